@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from deciding import Deciding
 from devices.alibaba import CARD, MILLI, NODES, Request, cards_in, nodes, raw_pod, requests
-from mooring.engine.binding import assume_and_reserve
+from mooring.engine.assumed import assume_and_reserve
 from mooring.engine.cycle import tie_break_seed
 from mooring.engine.outcome import ScheduleResult
 from mooring.model.pod import parse_pod

@@ -9,8 +9,8 @@ import pytest
 
 from extending import Answers
 from faults.extender_engine import Engine, Held, Stage, all_pass, staged, until
-from mooring.engine import loop
 from mooring.engine.extenders import two_halves
+from mooring.engine.groups import cycle
 from mooring.model.events import Kind
 from mooring.model.objects import parse_object
 from mooring.model.pod import parse_pod
@@ -365,7 +365,7 @@ async def test_a_group_with_fast_extenders_is_placed_while_slow_groups_go_on(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(two_halves, "MOST_GROUPS", 1)
-    monkeypatch.setattr(loop, "_TURN_SECONDS", 0.0)
+    monkeypatch.setattr(cycle, "_TURN_SECONDS", 0.0)
     slow = SlowForGangs()
     answers = Answers(filter=slow)
     groups = (*gangs(2, 40), pod_group("fast", 2))
@@ -388,7 +388,7 @@ async def test_a_group_that_gives_way_after_its_profile_was_replaced_is_decided_
     stage: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(two_halves, "MOST_GROUPS", 1)
-    monkeypatch.setattr(loop, "_TURN_SECONDS", 0.0)
+    monkeypatch.setattr(cycle, "_TURN_SECONDS", 0.0)
     slow = SlowForGangs()
     answers = Answers(filter=slow)
     groups = (*gangs(1, 20), pod_group("fast", 2))

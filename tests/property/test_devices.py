@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from deciding import Deciding
 from devices.objects import gpu_node, share_pod, whole_pod
-from mooring.engine.binding import assume_and_reserve
+from mooring.engine.assumed import assume_and_reserve
 from mooring.engine.outcome import FitError, ScheduleResult
 from mooring.model.devices import link_rank
 from mooring.model.pod import parse_pod

@@ -11,10 +11,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from mooring.engine.binding import assume_and_reserve
-from mooring.engine.groups.cycle import GroupBackoffs, group_of, place_group, take_members
 from mooring.engine.groups.decision import GroupDecision
-from mooring.engine.groups.placement import MemberCheck
+from mooring.engine.groups.members import GroupBackoffs, group_of, take_members
+from mooring.engine.groups.plan import GroupPlanner, reserve_members
 from mooring.engine.groups.slices import run_whole
 from mooring.engine.intake import Intake
 from mooring.engine.result_cache import ResultCache
@@ -192,16 +191,16 @@ class EqualGroups(RuleBasedStateMachine):
         group = group_of(members[0].pod, self.pipeline, self.scheduler.cluster)
         assert group is not None
         decision = GroupDecision({}, plugins=frozenset(("GangScheduling",)))
-        pods = {member.pod.uid: member.pod for member in members}
-
-        def assume(found: GroupDecision, _check: MemberCheck) -> tuple[None, ...]:
-            for uid, row in found.rows.items():
-                assume_and_reserve(pods[uid], row, self.pipeline, self.state)
-            return ()
+        pods = [member.pod for member in members]
 
         if group.incomplete is None:
-            about = (group, [*pods.values()], self.pipeline, self.scheduler.cluster, self.cache)
-            decision = run_whole(place_group(*about, seed=0, assume=assume))
+            about = (group, pods, self.pipeline, self.scheduler.cluster, self.cache)
+            plan = run_whole(GroupPlanner(*about, seed=0).plan())
+            if isinstance(plan, GroupDecision):
+                decision = plan
+            else:
+                run_whole(reserve_members(plan, self.pipeline, self.state))
+                decision = plan.decision
         for member in members:
             if (row := decision.rows.get(member.pod.uid)) is None:
                 member.decided_by_shapes = decision.by_shapes

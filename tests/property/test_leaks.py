@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from devices.objects import gpu_node, share_pod
-from mooring.engine.binding import assume_reserve_and_permit
+from mooring.engine.assumed import assume_reserve_and_permit
 from mooring.engine.cycle import decide
 from mooring.engine.outcome import ScheduleResult
 from mooring.engine.result_cache import ResultCache

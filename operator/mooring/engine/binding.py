@@ -1,88 +1,50 @@
-"""From a chosen node to a bound pod: assume, Reserve, Permit, PreBind, Bind, PostBind.
-
-What undoes each step is on one stack. Unless a successful binding dismisses the stack, it runs,
-whatever happened: there is no other rollback.
-"""
+"""Binds an assumed pod: the end of its wait at Permit, PreBind, Bind and PostBind."""
 
 import asyncio
-from collections.abc import (
-    Awaitable,
-    Callable,
-    Coroutine,
-    Iterator,
-    Sequence,
-)
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import (
     AbstractContextManager,
     AsyncExitStack,
-    ExitStack,
     contextmanager,
     nullcontext,
     suppress,
 )
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
+from mooring.engine.assumed import AssumedPod, PodRejected
+from mooring.engine.attempts import Attempt, Attempts
 from mooring.engine.extenders.answers import interested
 from mooring.engine.extenders.client import ExtenderError
 from mooring.engine.extenders.extenders import Extenders
-from mooring.engine.groups.binding import GroupBinding
-from mooring.engine.groups.placement import DecisionOutdated, MemberCheck
-from mooring.engine.groups.slices import Slices
-from mooring.engine.reports import PodScheduledReason, failure_reason
-from mooring.engine.scheduler_state import SchedulerState
+from mooring.engine.group_binding import CalledOff
+from mooring.engine.reports import PodScheduledReason, Reports, failure_reason
+from mooring.engine.scheduler_state import BindingUnderWay, SchedulerState
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin import Plugin
-from mooring.framework.plugin_failures import ExtensionPoint, PluginFailed, one_line
+from mooring.framework.plugin_failures import ExtensionPoint, PluginFailed, text_of
 from mooring.framework.plugin_metrics import Measured, Status
-from mooring.framework.queued_pod import QueuedPod
+from mooring.framework.queued_pod import PodState, QueuedPod
 from mooring.framework.registry import SHIPPED_WITH
-from mooring.framework.runtime import (
-    check_async,
-    run_permit,
-    run_reserve,
-    run_unreserve,
-    status_of,
-)
-from mooring.framework.verdicts import SKIP, Unschedulable, Wait
-from mooring.framework.waiting_pods import WaitingPods
+from mooring.framework.runtime import check_async, status_of
+from mooring.framework.verdicts import SKIP
 from mooring.kube.errors import KubeError, NotFoundError, explain
 from mooring.model.pod import Pod
-from mooring.state.cluster import ClusterState
+from mooring.observe.metrics import Metrics
+from mooring.observe.records import Step
 
-__all__ = [
-    "AssumedPod",
-    "BindingFailed",
-    "PodRejected",
-    "after_binding",
-    "assume_and_reserve",
-    "assume_reserve_and_permit",
-    "assume_together",
-    "bind",
-]
+__all__ = ["BindingCycle", "BindingFailed", "after_binding", "bind"]
+
+logger = logging.getLogger(__name__)
+
+_CONFIRMATION_SECONDS: Final = 60.0
+"""How long the watch may take to show a pod bound; then the API server is asked."""
+_CANCELLED_SECONDS: Final = 1.0
+"""How long bindings that are cancelled may take to undo what they did."""
 
 _TO_END_SECONDS: Final = 0.5
 """How long a cancelled call of a plugin may take to end before it is left alone."""
-_LONGEST_WAIT_SECONDS: Final = 15 * 60.0
-"""At Permit, whatever the plugin says (maxTimeout in framework/runtime/framework.go)."""
-
-
-class PodRejected(Exception):  # noqa: N818 - a verdict of a plugin, not a fault
-    """A Reserve or Permit plugin rejected the pod on the chosen node."""
-
-    def __init__(self, plugin: str, reason: str, node: str, pod: Pod | None = None) -> None:
-        super().__init__(reason)
-        self.plugin = plugin
-        self.reason = reason
-        self.node = node
-        self.pod = pod
-        """The pod; None if it was rejected after the decision about it had ended."""
-
-    @property
-    def message(self) -> str:
-        """The sentence a user reads; the chosen node is the only one it is about."""
-        return f"0/1 nodes are available: 1 {self.reason}."
 
 
 class BindingFailed(Exception):  # noqa: N818 - says what happened; its text is for the user
@@ -103,147 +65,153 @@ class BindingFailed(Exception):  # noqa: N818 - says what happened; its text is 
         self.condition = condition
 
 
-@dataclass(slots=True, eq=False)
-class AssumedPod:
-    """An assumed pod, and the stack that unreserves and forgets it."""
+class BindingCycle:
+    """Binds each assumed pod in a task of its own; `wake` is called when one has ended."""
 
-    queued: QueuedPod
-    pod: Pod
-    node: str
-    pipeline: Pipeline
-    undo: ExitStack
-    permitted: "asyncio.Future[None] | None" = None
-    together: GroupBinding | None = None
-    """The binding of the group that the pod was assumed with, if any."""
-    sampled: bool = False
-    """Whether each call of a plugin in this attempt is measured."""
+    def __init__(
+        self,
+        scheduler: SchedulerState,
+        attempts: Attempts,
+        *,
+        extenders: Extenders,
+        reports: Reports,
+        metrics: Metrics,
+        wake: Callable[[], None],
+        clock: Callable[[], float],
+    ) -> None:
+        self._scheduler = scheduler
+        self._attempts = attempts
+        self._extenders = extenders
+        self._reports = reports
+        self._metrics = metrics
+        self._wake = wake
+        self._clock = clock
+        self._decisions = scheduler.decisions
+        self._tasks: set[asyncio.Task[bool]] = set()
 
+    def __len__(self) -> int:
+        """Return how many pods are on their way from a decision to a bound pod."""
+        return len(self._tasks)
 
-def assume_reserve_and_permit(
-    queued: QueuedPod, row: int, pipeline: Pipeline, scheduler: SchedulerState, *, now: float
-) -> AssumedPod:
-    """The pod is assumed on the row, reserved, and permitted or waiting to be.
+    @property
+    def requesting(self) -> int:
+        """How many bindings have a request in flight; those at Permit or PreBind have none."""
+        return len(self._tasks) - len(self._scheduler.waiting) - len(self._scheduler.in_pre_bind)
 
-    Raises:
-        PodRejected: by a Reserve or Permit plugin; the pod is forgotten and unreserved again, and
-            no event about it was delivered.
-        PluginFailed: if one of them fails; the same.
-    """
-    pod, state = queued.pod, scheduler.state
-    with assume_and_reserve(pod, row, pipeline, state) as undo:
-        assumed = AssumedPod(queued, pod, state.nodes.names[row], pipeline, undo)
-        assumed.sampled = pipeline.metrics.sampled
-        assumed.permitted = _permit(assumed, scheduler.waiting, now)
-        state.announce(pod)
-        assumed.undo = undo.pop_all()
-    return assumed
-
-
-def assume_and_reserve(pod: Pod, row: int, pipeline: Pipeline, state: ClusterState) -> ExitStack:
-    """The pod is assumed on the row and reserved; closing the stack undoes both.
-
-    Raises:
-        PodRejected: by a Reserve plugin; the pod is forgotten and unreserved again.
-        PluginFailed: if a Reserve plugin fails; the same.
-    """
-    node = state.nodes.names[row]
-    with ExitStack() as undo:
-        state.assume(pod, row)
-        undo.callback(state.forget, pod)
-        undo.callback(pipeline.api.annotate, pod, {})
-        undo.callback(_unreserve, pipeline, pod, node)
-        with pipeline.metrics.extension_point(ExtensionPoint.RESERVE, pipeline.profile) as point:
-            for plugin in pipeline.reserve:
-                answer = run_reserve(pipeline, plugin, pod, node)
-                if answer is not None:
-                    point.status = status_of(answer)
-                    raise PodRejected(plugin.name, answer.reason, node, pod)
-        return undo.pop_all()
-
-
-def _unreserve(pipeline: Pipeline, pod: Pod, node: str) -> None:
-    with pipeline.metrics.extension_point(ExtensionPoint.UNRESERVE, pipeline.profile):
-        for plugin in reversed(pipeline.reserve):
-            run_unreserve(pipeline, plugin, pod, node)
-
-
-def assume_together(
-    members: Sequence[tuple[QueuedPod, int]],
-    together: GroupBinding,
-    pipeline: Pipeline,
-    scheduler: SchedulerState,
-    check: MemberCheck,
-    *,
-    now: float,
-) -> Slices[list[AssumedPod]]:
-    """All members are assumed on their rows and reserved, and permitted or waiting to be.
-
-    They must join `together`, and each must be announced when its binding begins. If this is closed
-    in a pause, no member is assumed any more.
-
-    Raises:
-        PodRejected: by a Reserve or Permit plugin; no member is assumed any more, and no event
-            about any was delivered.
-        PluginFailed: if one of them fails; the same.
-        DecisionOutdated: a member does not fit any more; the same.
-    """
-    assumed = list[AssumedPod]()
-    with ExitStack() as undo:
-        for queued, row in members:
-            if not check.fits(queued.pod, row):
-                raise DecisionOutdated
-            stack = assume_and_reserve(queued.pod, row, pipeline, scheduler.state)
-            undo.callback(stack.close)
-            node = scheduler.state.nodes.names[row]
-            one = AssumedPod(queued, queued.pod, node, pipeline, stack, together=together)
-            one.sampled = pipeline.metrics.sampled
-            assumed.append(one)
-            yield from check.budget.pause()
-        for one in assumed:
-            one.permitted = _permit(one, scheduler.waiting, now)
-        undo.pop_all()
-    return assumed
-
-
-def _permit(assumed: AssumedPod, waiting: WaitingPods, now: float) -> "asyncio.Future[None] | None":
-    """None if every Permit plugin agrees at once, else a future of the end of the wait."""
-    pod, node, pipeline = assumed.pod, assumed.node, assumed.pipeline
-    pending: dict[str, float] = {}
-    with pipeline.metrics.extension_point(ExtensionPoint.PERMIT, pipeline.profile) as point:
-        for plugin in pipeline.permit:
-            answer = run_permit(pipeline, plugin, pod, node)
-            if answer is not None:
-                point.status = status_of(answer)
-            if isinstance(answer, Unschedulable):
-                raise PodRejected(plugin.name, answer.reason, node, pod)
-            if isinstance(answer, Wait):
-                pending[plugin.name] = now + min(answer.seconds, _LONGEST_WAIT_SECONDS)
-    if not pending:
-        return None
-    permitted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def decided(rejection: Unschedulable | None, plugin: str) -> None:
-        if permitted.done():
-            return
-        if rejection is None:
-            permitted.set_result(None)
+    def begin(self, attempt: Attempt, assumed: AssumedPod, now: float) -> None:
+        """Begin the task that binds the assumed pod."""
+        attempt.binding = True
+        queued = attempt.queued
+        self._scheduler.queue.assumed(queued, now)
+        waiting = self._scheduler.waiting.get(assumed.pod.uid)
+        if assumed.permitted is None or waiting is None:
+            queued.times.enter(PodState.BINDING, now)
         else:
-            # The plugin chose both, and the queue and the API server must be able to use them.
-            known = isinstance(plugin, str) and plugin in pipeline.distributions
-            reason = one_line(rejection.reason)
-            permitted.set_exception(PodRejected(plugin if known else "", reason, node))
+            queued.times.enter(PodState.PERMIT, now)
+            details = assumed.node, *waiting.pending
+            self._decisions.note(assumed.pod.uid, Step.WAITING_AT_PERMIT, now, *details)
+        if assumed.permitted is not None:
+            assumed.permitted.add_done_callback(partial(self._permitted, queued, now))
+        under_way = self._scheduler.being_bound[assumed.pod.uid] = BindingUnderWay(assumed.together)
+        task = asyncio.create_task(self._bind(attempt, assumed))
+        self._tasks.add(task)
+        task.add_done_callback(partial(self._ended, assumed, under_way))
 
-    waiting.enter(pod, node, pending, now, decided)
-    assumed.undo.callback(_leave_permit, permitted, waiting, pod)
-    return permitted
+    async def finish(self, seconds: float) -> None:
+        """End all bindings, those at Permit at once; cancel what takes more than `seconds`."""
+        for waiting in self._scheduler.waiting:
+            self._scheduler.waiting.reject(waiting.pod.uid, "", "the scheduler is stopping")
+        if self._tasks:
+            _, late = await asyncio.wait(self._tasks, timeout=seconds)
+            for task in late:
+                task.cancel()
+            if late:
+                await asyncio.wait(late, timeout=_CANCELLED_SECONDS)
 
+    def _permitted(
+        self, queued: QueuedPod, since: float, permitted: "asyncio.Future[None]"
+    ) -> None:
+        now = self._clock()
+        rejected = permitted.cancelled() or permitted.exception() is not None
+        result = "Unschedulable" if rejected else "Success"
+        self._metrics.permit_waited(result, now - since)
+        if not rejected and queued.times.state is PodState.PERMIT:
+            queued.times.enter(PodState.BINDING, now)
 
-def _leave_permit(permitted: "asyncio.Future[None]", waiting: WaitingPods, pod: Pod) -> None:
-    """End the pod's wait at Permit without a verdict."""
-    waiting.leave(pod.uid)
-    permitted.cancel()
-    if not permitted.cancelled():
-        permitted.exception()  # marks it as seen, because nothing else may look at it
+    def _ended(
+        self, assumed: AssumedPod, under_way: BindingUnderWay, task: "asyncio.Task[bool]"
+    ) -> None:
+        self._tasks.discard(task)
+        bound = not task.cancelled() and task.exception() is None and task.result()
+        pod, being_bound = assumed.pod, self._scheduler.being_bound
+        if being_bound.get(pod.uid) is under_way:  # else the next attempt has begun
+            del being_bound[pod.uid]
+        unknown = self._attempts.halted and task.cancelled()
+        if under_way.left_watch and not bound and not unknown:
+            self._decisions.gone(pod.uid, self._clock())
+        assumed.ended(pod if bound else None)
+        self._wake()
+
+    async def _bind(self, attempt: Attempt, assumed: AssumedPod) -> bool:
+        """Bind the pod, or put it in a queue again; return whether it is bound."""
+        attempts, pod = self._attempts, assumed.pod
+        try:
+            self._reports.forget(pod.uid)
+            await bind(assumed, self._scheduler, self._extenders, self._reports.written)
+        except PodRejected as rejection:
+            assumed.failed(rejection.message)
+            attempts.reject(attempt, rejection)
+        except CalledOff as called_off:
+            self._called_off(attempt, str(called_off))
+        except BindingFailed as failure:
+            assumed.failed(str(failure))
+            if failure.gone:
+                self._gone(attempt)
+            else:
+                attempts.fail(attempt, str(failure), failure.condition)
+        except asyncio.CancelledError:
+            assumed.undo.close()
+            assumed.failed("its binding was called off")
+            self._scheduler.queue.add_after_error(attempt.queued, self._clock())
+            raise
+        except Exception as error:
+            logger.exception("binding pod %s failed", pod.key)
+            assumed.undo.close()
+            assumed.failed(text_of(error))
+            attempts.fail(attempt, text_of(error))
+        else:
+            self._bound(attempt, assumed)
+            await after_binding(assumed)
+            return True
+        return False
+
+    def _bound(self, attempt: Attempt, assumed: AssumedPod) -> None:
+        scheduler, queued, pod, now = self._scheduler, attempt.queued, assumed.pod, self._clock()
+        scheduler.state.expect_confirmation(pod, now + _CONFIRMATION_SECONDS)
+        scheduler.queue.done(queued, now)
+        self._decisions.bound(pod.uid, assumed.node, now)
+        self._reports.scheduled(pod, assumed.node)
+        self._attempts.count(attempt, "scheduled")
+        seconds = now - queued.initial_attempt_timestamp
+        self._metrics.pod_bound(queued.attempts, seconds, flushed=queued.flushed)
+        assumed.ended(pod)  # its group may be tried again during PostBind
+
+    def _gone(self, attempt: Attempt) -> None:
+        pod, now = attempt.queued.pod, self._clock()
+        self._scheduler.queue.done(attempt.queued, now)
+        self._decisions.gone(pod.uid, now)
+        self._reports.forget(pod.uid)
+
+    def _called_off(self, attempt: Attempt, reason: str) -> None:
+        """End the attempt of a member, because others of the group failed.
+
+        A scheduler that stops calls off the members at Permit and writes nothing about them,
+        because its successor decides about them anew.
+        """
+        if self._attempts.halted:
+            self._scheduler.queue.add_after_error(attempt.queued, self._clock())
+        else:
+            self._attempts.fail(attempt, reason)
 
 
 async def bind(
@@ -291,7 +259,7 @@ async def bind(
 
 
 async def _bind_once(assumed: AssumedPod, extenders: Extenders) -> None:
-    """Has the extender bind the pod, or runs the Bind plugins until one has bound it."""
+    """Have the extender bind the pod, or run the Bind plugins until one has bound it."""
     if await _bound_by_extender(assumed, extenders):
         return
     with _measured(assumed, ExtensionPoint.BIND):
@@ -310,7 +278,7 @@ async def _bound_by_extender(assumed: AssumedPod, extenders: Extenders) -> bool:
 
 
 async def after_binding(assumed: AssumedPod) -> None:
-    """Runs the PostBind plugins; their failures are only recorded."""
+    """Run the PostBind plugins; their failures are only recorded."""
     with _measured(assumed, ExtensionPoint.POST_BIND):
         for plugin in assumed.pipeline.post_bind:
             with suppress(BindingFailed):
@@ -358,7 +326,7 @@ async def _run(
     point: ExtensionPoint,
     method: Callable[[Pod, str], Awaitable[object]],
 ) -> object:
-    """What the method returns, as `_called` has it; the call is measured if the attempt is."""
+    """Return what `_called` returns; the call is measured if the attempt is."""
     metrics = assumed.pipeline.metrics
     if not assumed.sampled:
         return await _called(assumed, plugin, point, method)
@@ -377,7 +345,7 @@ async def _called(
     point: ExtensionPoint,
     method: Callable[[Pod, str], Awaitable[object]],
 ) -> object:
-    """What an asynchronous method of a plugin returns.
+    """Return what an asynchronous method of a plugin returns.
 
     A shipped plugin has time-outs of its own and ends when it is cancelled, so it is awaited
     here. A plugin of another distribution gets a task of its own, which is cancelled and left
@@ -413,7 +381,7 @@ async def _checked(
     pod: Pod,
     node: str,
 ) -> object:
-    """What the method returns; what it raises by mistake is recorded and becomes PluginFailed.
+    """Return what the method returns; record what it raises by mistake as PluginFailed.
 
     A cancellation of the task that awaits this is passed on, and so is an error of the API server.
     """
@@ -433,7 +401,7 @@ async def _checked(
 
 
 async def _in_task(call: Coroutine[Any, Any, object], seconds: float) -> object:
-    """The result of the call, which runs in a task of its own.
+    """Return the result of the call, which runs in a task of its own.
 
     When the time is over, or when the waiting task is cancelled, the call is cancelled and gets a
     moment to end. Then it is left alone, whatever it does.
@@ -460,7 +428,7 @@ async def _cancel(task: "asyncio.Task[object]") -> None:
 
 
 def _retrieve(task: "asyncio.Task[object]") -> None:
-    """Marks the exception of a task as seen, because the task may be left alone."""
+    """Mark the exception of a task as seen, because the task may be left alone."""
     if not task.cancelled():
         task.exception()
 

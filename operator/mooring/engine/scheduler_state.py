@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mooring.engine.departures import Departures
-from mooring.engine.groups.binding import GroupBinding
+from mooring.engine.group_binding import GroupBinding
 from mooring.engine.profiles import Profiles
 from mooring.framework.waiting_pods import WaitingPods
 from mooring.model.pod import Pod, Uid

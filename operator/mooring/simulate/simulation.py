@@ -1,20 +1,19 @@
 """Run the scheduling engine without a cluster: one decision for every pending pod."""
 
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
 from typing import Final
 
-from mooring.engine.binding import PodRejected, assume_and_reserve
+from mooring.engine.assumed import PodRejected, assume_and_reserve
 from mooring.engine.cycle import decide, tie_break_seed
 from mooring.engine.extenders.answers import interested
 from mooring.engine.extenders.client import ExtenderError
 from mooring.engine.groups.answers import GroupAnswers
-from mooring.engine.groups.cycle import group_of, place_group
 from mooring.engine.groups.decision import GroupDecision, preempt_for_group
-from mooring.engine.groups.placement import MemberCheck
+from mooring.engine.groups.members import group_of
+from mooring.engine.groups.plan import GroupPlanner, reserve_members
 from mooring.engine.groups.slices import run_whole
 from mooring.engine.outcome import FitError, Outcome, decision_of
 from mooring.engine.profiles import InForce, Profiles
@@ -204,13 +203,11 @@ class Simulation:
         answers: GroupAnswers | None = None
         try:
             if message is None:
-                assume = partial(self._assume_together, members, pipeline)
                 about = (members, pipeline, self._cluster, self._shared)
                 if self._extenders is not None:
                     answers = self._extenders.answers_about(*about)
-                decision = run_whole(
-                    place_group(group, *about, seed=seed, assume=assume, answers=answers)
-                )
+                planner = GroupPlanner(group, *about, seed=seed, answers=answers)
+                decision = self._place_group(planner, pipeline)
             if decision.tries and not decision.rows:
                 about_all = (group, members, pipeline, decision, seed, answers)
                 decision = self._preempt_for_group(*about_all)
@@ -221,16 +218,18 @@ class Simulation:
             node = self._state.nodes.names[row] if row is not None else None
             yield self._member(pod, profile, node, decision)
 
-    def _assume_together(
-        self, members: list[Pod], pipeline: Pipeline, decision: GroupDecision, _: MemberCheck
-    ) -> tuple[()]:
-        with ExitStack() as undo:
-            for pod in members:
-                row = decision.rows.get(pod.uid)
-                if row is not None:
-                    undo.callback(assume_and_reserve(pod, row, pipeline, self._state).close)
-            undo.pop_all()
-        return ()
+    def _place_group(self, planner: GroupPlanner, pipeline: Pipeline) -> GroupDecision:
+        """Assume the members that get nodes; return the decision."""
+        while True:
+            plan = run_whole(planner.plan())
+            if isinstance(plan, GroupDecision):
+                return plan
+            try:
+                run_whole(reserve_members(plan, pipeline, self._state))
+            except PodRejected as rejection:
+                planner.failed(rejection)
+            else:
+                return plan.decision
 
     def _preempt_for_group(
         self,

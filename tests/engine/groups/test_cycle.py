@@ -1,21 +1,15 @@
 """Groups in the loop: all members at once or none, against an API server on loopback."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from collections.abc import AsyncIterator, Callable, Generator
 from itertools import count, pairwise
 from typing import Any, ClassVar
 
 import pytest
 
-from deciding import Deciding
 from engine.test_loop import PLUGINS, Bindings, Engine, Marked, until
 from kube.api_server import ApiServer, Request
-from mooring.engine import loop as loop_module
-from mooring.engine.binding import PodRejected
-from mooring.engine.groups.cycle import GroupBackoffs, place_group
-from mooring.engine.groups.decision import GroupDecision
-from mooring.engine.groups.placement import DecisionOutdated, MemberCheck
-from mooring.engine.groups.slices import run_whole
+from mooring.engine.groups import cycle
 from mooring.framework.handle import Handle
 from mooring.framework.placements import Placement
 from mooring.framework.post_filter import (
@@ -39,7 +33,7 @@ from mooring.plugins import SHIPPED
 from mooring.state.pod_groups import PodGroupState
 from mooring.state.snapshot import Snapshot
 from mooring.testing.builders import node, pod, pod_group, uid_of
-from scheduler_states import put_profile, scheduler_state
+from scheduler_states import put_profile
 
 Raw = dict[str, Any]
 
@@ -312,7 +306,7 @@ async def test_a_stream_of_small_pods_does_not_starve_a_gang(
 async def test_the_members_of_a_half_bound_gang_are_deleted_if_the_profile_says_so(
     client: ApiClient, bindings: Bindings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mooring.engine.groups.binding._PAUSES_SECONDS", (0.0, 0.0))
+    monkeypatch.setattr("mooring.engine.group_binding._PAUSES_SECONDS", (0.0, 0.0))
     engine = Engine(client, node("a"), pod_group("g", 2))
     args = {"deleteBoundMembers": True}
     marked = {"multiPoint": {"enabled": [{"name": "Marked"}]}}
@@ -330,7 +324,7 @@ async def test_the_members_of_a_half_bound_gang_are_deleted_if_the_profile_says_
 async def test_a_gang_that_was_half_bound_is_completed_when_it_is_tried_again(
     client: ApiClient, bindings: Bindings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mooring.engine.groups.binding._PAUSES_SECONDS", (0.0, 0.0))
+    monkeypatch.setattr("mooring.engine.group_binding._PAUSES_SECONDS", (0.0, 0.0))
     engine = Engine(client, node("a"), pod_group("g", 2))
     bindings.refuse["g-1"] = 400
     engine.pending(*members("g", 2))
@@ -362,107 +356,6 @@ async def test_a_new_member_waits_for_the_backoff_of_its_group_and_moves_no_othe
         attempts = {queued.pod.name: queued.attempts for queued in queue}
         assert attempts == {"g-0": 2, "g-1": 2, "late0": 1, "late1": 1, "late2": 1}
         await until(lambda: len(bindings.statuses) == 7)
-
-
-def test_the_backoff_of_a_group_is_the_longest_of_the_members_that_are_in_the_queue() -> None:
-    raws = members("g", 4)
-    scheduler = scheduler_state(pod_group("g", 2))
-    pipeline, queue, backoffs = put_profile(scheduler).pipeline, scheduler.queue, GroupBackoffs()
-    pods = [parse_pod(raw) for raw in raws]
-    for member in pods:
-        scheduler.state.put_unscheduled(member)
-    group = scheduler.cluster.pod_groups.of(pods[0])
-    assert group is not None
-
-    def popped(member: Pod, failed_at: float | None = None) -> QueuedPod:
-        if queue.get(member.uid) is None:
-            queue.add(member, pipeline, 0.0)
-        queued = queue.pop_specific(member.uid, 0.0)
-        assert queued is not None
-        if failed_at is not None:
-            queue.add_unschedulable(queued, frozenset(), failed_at)
-        return queued
-
-    popped(pods[0], failed_at=4.0)
-    popped(pods[1], failed_at=6.0)
-    new = popped(pods[2])
-    assert backoffs.postpone(group, new, scheduler, 4.5)
-    assert new.backoff_expiration == 7.0
-    queue.remove(new.pod.uid, 4.5)
-    scheduler.state.delete_unscheduled(new.pod.uid)
-
-    queue.remove(pods[1].uid, 4.5)
-    scheduler.state.delete_unscheduled(pods[1].uid)
-    last = popped(pods[3])
-    assert backoffs.postpone(group, last, scheduler, 4.5)
-    assert last.backoff_expiration == 5.0
-    assert not backoffs.postpone(group, popped(pods[3]), scheduler, 5.0)
-
-
-def attempted(assume: Callable[[MemberCheck], None]) -> GroupDecision:
-    """The decision about a group of two that fit, in an attempt that assumes them like this."""
-    deciding = Deciding(node("a"), pod_group("g", 2))
-    pods = [parse_pod(raw) for raw in members("g", 2)]
-    for member in pods:
-        deciding.state.put_unscheduled(member)
-    group = deciding.state.pod_groups.of(pods[0])
-    assert group is not None
-
-    def assumed(_decision: GroupDecision, check: MemberCheck) -> tuple[None, ...]:
-        assume(check)
-        return ()
-
-    about = (group, pods, deciding.pipeline, deciding.cluster, deciding.shared)
-    return run_whole(place_group(*about, seed=0, assume=assumed))
-
-
-def test_a_decision_that_begins_again_has_what_is_left_of_the_budget_and_knows_the_pauses() -> None:
-    left = list[int]()
-
-    def outdated_twice(check: MemberCheck) -> None:
-        left.append(check.budget.left)
-        assert check.budget.pauses == len(left) - 1
-        check.budget.resumed()
-        if len(left) < 3:
-            raise DecisionOutdated
-
-    assert attempted(outdated_twice).rows
-    assert left[0] > left[1] > left[2]
-
-
-def test_a_decision_does_not_begin_again_once_the_budget_is_spent() -> None:
-    begun = count()
-
-    def outdated(check: MemberCheck) -> None:
-        next(begun)
-        check.budget.spend(check.budget.left + 1)
-        raise DecisionOutdated
-
-    decision = attempted(outdated)
-    assert decision.message == "the cluster changed each time while nodes were searched for"
-    assert not decision.rows
-    assert next(begun) == 1
-
-
-def test_a_node_that_rejects_a_member_may_go_before_the_group_is_decided_about_again() -> None:
-    deciding = Deciding(node("small", cpu="1"), node("large"), pod_group("g", 1))
-    member = parse_pod(pod("m", cpu="2", group="g"))
-    deciding.state.put_unscheduled(member)
-    group = deciding.state.pod_groups.of(member)
-    assert group is not None
-
-    def rejecting(_decision: GroupDecision, _check: MemberCheck) -> Iterator[None]:
-        """Permit rejects the member after a pause."""
-        yield
-        raise PodRejected("Limits", "no", "large", member)
-
-    about = (group, [member], deciding.pipeline, deciding.cluster, deciding.shared)
-    steps = place_group(*about, seed=0, assume=rejecting)
-    next(steps)
-    deciding.state.delete(Kind.NODE, "large")
-    decision = run_whole(steps)
-    assert not decision.rows
-    assert decision.message == "member default/m: 0/1 nodes are available: 1 no."
 
 
 class Counting:
@@ -671,7 +564,7 @@ def status_of(engine: Engine, name: str = "g") -> str:
 async def test_the_status_of_a_half_bound_gang_says_so_and_why(
     client: ApiClient, bindings: Bindings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mooring.engine.groups.binding._PAUSES_SECONDS", (0.0, 0.0))
+    monkeypatch.setattr("mooring.engine.group_binding._PAUSES_SECONDS", (0.0, 0.0))
     engine = Engine(client, node("a"), pod_group("g", 2))
     raws = members("g", 2)
     bindings.refuse["g-1"] = 403
@@ -691,7 +584,7 @@ async def test_a_gang_of_which_one_binding_is_refused_is_bound_whole_once_it_is_
     client: ApiClient, bindings: Bindings, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
     """A pod that is not found is gone, and its controller makes another one."""
-    monkeypatch.setattr("mooring.engine.groups.binding._PAUSES_SECONDS", (0.0, 0.0))
+    monkeypatch.setattr("mooring.engine.group_binding._PAUSES_SECONDS", (0.0, 0.0))
     engine = Engine(client, node("a"), pod_group("g", 8))
     state = engine.scheduler_state.state
     raws = members("g", 8)
@@ -763,7 +656,7 @@ async def half_bound_before(
 async def test_members_that_a_former_leader_bound_are_deleted_if_the_rest_cannot_be_bound(
     client: ApiClient, bindings: Bindings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mooring.engine.groups.binding._PAUSES_SECONDS", (0.0, 0.0))
+    monkeypatch.setattr("mooring.engine.group_binding._PAUSES_SECONDS", (0.0, 0.0))
     bindings.refuse["g-1"] = 403
     engine = await half_bound_before(client, node("a"))
     with engine.running():
@@ -1057,8 +950,10 @@ async def test_a_gang_named_by_labels_is_bound_when_its_profile_has_gone_and_ret
         await until(lambda: not engine.loop.binding)
         put_profile(scheduler, **BY_LABELS)
         engine.intake.profiles_changed()
-        await until(lambda: scheduler.waiting or bindings.statuses)
-        assert not bindings.statuses
+        await until(lambda: scheduler.waiting)
+        again = scheduler.queue.get(uid_of("m-0"))
+        assert again is not None
+        assert again.attempts == 1, "the first attempt after the return does not fail"
         scheduler.waiting.allow(uid_of("m-0"), Marked.name)
         await until(lambda: len(bindings.made) == 2)
 
@@ -1170,7 +1065,7 @@ async def test_a_group_does_not_join_members_whose_binding_ends_while_it_is_assu
             engine.pending(pod("waits", labels={"does": "wait"}, **marked), pod("meets", **marked))
             await until(lambda: len(state.pods.assumed) == 3)
             # The next pause is the last one; the answer arrives in it.
-            monkeypatch.setattr(loop_module, "_PAUSE_SECONDS", 0.5)
+            monkeypatch.setattr(cycle, "_PAUSE_SECONDS", 0.5)
             await until(lambda: len(state.pods.assumed) == 4)
             assert uid_of("meets") not in being_bound
             bindings.held[0].reply({}, 201)

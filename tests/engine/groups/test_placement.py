@@ -1,148 +1,37 @@
-"""Groups placed in a trial, against a checker that tries every placement of small groups."""
+"""Groups placed on the live state, against a checker that tries every placement of small groups."""
 
 import random
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import Any, TypeVar
+from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deciding import Deciding
+from group_searching import (
+    answered,
+    apart,
+    by_name,
+    driven,
+    placed,
+    placed_in_slices,
+    search_for,
+)
 from mooring.engine.extenders.answers import ExtenderAnswers, Filtered, NodeFailure
 from mooring.engine.groups.answers import GroupAnswers
-from mooring.engine.groups.cycle import place_group
 from mooring.engine.groups.decision import GroupDecision
-from mooring.engine.groups.placement import (
-    Assignment,
-    DecisionOutdated,
-    GroupSearch,
-    MemberCheck,
-)
-from mooring.engine.groups.slices import SearchBudget, Slices
+from mooring.engine.groups.plan import GroupPlanner, reserve_members
+from mooring.engine.groups.search import Assignment, DecisionOutdated
+from mooring.engine.groups.slices import Slices, run_whole
 from mooring.model.events import Kind
-from mooring.model.node import HOSTNAME, parse_node
+from mooring.model.node import parse_node
 from mooring.model.objects import parse_object
-from mooring.model.pod import Pod, parse_pod
+from mooring.model.pod import parse_pod
 from mooring.testing.builders import node, pod, pod_group, uid_of
 
 Raw = dict[str, Any]
-
-
-def search_for(
-    deciding: Deciding,
-    members: list[Raw],
-    rejected: dict[str, list[str]] | None = None,
-    budget: SearchBudget | None = None,
-    answers: GroupAnswers | None = None,
-) -> GroupSearch:
-    return GroupSearch(
-        [parse_pod(raw) for raw in members],
-        deciding.pipeline,
-        deciding.cluster,
-        deciding.shared,
-        seed=0,
-        rejected=rejected or {},
-        budget=budget,
-        extended=answers.on(deciding.cluster) if answers is not None else None,
-    )
-
-
-def placed(
-    deciding: Deciding,
-    members: list[Raw],
-    rejected: dict[str, list[str]] | None = None,
-    answers: GroupAnswers | None = None,
-) -> Assignment:
-    return search_for(deciding, members, rejected, answers=answers).place()
-
-
-def answered(
-    passed: dict[str, list[str]], scores: dict[str, list[int]] | None = None
-) -> GroupAnswers:
-    """Extenders passed these of the nodes a, b and c for the pod of each name, with scores."""
-    answers = GroupAnswers()
-    for name, nodes in passed.items():
-        failed = {
-            other: NodeFailure("busy", resolvable=False, extender="e")
-            for other in "abc"
-            if other not in nodes
-        }
-        given_scores = {"e": np.array((scores or {})[name], np.int64)} if scores else {}
-        filtered = Filtered(tuple(nodes), failed)
-        found = ExtenderAnswers(filtered=filtered, scores=given_scores)
-        answers.put(parse_pod(pod(name, cpu="1")), found)
-    return answers
-
-
-def pausing() -> SearchBudget:
-    """A budget that pauses as often as the search can."""
-    seconds = count()
-    return SearchBudget(clock=lambda: float(next(seconds)))
-
-
-_Result = TypeVar("_Result")
-
-
-def driven(
-    steps: Slices[_Result], in_pause: Callable[[], object] = lambda: None
-) -> tuple[_Result, int]:
-    """The result of the steps, and how many pauses there were."""
-    results, pauses = list[_Result](), 0
-
-    def kept() -> Slices[None]:
-        results.append((yield from steps))
-
-    for _ in kept():
-        pauses += 1
-        in_pause()
-    return results[0], pauses
-
-
-def placed_in_slices(
-    deciding: Deciding, members: list[Raw], in_pause: Callable[[], object] = lambda: None
-) -> tuple[Assignment, int]:
-    """What a search finds that pauses as often as it can, and how often that is."""
-    return driven(search_for(deciding, members, budget=pausing()).place_in_slices(), in_pause)
-
-
-def by_name(deciding: Deciding, assignment: Assignment) -> dict[str, str]:
-    names = deciding.state.nodes.names
-    return {uid.removeprefix("pod-default-"): names[row] for uid, row in assignment.rows.items()}
-
-
-def apart(app: str) -> Raw:
-    term = {"topologyKey": HOSTNAME, "labelSelector": {"matchLabels": {"app": app}}}
-    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
-
-
-def test_a_mixed_group_fits_where_greedy_order_fails() -> None:
-    deciding = Deciding(node("a", cpu="8"), node("b", cpu="7"))
-    members = [pod(f"w{i}", cpu="1") for i in range(8)] + [pod("big", cpu="7")]
-    assert len(by_name(deciding, placed(deciding, members))) == 9
-
-
-def test_members_with_inter_pod_terms_are_placed_beside_counted_ones() -> None:
-    deciding = Deciding(node("a", cpu="3"), node("b", cpu="3"))
-    members = [
-        *[pod(f"w{i}", cpu="1", labels={"n": str(i)}) for i in range(4)],
-        *[pod(f"x{i}", cpu="1", labels={"app": "x"}, affinity=apart("x")) for i in range(2)],
-    ]
-    found = by_name(deciding, placed(deciding, members))
-    assert len(found) == 6
-    assert found["x0"] != found["x1"]
-
-
-def test_a_member_that_must_be_near_another_is_placed_after_it() -> None:
-    term = {"topologyKey": HOSTNAME, "labelSelector": {"matchLabels": {"app": "lead"}}}
-    near = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
-    deciding = Deciding(node("a", cpu="8"), node("b", cpu="8"))
-    members = [pod("w", cpu="4", affinity=near), pod("lead", cpu="1", labels={"app": "lead"})]
-    found = by_name(deciding, placed(deciding, members))
-    assert found["w"] == found["lead"]
 
 
 def test_the_search_changes_nothing() -> None:
@@ -152,22 +41,6 @@ def test_the_search_changes_nothing() -> None:
 
 
 THREE_NODES = (node("a", cpu="4"), node("b", cpu="4"), node("c", cpu="4"))
-
-
-def test_members_are_placed_only_where_extenders_passed_them() -> None:
-    deciding = Deciding(*THREE_NODES)
-    members = [pod(f"w{i}", cpu="1") for i in range(3)]
-    answers = answered({"w0": ["a"], "w1": ["b"], "w2": ["b"]})
-    found = by_name(deciding, placed(deciding, members, answers=answers))
-    assert found == {"w0": "a", "w1": "b", "w2": "b"}
-
-
-def test_members_with_ports_are_placed_only_where_extenders_passed_them() -> None:
-    deciding = Deciding(*THREE_NODES)
-    members = [pod(f"w{i}", cpu="1", ports=(80,)) for i in range(2)]
-    answers = answered({"w0": ["c"], "w1": ["c", "b"]})
-    found = by_name(deciding, placed(deciding, members, answers=answers))
-    assert found == {"w0": "c", "w1": "b"}
 
 
 @pytest.mark.parametrize("ports", [(), (80,)])
@@ -180,34 +53,17 @@ def test_the_scores_of_extenders_count_beside_those_of_plugins(ports: tuple[int,
     assert found == {"w0": "c", "w1": "b"}
 
 
-def test_a_node_that_extenders_prefer_by_far_is_filled() -> None:
-    deciding = Deciding(*THREE_NODES)
-    members = [pod(f"w{i}", cpu="1") for i in range(4)]
-    scores = {f"w{i}": [0, 10_000, 0] for i in range(4)}
-    answers = answered({name: ["a", "b", "c"] for name in scores}, scores)
-    found = by_name(deciding, placed(deciding, members, answers=answers))
-    assert set(found.values()) == {"b"}
-    without = by_name(deciding, placed(deciding, members))
-    assert len(set(without.values())) == 3
-
-
 def test_the_diagnosis_names_the_extender_with_its_reason() -> None:
     deciding = Deciding(*THREE_NODES)
     members = [pod(f"w{i}", cpu="3") for i in range(2)]
     search = search_for(deciding, members, answers=answered({"w0": ["a"], "w1": ["a"]}))
-    assignment = search.place()
+    assignment = run_whole(search.place())
     assert len(assignment.rows) == 1
     diagnosis = search.diagnosis(assignment.rows, None)
     assert diagnosis is not None
     text = "0/3 nodes are available: 1 Insufficient cpu, 2 extender e: busy."
     assert diagnosis.message == text
     assert "Extender" in diagnosis.plugins
-
-
-def test_what_is_nominated_to_a_node_is_not_free() -> None:
-    deciding = Deciding(node("a", cpu="2"))
-    deciding.nominate(pod("first", cpu="1"), "a")
-    assert not placed(deciding, [pod("x", cpu="1"), pod("y", cpu="1")]).complete
 
 
 @pytest.mark.parametrize("fields", [{}, {"ports": [80]}], ids=["counted", "one by one"])
@@ -231,37 +87,6 @@ def test_a_node_that_gets_the_row_of_one_that_reserve_rejected_may_be_chosen(
     assert by_name(deciding, placed(deciding, members, rejected)) == {"x": "new"}
 
 
-def test_the_cause_is_what_all_members_lack_together() -> None:
-    deciding = Deciding(node("a", cpu="4"), node("b", cpu="4"))
-    assignment = placed(deciding, [pod(f"w{i}", cpu="2500m") for i in range(8)])
-    assert assignment.impossible
-    assert assignment.cause == "needs 12 CPUs more"
-    assert len(assignment.rows) == 2
-
-
-def test_the_cause_of_a_group_that_fits_in_total_is_that_no_node_has_enough() -> None:
-    deciding = Deciding(node("a", cpu="4"), node("b", cpu="4"))
-    assignment = placed(deciding, [pod(f"w{i}", cpu="2500m") for i in range(3)])
-    assert assignment.cause == "no node has enough left for 1 of its members"
-
-
-def test_a_search_pauses_and_no_member_is_on_a_node_then() -> None:
-    nodes = [node(f"n{i}", cpu="2") for i in range(20)]
-    deciding = Deciding(*nodes, pod("other", cpu="1", node="n0"))
-    deciding.nominate(pod("x0", cpu="1"), "n1")
-    members = [pod(f"x{i}", cpu="1", ports=(80,)) for i in range(20)]
-    on_nodes, nominated = list[int](), list[int]()
-
-    def look() -> None:
-        on_nodes.append(len(deciding.state.pods))
-        nominated.append(len(deciding.state.nominations))
-
-    assignment, pauses = placed_in_slices(deciding, members, look)
-    assert assignment.complete
-    assert pauses >= 5
-    assert set(on_nodes) == set(nominated) == {1}
-
-
 def test_what_is_found_in_slices_is_what_is_found_at_once() -> None:
     rng = random.Random(5)  # noqa: S311 - has to be repeatable
     pauses = 0
@@ -277,101 +102,6 @@ def test_what_is_found_in_slices_is_what_is_found_at_once() -> None:
             == (whole.rows, whole.tries, whole.impossible, whole.cause)
         )
     assert pauses > 100
-
-
-def test_a_search_ends_when_a_node_comes_in_a_pause() -> None:
-    deciding = Deciding(node("a"), node("b"))
-    members = [pod(f"x{i}", cpu="1", ports=(80,)) for i in range(2)]
-
-    def add_node() -> None:
-        deciding.state.put(Kind.NODE, "c", parse_object(Kind.NODE, node("c")))
-
-    with pytest.raises(DecisionOutdated):
-        placed_in_slices(deciding, members, add_node)
-    assert len(deciding.state.pods) == 0
-
-
-def test_a_search_ends_when_another_scheduler_binds_a_member_in_a_pause() -> None:
-    deciding = Deciding(*(node(f"n{i}") for i in range(10)))
-    members = [pod(f"x{i}", cpu="1", ports=(80,)) for i in range(9)]
-    bound = parse_pod(pod("x0", cpu="1", ports=(80,), node="n9"))
-
-    def bind() -> None:
-        deciding.state.put(Kind.POD, bound.uid, bound)
-
-    steps = search_for(deciding, members, budget=pausing()).place_in_slices()
-    for _ in range(4):
-        next(steps)
-    with pytest.raises(DecisionOutdated):
-        driven(steps, bind)
-    assert [placed.pod for placed in deciding.state.pods] == [bound]
-
-
-def test_a_member_that_another_scheduler_bound_does_not_fit_any_more() -> None:
-    deciding = Deciding(node("a"), node("b"))
-    check, pods = checked(deciding, [pod("m")])
-    deciding.place(pod("m"), "b")
-    assert not check.fits(pods[0], deciding.state.nodes.row_of["a"])
-
-
-def test_a_search_that_is_closed_in_a_pause_leaves_nothing() -> None:
-    deciding = Deciding(node("a"), node("b"))
-    members = [pod(f"x{i}", cpu="1", ports=(80,)) for i in range(2)]
-    steps = search_for(deciding, members, budget=pausing()).place_in_slices()
-    next(steps)
-    next(steps)
-    steps.close()
-    assert len(deciding.state.pods) == 0
-
-
-def checked(deciding: Deciding, members: list[Raw]) -> tuple[MemberCheck, list[Pod]]:
-    """The check of members after a pause."""
-    budget = pausing()
-    search = search_for(deciding, members, budget=budget)
-    check = MemberCheck(search)
-    budget.resumed()
-    return check, [parse_pod(raw) for raw in members]
-
-
-def test_members_that_are_counted_are_checked_beside_those_before_them() -> None:
-    deciding = Deciding(node("a", cpu="2"))
-    check, pods = checked(deciding, [pod(f"m{i}", cpu="1") for i in range(3)])
-    row = deciding.state.nodes.row_of["a"]
-    fits = []
-    for member in pods:
-        fits.append(check.fits(member, row))
-        if fits[-1]:
-            deciding.state.assume(member, row)
-    assert fits == [True, True, False]
-
-
-def test_a_member_with_a_port_is_checked_against_the_pods_of_now() -> None:
-    deciding = Deciding(node("a"), node("b"))
-    check, pods = checked(deciding, [pod(f"m{i}", ports=(80,)) for i in range(2)])
-    deciding.place(pod("other", ports=(80,)), "a")
-    rows = deciding.state.nodes.row_of
-    assert [check.fits(pods[0], rows["a"]), check.fits(pods[1], rows["b"])] == [False, True]
-
-
-@pytest.mark.parametrize("ports", [(), (80,)])
-def test_what_another_pod_is_nominated_to_is_not_free_but_what_a_member_is(
-    ports: tuple[int, ...],
-) -> None:
-    deciding = Deciding(node("a", cpu="1"), node("b", cpu="1"))
-    raws = [pod(f"m{i}", cpu="1", ports=ports) for i in range(2)]
-    deciding.nominate(raws[1], "a")
-    deciding.nominate(pod("other", cpu="1"), "b")
-    check, pods = checked(deciding, raws)
-    rows = deciding.state.nodes.row_of
-    assert [check.fits(pods[0], rows["a"]), check.fits(pods[1], rows["b"])] == [True, False]
-
-
-def test_no_member_fits_any_more_when_the_labels_of_a_node_changed() -> None:
-    deciding = Deciding(node("a", labels={"rack": "r1"}))
-    check, pods = checked(deciding, [pod("m")])
-    raw = node("a", labels={"rack": "r2"})
-    deciding.state.put(Kind.NODE, "a", parse_object(Kind.NODE, raw))
-    assert not check.fits(pods[0], deciding.state.nodes.row_of["a"])
 
 
 @dataclass(frozen=True)
@@ -593,37 +323,35 @@ class Disturbed:
         known = {**self.others, **self.members}
         return [known[placed.pod.name] for placed in self.deciding.cluster.pods_on(row)]
 
-    def assume(self, decision: GroupDecision, check: MemberCheck) -> Iterator[None]:
-        """As the loop does: one after the other, with a pause after each; or none."""
-        state, assumed = self.deciding.state, list[Pod]()
-        for member in self.pods:
-            row = decision.rows.get(member.uid)
-            if row is None:
-                continue
-            if not check.fits(member, row):
-                for other in assumed:
-                    state.forget(other)
-                raise DecisionOutdated
-            state.assume(member, row)
-            assumed.append(member)
-            yield from check.budget.pause()
-
     def run(self) -> tuple[GroupDecision, int]:
         """The decision, and how many pauses there were."""
         group = self.deciding.state.pod_groups.of(self.pods[0])
         assert group is not None
         seconds = count()
-        steps = place_group(
+        planner = GroupPlanner(
             group,
             self.pods,
             self.deciding.pipeline,
             self.deciding.cluster,
             self.deciding.shared,
             seed=0,
-            assume=self.assume,
             clock=lambda: float(next(seconds)),
         )
-        return driven(steps, self.disturb)
+        return driven(self.committed(planner), self.disturb)
+
+    def committed(self, planner: GroupPlanner) -> Slices[GroupDecision]:
+        """Plan until the members of a plan can be assumed, with a pause after each; or none."""
+        while True:
+            plan = yield from planner.plan()
+            if isinstance(plan, GroupDecision):
+                return plan
+            try:
+                pipeline, state = self.deciding.pipeline, self.deciding.state
+                yield from reserve_members(plan, pipeline, state)
+            except DecisionOutdated as outdated:
+                planner.failed(outdated)
+            else:
+                return plan.decision
 
 
 def test_a_group_is_placed_rightly_or_not_at_all_while_the_cluster_changes() -> None:

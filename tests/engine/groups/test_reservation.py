@@ -7,12 +7,13 @@ from typing import Any, Final
 
 import pytest
 
-from engine.groups.test_placement import driven
+from group_searching import driven
 from mooring.engine.cycle import decide
 from mooring.engine.extenders.answers import ExtenderAnswers, Filtered, NodeFailure
 from mooring.engine.groups.answers import GroupAnswers
-from mooring.engine.groups.placement import Assignment, GroupSearch
+from mooring.engine.groups.counting import CountingSearch
 from mooring.engine.groups.reservation import GroupReservation
+from mooring.engine.groups.search import Assignment
 from mooring.engine.groups.slices import Slices, run_whole
 from mooring.engine.outcome import ScheduleResult
 from mooring.engine.result_cache import ResultCache
@@ -425,9 +426,9 @@ def test_a_slice_of_a_search_for_nodes_is_a_few_placements(
     monkeypatch: pytest.MonkeyPatch, fields: Raw
 ) -> None:
     scene, placed, slices = racks(ticking()), list[int](), list[int]()
-    count_them = GroupSearch.place_once_ended
+    count_them = CountingSearch.place_once_ended
 
-    def noting(search: GroupSearch, slots: IntArray, rows: IntArray) -> Slices[Assignment]:
+    def noting(search: CountingSearch, slots: IntArray, rows: IntArray) -> Slices[Assignment]:
         placed.append(1)
         return count_them(search, slots, rows)
 
@@ -437,7 +438,7 @@ def test_a_slice_of_a_search_for_nodes_is_a_few_placements(
         assert len(scene.scheduler.state.pods) == 34
         assert not scene.nominated()
 
-    monkeypatch.setattr(GroupSearch, "place_once_ended", noting)
+    monkeypatch.setattr(CountingSearch, "place_once_ended", noting)
     driven(scene.reservation.update(*scene.waits("g", 2, **fields), AFTER), look)
     assert {*scene.nominated().values()} == {"n30", "n31"}
     assert sum(slices) >= 30

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from deciding import Deciding
-from engine.groups.test_placement import driven
+from group_searching import driven
+from mooring.engine.groups.counting import CountingSearch
 from mooring.engine.groups.decision import preempt_for_group
-from mooring.engine.groups.placement import Assignment, GroupSearch
+from mooring.engine.groups.search import Assignment
 from mooring.engine.groups.slices import Slices, run_whole
 from mooring.framework.post_filter import GroupNomination, GroupPreemption
 from mooring.model.events import Kind
@@ -255,9 +256,9 @@ PORTS: Raw = {"ports": (80,)}
 def placed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The members that are placed, each time by counting or one in a trial."""
     placed: list[int] = []
-    count_them, add = GroupSearch.place_once_ended, Trial.add
+    count_them, add = CountingSearch.place_once_ended, Trial.add
 
-    def noting(search: GroupSearch, slots: IntArray, rows: IntArray) -> Slices[Assignment]:
+    def noting(search: CountingSearch, slots: IntArray, rows: IntArray) -> Slices[Assignment]:
         placed.append(16)
         return count_them(search, slots, rows)
 
@@ -265,7 +266,7 @@ def placed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         placed.append(1)
         add(trial, one, row)
 
-    monkeypatch.setattr(GroupSearch, "place_once_ended", noting)
+    monkeypatch.setattr(CountingSearch, "place_once_ended", noting)
     monkeypatch.setattr(Trial, "add", noting_one)
     return placed
 

@@ -113,7 +113,7 @@ class ExtenderAnswers:
 
 
 def interested(pipeline: Pipeline, pod: Pod) -> tuple[Extender, ...]:
-    """The profile's extenders that care for the pod, in the order they are called (IsInterested).
+    """Return the profile's extenders that care for the pod, in their order (IsInterested).
 
     An extender without managed resources cares for every pod; the others for pods that request one
     of theirs. kube-scheduler looks at limits too, but the API server sets requests from limits.

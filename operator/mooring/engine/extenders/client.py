@@ -75,7 +75,7 @@ class ExtenderClient:
         *,
         for_group: bool = False,
     ) -> bytes:
-        """The body of the answer to one POST; `what` is the verb's purpose, such as filter.
+        """Return the body of the answer to one POST; `what` is the verb's purpose, such as filter.
 
         One attempt, as kube-scheduler makes it. The time limit counts from the sending.
         `may_send` is called immediately before that. Calls about members of groups (`for_group`)
@@ -119,12 +119,12 @@ class ExtenderClient:
         return answer
 
     def wrong(self, what: str, error: AnswerError) -> ExtenderError:
-        """The error for an answer that cannot be used, or that reports an error."""
+        """Return the error for an answer that cannot be used, or that reports an error."""
         self._observe(self._extender.name, what, "invalid", 0.0)
         return ExtenderError(f"{self._blamed(what)}: {error}")
 
     def ignored(self, error: ExtenderError) -> None:
-        """Logs an error that does not end the attempt; the same one again is not logged."""
+        """Log an error that does not end the attempt; the same one again is not logged."""
         if str(error) != self._ignored:
             logger.warning("%s; pods are scheduled without it", error)
         self._ignored = str(error)
@@ -135,7 +135,7 @@ class ExtenderClient:
         return self._calls.running > 0
 
     async def close(self) -> None:
-        """Closes the connections; a further call makes new ones."""
+        """Close the connections; a further call makes new ones."""
         exchanges = [*self._old, *((self._exchange,) if self._exchange is not None else ())]
         self._old.clear()
         self._exchange = None
@@ -161,7 +161,7 @@ class ExtenderClient:
         return answer.body
 
     def _connected(self, url: URL) -> Exchange:
-        """The connections, which are made anew when a file of the certificates has changed."""
+        """Return the connections, made anew when a file of the certificates has changed."""
         changed = _changed_at(self._extender)
         if self._exchange is not None and changed != self._changed:
             self._old.append(self._exchange)
@@ -226,11 +226,11 @@ class _Calls:
         return self._running
 
     def timed_out(self) -> None:
-        """A call got no answer in time."""
+        """Note that a call got no answer in time."""
         self._bound, self._answers = max(1, self._bound // 2), 0
 
     def answered(self) -> None:
-        """A call got its answer."""
+        """Note that a call got its answer."""
         self._answers += 1
         if self._bound < self._most and self._answers >= self._bound:
             self._bound, self._answers = self._bound + 1, 0
@@ -249,7 +249,7 @@ class _Calls:
 
 
 def _authorization(url: URL) -> dict[str, str]:
-    """The header for a user and a password in the URL, as Go's client sends it."""
+    """Return the header for a user and a password in the URL, as Go's client sends it."""
     if url.user is None and url.password is None:
         return {}
     user = b64encode(f"{url.user or ''}:{url.password or ''}".encode()).decode()
@@ -271,7 +271,7 @@ def _changed_at(extender: Extender) -> tuple[int, ...]:
 
 
 def tls_context(extender: Extender) -> ssl.SSLContext | bool:
-    """The TLS context of an https URL; True means Python's defaults.
+    """Return the TLS context of an https URL; True means Python's defaults.
 
     Without trusted certificates, `enableHTTPS` turns verification off, as in kube-scheduler
     (makeTransport in extender.go).
@@ -301,7 +301,7 @@ def tls_context(extender: Extender) -> ssl.SSLContext | bool:
 
 
 def _trusting(tls: TLSConfig, context: ssl.SSLContext) -> ssl.SSLContext:
-    """A context that trusts these certificates alone."""
+    """Return a context that trusts these certificates alone."""
     flags = context.verify_flags
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.verify_flags = flags
@@ -317,7 +317,7 @@ def _trusting(tls: TLSConfig, context: ssl.SSLContext) -> ssl.SSLContext:
 
 
 def _load_client_certificate(tls: TLSConfig, context: ssl.SSLContext) -> None:
-    """Loads the client certificate; data goes through a file, because Python reads files only."""
+    """Load the client certificate; data goes through a file, as Python reads files only."""
     with ExitStack() as files:
 
         def path(data: bytes, given: str) -> str:
@@ -337,7 +337,7 @@ def _load_client_certificate(tls: TLSConfig, context: ssl.SSLContext) -> None:
 
 
 def _words(error: BaseException) -> str:
-    """What went wrong, without URLs, reprs and file contents."""
+    """Return what went wrong, without URLs, reprs and file contents."""
     if isinstance(error, ssl.SSLCertVerificationError):
         text = f"its certificate is not trusted: {error.verify_message or error.reason}"
     elif isinstance(error, ssl.SSLError):

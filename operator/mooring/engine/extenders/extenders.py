@@ -64,10 +64,10 @@ class ExtenderObjects(Protocol):
     """Reads the objects that extenders get, as JSON."""
 
     async def pod(self, pod: Pod) -> Json:
-        """The pod. Raises PodGone, or ExtenderError if it cannot be read."""
+        """Return the pod. Raise PodGone, or ExtenderError if it cannot be read."""
 
     async def nodes(self, names: Sequence[str]) -> Mapping[str, Json]:
-        """The nodes by name; one that is not known is left out."""
+        """Return the nodes by name; one that is not known is left out."""
 
 
 class Extenders:
@@ -102,7 +102,7 @@ class Extenders:
         answers: ExtenderAnswers,
         cluster: Snapshot,
     ) -> ExtenderAnswers:
-        """The answers so far, and that to the call.
+        """Return the answers so far, and that to the call.
 
         Raises:
             ExtenderError: if an extender that may not be ignored fails to filter.
@@ -138,7 +138,7 @@ class Extenders:
         )
 
     async def bind(self, extenders: Iterable[Extender], pod: Pod, node: str) -> bool:
-        """Has the first extender that binds bind the pod; False if none does.
+        """Have the first extender that binds bind the pod; return whether there is one.
 
         An extender that is ignorable and fails is passed over, as in kube-scheduler. When an
         extender fails, the pod may be bound all the same: the API server knows.
@@ -170,7 +170,7 @@ class Extenders:
         return False
 
     async def close(self) -> None:
-        """Closes all connections."""
+        """Close all connections."""
         for client in self._clients.values():
             await client.close()
         self._clients.clear()
@@ -182,7 +182,7 @@ class Extenders:
         raw: Json,
         ignored: set[tuple[Extender, str]],
     ) -> Filtered:
-        """Each extender gets the nodes that the one before it passed (findNodesThatPassExtenders).
+        """Give each extender the nodes that the one before passed (findNodesThatPassExtenders).
 
         Extenders that fail and are ignored are added to `ignored`.
 
@@ -224,7 +224,7 @@ class Extenders:
         *,
         for_group: bool,
     ) -> dict[str, IntArray]:
-        """The weighted scores of the nodes by extender; one that fails is added to `ignored`."""
+        """Return the weighted scores of the nodes by extender; add one that fails to `ignored`."""
         scoring = [extender for extender in extenders if extender.prioritize_verb]
         calls = [self._scores(e, nodes, raw, ignored, for_group=for_group) for e in scoring]
         # Most often there is one; it needs no task of its own.
@@ -265,7 +265,7 @@ class Extenders:
         raw: Json,
         cluster: Snapshot,
     ) -> ProcessedCandidates:
-        """Each extender gets the candidates that the one before it left (callExtenders).
+        """Give each extender the candidates that the one before it left (callExtenders).
 
         An empty answer ends the preemption.
         """
@@ -292,7 +292,7 @@ class Extenders:
         raw: Json,
         cluster: Snapshot,
     ) -> tuple[PreemptionCandidate, ...]:
-        """What one extender leaves of the candidates (ProcessPreemption).
+        """Return what one extender leaves of the candidates (ProcessPreemption).
 
         Raises:
             ExtenderError: if it fails, or names a pod that may not be a victim.
@@ -321,7 +321,7 @@ class Extenders:
         return tuple(candidate for candidate in left if candidate.victims)
 
     async def _pods(self, pods: Iterable[Pod]) -> dict[str, Json]:
-        """The pods as JSON by uid; those that have gone are left out."""
+        """Return the pods as JSON by uid; those that have gone are left out."""
         found: dict[str, Json] = {}
 
         async def read(pod: Pod) -> None:
@@ -340,7 +340,7 @@ class Extenders:
         return nodes_request(pod, names, [nodes[name] for name in names if name in nodes])
 
     def _client(self, extender: Extender) -> ExtenderClient:
-        """The client of the extender; of too many, that which was not used for longest ends."""
+        """Return the client of the extender; of too many, close the one used longest ago."""
         client = self._clients.get(extender)
         if client is None:
             if len(self._clients) >= _MOST_CLIENTS:
@@ -351,7 +351,7 @@ class Extenders:
         return client
 
     def _close_unused(self) -> None:
-        """Closes the client that was not used for longest, if one has no call in flight."""
+        """Close the client that was not used for longest, if one has no call in flight."""
         unused = next((key for key, client in self._clients.items() if not client.in_use), None)
         if unused is not None:
             task = asyncio.get_running_loop().create_task(self._clients.pop(unused).close())
@@ -360,7 +360,7 @@ class Extenders:
 
 
 def tls_problem(extender: Extender) -> str | None:
-    """Why the certificates of the extender cannot be used; None if they can."""
+    """Return why the certificates of the extender cannot be used; None if they can."""
     try:
         tls_context(extender)
     except ValueError as error:
@@ -371,7 +371,7 @@ def tls_problem(extender: Extender) -> str | None:
 def _failures(
     answer: FilterAnswer, sent: Collection[str], extender: str
 ) -> Iterator[tuple[str, NodeFailure]]:
-    """Each node that was sent and did not pass, and why."""
+    """Return each node that was sent and did not pass, and why."""
     if len(answer.passed) == len(sent):
         return
     omitted = NodeFailure(_NO_REASON.format(extender), resolvable=False, extender=extender)
@@ -385,7 +385,7 @@ def _failures(
 
 
 def _weighted(scores: Sequence[int] | None, weight: int) -> IntArray | None:
-    """The scores (int64), on the scale of plugins and times the weight; None if there are none.
+    """Return the scores (int64) on the scale of plugins, times the weight; None without any.
 
     Raises:
         AnswerError: if a score is too large to be added to others.
@@ -401,7 +401,7 @@ def _weighted(scores: Sequence[int] | None, weight: int) -> IntArray | None:
 def _chosen(
     node: str, victims: MetaVictims, preemptor: Pod, cluster: Snapshot
 ) -> PreemptionCandidate:
-    """The candidate that an extender answered with (convertToVictims).
+    """Return the candidate that an extender answered with (convertToVictims).
 
     Raises:
         AnswerError: if there is no such node, or a victim is not on it or has too high a priority.

@@ -78,7 +78,7 @@ class ApiObjects:
             self.bytes -= len(json) + _ENTRY
 
     async def pod(self, pod: Pod) -> Json:
-        """The pod as it was seen last, or as the API server has it now.
+        """Return the pod as it was seen last, or as the API server has it now.
 
         Raises:
             PodGone: if it is gone, or another pod has its name.
@@ -98,7 +98,7 @@ class ApiObjects:
         return as_json(raw)
 
     async def nodes(self, names: Sequence[str]) -> Mapping[str, Json]:
-        """These nodes by name; the first call waits until all nodes have been listed.
+        """Return these nodes by name; the first call waits until all nodes have been listed.
 
         Raises:
             ExtenderError: if they have not been within 30 seconds, or have not been watched for a
@@ -124,7 +124,7 @@ class ApiObjects:
         return {name: known[name] for name in names if name in known}
 
     async def close(self) -> None:
-        """Ends the watch of nodes."""
+        """End the watch of nodes."""
         if self._watch is not None:
             self._watch.cancel()
             await asyncio.wait([self._watch])
@@ -150,7 +150,7 @@ class _Nodes:
         return _NodeList(self)
 
     def apply(self, _resource: Resource, event: EventType, obj: dict[str, Any]) -> None:
-        """A node was added, changed or deleted."""
+        """Take in a node that was added, changed or deleted."""
         name = obj["metadata"]["name"]
         if event == "DELETED":
             self.json.pop(name, None)
@@ -180,7 +180,7 @@ class _NodeList:
 
 
 def as_json(raw: Mapping[str, Any]) -> Json:
-    """The object as kube-scheduler sends it: without managedFields, which its cache drops."""
+    """Return the object without managedFields, as the cache of kube-scheduler has it."""
     metadata = {name: value for name, value in raw["metadata"].items() if name != "managedFields"}
     # A copy, because what orjson returns occupies up to 4 KiB more than it is long.
     return memoryview(orjson.dumps({**raw, "metadata": metadata})).tobytes()

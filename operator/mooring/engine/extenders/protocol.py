@@ -56,7 +56,7 @@ class MetaVictims:
 
 
 def nodes_request(pod: Json, names: Iterable[str], nodes: Iterable[Json] | None) -> bytes:
-    """The ExtenderArgs of filter and prioritize; without node objects the names are sent."""
+    """Return the ExtenderArgs of filter and prioritize; without node objects, names are sent."""
     items = None if nodes is None else [orjson.Fragment(node) for node in nodes]
     return orjson.dumps(
         {
@@ -70,7 +70,7 @@ def nodes_request(pod: Json, names: Iterable[str], nodes: Iterable[Json] | None)
 def preemption_request(
     pod: Json, victims: Mapping[str, MetaVictims], pods: Mapping[str, Json] | None
 ) -> bytes:
-    """The ExtenderPreemptionArgs; `pods` are all victims by uid, None to send uids only."""
+    """Return the ExtenderPreemptionArgs; `pods` are all victims by uid, None to send uids."""
     if pods is None:
         whole, meta = None, {node: _meta(on_node) for node, on_node in victims.items()}
     else:
@@ -92,12 +92,12 @@ def preemption_request(
 
 
 def binding_request(namespace: str, name: str, uid: str, node: str) -> bytes:
-    """The ExtenderBindingArgs."""
+    """Return the ExtenderBindingArgs."""
     return orjson.dumps({"PodName": name, "PodNamespace": namespace, "PodUID": uid, "Node": node})
 
 
 def decode_filter(body: bytes, sent: Collection[str], *, by_name: bool) -> FilterAnswer:
-    """The ExtenderFilterResult; `by_name` for an extender that has a cache of nodes.
+    """Return the ExtenderFilterResult; `by_name` for an extender that has a cache of nodes.
 
     Failed nodes that were not sent are left out.
 
@@ -132,7 +132,7 @@ def decode_filter(body: bytes, sent: Collection[str], *, by_name: bool) -> Filte
 
 
 def decode_priorities(body: bytes, nodes: tuple[str, ...]) -> list[int] | None:
-    """The scores of the nodes in a HostPriorityList, in the order of `nodes`.
+    """Return the scores of the nodes in a HostPriorityList, in the order of `nodes`.
 
     A node that is listed twice gets the sum, one that is not listed 0. Other nodes are left out.
     None for an empty list.
@@ -154,7 +154,7 @@ def decode_priorities(body: bytes, nodes: tuple[str, ...]) -> list[int] | None:
 
 
 def _plain_priorities(priorities: Any, nodes: tuple[str, ...]) -> list[int] | None:
-    """The scores if all have Go's own keys, the right types and different hosts; else None.
+    """Return the scores if all have Go's own keys, right types and different hosts; else None.
 
     An extender answers with one for each node, so this is what costs time. Most answer in the order
     in which the nodes were sent; then nothing has to be looked up.
@@ -178,7 +178,7 @@ def _plain_priorities(priorities: Any, nodes: tuple[str, ...]) -> list[int] | No
 
 
 def decode_preemption(body: bytes) -> dict[str, MetaVictims]:
-    """The ExtenderPreemptionResult: victims by node.
+    """Return the ExtenderPreemptionResult: victims by node.
 
     Raises:
         AnswerError: for an answer of the wrong form.
@@ -199,7 +199,7 @@ def decode_preemption(body: bytes) -> dict[str, MetaVictims]:
 
 
 def decode_binding(body: bytes) -> None:
-    """Returns if the ExtenderBindingResult reports success.
+    """Return if the ExtenderBindingResult reports success.
 
     Raises:
         AnswerError: for an answer of the wrong form, or with an `Error`.
@@ -223,14 +223,14 @@ def _loaded(body: bytes) -> Any:
 
 
 def _raise_reported(result: Mapping[str, Any]) -> None:
-    """Raises AnswerError with the text of a non-empty `Error`."""
+    """Raise AnswerError with the text of a non-empty `Error`."""
     error = _get(result, "Error")
     if error is not None and _text(error, "Error"):
         raise AnswerError(_short(error))
 
 
 def _get(value: Mapping[str, Any], name: str) -> Any:
-    """The value of a key in any case, None if there is none; that of Go's own name comes first."""
+    """Return the value of a key in any case, None without one; that of Go's own name is first."""
     if name in value:
         return value[name]
     lower = name.lower()
@@ -238,7 +238,7 @@ def _get(value: Mapping[str, Any], name: str) -> Any:
 
 
 def _reasons(result: Mapping[str, Any], name: str) -> dict[str, str]:
-    """A map of nodes to reasons; empty if it is absent."""
+    """Return a map of nodes to reasons; empty if it is absent."""
     found = _get(result, name)
     if found is None:
         return {}
@@ -249,13 +249,13 @@ def _reasons(result: Mapping[str, Any], name: str) -> dict[str, str]:
 
 
 def _of_nodes(nodes: Collection[str], reasons: Mapping[str, str]) -> Mapping[str, str]:
-    """The reasons of these nodes."""
+    """Return the reasons of these nodes."""
     known = frozenset(nodes) if reasons else ()
     return {node: reason for node, reason in reasons.items() if node in known}
 
 
 def _object(value: object, where: str) -> dict[str, Any]:
-    """The value, which must be an object; null counts as an empty one, as in Go."""
+    """Return the value, which must be an object; null counts as an empty one, as in Go."""
     if value is None:
         return {}
     if not isinstance(value, dict):
@@ -276,7 +276,7 @@ def _text(value: object, where: str) -> str:
 
 
 def _integer(value: object, where: str) -> int:
-    """The value, which must be an integer of 64 bits; null counts as 0, as in Go."""
+    """Return the value, which must be an integer of 64 bits; null counts as 0, as in Go."""
     if value is None:
         return 0
     if isinstance(value, bool) or not isinstance(value, int) or not -_INT64 <= value < _INT64:
@@ -291,5 +291,5 @@ def _wrong(where: str, expected: str, value: object) -> AnswerError:
 
 
 def _short(text: str) -> str:
-    """The text as one line of limited length."""
+    """Return the text as one line of limited length."""
     return " ".join(text[:_MOST_REASON].split())

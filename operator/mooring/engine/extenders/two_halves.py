@@ -36,7 +36,7 @@ class TwoHalves:
         self._groups: dict[str, _Places[_Groups]] = {}
 
     def add(self, queued: QueuedPod, run: Run) -> None:
-        """Runs the attempt of a pod in flight, now or when its turn comes."""
+        """Run the attempt of a pod in flight, now or when its turn comes."""
         name = queued.pipeline.profile
         if (places := self._pods.get(name)) is None:
             places = _Places(MOST_ATTEMPTS, _Pods(), lambda: self._pods.pop(name, None))
@@ -44,23 +44,23 @@ class TwoHalves:
         places.add(queued, run)
 
     def add_group(self, profile: str, first: QueuedPod, run: Run) -> None:
-        """Runs the attempt of a group, now or when its turn comes; `first` is its first member."""
+        """Run the attempt of a group, now or when its turn comes; `first` is its first member."""
         if (places := self._groups.get(profile)) is None:
             places = _Places(MOST_GROUPS, _Groups(), lambda: self._groups.pop(profile, None))
             self._groups[profile] = places
         places.add(first, run)
 
     def give_way(self, profile: str, run: Run) -> None:
-        """Runs the attempt of a group after others; to be called by its `run` before that ends."""
+        """Run the attempt of a group after others; to be called by its `run` before that ends."""
         self._groups[profile].waiting.add_again(run)
 
     def groups_wait(self, profile: str) -> bool:
-        """Whether groups of this profile wait for their turn."""
+        """Return whether groups of this profile wait for their turn."""
         places = self._groups.get(profile)
         return places is not None and len(places.waiting) > 0
 
     async def cancel(self, seconds: float) -> None:
-        """Gives up all attempts; waits until they have ended, for so many seconds at most."""
+        """Give up all attempts, and wait so many seconds at most until they have ended."""
         tasks = [task for pods in self._pods.values() for task in pods.stop()]
         tasks += [task for groups in self._groups.values() for task in groups.stop()]
         if tasks:
@@ -75,12 +75,12 @@ class _Pods:
         self._runs: dict[QueuedPod, Run] = {}
 
     def add(self, queued: QueuedPod, run: Run) -> None:
-        """The attempt waits."""
+        """Add an attempt that waits."""
         self._runs[queued] = run
         self._order.add(queued)
 
     def pop(self) -> Run | None:
-        """The attempt whose turn it is; None if there is none."""
+        """Return the attempt whose turn it is; None if there is none."""
         queued = self._order.pop()
         if queued is None:
             self._runs.clear()
@@ -104,15 +104,15 @@ class _Groups:
         return len(self._new) + len(self._again)
 
     def add(self, queued: QueuedPod, run: Run) -> None:
-        """The attempt waits."""
+        """Add an attempt that waits."""
         heapq.heappush(self._new, (by_priority(queued), next(self._numbers), run))
 
     def add_again(self, run: Run) -> None:
-        """The attempt has given way, and waits behind those that did so before."""
+        """Add an attempt that has given way, behind those that did so before."""
         self._again.append(run)
 
     def pop(self) -> Run | None:
-        """The attempt whose turn it is; None if there is none."""
+        """Return the attempt whose turn it is; None if there is none."""
         from_again = self._again and (self._again_is_next or not self._new)
         self._again_is_next = not from_again
         if from_again:
@@ -140,7 +140,7 @@ class _Places(Generic[_Waiting]):
             self.waiting.add(queued, run)
 
     def stop(self) -> set["asyncio.Task[None]"]:
-        """Cancels the attempts that have begun; the others never begin."""
+        """Cancel the attempts that have begun; the others never begin."""
         self._stopped = True
         for task in self._tasks:
             task.cancel()

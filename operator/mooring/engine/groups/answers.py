@@ -36,7 +36,7 @@ _NOT_SENT_REASON: Final = "node(s) did not fit when the extenders were called"
 
 
 def is_filtered_or_scored(pipeline: Pipeline, pod: Pod) -> bool:
-    """Whether an extender that is interested in the pod filters or scores nodes."""
+    """Return whether an extender that is interested in the pod filters or scores nodes."""
     found = interested(pipeline, pod)
     return any(extender.filter_verb or extender.prioritize_verb for extender in found)
 
@@ -56,7 +56,7 @@ class ExtendedNodes:
     reason_at: _Codes
 
     def rejected(self, rows: IntArray) -> tuple[RejectedNodes, ...]:
-        """Which of these rows (int64) did not pass, and why; preemption does not help there."""
+        """Return which of these rows (int64) did not pass, and why; preemption is of no help."""
         rows = rows[~self.passed[rows]]
         if not len(rows):
             return ()
@@ -98,7 +98,7 @@ class GroupAnswers:
         self.too_many = False
 
     def put(self, pod: Pod, answers: ExtenderAnswers) -> None:
-        """Keeps what extenders have answered about the pod, in place of what is known."""
+        """Keep what extenders have answered about the pod, in place of what is known."""
         filtered = answers.filtered or Filtered((), {})
         passed, failed = self._numbered(filtered.passed), self._numbered(filtered.failed)
         codes = np.full(len(self._numbers), _NOT_SENT, np.int16)
@@ -113,18 +113,18 @@ class GroupAnswers:
             self._drop_unused()
 
     def lacks(self, pod: Pod) -> bool:
-        """Whether no answer is known, or the pod has other requirements or labels than then."""
+        """Return whether no answer is known, or the pod has other requirements or labels now."""
         known = self._members.get(pod.uid)
         if known is None:
             return True
         return known[0].shape is not pod.shape or known[0].labels != pod.labels
 
     def drop(self, pod: Pod) -> None:
-        """The answer about the pod is of no use any more."""
+        """Drop the answer about the pod, which is of no use any more."""
         self._members.pop(pod.uid, None)
 
     def on(self, cluster: Snapshot, *, not_sent: bool = False) -> Mapping[str, ExtendedNodes]:
-        """What is known of each row of the cluster, by the uids of members.
+        """Return what is known of each row of the cluster, by the uids of members.
 
         With `not_sent`, nodes that were not sent count as passed: preemption may make the members
         fit there, and the extenders are called before anything is bound.
@@ -148,7 +148,7 @@ class GroupAnswers:
         return {uid: found[key] for uid, (_, key) in self._members.items()}
 
     def lost(self, pod: Pod, fits: BoolArray, cluster: Snapshot) -> bool:
-        """Whether a node that passed for the member is not among the feasible rows (bool[rows])."""
+        """Return whether a node that passed for the member is not in `fits` (bool[rows])."""
         known = self._members.get(pod.uid)
         if known is None:
             return False
@@ -158,7 +158,7 @@ class GroupAnswers:
         return bool((rows < 0).any() or not fits[rows].all())
 
     def answer_of(self, pod: Pod) -> object:
-        """The same for members with equal answers; None for one without an answer."""
+        """Return the same for members with equal answers; None for one without an answer."""
         known = self._members.get(pod.uid)
         return known[1] if known is not None else None
 
@@ -170,7 +170,7 @@ class GroupAnswers:
         return np.array(found, np.int64)
 
     def _code(self, failure: NodeFailure) -> int:
-        """The number of the reason, from 1 on."""
+        """Return the number of the reason, from 1 on."""
         reason = failure.named_reason
         code = self._reasons.get(reason)
         if code is None:
@@ -180,7 +180,7 @@ class GroupAnswers:
         return code
 
     def _keep(self, answer: _Answer) -> bytes:
-        """The key of the answer; the latest of equal answers is kept.
+        """Return the key of the answer; the latest of equal answers is kept.
 
         Which nodes passed is part of the key, their scores, and whether any failed; reasons are
         not, because they may name the pod. Each member has a key, so it is a short digest.
@@ -196,7 +196,7 @@ class GroupAnswers:
         return key
 
     def _drop_unused(self) -> None:
-        """Drops answers that no member has any more, then all scores, if there are too many."""
+        """Drop answers that no member has any more, then all scores, if there are too many."""
         used = {key for _, key in self._members.values()}
         self._answers = {key: self._answers[key] for key in used}
         if len(self._answers) <= MOST_DIFFERENT:

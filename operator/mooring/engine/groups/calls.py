@@ -70,15 +70,15 @@ class GroupCalls:
         self._rounds = 0
 
     def lacks(self, pod: Pod) -> bool:
-        """Whether extenders must be called about the pod."""
+        """Return whether extenders must be called about the pod."""
         return is_filtered_or_scored(self._pipeline, pod) and self.answers.lacks(pod)
 
     def drop_lost(
         self, pods: Iterable[Pod], clock: Callable[[], float] | None = None
     ) -> Slices[bool]:
-        """Drops answers of which a node that passed fits no more, a few times in one attempt.
+        """Drop answers of which a node that passed fits no more, a few times in one attempt.
 
-        Returns whether there are any, so that the extenders must be called again. With a `clock`
+        Return whether there are any, so that the extenders must be called again. With a `clock`
         (seconds) there are pauses, because each member may have requirements of its own.
         """
         self._rounds += 1
@@ -100,9 +100,9 @@ class GroupCalls:
         seconds: float,
         gives_way: Callable[[], bool] = lambda: False,
     ) -> bool:
-        """Calls the extenders about these members, several at a time.
+        """Call the extenders about these members, several at a time.
 
-        Once `gives_way` returns True, no more calls begin. Returns False if that left members out.
+        Once `gives_way` returns True, no more calls begin. Return False if that left members out.
 
         Raises:
             ExtenderError: an extender fails and may not be ignored, not all have answered within
@@ -127,7 +127,7 @@ class GroupCalls:
         return not left
 
     async def _call(self, left: deque[Pod], gives_way: Callable[[], bool]) -> None:
-        """Calls the extenders about one member after the other, until none is left.
+        """Call the extenders about one member after the other, until none is left.
 
         It calls them about one at least, so that a group that gives way comes to its end.
         """

@@ -1,216 +1,672 @@
-"""The members of a group leave the queue together, get nodes together, and wait together."""
+"""The scheduling cycle of pod groups: from the queue to the bindings of all members.
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
-from typing import Final
-from weakref import WeakValueDictionary
+The members of a group are taken from the queue together, extenders are called about them, and nodes
+for all of them are searched for at once. Without nodes, victims are searched for, or nodes are
+reserved. Only one group is decided about at a time; the search pauses, so that other tasks run.
+"""
 
-from mooring.engine.binding import PodRejected
+import asyncio
+import logging
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final, TypeVar
+
+from mooring.engine.assumed import AssumedPod, PodRejected, permit
+from mooring.engine.attempts import Attempt, Attempts
+from mooring.engine.binding import BindingCycle
+from mooring.engine.cycle import tie_break_seed
+from mooring.engine.extenders.answers import interested
+from mooring.engine.extenders.client import ExtenderError
+from mooring.engine.extenders.extenders import Extenders
+from mooring.engine.extenders.two_halves import TwoHalves
+from mooring.engine.group_binding import GroupBinding
 from mooring.engine.groups.answers import GroupAnswers
-from mooring.engine.groups.decision import GroupDecision, decide_group
-from mooring.engine.groups.placement import (
-    DecisionOutdated,
-    GroupSearch,
-    MemberCheck,
-    without_node,
+from mooring.engine.groups.calls import GroupCalls
+from mooring.engine.groups.decision import GroupDecision, preempt_for_group
+from mooring.engine.groups.members import (
+    GroupBackoffs,
+    group_of,
+    has_same_requirements,
+    is_unchanged,
+    take_members,
 )
+from mooring.engine.groups.plan import GroupPlan, GroupPlanner, reserve_members
+from mooring.engine.groups.reports import GroupReports
+from mooring.engine.groups.reservation import GroupReservation
+from mooring.engine.groups.search import DecisionOutdated
 from mooring.engine.groups.slices import SearchBudget, Slices
+from mooring.engine.preemption_executor import PreemptionExecutor
+from mooring.engine.reports import Reports
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
+from mooring.framework.decision import Decision
+from mooring.framework.evaluations import StillEvaluating
 from mooring.framework.pipeline import Pipeline
-from mooring.framework.queued_pod import QueuedPod, SubQueue
+from mooring.framework.plugin_failures import PluginFailed, text_of
+from mooring.framework.post_filter import GroupNomination
+from mooring.framework.queued_pod import QueuedPod
+from mooring.framework.slow_decisions import SlowDecisions
+from mooring.framework.verdicts import Unschedulable
 from mooring.model.pod import Pod
-from mooring.model.pod_group import GroupKey, PodGroup
+from mooring.model.pod_group import PodGroup
+from mooring.observe.metrics import Metrics
 from mooring.state.pod_groups import PodGroupState
-from mooring.state.snapshot import Snapshot
 
-__all__ = [
-    "GroupBackoffs",
-    "group_of",
-    "has_same_requirements",
-    "is_current",
-    "is_unchanged",
-    "place_group",
-    "take_members",
-]
+__all__ = ["GroupCycle"]
 
-_MOST_DECISIONS: Final = 8
-"""In one attempt: Reserve or Permit may reject a member, or the cluster may change in pauses."""
-_ALWAYS_OUTDATED: Final = "the cluster changed each time while nodes were searched for"
-_ALL_ON_NODES: Final = "all members are on nodes"
+logger = logging.getLogger(__name__)
 
+_Result = TypeVar("_Result")
 
-def group_of(pod: Pod, pipeline: Pipeline, cluster: Snapshot) -> PodGroupState | None:
-    """The group with which the pod is scheduled; None if it is scheduled by itself.
-
-    That is so for a pod without a group, in a profile without a plugin for groups, and in a group
-    that is neither a gang nor bound to a topology domain.
-    """
-    if pipeline.group_policy is None:
-        return None
-    group = cluster.pod_groups.of(pod)
-    if group is None or group.definition is None:
-        return group
-    definition = group.definition
-    return group if definition.gang or definition.topology.keys else None
+_PAUSE_SECONDS: Final = 0.002
+"""The least time for other tasks between two slices of work about one group."""
+_GANG: Final = frozenset(("GangScheduling",))
+_CALLING_SECONDS: Final = 300.0
+"""How long extenders may be called in one attempt about a group, for all of its members."""
+_TURN_SECONDS: Final = 1.0
+"""After so long a group begins no more calls if other groups of its profile wait for their turn."""
+_JOIN_SECONDS: Final = 1.0
+"""A new member of a group waits so long while extenders are called about the others."""
 
 
-def take_members(
-    group: PodGroupState, queued: QueuedPod, scheduler: SchedulerState, now: float
-) -> list[QueuedPod]:
-    """The members in flight from now on: this one first, then the others of its profile.
+@dataclass(slots=True, eq=False)
+class _GroupAttempt:
+    """One attempt about the members of a group that were in the queue when it began.
 
-    They are in the order of priority, then age. Gated members stay where they are.
-    """
-    members = list[QueuedPod]()
-    for other in _others(group, queued, scheduler):
-        member = scheduler.queue.pop_specific(other.pod.uid, now)
-        if member is not None:
-            members.append(member)
-    members.sort(key=lambda m: (-m.pod.shape.priority, m.initial_attempt_timestamp))
-    return [queued, *members]
-
-
-def is_current(queued: QueuedPod, scheduler: SchedulerState) -> bool:
-    """Whether the pod is still in flight and as it was when the attempt began."""
-    in_flight = scheduler.queue.get(queued.pod.uid) is queued
-    return in_flight and not queued.outdated and not queued.gated
-
-
-def is_unchanged(
-    group: PodGroupState,
-    before: PodGroup | None,
-    members: Iterable[QueuedPod],
-    scheduler: SchedulerState,
-) -> bool:
-    """Whether the group and these members are as they were when the attempt began, on no node.
-
-    Nothing may be evicted or reserved otherwise: nothing would end such a nomination. `before` is
-    the definition of the group then.
-    """
-    if group.incomplete is not None or not has_same_requirements(group, before):
-        return False
-    pods = scheduler.state.pods
-    return all(pods.get(m.pod.uid) is None and is_current(m, scheduler) for m in members)
-
-
-def has_same_requirements(group: PodGroupState, before: PodGroup | None) -> bool:
-    """Whether nothing but the status of the group's definition differs from what it was before."""
-    after = group.definition
-    if before is None or after is None:
-        return before is after
-    return replace(before, status=after.status) == after
-
-
-class GroupBackoffs:
-    """The backoff of a group: the longest of its members'.
-
-    A member that was added later, or is popped early because no other pod is active, does not end
-    it. Such a member is moved alone: a group may have ten thousand members, and get more all the
-    time.
+    They are in flight from its beginning to its end, and `definition` is what was required of the
+    group then. `calls` are those of extenders, if any is interested in a member.
     """
 
-    def __init__(self) -> None:
-        self._latest: WeakValueDictionary[tuple[GroupKey, str], QueuedPod] = WeakValueDictionary()
-        """By group and profile the member whose backoff ended last of all when this was looked up.
+    group: PodGroupState
+    definition: PodGroup | None
+    members: list[Attempt]
+    calls: GroupCalls | None = None
+    seconds_left: float = _CALLING_SECONDS
+    """Seconds that the calls may still take."""
+    failure: str = ""
+    """Why the last calls have failed."""
 
-        It only saves the search: a member that has left, or whose backoff ended, is not used, and
-        one that is gone is not kept.
+    @property
+    def pipeline(self) -> Pipeline:
+        """The pipeline of all members."""
+        return self.members[0].pipeline
+
+    @property
+    def key(self) -> tuple[int, str]:
+        """The number of the group, and the profile of these members."""
+        return self.group.number, self.pipeline.profile
+
+    @property
+    def queued(self) -> list[QueuedPod]:
+        """The members in the queue."""
+        return [member.queued for member in self.members]
+
+    @property
+    def pods(self) -> list[Pod]:
+        """The pods as they are now."""
+        return [member.queued.pod for member in self.members]
+
+    @property
+    def seed(self) -> int:
+        """What breaks ties."""
+        first = self.members[0].queued
+        return tie_break_seed(first.pod.uid, first.attempts)
+
+    @property
+    def answers(self) -> GroupAnswers | None:
+        """What extenders have answered about the members; None if none was called."""
+        return self.calls.answers if self.calls is not None else None
+
+
+class _GivenUp(Exception):  # noqa: N818 - says what happened
+    """The attempt about a group ends without a result."""
+
+
+class GroupCycle:
+    """Runs attempts about groups; `settle` and `wake` are those of the scheduling loop."""
+
+    def __init__(
+        self,
+        scheduler: SchedulerState,
+        attempts: Attempts,
+        bindings: BindingCycle,
+        cache: ResultCache,
+        *,
+        slow: SlowDecisions,
+        two_halves: TwoHalves,
+        extenders: Extenders,
+        preemptions: PreemptionExecutor,
+        reports: Reports,
+        group_reports: GroupReports,
+        metrics: Metrics,
+        settle: Callable[[QueuedPod], bool],
+        wake: Callable[[], None],
+        clock: Callable[[], float],
+    ) -> None:
+        self._scheduler = scheduler
+        self._attempts = attempts
+        self._bindings = bindings
+        self._cache = cache
+        self._slow = slow
+        self._two_halves = two_halves
+        self._extenders = extenders
+        self._preemptions = preemptions
+        self._reports = reports
+        self._group_reports = group_reports
+        self._metrics = metrics
+        self._settle = settle
+        self._wake = wake
+        self._clock = clock
+        self._reservation = GroupReservation(scheduler, cache, clock)
+        self._backoffs = GroupBackoffs()
+        self._calling = set[tuple[int, str]]()
+        """The numbers of groups about which extenders are called, by the profile of the members."""
+        self._answered = deque[_GroupAttempt]()
+        """Those of them about which all extenders have answered, or failed."""
+        self._paused = 0.0
+        """Seconds of all pauses."""
+        self.turned = -math.inf
+        """When the last pause was over, which shows that the work goes on."""
+
+    @property
+    def answered(self) -> bool:
+        """Whether a group waits to be decided about because extenders have answered."""
+        return bool(self._answered)
+
+    def expire_nominations(self) -> None:
+        """End nominations of members that no attempt ends; to be called sometimes."""
+        for pod in self._reservation.expire(self._clock()):
+            self._reports.nomination_cleared(pod)
+
+    async def attempt(self, group: PodGroupState, queued: QueuedPod) -> None:
+        """Begin one attempt about all members of a group that have no node.
+
+        It has ended when this returns, unless extenders must be called first.
         """
+        scheduler, now, pipeline = self._scheduler, self._clock(), queued.pipeline
+        if (group.number, pipeline.profile) in self._calling:
+            scheduler.queue.postpone(queued, now + _JOIN_SECONDS, now)
+            return
+        if self._backoffs.postpone(group, queued, scheduler, now):
+            return
+        members = take_members(group, queued, scheduler, now)
+        attempts = [Attempt(member, pipeline, now) for member in members]
+        attempt = _GroupAttempt(group, group.definition, attempts)
+        if group.incomplete is None and any(interested(pipeline, m.pod) for m in members):
+            wanted = partial(self._is_wanted, attempt, pipeline)
+            about = (self._extenders, pipeline, scheduler.cluster, self._cache, wanted)
+            attempt.calls = GroupCalls(*about)
+            self._begin_calls(attempt)
+        else:
+            await self._decide(attempt)
 
-    def postpone(
-        self, group: PodGroupState, queued: QueuedPod, scheduler: SchedulerState, now: float
-    ) -> bool:
-        """Whether the group's backoff has not ended; the pod is in the backoff queue until then."""
-        key = group.key, queued.pipeline.profile
-        latest = self._latest.get(key)
-        if latest is None or not _waits(latest, group, scheduler, now):
-            members = (*_others(group, queued, scheduler), queued)
-            latest = max(members, key=lambda member: member.backoff_expiration)
-            if latest.backoff_expiration <= now:
-                self._latest.pop(key, None)
-                return False
-            self._latest[key] = latest
-        scheduler.queue.postpone(queued, latest.backoff_expiration, now)
+    def _is_wanted(self, attempt: _GroupAttempt, pipeline: Pipeline, pod: Pod) -> bool:
+        """Return whether extenders are still to be called about the pod.
+
+        It is in flight with its group then, of which as much is required as before.
+        """
+        queued = self._scheduler.queue.get(pod.uid)
+        if queued is None or queued.queue is not None:
+            return False
+        is_member = self._is_member(queued, attempt.group, pipeline)
+        return is_member and has_same_requirements(attempt.group, attempt.definition)
+
+    def _is_member(self, queued: QueuedPod, group: PodGroupState, pipeline: Pipeline) -> bool:
+        """Return whether the pod is still scheduled with this group, by this pipeline."""
+        found = group_of(queued.pod, pipeline, self._scheduler.cluster)
+        return queued.pipeline is pipeline and found is group
+
+    def _begin_calls(self, attempt: _GroupAttempt) -> None:
+        """Have the extenders called about the members without an answer, in a task of its own."""
+        self._calling.add(attempt.key)
+        first, run = attempt.members[0].queued, partial(self._call_extenders, attempt)
+        self._two_halves.add_group(attempt.pipeline.profile, first, run)
+
+    async def _call_extenders(self, attempt: _GroupAttempt) -> None:
+        """Call the extenders; nothing is held meanwhile, and the loop decides afterwards.
+
+        A group that needs long gives way to others, and goes on when its next turn comes.
+        """
+        calls, profile, began = attempt.calls, attempt.pipeline.profile, self._clock()
+        if calls is None:
+            raise RuntimeError("no extender is interested in the group")
+        pods = (pod for pod in attempt.pods if calls.lacks(pod) and pod.uid not in calls.gone)
+
+        def gives_way() -> bool:
+            is_over = self._clock() - began >= _TURN_SECONDS
+            return is_over and self._two_halves.groups_wait(profile)
+
+        try:
+            finished = await calls.run(pods, attempt.seconds_left, gives_way)
+            attempt.seconds_left -= self._clock() - began
+            if not finished and not self._attempts.halted:
+                self._two_halves.give_way(profile, partial(self._call_extenders, attempt))
+                return
+        except StillEvaluating:
+            self._calling.discard(attempt.key)
+            self._put_back(attempt, refused=True)
+            self._wake()
+            return
+        except (ExtenderError, PluginFailed) as error:
+            attempt.failure = text_of(error)
+        except Exception as error:
+            logger.exception("calling the extenders for pod group %s failed", attempt.group.key)
+            attempt.failure = text_of(error)
+        self._answered.append(attempt)
+        self._wake()
+
+    def _put_back(self, attempt: _GroupAttempt, *, refused: bool = False) -> None:
+        """Put the members that no task binds back in the queue.
+
+        With `refused` they wait until the values that they need are evaluated.
+        """
+        now = self._clock()
+        if refused:
+            attempt.pipeline.evaluations.refused(now)
+        for member in attempt.members:
+            if not member.binding:
+                self._scheduler.queue.put_back(member.queued, now)
+
+    async def decide_answered(self) -> None:
+        """Decide about a group with what extenders have answered about its members.
+
+        If the group has changed or its members have another pipeline, the attempt is given up. If a
+        member has changed, or what the extenders passed was taken, they are called again.
+        """
+        attempt = self._answered.popleft()
+        self._calling.discard(attempt.key)
+        attempt.members = [member for member in attempt.members if self._goes_on(member, attempt)]
+        if not attempt.members:
+            return
+        if not has_same_requirements(attempt.group, attempt.definition):
+            self._put_back(attempt)
+            return
+        for queued in attempt.queued:
+            queued.outdated = False  # the decision begins now, with what the pod is now
+        calls = attempt.calls
+        lacking = calls is not None and any(calls.lacks(pod) for pod in attempt.pods)
+        if (lacking and not attempt.failure) or not await self._decide(attempt):
+            self._begin_calls(attempt)
+
+    def _goes_on(self, member: Attempt, attempt: _GroupAttempt) -> bool:
+        """Return whether the attempt about the member goes on after extenders were called.
+
+        Otherwise the pod is in a queue again, or in none if it has gone or is on a node.
+        """
+        queued, queue, now = member.queued, self._scheduler.queue, self._clock()
+        if self._attempts.has_left(member) or not self._settle(queued):
+            return False
+        gone = attempt.calls is not None and queued.pod.uid in attempt.calls.gone
+        if queued.pod.terminating or gone:
+            queue.done(queued, now)
+            return False
+        if queued.gated or not self._is_member(queued, attempt.group, member.pipeline):
+            queue.put_back(queued, now)
+            return False
         return True
 
+    async def _decide(self, attempt: _GroupAttempt) -> bool:
+        """Decide about the members, with the answers that extenders have given in the calls.
 
-def _others(
-    group: PodGroupState, queued: QueuedPod, scheduler: SchedulerState
-) -> Iterator[QueuedPod]:
-    """The other members of the pod's profile in the queue, without those gated or in flight."""
-    for pod in group.unscheduled.values():
-        other = scheduler.queue.get(pod.uid)
-        if (
-            other is not None
-            and other.pipeline is queued.pipeline
-            and other.queue not in (None, SubQueue.GATED)
-        ):
-            yield other
-
-
-def _waits(member: QueuedPod, group: PodGroupState, scheduler: SchedulerState, now: float) -> bool:
-    """Whether this is still a queued member of the group, and its backoff has not ended."""
-    return (
-        member.backoff_expiration > now
-        and member.queue not in (None, SubQueue.GATED)
-        and member.pod.uid in group.unscheduled
-        and scheduler.queue.get(member.pod.uid) is member
-    )
-
-
-def place_group(
-    group: PodGroupState,
-    members: Sequence[Pod],
-    pipeline: Pipeline,
-    cluster: Snapshot,
-    cache: ResultCache,
-    *,
-    seed: int,
-    assume: Callable[[GroupDecision, MemberCheck], Iterable[None]],
-    clock: Callable[[], float] | None = None,
-    answers: GroupAnswers | None = None,
-) -> Slices[GroupDecision]:
-    """The decision about the group, after `assume` has assumed its members on the rows.
-
-    With a `clock` (seconds) there are pauses; `assume` pauses each time it yields. If it raises
-    PodRejected, the group is decided about again without that node for that member. It raises
-    DecisionOutdated if a member does not fit any more, which the MemberCheck says, and the group is
-    decided about again. All these decisions share one budget. The decision has no rows if nothing
-    is assumed. `answers` are those of extenders about the members that they filter or score nodes
-    for.
-    """
-    rejected: dict[str, set[str]] = {}
-    budget = SearchBudget(clock=clock)
-    message, plugins = _ALWAYS_OUTDATED, frozenset(pipeline.resource_filters)
-    for _ in range(_MOST_DECISIONS):
-        members = without_node(members, cluster)
-        if not members:
-            return GroupDecision({}, message=_ALL_ON_NODES)
-        about = (members, pipeline, cluster, cache)
-        extended = answers.on(cluster) if answers is not None else {}
-        check = MemberCheck(
-            GroupSearch(*about, seed=seed, rejected=rejected, budget=budget, extended=extended)
-        )
+        Return False if what the extenders passed was taken, so that they must be called again.
+        """
+        metrics, profile = attempt.pipeline.metrics, attempt.pipeline.profile
+        paused, outer = self._paused, metrics.begin_attempt()
+        metrics.begin_decision()
         try:
-            decision = yield from decide_group(
-                group, *about, seed=seed, rejected=rejected, budget=budget, extended=extended
-            )
-            if not decision.rows:
-                if rejected:
-                    break
-                return decision
-            yield from assume(decision, check)
-        except DecisionOutdated:
-            if budget.spent:
-                break
-        except PodRejected as rejection:
-            if rejection.pod is None:
-                raise
-            uid = rejection.pod.uid
-            plugins = (plugins if rejected else frozenset()) | {rejection.plugin}
-            rejected.setdefault(uid, set()).add(rejection.node)
-            message = f"member {rejection.pod.key}: {rejection.message}"
-        else:
-            return decision
-    return GroupDecision({}, message=message, plugins=plugins, bounded=True)
+            result = await self._try_group(attempt)
+            if result is None:
+                return False
+            seconds = self._clock() - attempt.members[0].began - (self._paused - paused)
+            self._metrics.pod_group_attempted(result, profile, seconds)
+        except (_GivenUp, StillEvaluating) as ended:
+            self._put_back(attempt, refused=isinstance(ended, StillEvaluating))
+        finally:
+            metrics.end_decision(profile)
+            metrics.end_attempt(outer)
+        return True
+
+    def _binding_of(self, group: PodGroupState) -> GroupBinding | None:
+        """Return the binding of members of the group that is not over; None if there is none.
+
+        It is found by the uids of the members: the name of a group returns, and a group that is
+        named by labels is known anew when the profile that knows the label returns.
+        """
+        for uid, under_way in self._scheduler.being_bound.items():
+            together = under_way.together
+            if together is not None and not together.over and group.has_on_node(uid):
+                return together
+        return None
+
+    def _called_off(self, group: PodGroupState) -> str:
+        """Return why the binding of the group's members was called off; "" if it was not."""
+        together = self._binding_of(group)
+        return (together.called_off or "") if together is not None else ""
+
+    async def _failed(self, attempt: _GroupAttempt, message: str) -> None:
+        """End the attempt in an error for all members that no task binds."""
+        self._group_reports.failed(attempt.group, message)
+        left = [member for member in attempt.members if not member.binding]
+        await self._in_slices(self._fail_members(left, message), attempt)
+
+    async def _try_group(self, attempt: _GroupAttempt) -> str | None:
+        """Decide about the members; each is handed to its binding, or is in a queue again.
+
+        Return the result as metrics name it. It is None if nothing is decided, because extenders
+        must be called again; the members are in flight then.
+
+        Raises:
+            _GivenUp: because the group has changed meanwhile; members may still be in flight.
+            StillEvaluating: because values are evaluated first; the same.
+        """
+        if failure := attempt.failure or self._called_off(attempt.group):
+            await self._failed(attempt, failure)
+            return "error"
+        try:
+            return await self._place_or_wait(attempt)
+        except (_GivenUp, StillEvaluating):
+            raise
+        except Exception as error:
+            if not isinstance(error, PluginFailed):
+                logger.exception("scheduling the pod group %s failed", attempt.group.key)
+            await self._failed(attempt, text_of(error))
+            return "error"
+
+    async def _place_or_wait(self, attempt: _GroupAttempt) -> str | None:
+        """Place the members, or have them wait until there is space; see `_try_group`."""
+        result, obstacle = "unschedulable", attempt.group.incomplete
+        decision = await self._group_decision(attempt, obstacle)
+        if decision.rows:
+            result = "scheduled"
+        elif obstacle is None and self._is_unchanged(attempt):
+            if await self._lost(attempt):
+                return None
+            if decision.tries:
+                decision, waits = await self._preempt(attempt, decision)
+                result = "waiting_on_preemption" if waits else result
+            await self._reserve(attempt)
+        self._group_reports.decided(attempt.group, decision)
+        await self._in_slices(self._unschedulable(attempt, decision), attempt)
+        return result
+
+    async def _reserve(self, attempt: _GroupAttempt) -> None:
+        """Reserve nodes if the group has waited long; without any, delete it if it is half bound.
+
+        Nothing is done if the group or a member has changed.
+        """
+        group, pipeline = attempt.group, attempt.pipeline
+        if not self._is_unchanged(attempt):
+            return
+        about = (group, attempt.queued, self._clock(), attempt.answers)
+        await self._in_slices(self._reservation.update(*about), attempt)
+        nominated = any(map(self._attempts.nominated_node, attempt.members))
+        if not nominated and self._is_unchanged(attempt):
+            self._delete_half_group(group, pipeline)
+
+    def _is_unchanged(self, attempt: _GroupAttempt) -> bool:
+        """Return whether the group and all members are as they were when the attempt began."""
+        about = (attempt.group, attempt.definition, attempt.queued, self._scheduler)
+        return is_unchanged(*about)
+
+    async def _lost(self, attempt: _GroupAttempt) -> bool:
+        """Return whether a node that extenders passed fits no more.
+
+        The answers about it are dropped then.
+        """
+        if attempt.calls is None:
+            return False
+        return await self._in_slices(attempt.calls.drop_lost(attempt.pods, self._clock), attempt)
+
+    async def _in_slices(self, work: Slices[_Result], attempt: _GroupAttempt) -> _Result:
+        """Return the result of work about a group; other tasks run in its pauses.
+
+        Raises:
+            _GivenUp: this scheduler decides nothing more.
+        """
+        with closing(work):
+            while True:
+                try:
+                    next(work)
+                except StopIteration as ended:
+                    result: _Result = ended.value
+                    return result
+                paused = self._clock()
+                with attempt.pipeline.metrics.suspended():
+                    await asyncio.sleep(_PAUSE_SECONDS)
+                self.turned = self._clock()
+                self._paused += self.turned - paused
+                if self._attempts.halted:
+                    raise _GivenUp
+
+    async def _group_decision(self, attempt: _GroupAttempt, obstacle: str | None) -> GroupDecision:
+        """Return the decision, with the members assumed; without one if there is an obstacle."""
+        if obstacle is None:
+            return await self._place(attempt)
+        for pod in self._reservation.withdraw(attempt.group):
+            self._reports.nomination_cleared(pod)
+        return GroupDecision({}, message=obstacle, plugins=_GANG)
+
+    async def _place(self, attempt: _GroupAttempt) -> GroupDecision:
+        """Decide about the group, and have the members bound that get nodes."""
+        group, pipeline = attempt.group, attempt.pipeline
+        planner = GroupPlanner(
+            group,
+            attempt.pods,
+            self._slow.pipeline_for(pipeline),
+            self._scheduler.cluster,
+            self._cache,
+            seed=attempt.seed,
+            clock=self._clock,
+            answers=attempt.answers,
+        )
+        began, paused = self._clock(), self._paused
+        decision = await self._in_slices(self._plan_and_commit(attempt, planner), attempt)
+        took = self._clock() - began - (self._paused - paused)
+        self._metrics.pod_group_decided(took)
+        self._slow.decided(pipeline, str(group.key), took / len(attempt.members))
+        for member in attempt.members:
+            member.took = took / len(attempt.members)
+        return decision
+
+    def _plan_and_commit(
+        self, attempt: _GroupAttempt, planner: GroupPlanner
+    ) -> Slices[GroupDecision]:
+        """Return the decision whose plan was committed, or why there is none.
+
+        Raises:
+            _GivenUp: the group or one of its members was changed in a pause.
+        """
+        while True:
+            plan = yield from planner.plan()
+            if isinstance(plan, GroupDecision):
+                return plan
+            try:
+                yield from self._commit(plan, attempt)
+            except (DecisionOutdated, PodRejected) as failure:
+                planner.failed(failure)
+            else:
+                return plan.decision
+
+    def _commit(self, plan: GroupPlan, attempt: _GroupAttempt) -> Slices[None]:
+        """Assume the members on their nodes, and begin their bindings; or change nothing.
+
+        Raises:
+            _GivenUp: in a pause the group or one of these members was changed.
+            PodRejected: by a Reserve or Permit plugin.
+            PluginFailed: if one of them fails.
+            DecisionOutdated: a member does not fit any more.
+        """
+        group, pipeline = attempt.group, attempt.pipeline
+        scheduler, now = self._scheduler, self._clock()
+        joined = self._binding_of(group)
+        together = joined or self._new_binding(group)
+        reserved = yield from reserve_members(plan, pipeline, scheduler.state)
+        members = {member.queued.pod.uid: member for member in attempt.members}
+        chosen = [members[pod.uid] for pod, _, _ in reserved]
+        with ExitStack() as undo:
+            for _, _, stack in reserved:
+                undo.callback(stack.close)
+            assumed = [
+                AssumedPod(member.queued, pod, node, pipeline, stack, together=together)
+                for member, (pod, node, stack) in zip(chosen, reserved, strict=True)
+            ]
+            for one in assumed:
+                one.sampled = pipeline.metrics.sampled
+                one.permitted = permit(one, scheduler.waiting, now)
+            queued = [member.queued for member in chosen]
+            unchanged = is_unchanged(group, attempt.definition, queued, scheduler, assumed=True)
+            if not unchanged or together.called_off is not None or (joined and joined.over):
+                raise _GivenUp
+            undo.pop_all()
+        together.join(len(assumed))
+        yield from self._begin_bindings(zip(chosen, assumed, strict=True), plan.budget, now)
+
+    def _begin_bindings(
+        self, assumed: Iterable[tuple[Attempt, AssumedPod]], budget: SearchBudget, now: float
+    ) -> Slices[None]:
+        """Begin the bindings of all these members; a member that has gone meanwhile is undone."""
+        scheduler, left = self._scheduler, deque(assumed)
+        try:
+            while left:
+                attempt, one = left.popleft()
+                if scheduler.queue.get(one.pod.uid) is not attempt.queued:
+                    _give_up(one, "it was deleted")
+                    continue
+                scheduler.state.announce(one.pod)
+                self._record(attempt, one.node, None)
+                self._bindings.begin(attempt, one, now)
+                yield from budget.pause()
+        finally:
+            for _, one in left:
+                _give_up(one, "the scheduler is stopping")
+
+    def _new_binding(self, group: PodGroupState) -> GroupBinding:
+        return GroupBinding(
+            group, on_called_off=self._report_called_off, on_half_bound=self._half_bound
+        )
+
+    async def _preempt(
+        self, attempt: _GroupAttempt, decision: GroupDecision
+    ) -> tuple[GroupDecision, bool]:
+        """Nominate the members where preemption makes space for all, or withdraw what they have.
+
+        Nobody is evicted if the group or a member has changed in a pause. Return the decision with
+        its message, and whether the members wait for victims.
+        """
+        scheduler, group, members = self._scheduler, attempt.group, attempt.queued
+        steps = preempt_for_group(
+            group,
+            attempt.pods,
+            attempt.pipeline,
+            scheduler.cluster,
+            self._cache,
+            seed=attempt.seed,
+            now=time.time(),
+            clock=self._clock,
+            answers=attempt.answers,
+        )
+        answer = await self._in_slices(steps, attempt)
+        if not self._is_unchanged(attempt):
+            return decision, False
+        if isinstance(answer, GroupNomination):
+            victims, now = [victim.key for victim in answer.victims], self._clock()
+            for member in members:
+                if (node := answer.nodes.get(member.pod.uid)) is not None:
+                    scheduler.decisions.nominated(member.pod.uid, node, victims, now)
+            self._metrics.preemption_attempted()
+            self._metrics.preempted(self._preemptions.begin_group(members, answer))
+            return decision, True
+        if isinstance(answer, Unschedulable) and not self._reservation.holds(group):
+            for member in members:
+                scheduler.state.withdraw(member.pod.uid)
+        return replace(decision, message=f"{decision.message} {answer.reason}".rstrip()), False
+
+    def _fail_members(self, attempts: Iterable[Attempt], message: str) -> Slices[None]:
+        """End the attempt in an error for each of these members."""
+        budget = SearchBudget(clock=self._clock)
+        for attempt in attempts:
+            if not self._attempts.has_left(attempt):
+                self._attempts.fail(attempt, message)
+            yield from budget.pause()
+
+    def _unschedulable(self, attempt: _GroupAttempt, decision: GroupDecision) -> Slices[None]:
+        """End the attempt for the members that get no node; their backoff is that of the group."""
+        members = [m for m in attempt.members if m.queued.pod.uid not in decision.rows]
+        by_shapes = decision.by_shapes and self._are_all(attempt)
+        budget = SearchBudget(clock=self._clock)
+        count = max((member.queued.unschedulable_count for member in members), default=0)
+        for member in members:
+            if self._attempts.has_left(member):
+                continue
+            self._attempts.count(member, "unschedulable")
+            queued = member.queued
+            queued.unschedulable_count, queued.decided_by_shapes = count, by_shapes
+            # Before the pod is in a queue again: its state says when the attempt began.
+            self._record(member, None, decision.message)
+            self._attempts.unschedulable(member, decision.plugins, decision.message)
+            yield from budget.pause()
+
+    def _are_all(self, attempt: _GroupAttempt) -> bool:
+        """Return whether these are all members of the group without a node, and none nominated."""
+        return attempt.group.unscheduled.keys() == {pod.uid for pod in attempt.pods} and not any(
+            map(self._attempts.nominated_node, attempt.members)
+        )
+
+    def _record(self, attempt: Attempt, node: str | None, message: str | None) -> None:
+        """Keep the decision about a member of a group, which was not scored by itself."""
+        decision = Decision(
+            pod=attempt.queued.pod.key,
+            profile=attempt.pipeline.profile,
+            profile_generation=attempt.pipeline.generation,
+            node=node,
+            nominated_node=None,
+            victims=(),
+            scores=None,
+            rejections={},
+            message=message,
+        )
+        uid, now = attempt.queued.pod.uid, self._clock()
+        self._scheduler.decisions.decided(uid, decision, now, cause=message or "")
+
+    def _report_called_off(self, group: PodGroupState, reason: str) -> None:
+        """Report why the group failed, unless the scheduler stops or the group has gone."""
+        if not self._attempts.halted and self._is_known(group):
+            self._group_reports.failed(group, reason)
+
+    def _is_known(self, group: PodGroupState) -> bool:
+        """Return whether the group still has a definition or a member; names of groups return."""
+        return self._scheduler.state.pod_groups.get(group.key) is group
+
+    def _half_bound(self, group: PodGroupState, pipeline: Pipeline, bound: Sequence[Pod]) -> None:
+        """Delete these members, unless the group has gone."""
+        if self._is_known(group):
+            self._delete_half_group(group, pipeline, bound)
+
+    def _delete_half_group(
+        self, group: PodGroupState, pipeline: Pipeline, bound: Sequence[Pod] = ()
+    ) -> None:
+        """Delete the members that are bound though the group could not be, if the profile says so.
+
+        They are those that were `bound` just now, and if the group was never bound whole, those
+        that were bound before, maybe by a former leader.
+        """
+        policy, definition = pipeline.group_policy, group.definition
+        if policy is None or not policy.delete_bound_members or definition is None:
+            return
+        half = {pod.uid: pod for pod in bound}
+        if definition.uid and not definition.initially_scheduled:
+            half |= {placed.pod.uid: placed.pod for placed in group.assigned.values()}
+        if half and len(half) < group.minimum and self._binding_of(group) is None:
+            self._preemptions.delete_members(tuple(half.values()))
+
+
+def _give_up(assumed: AssumedPod, reason: str) -> None:
+    """Unreserve and forget a member of a group that no task binds yet."""
+    assumed.undo.close()
+    assumed.failed(reason)
+    assumed.ended(None)

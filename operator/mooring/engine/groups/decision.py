@@ -15,10 +15,11 @@ import numpy as np
 
 from mooring.engine.extenders.answers import interested
 from mooring.engine.groups.answers import ExtendedNodes, GroupAnswers
-from mooring.engine.groups.placement import (
+from mooring.engine.groups.placement import GroupSearch
+from mooring.engine.groups.search import (
     Assignment,
     DecisionOutdated,
-    GroupSearch,
+    SearchedMembers,
     without_node,
 )
 from mooring.engine.groups.slices import SearchBudget, Slices
@@ -112,7 +113,7 @@ def decide_group(
     budget: SearchBudget | None = None,
     extended: Mapping[str, ExtendedNodes] | None = None,
 ) -> Slices[GroupDecision]:
-    """Nodes for all these members, or for as many as the group's minimum needs beside the others.
+    """Return nodes for all these members, or for as many as the group needs beside the others.
 
     `members` are without a node. `rejected` has by uid the names of the nodes that a Reserve or
     Permit plugin rejected since the attempt began. If the minimum has its nodes already, as many
@@ -128,7 +129,7 @@ def decide_group(
     if (lacking := _lacking(group, cluster)) is not None:
         resource_filters = frozenset(pipeline.resource_filters)
         return GroupDecision({}, message=lacking, plugins=resource_filters, by_shapes=True)
-    search = GroupSearch(
+    searched = SearchedMembers(
         members,
         pipeline,
         cluster,
@@ -138,22 +139,23 @@ def decide_group(
         budget=budget,
         extended=extended,
     )
-    with search.beside():
+    search = GroupSearch(searched)
+    with searched.trial():
         placements = placements_of(group, pipeline, cluster)
     if isinstance(placements, Unschedulable):
         reason = frozenset(p.name for p in pipeline.placement_generate)
         return GroupDecision({}, message=placements.reason, plugins=reason)
     tried = list[_Candidate]()
-    found = yield from _complete(search.place_in_slices, placements, tried, search.budget)
+    found = yield from _complete(search.place, placements, tried, searched.budget)
     best = found or _partial(tried, needed)
-    with search.beside():
+    with searched.trial():
         chosen = _best(best, group, pipeline, cluster) if best else None
     all_tried = len(tried) == len(placements)
     return _decision(chosen, tried, search, pipeline, all_tried=all_tried)
 
 
 def _lacking(group: PodGroupState, cluster: Snapshot) -> str | None:
-    """Which of its minResources are not free in the cluster; None if they are, or it is placed.
+    """Return which of its minResources are not free; None if they are, or the group is placed.
 
     What members request that are on a node counts as free, as in the coscheduling plugin
     (CheckClusterResource).
@@ -187,7 +189,7 @@ def preempt_for_group(
     clock: Callable[[], float] | None = None,
     answers: GroupAnswers | None = None,
 ) -> Slices[GroupPreemption]:
-    """Runs the PostFilter plugins that know groups: nodes for the minimum, and who must leave them.
+    """Run the PostFilter plugins that know groups: nodes for the minimum, and who must leave.
 
     `now` is in seconds since the epoch. If several plugins reject the group, the last one's reason
     is returned (RunPodGroupPostFilterPlugins in schedule_one_podgroup.go). With a `clock` (seconds)
@@ -219,7 +221,7 @@ def preempt_for_group(
 
 
 def _preempt_extender(members: Sequence[Pod], pipeline: Pipeline) -> str:
-    """The name of an extender that takes part in preemption for any member; "" without one."""
+    """Return the name of an extender that preempts for any of the members; "" without one."""
     extenders = (extender for pod in members for extender in interested(pipeline, pod))
     return next((extender.name for extender in extenders if extender.preempt_verb), "")
 
@@ -227,7 +229,7 @@ def _preempt_extender(members: Sequence[Pod], pipeline: Pipeline) -> str:
 def _run_post_filters(
     dry_run: "_GroupDryRun", pipeline: Pipeline, now: float
 ) -> Slices[GroupPreemption]:
-    """The answer of the first plugin with a nomination, else of the last one.
+    """Return the answer of the first plugin with a nomination, else of the last one.
 
     Raises:
         DecisionOutdated: in a pause; also if the members do not fit any more where a plugin has
@@ -276,7 +278,7 @@ class _GroupDryRun:
         self._pipeline = pipeline
         self._cluster = cluster
         self._budget = budget
-        self._search = GroupSearch(
+        searched = SearchedMembers(
             self._members,
             pipeline,
             cluster,
@@ -287,33 +289,34 @@ class _GroupDryRun:
             others=members[needed:],
             extended=extended,
         )
+        self._search = GroupSearch(searched)
         self._placement: Placement | None = None
         self._dearest = 0
         """The most steps that one search has taken."""
         self._paused = False
 
     def state(self, now: float) -> PodGroupPostFilterState:
-        """The argument of the plugins."""
+        """Return the argument of the plugins."""
         limits = self._pipeline.preemption
         about = (self._group, self._members, self._cluster)
         return PodGroupPostFilterState(*about, self.place, self.is_last, limits, now)
 
     def is_last(self) -> bool:
-        """Whether what is left of the budget may not be enough for two more searches."""
+        """Return whether what is left of the budget may not be enough for two more searches."""
         return self._budget.left < 2 * self._dearest
 
     def resume(self) -> None:
-        """A pause is over.
+        """Go on after a pause.
 
         Raises:
             DecisionOutdated: what was found before is of no use.
         """
         self._paused = True
-        if self._search.is_outdated:
+        if self._search.searched.is_outdated():
             raise DecisionOutdated
 
     def place(self, without: Collection[Pod]) -> Slices[Mapping[Uid, int] | None]:
-        """The row of each member by uid, once these pods have left their nodes.
+        """Return the row of each member by uid, once these pods have left their nodes.
 
         None if they do not all fit then.
         """
@@ -323,7 +326,7 @@ class _GroupDryRun:
         return rows
 
     def still_fits(self, nomination: GroupNomination) -> Slices[bool]:
-        """Whether the members fit on their nodes once the victims have left theirs.
+        """Return whether the members fit on their nodes once the victims have left theirs.
 
         It is looked at only if there was a pause.
         """
@@ -331,13 +334,13 @@ class _GroupDryRun:
             return True
         rows = {uid: self._cluster.row(node) for uid, node in nomination.nodes.items()}
         known = {uid: row for uid, row in rows.items() if row is not None}
-        return (yield from self._search.fit_once_ended(known, nomination.victims))
+        return (yield from self._search.validation.fit_once_ended(known, nomination.victims))
 
     def _rows(self, without: Collection[Pod]) -> Slices[Mapping[Uid, int] | None]:
         if self._placement is not None:
             assignment = yield from self._place(without, self._placement.rows)
             return assignment.rows if assignment.complete else None
-        with self._search.without(without).beside():
+        with self._search.searched.without(without).trial():
             placements = placements_of(self._group, self._pipeline, self._cluster)
         if isinstance(placements, Unschedulable):
             return None
@@ -350,17 +353,17 @@ class _GroupDryRun:
         return best.assignment.rows
 
     def _place(self, without: Collection[Pod], rows: IntArray) -> Slices[Assignment]:
-        """The members on these rows, by counting where that is possible, else in a trial."""
-        if (yield from self._search.is_counted()):
+        """Place the members on these rows, by counting where that is possible, else in a trial."""
+        if (yield from self._search.counting.is_counted()):
             slots = self._cluster.pod_columns.slots_of(without)
-            return (yield from self._search.place_once_ended(slots, rows))
-        return (yield from self._search.without(without).place_in_slices(rows))
+            return (yield from self._search.counting.place_once_ended(slots, rows))
+        return (yield from self._search.without(without).place(rows))
 
 
 def placements_of(
     group: PodGroupState, pipeline: Pipeline, cluster: Snapshot
 ) -> list[Placement] | Unschedulable:
-    """The placements of all plugins, each of which divides those of the one before it."""
+    """Return the placements of all plugins, each of which divides those of the one before it."""
     placements = [Placement(cluster.nodes_in_order)]
     metrics, point = pipeline.metrics, ExtensionPoint.PLACEMENT_GENERATE
     metrics.mark()
@@ -386,7 +389,7 @@ def _complete(
     tried: list[_Candidate],
     budget: SearchBudget,
 ) -> Slices[list[_Candidate]]:
-    """The placements of the lowest tier that take all members; `tried` gets what was tried.
+    """Return the placements of the lowest tier that take all members; `tried` gets what was tried.
 
     No more are tried once the budget is spent.
     """
@@ -416,7 +419,7 @@ def _partial(tried: Sequence[_Candidate], needed: int) -> list[_Candidate]:
 def _best(
     found: Sequence[_Candidate], group: PodGroupState, pipeline: Pipeline, cluster: Snapshot
 ) -> _Candidate:
-    """The candidate with the highest total score; the first of equals."""
+    """Return the candidate with the highest total score; the first of equals."""
     if len(found) == 1:
         return found[0]
     pipeline.metrics.mark()
@@ -457,7 +460,7 @@ def _decision(
         cause = diagnosis.message if diagnosis is not None else ""
         resource_filters = frozenset(pipeline.resource_filters)
         plugins = resource_filters | (diagnosis.plugins if diagnosis is not None else frozenset())
-        if search.extended_rejects:
+        if search.searched.extended_rejects:
             plugins |= {EXTENDER}
         message = _message(chosen, tried, about, tries, cause, impossible=impossible)
     return GroupDecision(
@@ -468,7 +471,7 @@ def _decision(
         message=message,
         plugins=plugins,
         bounded=not assignment.complete and not impossible,
-        by_shapes=search.was_counted,
+        by_shapes=search.counting.was_counted,
     )
 
 
@@ -481,7 +484,7 @@ def _message(
     *,
     impossible: bool,
 ) -> str:
-    """Why members have no node: what is short, per domain, and what the nodes say."""
+    """Return why members have no node: what is short, per domain, and what the nodes say."""
     wanted = about.assignment.wanted
     if chosen is not None:
         return f"{wanted - len(about.assignment.rows)} members beyond the minimum: {diagnosis}"

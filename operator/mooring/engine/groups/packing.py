@@ -12,7 +12,8 @@ from typing import Final
 
 import numpy as np
 
-from mooring.engine.groups.slices import Slices, run_whole
+from mooring.engine.groups.backtracking import backtrack
+from mooring.engine.groups.slices import SearchBudget, Slices, run_whole
 from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray
 
@@ -77,7 +78,7 @@ class _Choice(Enum):
 
 
 def pack(items: Sequence[Item], free: IntArray, *, most_tries: int = _MOST_TRIES) -> Packing:
-    """The members of all items on rows with these free amounts (int64[resources, rows]).
+    """Put the members of all items on rows with these free amounts (int64[resources, rows]).
 
     If not all of them can be placed, or are not within the tries, as many as one try could place.
     """
@@ -87,7 +88,7 @@ def pack(items: Sequence[Item], free: IntArray, *, most_tries: int = _MOST_TRIES
 def pack_in_slices(
     items: Sequence[Item], free: IntArray, *, most_tries: int = _MOST_TRIES
 ) -> Slices[Packing]:
-    """The result of `pack`, with a pause after each try."""
+    """Return the result of `pack`, with a pause after each try."""
     first = tuple(range(len(items)))
     if len(items) > 1:
         first = _starting_orders(items, free)[0]
@@ -127,7 +128,7 @@ class Order:
         self.exhausted = False
 
     def failed(self, failed: Sequence[int]) -> None:
-        """The failed items come first in the next try; `exhausted` if that was tried already."""
+        """Move the failed items ahead; `exhausted` is True if this order was tried already."""
         rest = [item for item in self.items if item not in failed]
         self.items = (*failed, *rest)
         self.exhausted = self.items in self.seen
@@ -137,7 +138,7 @@ class Order:
 def _attempts(
     items: Sequence[Item], free: IntArray, *, impossible: bool
 ) -> Iterator[tuple[Order, _Choice]]:
-    """The orders and choices to try; each order changes with what failed in it."""
+    """Return the orders and choices to try; each order changes with what failed in it."""
     starts = _starting_orders(items, free)
     if impossible:  # only a part can be placed: the smallest members first give the largest part
         yield Order(starts[0][::-1]), _Choice.BEST_FIT
@@ -180,14 +181,14 @@ def _capacity(item: Item, free: IntArray) -> IntArray:
 
 
 def _is_impossible(items: Sequence[Item], free: IntArray) -> bool:
-    """Whether some item has too little space alone, or all together request more than is free."""
+    """Return whether an item has too little space alone, or all request more than is free."""
     return any(int(_capacity(item, free).sum()) < item.count for item in items) or _exceeds_total(
         items, free
     )
 
 
 def _exceeds_total(items: Sequence[Item], free: IntArray) -> bool:
-    """Whether all members together request more than is free on all rows that any of them may use.
+    """Return whether all members request more than is free on the rows that any of them may use.
 
     Items of which no member requests a resource do not count for it. For a single item, its
     capacity says more.
@@ -236,7 +237,7 @@ def _filled(rows: IntArray, capacity: IntArray, count: int) -> IntArray:
 
 
 def _by_score(item: Item, capacity: IntArray) -> IntArray:
-    """The members on the rows that the scores prefer: fills each, or gives one member to each."""
+    """Put the members on the rows that scores prefer: fill each, or give one to each in turn."""
     rows = item.ranked
     if item.fills:
         return _filled(rows, capacity, item.count)
@@ -258,7 +259,7 @@ def _by_score(item: Item, capacity: IntArray) -> IntArray:
 def _by_fit(
     item: Item, left: IntArray, capacity: IntArray, later: Sequence[Item], choice: _Choice
 ) -> IntArray:
-    """The rows on which the item fits, in the order in which they are filled."""
+    """Return the rows on which the item fits, in the order in which they are filled."""
     rows = np.flatnonzero(capacity)
     scale = np.maximum(left.max(axis=1, initial=1), 1)
     wanted = item.requests > 0
@@ -275,29 +276,30 @@ def _by_fit(
 
 
 def _exact(items: Sequence[Item], free: IntArray) -> tuple[IntArray | None, bool]:
-    """A placement of all members by backtracking, and whether the search came to an end."""
+    """Return a placement of all members by backtracking, and whether the search ended."""
     eligible = np.stack([item.eligible for item in items])
     rows = np.flatnonzero(eligible.any(axis=0))
     if len(rows) > _MOST_EXACT_ROWS:
         return None, False
     order = _starting_orders(items, free)[0]
-    search = _Backtracking(
+    moves = _Moves(
         [index for index in order for _ in range(items[index].count)],
         [item.requests.tolist() for item in items],
         [free[:, row].tolist() for row in rows.tolist()],
         eligible[:, rows].T.tolist(),
     )
-    if not search.place(0, 0):
-        return None, search.steps <= _MOST_STEPS
+    steps = SearchBudget(_MOST_STEPS)
+    if not run_whole(backtrack(len(moves.members), moves, steps)):
+        return None, not steps.spent
     found = np.zeros((len(items), free.shape[1]), np.int64)
-    for item, row in zip(search.members, search.chosen, strict=True):
+    for item, (row, _) in zip(moves.members, moves.chosen, strict=True):
         found[item, rows[row]] += 1
     return found, True
 
 
 @dataclass(slots=True, eq=False)
-class _Backtracking:
-    """Places member after member; rows that are alike and equal members are not tried twice.
+class _Moves:
+    """Puts members on rows; rows that are alike and equal members are not tried twice.
 
     `members` has the item of each member, equal ones side by side; `requests` what an item
     requests, `left` what is free on a row, `may` whether a row is eligible for an item.
@@ -307,32 +309,29 @@ class _Backtracking:
     requests: list[list[int]]
     left: list[list[int]]
     may: list[list[bool]]
-    chosen: list[int] = field(default_factory=list)
-    steps: int = 0
+    chosen: list[tuple[int, list[int]]] = field(default_factory=list)
+    """The row of each member, and what was free there before."""
 
-    def place(self, position: int, first: int) -> bool:
-        """Whether all members from `position` on are placed, the next one from row `first` on."""
-        if position == len(self.members):
-            return True
-        item = self.members[position]
-        same = position + 1 < len(self.members) and self.members[position + 1] == item
-        tried: set[tuple[int, ...]] = set()
-        for row in [row for row in range(first, len(self.left)) if self._fits(item, row)]:
+    def candidates(self, member: int) -> Iterator[int]:
+        """Return the rows on which the member fits; an equal one is on none of those before."""
+        item, tried = self.members[member], set[tuple[int, ...]]()
+        same = member > 0 and self.members[member - 1] == item
+        for row in range(self.chosen[-1][0] if same else 0, len(self.left)):
             alike = (*self.left[row], *self.may[row])
-            if alike in tried:
-                continue
-            tried.add(alike)
-            self.steps += 1
-            if self.steps > _MOST_STEPS:
-                return False
-            before = self.left[row]
-            self.left[row] = [a - b for a, b in zip(before, self.requests[item], strict=True)]
-            self.chosen.append(row)
-            if self.place(position + 1, row if same else 0):
-                return True
-            self.chosen.pop()
-            self.left[row] = before
-        return False
+            if alike not in tried and self._fits(item, row):
+                tried.add(alike)
+                yield row
+
+    def put(self, member: int, row: int) -> None:
+        """Take what the member requests from what is free on the row."""
+        before, requests = self.left[row], self.requests[self.members[member]]
+        self.left[row] = [a - b for a, b in zip(before, requests, strict=True)]
+        self.chosen.append((row, before))
+
+    def take_back(self) -> None:
+        """Undo the last `put`."""
+        row, before = self.chosen.pop()
+        self.left[row] = before
 
     def _fits(self, item: int, row: int) -> bool:
         amounts = zip(self.requests[item], self.left[row], strict=True)

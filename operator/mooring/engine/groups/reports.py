@@ -100,7 +100,7 @@ class _Record:
         return self.decision.message if self.decision is not None and not self.members else ""
 
     def seen(self, group: PodGroupState) -> GroupView:
-        """How the group is now."""
+        """Return how the group is now."""
         return view_of(group, self.finished, failure=self.failure, error=self.error)
 
 
@@ -146,11 +146,11 @@ class GroupReports:
         self._running = False
 
     def phases(self) -> Mapping[str, int]:
-        """How many groups there are by phase, as they were last looked at."""
+        """Return how many groups there are by phase, as they were last looked at."""
         return self._phases
 
     def on_events(self, events: Sequence[ClusterEvent]) -> None:
-        """Notes when groups become complete."""
+        """Note when groups become complete."""
         if not self._running:
             return  # a stand-by would note them for ever
         for event in events:
@@ -166,7 +166,7 @@ class GroupReports:
                         record.complete_since = self._clock()
 
     def decided(self, group: PodGroupState, decision: GroupDecision) -> None:
-        """An attempt to place the group has ended with this decision."""
+        """Note that an attempt to place the group has ended with this decision."""
         record = self._tried(group)
         record.decision = replace(decision, rows={}, tried=decision.tried[:_MOST_TRIED])
         record.members, record.domains = len(decision.rows), len(decision.tried)
@@ -179,11 +179,11 @@ class GroupReports:
                 self._placed(self._clock() - record.complete_since)
 
     def failed(self, group: PodGroupState, message: str) -> None:
-        """An attempt to place the group has ended in an error."""
+        """Note that an attempt to place the group has ended in an error."""
         self._tried(group).error = message
 
     def report(self, namespace: str, name: str) -> list[dict[str, Any]]:
-        """The groups of this name as JSON values; there may be one for each source."""
+        """Return the groups of this name as JSON values; there may be one for each source."""
         keys = [GroupKey(source, namespace, name) for source in GroupSource]
         found = [self._state.pod_groups.get(key) for key in keys]
         return [self._reported(group) for group in found if group is not None]
@@ -197,7 +197,7 @@ class GroupReports:
             await self._sleep(ROUND_SECONDS)
 
     async def _round(self) -> None:
-        """Looks at the groups that changed, and writes the status of those that need it."""
+        """Look at the groups that changed, and write the status of those that need it."""
         waited = 0.0
         while self._dirty and waited < _PATIENCE_SECONDS and self._busy():
             await self._sleep(ROUND_SECONDS)
@@ -216,7 +216,7 @@ class GroupReports:
                 lanes.create_task(lane())
 
     async def _report(self, key: GroupKey) -> None:
-        """Looks at one group; what cannot be written now is tried again in the next round."""
+        """Look at one group; what cannot be written now is tried again in the next round."""
         group = self._state.pod_groups.get(key)
         if group is None:
             self._forget(key)
@@ -236,7 +236,7 @@ class GroupReports:
             self._log(error)
 
     def _is_passing(self, group: PodGroupState, view: GroupView) -> bool:
-        """Whether nothing is written yet, because what would be is out of date soon.
+        """Return whether nothing is written yet, because what would be is out of date soon.
 
         That is so before the first attempt, and for some seconds while the members are bound. The
         attempt has the group looked at again; while it is bound, it is looked at in each round.
@@ -255,7 +255,7 @@ class GroupReports:
         return True
 
     def _look(self, group: PodGroupState) -> GroupView:
-        """How the group is now; the counts by phase follow."""
+        """Return how the group is now; the counts by phase follow."""
         record = self._record(group)
         view = record.seen(group)
         if record.view is not None:
@@ -270,7 +270,7 @@ class GroupReports:
             self._phases[record.view.phase] -= 1
 
     def _is_owned(self, group: PodGroupState, record: _Record) -> bool:
-        """Whether this scheduler is responsible for the group: it takes, or took, its members."""
+        """Return whether this scheduler is responsible for the group: it takes or took members."""
         definition = group.definition
         if definition is None or not definition.uid:
             return False
@@ -284,7 +284,7 @@ class GroupReports:
         return record.owned
 
     def _must_count(self, group: PodGroupState) -> bool:
-        """Whether finished members must be counted: after a start, and after some have left."""
+        """Return whether finished members must be counted: after a start, or if some have left."""
         definition, record = group.definition, self._record(group)
         if definition is None or group.key.source is not GroupSource.COSCHEDULING:
             return False
@@ -302,7 +302,7 @@ class GroupReports:
         record.counted = left
 
     async def _write(self, group: PodGroupState, view: GroupView) -> None:
-        """Writes the status if it differs, and an event if there is news."""
+        """Write the status if it differs, and an event if there is news."""
         record, definition = self._record(group), group.definition
         resource = self._served().get(_KINDS[group.key.source])
         if definition is None or resource is None:
@@ -321,7 +321,7 @@ class GroupReports:
     def _tell(
         self, group: PodGroupState, definition: PodGroup, view: GroupView, resource: Resource
     ) -> None:
-        """An event when the group is placed, and for each new reason why it is not.
+        """Record an event when the group is placed, and for each new reason why it is not.
 
         That members are missing is told by the condition alone, because it changes with each one.
         """
@@ -415,7 +415,7 @@ class GroupReports:
 
 
 def _members(group: PodGroupState) -> Iterator[dict[str, Any]]:
-    """The members with what keeps each, those without a node first."""
+    """Return the members with what keeps each, those without a node first."""
     for pod in group.unscheduled.values():
         gates = list(pod.shape.gates)
         yield {
@@ -435,7 +435,7 @@ def _members(group: PodGroupState) -> Iterator[dict[str, Any]]:
 
 
 def _same(status: Mapping[str, Any], written: Mapping[str, Any] | None) -> bool:
-    """Whether this was written already; a CRD without conditions drops them."""
+    """Return whether this was written already; a CRD without conditions drops them."""
     return written is not None and _timeless(status) == _timeless(written)
 
 

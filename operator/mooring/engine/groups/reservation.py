@@ -18,9 +18,10 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from mooring.engine.groups.answers import GroupAnswers
-from mooring.engine.groups.cycle import group_of, is_unchanged
 from mooring.engine.groups.decision import placements_of
-from mooring.engine.groups.placement import Assignment, DecisionOutdated, GroupSearch
+from mooring.engine.groups.members import group_of, is_unchanged
+from mooring.engine.groups.placement import GroupSearch
+from mooring.engine.groups.search import Assignment, DecisionOutdated, SearchedMembers
 from mooring.engine.groups.slices import SearchBudget, Slices
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
@@ -77,7 +78,7 @@ class GroupReservation:
         self._backfill_until = -math.inf
 
     def holds(self, group: PodGroupState) -> bool:
-        """Whether the reservation is this group's."""
+        """Return whether the reservation is this group's."""
         return self._group is group
 
     def update(
@@ -87,7 +88,7 @@ class GroupReservation:
         now: float,
         answers: GroupAnswers | None = None,
     ) -> Slices[None]:
-        """Reserves nodes for a group without a place, if it has waited long enough, or ends that.
+        """Reserve nodes for a group without a place, if it has waited long enough, or end that.
 
         A reservation ends after as long as the group had to wait for it; then it is another's turn.
         If no nodes are found, they are searched for again after as long, or when nodes are added or
@@ -124,14 +125,14 @@ class GroupReservation:
         self._reserve(reserved, self._busy_until(group, reserved))
 
     def _reserve(self, reserved: Sequence[tuple[Pod, int]], backfill_until: float) -> None:
-        """Nominates each pod to its row."""
+        """Nominate each pod to its row."""
         self._backfill_until = backfill_until
         for pod, row in reserved:
             node = self._state.nodes.names[row]
             self._state.nominate(pod, node, backfill_until=backfill_until)
 
     def _update_backfill(self, group: PodGroupState) -> None:
-        """Looks again at when the reserved nodes can be free: pods have ended, or others came."""
+        """Look again at when the reserved nodes can be free: pods have ended, or others came."""
         nominations = self._cluster.nominations
         nominees = map(nominations.get, group.unscheduled)
         reserved = [(nominee.pod, nominee.row) for nominee in nominees if nominee is not None]
@@ -140,7 +141,7 @@ class GroupReservation:
             self._reserve(reserved, until)
 
     def _is_due(self, group: PodGroupState, after: float, now: float) -> bool:
-        """Whether nodes are searched for, after a search that found none."""
+        """Return whether nodes are searched for, after a search that found none."""
         last = self._not_found.get(group)
         if last is None:
             return True
@@ -148,7 +149,7 @@ class GroupReservation:
         return now - last.at >= (after / _SEARCHES if changed else after)
 
     def _busy_until(self, group: PodGroupState, reserved: Sequence[tuple[Pod, int]]) -> float:
-        """The earliest time at which these pods of the group can all be on these rows.
+        """Return the earliest time at which these pods of the group can all be on these rows.
 
         It is in seconds since the epoch, and minus infinity if it may be any moment. Pods run until
         their deadline, and those without one may end at once.
@@ -160,7 +161,7 @@ class GroupReservation:
         return max(busy, default=-math.inf)
 
     def _row_busy_until(self, group: PodGroupState, row: int, pods: Sequence[Pod]) -> float:
-        """The earliest time at which what these pods request can be free on the row."""
+        """Return the earliest time at which what these pods request can be free on the row."""
         nodes = self._cluster.nodes
         missing = Counter[str]()
         for pod in pods:
@@ -178,7 +179,7 @@ class GroupReservation:
         return free_at if max(missing.values()) <= 0 else -math.inf
 
     def _leaves(self, placed: PodState, group: PodGroupState) -> bool:
-        """Whether the pod, once it has ended, leaves to the group what it requests."""
+        """Return whether the pod, once it has ended, leaves to the group what it requests."""
         pod = placed.pod
         member = pod.uid in group.assumed or pod.uid in group.assigned
         return pod.shape.priority <= group.priority and not _of_daemon_set(pod) and not member
@@ -197,7 +198,7 @@ class GroupReservation:
         return since + pod.active_deadline_seconds
 
     def expire(self, now: float) -> list[Pod]:
-        """Withdraws nominations of members that no attempt may withdraw; returns these members.
+        """Withdraw nominations of members that no attempt may withdraw; return these members.
 
         To be called from time to time. They are those of a group that cannot be placed, because
         members or the PodGroup are missing, and those that have lasted as long as a reservation
@@ -235,7 +236,7 @@ class GroupReservation:
             self._group = None
 
     def _nominated_groups(self) -> dict[PodGroupState, Pipeline]:
-        """The groups with nominated members, and the pipeline of one of these."""
+        """Return the groups with nominated members, and the pipeline of one of these."""
         found: dict[PodGroupState, Pipeline] = {}
         for nominee in self._cluster.nominations:
             queued = self._scheduler.queue.get(nominee.pod.uid)
@@ -246,7 +247,7 @@ class GroupReservation:
         return found
 
     def withdraw(self, group: PodGroupState) -> list[Pod]:
-        """Withdraws the nominations of all members; returns the members that had one.
+        """Withdraw the nominations of all members; return the members that had one.
 
         No nodes are reserved for the group any more.
         """
@@ -259,7 +260,7 @@ class GroupReservation:
         return nominated
 
     def _is_taken(self) -> bool:
-        """Whether another group that still waits has nodes reserved."""
+        """Return whether another group that still waits has nodes reserved."""
         if self._group is not None:
             nominations = self._cluster.nominations
             if any(map(nominations.get, self._group.unscheduled)):
@@ -274,7 +275,7 @@ class GroupReservation:
         pipeline: Pipeline,
         answers: GroupAnswers | None,
     ) -> Slices[Mapping[Uid, int] | None]:
-        """A row for each member that the group needs, by uid; None if no nodes are large enough.
+        """Return a row for each member that is needed, by uid; None if no nodes are large enough.
 
         Of the nodes with the most free, as few are taken as are enough. If the cluster changes in
         pauses so that what was found is of no use, the search begins again, with what is left of
@@ -284,7 +285,7 @@ class GroupReservation:
         needed = max(group.minimum - group.scheduled_pods_count, 1)
         while not budget.spent:
             about = (pods[:needed], pipeline, self._cluster, self._cache)
-            search = GroupSearch(
+            searched = SearchedMembers(
                 *about,
                 seed=0,
                 rejected={},
@@ -292,8 +293,9 @@ class GroupReservation:
                 others=pods[needed:],
                 extended=answers.on(self._cluster, not_sent=True) if answers is not None else {},
             )
-            if search.is_outdated:
+            if searched.is_outdated():
                 return None
+            search = GroupSearch(searched)
             try:
                 return (yield from self._searched(search, group, pipeline, needed))
             except DecisionOutdated:
@@ -303,12 +305,12 @@ class GroupReservation:
     def _searched(
         self, search: GroupSearch, group: PodGroupState, pipeline: Pipeline, members: int
     ) -> Slices[Mapping[Uid, int] | None]:
-        """The result of one search.
+        """Return the result of one search.
 
         Raises:
             DecisionOutdated: in a pause.
         """
-        with search.beside():
+        with search.searched.trial():
             placements = placements_of(group, pipeline, self._cluster)
         if isinstance(placements, Unschedulable):
             return None
@@ -321,29 +323,29 @@ class GroupReservation:
                 found = yield from self._placed(search, group, rows, removals)
                 if found is not None and found.complete:
                     return found.rows
-                if search.budget.spent or removals.spent:
+                if search.searched.budget.spent or removals.spent:
                     return None
         return None
 
     def _placed(
         self, search: GroupSearch, group: PodGroupState, rows: IntArray, removals: SearchBudget
     ) -> Slices[Assignment | None]:
-        """The members on these rows, once the leaving pods there have ended; None: not all fit.
+        """Place the members on these rows once the leaving pods have ended; None: not all fit.
 
         `removals` bounds how many pods are removed in trials.
         """
         found = yield from self._promising(search, group, rows)
-        counted = yield from search.is_counted()
-        if found is None or (counted and not search.budget.pauses):
+        counted = yield from search.counting.is_counted()
+        if found is None or (counted and not search.searched.budget.pauses):
             return found
         leaving = self._pods_on(rows, self._leaving(group))
         if not counted:
             removals.spend(len(leaving))
-            if removals.spent or search.budget.spent:
+            if removals.spent or search.searched.budget.spent:
                 return None
-            found = yield from search.without(leaving).place_in_slices(rows)
-        if found.complete and search.budget.pauses:
-            still_fit = yield from search.fit_once_ended(found.rows, leaving)
+            found = yield from search.without(leaving).place(rows)
+        if found.complete and search.searched.budget.pauses:
+            still_fit = yield from search.validation.fit_once_ended(found.rows, leaving)
             if not still_fit:
                 raise DecisionOutdated
         return found
@@ -351,13 +353,13 @@ class GroupReservation:
     def _promising(
         self, search: GroupSearch, group: PodGroupState, rows: IntArray
     ) -> Slices[Assignment | None]:
-        """How counting places all members on these rows; None if they cannot all fit there.
+        """Return how counting places all members on these rows; None if they cannot all fit there.
 
         Members that are not counted may be rejected where it places them.
         """
-        counted = yield from search.is_counted()
+        counted = yield from search.counting.is_counted()
         slots = np.flatnonzero(self._leaving(group))
-        found = yield from search.place_once_ended(slots, rows)
+        found = yield from search.counting.place_once_ended(slots, rows)
         return found if (found.complete if counted else not found.impossible) else None
 
     def _leaving(self, group: PodGroupState) -> BoolArray:
@@ -375,13 +377,13 @@ class GroupReservation:
         return leaving
 
     def _pods_on(self, rows: IntArray, leaving: BoolArray) -> list[Pod]:
-        """The leaving pods on these rows."""
+        """Return the leaving pods on these rows."""
         columns = self._cluster.pod_columns
         slots = np.flatnonzero(leaving & np.isin(columns.rows, rows))
         return [pod for slot in slots.tolist() if (pod := columns.pods[slot]) is not None]
 
     def _growing(self, rows: IntArray, members: int) -> Iterator[IntArray]:
-        """The rows, most free cpu first: as many as there are members, then twice as many..."""
+        """Return rows, most free cpu first: as many as there are members, then twice as many..."""
         nodes = self._cluster.nodes.take(rows)
         free = nodes.allocatable("cpu") - nodes.requested("cpu")
         ordered, most = rows[np.argsort(-free, kind="stable")], members
@@ -396,6 +398,6 @@ def _of_daemon_set(pod: Pod) -> bool:
 
 
 def _after(pipeline: Pipeline) -> float | None:
-    """The seconds after which nodes are reserved, and for which; None: never."""
+    """Return the seconds after which nodes are reserved, and for which; None: never."""
     policy = pipeline.group_policy
     return policy.reserve_after_seconds if policy is not None else None

@@ -40,7 +40,7 @@ class SearchBudget:
         return self.left < 0
 
     def spend(self, steps: int) -> None:
-        """Counts steps that were taken."""
+        """Count steps that were taken."""
         self.left -= steps
 
     @property
@@ -49,11 +49,11 @@ class SearchBudget:
         return self._clock is not None and self._clock() >= self._slice_end
 
     def now(self) -> float:
-        """The time in seconds; 0 without a clock."""
+        """Return the time in seconds; 0 without a clock."""
         return self._clock() if self._clock is not None else 0.0
 
     def resumed(self, cost: float = 0.0) -> None:
-        """A pause is over, and the next slice begins.
+        """Begin the next slice after a pause.
 
         It lasts at least as long as what the pause has cost (seconds), so that the work goes on.
         """
@@ -61,14 +61,14 @@ class SearchBudget:
         self._slice_end = self.now() + max(_SLICE_SECONDS, cost)
 
     def pause(self) -> Slices[None]:
-        """Pauses if that is due; to be called where no trial is open."""
+        """Pause if that is due; to be called where no trial is open."""
         if self.pause_due:
             yield
             self.resumed()
 
 
 def run_whole(steps: Slices[_Result]) -> _Result:
-    """The result of work, with nothing done in its pauses."""
+    """Return the result of work, with nothing done in its pauses."""
     while True:
         try:
             next(steps)

@@ -48,7 +48,7 @@ class GroupView:
 def view_of(
     group: PodGroupState, finished: Finished, *, failure: str = "", error: str = ""
 ) -> GroupView:
-    """How the group is now.
+    """Return how the group is now.
 
     `failure` is why the last decision found no nodes, `error` what went wrong in the last attempt;
     both are empty otherwise. A group has been placed once its minimum is bound, and stays so.
@@ -95,7 +95,7 @@ def _phase(group: PodGroupState, running: int, finished: Finished) -> str:
 def desired_status(
     group: PodGroupState, view: GroupView, kind: str, *, now: str, tried: str
 ) -> dict[str, Any] | None:
-    """The status to be written; None if the API server has it already.
+    """Return the status to be written; None if the API server has it already.
 
     `kind` is the type of the condition, `now` the present time and `tried` when the group was tried
     for the first time (RFC 3339; empty if it was not).
@@ -123,7 +123,7 @@ def desired_status(
 
 
 def _coscheduling(group: PodGroupState, view: GroupView, tried: str) -> Mapping[str, Any]:
-    """The fields of a coscheduling PodGroup that differ from what the API server has."""
+    """Return the fields of a coscheduling PodGroup that differ from what the API server has."""
     if group.key.source is not GroupSource.COSCHEDULING or group.definition is None:
         return {}
     known = group.definition.status
@@ -141,7 +141,7 @@ def _coscheduling(group: PodGroupState, view: GroupView, tried: str) -> Mapping[
 
 
 def _owner(group: PodGroupState) -> str:
-    """The controller of the first member, as namespace/name; empty if it has none."""
+    """Return the controller of the first member, as namespace/name; empty if it has none."""
     placed = next(chain(group.assigned.values(), group.assumed.values()), None)
     pod = placed.pod if placed is not None else next(iter(group.unscheduled.values()), None)
     if pod is None or pod.owner is None:

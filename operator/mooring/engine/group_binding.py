@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Final, TypeVar
 
+from mooring.framework.pipeline import Pipeline
 from mooring.model.pod import Pod
 from mooring.state.pod_groups import PodGroupState
 
@@ -39,10 +40,24 @@ class GroupBinding:
     when this is made; if that becomes impossible, the others are called off. The minimum may be
     raised until the first of them is bound. Members that come later join until all have ended, so
     that none is bound if the others are not.
+
+    `on_called_off` is called with the reason when the others are called off, and `on_half_bound`
+    when all have ended then, with the members that are bound and the pipeline of the last one.
     """
 
-    def __init__(self, group: PodGroupState, members: int = 0) -> None:
+    def __init__(
+        self,
+        group: PodGroupState,
+        members: int = 0,
+        *,
+        on_called_off: Callable[[PodGroupState, str], object] = lambda _group, _reason: None,
+        on_half_bound: Callable[
+            [PodGroupState, Pipeline, Sequence[Pod]], object
+        ] = lambda _group, _pipeline, _bound: None,
+    ) -> None:
         self.group = group
+        self._on_called_off = on_called_off
+        self._on_half_bound = on_half_bound
         self._others = group.scheduled_pods_count
         self._left = members
         """Members that are bound or may still be."""
@@ -64,7 +79,7 @@ class GroupBinding:
         return not self._unfinished
 
     def join(self, members: int) -> None:
-        """So many more members were assumed."""
+        """Count so many more members, which were assumed."""
         self._left += members
         self._unfinished += members
 
@@ -136,18 +151,16 @@ class GroupBinding:
         self._check()
         return await call()
 
-    def ended(self, bound: Pod | None) -> Sequence[Pod]:
-        """A member is bound, or (None) will not be.
-
-        Returns the members that are bound though the group was called off, once all have ended.
-        """
+    def ended(self, bound: Pod | None, pipeline: Pipeline) -> None:
+        """Note that a member with this pipeline is bound, or (None) will not be."""
         self._unfinished -= 1
         if bound is not None:
             self._bound.append(bound)
-        return self._bound if not self._unfinished and self.called_off is not None else ()
+        if self.over and self.called_off is not None:
+            self._on_half_bound(self.group, pipeline, self._bound)
 
     def failed(self, reason: str) -> None:
-        """A member will not be bound; the text is one line for users."""
+        """Note that a member will not be bound; the text is one line for users."""
         self._left -= 1
         self._call_off_if_too_few(reason)
         self._look()
@@ -157,6 +170,7 @@ class GroupBinding:
             self._needed = max(self._needed, self.group.minimum - self._others)
         if self._left < self._needed and self.called_off is None:
             self.called_off = reason
+            self._on_called_off(self.group, reason)
             # Not at once: a task that runs now would be cancelled where it waits next.
             asyncio.get_running_loop().call_soon(self._call_off_some)
 
@@ -191,7 +205,7 @@ class _Meeting:
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def wait(self) -> None:
-        """Returns when the meeting is over, at once or in a later turn of the event loop."""
+        """Return when the meeting is over, at once or in a later turn of the event loop."""
         if self.over and not self._waiting:
             return
         passed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -199,7 +213,7 @@ class _Meeting:
         await passed
 
     def end(self) -> None:
-        """The members may go on."""
+        """Let the members go on."""
         if not self.over:
             self.over = True
             self._let_pass()

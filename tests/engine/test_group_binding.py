@@ -10,7 +10,7 @@ import pytest
 from devices.objects import GPUSHARE, gpu_node, share_pod
 from engine.test_loop import Bindings, Engine, path_of, until
 from kube.api_server import ApiServer, Request
-from mooring.engine.groups.binding import CalledOff, GroupBinding
+from mooring.engine.group_binding import CalledOff, GroupBinding
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
 from mooring.model.pod import parse_pod
@@ -136,7 +136,7 @@ async def test_a_member_that_leaves_a_meeting_is_not_counted_there() -> None:
 
 
 async def test_a_binding_that_fails_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mooring.engine.groups.binding._PAUSES_SECONDS", (0.0, 0.0))
+    monkeypatch.setattr("mooring.engine.group_binding._PAUSES_SECONDS", (0.0, 0.0))
     group, calls = binding(1, needed=1), 0
 
     async def call() -> str:
@@ -272,7 +272,7 @@ async def test_every_binding_of_a_member_names_its_card_whatever_became_of_the_o
     failure: int | str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """429 without Retry-After is what is left when the client has waited often enough."""
-    monkeypatch.setattr("mooring.engine.groups.binding._PAUSES_SECONDS", (0.0, 0.0))
+    monkeypatch.setattr("mooring.engine.group_binding._PAUSES_SECONDS", (0.0, 0.0))
     bindings, names = FailsOnce(failure), ["g-0", "g-1", "g-2", "g-3"]
     async with (
         ApiServer(bindings) as server,
@@ -423,7 +423,7 @@ class Stage:
 @pytest.fixture
 async def stage(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stage]:
     """Pauses between two Bindings do not end by themselves."""
-    monkeypatch.setattr("mooring.engine.groups.binding._PAUSES_SECONDS", (3600.0,))
+    monkeypatch.setattr("mooring.engine.group_binding._PAUSES_SECONDS", (3600.0,))
     bindings = Held()
     async with ApiServer(bindings) as server, ApiClient(Connection(server.url)) as client:
         made = Stage(client, bindings)
@@ -519,7 +519,7 @@ async def test_a_binding_that_was_sent_is_waited_for_and_not_repeated(
 async def test_a_member_that_waits_for_its_turn_to_be_bound_is_free_and_never_sent(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mooring.engine.groups.binding._MOST_REQUESTS", 2)
+    monkeypatch.setattr("mooring.engine.group_binding._MOST_REQUESTS", 2)
     stage.bindings.hold = {"one", "two", "three"}
     stage.pending(one="", two="", three="")
     await until(lambda: len(stage.bindings.held) == 2)
@@ -624,7 +624,7 @@ async def test_a_scheduler_that_stops_frees_a_gang_and_writes_nothing_about_it(
 async def test_a_leader_that_loses_its_lease_in_a_pause_sends_no_further_binding(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("mooring.engine.groups.binding._PAUSES_SECONDS", (0.0,))
+    monkeypatch.setattr("mooring.engine.group_binding._PAUSES_SECONDS", (0.0,))
     bindings, leading = FailsOnce(500), True
 
     def lose() -> bool:

@@ -1,0 +1,460 @@
+"""Finds nodes for members of a group by counting on columns, without a trial (`packing`).
+
+That is exact for members whose filters depend on other pods through requests alone, however many
+there are.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import numpy as np
+
+from mooring.engine.filtering import Search
+from mooring.engine.groups.answers import ExtendedNodes
+from mooring.engine.groups.packing import Item, Packing, pack, pack_in_slices
+from mooring.engine.groups.search import (
+    Assignment,
+    MembersTrial,
+    Rows,
+    SearchedMembers,
+    mask_of,
+    scored,
+)
+from mooring.engine.groups.slices import Slices, run_whole
+from mooring.framework.card_plugin import assign_cards
+from mooring.framework.diagnosis import Diagnosis
+from mooring.framework.runtime import run_resource_requests
+from mooring.model.pod import Pod
+from mooring.model.shape import PodShape
+from mooring.model.volumes import PodVolume
+from mooring.state.columns import IntArray
+from mooring.state.view import BoolArray, NodeView
+
+__all__ = ["CountedClass", "CountingSearch", "FreeForMembers", "MemberClass"]
+
+_COST: Final = 5
+"""The cost of placing the members of one class by counting; it takes some milliseconds."""
+_PODS: Final = "pods"
+_UNITS: Final = {"cpu": (1000, "CPUs"), "memory": (2**30, "GiB of memory"), _PODS: (1, "pod slots")}
+
+_Fields = tuple[
+    PodShape,
+    frozenset[tuple[str, str]],
+    tuple[PodVolume, ...],
+    Any,
+    frozenset[str],
+    ExtendedNodes | None,
+]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MemberClass:
+    """Members that every filter and extender treats alike.
+
+    `rejected` are nodes that Reserve or Permit reject; `extended` is None if no extender filters or
+    scores nodes for them.
+    """
+
+    rejected: frozenset[str]
+    extended: ExtendedNodes | None = None
+    pods: list[Pod] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CountedClass:
+    """A class of which only requests depend on other pods, in the present state of the trial."""
+
+    search: Search
+    needs: Mapping[str, int]
+    eligible: BoolArray
+
+
+class FreeForMembers:
+    """What is free for counted members: int64[resources, rows], and the item of each by its uid."""
+
+    def __init__(self, free: IntArray, items: Mapping[str, Item]) -> None:
+        self._free = free
+        self._items = items
+
+    def take(self, pod: Pod, row: int) -> bool:
+        """Return whether the member fits on the row; what it requests there is taken then."""
+        item, free = self._items[pod.uid], self._free[:, row]
+        if not item.eligible[row] or (item.requests > free)[item.requests > 0].any():
+            return False
+        free -= item.requests
+        return True
+
+
+class CountingSearch:
+    """Places members by their numbers; it also says which members are alike and can be counted."""
+
+    def __init__(self, searched: SearchedMembers) -> None:
+        self._searched = searched
+        self._cluster = searched.cluster
+        self._known_classes: list[MemberClass] | None = None
+        self._known_counts: tuple[int, list[CountedClass] | None] = (-1, None)
+        self._known_requests: tuple[int, list[CountedClass]] = (-1, [])
+
+    @property
+    def classes(self) -> list[MemberClass]:
+        """The members by what a filter may read of them; by their shape alone if all are counted.
+
+        Beside members with inter-pod terms, labels may matter that do not matter now.
+        """
+        if self._known_classes is None:
+            run_whole(self.find_classes())
+        return self._known_classes or []
+
+    def find_classes(self) -> Slices[None]:
+        """Find the classes once; there are as many as members if each has a label of its own."""
+        if self._known_classes is not None:
+            return
+        by_fields: dict[_Fields, MemberClass] = {}
+        for pod in self._searched.members:
+            rejected = frozenset(self._searched.rejected.get(pod.uid, ()))
+            labels, extended = frozenset(pod.labels.items()), self._searched.extended.get(pod.uid)
+            fields = (pod.shape, labels, pod.volumes, pod.owner, rejected, extended)
+            by_fields.setdefault(fields, MemberClass(rejected, extended)).pods.append(pod)
+        classes = list(by_fields.values())
+        if len(classes) > 1:
+            for found in classes:
+                if self.counted(found) is None:
+                    break
+                yield
+            else:
+                classes = _merged(by_fields)
+        self._known_classes = classes
+
+    def all_counted(self, trial: MembersTrial) -> Slices[list[CountedClass] | None]:
+        """Return each class as it is counted while no member is placed; None if one is not."""
+        pauses = self._searched.budget.pauses
+        if self._known_counts[0] != pauses:
+            counted = list[CountedClass]()
+            for members in self.classes:
+                found = self.counted(members)
+                if found is None:
+                    break
+                counted.append(found)
+                yield from trial.pause()
+            complete = len(counted) == len(self.classes)
+            self._known_counts = (pauses, counted if complete else None)
+        return self._known_counts[1]
+
+    def _all_requests(self, trial: MembersTrial) -> Slices[list[CountedClass]]:
+        """Return each class as it is counted, or as if it were; see `_requesting`."""
+        counted = yield from self.all_counted(trial)
+        if counted is not None:
+            return counted
+        pauses = self._searched.budget.pauses
+        if self._known_requests[0] != pauses:
+            counted = list[CountedClass]()
+            for members in self.classes:
+                counted.append(self.counted(members) or self._requesting(members))
+                yield from trial.pause()
+            self._known_requests = (pauses, counted)
+        return self._known_requests[1]
+
+    def counted(self, members: MemberClass) -> CountedClass | None:
+        """Return the class as it is counted; None if its members must be placed one by one."""
+        search = self._searched.search(members.pods[0])
+        pre_filtered = search.pre_filter()
+        if isinstance(pre_filtered, Diagnosis):
+            return None
+        resource_filter = search.resource_filter(pre_filtered)
+        if resource_filter is None:
+            return None
+        eligible = search.results.fits_without_pods
+        if pre_filtered.restricted_by:
+            eligible &= mask_of(pre_filtered.candidate_rows, len(eligible))
+        self.exclude_rejected(eligible, members)
+        if members.extended is not None:
+            eligible &= members.extended.passed
+        return CountedClass(search, resource_filter[1], eligible)
+
+    def exclude_rejected(self, fits: BoolArray, members: MemberClass) -> None:
+        """Clear the rows (bool[rows]) that Reserve or Permit reject for these members."""
+        if members.rejected:
+            rows = self._cluster.rows(members.rejected)
+            fits[rows[rows >= 0]] = False
+
+    def _requesting(self, members: MemberClass) -> CountedClass:
+        """Return the class as if only the requests that are filtered depended on other pods."""
+        search = self._searched.search(members.pods[0])
+        pre_filtered = search.pre_filter()
+        needs: dict[str, int] = {}
+        if not isinstance(pre_filtered, Diagnosis):
+            for name, plugin in self._searched.pipeline.resource_filters.items():
+                if name in pre_filtered.states:
+                    state = pre_filtered.states[name]
+                    needs |= run_resource_requests(self._searched.pipeline, plugin, state)
+        eligible = search.results.fits_without_pods
+        if members.extended is not None:
+            eligible &= members.extended.passed
+        return CountedClass(search, needs, eligible)
+
+    @property
+    def was_counted(self) -> bool:
+        """Whether the members were counted in the last search, so that only shapes were read."""
+        return self._known_counts[1] is not None and not self._searched.extended
+
+    def place(
+        self, counted: Sequence[CountedClass], allowed: BoolArray, trial: MembersTrial
+    ) -> Slices[Assignment]:
+        """Return nodes for members of all classes, which are counted, on the allowed rows."""
+        if len(counted) == 1 and not len(self._cluster.nominations):
+            return self._place_one(self.classes[0], counted[0], allowed)
+        return (yield from self._place_all(counted, allowed, trial))
+
+    def is_counted(self) -> Slices[bool]:
+        """Return whether the filters of all members depend on other pods through requests alone.
+
+        It pauses if that is due. `place_once_ended` then does not pause before it has read the
+        state.
+
+        Raises:
+            DecisionOutdated: in a pause.
+        """
+        with self._searched.trial() as trial:
+            yield from trial.pause()
+            yield from trial.pausing(self.find_classes())
+            return (yield from self.all_counted(trial)) is not None
+
+    def _place_one(
+        self, members: MemberClass, counted: CountedClass, allowed: BoolArray
+    ) -> Assignment:
+        """Place the members of the only class by their number, while no pod is nominated to a node.
+
+        Only the rows that the scores prefer are counted, because members fit on each of them.
+        """
+        self._searched.budget.spend(_COST)
+        rows = np.flatnonzero(counted.search.results.fits & counted.eligible & allowed)
+        ranked, fills = self._ranked(members, counted.search, rows)
+        resources = _resources((counted,))
+        requests = np.array([1, *(counted.needs[name] for name in resources[1:])], np.int64)
+        places = np.arange(len(ranked))
+        item = Item(len(members.pods), requests, np.ones(len(ranked), np.bool_), places, fills)
+        free = self._free(resources, self._cluster.nodes.take(ranked))
+        packing = pack((item,), free)
+        cause = "" if packing.complete else _shortage((item,), free, packing, resources)
+        at = np.repeat(ranked, packing.members[0]).tolist()
+        found = {pod.uid: row for pod, row in zip(members.pods, at, strict=False)}
+        return Assignment(found, item.count, packing.tries, packing.impossible, cause)
+
+    def _place_all(
+        self, counted: Sequence[CountedClass], allowed: BoolArray, trial: MembersTrial
+    ) -> Slices[Assignment]:
+        """Place the members by their numbers; none of them is in the trial."""
+        self._searched.budget.spend(_COST * len(counted))
+        resources = _resources(counted)
+        free = self._free(resources)
+        items = list[Item]()
+        for members, c in zip(self.classes, counted, strict=True):
+            items.append(self._item(members, c, resources, free, allowed))
+            yield from trial.pause()
+        packing = yield from trial.pausing(pack_in_slices(items, free))
+        cause = "" if packing.complete else _shortage(items, free, packing, resources)
+        return self._assigned(packing, cause)
+
+    def _assigned(self, packing: Packing, cause: str = "") -> Assignment:
+        """Return the members with the rows on which the packing has so many of their class."""
+        rows: Rows = {}
+        for members, on_rows in zip(self.classes, packing.members, strict=True):
+            chosen = np.flatnonzero(on_rows)
+            at = np.repeat(chosen, on_rows[chosen]).tolist()
+            rows |= {pod.uid: row for pod, row in zip(members.pods, at, strict=False)}
+        wanted = len(self._searched.members)
+        return Assignment(rows, wanted, packing.tries, packing.impossible, cause)
+
+    def place_once_ended(self, slots: IntArray, candidates: IntArray) -> Slices[Assignment]:
+        """Place the members on these rows, as if the pods of these pod columns' slots had ended.
+
+        Both are int64. The members are counted, which needs no trial: it regards requests and
+        filters that ignore pods, and fills the first of the rows first. If the members are not
+        all counted, they may be rejected where it places them; what it says is impossible is
+        impossible.
+
+        Raises:
+            DecisionOutdated: in a pause.
+        """
+        with self._searched.trial() as trial:
+            counted = run_whole(self._all_requests(trial))
+            self._searched.budget.spend(_COST * len(counted))
+            resources = _resources(counted)
+            free = self._free(resources)
+            self._add_requests(free, resources, slots)
+            among = mask_of(candidates, free.shape[1])
+            items = list[Item]()
+            for members, c in zip(self.classes, counted, strict=True):
+                item = self._item_of(members, c, resources, free, among)
+                ranked = candidates[item.eligible[candidates]]
+                items.append(replace(item, ranked=ranked, fills=True))
+                yield from trial.pause()
+            return self._assigned((yield from trial.pausing(pack_in_slices(items, free))))
+
+    def free_for_members(self, slots: IntArray | None = None) -> FreeForMembers | None:
+        """Return what is free for the members now; None if they are not all counted.
+
+        The pods of these pod columns' slots (int64) count as if they had left their nodes.
+        """
+        with self._searched.trial() as trial:
+            counted = run_whole(self.all_counted(trial))
+            if counted is None:
+                return None
+            resources = _resources(counted)
+            free, present = self._free(resources), self._cluster.nodes.present
+            if slots is not None:
+                self._add_requests(free, resources, slots)
+            items: dict[str, Item] = {}
+            for members, c in zip(self.classes, counted, strict=True):
+                item = self._item_of(members, c, resources, free, present)
+                items |= dict.fromkeys((pod.uid for pod in members.pods), item)
+            return FreeForMembers(free, items)
+
+    def rows_of_class(
+        self, members: MemberClass, counted: CountedClass, allowed: BoolArray
+    ) -> list[int]:
+        """Return a row for each member of one class, or for as many as fit."""
+        resources = _resources((counted,))
+        free = self._free(resources)
+        packing = pack([self._item(members, counted, resources, free, allowed)], free)
+        self._searched.budget.spend(_COST)
+        chosen = np.flatnonzero(packing.members[0])
+        at: list[int] = np.repeat(chosen, packing.members[0][chosen]).tolist()
+        return at
+
+    def _add_requests(self, free: IntArray, resources: Sequence[str], slots: IntArray) -> None:
+        """Add to what is free (int64[resources, rows]) what the pods of these slots request."""
+        columns = self._cluster.pod_columns
+        at = columns.rows[slots]
+        free[0] += np.bincount(at, minlength=free.shape[1])
+        for index, name in enumerate(resources[1:], 1):
+            np.add.at(free[index], at, columns.requests(name)[slots])
+
+    def _free(self, resources: Sequence[str], at: NodeView | None = None) -> IntArray:
+        """int64[resources, rows]: what is free beside the pods nominated to a node.
+
+        On all rows, or without regard to nominated pods on those of a view.
+        """
+        cluster, nodes = self._cluster, at if at is not None else self._cluster.nodes
+        if at is None and len(cluster.nominations):
+            nodes = cluster.nodes_with_nominated(nodes.rows, resources[1:], self._searched.lowest)
+        free = [nodes.pod_slots - nodes.pod_count]
+        free += [nodes.allocatable(name) - nodes.requested(name) for name in resources[1:]]
+        return np.stack(free)
+
+    def _item(
+        self,
+        members: MemberClass,
+        counted: CountedClass,
+        resources: Sequence[str],
+        free: IntArray,
+        among: BoolArray,
+    ) -> Item:
+        """Return the class on the rows among these (bool[rows]) where one of it fits."""
+        item = self._item_of(members, counted, resources, free, among)
+        ranked, fills = self._ranked(members, counted.search, item.ranked)
+        return replace(item, ranked=ranked, fills=fills)
+
+    def _item_of(
+        self,
+        members: MemberClass,
+        counted: CountedClass,
+        resources: Sequence[str],
+        free: IntArray,
+        among: BoolArray,
+    ) -> Item:
+        """Return the class on the rows (bool[rows]) where one of it fits, not ranked by scores."""
+        requests = [1, *(counted.needs.get(name, 0) for name in resources[1:])]
+        needed = np.array(requests, np.int64)
+        listed = [i for i, name in enumerate(resources) if i == 0 or name in counted.needs]
+        enough = (free[listed] >= needed[listed, None]).all(axis=0)
+        fits = counted.eligible & among & enough
+        return Item(len(members.pods), needed, fits, np.flatnonzero(fits))
+
+    def _ranked(
+        self, members: MemberClass, search: Search, rows: IntArray
+    ) -> tuple[IntArray, bool]:
+        """Return the rows that scores prefer, best first, and whether they prefer to fill a node.
+
+        There are as many rows as the group can need. Ties are broken by the seed.
+        """
+        if len(rows) < 2:
+            return rows, False
+        total, most = scored(search, rows, members.extended).total, len(self._searched.members)
+        if most < len(rows):
+            least = np.partition(total, -most)[-most]
+            better, equal = np.flatnonzero(total > least), np.flatnonzero(total == least)
+            kept = np.concatenate(
+                (better, _turned(equal, self._searched.seed)[: most - len(better)])
+            )
+        else:
+            kept = _turned(np.arange(len(rows)), self._searched.seed)
+        ranked = rows[kept[np.argsort(-total[kept], kind="stable")]]
+        if len(members.pods) == 1:
+            return ranked, False
+        if members.extended is not None and members.extended.scores is not None:
+            return ranked, bool(self._prefers_full_nodes(members, ranked))
+        results = search.results
+        if results.prefers_full_nodes is None:
+            results.prefers_full_nodes = self._prefers_full_nodes(members, ranked)
+        return ranked, bool(results.prefers_full_nodes)
+
+    def _prefers_full_nodes(self, members: MemberClass, ranked: IntArray) -> bool | None:
+        """Return whether the best node stays the best with a member; None if it is full then."""
+        with self._cluster.trial() as trial:
+            trial.add(members.pods[0], int(ranked[0]))
+            assign_cards(self._searched.pipeline.reserve, members.pods[0], int(ranked[0]))
+            again = self._searched.search(members.pods[1])
+            if not again.results.fits[ranked[0]]:
+                return None
+            at = scored(again, np.sort(ranked[:2]), members.extended).total
+        best, second = at if ranked[0] < ranked[1] else at[::-1]
+        return bool(best >= second)
+
+
+def _merged(by_fields: Mapping[_Fields, MemberClass]) -> list[MemberClass]:
+    """Return the classes by shape, rejected nodes and what extenders say alone."""
+    by_shape: dict[tuple[PodShape, frozenset[str], ExtendedNodes | None], MemberClass] = {}
+    for (shape, *_), found in by_fields.items():
+        key = (shape, found.rejected, found.extended)
+        members = by_shape.setdefault(key, MemberClass(found.rejected, found.extended))
+        members.pods.extend(found.pods)
+    return list(by_shape.values())
+
+
+def _resources(counted: Sequence[CountedClass]) -> list[str]:
+    """Pod slots, and all resources that are filtered for any of these classes."""
+    return [_PODS, *sorted({name for c in counted for name in c.needs})]
+
+
+def _turned(positions: IntArray, seed: int) -> IntArray:
+    """Return the positions in their order, but with the seed's one first."""
+    first = seed % len(positions)
+    return np.concatenate((positions[first:], positions[:first]))
+
+
+def _shortage(
+    items: Sequence[Item], free: IntArray, packing: Packing, resources: Sequence[str]
+) -> str:
+    """Return what the members lack in total; "" if they request no more than is free."""
+    lacking: list[str] = []
+    for index, name in enumerate(resources):
+        asking = [item for item in items if item.requests[index] > 0]
+        if not asking:
+            continue
+        usable = np.logical_or.reduce([item.eligible for item in asking])
+        wanted = sum(item.count * int(item.requests[index]) for item in asking)
+        missing = wanted - int(np.maximum(free[index][usable], 0).sum())
+        if missing > 0:
+            lacking.append(_described(name, missing))
+    if lacking:
+        return f"needs {' and '.join(lacking)} more"
+    left = sum(item.count for item in items) - packing.placed
+    return f"no node has enough left for {left} of its members"
+
+
+def _described(resource: str, amount: int) -> str:
+    """Return the amount (millicores, bytes or a count) with its unit, as users read it."""
+    per_unit, unit = _UNITS.get(resource, (1, resource))
+    return f"{f'{amount / per_unit:.3f}'.rstrip('0').rstrip('.')} {unit}"

@@ -1,0 +1,161 @@
+"""Plans for a group: a node for each member, found for one state of the cluster, then assumed.
+
+Deciding changes nothing and may pause; other tasks may change the cluster then. So a plan knows
+which state it was made for, and `reserve_members` checks it where the members are assumed.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Final
+
+from mooring.engine.assumed import PodRejected, assume_and_reserve
+from mooring.engine.groups.answers import GroupAnswers
+from mooring.engine.groups.counting import CountingSearch
+from mooring.engine.groups.decision import GroupDecision, decide_group
+from mooring.engine.groups.search import DecisionOutdated, SearchedMembers, without_node
+from mooring.engine.groups.slices import SearchBudget, Slices
+from mooring.engine.groups.validation import Validation
+from mooring.engine.result_cache import ResultCache
+from mooring.framework.pipeline import Pipeline
+from mooring.model.pod import Pod
+from mooring.state.cluster import ClusterState
+from mooring.state.pod_groups import PodGroupState
+from mooring.state.snapshot import Snapshot
+
+__all__ = ["GroupPlan", "GroupPlanner", "reserve_members"]
+
+_MOST_PLANS: Final = 8
+"""In one attempt: Reserve or Permit may reject a member, or the cluster may change in pauses."""
+_ALWAYS_OUTDATED: Final = "the cluster changed each time while nodes were searched for"
+_ALL_ON_NODES: Final = "all members are on nodes"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GroupPlan:
+    """The nodes that were found for members of a group.
+
+    `members` are all that were searched for. `validation` was made before the decision began, and
+    knows the version of the state then.
+    """
+
+    decision: GroupDecision
+    members: Sequence[Pod]
+    validation: Validation
+    budget: SearchBudget
+
+    @property
+    def placed(self) -> list[tuple[Pod, int]]:
+        """The members that get a node, in their order, and its row."""
+        rows = self.decision.rows
+        return [(pod, rows[pod.uid]) for pod in self.members if pod.uid in rows]
+
+
+class GroupPlanner:
+    """Makes plans in one attempt about a group, until one of them can be committed.
+
+    With a `clock` (seconds) there are pauses. All plans share one budget. `answers` are those of
+    extenders about the members that they filter or score nodes for.
+    """
+
+    def __init__(
+        self,
+        group: PodGroupState,
+        members: Sequence[Pod],
+        pipeline: Pipeline,
+        cluster: Snapshot,
+        cache: ResultCache,
+        *,
+        seed: int,
+        clock: Callable[[], float] | None = None,
+        answers: GroupAnswers | None = None,
+    ) -> None:
+        self.budget = SearchBudget(clock=clock)
+        self._group = group
+        self._members = members
+        self._pipeline = pipeline
+        self._cluster = cluster
+        self._cache = cache
+        self._seed = seed
+        self._answers = answers
+        self._plans_left = _MOST_PLANS
+        self._rejected: dict[str, set[str]] = {}
+        """By uid of a member the names of nodes that Reserve or Permit rejected."""
+        self._message = _ALWAYS_OUTDATED
+        self._plugins = frozenset(pipeline.resource_filters)
+
+    def plan(self) -> Slices[GroupPlan | GroupDecision]:
+        """Return a plan for what the state is now, or the decision that says why there is none."""
+        while self._plans_left:
+            self._plans_left -= 1
+            members = without_node(self._members, self._cluster)
+            if not members:
+                return GroupDecision({}, message=_ALL_ON_NODES)
+            about = (members, self._pipeline, self._cluster, self._cache)
+            extended = self._answers.on(self._cluster) if self._answers is not None else {}
+            seed, rejected, budget = self._seed, self._rejected, self.budget
+            searched = SearchedMembers(
+                *about, seed=seed, rejected=rejected, budget=budget, extended=extended
+            )
+            validation = Validation(searched, CountingSearch(searched))
+            try:
+                decision = yield from decide_group(
+                    self._group,
+                    *about,
+                    seed=seed,
+                    rejected=rejected,
+                    budget=budget,
+                    extended=extended,
+                )
+            except DecisionOutdated as outdated:
+                self.failed(outdated)
+                continue
+            if decision.rows:
+                return GroupPlan(decision, members, validation, budget)
+            if not self._rejected:
+                return decision
+            break
+        return GroupDecision({}, message=self._message, plugins=self._plugins, bounded=True)
+
+    def failed(self, failure: DecisionOutdated | PodRejected) -> None:
+        """Note why the last plan was not committed; the next one avoids a node that rejects.
+
+        Raises:
+            PodRejected: if it is not about a decision that goes on.
+        """
+        if isinstance(failure, DecisionOutdated):
+            if self.budget.spent:
+                self._plans_left = 0
+            return
+        if failure.pod is None:
+            raise failure
+        self._plugins = (self._plugins if self._rejected else frozenset()) | {failure.plugin}
+        self._rejected.setdefault(failure.pod.uid, set()).add(failure.node)
+        self._message = f"member {failure.pod.key}: {failure.message}"
+
+
+def reserve_members(
+    plan: GroupPlan, pipeline: Pipeline, state: ClusterState
+) -> Slices[list[tuple[Pod, str, ExitStack]]]:
+    """Assume and reserve all members on their rows, and return them with the names of the nodes.
+
+    Closing its stack undoes that for one member. This pauses if that is due, and if it is closed
+    in a pause, no member is assumed any more.
+
+    Raises:
+        PodRejected: by a Reserve plugin; no member is assumed any more.
+        PluginFailed: if one of them fails; the same.
+        DecisionOutdated: a member does not fit any more; the same.
+    """
+    reserved = list[tuple[Pod, str, ExitStack]]()
+    with ExitStack() as undo:
+        for pod, row in plan.placed:
+            if not plan.validation.still_fits(pod, row):
+                raise DecisionOutdated
+            node = state.nodes.names[row]  # in a pause, the row may become another node's
+            stack = assume_and_reserve(pod, row, pipeline, state)
+            undo.callback(stack.close)
+            reserved.append((pod, node, stack))
+            yield from plan.budget.pause()
+        undo.pop_all()
+    return reserved

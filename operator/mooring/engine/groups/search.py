@@ -1,0 +1,294 @@
+"""What every search for nodes for a group needs: its members, a trial with them, and pauses.
+
+A long search pauses (`slices`). Its trial is closed then, because other tasks change the cluster,
+and made again afterwards. What it finds may not fit any more: the plan knows (`plan`).
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Self, TypeVar
+
+import numpy as np
+
+from mooring.engine.filtering import Search
+from mooring.engine.groups.answers import ExtendedNodes
+from mooring.engine.groups.slices import SearchBudget, Slices
+from mooring.engine.result_cache import ResultCache
+from mooring.engine.scoring import ScoreTable, score, with_extender_scores
+from mooring.framework.card_plugin import assign_cards
+from mooring.framework.diagnosis import EXTENDER, Diagnosis
+from mooring.framework.pipeline import Pipeline
+from mooring.model.pod import Pod, Uid
+from mooring.state.columns import IntArray
+from mooring.state.snapshot import Snapshot
+from mooring.state.view import BoolArray
+
+__all__ = [
+    "Assignment",
+    "DecisionOutdated",
+    "MembersTrial",
+    "Rows",
+    "SearchedMembers",
+    "mask_of",
+    "scored",
+    "without_node",
+]
+
+Rows = dict[Uid, int]
+"""The row of each placed member, by its uid."""
+
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Assignment:
+    """The most members that one try placed.
+
+    `impossible` says that no placement of all members exists. If it is False and some are left,
+    none was found in so many `tries`. `cause` says in a few words what the others lack.
+    """
+
+    rows: Mapping[Uid, int]
+    wanted: int
+    tries: int
+    impossible: bool = False
+    cause: str = ""
+
+    @property
+    def complete(self) -> bool:
+        """Whether all members are placed."""
+        return len(self.rows) == self.wanted
+
+
+class DecisionOutdated(Exception):  # noqa: N818 - says what happened; the decision begins anew
+    """In a pause the cluster changed so much that what was found before is of no use."""
+
+
+class MembersTrial:
+    """The members that are placed so far, in a trial in which no member is nominated to a node.
+
+    Those that are not searched for are not nominated either, and the pods that count as ended are
+    on no node. The trial is open inside `with`, but for pauses.
+    """
+
+    def __init__(self, searched: "SearchedMembers") -> None:
+        self._searched = searched
+        self._cluster = searched.cluster
+        self._without = ExitStack()
+        self._placed: list[tuple[Pod, int, ExitStack]] = []
+
+    def __enter__(self) -> Self:
+        self._open()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._close()
+
+    @property
+    def rows(self) -> Rows:
+        """The row of each member that is placed, in the order in which they were placed."""
+        return {pod.uid: row for pod, row, _ in self._placed}
+
+    def add(self, pod: Pod, row: int) -> None:
+        """Put the member on the row, and on the GPU cards that it would get there."""
+        self._placed.append((pod, row, self._added(pod, row)))
+
+    def drop_last(self) -> None:
+        """Take the member that was added last from its node."""
+        self._placed.pop()[2].close()
+
+    def clear(self) -> None:
+        """Take all members from their nodes."""
+        while self._placed:
+            self.drop_last()
+
+    def pause(self) -> Slices[None]:
+        """Pause if that is due.
+
+        Raises:
+            DecisionOutdated: the rows of nodes, or topology domains, are not what they were, or a
+                member got a node.
+        """
+        searched, budget = self._searched, self._searched.budget
+        if not budget.pause_due:
+            return
+        closing = budget.now()
+        self._close()
+        # Some members are on nodes already if this is about a plan that is being committed.
+        closed, waiting = budget.now(), without_node(searched.members, self._cluster)
+        yield
+        if searched.is_outdated(waiting):
+            raise DecisionOutdated
+        opening = budget.now()
+        self._open()
+        budget.resumed(budget.now() - opening + closed - closing)
+
+    def pausing(self, steps: Slices[_Result]) -> Slices[_Result]:
+        """Return the result of steps that keep no trial open, with the pauses of this trial."""
+        while True:
+            try:
+                next(steps)
+            except StopIteration as ended:
+                result: _Result = ended.value
+                return result
+            yield from self.pause()
+
+    def _open(self) -> None:
+        cluster, searched = self._cluster, self._searched
+        if searched.ended or len(cluster.nominations):
+            trial = self._without.enter_context(cluster.trial())
+            for pod in chain(searched.members, searched.others):
+                trial.withdraw(pod.uid)
+            for pod in searched.ended:
+                if cluster.is_placed(pod):
+                    trial.remove(pod.uid)
+        placed, self._placed = self._placed, []
+        for pod, row, _ in placed:
+            self.add(pod, row)
+
+    def _close(self) -> None:
+        for _, _, added in reversed(self._placed):
+            added.close()
+        self._without.close()
+
+    def _added(self, pod: Pod, row: int) -> ExitStack:
+        with ExitStack() as undo:
+            undo.enter_context(self._cluster.trial()).add(pod, row)
+            assign_cards(self._searched.pipeline.reserve, pod, row)
+            return undo.pop_all()
+
+
+def without_node(members: Sequence[Pod], cluster: Snapshot) -> list[Pod]:
+    """Return the members that are on no node; another scheduler may bind some."""
+    columns = cluster.pod_columns
+    return [pod for pod in members if columns.slot(pod.uid, nominated=False) is None]
+
+
+def _version(cluster: Snapshot) -> tuple[int, int]:
+    """Return what changes with the nodes that exist, their rows, labels and taints."""
+    return cluster.nodes.topology_version, len(cluster.nodes)
+
+
+class SearchedMembers:
+    """The members that nodes are searched for, which are on none, and how they are searched for.
+
+    `rejected` has the names of the nodes on which a Reserve or Permit plugin rejected a member, by
+    its uid: another node may have got the row since. `budget` bounds what all searches cost
+    together; without one, these have their own. `others` are members that no nodes are searched
+    for: their nominations do not count either. The pods in `ended` count as if they had left their
+    nodes. `extended` is what extenders say of the rows, by the uids of the members that they filter
+    or score nodes for.
+    """
+
+    def __init__(
+        self,
+        members: Sequence[Pod],
+        pipeline: Pipeline,
+        cluster: Snapshot,
+        cache: ResultCache,
+        *,
+        seed: int,
+        rejected: Mapping[str, Collection[str]],
+        budget: SearchBudget | None = None,
+        others: Sequence[Pod] = (),
+        ended: Collection[Pod] = (),
+        extended: Mapping[str, ExtendedNodes] | None = None,
+    ) -> None:
+        self.budget = budget or SearchBudget()
+        self.members = members
+        self.others = others
+        self.ended = ended
+        self.pipeline = pipeline
+        self.cluster = cluster
+        self.cache = cache
+        self.seed = seed
+        self.rejected = rejected
+        self.extended = extended or {}
+        self.lowest = min(members, key=lambda pod: pod.shape.priority)
+        """The member with the lowest priority."""
+        self._version = _version(cluster)
+
+    def trial(self) -> MembersTrial:
+        """Return a trial in which no member is nominated or placed yet."""
+        return MembersTrial(self)
+
+    def without(self, pods: Collection[Pod]) -> "SearchedMembers":
+        """Return the same search, as if these pods had left their nodes.
+
+        They are removed in its trials, where they have not left them by then. That costs some 40
+        microseconds for each pod and trial.
+        """
+        return SearchedMembers(
+            self.members,
+            self.pipeline,
+            self.cluster,
+            self.cache,
+            seed=self.seed,
+            rejected=self.rejected,
+            budget=self.budget,
+            others=self.others,
+            ended=pods,
+            extended=self.extended,
+        )
+
+    @property
+    def extended_rejects(self) -> bool:
+        """Whether extenders have filtered out any node for any member."""
+        return any((nodes.reason_at > 0).any() for nodes in {*self.extended.values()})
+
+    def is_outdated(self, members: Sequence[Pod] | None = None) -> bool:
+        """Return whether what was found before a pause is of no use, as DecisionOutdated says.
+
+        That is so if nodes came or went, or their labels or taints changed, or if one of these
+        members, or of all, is on a node now.
+        """
+        if _version(self.cluster) != self._version:
+            return True
+        searched = self.members if members is None else members
+        return len(without_node(searched, self.cluster)) < len(searched)
+
+    def search(self, pod: Pod) -> Search:
+        """Return the filters of the pod in the present state of the trial."""
+        results = self.cache.of(pod, self.pipeline, self.cluster)
+        return Search(pod, self.pipeline, self.cluster, results)
+
+    def allowed(self, candidates: IntArray | None) -> BoolArray:
+        """Return which rows (bool[rows]) are candidates; None: all nodes."""
+        allowed = np.full(len(self.cluster.nodes), candidates is None)
+        if candidates is not None:
+            allowed[candidates] = True
+        return allowed & self.cluster.nodes.present
+
+    def why_not(self, pod: Pod, allowed: BoolArray) -> Diagnosis:
+        """Return why the allowed rows (bool[rows]) reject the pod in the trial."""
+        search = self.search(pod)
+        pre_filtered = search.pre_filter()
+        if isinstance(pre_filtered, Diagnosis):
+            return pre_filtered
+        rows = np.flatnonzero(allowed)
+        if len(rows) == self.cluster.node_count:
+            diagnosis = search.shared_diagnosis(pre_filtered, ())
+        else:
+            diagnosis = search.diagnosis_of(pre_filtered, rows)
+        extended = self.extended.get(pod.uid)
+        if extended is None:
+            return diagnosis
+        fits = np.flatnonzero(search.feasible(pre_filtered) & allowed)
+        return replace(diagnosis, rejected=(*diagnosis.rejected, *extended.rejected(fits)))
+
+
+def scored(search: Search, rows: IntArray, extended: ExtendedNodes | None) -> ScoreTable:
+    """Return the scores of the rows, with those of extenders."""
+    table = score(search, rows)
+    if extended is None or extended.scores is None:
+        return table
+    return with_extender_scores(table, {EXTENDER: extended.scores[rows]})
+
+
+def mask_of(rows: IntArray, length: int) -> BoolArray:
+    """Return bool[length] that is True at these rows."""
+    mask = np.zeros(length, np.bool_)
+    mask[rows] = True
+    return mask

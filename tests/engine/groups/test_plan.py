@@ -1,0 +1,77 @@
+"""Plans for a group: made again until one can be committed, and checked after pauses."""
+
+from typing import Any
+
+from deciding import Deciding
+from mooring.engine.assumed import PodRejected
+from mooring.engine.groups.decision import GroupDecision
+from mooring.engine.groups.plan import GroupPlan, GroupPlanner
+from mooring.engine.groups.search import DecisionOutdated
+from mooring.engine.groups.slices import run_whole
+from mooring.model.events import Kind
+from mooring.model.pod import parse_pod
+from mooring.testing.builders import node, pod, pod_group
+
+Raw = dict[str, Any]
+
+
+def planner_for(deciding: Deciding, *raws: Raw) -> GroupPlanner:
+    """The planner of one attempt about the group of these pods."""
+    pods = [parse_pod(raw) for raw in raws]
+    for member in pods:
+        deciding.state.put_unscheduled(member)
+    group = deciding.state.pod_groups.of(pods[0])
+    assert group is not None
+    about = (group, pods, deciding.pipeline, deciding.cluster, deciding.shared)
+    return GroupPlanner(*about, seed=0)
+
+
+def planner_of_two() -> GroupPlanner:
+    """The planner of one attempt about a group of two that fit."""
+    raws = (pod(f"g-{i}", group="g") for i in range(2))
+    return planner_for(Deciding(node("a"), pod_group("g", 2)), *raws)
+
+
+def test_a_plan_that_is_made_again_has_what_is_left_of_the_budget_and_knows_the_pauses() -> None:
+    planner, left = planner_of_two(), list[int]()
+    for pauses in range(3):
+        plan = run_whole(planner.plan())
+        assert isinstance(plan, GroupPlan)
+        assert plan.decision.rows
+        assert plan.budget.pauses == pauses
+        left.append(plan.budget.left)
+        plan.budget.resumed()
+        planner.failed(DecisionOutdated())
+    assert left[0] > left[1] > left[2]
+
+
+def test_no_plan_is_made_again_once_the_budget_is_spent() -> None:
+    planner = planner_of_two()
+    assert isinstance(run_whole(planner.plan()), GroupPlan)
+    planner.budget.spend(planner.budget.left + 1)
+    planner.failed(DecisionOutdated())
+    decision = run_whole(planner.plan())
+    assert isinstance(decision, GroupDecision)
+    assert decision.message == "the cluster changed each time while nodes were searched for"
+    assert not decision.rows
+
+
+def test_a_group_is_planned_eight_times_at_most() -> None:
+    planner = planner_of_two()
+    for _ in range(8):
+        assert isinstance(run_whole(planner.plan()), GroupPlan)
+        planner.failed(DecisionOutdated())
+    assert isinstance(run_whole(planner.plan()), GroupDecision)
+
+
+def test_a_node_that_rejects_a_member_may_go_before_the_group_is_planned_again() -> None:
+    deciding = Deciding(node("small", cpu="1"), node("large"), pod_group("g", 1))
+    raw = pod("m", cpu="2", group="g")
+    planner = planner_for(deciding, raw)
+    assert isinstance(run_whole(planner.plan()), GroupPlan)
+    planner.failed(PodRejected("Limits", "no", "large", parse_pod(raw)))
+    deciding.state.delete(Kind.NODE, "large")
+    decision = run_whole(planner.plan())
+    assert isinstance(decision, GroupDecision)
+    assert not decision.rows
+    assert decision.message == "member default/m: 0/1 nodes are available: 1 no."

@@ -1,0 +1,70 @@
+"""Pauses of a search: no trial is open in them, and some changes end the search."""
+
+from typing import Any
+
+import pytest
+
+from deciding import Deciding
+from group_searching import driven, pausing, placed_in_slices, search_for
+from mooring.engine.groups.search import DecisionOutdated
+from mooring.model.events import Kind
+from mooring.model.objects import parse_object
+from mooring.model.pod import parse_pod
+from mooring.testing.builders import node, pod
+
+Raw = dict[str, Any]
+
+
+def test_a_search_pauses_and_no_member_is_on_a_node_then() -> None:
+    nodes = [node(f"n{i}", cpu="2") for i in range(20)]
+    deciding = Deciding(*nodes, pod("other", cpu="1", node="n0"))
+    deciding.nominate(pod("x0", cpu="1"), "n1")
+    members = [pod(f"x{i}", cpu="1", ports=(80,)) for i in range(20)]
+    on_nodes, nominated = list[int](), list[int]()
+
+    def look() -> None:
+        on_nodes.append(len(deciding.state.pods))
+        nominated.append(len(deciding.state.nominations))
+
+    assignment, pauses = placed_in_slices(deciding, members, look)
+    assert assignment.complete
+    assert pauses >= 5
+    assert set(on_nodes) == set(nominated) == {1}
+
+
+def test_a_search_ends_when_a_node_comes_in_a_pause() -> None:
+    deciding = Deciding(node("a"), node("b"))
+    members = [pod(f"x{i}", cpu="1", ports=(80,)) for i in range(2)]
+
+    def add_node() -> None:
+        deciding.state.put(Kind.NODE, "c", parse_object(Kind.NODE, node("c")))
+
+    with pytest.raises(DecisionOutdated):
+        placed_in_slices(deciding, members, add_node)
+    assert len(deciding.state.pods) == 0
+
+
+def test_a_search_ends_when_another_scheduler_binds_a_member_in_a_pause() -> None:
+    deciding = Deciding(*(node(f"n{i}") for i in range(10)))
+    members = [pod(f"x{i}", cpu="1", ports=(80,)) for i in range(9)]
+    bound = parse_pod(pod("x0", cpu="1", ports=(80,), node="n9"))
+
+    def bind() -> None:
+        deciding.state.put(Kind.POD, bound.uid, bound)
+
+    steps = search_for(deciding, members, budget=pausing()).place()
+    for _ in range(4):
+        next(steps)
+    with pytest.raises(DecisionOutdated):
+        driven(steps, bind)
+    assert [placed.pod for placed in deciding.state.pods] == [bound]
+
+
+def test_a_search_that_is_closed_in_a_pause_leaves_nothing() -> None:
+    deciding = Deciding(node("a"), node("b"))
+    members = [pod(f"x{i}", cpu="1", ports=(80,)) for i in range(2)]
+    steps = search_for(deciding, members, budget=pausing()).place()
+    next(steps)
+    next(steps)
+    steps.close()
+    assert len(deciding.state.pods) == 0

@@ -1,0 +1,110 @@
+"""How attempts end without a bound pod: where the pod is then, and what is told about it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from kube.api_server import ApiServer, Request
+from mooring.engine.assumed import PodRejected
+from mooring.engine.attempts import Attempt, Attempts
+from mooring.engine.reports import Reports
+from mooring.framework.queued_pod import SubQueue
+from mooring.kube.client import ApiClient
+from mooring.kube.config import Connection
+from mooring.kube.recorder import EventRecorder
+from mooring.kube.writes import PodWriter
+from mooring.model.events import Kind
+from mooring.model.pod import parse_pod
+from mooring.observe.metrics import Metrics
+from mooring.testing.builders import node, pod
+from scheduler_states import put_profile, scheduler_state
+
+WEB, OTHER = parse_pod(pod("web")), parse_pod(pod("other"))
+REJECTED = PodRejected("Gang", "the gang is not complete", "a", WEB)
+
+
+class Stage:
+    """One pod in flight, the attempt about it, and the pods of which a status was written."""
+
+    def __init__(self, client: ApiClient, requests: "asyncio.Queue[str]") -> None:
+        self.scheduler = scheduler_state(node("a"))
+        self.queue = self.scheduler.queue
+        pipeline = put_profile(self.scheduler).pipeline
+        self.queue.add(WEB, pipeline, 0.0)
+        queued = self.queue.pop(0.0)
+        assert queued is not None
+        self.reports = Reports(PodWriter(client), EventRecorder(client, "mooring", "test"))
+        self.metrics = Metrics()
+        self.attempts = Attempts(self.scheduler, self.reports, self.metrics, lambda: 1.0)
+        self.attempt = Attempt(queued, pipeline, 0.0)
+        self._requests = requests
+        self._written: list[str] = []
+
+    def counted(self) -> dict[str, float]:
+        """The attempts that have ended, by result."""
+        page, _ = self.metrics.exposition("")
+        return {
+            sample.labels["result"]: sample.value
+            for family in text_string_to_metric_families(page.decode())
+            for sample in family.samples
+            if sample.name == "scheduler_schedule_attempts_total" and sample.value
+        }
+
+    async def is_reported(self) -> bool:
+        """Whether the pod's status is written before that of a pod that fails now."""
+        self.reports.error(OTHER, "no")
+        writing = asyncio.create_task(self.reports.run())
+        while OTHER.name not in self._written:
+            self._written.append(await self._requests.get())
+        writing.cancel()
+        return WEB.name in self._written
+
+
+@pytest.fixture
+async def stage() -> AsyncIterator[Stage]:
+    written: asyncio.Queue[str] = asyncio.Queue()
+
+    def answer(request: Request) -> None:
+        written.put_nowait(request.path.split("/")[-2])
+        request.reply({})
+
+    async with ApiServer(answer) as server, ApiClient(Connection(server.url)) as client:
+        yield Stage(client, written)
+
+
+async def test_a_pod_whose_attempt_fails_backs_off_without_its_nomination(stage: Stage) -> None:
+    stage.scheduler.state.nominate(WEB, "a")
+    assert stage.attempts.nominated_node(stage.attempt) == "a"
+    stage.attempts.fail(stage.attempt, "the plugin is broken")
+    assert stage.attempts.nominated_node(stage.attempt) is None
+    assert stage.attempt.queued.queue is SubQueue.BACKOFF
+    assert stage.counted() == {"error": 1}
+    assert await stage.is_reported()
+
+
+@pytest.mark.parametrize("halted", [False, True])
+async def test_a_scheduler_that_stops_writes_nothing_about_a_rejected_pod(
+    stage: Stage, *, halted: bool
+) -> None:
+    stage.attempts.halted = halted
+    stage.attempts.reject(stage.attempt, REJECTED)
+    assert stage.attempt.queued.queue is SubQueue.UNSCHEDULABLE
+    assert stage.attempt.queued.unschedulable_plugins == {"Gang"}
+    assert stage.counted() == {"unschedulable": 1}
+    assert await stage.is_reported() is not halted
+
+
+async def test_nothing_is_written_about_a_rejected_pod_that_was_deleted(stage: Stage) -> None:
+    stage.queue.remove(WEB.uid, 0.0)
+    stage.attempts.reject(stage.attempt, REJECTED)
+    assert not await stage.is_reported()
+
+
+async def test_a_pod_has_left_when_it_was_deleted_or_is_on_a_node(stage: Stage) -> None:
+    assert not stage.attempts.has_left(stage.attempt)
+    stage.scheduler.state.put(Kind.POD, WEB.uid, parse_pod(pod("web", node="a")))
+    assert stage.attempts.has_left(stage.attempt)
+    assert stage.queue.get(WEB.uid) is None, "its attempt has ended"
+    assert stage.attempts.has_left(stage.attempt)

@@ -1,0 +1,111 @@
+"""Searches for nodes for members of a group, which pause as often as they can if that is asked."""
+
+from collections.abc import Callable
+from itertools import count
+from typing import Any, TypeVar
+
+import numpy as np
+
+from deciding import Deciding
+from mooring.engine.extenders.answers import ExtenderAnswers, Filtered, NodeFailure
+from mooring.engine.groups.answers import GroupAnswers
+from mooring.engine.groups.placement import GroupSearch
+from mooring.engine.groups.search import Assignment, SearchedMembers
+from mooring.engine.groups.slices import SearchBudget, Slices, run_whole
+from mooring.model.node import HOSTNAME
+from mooring.model.pod import parse_pod
+from mooring.testing.builders import pod
+
+Raw = dict[str, Any]
+
+
+def search_for(
+    deciding: Deciding,
+    members: list[Raw],
+    rejected: dict[str, list[str]] | None = None,
+    budget: SearchBudget | None = None,
+    answers: GroupAnswers | None = None,
+) -> GroupSearch:
+    """A search for nodes for these members."""
+    searched = SearchedMembers(
+        [parse_pod(raw) for raw in members],
+        deciding.pipeline,
+        deciding.cluster,
+        deciding.shared,
+        seed=0,
+        rejected=rejected or {},
+        budget=budget,
+        extended=answers.on(deciding.cluster) if answers is not None else None,
+    )
+    return GroupSearch(searched)
+
+
+def placed(
+    deciding: Deciding,
+    members: list[Raw],
+    rejected: dict[str, list[str]] | None = None,
+    answers: GroupAnswers | None = None,
+) -> Assignment:
+    """What the search finds."""
+    return run_whole(search_for(deciding, members, rejected, answers=answers).place())
+
+
+def answered(
+    passed: dict[str, list[str]], scores: dict[str, list[int]] | None = None
+) -> GroupAnswers:
+    """Extenders passed these of the nodes a, b and c for the pod of each name, with scores."""
+    answers = GroupAnswers()
+    for name, nodes in passed.items():
+        failed = {
+            other: NodeFailure("busy", resolvable=False, extender="e")
+            for other in "abc"
+            if other not in nodes
+        }
+        given_scores = {"e": np.array((scores or {})[name], np.int64)} if scores else {}
+        filtered = Filtered(tuple(nodes), failed)
+        found = ExtenderAnswers(filtered=filtered, scores=given_scores)
+        answers.put(parse_pod(pod(name, cpu="1")), found)
+    return answers
+
+
+def pausing() -> SearchBudget:
+    """A budget that pauses as often as the search can."""
+    seconds = count()
+    return SearchBudget(clock=lambda: float(next(seconds)))
+
+
+_Result = TypeVar("_Result")
+
+
+def driven(
+    steps: Slices[_Result], in_pause: Callable[[], object] = lambda: None
+) -> tuple[_Result, int]:
+    """The result of the steps, and how many pauses there were."""
+    results, pauses = list[_Result](), 0
+
+    def kept() -> Slices[None]:
+        results.append((yield from steps))
+
+    for _ in kept():
+        pauses += 1
+        in_pause()
+    return results[0], pauses
+
+
+def placed_in_slices(
+    deciding: Deciding, members: list[Raw], in_pause: Callable[[], object] = lambda: None
+) -> tuple[Assignment, int]:
+    """What a search finds that pauses as often as it can, and how often that is."""
+    return driven(search_for(deciding, members, budget=pausing()).place(), in_pause)
+
+
+def by_name(deciding: Deciding, assignment: Assignment) -> dict[str, str]:
+    """The node of each member that was placed, by its name."""
+    names = deciding.state.nodes.names
+    return {uid.removeprefix("pod-default-"): names[row] for uid, row in assignment.rows.items()}
+
+
+def apart(app: str) -> Raw:
+    """An affinity of a pod that keeps it from nodes with pods of this app."""
+    term = {"topologyKey": HOSTNAME, "labelSelector": {"matchLabels": {"app": app}}}
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
