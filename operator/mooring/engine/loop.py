@@ -148,7 +148,7 @@ class _GivenUp(Exception):  # noqa: N818 - says what happened
 
 
 class SchedulingLoop:
-    """Schedules pods while `run` runs; call `wake` when the queue may have work.
+    """Schedules pods while `run` runs; set `work` or call `wake` when the queue may have work.
 
     `settle` is called with each pod that was popped, and returns whether it may be tried now: its
     profile may have to be found first (`Intake.settle`).
@@ -164,6 +164,7 @@ class SchedulingLoop:
         extenders: Extenders,
         group_reports: GroupReports,
         settle: Callable[[QueuedPod], bool],
+        work: asyncio.Event,
         shadow: Shadow | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -186,7 +187,7 @@ class SchedulingLoop:
         self._answered = deque[_GroupAttempt]()
         """Those of them about which all extenders have answered, or failed."""
         self._slow = SlowDecisions()
-        self._work = asyncio.Event()
+        self._work = work
         self._bindings: set[asyncio.Task[bool]] = set()
         self._start = 0
         self._halted = False

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from deciding import Deciding
-from engine.groups.test_placement import driven
+from driving import driven
 from extending import Answers, GivenObjects, extender
 from mooring.engine.extenders.client import ExtenderError
 from mooring.engine.extenders.extenders import Extenders

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import pytest
 
 from deciding import Deciding
-from engine.test_loop import PLUGINS, Bindings, Engine, Marked, until
+from engines import PLUGINS, Bindings, Engine, Marked, until
 from kube.api_server import ApiServer, Request
 from mooring.engine import loop as loop_module
 from mooring.engine.binding import PodRejected

@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deciding import Deciding
+from driving import driven
 from mooring.engine.extenders.answers import ExtenderAnswers, Filtered, NodeFailure
 from mooring.engine.groups.answers import GroupAnswers
 from mooring.engine.groups.cycle import place_group
@@ -22,7 +23,7 @@ from mooring.engine.groups.placement import (
     GroupSearch,
     MemberCheck,
 )
-from mooring.engine.groups.slices import SearchBudget, Slices
+from mooring.engine.groups.slices import SearchBudget
 from mooring.model.events import Kind
 from mooring.model.node import HOSTNAME, parse_node
 from mooring.model.objects import parse_object
@@ -82,24 +83,6 @@ def pausing() -> SearchBudget:
     """A budget that pauses as often as the search can."""
     seconds = count()
     return SearchBudget(clock=lambda: float(next(seconds)))
-
-
-_Result = TypeVar("_Result")
-
-
-def driven(
-    steps: Slices[_Result], in_pause: Callable[[], object] = lambda: None
-) -> tuple[_Result, int]:
-    """The result of the steps, and how many pauses there were."""
-    results, pauses = list[_Result](), 0
-
-    def kept() -> Slices[None]:
-        results.append((yield from steps))
-
-    for _ in kept():
-        pauses += 1
-        in_pause()
-    return results[0], pauses
 
 
 def placed_in_slices(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from deciding import Deciding
-from engine.groups.test_placement import driven
+from driving import driven
 from mooring.engine.groups.decision import preempt_for_group
 from mooring.engine.groups.placement import Assignment, GroupSearch
 from mooring.engine.groups.slices import Slices, run_whole
