@@ -81,23 +81,24 @@ class Intake:
             self._is_unsettled.clear()
 
     def pending(self, pod: Pod) -> None:
-        """The API server shows the pod without a node, or showed it so a moment ago."""
+        """Take in a pod that the API server shows without a node, or showed so a moment ago."""
         scheduler = self._scheduler
         known = scheduler.queue.get(pod.uid)
         if known is None and scheduler.cluster.is_placed(pod):
             if pod.uid in scheduler.without_profile:
                 scheduler.without_profile[pod.uid] = pod  # what is tried if its binding fails
             return  # an older version of a pod that is assumed or bound by now
-        scheduler.state.put_unscheduled(pod)
-        pipeline = self._pipeline_of(pod)
-        if pipeline is None:
-            self._set_aside(pod)
-            return
-        if pod.nominated_node is not None and known is None and pod.limit_exceeded is None:
-            # Nominated before this process knew the pod, by a former leader.
-            scheduler.state.nominate(pod, pod.nominated_node)
-        self._add(pod, pipeline)
-        self._wake()
+        with scheduler.state.delivered_after():
+            scheduler.state.put_unscheduled(pod)
+            pipeline = self._pipeline_of(pod)
+            if pipeline is None:
+                self._set_aside(pod)
+                return
+            if pod.nominated_node is not None and known is None and pod.limit_exceeded is None:
+                # Nominated before this process knew the pod, by a former leader.
+                scheduler.state.nominate(pod, pod.nominated_node)
+            self._add(pod, pipeline)
+            self._wake()
 
     def gone(self, uid: Uid) -> None:
         """The pod is no longer without a node: it was bound, it ended, or it was deleted."""
@@ -118,8 +119,9 @@ class Intake:
         self._scheduler.waiting.reject(uid, "", "the pod was deleted while it waited to be bound")
         if call_off is not None:
             call_off()
-        self._scheduler.state.withdraw(uid)
-        self._scheduler.state.delete_unscheduled(uid)
+        with self._scheduler.state.delivered_after():
+            self._scheduler.state.withdraw(uid)
+            self._scheduler.state.delete_unscheduled(uid)
 
     def profiles_changed(self) -> None:
         """Find the profile of every pod anew, because a profile was put in force or removed.
@@ -308,7 +310,8 @@ class Intake:
         if queued is not None:
             pipeline = self._pipeline_of(queued.pod)
             if pipeline is None:
-                self._set_aside(queued.pod)
+                with self._scheduler.state.delivered_after():
+                    self._set_aside(queued.pod)
             elif pipeline is not queued.pipeline:
                 self._add(queued.pod, pipeline)
         elif (waiting := self._scheduler.without_profile.get(uid)) is not None:
