@@ -30,8 +30,9 @@ from mooring.engine.scheduler_state import (
 )
 from mooring.engine.shadow import ShadowStatusWriter
 from mooring.framework.registry import Registry
-from mooring.handlers.operator import UNSCHEDULED, KopfOperator
-from mooring.handlers.profiles import ProfileHandler
+from mooring.handlers.objects import ObjectHandlers
+from mooring.handlers.profiles import ProfileHandler, ProfileStatusWriter
+from mooring.handlers.runner import UNSCHEDULED, KopfRunner
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
 from mooring.kube.lease import LeaderElector
@@ -131,16 +132,16 @@ class Scheduler:
             served=self._reflectors.served,
         )
         self._profile_handler = ProfileHandler(engine.scheduler.profiles, engine.intake)
-        self._kopf = KopfOperator(
+        self._profile_status = ProfileStatusWriter(self._profile_handler, client)
+        self._handlers = ObjectHandlers(
             engine.intake,
-            self._profile_handler,
+            self._profile_status,
             state,
-            connection,
-            client,
             listed=self._compare_soon,
             seen=engine.extender_objects.seen,
             handled=self._metrics.event_handled,
         )
+        self._kopf = KopfRunner(self._handlers, connection, client)
         self._comparer = self._new_comparer()
         self._shadow_status = ShadowStatusWriter(engine.shadow, client)
 
@@ -155,7 +156,7 @@ class Scheduler:
                     known=engine.intake.known,
                     knows=lambda _, uid: engine.intake.knows(Uid(uid)),
                     gone=lambda _, uid: engine.intake.gone(Uid(uid)),
-                    found=self._kopf.pod_found,
+                    found=self._handlers.pod_found,
                     gone_meanwhile=engine.scheduler.departures.meanwhile,
                     selectors={"fieldSelector": UNSCHEDULED},
                 ),
@@ -164,7 +165,7 @@ class Scheduler:
                     known=profiles.known,
                     knows=profiles.knows,
                     gone=profiles.gone,
-                    found=self._kopf.profile_found,
+                    found=self._profile_status.found,
                     gone_meanwhile=profiles.departures.meanwhile,
                 ),
             ),
@@ -231,7 +232,7 @@ class Scheduler:
                     self._engine.loop.run(),
                     self._engine.intake.run(),
                     self._kopf.run(self._catch_signals),
-                    self._kopf.keep_statuses(),
+                    self._profile_status.run(),
                     self._engine.housekeeping.run(),
                     self._comparer.run(),
                     self._shadow_status.run(),

@@ -8,20 +8,16 @@ is not queued again before all of them are being evicted (framework/preemption/e
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 
 from mooring.engine.reports import Reports
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.post_filter import GroupNomination, Nomination
 from mooring.framework.queued_pod import QueuedPod
 from mooring.kube.errors import (
-    ConflictError,
     DisruptionBudgetError,
     KubeError,
-    NotFoundError,
     explain,
 )
-from mooring.kube.timestamps import time_now
 from mooring.kube.writes import PodWriter
 from mooring.model.pod import Pod, Uid
 from mooring.observe.records import Step
@@ -214,20 +210,7 @@ class PreemptionExecutor:
                 return await self._writer.evict_pod(victim.namespace, victim.name, victim.uid)
             except DisruptionBudgetError as error:
                 raise _BudgetExhaustedError(victim) from error
-        condition = {
-            "type": "DisruptionTarget",
-            "status": "True",
-            "reason": "PreemptionByScheduler",
-            "message": f"{preemptor.shape.scheduler_name}: preempting to accommodate a higher "
-            "priority pod",
-            "lastTransitionTime": time_now(),
-        }
-        # A mark that lost a race of writers is no reason to keep the victim; if it is gone or
-        # another pod by now, the deletion says so too.
-        with suppress(ConflictError, NotFoundError):
-            await self._writer.patch_pod_status(
-                victim.namespace, victim.name, victim.uid, {"conditions": [condition]}
-            )
+        await self._reports.mark_disrupted(victim, preemptor)
         return await self._writer.delete_pod(victim.namespace, victim.name, victim.uid)
 
     def _abandon(

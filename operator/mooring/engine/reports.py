@@ -7,6 +7,7 @@ the newest report about a pod is written.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Final
@@ -76,7 +77,10 @@ def failure_reason(error: KubeError) -> PodScheduledReason:
 
 
 class Reports:
-    """Writes reports while `run` runs; its other methods return at once and never fail.
+    """Writes events, and the status of pods, which nothing else writes.
+
+    All methods but `run`, `written` and `mark_disrupted` return at once and never fail; what they
+    report is written while `run` runs.
 
     `priority_classes` are the cluster's PriorityClasses by name, as they are when an event is made.
     """
@@ -167,6 +171,26 @@ class Reports:
         self._recorder.record(
             _reference(preemptor), "Warning", "FailedPreemption", "Preempting", note
         )
+
+    async def mark_disrupted(self, victim: Pod, preemptor: Pod) -> None:
+        """Write into the victim's status, at once, that it is about to be deleted, and why.
+
+        Raises:
+            ApiError: if the API server does not accept it. A mark that lost a race of writers is no
+                error, and if the victim is gone or another pod by now, its deletion says so too.
+        """
+        condition = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "PreemptionByScheduler",
+            "message": f"{preemptor.shape.scheduler_name}: preempting to accommodate a higher "
+            "priority pod",
+            "lastTransitionTime": time_now(),
+        }
+        with suppress(ConflictError, NotFoundError):
+            await self._writer.patch_pod_status(
+                victim.namespace, victim.name, victim.uid, {"conditions": [condition]}
+            )
 
     def nomination_cleared(self, pod: Pod) -> None:
         """Report that the pod has no nominated node any more."""

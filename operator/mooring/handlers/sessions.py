@@ -1,6 +1,6 @@
 """The HTTP sessions that kopf works with, and how they end.
 
-kopf writes the status of profiles, so its writes are guarded by the lease like Mooring's own.
+kopf is to write nothing. Should it do so, its writes are guarded by the lease like Mooring's own.
 
 kopf starts a task for every object of a list, which costs several times what the pod itself does,
 and thousands of pods may wait when a replica begins to lead. So the pods of the first list are
