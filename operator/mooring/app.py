@@ -80,7 +80,7 @@ server needs to restart, or etcd to elect a leader.
 
 
 def new_identity() -> str:
-    """A name for this process that no other replica has, as kube-scheduler makes it."""
+    """Return a name for this process that no other replica has, as kube-scheduler does."""
     return f"{socket.gethostname()}_{uuid4()}"
 
 
@@ -172,7 +172,7 @@ class Scheduler:
         )
 
     async def run(self) -> int:
-        """Serve until told to stop; the exit code."""
+        """Serve until told to stop; return the exit code."""
         self._catch_signals()
         self._metrics.read_from(self._readings())
         # A client of its own, so that neither --qps nor a queue of bindings holds up a scrape.
@@ -245,13 +245,13 @@ class Scheduler:
             logger.info("stopping: %d bindings in flight", self._engine.loop.binding)
 
     def _start(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-        """A task without which this replica cannot go on."""
+        """Start a task without which this replica cannot go on."""
         task = asyncio.create_task(work)
         task.add_done_callback(self._ended)
         return task
 
     async def _able_to_lead(self) -> None:
-        """This replica has seen the whole cluster, and kopf may watch what it needs."""
+        """Wait until this replica has seen the whole cluster, and kopf may watch what it needs."""
         await self._reflectors.synced()
         await self._kopf.until_watchable()
 
@@ -259,7 +259,7 @@ class Scheduler:
         return self._reflectors.lacking() is None
 
     async def _give_up_when_unable(self) -> None:
-        """Ends when this replica leads, and has been unable to do its work for too long."""
+        """Return when this replica has been unable to do its work for too long."""
         able_at = time.monotonic()
         while True:
             await asyncio.sleep(_HEALTH_SECONDS)
@@ -272,7 +272,7 @@ class Scheduler:
                 return
 
     async def _unless_stopped(self, awaited: Coroutine[Any, Any, Any]) -> bool:
-        """True once it is done, False if this replica is told to stop first."""
+        """Return True once it is done, False if this replica is told to stop first."""
         task, stop = asyncio.create_task(awaited), asyncio.create_task(self._stop.wait())
         await asyncio.wait((task, stop), return_when=asyncio.FIRST_COMPLETED)
         stop.cancel()
@@ -287,7 +287,7 @@ class Scheduler:
         workers: "Sequence[asyncio.Task[None]]",
         writers: "Sequence[asyncio.Task[None]]",
     ) -> None:
-        """Nothing is in flight any more, after --stop-seconds at the latest.
+        """Finish what is in flight, in --stop-seconds at most.
 
         What a leader runs has been told to end; whatever has not ended by then may write nothing
         once the lease is released.
@@ -307,7 +307,7 @@ class Scheduler:
         await asyncio.wait((*workers, *writers), timeout=_LAST_SECONDS)
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
-        """A part that should run as long as we lead has ended: nothing works without it."""
+        """Stop, because a part has ended that should run as long as this replica leads."""
         if not task.cancelled():
             if task.exception() is not None:
                 logger.error("a part of the scheduler failed", exc_info=task.exception())
@@ -320,7 +320,7 @@ class Scheduler:
             loop.add_signal_handler(number, self._stop.set)
 
     def _lost(self) -> None:
-        """The lease is lost: no decision and no write from here on, and the process ends at once.
+        """End the process at once, with no further decision and no write: the lease is lost.
 
         The elector has already ended the leadership that every write checks.
         """
@@ -332,7 +332,7 @@ class Scheduler:
         self._end_process(self._exit_code)
 
     def _compare_soon(self) -> None:
-        """Called when kopf has listed objects again and may have missed a deletion."""
+        """Compare soon: kopf has listed objects again and may have missed a deletion."""
         self._comparer.hint()
 
     def _endpoints(self, reviews: Reviews) -> Endpoints:
@@ -426,7 +426,7 @@ def _decision_file(settings: RunSettings) -> DecisionFile | None:
 
 
 def _traces(settings: RunSettings, identity: str) -> "Traces | None":
-    """Sends traces of pods, if --otlp-endpoint is given."""
+    """Return what sends traces of pods, if --otlp-endpoint is given."""
     if settings.otlp_endpoint is None:
         return None
     from mooring.observe.traces import Traces  # noqa: PLC0415 - its packages are optional
@@ -435,13 +435,16 @@ def _traces(settings: RunSettings, identity: str) -> "Traces | None":
 
 
 def _calm_the_collector() -> None:
-    """The mirror is long-lived and free of cycles: not worth walking again and again."""
+    """Have the garbage collector run rarely, and not walk what is there already.
+
+    The mirror is long-lived and free of cycles.
+    """
     gc.collect()
     gc.freeze()
     gc.set_threshold(200_000, 20, 50)
 
 
 async def _cancelled(task: "asyncio.Task[None]") -> None:
-    """The task has ended, however; what it raised has been told by `_ended`."""
+    """Cancel the task and wait until it has ended; `_ended` tells what it raised."""
     task.cancel()
     await asyncio.wait([task])

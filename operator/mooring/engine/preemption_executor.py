@@ -65,7 +65,7 @@ class PreemptionExecutor:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def begin(self, queued: QueuedPod, nomination: Nomination) -> int:
-        """Nominates the pod and begins to evict its victims; returns how many evictions begin.
+        """Nominate the pod and begin to evict its victims; return how many evictions begin.
 
         Victims that are terminating or being evicted already are only waited for.
         """
@@ -124,7 +124,7 @@ class PreemptionExecutor:
         return len(self._tasks)
 
     async def finish(self, seconds: float) -> None:
-        """Waits until all evictions that have begun are requested; cancels them after `seconds`."""
+        """Wait until all evictions that have begun are requested; cancel them after `seconds`."""
         if self._tasks:
             _, late = await asyncio.wait(self._tasks, timeout=seconds)
             for task in late:
@@ -198,7 +198,7 @@ class PreemptionExecutor:
         self._reports.preempted(victim, preemptor, node)
 
     async def _delete(self, victim: Pod, preemptor: Pod, *, strict: bool) -> bool:
-        """Marks the victim as a disruption target and deletes it; if `strict`, evicts it instead.
+        """Mark the victim as a disruption target and delete it; if `strict`, evict it instead.
 
         Returns False if the victim was gone or terminating already.
 
@@ -220,7 +220,7 @@ class PreemptionExecutor:
         why: str,
         unexpected: BaseException | None = None,
     ) -> None:
-        """These victims stay; every preemptor that waits for one of them is tried again.
+        """Let these victims stay, and try every preemptor again that waits for one of them.
 
         The traceback of an `unexpected` error is logged with the reason.
         """

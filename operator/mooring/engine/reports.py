@@ -66,7 +66,7 @@ class PodScheduledReason(StrEnum):
 
 
 def failure_reason(error: KubeError) -> PodScheduledReason:
-    """The reason for a binding that ended with this error."""
+    """Return the reason for a binding that ended with this error."""
     if exceeds_quota(error):
         return PodScheduledReason.QUOTA_EXCEEDED
     if denied_by_admission(error):
@@ -199,7 +199,7 @@ class Reports:
         self._write_soon(pod, {"nominatedNodeName": None})
 
     def _priority(self, pod: Pod) -> str:
-        """The pod's priority and the classes of this value, such as `1000 (high)`."""
+        """Return the pod's priority and the classes of this value, such as `1000 (high)`."""
         value = pod.shape.priority
         classes = self._priority_classes.values()
         names = sorted(known.name for known in classes if known.value == value)
@@ -295,7 +295,7 @@ _Said = tuple[str | None, str, str | None]
 
 
 def _valid(message: str) -> str:
-    """The message as the API server accepts it in a condition."""
+    """Return the message as the API server accepts it in a condition."""
     return message[:_LONGEST_MESSAGE].encode(errors="replace").decode()
 
 

@@ -117,7 +117,7 @@ class ProfileHandler:
             self._outdated.add(name)
 
     def ready(self) -> dict[str, bool]:
-        """By name, whether the newest spec of the profile is in force."""
+        """Return by name whether the newest spec of the profile is in force."""
         return {name: verdict.ready for name, verdict in self._verdicts.items()}
 
     def known(self) -> dict[str, str]:
@@ -125,12 +125,12 @@ class ProfileHandler:
         return {verdict.uid: name for name, verdict in self._verdicts.items()}
 
     def knows(self, name: str, uid: str) -> bool:
-        """Whether the profile has come and not gone."""
+        """Return whether the profile has come and not gone."""
         verdict = self._verdicts.get(name)
         return verdict is not None and verdict.uid == uid
 
     def verdicts(self) -> Mapping[str, dict[str, Any]]:
-        """By name of each profile whether its newest spec is in force, as JSON values."""
+        """Return by name of each profile whether its newest spec is in force, as JSON values."""
         return {
             name: {
                 "observedGeneration": verdict.generation,
@@ -142,7 +142,7 @@ class ProfileHandler:
         }
 
     def history(self) -> list[dict[str, Any]]:
-        """What this replica has seen of the profiles since it leads, the last 50 changes first.
+        """Return the last 50 changes of profiles since this replica leads, the newest first.
 
         Each has `time`, `profile`, `generation`, `ready`, `reason`, `message` and `spec`, the spec
         in force since then; it is None if it is large, or if there is none.
@@ -335,7 +335,7 @@ class ProfileStatusWriter:
 
 
 def _scheduler_names(raw: Mapping[str, Any]) -> tuple[str, ...]:
-    """The scheduler names whose pods the profile would take; it may be invalid in any way."""
+    """Return the scheduler names whose pods the profile would take, however invalid it is."""
     spec = raw.get("spec")
     if isinstance(spec, Mapping) and spec.get("mode") == "Shadow":
         return ()
@@ -347,7 +347,7 @@ def _scheduler_names(raw: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _transition_time(kind: str, holds: str, before: Mapping[str, Any]) -> str:
-    """When the condition last changed: now, unless it is as it was."""
+    """Return when the condition last changed: now, unless it is as it was."""
     for condition in before.get("conditions") or ():
         if condition.get("type") == kind and condition.get("status") == holds:
             return str(condition.get("lastTransitionTime"))
@@ -355,7 +355,10 @@ def _transition_time(kind: str, holds: str, before: Mapping[str, Any]) -> str:
 
 
 def _merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """What makes `after` of `before` as a JSON merge patch (RFC 7386): null takes a field away."""
+    """Return the JSON merge patch (RFC 7386) that makes `after` of `before`.
+
+    In it, null takes a field away.
+    """
     patch: dict[str, Any] = {field: None for field in before if field not in after}
     for field, value in after.items():
         old = before.get(field)

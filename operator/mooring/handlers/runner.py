@@ -76,7 +76,7 @@ class _NoProgress(kopf.ProgressStorage):
     def touch(self, **_: Any) -> None: ...
 
     def clear(self, *, essence: Any) -> Any:
-        """The essence as it is, without a copy."""
+        """Return the essence as it is, without a copy."""
         return essence
 
 
@@ -84,7 +84,7 @@ class _NoDiffs(kopf.DiffBaseStorage):
     """Keeps no last-seen state: event handlers do not compare with it."""
 
     def build(self, **_: Any) -> Any:
-        """Nothing is compared, so nothing is copied."""
+        """Return nothing to compare with, and copy nothing."""
         return {}
 
     def fetch(self, **_: Any) -> None: ...
@@ -160,7 +160,7 @@ class KopfRunner:
         self._unwatched.clear()
 
     def lacking(self) -> str | None:
-        """What kopf has not watched for longer than a minute, and why; None if it does or rests."""
+        """Return what kopf has not watched for a minute, and why; None if it does or rests."""
         now = self._clock()
         late = {
             str(resource): now - self._unwatched[resource.path()]
@@ -183,7 +183,7 @@ class KopfRunner:
             self._unwatched.setdefault(path, self._clock())
 
     async def _watchable(self, backoff: Backoff) -> tuple[Resource, ...]:
-        """What kopf may watch: all that is needed, which is waited for, and PriorityClasses."""
+        """Wait until kopf may watch all that is needed; return what, maybe with PriorityClasses."""
         for resource in _NEEDED:
             await self._until_watchable(resource, backoff)
         trouble = await self._trouble_with(PRIORITY_CLASS)
@@ -206,7 +206,7 @@ class KopfRunner:
             await self._sleep(ASK_AGAIN_SECONDS)
 
     async def _trouble_with(self, resource: Resource) -> str | None:
-        """Why `resource` cannot be listed or watched; None if it can."""
+        """Return why `resource` cannot be listed or watched; None if it can."""
         path = resource.path()
         try:
             await self._client.request("GET", path, params={"limit": "1"})
@@ -220,7 +220,7 @@ class KopfRunner:
     async def _serve(
         self, restore_signals: Callable[[], None], resources: Collection[Resource]
     ) -> list[str] | None:
-        """Serve until cancelled or until kopf ends; why it did.
+        """Serve until cancelled or until kopf ends; return why it did.
 
         Returns None if kopf was ended to begin again with PriorityClasses, which it may watch now.
         """
@@ -290,7 +290,7 @@ _T = TypeVar("_T")
 
 
 async def _finished(ending: Coroutine[Any, Any, _T]) -> _T:
-    """What it returns; a caller that is cancelled waits for it all the same."""
+    """Wait for the end even if the caller is cancelled; return what it returns."""
     task = asyncio.create_task(ending)
     try:
         return await asyncio.shield(task)
@@ -332,7 +332,7 @@ async def _stop(tasks: Collection[asyncio.Task[Any]]) -> list[str]:
 
 
 def _is_watcher(task: asyncio.Task[Any]) -> bool:
-    """Whether the task lists and watches for kopf, and has begun.
+    """Return whether the task lists and watches for kopf, and has begun.
 
     One that has not begun uses no connection, and leaves a warning if it is cancelled.
     """
@@ -345,12 +345,12 @@ def _is_watcher(task: asyncio.Task[Any]) -> bool:
 
 
 def _is_of_kopf(task: asyncio.Task[Any]) -> bool:
-    """Whether kopf created the task: a watcher that fails leaves the others running."""
+    """Return whether kopf created the task: a watcher that fails leaves the others running."""
     code = getattr(task.get_coro(), "cr_code", None)
     return code is not None and Path(code.co_filename).is_relative_to(_KOPF)
 
 
 def is_kopfs(error: BaseException) -> bool:
-    """Whether the error was raised by kopf's own code."""
+    """Return whether the error was raised by kopf's own code."""
     frames = traceback.extract_tb(error.__traceback__)
     return bool(frames) and Path(frames[-1].filename).is_relative_to(_KOPF)
