@@ -1,6 +1,6 @@
 """The state that the parts of the engine share, without a loop that works on it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from mooring.engine.build import Options, build_scheduler_state
@@ -31,7 +31,7 @@ def scheduler_state(
     api: FakeApi | None = None,
     most_per_decision: int | None = None,
 ) -> SchedulerState:
-    """A scheduler over these objects, in which no profile is in force and no pod waits.
+    """Return a scheduler over these objects, in which no profile is in force and no pod waits.
 
     For `most_per_decision` see `Evaluations`.
     """
@@ -46,16 +46,16 @@ def put_profile(
     registry: Registry = SHIPPED_ONLY,
     **spec: Any,
 ) -> InForce:
-    """The profile is in force; `spec` is as a user writes it."""
+    """Put the profile in force; `spec` is as a user writes it."""
     read_spec = read(SchedulingProfileSpec, spec, "spec")
     return shared.profiles.put(SchedulingProfile(name, read_spec), resolve(read_spec, registry))
 
 
-def silent_intake(shared: SchedulerState) -> Intake:
-    """An intake at time 0 that wakes nothing and tells nobody."""
+def silent_intake(shared: SchedulerState, clock: Callable[[], float] = lambda: 0.0) -> Intake:
+    """Return an intake, by default at time 0, that wakes nothing and tells nobody."""
     return Intake(
         shared,
-        clock=lambda: 0.0,
+        clock=clock,
         wake=lambda: None,
         left=lambda _: None,
         failed=lambda _pod, _message: None,

@@ -130,13 +130,12 @@ def build_engine(
     scheduler = build_scheduler_state(
         state, api, registry, options=options, metrics=metrics, decisions=decisions, clock=clock
     )
+
+    def is_busy() -> bool:
+        return engine.is_busy()  # which is made below
+
     recorder = EventRecorder(
-        client,
-        "mooring",
-        identity,
-        gives_way=lambda: engine.is_busy(),  # noqa: PLW0108 - the engine is made below
-        clock=clock,
-        sleep=sleep,
+        client, "mooring", identity, gives_way=is_busy, clock=clock, sleep=sleep
     )
     priority_classes = state.objects.of(Kind.PRIORITY_CLASS)
     reports = Reports(writer, recorder, sleep, priority_classes=priority_classes)
@@ -160,7 +159,7 @@ def build_engine(
         owns=partial(_is_scheduled_in_groups, scheduler),
         served=served,
         placed=metrics.pod_group_placed,
-        busy=lambda: engine.is_busy(),  # noqa: PLW0108 - the engine is made below
+        busy=is_busy,
         clock=clock,
         sleep=sleep,
     )
