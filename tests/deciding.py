@@ -6,18 +6,13 @@ from typing import Any
 from mooring.engine.cycle import decide
 from mooring.engine.filtering import PreFiltered, Search
 from mooring.engine.outcome import Outcome, decision_of
-from mooring.engine.profiles import Profiles
 from mooring.engine.result_cache import ResultCache
 from mooring.framework.decision import Decision
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.registry import Registry
 from mooring.model.pod import parse_pod
 from mooring.plugins import SHIPPED
-from mooring.policy.profile import read_profile
-from mooring.policy.resolve import resolve
-from mooring.state.snapshot import Snapshot
-from mooring.testing.builders import cluster
-from mooring.testing.fakes import handle
+from scheduler_states import put_profile, scheduler_state
 
 __all__ = ["Deciding"]
 
@@ -38,19 +33,12 @@ class Deciding:
         most_per_decision: int | None = None,
         **spec: Any,
     ) -> None:
-        self.state = cluster(*objects)
-        self.cluster = Snapshot(self.state)
         registry = Registry((*SHIPPED, *extra), {})
-        profile = read_profile(
-            {
-                "apiVersion": "scheduling.mooring.dev/v1alpha1",
-                "kind": "SchedulingProfile",
-                "metadata": {"name": "default-scheduler"},
-                "spec": spec,
-            }
+        self.scheduler = scheduler_state(
+            *objects, registry=registry, most_per_decision=most_per_decision
         )
-        profiles = Profiles(registry, handle(self.state), most_per_decision=most_per_decision)
-        in_force = profiles.put(profile, resolve(profile.spec, registry))
+        self.state, self.cluster = self.scheduler.state, self.scheduler.cluster
+        in_force = put_profile(self.scheduler, registry=registry, **spec)
         self.pipeline: Pipeline = in_force.pipeline
         self.shared = ResultCache(self.state.nodes)
 

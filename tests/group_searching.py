@@ -2,16 +2,17 @@
 
 from collections.abc import Callable
 from itertools import count
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from deciding import Deciding
+from driving import driven
 from mooring.engine.extenders.answers import ExtenderAnswers, Filtered, NodeFailure
 from mooring.engine.groups.answers import GroupAnswers
 from mooring.engine.groups.placement import GroupSearch
 from mooring.engine.groups.search import Assignment, SearchedMembers
-from mooring.engine.groups.slices import SearchBudget, Slices, run_whole
+from mooring.engine.groups.slices import SearchBudget, run_whole
 from mooring.model.node import HOSTNAME
 from mooring.model.pod import parse_pod
 from mooring.testing.builders import pod
@@ -72,24 +73,6 @@ def pausing() -> SearchBudget:
     """A budget that pauses as often as the search can."""
     seconds = count()
     return SearchBudget(clock=lambda: float(next(seconds)))
-
-
-_Result = TypeVar("_Result")
-
-
-def driven(
-    steps: Slices[_Result], in_pause: Callable[[], object] = lambda: None
-) -> tuple[_Result, int]:
-    """The result of the steps, and how many pauses there were."""
-    results, pauses = list[_Result](), 0
-
-    def kept() -> Slices[None]:
-        results.append((yield from steps))
-
-    for _ in kept():
-        pauses += 1
-        in_pause()
-    return results[0], pauses
 
 
 def placed_in_slices(

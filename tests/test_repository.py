@@ -55,6 +55,15 @@ def test_every_source_file_has_a_test_file_of_its_name() -> None:
     assert [mirror for mirror in mirrors if not (ROOT / mirror).exists()] == []
 
 
+def test_no_test_imports_another_test_or_wires_an_engine_by_hand() -> None:
+    """`mooring.engine.build` wires engines, in the program and in tests; helpers are no tests."""
+    forbidden = re.compile(
+        r"^ *(from|import) (\w+\.)*test_|\b(SchedulingLoop|SchedulerState)\(", re.MULTILINE
+    )
+    found = [str(path) for path in TESTS.rglob("*.py") if forbidden.search(path.read_text())]
+    assert found == []
+
+
 def test_the_source_root_is_no_package_for_it_would_hide_the_standard_module_operator() -> None:
     assert not (ROOT / "operator" / "__init__.py").exists()
 

@@ -10,7 +10,7 @@ import uvloop
 
 from mooring import __version__
 from mooring.app import Scheduler, new_identity
-from mooring.handlers.operator import is_kopfs
+from mooring.handlers.runner import is_kopfs
 from mooring.kube.client import ApiClient
 from mooring.kube.config import load_connection
 from mooring.kube.errors import KubeError, explain

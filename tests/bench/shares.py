@@ -21,7 +21,7 @@ PARTS: Sequence[tuple[str, tuple[str, ...]]] = (
     ("decide", ("mooring.engine.cycle:", "mooring.engine.loop:SchedulingLoop._decide")),
     ("loop", ("mooring.engine.loop:",)),
     ("mirror", ("mooring.kube.reflector:",)),
-    ("intake", ("mooring.handlers.operator:KopfOperator._on_pod",)),
+    ("intake", ("mooring.handlers.objects:ObjectHandlers.on_pod",)),
     ("kopf", ("kopf.", "kopf:")),
     ("mooring, other", ("mooring.",)),
     ("http and tls", ("aiohttp.", "ssl:")),

@@ -21,7 +21,7 @@ AROUND = ("asyncio.runners:Runner.run", "mooring.service:run", "importlib._boots
         (("numpy:max", "mooring.engine.cycle:decide", "mooring.engine.loop:run"), "decide"),
         (("mooring.queueing.queue:pop", "mooring.engine.loop:SchedulingLoop.run"), "loop"),
         (("aiohttp.client:get", "kopf._cogs.clients:watch"), "kopf"),
-        (("mooring.model.pod:parse", "mooring.handlers.operator:KopfOperator._on_pod"), "intake"),
+        (("mooring.model.pod:parse", "mooring.handlers.objects:ObjectHandlers.on_pod"), "intake"),
         (("ssl:SSLObject.read",), "http and tls"),
         (("numpy:<module>", "importlib._bootstrap:_call"), "start-up"),
         (("uvloop:step",), "event loop"),

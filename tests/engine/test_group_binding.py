@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from devices.objects import GPUSHARE, gpu_node, share_pod
-from engine.test_loop import Bindings, Engine, path_of, until
+from engines import Bindings, Engine, path_of, until
 from kube.api_server import ApiServer, Request
 from mooring.engine.group_binding import CalledOff, GroupBinding
 from mooring.kube.client import ApiClient

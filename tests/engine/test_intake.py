@@ -496,6 +496,16 @@ def test_many_gated_pods_are_flushed_some_at_a_time(door: Door) -> None:
     assert len(door.gated) == 449
 
 
+def test_a_member_that_completes_its_group_is_queued_before_the_others_hear_of_it(
+    open_door: Door,
+) -> None:
+    open_door.put_group("g", 2)
+    open_door.comes("first", group="g")
+    assert open_door.queue("first") is SubQueue.GATED
+    open_door.comes("second", group="g")
+    assert [open_door.popped().pod.name for _ in range(2)] == ["second", "first"]
+
+
 def test_members_are_told_that_others_are_missing_if_that_lasts(open_door: Door) -> None:
     """The members of a group come one by one, and soon it is complete."""
     open_door.put_group("g", 3)

@@ -1,7 +1,7 @@
 """The loop: pods popped, decided, bound or rejected, against an API server on loopback."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from itertools import count, pairwise
 from typing import Any, ClassVar
@@ -9,218 +9,31 @@ from typing import Any, ClassVar
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from engines import PLUGINS, Bindings, Engine, Marked, path_of, until
 from extending import Answers, extender
-from kube.api_server import ApiServer, Request
+from kube.api_server import ApiServer
 from mooring.engine import loop as loop_module
-from mooring.engine.api import PluginApi
-from mooring.engine.extenders.extenders import Extenders
-from mooring.engine.extenders.objects import ApiObjects
-from mooring.engine.intake import Intake
-from mooring.engine.loop import SchedulingLoop
-from mooring.engine.preemption_executor import PreemptionExecutor
-from mooring.engine.profiles import Profiles
-from mooring.engine.reports import Reports
-from mooring.engine.scheduler_state import SchedulerState
-from mooring.engine.shadow import Shadow
+from mooring.engine.build import Options
 from mooring.framework.handle import Handle
-from mooring.framework.plugin_metrics import PluginMetrics
 from mooring.framework.queued_pod import SubQueue
 from mooring.framework.registry import NoArgs, Registry
-from mooring.framework.verdicts import SKIP, PluginError, Skip, Unschedulable, Wait
-from mooring.framework.waiting_pods import WaitingPods
+from mooring.framework.verdicts import SKIP, Skip
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
-from mooring.kube.recorder import EventRecorder
-from mooring.kube.writes import PodWriter
-from mooring.model.events import Action, ClusterEvent, Kind
+from mooring.model.events import Kind
 from mooring.model.node import ZONE
 from mooring.model.objects import parse_object
 from mooring.model.pod import Pod, parse_pod
-from mooring.observe.metrics import Metrics
-from mooring.observe.records import DEFAULT_LIMIT, DecisionLog, NotedStep, Step
+from mooring.observe.records import NotedStep, Step
 from mooring.plugins import SHIPPED
 from mooring.policy.rules.expressions import Program
-from mooring.queueing.hints import QueueingHints
-from mooring.queueing.queue import SchedulingQueue
 from mooring.state.snapshot import Snapshot
-from mooring.testing.builders import cluster, node, pod, pod_group, uid_of
+from mooring.testing.builders import node, pod, pod_group, uid_of
 from mooring.testing.storage_builders import pv, pvc
-from scheduler_states import group_reports, put_profile
+from scheduler_states import put_profile
 
 SECONDS = 10.0
-
-
-class Marked:
-    """Does at reserve and permit what a pod's label `does` says."""
-
-    name: ClassVar[str] = "Marked"
-    row_local: ClassVar[bool] = False
-
-    def __init__(self, args: NoArgs, handle: Handle) -> None: ...
-
-    def pre_filter(self, pod: Pod, _cluster: Snapshot) -> Skip:
-        """Fails if the pod is marked so."""
-        if pod.labels.get("does") == "break":
-            raise PluginError("the plugin is broken")
-        return SKIP
-
-    def reserve(self, pod: Pod, _node: str) -> Unschedulable | None:
-        """Rejects the pod or fails if it is marked so."""
-        if pod.labels.get("does") == "fail":
-            raise ValueError("the plugin is broken")
-        return (
-            Unschedulable("the plugin does not like it")
-            if pod.labels.get("does") == "reject"
-            else None
-        )
-
-    def unreserve(self, _pod: Pod, _node: str) -> None:
-        """Nothing was set aside."""
-
-    async def pre_bind(self, pod: Pod, _node: str) -> None:
-        """Fails or waits for ever if the pod is marked so."""
-        if pod.labels.get("does") == "fail in pre_bind":
-            raise UnprintableError
-        if pod.labels.get("does") == "wait in pre_bind":
-            await asyncio.Event().wait()
-
-    async def post_bind(self, pod: Pod, _node: str) -> None:
-        """Waits for ever if the pod is marked so."""
-        if pod.labels.get("does") == "wait in post_bind":
-            await asyncio.Event().wait()
-
-    def permit(self, pod: Pod, _node: str) -> Wait | None:
-        """Has the pod wait if it is marked so."""
-        seconds = float(pod.labels.get("seconds", "3600"))
-        return Wait(seconds) if pod.labels.get("does") == "wait" else None
-
-
-class UnprintableError(Exception):
-    """Nothing can be said about it."""
-
-    def __str__(self) -> str:
-        raise RuntimeError("no words")
-
-
-PLUGINS = Registry((*SHIPPED, Marked), {})
-
-
-class Engine:
-    """A loop over its own cluster, with the real writers behind it."""
-
-    def __init__(
-        self,
-        client: ApiClient,
-        *objects: dict[str, object],
-        clock: Callable[[], float] | None = None,
-        shadow: Callable[[SchedulerState, Metrics], Shadow] | None = None,
-        records: int = DEFAULT_LIMIT,
-        trace: Callable[[NotedStep], None] | None = None,
-        registry: Registry = PLUGINS,
-        most_per_decision: int | None = None,
-        rules: Sequence[Mapping[str, str]] = (),
-    ) -> None:
-        state = cluster(*objects)
-        snapshot, waiting, writer = Snapshot(state), WaitingPods(), PodWriter(client)
-        self.api = PluginApi(client, writer)
-        handle = Handle(snapshot, waiting, self.api, state)
-        self.metrics = Metrics()
-        profiles = Profiles(
-            registry,
-            handle,
-            metrics=PluginMetrics(self.metrics),
-            most_per_decision=most_per_decision,
-        )
-        queue = SchedulingQueue(QueueingHints(handle))
-        self.decisions = DecisionLog(
-            limit=records, clock=asyncio.get_running_loop().time, trace=trace
-        )
-        self.scheduler_state = SchedulerState(
-            state, snapshot, queue, profiles, waiting, decisions=self.decisions
-        )
-        points = {"multiPoint": {"enabled": [{"name": Marked.name}]}}
-        put_profile(self.scheduler_state, registry=registry, plugins=points, rules=rules)
-        self.reports = reports = Reports(writer, EventRecorder(client, "mooring", "test"))
-        self.clock = clock or asyncio.get_running_loop().time
-        self.group_reports = group_reports(state, client)
-        self.loop = SchedulingLoop(
-            self.scheduler_state,
-            reports=reports,
-            metrics=self.metrics,
-            preemptions=PreemptionExecutor(
-                self.scheduler_state,
-                writer,
-                reports,
-                clock=self.clock,
-                wake=lambda: self.loop.wake(),  # noqa: PLW0108 - the loop is being made
-            ),
-            shadow=shadow(self.scheduler_state, self.metrics) if shadow is not None else None,
-            extenders=Extenders(ApiObjects(client)),
-            group_reports=self.group_reports,
-            settle=lambda queued: self.intake.settle(queued),  # noqa: PLW0108 - see above
-            clock=self.clock,
-        )
-        self.intake = Intake(
-            self.scheduler_state,
-            clock=self.clock,
-            wake=self.loop.wake,
-            left=reports.forget,
-            failed=reports.error,
-            gated=reports.gated,
-            no_profile=reports.no_profile,
-        )
-        state.on_events(self.intake.on_events)
-
-    def pending(self, *pods: dict[str, object]) -> None:
-        for raw in pods:
-            self.intake.pending(parse_pod(raw))
-
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        tasks = [asyncio.create_task(work) for work in (self.loop.run(), self.reports.run())]
-        try:
-            yield
-        finally:
-            for task in tasks:
-                task.cancel()
-
-
-async def until(holds: Callable[[], object]) -> None:
-    async with asyncio.timeout(SECONDS):
-        while not holds():  # noqa: ASYNC110 - the parts have no event for every state
-            await asyncio.sleep(0)
-
-
-class Bindings:
-    """Answers bindings as told; remembers them, and the statuses that are written."""
-
-    def __init__(self) -> None:
-        self.made: list[tuple[str, str]] = []
-        self.refuse: dict[str, int] = {}
-        self.before_answer: Callable[[], object] = lambda: None
-        self.statuses: list[dict[str, Any]] = []
-        self.deleted: list[str] = []
-
-    def __call__(self, request: Request) -> None:
-        name = request.path.split("/")[-2]
-        if request.method == "PATCH":
-            self.statuses.append(request.body["status"])
-            request.reply({})
-            return
-        if request.method == "GET":
-            name = request.path.split("/")[-1]
-            request.reply({"metadata": {"name": name, "uid": f"pod-default-{name}"}, "spec": {}})
-            return
-        if request.method == "DELETE":
-            self.deleted.append(request.path.split("/")[-1])
-            request.reply({})
-            return
-        self.before_answer()
-        if name in self.refuse:
-            request.refuse(self.refuse[name], "Refused", "no")
-            return
-        self.made.append((name, request.body["target"]["name"]))
-        request.reply({}, 201)
+SMALL_BUDGET = Options(most_per_decision=5_000)
 
 
 @pytest.fixture
@@ -308,41 +121,38 @@ async def test_attempts_of_a_pod_group_are_measured(client: ApiClient, bindings:
     assert measured(engine, decided) == {(): 1}
 
 
-class WatchedShadow(Shadow):
-    """Notes how many pods are active whenever the loop has it compare."""
-
-    def __init__(self, scheduler: SchedulerState, metrics: Metrics) -> None:
-        super().__init__(scheduler, metrics, wake=lambda: None)
-        self.queue = scheduler.queue
-        self.active: list[int] = []
-
-    def compare(self, until: float) -> bool:
-        self.active.append(self.queue.counts()[SubQueue.ACTIVE])
-        return super().compare(until)
-
-
 async def test_shadow_profiles_decide_when_no_pod_is_active(
     client: ApiClient, bindings: Bindings
 ) -> None:
-    made: list[WatchedShadow] = []
+    active: list[int] = []
 
-    def watched(scheduler: SchedulerState, metrics: Metrics) -> Shadow:
-        made.append(WatchedShadow(scheduler, metrics))
-        return made[0]
+    class Watching:
+        """Notes how many pods are active whenever it is asked about a pod."""
 
-    engine = Engine(client, node("a"), shadow=watched)
+        name: ClassVar[str] = "Watching"
+        row_local: ClassVar[bool] = False
+
+        def __init__(self, args: NoArgs, handle: Handle) -> None: ...
+
+        def pre_filter(self, _pod: Pod, _cluster: Snapshot) -> Skip:
+            active.append(engine.scheduler_state.queue.counts()[SubQueue.ACTIVE])
+            return SKIP
+
+    registry = Registry((*SHIPPED, Marked, Watching), {})
+    engine = Engine(client, node("a"), registry=registry)
     match = {"schedulerNames": ["theirs"]}
-    put_profile(engine.scheduler_state, "candidate", registry=PLUGINS, mode="Shadow", match=match)
+    watching = {"multiPoint": {"enabled": [{"name": Watching.name}]}}
+    spec = {"mode": "Shadow", "match": match, "plugins": watching}
+    put_profile(engine.scheduler_state, "candidate", registry=registry, **spec)
     for number in range(3):
         raw = pod(f"theirs-{number}", node="a", spec={"schedulerName": "theirs"})
         bound = parse_pod(raw)
-        made[0].left(bound.uid)
+        engine.shadow.left(bound.uid)
         engine.scheduler_state.state.put(Kind.POD, bound.uid, bound)
-        made[0].on_events([ClusterEvent(Kind.POD, Action.ADD, None, bound)])
     engine.pending(*(pod(f"own-{number}") for number in range(3)))
     with engine.running():
-        await until(lambda: len(made[0].report()["pods"]) == 3 and len(bindings.made) == 3)
-    assert {*made[0].active} == {0}
+        await until(lambda: len(engine.shadow.report()["pods"]) == 3 and len(bindings.made) == 3)
+    assert active == [0, 0, 0]
     assert {name for name, _ in bindings.made} == {"own-0", "own-1", "own-2"}
 
 
@@ -541,16 +351,6 @@ async def test_a_pod_that_has_gone_while_it_was_bound_leaves_nothing_behind(
         await until(lambda: engine.scheduler_state.queue.get(uid_of("web")) is None)
         await until(lambda: not engine.loop.binding)
     assert len(engine.scheduler_state.state.pods) == 0
-
-
-def path_of(engine: Engine, name: str) -> list[dict[str, Any]]:
-    """The steps of the pod's path without their times."""
-    path = engine.decisions.path(f"default/{name}")
-    hidden = ("time", "until", "count")
-    return [
-        {field: value for field, value in step.items() if field not in hidden}
-        for step in (path["steps"] if path is not None else ())
-    ]
 
 
 async def test_the_path_of_a_bound_pod_has_its_node(client: ApiClient, bindings: Bindings) -> None:
@@ -921,7 +721,7 @@ def ticking(seconds: float = 0.00025) -> Callable[[], float]:
 async def test_a_pod_whose_rules_need_many_values_holds_no_other_pod_up(
     client: ApiClient, bindings: Bindings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine = Engine(client, *SERIALS, most_per_decision=5_000, clock=ticking())
+    engine = Engine(client, *SERIALS, options=SMALL_BUDGET, clock=ticking())
     rules = [{"name": f"r{n}", "filter": REGEX.replace("x", f"x{n}")} for n in range(3)]
     put_profile(engine.scheduler_state, "ruled", registry=PLUGINS, rules=rules)
     engine.pending(pod("ruled", priority=10, spec={"schedulerName": "ruled"}))
@@ -938,9 +738,7 @@ async def test_a_pod_whose_rules_need_many_values_holds_no_other_pod_up(
 async def test_waiting_for_values_is_no_failed_attempt(
     client: ApiClient, bindings: Bindings
 ) -> None:
-    engine = Engine(
-        client, *SERIALS, most_per_decision=5_000, rules=[{"name": "a", "filter": REGEX}]
-    )
+    engine = Engine(client, *SERIALS, options=SMALL_BUDGET, rules=[{"name": "a", "filter": REGEX}])
     engine.pending(pod("web"))
     with engine.running():
         await until(lambda: len(bindings.made) == 1 and not engine.loop.binding)
@@ -957,7 +755,7 @@ async def test_a_gang_whose_rules_need_many_values_is_placed_when_they_are_there
         client,
         *SERIALS,
         pod_group("gang", minimum=3),
-        most_per_decision=5_000,
+        options=SMALL_BUDGET,
         rules=[{"name": "a", "filter": REGEX}],
     )
     engine.pending(*(pod(f"g-{i}", cpu="1", group="gang") for i in range(3)))
@@ -974,7 +772,7 @@ async def test_with_extenders_the_values_are_evaluated_before_they_are_called(
     answers = Answers(filter=lambda arguments: {"NodeNames": arguments["NodeNames"]})
     async with answers.serving() as port:
         gang = pod_group("gang", minimum=3)
-        engine = Engine(client, *SERIALS, gang, most_per_decision=5_000, clock=ticking())
+        engine = Engine(client, *SERIALS, gang, options=SMALL_BUDGET, clock=ticking())
         match, rules = {"schedulerNames": ["extended"]}, [{"name": "a", "filter": REGEX}]
         called = [extender(port, "filter")]
         put_profile(
@@ -991,7 +789,7 @@ async def test_with_extenders_the_values_are_evaluated_before_they_are_called(
 async def test_values_of_a_profile_that_is_gone_are_evaluated_no_more(
     client: ApiClient, bindings: Bindings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine = Engine(client, *SERIALS, most_per_decision=5_000, clock=ticking())
+    engine = Engine(client, *SERIALS, options=SMALL_BUDGET, clock=ticking())
     rules = [{"name": "a", "filter": REGEX}]
     put_profile(engine.scheduler_state, "ruled", registry=PLUGINS, rules=rules)
     engine.pending(pod("ruled", spec={"schedulerName": "ruled"}))
@@ -1008,7 +806,7 @@ async def test_values_of_a_profile_that_is_gone_are_evaluated_no_more(
 async def test_profiles_take_turns_though_one_value_takes_longer_than_a_turn(
     client: ApiClient, bindings: Bindings
 ) -> None:
-    engine = Engine(client, *SERIALS, most_per_decision=0, clock=ticking(0.002))
+    engine = Engine(client, *SERIALS, options=Options(most_per_decision=0), clock=ticking(0.002))
     found = []
     for name, times in (("heavy", 5), ("light", 1)):
         rules = [{"name": f"r{n}", "filter": REGEX.replace("x", f"{n}x")} for n in range(times)]

@@ -6,17 +6,9 @@ import pytest
 
 from deciding import Deciding
 from mooring.engine.pod_report import PodReports
-from mooring.engine.profiles import Profiles
-from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.queued_pod import QueuedPod
-from mooring.framework.registry import Registry
-from mooring.framework.waiting_pods import WaitingPods
 from mooring.model.pod import Pod, parse_pod
-from mooring.plugins import SHIPPED
-from mooring.queueing.hints import QueueingHints
-from mooring.queueing.queue import SchedulingQueue
 from mooring.testing.builders import node, pod, uid_of
-from mooring.testing.fakes import handle
 
 REJECTED_BY = frozenset({"NodeResourcesFit"})
 
@@ -26,13 +18,8 @@ class Stage:
 
     def __init__(self) -> None:
         self.deciding = Deciding(node("a", cpu="4"), pod("low", cpu="2", node="a"))
-        state = self.deciding.state
+        self.scheduler = self.deciding.scheduler
         self.now = 0.0
-        queue = SchedulingQueue(QueueingHints(handle(state)))
-        profiles = Profiles(Registry(SHIPPED, {}), handle(state))
-        self.scheduler = SchedulerState(
-            state, self.deciding.cluster, queue, profiles, WaitingPods()
-        )
         self.reports = PodReports(self.scheduler, lambda: self.now)
 
     def add(self, raw: dict[str, Any], *, gated: bool = False) -> Pod:

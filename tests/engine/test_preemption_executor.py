@@ -10,13 +10,9 @@ import pytest
 from deciding import Deciding
 from kube.api_server import ApiServer, Request, budget_refusal
 from mooring.engine.preemption_executor import PreemptionExecutor
-from mooring.engine.profiles import Profiles
 from mooring.engine.reports import Reports
-from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.post_filter import Nomination
 from mooring.framework.queued_pod import QueuedPod, SubQueue
-from mooring.framework.registry import Registry
-from mooring.framework.waiting_pods import WaitingPods
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
 from mooring.kube.recorder import EventRecorder
@@ -25,11 +21,7 @@ from mooring.model.events import ClusterEvent, Kind
 from mooring.model.node import parse_node
 from mooring.model.pod import Pod, Uid, parse_pod
 from mooring.model.workloads import parse_pod_disruption_budget
-from mooring.plugins import SHIPPED
-from mooring.queueing.hints import QueueingHints
-from mooring.queueing.queue import SchedulingQueue
 from mooring.testing.builders import node, pdb, pod, uid_of
-from mooring.testing.fakes import handle
 
 HIGH = 1000
 
@@ -40,12 +32,9 @@ class Stage:
     def __init__(self, client: ApiClient) -> None:
         victims = [pod(f"low-{i}", cpu="1", node="a", labels={"app": "low"}) for i in range(3)]
         self.deciding = Deciding(node("a", cpu="3"), *victims, pdb("guard", {"app": "low"}))
-        state, cluster = self.deciding.state, self.deciding.cluster
-        profiles = Profiles(Registry(SHIPPED, {}), handle(state))
-        queue = SchedulingQueue(QueueingHints(handle(state)))
-        self.scheduler = SchedulerState(state, cluster, queue, profiles, WaitingPods())
+        self.scheduler = self.deciding.scheduler
         self.freed: list[ClusterEvent] = []
-        state.on_events(self.freed.extend)
+        self.deciding.state.on_events(self.freed.extend)
         writer = PodWriter(client)
         self.recorder = EventRecorder(client, "mooring", "test")
         self.reports = Reports(writer, self.recorder)

@@ -13,7 +13,7 @@ import pytest
 
 from deciding import Deciding
 from devices.objects import gpu_node, share_pod
-from engine.test_loop import Engine, until
+from engines import Engine, until
 from kube.api_server import ApiServer, Request
 from mooring.engine.outcome import FitError, ScheduleResult
 from mooring.framework.verdicts import PluginError

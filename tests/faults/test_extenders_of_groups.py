@@ -177,8 +177,9 @@ async def test_a_member_that_the_api_server_does_not_know_any_more_is_left_out(
 ) -> None:
     answers = Answers(filter=all_pass)
     engine = await stage.engine(*nodes("ab"), pod_group("g", 2), answers=answers)
-    engine.objects.gone.add("g-0")
+    stage.api.gone.add("g-0")
     engine.pending(*members(3))
+    engine.parts.extender_objects.forget(uid_of("g-0"))  # so that it must be read
     await until(lambda: len(stage.api.bound) == 2)
     assert stage.api.bound.keys() == {"g-1", "g-2"}
     assert engine.state.queue.get(uid_of("g-0")) is None
@@ -280,7 +281,7 @@ async def test_a_group_whose_profile_changes_during_the_calls_is_decided_by_the_
     stage: Stage,
 ) -> None:
     engine, _, held = await during_the_calls(stage, *nodes("a"), answer=passes())
-    engine.profile()
+    engine.put_profile()
     held.go()
     await until(lambda: len(stage.api.bound) == 2)
 
@@ -293,7 +294,7 @@ async def test_the_extender_of_a_former_profile_is_called_about_no_more_members(
     engine = await stage.engine(*nodes("a", cpu="64"), pod_group("g", 40), answers=answers)
     engine.pending(*members(40))
     await until(lambda: held.calls == 16)
-    engine.profile()
+    engine.put_profile()
     held.go()
     await until(lambda: len(stage.api.bound) == 40)
     assert called_about(answers).total() == 16

@@ -15,41 +15,30 @@ from typing import Any, ClassVar, Final
 import numpy as np
 import pytest
 
+import engines
 from kube.api_server import ApiServer, Request
-from mooring.engine.api import PluginApi
-from mooring.engine.extenders.extenders import Extenders
-from mooring.engine.extenders.objects import ApiObjects
-from mooring.engine.intake import Intake
-from mooring.engine.loop import SchedulingLoop
-from mooring.engine.preemption_executor import PreemptionExecutor
-from mooring.engine.profiles import Profiles
-from mooring.engine.reports import Reports
-from mooring.engine.scheduler_state import SchedulerState
+from mooring.engine.build import Options, build_scheduler_state
 from mooring.framework.handle import Handle
 from mooring.framework.hints import QueueingHint
 from mooring.framework.plugin import Normalize
-from mooring.framework.plugin_failures import PluginFailures
 from mooring.framework.post_filter import Nomination, PostFilterState
 from mooring.framework.queued_pod import QueuedPod
 from mooring.framework.registry import NoArgs, Registry
 from mooring.framework.verdicts import SKIP, Explanation, PreFilterResult, Unschedulable, Wait
-from mooring.framework.waiting_pods import WaitingPods
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
-from mooring.kube.recorder import EventRecorder
-from mooring.kube.writes import PodWriter
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.objects import parse_object
 from mooring.model.pod import Pod, parse_pod
 from mooring.observe.metrics import Metrics
 from mooring.plugins import SHIPPED
 from mooring.policy.errors import ProfileInvalid
-from mooring.queueing.hints import QueueingHints
-from mooring.queueing.queue import SchedulingQueue
+from mooring.state.cluster import ClusterState
 from mooring.state.snapshot import Snapshot
 from mooring.state.view import NodeView
-from mooring.testing.builders import cluster, node, pod, uid_of
-from scheduler_states import group_reports, put_profile
+from mooring.testing.builders import node, pod, uid_of
+from mooring.testing.fakes import FakeApi
+from scheduler_states import put_profile
 
 SECONDS: Final = 20.0
 HOSTILE: Final = [f"hostile-{i}" for i in range(3)]
@@ -228,23 +217,26 @@ def announced(plugin: type[Hostile]) -> Registry:
     return Registry(SHIPPED, {"Hostile": entry})
 
 
-class Engine:
-    """A loop with the real writers over three nodes, and a profile that names Hostile."""
+class CountingMetrics(Metrics):
+    """Metrics that also tell what plugins did wrong, by plugin, point and kind."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.failures: Counter[tuple[str, str, str]] = Counter()
+
+    def plugin_failed(self, plugin: str, point: str, kind: str) -> None:
+        """Count it."""
+        self.failures[plugin, point, kind] += 1
+        super().plugin_failed(plugin, point, kind)
+
+
+class Engine(engines.Engine):
+    """An engine over three nodes, of which a profile names Hostile."""
 
     def __init__(self, client: ApiClient, plugin: type[Hostile], clock: Clock) -> None:
         self.point = POINTS.get(plugin.at, "")
-        state = cluster(*(node(f"n{i}") for i in range(3)))
-        snapshot, waiting, writer = Snapshot(state), WaitingPods(), PodWriter(client)
-        handle = Handle(snapshot, waiting, PluginApi(client, writer), state)
-        registry = announced(plugin)
-        self.failures: Counter[tuple[str, str, str]] = Counter()
-        self.metrics = Metrics()
-        failures = PluginFailures(
-            count=self._count, clock=clock, slow_seconds=1.0, timeout_seconds=0.01
-        )
-        profiles = Profiles(registry, handle, failures)
-        queue = SchedulingQueue(QueueingHints(handle))
-        self.state = SchedulerState(state, snapshot, queue, profiles, waiting)
+        metrics = CountingMetrics()
+        self.failures = metrics.failures
         uses = [{"name": "Hostile"}]
         points: dict[str, Any] = {
             "multiPoint": {"enabled": uses},
@@ -252,38 +244,16 @@ class Engine:
         }
         if hasattr(plugin, "sort_key"):
             points["queueSort"] = {"disabled": [{"name": "*"}], "enabled": uses}
-        put_profile(self.state, registry=registry, plugins=points)
-        self.reports = Reports(writer, EventRecorder(client, "mooring", "test"))
-        self.loop = SchedulingLoop(
-            self.state,
-            reports=self.reports,
-            metrics=self.metrics,
-            preemptions=PreemptionExecutor(
-                self.state,
-                writer,
-                self.reports,
-                clock=clock,
-                wake=lambda: self.loop.wake(),  # noqa: PLW0108 - the loop is being made
-            ),
-            extenders=Extenders(ApiObjects(client)),
-            group_reports=group_reports(state, client),
-            settle=lambda queued: self.intake.settle(queued),  # noqa: PLW0108 - see above
+        super().__init__(
+            client,
+            *(node(f"n{i}") for i in range(3)),
             clock=clock,
+            registry=announced(plugin),
+            options=Options(plugin_timeout_seconds=0.01, most_per_decision=None),
+            metrics=metrics,
+            plugins=points,
         )
-        self.intake = Intake(
-            self.state,
-            clock=clock,
-            wake=self.loop.wake,
-            left=self.reports.forget,
-            failed=self.reports.error,
-            gated=self.reports.gated,
-            no_profile=self.reports.no_profile,
-        )
-        state.on_events(self.intake.on_events)
-
-    def _count(self, plugin: str, point: str, kind: str) -> None:
-        self.failures[plugin, point, kind] += 1
-        self.metrics.plugin_failed(plugin, point, kind)
+        self.state = self.scheduler_state
 
     def has_counted(self, failure: tuple[str, str, str], least: int) -> bool:
         """Whether the failure was counted so many times."""
@@ -449,7 +419,7 @@ async def for_ever_whatever_comes(_usual: Any = None) -> None:
     """Ignores the scheduler's cancellation; the one at the end of the test ends it."""
     for _ in range(2):
         try:
-            await asyncio.Event().wait()
+            await asyncio.sleep(3600.0)  # a timer keeps the task from being collected as garbage
         except asyncio.CancelledError:
             continue
 
@@ -472,24 +442,14 @@ async def test_an_asynchronous_call_that_is_slow_is_cancelled_and_the_pod_forgot
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda e: type(e).__name__)
-async def test_a_constructor_that_raises_costs_its_profile_alone(
-    error: BaseException, client: ApiClient, clock: Clock
-) -> None:
-    engine = Engine(client, Hostile, clock)
-
+def test_a_constructor_that_raises_costs_its_profile_alone(error: BaseException) -> None:
     class Broken(Hostile):
         def __init__(self, _args: NoArgs, _handle: Handle) -> None:
             raise error
 
     uses = {"multiPoint": {"enabled": [{"name": "Hostile"}]}}
-    handle = Handle(engine.state.cluster, WaitingPods(), None, None)  # type: ignore[arg-type]  # not used
-    state = SchedulerState(
-        engine.state.state,
-        engine.state.cluster,
-        engine.state.queue,
-        Profiles(announced(Broken), handle, PluginFailures(count=engine._count)),
-        engine.state.waiting,
-    )
+    registry, metrics = announced(Broken), CountingMetrics()
+    state = build_scheduler_state(ClusterState(), FakeApi(), registry, metrics=metrics)
     with pytest.raises(ProfileInvalid, match=f"Hostile cannot be built: {type(error).__name__}"):
-        put_profile(state, registry=announced(Broken), plugins=uses)
-    assert engine.failures == {("Hostile", "Constructor", "error"): 1}
+        put_profile(state, registry=registry, plugins=uses)
+    assert metrics.failures == {("Hostile", "Constructor", "error"): 1}

@@ -96,7 +96,7 @@ async def test_a_pod_whose_profile_changes_during_the_call_is_decided_by_the_new
     engine = await stage.engine(node("a"), answers=Answers(filter=held))
     engine.pending(pod("web"))
     await until(lambda: held.calls == 1)
-    engine.profile()
+    engine.put_profile()
     held.go()
     await until(lambda: stage.api.bound)
     assert engine.decisions.of("default/web")[0]["node"] == "a"
@@ -179,7 +179,7 @@ async def test_a_dead_extender_is_a_clear_reason_on_the_pod_unless_it_is_ignorab
     text = f'extender "{nobody}" failed to filter: Connection refused'
     await until(lambda: text in stage.api.message("web"))
     assert len(engine.state.state.pods.assumed) == 0
-    engine.profile(extenders=[extender(1, "filter", urlPrefix=nobody, ignorable=True)])
+    engine.put_profile(extenders=[extender(1, "filter", urlPrefix=nobody, ignorable=True)])
     await until(lambda: stage.api.bound)
 
 

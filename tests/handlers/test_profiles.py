@@ -1,12 +1,25 @@
 """SchedulingProfiles as the API server shows them, and the status they get."""
 
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
+from handlers.small_api import SmallApi
+from kube.api_server import ApiServer, Request
+from kube.virtual_clock import VirtualClock
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework import evaluations
-from mooring.handlers.profiles import ProfileHandler
+from mooring.handlers.profiles import (
+    REPEAT_SECONDS,
+    STATUS_SECONDS,
+    ProfileHandler,
+    ProfileStatusWriter,
+)
+from mooring.kube.client import ApiClient
+from mooring.kube.config import Connection
 from mooring.model.events import Kind
 from mooring.model.node import parse_node
 from mooring.model.pod import parse_pod
@@ -358,3 +371,109 @@ def test_the_status_follows_the_nodes(
     profile_handler.nodes_changed()
     ((_, patch),) = profile_handler.other_statuses()
     assert "OverBudget" not in conditions(patch)
+
+
+@asynccontextmanager
+async def writing(
+    shared: SchedulerState, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+) -> AsyncIterator[tuple[SmallApi, ProfileStatusWriter]]:
+    """A server, and what writes statuses to it."""
+    api = SmallApi()
+    async with ApiServer(api.respond) as server, ApiClient(Connection(server.url)) as client:
+        handler = ProfileHandler(shared.profiles, silent_intake(shared))
+        yield api, ProfileStatusWriter(handler, client, sleep=sleep)
+
+
+async def test_a_profile_that_the_comparison_found_is_in_force_and_its_status_written() -> None:
+    shared = scheduler_state()
+    async with writing(shared) as (served, writer):
+        await writer.found(profile(name="found"))
+        assert list(shared.profiles.in_force) == ["found"]
+        [written] = served.patched
+    assert written.path.endswith("/schedulingprofiles/found/status")
+    assert written.body["status"]["conditions"][0]["reason"] == "InForce"
+
+
+async def test_a_profile_that_conflicts_with_a_new_one_gets_its_status_written_too() -> None:
+    async with writing(scheduler_state()) as (api, writer):
+        for name in ("a", "b"):
+            await writer.found(profile(name=name, uid=f"{name}1", match={"schedulerNames": ["x"]}))
+        await writer.gone("b", "b1")
+        written = [
+            (request.path.split("/")[-2], [c["type"] for c in request.body["status"]["conditions"]])
+            for request in api.patched
+        ]
+    assert written == [
+        ("a", ["Ready"]),
+        ("b", ["Ready", "Conflicted"]),
+        ("a", ["Ready", "Conflicted"]),
+        ("a", ["Ready"]),
+    ]
+
+
+async def test_a_status_that_the_nodes_have_outdated_is_written_after_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(evaluations, "MOST_FOR_NODES", 10_000)
+    shared, clock = scheduler_state(), VirtualClock()
+    dear = {"name": "dear", "filter": "!node.labels.serial.matches('^x(abc){30}')"}
+    async with writing(shared, clock.sleep) as (api, writer):
+        await writer.found(profile(name="found", rules=[dear]))
+        task = asyncio.create_task(writer.run())
+        for number in range(20):
+            found = parse_node(node(f"n{number}", labels={"serial": f"n{number}"}))
+            shared.state.put(Kind.NODE, found.name, found)
+        await clock.sleepers(2)
+        await clock.advance(STATUS_SECONDS)
+        await clock.sleepers(2)  # each asleep again: what they had to do is done
+        task.cancel()
+        await asyncio.wait([task])
+        kinds = [[c["type"] for c in r.body["status"]["conditions"]] for r in api.patched]
+    assert kinds == [["Ready"], ["Ready", "OverBudget"]]
+
+
+async def test_a_status_that_could_not_be_written_is_written_some_seconds_later(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """No one shows the profile again for it, and what is wrong is said once."""
+    clock, refused = VirtualClock(), list[str]()
+
+    def respond(request: Request) -> None:
+        if len(refused) < 2:
+            refused.append(request.path)
+            request.refuse(403, "Forbidden", "statuses are not for you")
+        else:
+            api.respond(request)
+
+    api, shared = SmallApi(), scheduler_state()
+    async with ApiServer(respond) as server, ApiClient(Connection(server.url)) as client:
+        handler = ProfileHandler(shared.profiles, silent_intake(shared))
+        writer = ProfileStatusWriter(handler, client, sleep=clock.sleep)
+        task = asyncio.create_task(writer.run())
+        await writer.found(profile(name="found"))
+        for _ in range(2):
+            assert api.patched == []
+            await clock.sleepers(2)
+            await clock.advance(REPEAT_SECONDS)
+        await clock.sleepers(2)
+        task.cancel()
+        await asyncio.wait([task])
+    [written] = api.patched
+    assert written.body["status"]["conditions"][0]["reason"] == "InForce"
+    said = [r for r in caplog.records if "the status of profile found is not written" in r.message]
+    assert len(said) == 1
+
+
+async def test_a_status_whose_write_is_called_off_is_written_later() -> None:
+    """A stop of kopf cancels what handles a profile."""
+    clock, api, shared = VirtualClock(), SmallApi(), scheduler_state()
+    api.answers_half = True
+    async with ApiServer(api.respond) as server, ApiClient(Connection(server.url)) as client:
+        handler = ProfileHandler(shared.profiles, silent_intake(shared))
+        writer = ProfileStatusWriter(handler, client, sleep=clock.sleep)
+        handling = asyncio.create_task(writer.found(profile(name="found")))
+        while not api.patched:  # noqa: ASYNC110 - the server has no event for it
+            await asyncio.sleep(0)
+        handling.cancel()
+        await asyncio.wait([handling])
+        assert [name for name, _ in handler.other_statuses()] == ["found"]

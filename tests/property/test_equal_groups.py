@@ -15,14 +15,13 @@ from mooring.engine.groups.decision import GroupDecision
 from mooring.engine.groups.members import GroupBackoffs, group_of, take_members
 from mooring.engine.groups.plan import GroupPlanner, reserve_members
 from mooring.engine.groups.slices import run_whole
-from mooring.engine.intake import Intake
 from mooring.engine.result_cache import ResultCache
 from mooring.framework.queued_pod import QueuedPod, SubQueue
 from mooring.model.events import Kind
 from mooring.model.pod import Pod, parse_pod
 from mooring.model.pod_group import parse_pod_group
 from mooring.testing.builders import node, pod, pod_group, uid_of
-from scheduler_states import put_profile, scheduler_state
+from scheduler_states import put_profile, scheduler_state, silent_intake
 
 NODES = {"a": 4, "b": 3}
 """CPUs of each node."""
@@ -57,15 +56,7 @@ class EqualGroups(RuleBasedStateMachine):
         self.pipeline = put_profile(self.scheduler).pipeline
         self.state, self.queue = self.scheduler.state, self.scheduler.queue
         self.cache, self.backoffs = ResultCache(self.state.nodes), GroupBackoffs()
-        self.intake = Intake(
-            self.scheduler,
-            clock=lambda: self.now,
-            wake=lambda: None,
-            left=lambda _: None,
-            failed=lambda _pod, _message: None,
-            gated=lambda _pod, _message: None,
-            no_profile=lambda _pod, _message: None,
-        )
+        self.intake = silent_intake(self.scheduler, clock=lambda: self.now)
         self.state.on_events(self.intake.on_events)
         self.groups: dict[str, Group] = {}
         self.running: dict[str, tuple[str, int]] = {}

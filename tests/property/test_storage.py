@@ -18,7 +18,7 @@ from mooring.state.cluster import ClusterState
 from mooring.state.snapshot import Snapshot
 from mooring.state.storage.csi_nodes import UNLIMITED
 from mooring.state.storage.volume_users import in_conflict, is_restricted
-from mooring.testing.builders import node, pod, uid_of
+from mooring.testing.builders import node, pod
 from mooring.testing.storage_builders import (
     csi_node,
     pv,
@@ -125,16 +125,18 @@ class StorageMachine(RuleBasedStateMachine):
 
     @rule(name=pod_names)
     def a_pod_goes(self, name: str) -> None:
-        self.state.delete(Kind.POD, uid_of(name))
+        for placed in self.named(name):
+            self.state.delete(Kind.POD, placed.uid)
 
     @rule(name=pod_names, on=names, volumes=pod_volumes)
     def it_is_tried_what_would_be(self, name: str, on: str, volumes: list[dict[str, Any]]) -> None:
         """A trial is about nodes that exist, for only these can be chosen."""
-        known = self.state.pods.get(uid_of(name))
         assume(self.exists(on))
-        assume(known is None or self.exists(self.state.nodes.names[known.row]))
+        known = [(p, row) for p, row in self.pods() if p.name == name]
+        assume(all(self.exists(self.state.nodes.names[row]) for _, row in known))
         with self.state.trial() as trial:
-            trial.remove(uid_of(name))
+            for placed, _ in known:
+                trial.remove(placed.uid)
             trial.add(parse_pod(self.make_pod(name, volumes)), self.state.nodes.row_of[on])
             self.everything_is_counted()
 
@@ -165,6 +167,10 @@ class StorageMachine(RuleBasedStateMachine):
         raw = pod(name, spec={"volumes": named}, **fields)
         raw["metadata"]["uid"] = f"{name}{volumes}"
         return raw
+
+    def named(self, name: str) -> list[Pod]:
+        """Return the pods of this name: those with other volumes have other uids."""
+        return [placed for placed, _ in self.pods() if placed.name == name]
 
     def pods(self) -> list[tuple[Pod, int]]:
         return [(placed.pod, placed.row) for placed in self.state.pods]

@@ -39,7 +39,7 @@ class PluginApi:
             self._annotations.pop(pod.uid, None)
 
     def unix_nanoseconds(self) -> int:
-        """The time of day, for what plugins write."""
+        """Return the time of day, for what plugins write."""
         return time.time_ns()
 
     async def bind(self, pod: Pod, node: str) -> None:
@@ -51,7 +51,7 @@ class PluginApi:
     async def patch(
         self, resource: str, namespace: str | None, name: str, patch: dict[str, Any]
     ) -> dict[str, Any]:
-        """The object after a merge patch; KeyError for a resource that plugins may not patch."""
+        """Apply a merge patch and return the object; KeyError if plugins may not patch it."""
         return await self._client.patch(_PATCHABLE[resource], name, patch, namespace=namespace)
 
     async def until(self, done: Callable[[], bool], seconds: float) -> None:

@@ -59,7 +59,7 @@ class Housekeeping:
         self._sleep = sleep
 
     async def run(self) -> None:
-        """Works until cancelled; what takes long keeps nothing else waiting."""
+        """Work until cancelled; what takes long keeps nothing else waiting."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._every(PERMIT_SECONDS, self._expire_permits))
             tasks.create_task(self._every(CONFIRMATION_SECONDS, self._settle_overdue))

@@ -81,26 +81,27 @@ class Intake:
             self._is_unsettled.clear()
 
     def pending(self, pod: Pod) -> None:
-        """The API server shows the pod without a node, or showed it so a moment ago."""
+        """Take in a pod that the API server shows without a node, or showed so a moment ago."""
         scheduler = self._scheduler
         known = scheduler.queue.get(pod.uid)
         if known is None and scheduler.cluster.is_placed(pod):
             if pod.uid in scheduler.without_profile:
                 scheduler.without_profile[pod.uid] = pod  # what is tried if its binding fails
             return  # an older version of a pod that is assumed or bound by now
-        scheduler.state.put_unscheduled(pod)
-        pipeline = self._pipeline_of(pod)
-        if pipeline is None:
-            self._set_aside(pod)
-            return
-        if pod.nominated_node is not None and known is None and pod.limit_exceeded is None:
-            # Nominated before this process knew the pod, by a former leader.
-            scheduler.state.nominate(pod, pod.nominated_node)
-        self._add(pod, pipeline)
-        self._wake()
+        with scheduler.state.delivered_after():
+            scheduler.state.put_unscheduled(pod)
+            pipeline = self._pipeline_of(pod)
+            if pipeline is None:
+                self._set_aside(pod)
+                return
+            if pod.nominated_node is not None and known is None and pod.limit_exceeded is None:
+                # Nominated before this process knew the pod, by a former leader.
+                scheduler.state.nominate(pod, pod.nominated_node)
+            self._add(pod, pipeline)
+            self._wake()
 
     def gone(self, uid: Uid) -> None:
-        """The pod is no longer without a node: it was bound, it ended, or it was deleted."""
+        """Forget a pod that is not without a node any more: bound, ended or deleted."""
         self._scheduler.departures.note(uid)
         self._scheduler.without_profile.pop(uid, None)
         self._gated_since.pop(uid, None)
@@ -118,8 +119,9 @@ class Intake:
         self._scheduler.waiting.reject(uid, "", "the pod was deleted while it waited to be bound")
         if call_off is not None:
             call_off()
-        self._scheduler.state.withdraw(uid)
-        self._scheduler.state.delete_unscheduled(uid)
+        with self._scheduler.state.delivered_after():
+            self._scheduler.state.withdraw(uid)
+            self._scheduler.state.delete_unscheduled(uid)
 
     def profiles_changed(self) -> None:
         """Find the profile of every pod anew, because a profile was put in force or removed.
@@ -159,7 +161,7 @@ class Intake:
         return True
 
     def flush(self) -> Iterator[None]:
-        """Tries again what no event may bring back; to be called from time to time.
+        """Try again what no event may bring back; to be called from time to time.
 
         These are pods that have been unschedulable for five minutes, and gated pods: PreEnqueue
         plugins run for them again, because they may have failed, or read more than the pod. It
@@ -178,7 +180,7 @@ class Intake:
                     self._wake()
 
     def _admit_group(self, event: ClusterEvent) -> None:
-        """Runs PreEnqueue again for the gated members of a group that may be complete now.
+        """Run PreEnqueue again for the gated members of a group that may be complete now.
 
         Its other members are tried again if the group's object changed. If a member has gone, or
         another scheduler has bound one, one of the others is, with its group: that may be equal to
@@ -206,7 +208,7 @@ class Intake:
         self._wake()
 
     def _try_again_after(self, member: Pod) -> None:
-        """One of the other members is tried again, with those that are not gated."""
+        """Try one of the other members again, with those that are not gated."""
         group = self._scheduler.state.pod_groups.of(member)
         if group is None or group.incomplete is not None:
             return
@@ -217,7 +219,7 @@ class Intake:
             queue.try_again(first.pod.uid, self._clock())
 
     def report(self) -> None:
-        """Tells pods that have waited for some seconds why; to be called from time to time."""
+        """Tell pods that have waited for some seconds why; to be called from time to time."""
         self._report_gated_members()
         self._report_pods_without_profile()
 
@@ -231,7 +233,7 @@ class Intake:
                 self._add(queued.pod, queued.pipeline, report=True)
 
     def _report_pods_without_profile(self) -> None:
-        """Reports to pods why no profile takes them, and queues those that a profile takes.
+        """Report to pods why no profile takes them, and queue those that a profile takes.
 
         A profile may have come back while a pod was assumed. Of a member of a group, no event may
         have told that it is forgotten.
@@ -255,7 +257,7 @@ class Intake:
                 self._no_profile(pod, why)
 
     def on_events(self, events: Iterable[ClusterEvent]) -> None:
-        """Passes the events on to the queue: unschedulable pods may fit now."""
+        """Pass the events on to the queue: unschedulable pods may fit now."""
         events = tuple(events)
         for event in events:
             if event.kind is Kind.NAMESPACE and (namespace := _relabelled(event)) is not None:
@@ -267,7 +269,7 @@ class Intake:
             self._wake()
 
     def _is_bound_by_another(self, event: ClusterEvent) -> bool:
-        """Whether the event is that the watch shows a pod on a node, and it was not assumed."""
+        """Return whether the watch shows a pod on a node that was not assumed."""
         pod = event.after
         if event.kind is not Kind.POD or event.action is not Action.ADD or not isinstance(pod, Pod):
             return False
@@ -308,7 +310,8 @@ class Intake:
         if queued is not None:
             pipeline = self._pipeline_of(queued.pod)
             if pipeline is None:
-                self._set_aside(queued.pod)
+                with self._scheduler.state.delivered_after():
+                    self._set_aside(queued.pod)
             elif pipeline is not queued.pipeline:
                 self._add(queued.pod, pipeline)
         elif (waiting := self._scheduler.without_profile.get(uid)) is not None:
@@ -320,7 +323,7 @@ class Intake:
         return profile.pipeline if profile is not None else None
 
     def _set_aside(self, pod: Pod) -> None:
-        """The pod waits for a profile that takes it, and is nominated no more.
+        """Have the pod wait for a profile that takes it, and withdraw its nomination.
 
         If it waits at Permit, its binding is called off: no plugin of its profile may ever answer.
         """
@@ -349,7 +352,7 @@ class Intake:
         decisions.admitted(pod.uid, gate, now)
 
     def _gate(self, pod: Pod, pipeline: Pipeline, *, report: bool) -> str | None:
-        """What keeps the pod out of the queue: the name of a PreEnqueue plugin, or "".
+        """Return what keeps the pod out of the queue: the name of a PreEnqueue plugin, or "".
 
         That is "" if the pod exceeds a limit or a plugin fails, and None if nothing does. If
         `report`, the plugin's reason is reported, except that of scheduling gates, about which the
@@ -373,7 +376,7 @@ class Intake:
         return plugin
 
     def _take_back_after(self, event: ClusterEvent) -> None:
-        """Finds the profile of a pod that lost its profile in flight and was not bound.
+        """Find the profile of a pod that lost its profile in flight and was not bound.
 
         While it was assumed, a profile that takes it may have come.
         """
@@ -385,7 +388,7 @@ class Intake:
 
 
 def _held_back(pod: Pod, pipeline: Pipeline) -> tuple[str, str] | None:
-    """The PreEnqueue plugin that holds the pod back, and its reason; None if none does.
+    """Return the PreEnqueue plugin that holds the pod back, and its reason; None if none does.
 
     Raises:
         PluginFailed: if one of them fails.
@@ -405,7 +408,10 @@ def _held_back(pod: Pod, pipeline: Pipeline) -> tuple[str, str] | None:
 
 
 def _relabelled(event: ClusterEvent) -> str | None:
-    """The namespace whose labels, by which profiles select, have changed; None if none has."""
+    """Return the namespace whose labels have changed; None if none has.
+
+    Profiles select by these labels.
+    """
     before, after = event.before, event.after
     if not isinstance(after, Namespace):
         return None

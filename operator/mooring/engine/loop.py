@@ -65,7 +65,7 @@ _ALWAYS_TAKEN: Final = (
 
 
 class SchedulingLoop:
-    """Schedules pods while `run` runs; call `wake` when the queue may have work.
+    """Schedules pods while `run` runs; set `work` or call `wake` when the queue may have work.
 
     `settle` is called with each pod that was popped, and returns whether it may be tried now: its
     profile may have to be found first (`Intake.settle`).
@@ -81,6 +81,7 @@ class SchedulingLoop:
         extenders: Extenders,
         group_reports: GroupReports,
         settle: Callable[[QueuedPod], bool],
+        work: asyncio.Event,
         shadow: Shadow | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -95,7 +96,7 @@ class SchedulingLoop:
         self._clock = clock
         self._shared = ResultCache(scheduler.state.nodes)
         self._slow = SlowDecisions()
-        self._work = asyncio.Event()
+        self._work = work
         self._start = 0
         self._turns = 0
         self._turned: float | None = None

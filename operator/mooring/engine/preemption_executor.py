@@ -8,20 +8,16 @@ is not queued again before all of them are being evicted (framework/preemption/e
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 
 from mooring.engine.reports import Reports
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.post_filter import GroupNomination, Nomination
 from mooring.framework.queued_pod import QueuedPod
 from mooring.kube.errors import (
-    ConflictError,
     DisruptionBudgetError,
     KubeError,
-    NotFoundError,
     explain,
 )
-from mooring.kube.timestamps import time_now
 from mooring.kube.writes import PodWriter
 from mooring.model.pod import Pod, Uid
 from mooring.observe.records import Step
@@ -69,7 +65,7 @@ class PreemptionExecutor:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def begin(self, queued: QueuedPod, nomination: Nomination) -> int:
-        """Nominates the pod and begins to evict its victims; returns how many evictions begin.
+        """Nominate the pod and begin to evict its victims; return how many evictions begin.
 
         Victims that are terminating or being evicted already are only waited for.
         """
@@ -128,7 +124,7 @@ class PreemptionExecutor:
         return len(self._tasks)
 
     async def finish(self, seconds: float) -> None:
-        """Waits until all evictions that have begun are requested; cancels them after `seconds`."""
+        """Wait until all evictions that have begun are requested; cancel them after `seconds`."""
         if self._tasks:
             _, late = await asyncio.wait(self._tasks, timeout=seconds)
             for task in late:
@@ -202,7 +198,7 @@ class PreemptionExecutor:
         self._reports.preempted(victim, preemptor, node)
 
     async def _delete(self, victim: Pod, preemptor: Pod, *, strict: bool) -> bool:
-        """Marks the victim as a disruption target and deletes it; if `strict`, evicts it instead.
+        """Mark the victim as a disruption target and delete it; if `strict`, evict it instead.
 
         Returns False if the victim was gone or terminating already.
 
@@ -214,20 +210,7 @@ class PreemptionExecutor:
                 return await self._writer.evict_pod(victim.namespace, victim.name, victim.uid)
             except DisruptionBudgetError as error:
                 raise _BudgetExhaustedError(victim) from error
-        condition = {
-            "type": "DisruptionTarget",
-            "status": "True",
-            "reason": "PreemptionByScheduler",
-            "message": f"{preemptor.shape.scheduler_name}: preempting to accommodate a higher "
-            "priority pod",
-            "lastTransitionTime": time_now(),
-        }
-        # A mark that lost a race of writers is no reason to keep the victim; if it is gone or
-        # another pod by now, the deletion says so too.
-        with suppress(ConflictError, NotFoundError):
-            await self._writer.patch_pod_status(
-                victim.namespace, victim.name, victim.uid, {"conditions": [condition]}
-            )
+        await self._reports.mark_disrupted(victim, preemptor)
         return await self._writer.delete_pod(victim.namespace, victim.name, victim.uid)
 
     def _abandon(
@@ -237,7 +220,7 @@ class PreemptionExecutor:
         why: str,
         unexpected: BaseException | None = None,
     ) -> None:
-        """These victims stay; every preemptor that waits for one of them is tried again.
+        """Let these victims stay, and try every preemptor again that waits for one of them.
 
         The traceback of an `unexpected` error is logged with the reason.
         """

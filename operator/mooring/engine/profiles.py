@@ -89,7 +89,7 @@ class Profiles:
         return tuple(dict.fromkeys(form for p in pipelines for form in p.pod_group_formats))
 
     def check(self, document: object) -> InForce:
-        """Reads a SchedulingProfile object and builds its plugins, without putting it in force.
+        """Read a SchedulingProfile object and build its plugins, without putting it in force.
 
         It alone decides whether a profile is valid: in the operator, in `mooring simulate` and in
         `mooring profile check`.
@@ -101,7 +101,7 @@ class Profiles:
         return self.build(*load_profile(document, self._registry))
 
     def build(self, profile: SchedulingProfile, effective: Effective) -> InForce:
-        """Builds the plugins of a profile that is read and resolved, without putting it in force.
+        """Build the plugins of a profile that is read and resolved, without putting it in force.
 
         Raises:
             ProfileInvalid: with every plugin that cannot be built, or if certificates of extenders
@@ -126,7 +126,7 @@ class Profiles:
         return InForce(profile, effective, pipeline)
 
     def apply(self, document: object) -> InForce:
-        """Checks the document as `check` does, and puts the profile in force.
+        """Check the document as `check` does, and put the profile in force.
 
         Raises:
             ProfileInvalid: as `check`; what was in force stays.
@@ -134,7 +134,7 @@ class Profiles:
         return self._put_in_force(self.check(document))
 
     def put(self, profile: SchedulingProfile, effective: Effective) -> InForce:
-        """Builds the plugins of a profile as `build` does, and puts it in force.
+        """Build the plugins of a profile as `build` does, and put it in force.
 
         Raises:
             ProfileInvalid: as `build`; what was in force stays.
@@ -142,7 +142,7 @@ class Profiles:
         return self._put_in_force(self.build(profile, effective))
 
     def remove(self, name: str) -> None:
-        """Takes the profile out of force; what `not_in_force` said of it is forgotten."""
+        """Take the profile out of force, and forget what `not_in_force` said of it."""
         self._not_in_force.pop(name, None)
         entry = self._in_force.pop(name, None)
         if entry is not None:
@@ -151,16 +151,16 @@ class Profiles:
         self._rematch()
 
     def not_in_force(self, name: str, scheduler_names: Iterable[str]) -> None:
-        """A profile for pods with these scheduler names is invalid and was never in force."""
+        """Note that a profile for these scheduler names is invalid and was never in force."""
         self._not_in_force[name] = frozenset(scheduler_names)
         self.version += 1
 
     def conflicts(self, name: str) -> list[str]:
-        """The profiles of the same precedence that may match the same pods, by name."""
+        """Return the profiles of the same precedence that may match the same pods, by name."""
         return sorted(self._conflicts.get(name, ()))
 
     def why_none(self, pod: Pod) -> str | None:
-        """Why no profile takes the pod; None if it may be another scheduler's.
+        """Return why no profile takes the pod; None if it may be another scheduler's.
 
         It may if no profile has been for its schedulerName, or if that is kube-scheduler's.
         """
@@ -190,11 +190,11 @@ class Profiles:
         return None
 
     def of(self, pod: Pod, cluster: Snapshot) -> InForce | None:
-        """The profile that takes the pod, which is in mode Active; None if there is none."""
+        """Return the profile that takes the pod, which is in mode Active; None if there is none."""
         return self._found(self._matcher, pod, cluster)
 
     def shadow_of(self, pod: Pod, cluster: Snapshot) -> InForce | None:
-        """The profile in mode Shadow that decides about the pod for comparison.
+        """Return the profile in mode Shadow that decides about the pod for comparison.
 
         None if there is none, or if a profile in mode Active takes the pod.
         """
@@ -230,7 +230,7 @@ class Profiles:
         return entry
 
     def _remember(self, profile: SchedulingProfile) -> None:
-        """Keeps the scheduler names that the profile scheduled pods for; the latest of all."""
+        """Keep the scheduler names that the profile scheduled pods for; the latest of all."""
         if profile.spec.mode == "Shadow":
             return
         for scheduler_name in profile.scheduler_names:

@@ -7,6 +7,7 @@ the newest report about a pod is written.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Final
@@ -65,7 +66,7 @@ class PodScheduledReason(StrEnum):
 
 
 def failure_reason(error: KubeError) -> PodScheduledReason:
-    """The reason for a binding that ended with this error."""
+    """Return the reason for a binding that ended with this error."""
     if exceeds_quota(error):
         return PodScheduledReason.QUOTA_EXCEEDED
     if denied_by_admission(error):
@@ -76,7 +77,10 @@ def failure_reason(error: KubeError) -> PodScheduledReason:
 
 
 class Reports:
-    """Writes reports while `run` runs; its other methods return at once and never fail.
+    """Writes events, and the status of pods, which nothing else writes.
+
+    All methods but `run`, `written` and `mark_disrupted` return at once and never fail; what they
+    report is written while `run` runs.
 
     `priority_classes` are the cluster's PriorityClasses by name, as they are when an event is made.
     """
@@ -168,6 +172,26 @@ class Reports:
             _reference(preemptor), "Warning", "FailedPreemption", "Preempting", note
         )
 
+    async def mark_disrupted(self, victim: Pod, preemptor: Pod) -> None:
+        """Write into the victim's status, at once, that it is about to be deleted, and why.
+
+        Raises:
+            ApiError: if the API server does not accept it. A mark that lost a race of writers is no
+                error, and if the victim is gone or another pod by now, its deletion says so too.
+        """
+        condition = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "PreemptionByScheduler",
+            "message": f"{preemptor.shape.scheduler_name}: preempting to accommodate a higher "
+            "priority pod",
+            "lastTransitionTime": time_now(),
+        }
+        with suppress(ConflictError, NotFoundError):
+            await self._writer.patch_pod_status(
+                victim.namespace, victim.name, victim.uid, {"conditions": [condition]}
+            )
+
     def nomination_cleared(self, pod: Pod) -> None:
         """Report that the pod has no nominated node any more."""
         reason, message, _ = self._said.get(pod.uid, (None, pod.unscheduled_message or "", None))
@@ -175,7 +199,7 @@ class Reports:
         self._write_soon(pod, {"nominatedNodeName": None})
 
     def _priority(self, pod: Pod) -> str:
-        """The pod's priority and the classes of this value, such as `1000 (high)`."""
+        """Return the pod's priority and the classes of this value, such as `1000 (high)`."""
         value = pod.shape.priority
         classes = self._priority_classes.values()
         names = sorted(known.name for known in classes if known.value == value)
@@ -271,7 +295,7 @@ _Said = tuple[str | None, str, str | None]
 
 
 def _valid(message: str) -> str:
-    """The message as the API server accepts it in a condition."""
+    """Return the message as the API server accepts it in a condition."""
     return message[:_LONGEST_MESSAGE].encode(errors="replace").decode()
 
 

@@ -71,7 +71,7 @@ class SchedulerState:
 
 
 def cache_sizes(scheduler: SchedulerState) -> Mapping[str, int]:
-    """Objects in the mirror by type, as in kube-scheduler's metric cache_size, and pod groups."""
+    """Return how many objects of each type the mirror has, as in kube-scheduler's cache_size."""
     state = scheduler.state
     return {
         "nodes": scheduler.cluster.node_count,
@@ -82,7 +82,7 @@ def cache_sizes(scheduler: SchedulerState) -> Mapping[str, int]:
 
 
 def configuration(scheduler: SchedulerState) -> Mapping[str, Any]:
-    """Each profile in force with its defaults filled in, as JSON values."""
+    """Return each profile in force with its defaults filled in, as JSON values."""
     return {
         name: entry.effective.policy(entry.profile).model_dump(
             mode="json", by_alias=True, exclude_none=True

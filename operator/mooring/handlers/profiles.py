@@ -1,25 +1,33 @@
 """Puts SchedulingProfiles in force or rejects them, and works out their status."""
 
+import asyncio
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Final, Literal, NoReturn
 
 import orjson
 
 from mooring.engine.departures import Departures
 from mooring.engine.intake import Intake
 from mooring.engine.profiles import Profiles
+from mooring.kube.client import ApiClient
+from mooring.kube.errors import ApiError, NotFoundError, explain
+from mooring.kube.resources import SCHEDULING_PROFILE
 from mooring.kube.timestamps import time_now
 from mooring.model.bounded_cache import BoundedCache
 from mooring.policy.errors import ProfileInvalid
 from mooring.policy.match import conflict_text
 from mooring.policy.status import Condition, SchedulingProfileStatus
 
-__all__ = ["ProfileHandler"]
+__all__ = ["ProfileHandler", "ProfileStatusWriter"]
 
 logger = logging.getLogger(__name__)
 
+STATUS_SECONDS: Final = 30.0
+"""How often statuses are compared with what the nodes are now."""
+REPEAT_SECONDS: Final = 5.0
+"""How often statuses are written again that could not be written."""
 _MOST_CHARACTERS = 32_768
 """The API's limit to a condition's message."""
 _MOST_NAMED = 3
@@ -93,7 +101,7 @@ class ProfileHandler:
         """Yield the name of each profile with an outdated status, and a merge patch for it.
 
         They are those that have, or had, the same precedence as a profile that came or went, and
-        may match the same pods; and those that `nodes_changed` has found.
+        may match the same pods; and those that `nodes_changed` and `not_written` have noted.
         """
         names, self._outdated = sorted(self._outdated), set()
         for name in names:
@@ -103,8 +111,13 @@ class ProfileHandler:
                 if patch:
                     yield name, patch
 
+    def not_written(self, name: str) -> None:
+        """Note that the profile's status is still as it was shown."""
+        if name in self._verdicts:
+            self._outdated.add(name)
+
     def ready(self) -> dict[str, bool]:
-        """By name, whether the newest spec of the profile is in force."""
+        """Return by name whether the newest spec of the profile is in force."""
         return {name: verdict.ready for name, verdict in self._verdicts.items()}
 
     def known(self) -> dict[str, str]:
@@ -112,12 +125,12 @@ class ProfileHandler:
         return {verdict.uid: name for name, verdict in self._verdicts.items()}
 
     def knows(self, name: str, uid: str) -> bool:
-        """Whether the profile has come and not gone."""
+        """Return whether the profile has come and not gone."""
         verdict = self._verdicts.get(name)
         return verdict is not None and verdict.uid == uid
 
     def verdicts(self) -> Mapping[str, dict[str, Any]]:
-        """By name of each profile whether its newest spec is in force, as JSON values."""
+        """Return by name of each profile whether its newest spec is in force, as JSON values."""
         return {
             name: {
                 "observedGeneration": verdict.generation,
@@ -129,7 +142,7 @@ class ProfileHandler:
         }
 
     def history(self) -> list[dict[str, Any]]:
-        """What this replica has seen of the profiles since it leads, the last 50 changes first.
+        """Return the last 50 changes of profiles since this replica leads, the newest first.
 
         Each has `time`, `profile`, `generation`, `ready`, `reason`, `message` and `spec`, the spec
         in force since then; it is None if it is large, or if there is none.
@@ -258,8 +271,71 @@ class ProfileHandler:
         return f"{named} fail for every pod: {left_out[0][1]} (docs/rules.md, What rules cost)"
 
 
+class ProfileStatusWriter:
+    """Has a ProfileHandler take in profiles, and writes their statuses but for `shadow`.
+
+    What cannot be written is written again after a while, or when the profile is shown again.
+    """
+
+    def __init__(
+        self,
+        handler: ProfileHandler,
+        client: ApiClient,
+        *,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._handler = handler
+        self._client = client
+        self._sleep = sleep
+        self._trouble = ""
+
+    async def run(self) -> None:
+        """Write what changes of nodes have outdated, and what could not be written, for ever."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._every(STATUS_SECONDS, self._handler.nodes_changed))
+            tasks.create_task(self._every(REPEAT_SECONDS, lambda: None))
+
+    async def _every(self, seconds: float, before: Callable[[], None]) -> NoReturn:
+        while True:
+            await self._sleep(seconds)
+            before()
+            await self._write_outdated()
+
+    async def found(self, raw: Mapping[str, Any]) -> None:
+        """Put a profile in force as the API server has it, and write its status."""
+        status = self._handler.applied(raw)
+        if status is not None:
+            await self._write(raw["metadata"]["name"], status)
+        await self._write_outdated()
+
+    async def gone(self, name: str, uid: str) -> None:
+        """Take a profile out of force, and write the statuses that mention it."""
+        self._handler.gone(name, uid)
+        await self._write_outdated()
+
+    async def _write_outdated(self) -> None:
+        for name, status in self._handler.other_statuses():
+            await self._write(name, status)
+
+    async def _write(self, name: str, status: Mapping[str, Any]) -> None:
+        patch, trouble = {"status": status}, ""
+        try:
+            await self._client.patch(SCHEDULING_PROFILE, name, patch, subresource="status")
+        except NotFoundError:
+            return  # kopf will tell that it was deleted
+        except ApiError as error:
+            self._handler.not_written(name)
+            trouble = explain(error)
+            if trouble != self._trouble:
+                logger.warning("the status of profile %s is not written: %s", name, trouble)
+        except asyncio.CancelledError:
+            self._handler.not_written(name)
+            raise
+        self._trouble = trouble
+
+
 def _scheduler_names(raw: Mapping[str, Any]) -> tuple[str, ...]:
-    """The scheduler names whose pods the profile would take; it may be invalid in any way."""
+    """Return the scheduler names whose pods the profile would take, however invalid it is."""
     spec = raw.get("spec")
     if isinstance(spec, Mapping) and spec.get("mode") == "Shadow":
         return ()
@@ -271,7 +347,7 @@ def _scheduler_names(raw: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _transition_time(kind: str, holds: str, before: Mapping[str, Any]) -> str:
-    """When the condition last changed: now, unless it is as it was."""
+    """Return when the condition last changed: now, unless it is as it was."""
     for condition in before.get("conditions") or ():
         if condition.get("type") == kind and condition.get("status") == holds:
             return str(condition.get("lastTransitionTime"))
@@ -279,7 +355,10 @@ def _transition_time(kind: str, holds: str, before: Mapping[str, Any]) -> str:
 
 
 def _merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """What makes `after` of `before` as a JSON merge patch (RFC 7386): null takes a field away."""
+    """Return the JSON merge patch (RFC 7386) that makes `after` of `before`.
+
+    In it, null takes a field away.
+    """
     patch: dict[str, Any] = {field: None for field in before if field not in after}
     for field, value in after.items():
         old = before.get(field)

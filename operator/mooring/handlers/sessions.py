@@ -1,6 +1,6 @@
 """The HTTP sessions that kopf works with, and how they end.
 
-kopf writes the status of profiles, so its writes are guarded by the lease like Mooring's own.
+kopf is to write nothing. Should it do so, its writes are guarded by the lease like Mooring's own.
 
 kopf starts a task for every object of a list, which costs several times what the pod itself does,
 and thousands of pods may wait when a replica begins to lead. So the pods of the first list are
@@ -64,7 +64,7 @@ class OnWatch(Protocol):
     """Is told what kopf watches, by the path of the resource."""
 
     def __call__(self, path: str, *, accepted: bool) -> None:
-        """A list or watch of `path` is sent, or (`accepted`) the server has accepted its watch."""
+        """Note that a list or watch of `path` is sent, or (`accepted`) its watch is accepted."""
 
 
 class KopfSessions:
@@ -101,7 +101,7 @@ class KopfSessions:
         """Of other answers that are open while kopf ends; a cancelled reader drops its own."""
 
     async def log_in(self, **_: Any) -> kopf.AiohttpSession:
-        """A login handler for kopf."""
+        """Return a new session; this is a login handler for kopf."""
         connection = self._connection
         session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ssl=connection.tls),
@@ -164,7 +164,7 @@ class KopfSessions:
     async def _authorised(
         self, request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType, path: str
     ) -> aiohttp.ClientResponse:
-        """The head of the answer; a 401 is tried once more with renewed credentials.
+        """Return the head of the answer; try once more with renewed credentials after a 401.
 
         Raises:
             ClientConnectionError: if the server refuses these too.
@@ -189,7 +189,7 @@ class KopfSessions:
         raise aiohttp.ClientConnectionError(explain(refusal))
 
     def _checked(self, content: Any, read: "_Read", *, is_watch: bool) -> "_Content":
-        """The body of a list or watch, which breaks off where it is malformed."""
+        """Return the body of a list or watch, which breaks off where it is malformed."""
         if is_watch:
             self._has_watched_pods |= read.resource is POD
             path = read.resource.path()
@@ -202,7 +202,7 @@ class KopfSessions:
             self._transports.append(transport)
 
     async def _finished(self, sending: Awaitable[aiohttp.ClientResponse]) -> aiohttp.ClientResponse:
-        """The head of the answer, which a cancelled caller leaves to be hung up on."""
+        """Return the head of the answer, which a cancelled caller leaves to be hung up on."""
         request = asyncio.ensure_future(sending)
         self._requests.add(request)
         request.add_done_callback(self._requests.discard)
@@ -214,7 +214,7 @@ class KopfSessions:
 
 
 def _guarded_request(may_write: Callable[[], bool]) -> type[aiohttp.ClientRequest]:
-    """The class of requests that are sent only if they read, or if `may_write` returns True."""
+    """Return the class of requests that are sent only if they read, or if `may_write` allows."""
 
     class GuardedRequest(aiohttp.ClientRequest):
         """Checks here, and not in a middleware, because connecting comes in between and waits."""
@@ -244,12 +244,12 @@ class _CutContent(_Content):
     """
 
     async def read(self, n: int = -1) -> bytes:
-        """The whole body, or `n` bytes of it."""
+        """Return the whole body, or `n` bytes of it."""
         data = await self._content.read(n)
         return cut_nesting(data) if n < 0 else data
 
     async def iter_chunked(self, n: int) -> AsyncIterator[bytes]:
-        """The body, in whole lines."""
+        """Yield the body, in whole lines."""
         lines: list[bytes] = []
         async for data in self._content.iter_chunked(n):
             *whole, rest = data.split(b"\n")
@@ -296,7 +296,7 @@ class _List(_Content):
         self._on_pods = on_pods
 
     async def read(self, n: int = -1) -> bytes:
-        """The whole body, or `n` bytes of it as it is."""
+        """Return the whole body, or `n` bytes of it as it is."""
         data = await self._content.read(n)
         if n >= 0:
             return data
@@ -325,7 +325,7 @@ class _Watch(_Content):
         self._on_recovery = on_recovery
 
     async def iter_chunked(self, n: int) -> AsyncIterator[bytes]:
-        """The body, line by line; an unfinished last one is left out, because it comes again."""
+        """Yield the body line by line, without an unfinished last one, because it comes again."""
         splitter = LineSplitter()
         async for data in self._content.iter_chunked(n):
             for line in splitter.feed(data):

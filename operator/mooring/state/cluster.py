@@ -3,12 +3,13 @@
 Everything the mirror sees comes in through `put`, `delete` and `replace`, pods without a node come
 in through `put_unscheduled` and `delete_unscheduled`; what the scheduler itself decides comes in
 through `assume`, `forget`, `nominate` and `withdraw`. Each delivers its cluster events, after
-everything is changed, to the one sink of `on_events`. All of it is synchronous and runs on one
-thread, so there is nothing to lock and the live columns are the snapshot of a decision.
+everything is changed, to the one sink of `on_events`; those of a write that the sink makes come
+next, when it has returned. All of it is synchronous and runs on one thread, so there is nothing to
+lock and the live columns are the snapshot of a decision.
 """
 
 import math
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import fields, replace
@@ -60,6 +61,9 @@ class ClusterState:
         self._on_unknown_nodes: dict[str, dict[str, PodState]] = {}
         """The pods whose node does not exist, by the node's name, then by their uid."""
         self._sink: EventSink = _drop
+        self._undelivered: deque[tuple[ClusterEvent, ...]] = deque()
+        self._holds_events = False
+        """Whether events wait: the sink is being told of others, or `delivered_after` says so."""
 
     def on_events(self, sink: EventSink) -> None:
         """Delivers all cluster events to the sink from now on; there is one at most.
@@ -70,6 +74,19 @@ class ClusterState:
         if self._sink is not _drop:
             raise RuntimeError("cluster events have one sink, and it is there already")
         self._sink = sink
+
+    @contextmanager
+    def delivered_after(self) -> Iterator[None]:
+        """Deliver the events of every write inside at its end, in the order of the writes.
+
+        This is for callers that hear of the events themselves, and are done only at the end.
+        """
+        held, self._holds_events = self._holds_events, True
+        try:
+            yield
+        finally:
+            self._holds_events = held
+            self._deliver_waiting()
 
     def put(self, kind: Kind, key: str, value: Any) -> None:
         """Add the object, or put what the API server says in place of what is known of it.
@@ -85,7 +102,19 @@ class ClusterState:
 
     def _deliver(self, events: tuple[ClusterEvent, ...]) -> None:
         if events:
-            self._sink(events)
+            self._undelivered.append(events)
+            self._deliver_waiting()
+
+    def _deliver_waiting(self) -> None:
+        """Deliver the events that wait, unless they must wait longer."""
+        if self._holds_events:
+            return
+        self._holds_events = True
+        try:
+            while self._undelivered:
+                self._sink(self._undelivered.popleft())
+        finally:
+            self._holds_events = False
 
     def _put(self, kind: Kind, key: str, value: Any) -> tuple[ClusterEvent, ...]:
         if kind is Kind.POD:
@@ -372,8 +401,11 @@ class ClusterState:
 
     @contextmanager
     def trial(self) -> Iterator["Trial"]:
-        """A dry run on the live state: what the trial changes is undone at the end."""
-        with ExitStack() as undo:
+        """Allow a dry run on the live state; what it changes is undone at the end.
+
+        No event is delivered meanwhile.
+        """
+        with self.delivered_after(), ExitStack() as undo:
             yield Trial(self, undo)
 
     def overdue(self, now: float) -> list[Pod]:

@@ -58,7 +58,7 @@ _API_VERSIONS: Final = {
 
 
 def cluster(*objects: Mapping[str, Any]) -> ClusterState:
-    """A state that holds the objects; pods without a node are known as members of groups only."""
+    """Return a state that holds the objects; pods without a node only as members of groups."""
     state = ClusterState()
     for raw in objects:
         kind = _kind(raw)
@@ -80,7 +80,7 @@ def api_object(
     created: str = CREATED,
     **fields: Any,
 ) -> Raw:
-    """An object of any kind; `fields` are its top-level fields, such as `spec`."""
+    """Return an object of any kind; `fields` are its top-level fields, such as `spec`."""
     uid = _uid(kind, namespace, name)
     metadata: Raw = {"name": name, "uid": uid, "creationTimestamp": created}
     given = {"namespace": namespace, "labels": labels, "annotations": annotations}
@@ -127,7 +127,7 @@ def pod(
     spec: Mapping[str, Any] | None = None,
     status: Mapping[str, Any] | None = None,
 ) -> Raw:
-    """A pod with one container per image; the first requests what the pod requests.
+    """Return a pod with one container per image; the first requests what the pod requests.
 
     `requests` are resources beside cpu and memory. `ports` are host ports: numbers (TCP, every
     address) or whole port objects. `affinity`, `spread` (topologySpreadConstraints), `tolerations`
@@ -185,7 +185,7 @@ def node(
     conditions: Labels | None = None,
     status: Mapping[str, Any] | None = None,
 ) -> Raw:
-    """A node with its hostname label; the amounts are its allocatable ones.
+    """Return a node with its hostname label; the amounts are its allocatable ones.
 
     `resources` are those beside cpu, memory and pods. `taints` are written as for kubectl,
     `key=value:Effect` or `key:Effect`. `images` maps names to bytes; `conditions` maps types to
@@ -220,7 +220,7 @@ def toleration(key: str = "", value: str | None = None, effect: str = "") -> dic
 
 
 def namespace(name: str, labels: Labels | None = None) -> Raw:
-    """A namespace; like every stored one it carries its name as a label."""
+    """Return a namespace; like every stored one it carries its name as a label."""
     own = {"kubernetes.io/metadata.name": name}
     return api_object("Namespace", name, labels=own | dict(labels or {}))
 
@@ -228,19 +228,19 @@ def namespace(name: str, labels: Labels | None = None) -> Raw:
 def priority_class(
     name: str, value: int, *, default: bool = False, policy: str = "PreemptLowerPriority"
 ) -> Raw:
-    """A priority by name; `default` for pods that name none, `policy` may be Never."""
+    """Return a priority by name; `default` for pods that name none, `policy` may be Never."""
     return api_object(
         "PriorityClass", name, value=value, globalDefault=default, preemptionPolicy=policy
     )
 
 
 def service(name: str, selector: Labels, *, namespace: str = "default") -> Raw:
-    """A Service before the pods with these labels."""
+    """Return a Service before the pods with these labels."""
     return api_object("Service", name, namespace=namespace, spec={"selector": dict(selector)})
 
 
 def pdb(name: str, selector: Labels, *, allowed: int = 0, namespace: str = "default") -> Raw:
-    """A disruption budget of the pods with these labels that allows so many more disruptions."""
+    """Return a budget of the pods with these labels that allows so many more disruptions."""
     return api_object(
         "PodDisruptionBudget",
         name,
@@ -262,7 +262,7 @@ def pod_group(
     created: str = CREATED,
     status: Mapping[str, Any] | None = None,
 ) -> Raw:
-    """A PodGroup of scheduling.k8s.io: a gang with a minimum, or of the policy `basic`."""
+    """Return a PodGroup of scheduling.k8s.io: a gang with a minimum, or of the policy `basic`."""
     policy: Raw = {"basic": {}} if minimum is None else {"gang": {"minCount": minimum}}
     raw = api_object(
         "PodGroup", name, namespace=namespace, annotations=annotations, created=created
@@ -288,7 +288,7 @@ def coscheduling_pod_group(
     created: str = CREATED,
     status: Mapping[str, Any] | None = None,
 ) -> Raw:
-    """A PodGroup of scheduling.x-k8s.io, whose members have the label COSCHEDULING_LABEL."""
+    """Return a PodGroup of scheduling.x-k8s.io, whose members have the label COSCHEDULING_LABEL."""
     raw = api_object(
         "PodGroup", name, namespace=namespace, annotations=annotations, created=created
     )
@@ -300,7 +300,7 @@ def coscheduling_pod_group(
 
 
 def given(**fields: Any) -> Raw:
-    """The fields that say something: neither None, False nor empty."""
+    """Return the fields that say something: neither None, False nor empty."""
     return {name: value for name, value in fields.items() if value}
 
 
@@ -329,7 +329,7 @@ def _kind(raw: Mapping[str, Any]) -> Kind:
 
 
 def _taint(text: str) -> dict[str, str]:
-    """The taint written as `key=value:Effect` or `key:Effect`."""
+    """Return the taint written as `key=value:Effect` or `key:Effect`."""
     rest, _, effect = text.rpartition(":")
     key, _, value = rest.partition("=")
     return {"key": key, "value": value, "effect": effect}

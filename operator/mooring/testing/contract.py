@@ -50,11 +50,11 @@ class Scenario:
     others: tuple[Raw, ...] = ()
 
     def reversed(self) -> "Scenario":
-        """The same cluster, with its nodes added in the opposite order."""
+        """Return the same cluster, with its nodes added in the opposite order."""
         return replace(self, nodes=self.nodes[::-1])
 
     def without_pods(self) -> "Scenario":
-        """The same cluster with nothing on its nodes."""
+        """Return the same cluster with nothing on its nodes."""
         return replace(self, others=tuple(raw for raw in self.others if raw["kind"] != "Pod"))
 
 
@@ -244,7 +244,7 @@ class _Trial:
         return results
 
     def _rejections(self, mask: BoolArray) -> list[tuple[str, Any]]:
-        """The name of every rejected node, with the reasons and whether preemption could help."""
+        """Return every rejected node by name: the reasons, and whether preemption could help."""
         rejected = self.nodes.take(self.rows[~mask])
         if not len(rejected):
             return []

@@ -22,14 +22,14 @@ __all__ = ["FakeApi", "Patch", "handle", "pipeline", "queued_pod"]
 
 
 def handle(state: ClusterState, api: "FakeApi | None" = None) -> Handle:
-    """What a plugin is built with, over this state."""
+    """Return what a plugin is built with, over this state."""
     return Handle(Snapshot(state), WaitingPods(), api or FakeApi(), state)
 
 
 def pipeline(
     state: ClusterState | None = None, registry: Registry | None = None, **spec: Any
 ) -> Pipeline:
-    """The plugins of a profile whose `spec` is as a user writes it, by default over no cluster."""
+    """Return the plugins of a profile with this `spec`, by default over no cluster."""
     plugins = registry or Registry(SHIPPED, {})
     read_spec = read(SchedulingProfileSpec, spec, "spec")
     profile = SchedulingProfile(DEFAULT_SCHEDULER, read_spec)
@@ -44,7 +44,7 @@ def queued_pod(
     timestamp: float = 0.0,
     **fields: Any,
 ) -> QueuedPod:
-    """The pod as it waits in the queue since `timestamp`; `fields` are further ones of QueuedPod.
+    """Return the pod as it waits in the queue since `timestamp`; `fields` are of QueuedPod.
 
     Without `plugins` it belongs to a profile that changes nothing about the defaults.
     """
@@ -91,14 +91,14 @@ class FakeApi:
         self.bindings.append((pod.key, node))
 
     def annotate(self, pod: Pod, annotations: Mapping[str, str]) -> None:
-        """The annotations are added to the pod's; an empty mapping takes all of them back."""
+        """Add the annotations to the pod's; an empty mapping takes all of them back."""
         if annotations:
             self.annotations.setdefault(pod.key, {}).update(annotations)
         else:
             self.annotations.pop(pod.key, None)
 
     def unix_nanoseconds(self) -> int:
-        """The start of 2026, always."""
+        """Return the start of 2026, always."""
         return 1_767_225_600_000_000_000
 
     async def patch(
@@ -132,7 +132,7 @@ class FakeApi:
 
 
 def _merged(target: Any, patch: Mapping[str, Any]) -> dict[str, Any]:
-    """The target after a JSON merge patch (RFC 7386): null deletes, objects merge."""
+    """Return the target after a JSON merge patch (RFC 7386): null deletes, objects merge."""
     result = dict(target) if isinstance(target, Mapping) else {}
     for field, value in patch.items():
         if value is None:

@@ -25,7 +25,7 @@ def storage_class(
     waits: bool = True,
     **fields: Any,
 ) -> dict[str, Any]:
-    """A storage class that binds at once, or `waits` for the first consumer."""
+    """Return a storage class that binds at once, or `waits` for the first consumer."""
     mode = "WaitForFirstConsumer" if waits else "Immediate"
     return api_object(
         "StorageClass", name, provisioner=provisioner, volumeBindingMode=mode, **fields
@@ -43,7 +43,7 @@ def pv(
     labels: Mapping[str, str] | None = None,
     spec: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """A volume that can be had on `nodes` (none: on all) and is kept for `claim`.
+    """Return a volume that can be had on `nodes` (none: on all) and is kept for `claim`.
 
     `claim` is `namespace/name`; `spec` holds further fields, such as the source.
     """
@@ -79,7 +79,7 @@ def pvc(
     selected_node: str | None = None,
     spec: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """A claim, bound for good to `volume` if one is named; `spec` holds further fields.
+    """Return a claim, bound for good to `volume` if one is named; `spec` holds further fields.
 
     `selected_node` is the node for which its volume is to be made.
     """
@@ -105,7 +105,7 @@ def pvc(
 def csi_node(
     name: str, limits: Mapping[str, int | None], *, migrated: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """The CSI drivers of a node with their limits (None: no limit), and the plugins migrated."""
+    """Return the CSI drivers of a node with their limits (None: no limit), and what migrated."""
     drivers = [
         {
             "name": driver,
@@ -121,7 +121,7 @@ def csi_node(
 
 
 def csi_driver(name: str, *, storage_capacity: bool = False) -> dict[str, Any]:
-    """A driver that may want its free capacity to be looked at."""
+    """Return a driver that may want its free capacity to be looked at."""
     return api_object("CSIDriver", name, spec={"storageCapacity": storage_capacity})
 
 
@@ -132,7 +132,7 @@ def storage_capacity(
     topology: Mapping[str, str] | None = None,
     **fields: Any,
 ) -> dict[str, Any]:
-    """What a driver could still make of a class on nodes with these labels (None: on none)."""
+    """Return what a driver could still make of a class on these nodes (None: on none)."""
     if topology is not None:
         fields["nodeTopology"] = {"matchLabels": {**topology}}
     return api_object(
@@ -146,7 +146,7 @@ def storage_capacity(
 
 
 def volume_attachment(name: str, driver: str, node: str, volume: str) -> dict[str, Any]:
-    """A PersistentVolume that the driver has attached to the node."""
+    """Return a PersistentVolume that the driver has attached to the node."""
     source = {"persistentVolumeName": volume}
     return api_object(
         "VolumeAttachment", name, spec={"attacher": driver, "nodeName": node, "source": source}

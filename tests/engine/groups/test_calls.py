@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from deciding import Deciding
+from driving import driven
 from extending import Answers, GivenObjects, extender
-from group_searching import driven
 from mooring.engine.extenders.client import ExtenderError
 from mooring.engine.extenders.extenders import Extenders
 from mooring.engine.groups.answers import MOST_DIFFERENT

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from engine.test_loop import PLUGINS, Bindings, Engine, Marked, until
+from engines import PLUGINS, Bindings, Engine, Marked, until
 from kube.api_server import ApiServer, Request
 from mooring.engine.groups import cycle
 from mooring.framework.handle import Handle
@@ -626,7 +626,7 @@ async def test_a_member_that_comes_while_its_group_is_called_off_waits_for_a_bac
 ) -> None:
     engine = Engine(client, node("a"), pod_group("g", 2), clock=lambda: 0.0)
     at_permit = pod("x", group="g", labels={"does": "wait"})
-    engine.pending(*members("g", 1), at_permit)
+    engine.pending(at_permit, *members("g", 1))
     with engine.running():
         await until(lambda: len(engine.scheduler_state.waiting) == 1)
         engine.intake.gone(parse_pod(at_permit).uid)

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deciding import Deciding
+from driving import driven
 from group_searching import (
     answered,
     apart,
     by_name,
-    driven,
     placed,
     placed_in_slices,
     search_for,

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 
-from group_searching import driven
+from driving import driven
 from mooring.engine.cycle import decide
 from mooring.engine.extenders.answers import ExtenderAnswers, Filtered, NodeFailure
 from mooring.engine.groups.answers import GroupAnswers

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from deciding import Deciding
-from group_searching import driven
+from driving import driven
 from mooring.engine.groups.counting import CountingSearch
 from mooring.engine.groups.decision import preempt_for_group
 from mooring.engine.groups.search import Assignment

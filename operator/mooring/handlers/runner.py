@@ -1,4 +1,4 @@
-"""kopf's handlers for pods without a node, SchedulingProfiles and PriorityClasses.
+"""Run kopf: its tasks, its sessions, and what it may watch.
 
 Only `on.event` handlers are used: they write nothing to the objects, no annotation and no
 finalizer. The storages that kopf would keep its progress and diffs in do nothing for the same
@@ -10,7 +10,7 @@ import inspect
 import logging
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from random import Random
@@ -18,8 +18,7 @@ from typing import Any, Final, NoReturn, TypeVar
 
 import kopf
 
-from mooring.engine.intake import Intake
-from mooring.handlers.profiles import ProfileHandler
+from mooring.handlers.objects import ObjectHandlers
 from mooring.handlers.sessions import KopfSessions
 from mooring.kube.backoff import Backoff
 from mooring.kube.client import SMALL_PAGE_SIZE, ApiClient
@@ -27,13 +26,8 @@ from mooring.kube.config import Connection
 from mooring.kube.errors import ApiError, explain
 from mooring.kube.exchange import CONNECT_SECONDS
 from mooring.kube.resources import POD, PRIORITY_CLASS, SCHEDULING_PROFILE, Resource
-from mooring.mirroring.mirror import ACTIONS, parsed_or_none
-from mooring.model.events import Action, Kind, event_label
-from mooring.model.objects import identity, object_key
-from mooring.model.pod import Pod, Uid
-from mooring.state.cluster import ClusterState
 
-__all__ = ["RETRIES", "UNSCHEDULED", "KopfOperator", "is_kopfs"]
+__all__ = ["RETRIES", "UNSCHEDULED", "KopfRunner", "is_kopfs"]
 
 logger = logging.getLogger(__name__)
 
@@ -48,17 +42,11 @@ A leader that stops waits a second for all of kopf, and releases the lease then.
 _WATCHER: Final = "watcher for "
 """How the names of kopf's tasks begin that list and watch."""
 
-PODS_AT_ONCE: Final = 20
-"""Pods of a list that are queued before other tasks have their turn: some milliseconds."""
-
 RETRIES: Final = (1.0, 1.0, 2.0) + (4.0,) * 14
 """Seconds between kopf's tries of a request; after the last try all of kopf ends.
 
 They add up to a minute, in which an API server restarts or etcd elects a leader.
 """
-
-STATUS_SECONDS: Final = 30.0
-"""How often statuses are compared with what the nodes are now."""
 
 GOOD_SECONDS: Final = 60.0
 """After a run of at least this length the pause before the next one is short again."""
@@ -88,7 +76,7 @@ class _NoProgress(kopf.ProgressStorage):
     def touch(self, **_: Any) -> None: ...
 
     def clear(self, *, essence: Any) -> Any:
-        """The essence as it is, without a copy."""
+        """Return the essence as it is, without a copy."""
         return essence
 
 
@@ -96,7 +84,7 @@ class _NoDiffs(kopf.DiffBaseStorage):
     """Keeps no last-seen state: event handlers do not compare with it."""
 
     def build(self, **_: Any) -> Any:
-        """Nothing is compared, so nothing is copied."""
+        """Return nothing to compare with, and copy nothing."""
         return {}
 
     def fetch(self, **_: Any) -> None: ...
@@ -104,11 +92,8 @@ class _NoDiffs(kopf.DiffBaseStorage):
     def store(self, **_: Any) -> None: ...
 
 
-class KopfOperator:
+class KopfRunner:
     """Runs kopf inside our event loop for as long as this replica leads.
-
-    `seen` is called with each pod that is queued, and its object. `handled` is called with the name
-    of each event about a pod, as metrics have it, and the seconds that it took.
 
     Attributes:
         restarts: How often kopf has ended and was started again.
@@ -116,28 +101,18 @@ class KopfOperator:
 
     def __init__(
         self,
-        intake: Intake,
-        profile_handler: ProfileHandler,
-        state: ClusterState,
+        handlers: ObjectHandlers,
         connection: Connection,
         client: ApiClient,
         *,
-        listed: Callable[[], None],
-        seen: Callable[[Pod, Mapping[str, Any]], None] = lambda _pod, _raw: None,
-        handled: Callable[[str, float], None] = lambda _event, _seconds: None,
         retries: Sequence[float] = RETRIES,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.restarts = 0
-        self._intake = intake
-        self._profile_handler = profile_handler
-        self._state = state
+        self._handlers = handlers
         self._connection = connection
         self._client = client
-        self._listed = listed
-        self._seen = seen
-        self._handled = handled
         self._retries = retries
         self._clock = clock
         self._sleep = sleep
@@ -185,7 +160,7 @@ class KopfOperator:
         self._unwatched.clear()
 
     def lacking(self) -> str | None:
-        """What kopf has not watched for longer than a minute, and why; None if it does or rests."""
+        """Return what kopf has not watched for a minute, and why; None if it does or rests."""
         now = self._clock()
         late = {
             str(resource): now - self._unwatched[resource.path()]
@@ -196,53 +171,6 @@ class KopfOperator:
             return None
         words = f"kopf has not watched {', '.join(late)} for {max(late.values()):.0f} seconds"
         return f"{words}: {self._trouble}" if self._trouble else words
-
-    async def pod_found(self, raw: Mapping[str, Any]) -> None:
-        """Queue a pod as the API server has it, if it has no node and has not ended.
-
-        A terminating pod is never scheduled, so it does not come in. One that is known already
-        still gets its newer version.
-        """
-        pod = parsed_or_none(Kind.POD, raw)
-        if pod is None or pod.node_name is not None or pod.finished:
-            return
-        if not pod.terminating or self._intake.knows(pod.uid):
-            self._seen(pod, raw)
-            self._intake.pending(pod)
-
-    async def profile_found(self, raw: Mapping[str, Any]) -> None:
-        """Put a profile in force as the API server has it, and write its status."""
-        status = self._profile_handler.applied(raw)
-        if status is not None:
-            await self._write_status(raw["metadata"]["name"], status)
-        await self._write_other_statuses()
-
-    async def profile_gone(self, name: str, uid: str) -> None:
-        """Take a profile out of force, and write the statuses that mention it."""
-        self._profile_handler.gone(name, uid)
-        await self._write_other_statuses()
-
-    async def keep_statuses(self) -> NoReturn:
-        """Write, from time to time, the statuses that changes of nodes have outdated."""
-        while True:
-            await self._sleep(STATUS_SECONDS)
-            self._profile_handler.nodes_changed()
-            await self._write_other_statuses()
-
-    async def _write_other_statuses(self) -> None:
-        """Write the statuses of profiles that are outdated though the profile has not changed.
-
-        What cannot be written is written when that profile is shown again.
-        """
-        for name, status in self._profile_handler.other_statuses():
-            try:
-                await self._write_status(name, status)
-            except ApiError as error:
-                logger.warning("the status of profile %s is not written: %s", name, explain(error))
-
-    async def _write_status(self, name: str, status: Mapping[str, Any]) -> None:
-        patch = {"status": status}
-        await self._client.patch(SCHEDULING_PROFILE, name, patch, subresource="status")
 
     def _watches_nothing(self) -> None:
         for resource in _NEEDED:
@@ -255,7 +183,7 @@ class KopfOperator:
             self._unwatched.setdefault(path, self._clock())
 
     async def _watchable(self, backoff: Backoff) -> tuple[Resource, ...]:
-        """What kopf may watch: all that is needed, which is waited for, and PriorityClasses."""
+        """Wait until kopf may watch all that is needed; return what, maybe with PriorityClasses."""
         for resource in _NEEDED:
             await self._until_watchable(resource, backoff)
         trouble = await self._trouble_with(PRIORITY_CLASS)
@@ -278,7 +206,7 @@ class KopfOperator:
             await self._sleep(ASK_AGAIN_SECONDS)
 
     async def _trouble_with(self, resource: Resource) -> str | None:
-        """Why `resource` cannot be listed or watched; None if it can."""
+        """Return why `resource` cannot be listed or watched; None if it can."""
         path = resource.path()
         try:
             await self._client.request("GET", path, params={"limit": "1"})
@@ -292,14 +220,14 @@ class KopfOperator:
     async def _serve(
         self, restore_signals: Callable[[], None], resources: Collection[Resource]
     ) -> list[str] | None:
-        """Serve until cancelled or until kopf ends; why it did.
+        """Serve until cancelled or until kopf ends; return why it did.
 
         Returns None if kopf was ended to begin again with PriorityClasses, which it may watch now.
         """
         sessions = KopfSessions(
             self._connection,
             self._on_watch,
-            self._on_pods,
+            self._handlers.on_pods,
             self._client.may_write,
             sleep=self._sleep,
         )
@@ -329,9 +257,9 @@ class KopfOperator:
         self, sessions: KopfSessions, resources: Collection[Resource]
     ) -> kopf.OperatorRegistry:
         handlers = (
-            (POD, self._on_pod),
-            (SCHEDULING_PROFILE, self._on_profile),
-            (PRIORITY_CLASS, self._on_priority_class),
+            (POD, self._handlers.on_pod),
+            (SCHEDULING_PROFILE, self._handlers.on_profile),
+            (PRIORITY_CLASS, self._handlers.on_priority_class),
         )
         registry = kopf.OperatorRegistry()
         kopf.on.login(registry=registry)(sessions.log_in)
@@ -340,57 +268,6 @@ class KopfOperator:
                 where = (resource.group, resource.version, resource.plural)
                 kopf.on.event(*where, registry=registry)(handler)
         return registry
-
-    async def _on_pod(self, event: Mapping[str, Any], **_: Any) -> None:
-        raw, began = event["object"], self._clock()
-        self._note_listing(event)
-        if event["type"] == "DELETED":
-            self._intake.gone(Uid(identity(Kind.POD, raw)))
-        else:
-            await self.pod_found(raw)
-        # kopf gives no type to what it lists, which is new to it.
-        action = ACTIONS.get(event["type"], Action.ADD)
-        self._handled(event_label(Kind.UNSCHEDULED_POD, action), self._clock() - began)
-
-    async def _on_pods(self, pods: list[dict[str, Any]]) -> None:
-        """Queue the pods of the first list since kopf's start.
-
-        Some at a time, so that nothing else is held up.
-        """
-        self._listed()
-        for number, raw in enumerate(pods, start=1):
-            began = self._clock()
-            try:
-                raw.update(kind="Pod", apiVersion="v1")  # which items of a list do not have
-                await self.pod_found(raw)
-            except Exception:
-                logger.exception("a listed pod is not queued: %.300r", raw)
-            self._handled(event_label(Kind.UNSCHEDULED_POD, Action.ADD), self._clock() - began)
-            if number % PODS_AT_ONCE == 0:
-                await asyncio.sleep(0)
-
-    async def _on_profile(self, event: Mapping[str, Any], patch: kopf.Patch, **_: Any) -> None:
-        raw = event["object"]
-        self._note_listing(event)
-        if event["type"] == "DELETED":
-            await self.profile_gone(raw["metadata"]["name"], raw["metadata"]["uid"])
-            return
-        if (status := self._profile_handler.applied(raw)) is not None:
-            patch.status.update(status)
-        await self._write_other_statuses()
-
-    async def _on_priority_class(self, event: Mapping[str, Any], **_: Any) -> None:
-        raw = event["object"]
-        key = object_key(Kind.PRIORITY_CLASS, raw)
-        if event["type"] == "DELETED":
-            self._state.delete(Kind.PRIORITY_CLASS, key)
-        elif (value := parsed_or_none(Kind.PRIORITY_CLASS, raw)) is not None:
-            self._state.put(Kind.PRIORITY_CLASS, key, value)
-
-    def _note_listing(self, event: Mapping[str, Any]) -> None:
-        """Kopf has listed anew, and does not say what is no longer in the list."""
-        if event["type"] is None:
-            self._listed()
 
 
 def _settings(retries: Sequence[float]) -> kopf.OperatorSettings:
@@ -413,7 +290,7 @@ _T = TypeVar("_T")
 
 
 async def _finished(ending: Coroutine[Any, Any, _T]) -> _T:
-    """What it returns; a caller that is cancelled waits for it all the same."""
+    """Wait for the end even if the caller is cancelled; return what it returns."""
     task = asyncio.create_task(ending)
     try:
         return await asyncio.shield(task)
@@ -455,7 +332,7 @@ async def _stop(tasks: Collection[asyncio.Task[Any]]) -> list[str]:
 
 
 def _is_watcher(task: asyncio.Task[Any]) -> bool:
-    """Whether the task lists and watches for kopf, and has begun.
+    """Return whether the task lists and watches for kopf, and has begun.
 
     One that has not begun uses no connection, and leaves a warning if it is cancelled.
     """
@@ -468,12 +345,12 @@ def _is_watcher(task: asyncio.Task[Any]) -> bool:
 
 
 def _is_of_kopf(task: asyncio.Task[Any]) -> bool:
-    """Whether kopf created the task: a watcher that fails leaves the others running."""
+    """Return whether kopf created the task: a watcher that fails leaves the others running."""
     code = getattr(task.get_coro(), "cr_code", None)
     return code is not None and Path(code.co_filename).is_relative_to(_KOPF)
 
 
 def is_kopfs(error: BaseException) -> bool:
-    """Whether the error was raised by kopf's own code."""
+    """Return whether the error was raised by kopf's own code."""
     frames = traceback.extract_tb(error.__traceback__)
     return bool(frames) and Path(frames[-1].filename).is_relative_to(_KOPF)

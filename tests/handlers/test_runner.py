@@ -21,21 +21,19 @@ from handlers.small_api import KOPF, SmallApi
 from kube.api_server import ApiServer, event, status_object
 from kube.virtual_clock import VirtualClock
 from mooring.engine.scheduler_state import SchedulerState
-from mooring.framework import evaluations
-from mooring.handlers.operator import (
+from mooring.handlers.objects import PODS_AT_ONCE, ObjectHandlers
+from mooring.handlers.profiles import ProfileHandler, ProfileStatusWriter
+from mooring.handlers.runner import (
     ASK_AGAIN_SECONDS,
     GOOD_SECONDS,
-    PODS_AT_ONCE,
     RETRIES,
     UNWATCHED_SECONDS,
-    KopfOperator,
+    KopfRunner,
 )
-from mooring.handlers.profiles import ProfileHandler
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection, load_connection
 from mooring.kube.resources import POD, PRIORITY_CLASS, SCHEDULING_PROFILE, Resource
 from mooring.model.events import Kind
-from mooring.model.node import parse_node
 from mooring.model.pod import Pod
 from mooring.testing import builders
 from mooring.testing.builders import priority_class
@@ -64,15 +62,14 @@ async def kopf_serving(
     shared: SchedulerState, plane: ControlPlane, listed: Callable[[], None] = lambda: None
 ) -> AsyncIterator[None]:
     intake = silent_intake(shared)
-    profile_handler = ProfileHandler(shared.profiles, intake)
     connection = await load_connection(
         kubeconfig=str(plane.access.admin_kubeconfig), user_agent="mooring-test"
     )
     before = open_sockets()
     async with ApiClient(connection) as client:
-        operator = KopfOperator(
-            intake, profile_handler, shared.state, connection, client, listed=listed
-        )
+        profiles = ProfileStatusWriter(ProfileHandler(shared.profiles, intake), client)
+        handlers = ObjectHandlers(intake, profiles, shared.state, listed=listed)
+        operator = KopfRunner(handlers, connection, client)
         task = asyncio.create_task(operator.run(lambda: None))
         try:
             yield
@@ -179,27 +176,30 @@ async def small_api() -> AsyncIterator[tuple[SmallApi, ApiServer]]:
         yield api, server
 
 
+def handlers_of(
+    shared: SchedulerState, client: ApiClient, seen: Callable[[Pod, Mapping[str, Any]], None]
+) -> ObjectHandlers:
+    intake = silent_intake(shared)
+    profiles = ProfileStatusWriter(ProfileHandler(shared.profiles, intake), client)
+    return ObjectHandlers(intake, profiles, shared.state, listed=lambda: None, seen=seen)
+
+
 @asynccontextmanager
 async def kopf_against(
-    server: ApiServer, shared: SchedulerState, *, waits: bool = False, **options: Any
-) -> AsyncIterator[KopfOperator]:
+    server: ApiServer,
+    shared: SchedulerState,
+    *,
+    waits: bool = False,
+    seen: Callable[[Pod, Mapping[str, Any]], None] = lambda _pod, _raw: None,
+    **options: Any,
+) -> AsyncIterator[KopfRunner]:
     """A real kopf that works with a server whose faults the test decides.
 
     If it `waits`, it has looked what it may watch before, as a stand-by does.
     """
-    intake = silent_intake(shared)
-    profile_handler = ProfileHandler(shared.profiles, intake)
     connection = Connection(server.url, user_agent=KOPF)
     async with ApiClient(Connection(server.url)) as client:
-        operator = KopfOperator(
-            intake,
-            profile_handler,
-            shared.state,
-            connection,
-            client,
-            listed=lambda: None,
-            **options,
-        )
+        operator = KopfRunner(handlers_of(shared, client, seen), connection, client, **options)
         if waits:
             await operator.until_watchable()
         task = asyncio.create_task(operator.run(lambda: None))
@@ -517,85 +517,3 @@ async def test_kopf_lists_page_by_page() -> None:
     lists = [r for r in server.seen if r.headers["User-Agent"] == KOPF and r.path == POD.path()]
     assert [request.query.get("limit") for request in lists] == ["100", None]
     assert "watch" in lists[1].query
-
-
-async def test_a_pod_that_the_comparison_found_is_queued_unless_it_was_bound_meanwhile() -> None:
-    shared = scheduler_state()
-    async with small_api() as (_, server), kopf_against(server, shared) as operator:
-        await operator.pod_found(builders.pod("web"))
-        await operator.pod_found(builders.pod("bound", node="a"))
-        await operator.pod_found({"metadata": {"name": "malformed"}, "spec": "none"})
-    assert list(shared.without_profile) == [builders.uid_of("web")]
-
-
-async def test_a_terminating_pod_is_not_queued_but_one_that_is_queued_gets_its_newer_version() -> (
-    None
-):
-    shared = scheduler_state()
-    async with small_api() as (_, server), kopf_against(server, shared) as operator:
-        await operator.pod_found(builders.pod("web"))
-        for name in ("web", "leaving"):
-            await operator.pod_found(builders.pod(name, terminating=True))
-    [web] = shared.without_profile.values()
-    assert (web.key, web.terminating) == ("default/web", True)
-
-
-async def test_a_profile_that_the_comparison_found_is_in_force_and_its_status_written() -> None:
-    shared = scheduler_state()
-    async with small_api() as (served, server), kopf_against(server, shared) as operator:
-        await operator.profile_found(profile_of("found"))
-        assert list(shared.profiles.in_force) == ["found"]
-        [written] = served.patched
-    assert written.path.endswith("/schedulingprofiles/found/status")
-    assert written.body["status"]["conditions"][0]["reason"] == "InForce"
-
-
-async def test_a_profile_that_conflicts_with_a_new_one_gets_its_status_written_too() -> None:
-    def found(name: str) -> Raw:
-        version = "scheduling.mooring.dev/v1alpha1"
-        made = named("SchedulingProfile", version, name, spec={"match": {"schedulerNames": ["x"]}})
-        made["metadata"] |= {"uid": f"{name}1", "generation": 1}
-        return made
-
-    async with (
-        small_api() as (api, server),
-        kopf_against(server, scheduler_state()) as operator,
-    ):
-        for name in ("a", "b"):
-            await operator.profile_found(found(name))
-        await operator.profile_gone("b", "b1")
-        written = [
-            (request.path.split("/")[-2], [c["type"] for c in request.body["status"]["conditions"]])
-            for request in api.patched
-        ]
-    assert written == [
-        ("a", ["Ready"]),
-        ("b", ["Ready", "Conflicted"]),
-        ("a", ["Ready", "Conflicted"]),
-        ("a", ["Ready"]),
-    ]
-
-
-async def test_a_status_that_the_nodes_have_outdated_is_written_after_a_while(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(evaluations, "MOST_FOR_NODES", 10_000)
-    shared, over = scheduler_state(), asyncio.Event()
-
-    async def sleep(_seconds: float) -> None:
-        await over.wait()
-        over.clear()
-
-    dear = {"name": "dear", "filter": "!node.labels.serial.matches('^x(abc){30}')"}
-    async with small_api() as (api, server), kopf_against(server, shared, sleep=sleep) as operator:
-        await operator.profile_found(profile_of("found", rules=[dear]))
-        task = asyncio.create_task(operator.keep_statuses())
-        for number in range(20):
-            found = parse_node(builders.node(f"n{number}", labels={"serial": f"n{number}"}))
-            shared.state.put(Kind.NODE, found.name, found)
-        over.set()
-        while len(api.patched) < 2:  # noqa: ASYNC110 - the server has no event for it
-            await asyncio.sleep(0)
-        task.cancel()
-        kinds = [[c["type"] for c in r.body["status"]["conditions"]] for r in api.patched]
-    assert kinds == [["Ready"], ["Ready", "OverBudget"]]

@@ -1,0 +1,115 @@
+"""Take in what kopf shows: pods without a node, SchedulingProfiles and PriorityClasses."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from mooring.engine.intake import Intake
+from mooring.handlers.profiles import ProfileStatusWriter
+from mooring.mirroring.mirror import ACTIONS, parsed_or_none
+from mooring.model.events import Action, Kind, event_label
+from mooring.model.objects import identity, object_key
+from mooring.model.pod import Pod, Uid
+from mooring.state.cluster import ClusterState
+
+__all__ = ["ObjectHandlers"]
+
+logger = logging.getLogger(__name__)
+
+PODS_AT_ONCE: Final = 20
+"""Pods of a list that are queued before other tasks have their turn: some milliseconds."""
+
+
+class ObjectHandlers:
+    """Takes in the objects that kopf shows; the methods `on_...` are kopf's handlers.
+
+    `listed` is called when kopf has listed anew, `seen` with each pod that is queued, and its
+    object. `handled` is called with the name of each event about a pod, as metrics have it, and the
+    seconds that it took.
+    """
+
+    def __init__(
+        self,
+        intake: Intake,
+        profiles: ProfileStatusWriter,
+        state: ClusterState,
+        *,
+        listed: Callable[[], None],
+        seen: Callable[[Pod, Mapping[str, Any]], None] = lambda _pod, _raw: None,
+        handled: Callable[[str, float], None] = lambda _event, _seconds: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._intake = intake
+        self._profiles = profiles
+        self._state = state
+        self._listed = listed
+        self._seen = seen
+        self._handled = handled
+        self._clock = clock
+
+    async def on_pod(self, event: Mapping[str, Any], **_: Any) -> None:
+        """Queue a pod, or note that it is not without a node any more."""
+        raw, began = event["object"], self._clock()
+        self._note_listing(event)
+        if event["type"] == "DELETED":
+            self._intake.gone(Uid(identity(Kind.POD, raw)))
+        else:
+            await self.pod_found(raw)
+        # kopf gives no type to what it lists, which is new to it.
+        action = ACTIONS.get(event["type"], Action.ADD)
+        self._handled(event_label(Kind.UNSCHEDULED_POD, action), self._clock() - began)
+
+    async def on_pods(self, pods: list[dict[str, Any]]) -> None:
+        """Queue the pods of the first list since kopf's start.
+
+        Some at a time, so that nothing else is held up.
+        """
+        self._listed()
+        for number, raw in enumerate(pods, start=1):
+            began = self._clock()
+            try:
+                raw.update(kind="Pod", apiVersion="v1")  # which items of a list do not have
+                await self.pod_found(raw)
+            except Exception:
+                logger.exception("a listed pod is not queued: %.300r", raw)
+            self._handled(event_label(Kind.UNSCHEDULED_POD, Action.ADD), self._clock() - began)
+            if number % PODS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+
+    async def pod_found(self, raw: Mapping[str, Any]) -> None:
+        """Queue a pod as the API server has it, if it has no node and has not ended.
+
+        A terminating pod is never scheduled, so it does not come in. One that is known already
+        still gets its newer version.
+        """
+        pod = parsed_or_none(Kind.POD, raw)
+        if pod is None or pod.node_name is not None or pod.finished:
+            return
+        if not pod.terminating or self._intake.knows(pod.uid):
+            self._seen(pod, raw)
+            self._intake.pending(pod)
+
+    async def on_profile(self, event: Mapping[str, Any], **_: Any) -> None:
+        """Put a profile in force or take it out of force."""
+        raw = event["object"]
+        self._note_listing(event)
+        if event["type"] == "DELETED":
+            await self._profiles.gone(raw["metadata"]["name"], raw["metadata"]["uid"])
+        else:
+            await self._profiles.found(raw)
+
+    async def on_priority_class(self, event: Mapping[str, Any], **_: Any) -> None:
+        """Put a PriorityClass into the state, or remove it."""
+        raw = event["object"]
+        key = object_key(Kind.PRIORITY_CLASS, raw)
+        if event["type"] == "DELETED":
+            self._state.delete(Kind.PRIORITY_CLASS, key)
+        elif (value := parsed_or_none(Kind.PRIORITY_CLASS, raw)) is not None:
+            self._state.put(Kind.PRIORITY_CLASS, key, value)
+
+    def _note_listing(self, event: Mapping[str, Any]) -> None:
+        """Tell if kopf has listed anew: it does not say what is no longer in the list."""
+        if event["type"] is None:
+            self._listed()

@@ -1,0 +1,103 @@
+"""The engine as it is wired: events reach every part, and what is chosen reaches the parts."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from engines import PLUGINS, Engine
+from kube.api_server import ApiServer
+from mooring.engine.build import Options, build_engine, build_scheduler_state
+from mooring.framework.plugin_failures import ExtensionPoint
+from mooring.framework.queued_pod import SubQueue
+from mooring.kube.client import ApiClient
+from mooring.kube.config import Connection
+from mooring.model.events import Kind
+from mooring.model.node import parse_node
+from mooring.model.pod import parse_pod
+from mooring.observe.metrics import Metrics
+from mooring.state.cluster import ClusterState
+from mooring.testing.builders import node, pod, uid_of
+from mooring.testing.fakes import FakeApi
+from scheduler_states import put_profile
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[ApiClient]:
+    async with ApiServer() as server, ApiClient(Connection(server.url)) as connected:
+        yield connected
+
+
+def put_node(engine: Engine, name: str) -> None:
+    """The watch shows the node."""
+    engine.scheduler_state.state.put(Kind.NODE, name, parse_node(node(name)))
+
+
+async def test_a_new_node_reaches_the_queue_and_the_waits_of_plugins(client: ApiClient) -> None:
+    engine = Engine(client)
+    queue = engine.scheduler_state.queue
+    engine.pending(pod("web"))
+    queued = queue.pop(engine.clock())
+    assert queued is not None
+    queue.add_unschedulable(queued, frozenset({"NodeResourcesFit"}), engine.clock())
+    names = engine.scheduler_state.state.nodes.row_of
+    waits = asyncio.create_task(engine.api.until(lambda: "a" in names, 10.0))
+    await asyncio.sleep(0)
+    assert not waits.done()
+    put_node(engine, "a")
+    await waits
+    while queue.run_hints(engine.clock()):
+        pass
+    assert queued.queue is not SubQueue.UNSCHEDULABLE
+
+
+async def test_a_state_has_one_engine(client: ApiClient) -> None:
+    state = ClusterState()
+    build_engine(client, state, PLUGINS, identity="test")
+    with pytest.raises(RuntimeError, match="one sink"):
+        build_engine(client, state, PLUGINS, identity="test")
+
+
+async def test_an_engine_is_busy_while_a_pod_is_active(client: ApiClient) -> None:
+    engine = Engine(client)
+    assert not engine.parts.is_busy()
+    engine.pending(pod("web"))
+    assert engine.parts.is_busy()
+
+
+async def test_whole_pods_are_kept_for_extenders_alone_and_until_they_leave(
+    client: ApiClient,
+) -> None:
+    extenders = [{"urlPrefix": "http://127.0.0.1:1", "filterVerb": "filter"}]
+    kept: list[bool] = []
+    for called in ([], extenders):
+        engine = Engine(client, extenders=called)
+        engine.pending(pod("web"))
+        kept.append(engine.parts.extender_objects.bytes > 0)
+        engine.intake.gone(uid_of("web"))
+        assert engine.parts.extender_objects.bytes == 0
+    assert kept == [False, True]
+
+
+def test_the_backoff_is_that_of_the_options() -> None:
+    options = Options(initial_backoff=3.0, max_backoff=3.0)
+    scheduler = build_scheduler_state(ClusterState(), FakeApi(), PLUGINS, options=options)
+    pipeline = put_profile(scheduler, registry=PLUGINS).pipeline
+    scheduler.queue.add(parse_pod(pod("web")), pipeline, 0.0)
+    queued = scheduler.queue.pop(0.0)
+    assert queued is not None
+    scheduler.queue.add_after_error(queued, 0.0)
+    assert scheduler.queue.next_due() == 3.0
+
+
+def test_plugins_are_measured_if_there_are_metrics() -> None:
+    metrics = Metrics()
+    scheduler = build_scheduler_state(ClusterState(), FakeApi(), PLUGINS, metrics=metrics)
+    pipeline = put_profile(scheduler, registry=PLUGINS).pipeline
+    outer = pipeline.metrics.begin_attempt()
+    with pipeline.metrics.extension_point(ExtensionPoint.PRE_FILTER, pipeline.profile):
+        pass
+    pipeline.metrics.end_attempt(outer)
+    name = "scheduler_framework_extension_point_duration_seconds_count"
+    labels = {"extension_point": "PreFilter", "status": "Success", "profile": pipeline.profile}
+    assert metrics.registry.get_sample_value(name, labels) == 1

@@ -1,0 +1,199 @@
+"""An engine over a cluster of its own, for tests that have it work against an API server."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar, Final
+
+from kube.api_server import Request
+from mooring.engine.build import Options, build_engine
+from mooring.framework.handle import Handle
+from mooring.framework.registry import NoArgs, Registry
+from mooring.framework.verdicts import SKIP, PluginError, Skip, Unschedulable, Wait
+from mooring.kube.client import ApiClient
+from mooring.model.pod import Pod, parse_pod
+from mooring.observe.metrics import Metrics
+from mooring.observe.records import DEFAULT_LIMIT, DecisionLog, NotedStep
+from mooring.plugins import SHIPPED
+from mooring.state.snapshot import Snapshot
+from mooring.testing.builders import cluster
+from scheduler_states import put_profile
+
+__all__ = ["NO_BUDGET", "PLUGINS", "Bindings", "Engine", "Marked", "path_of", "until"]
+
+SECONDS: Final = 60.0
+NO_BUDGET: Final = Options(most_per_decision=None)
+
+
+class Marked:
+    """Does at reserve and permit what a pod's label `does` says."""
+
+    name: ClassVar[str] = "Marked"
+    row_local: ClassVar[bool] = False
+
+    def __init__(self, args: NoArgs, handle: Handle) -> None: ...
+
+    def pre_filter(self, pod: Pod, _cluster: Snapshot) -> Skip:
+        """Fail if the pod is marked so."""
+        if pod.labels.get("does") == "break":
+            raise PluginError("the plugin is broken")
+        return SKIP
+
+    def reserve(self, pod: Pod, _node: str) -> Unschedulable | None:
+        """Reject the pod or fail if it is marked so."""
+        if pod.labels.get("does") == "fail":
+            raise ValueError("the plugin is broken")
+        return (
+            Unschedulable("the plugin does not like it")
+            if pod.labels.get("does") == "reject"
+            else None
+        )
+
+    def unreserve(self, _pod: Pod, _node: str) -> None:
+        """Do nothing: nothing was set aside."""
+
+    async def pre_bind(self, pod: Pod, _node: str) -> None:
+        """Fail or wait for ever if the pod is marked so."""
+        if pod.labels.get("does") == "fail in pre_bind":
+            raise UnprintableError
+        if pod.labels.get("does") == "wait in pre_bind":
+            await asyncio.Event().wait()
+
+    async def post_bind(self, pod: Pod, _node: str) -> None:
+        """Wait for ever if the pod is marked so."""
+        if pod.labels.get("does") == "wait in post_bind":
+            await asyncio.Event().wait()
+
+    def permit(self, pod: Pod, _node: str) -> Wait | None:
+        """Have the pod wait if it is marked so."""
+        seconds = float(pod.labels.get("seconds", "3600"))
+        return Wait(seconds) if pod.labels.get("does") == "wait" else None
+
+
+class UnprintableError(Exception):
+    """An error of which nothing can be said."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+PLUGINS: Final = Registry((*SHIPPED, Marked), {})
+MARKED: Final = {"multiPoint": {"enabled": [{"name": Marked.name}]}}
+
+
+class Engine:
+    """An engine and its parts; a profile with this `spec`, which a user might write, is in force.
+
+    By default the profile has the plugin Marked. `records` and `trace` are those of `DecisionLog`,
+    which always reads the event loop's time; `clock` is that of all other parts.
+    """
+
+    def __init__(
+        self,
+        client: ApiClient,
+        *objects: dict[str, Any],
+        clock: Callable[[], float] | None = None,
+        records: int = DEFAULT_LIMIT,
+        trace: Callable[[NotedStep], None] | None = None,
+        registry: Registry = PLUGINS,
+        options: Options = NO_BUDGET,
+        metrics: Metrics | None = None,
+        **spec: Any,
+    ) -> None:
+        loop_time = asyncio.get_running_loop().time
+        self.clock = clock or loop_time
+        parts = self.parts = build_engine(
+            client,
+            cluster(*objects),
+            registry,
+            identity="test",
+            options=options,
+            metrics=metrics,
+            decisions=DecisionLog(limit=records, clock=loop_time, trace=trace),
+            clock=self.clock,
+        )
+        self.scheduler_state, self.decisions = parts.scheduler, parts.scheduler.decisions
+        self.metrics, self.reports, self.api = parts.metrics, parts.reports, parts.api
+        self.loop, self.intake, self.shadow = parts.loop, parts.intake, parts.shadow
+        self.group_reports, self.extenders = parts.group_reports, parts.extenders
+        self._registry = registry
+        self.put_profile(**{"plugins": MARKED, **spec})
+
+    def put_profile(self, **spec: Any) -> None:
+        """Put the profile in force, also for the pods that wait."""
+        put_profile(self.scheduler_state, registry=self._registry, **spec)
+        self.intake.profiles_changed()
+
+    def pending(self, *pods: dict[str, Any]) -> None:
+        """Show the pods without a node."""
+        for raw in pods:
+            pod = parse_pod(raw)
+            self.parts.extender_objects.seen(pod, raw)
+            self.intake.pending(pod)
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Have the loop and the reports work inside."""
+        tasks = [asyncio.create_task(work) for work in (self.loop.run(), self.reports.run())]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    async def close(self) -> None:
+        """End all that goes on."""
+        self.loop.halt()
+        await self.loop.finish(1.0)
+        await self.extenders.close()
+        await self.parts.extender_objects.close()
+
+
+class Bindings:
+    """Answers bindings as told; remembers them, and the statuses that are written."""
+
+    def __init__(self) -> None:
+        self.made: list[tuple[str, str]] = []
+        self.refuse: dict[str, int] = {}
+        self.before_answer: Callable[[], object] = lambda: None
+        self.statuses: list[dict[str, Any]] = []
+        self.deleted: list[str] = []
+
+    def __call__(self, request: Request) -> None:
+        """Answer one request."""
+        name = request.path.split("/")[-2]
+        if request.method == "PATCH":
+            self.statuses.append(request.body["status"])
+            request.reply({})
+            return
+        if request.method == "GET":
+            name = request.path.split("/")[-1]
+            request.reply({"metadata": {"name": name, "uid": f"pod-default-{name}"}, "spec": {}})
+            return
+        if request.method == "DELETE":
+            self.deleted.append(request.path.split("/")[-1])
+            request.reply({})
+            return
+        self.before_answer()
+        if name in self.refuse:
+            request.refuse(self.refuse[name], "Refused", "no")
+            return
+        self.made.append((name, request.body["target"]["name"]))
+        request.reply({}, 201)
+
+
+async def until(holds: Callable[[], object]) -> None:
+    """Return as soon as it holds."""
+    async with asyncio.timeout(SECONDS):
+        while not holds():  # noqa: ASYNC110 - the parts have no event for every state
+            await asyncio.sleep(0)
+
+
+def path_of(engine: Engine, name: str) -> list[dict[str, Any]]:
+    """Return the steps of the pod's path without their times."""
+    path = engine.decisions.path(f"default/{name}")
+    hidden = ("time", "until", "count")
+    return [
+        {field: value for field, value in step.items() if field not in hidden}
+        for step in (path["steps"] if path is not None else ())
+    ]
