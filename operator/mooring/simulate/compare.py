@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 import orjson
 
+from mooring.engine.what_if import stays_on_its_node
 from mooring.framework.registry import Registry
 from mooring.model.pod import Pod
 from mooring.model.resources import CPU, MEMORY
@@ -303,11 +304,7 @@ class _Use:
         self._requested = {name: nodes.requested(name) for name in (CPU, MEMORY)}
         self._slots = np.maximum(nodes.pod_slots - nodes.pod_count, 0)
         self._large = large
-        busy = {
-            placed.row
-            for placed in state.pods
-            if placed.pod.owner is None or placed.pod.owner.kind not in ("DaemonSet", "Node")
-        }
+        busy = {placed.row for placed in state.pods if not stays_on_its_node(placed.pod)}
         self._empty = np.array([row not in busy for row in rows.tolist()], np.bool_)
 
     def of(self, index: IntArray) -> PoolUse:

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from mooring.engine.cycle import decide
 from mooring.engine.outcome import ScheduleResult
 from mooring.engine.profiles import InForce
 from mooring.engine.result_cache import ResultCache
+from mooring.engine.what_if import WhatIf
 from mooring.framework.card_plugin import assign_cards
 from mooring.model.devices import CardFormat, CardRequestError, card_request
 from mooring.model.pod import Pod, Uid
@@ -159,9 +159,8 @@ def plans(inputs: Inputs, profile: InForce, form: CardFormat) -> Iterator[Plan]:
 class _Planner:
     def __init__(self, state: ClusterState, profile: InForce, form: CardFormat) -> None:
         self._state = state
-        self._cluster = Snapshot(state)
         self._pipeline = profile.pipeline
-        self._shared = ResultCache(state.nodes)
+        self._what_if = WhatIf(Snapshot(state), ResultCache(state.nodes))
         self._books = state.track_cards(form)
 
     def plan(self, pod: Pod) -> Plan:
@@ -205,7 +204,7 @@ class _Planner:
             for uid in uids
             if (placed := self._state.pods.get(uid)) is not None
         ]
-        with self._state.trial() as trial:
+        with self._what_if.trial() as trial:
             for uid in uids:
                 trial.remove(uid)
             found = self._decided(pod)
@@ -224,7 +223,7 @@ class _Planner:
 
     def _decided(self, pod: Pod) -> ScheduleResult | None:
         """Where the pod would go as things stand."""
-        outcome = decide(pod, self._pipeline, self._cluster, self._shared, seed=0)
+        outcome = self._what_if.decide(pod, self._pipeline)
         return outcome if isinstance(outcome, ScheduleResult) else None
 
 
