@@ -16,6 +16,7 @@ from mooring.model.pod import Pod
 from mooring.model.resources import CPU, MEMORY
 from mooring.simulate.inputs import Inputs
 from mooring.simulate.manifests import InputError, read_text
+from mooring.simulate.new_objects import owner_of
 from mooring.simulate.profiles import LoadedProfile
 from mooring.simulate.selection import EVERY_POD, Selection, take_off
 from mooring.simulate.simulation import Attempt, Simulation
@@ -367,5 +368,4 @@ def _moves(pods: Iterable[Pod], before: _Side, after: _Side) -> Iterator[Move]:
     why = next((after.reasons[pod.key] for pod in pods if pod.key in after.reasons), "")
     targets = [*(+new).elements()]
     for (pod, node), target in zip(leaving, targets, strict=True):
-        owner = f"{pod.owner.kind} {pod.namespace}/{pod.owner.name}" if pod.owner else ""
-        yield Move(pod.key, owner, node, target, why if target is None else "")
+        yield Move(pod.key, owner_of(pod), node, target, why if target is None else "")

@@ -31,8 +31,9 @@ from mooring.policy.profile import DEFAULT_SCHEDULER, SchedulingProfile, Schedul
 from mooring.policy.resolve import resolve
 from mooring.queueing.active import ActivePods
 from mooring.simulate.extenders import ExtenderCalls, calling_extenders
-from mooring.simulate.inputs import Inputs, RejectedPod
+from mooring.simulate.inputs import Inputs
 from mooring.simulate.manifests import InputError
+from mooring.simulate.new_objects import RejectedPod, owner_of
 from mooring.simulate.offline import offline_handle
 from mooring.simulate.profiles import LoadedProfile
 from mooring.state.cluster import ClusterState
@@ -166,13 +167,13 @@ class Simulation:
             if profile is None:
                 name = pod.shape.scheduler_name
                 why = f'no profile takes pods of schedulerName "{name}"'
-                rejected.append(_rejected(pod.key, _owner(pod), None, why))
+                rejected.append(_rejected(pod.key, owner_of(pod), None, why))
                 continue
             if pod.nominated_node is not None:
                 self._state.nominate(pod, pod.nominated_node)
-            why = _held_back(pod, profile.pipeline)
-            if why is not None:
-                rejected.append(_rejected(pod.key, _owner(pod), profile, why))
+            held = _held_back(pod, profile.pipeline)
+            if held is not None:
+                rejected.append(_rejected(pod.key, owner_of(pod), profile, held))
             else:
                 queued = _queued(pod, profile.pipeline, ticket=len(chosen))
                 active.add(queued)
@@ -269,27 +270,27 @@ class Simulation:
             rejections={},
             message=decision.message if node is None else None,
         )
-        return Attempt(record, 1 if node is not None else 0, _owner(pod))
+        return Attempt(record, 1 if node is not None else 0, owner_of(pod))
 
     def attempt(self, pod: Pod, profile: InForce) -> Attempt:
         """Decide about the pod with this profile, and assume it on the chosen node."""
         try:
             outcome = self._decide(pod, profile)
         except (PluginError, ExtenderError) as error:
-            return _rejected(pod.key, _owner(pod), profile, str(error))
+            return _rejected(pod.key, owner_of(pod), profile, str(error))
         decision = decision_of(pod, profile.pipeline, outcome, self._most)
         if isinstance(outcome, FitError):
             self._nominate(pod, outcome)
             if outcome.keeps_nomination:
                 decision = replace(decision, nominated_node=pod.nominated_node)
-            return Attempt(decision, owner=_owner(pod), reason=outcome.diagnosis.main_reason)
+            return Attempt(decision, owner=owner_of(pod), reason=outcome.diagnosis.main_reason)
         try:
             assume_and_reserve(pod, outcome.row, profile.pipeline, self._state)
         except PodRejected as rejection:
-            return _rejected(pod.key, _owner(pod), profile, rejection.message)
+            return _rejected(pod.key, owner_of(pod), profile, rejection.message)
         except PluginError as error:
-            return _rejected(pod.key, _owner(pod), profile, str(error))
-        return Attempt(decision, outcome.feasible_nodes, _owner(pod))
+            return _rejected(pod.key, owner_of(pod), profile, str(error))
+        return Attempt(decision, outcome.feasible_nodes, owner_of(pod))
 
     def _decide(self, pod: Pod, profile: InForce) -> Outcome:
         extenders = interested(profile.pipeline, pod)
@@ -339,11 +340,6 @@ def _held_back(pod: Pod, pipeline: Pipeline) -> str | None:
         return held_back(pod, pipeline)
     except PluginError as error:
         return str(error)
-
-
-def _owner(pod: Pod) -> str:
-    owner = pod.owner
-    return f"{owner.kind} {pod.namespace}/{owner.name}" if owner is not None else ""
 
 
 def _rejected(pod: str, owner: str, profile: InForce | None, message: str) -> Attempt:
