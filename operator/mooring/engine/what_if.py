@@ -21,7 +21,7 @@ from mooring.engine.groups.slices import SearchBudget, Slices
 from mooring.engine.outcome import Outcome, ScheduleResult
 from mooring.engine.result_cache import ResultCache
 from mooring.framework.pipeline import Pipeline
-from mooring.framework.runtime import run_pre_enqueue
+from mooring.framework.runtime import first_gate
 from mooring.model.pod import Pod, Uid
 from mooring.state.cluster import Trial
 from mooring.state.columns import IntArray
@@ -165,12 +165,8 @@ def held_back(pod: Pod, pipeline: Pipeline, *, only: str = "") -> str | None:
     """
     if pod.limit_exceeded is not None:
         return pod.limit_exceeded
-    for plugin in pipeline.pre_enqueue:
-        if only in ("", plugin.name):
-            answer = run_pre_enqueue(pipeline, plugin, pod)
-            if answer is not None:
-                return answer.reason
-    return None
+    gate = first_gate(pipeline, pod, only)
+    return gate[1].reason if gate is not None else None
 
 
 def without_preemption(pipeline: Pipeline) -> Pipeline:
