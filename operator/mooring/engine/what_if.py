@@ -28,10 +28,10 @@ from mooring.state.columns import IntArray
 from mooring.state.pod_groups import PodGroupState
 from mooring.state.snapshot import Snapshot
 
-__all__ = ["FIRST_ATTEMPT", "WhatIf", "held_back", "stays_on_its_node", "without_preemption"]
+__all__ = ["WhatIf", "held_back", "stays_on_its_node", "without_preemption"]
 
-FIRST_ATTEMPT: Final = 1
-"""Decisions here are those of a pod's first attempt, whose number is part of their seed."""
+_FIRST_ATTEMPT: Final = 1
+"""The number of an attempt is part of the seed of its decision."""
 _OUTDATED: Final = "the cluster changed while nodes for the group were searched; try again"
 
 
@@ -86,6 +86,10 @@ class WhatIf:
                     trial.add(pod, row)
             yield trial
 
+    def seed_of(self, pod: Pod) -> int:
+        """Return the seed of the first attempt of the pod, or of the group whose first it is."""
+        return tie_break_seed(pod.uid, _FIRST_ATTEMPT, self._salt)
+
     @overload
     def decide(self, pod: Pod, pipeline: Pipeline) -> Outcome: ...
 
@@ -106,7 +110,7 @@ class WhatIf:
             pipeline,
             self.cluster,
             self.cache,
-            seed=tie_break_seed(pod.uid, FIRST_ATTEMPT, self._salt),
+            seed=self.seed_of(pod),
             start=self._start,
             now=self._now(),
             answers=answers,
@@ -123,9 +127,9 @@ class WhatIf:
         budget: SearchBudget,
     ) -> Slices[GroupDecision]:
         """Return the decision about all these members, made in trials with pauses between them."""
-        steps = decide_group(
-            group, members, pipeline, self.cluster, self.cache, seed=0, rejected={}, budget=budget
-        )
+        about = (group, members, pipeline, self.cluster, self.cache)
+        seed = self.seed_of(members[0])
+        steps = decide_group(*about, seed=seed, rejected={}, budget=budget)
         while True:
             try:
                 with self.trial():

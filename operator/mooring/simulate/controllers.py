@@ -91,7 +91,7 @@ class Controllers:
             InputError: if the API server would reject the object for its selector or template.
         """
         try:
-            for raw in _EXPANSIONS[manifest.kind](self, manifest.raw):
+            for raw in _EXPANSIONS[manifest.group, manifest.kind](self, manifest.raw):
                 source = f"{manifest.source}, {manifest.kind} {name_of(manifest.raw)}"
                 yield Manifest(source, raw)
         except ManifestError as error:
@@ -230,27 +230,17 @@ class Controllers:
         return max(0, wanted - self._owned[namespace_of(raw), str(raw["kind"]), name_of(raw)])
 
 
-_EXPANSIONS: Final[Mapping[str, Callable[[Controllers, Raw], Iterator[Raw]]]] = {
-    "Deployment": Controllers._deployment,  # noqa: SLF001 - the class's own table
-    "ReplicaSet": Controllers._replica_set,  # noqa: SLF001 - as above
-    "ReplicationController": Controllers._replication_controller,  # noqa: SLF001 - as above
-    "StatefulSet": Controllers._stateful_set,  # noqa: SLF001 - as above
-    "DaemonSet": Controllers._daemon_set,  # noqa: SLF001 - as above
-    "Job": Controllers._job,  # noqa: SLF001 - as above
-    "CronJob": Controllers._cron_job,  # noqa: SLF001 - as above
+_EXPANSIONS: Final[Mapping[tuple[str, str], Callable[[Controllers, Raw], Iterator[Raw]]]] = {
+    ("apps", "Deployment"): Controllers._deployment,  # noqa: SLF001 - the class's own table
+    ("apps", "ReplicaSet"): Controllers._replica_set,  # noqa: SLF001 - as above
+    ("", "ReplicationController"): Controllers._replication_controller,  # noqa: SLF001 - as above
+    ("apps", "StatefulSet"): Controllers._stateful_set,  # noqa: SLF001 - as above
+    ("apps", "DaemonSet"): Controllers._daemon_set,  # noqa: SLF001 - as above
+    ("batch", "Job"): Controllers._job,  # noqa: SLF001 - as above
+    ("batch", "CronJob"): Controllers._cron_job,  # noqa: SLF001 - as above
 }
 
-CONTROLLERS: Final = frozenset(
-    {
-        ("apps", "Deployment"),
-        ("apps", "ReplicaSet"),
-        ("", "ReplicationController"),
-        ("apps", "StatefulSet"),
-        ("apps", "DaemonSet"),
-        ("batch", "Job"),
-        ("batch", "CronJob"),
-    }
-)
+CONTROLLERS: Final = frozenset(_EXPANSIONS)
 """API group and kind of the objects that are expanded."""
 
 

@@ -8,7 +8,6 @@ from math import inf
 from typing import Final
 
 from mooring.engine.binding import PodRejected, assume_and_reserve
-from mooring.engine.cycle import tie_break_seed
 from mooring.engine.extenders.answers import interested
 from mooring.engine.extenders.client import ExtenderError
 from mooring.engine.groups.answers import GroupAnswers
@@ -19,7 +18,7 @@ from mooring.engine.groups.slices import run_whole
 from mooring.engine.outcome import FitError, Outcome, decision_of
 from mooring.engine.profiles import InForce, Profiles
 from mooring.engine.result_cache import ResultCache
-from mooring.engine.what_if import FIRST_ATTEMPT, WhatIf, held_back
+from mooring.engine.what_if import WhatIf, held_back
 from mooring.framework.decision import Decision
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.post_filter import GroupNomination
@@ -114,7 +113,6 @@ class Simulation:
         self._state = inputs.state
         self._cluster = Snapshot(inputs.state)
         self._shared = ResultCache(inputs.state.nodes, _MOST_CACHE_BYTES)
-        self._seed = seed
         self._most = nodes
         now = self._now = _now(inputs.state, inputs.pending)
         self._what_if = WhatIf(self._cluster, self._shared, now=lambda: now, salt=seed)
@@ -199,7 +197,7 @@ class Simulation:
     ) -> Iterator[Attempt]:
         """Yield the attempts of all members of a group, which get nodes together or not at all."""
         pipeline, message = profile.pipeline, group.incomplete
-        seed = tie_break_seed(members[0].uid, FIRST_ATTEMPT, self._seed)
+        seed = self._what_if.seed_of(members[0])
         decision = GroupDecision({}, message=message or "")
         answers: GroupAnswers | None = None
         try:
