@@ -15,7 +15,6 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import partial
 from itertools import islice
 from operator import itemgetter
 from typing import Any, Final
@@ -188,7 +187,7 @@ class Shadow:
                 if profile is None or not self._is_in_force(profile):
                     continue
                 try:
-                    comparison = self._or_error(profile, bound.pod, partial(self._compared, bound))
+                    comparison = self._compared(bound.pod, bound.at, profile)
                 except StillEvaluating:
                     bound.profile = profile
                     break
@@ -256,8 +255,10 @@ class Shadow:
         while self._due and not (decided and self._clock() >= until):
             pod = self._due.popleft()
             if pod.uid in self._scheduler.without_profile:
+                profile = self._scheduler.profiles.shadow_of(pod, self._scheduler.cluster)
                 try:
-                    self._decide_one_pending(pod)
+                    if profile is not None:
+                        self._keep(self._compared(pod, self._now(), profile))
                 except StillEvaluating:
                     self._due.appendleft(pod)
                     return True
@@ -277,16 +278,14 @@ class Shadow:
                 self._pending[pod.uid] = None
                 self._due.append(pod)
 
-    def _or_error(
-        self, profile: InForce, pod: Pod, compared: Callable[[InForce], _Comparison]
-    ) -> _Comparison:
-        """Return the comparison, or one with the result `error` if, for example, a plugin fails.
+    def _compared(self, pod: Pod, at: float, profile: InForce) -> _Comparison:
+        """Return the comparison, with the result `error` if, for example, a plugin fails.
 
         Raises:
             StillEvaluating: a plugin needs values that are being evaluated; try again later.
         """
         try:
-            return compared(profile)
+            return self._decided(pod, at, profile)
         except StillEvaluating:
             raise
         except Exception as error:
@@ -295,32 +294,19 @@ class Shadow:
             logger.debug("no shadow decision about pod %s: %s", pod.key, text_of(error))
             return _Comparison(profile, "error")
 
-    def _decide_one_pending(self, pod: Pod) -> None:
-        profile = self._scheduler.profiles.shadow_of(pod, self._scheduler.cluster)
-        if profile is not None:
-            self._keep(self._or_error(profile, pod, partial(self._decided_pending, pod)))
-
-    def _decided_pending(self, pod: Pod, profile: InForce) -> _Comparison:
-        """Decide about a pod that is not bound for long."""
-        outcome = self._what_if.decide(pod, self._summary(profile).pipeline)
-        chosen = outcome if isinstance(outcome, ScheduleResult) else None
-        message = outcome.message if isinstance(outcome, FitError) else None
-        scores = {chosen.node: chosen.score_of(chosen.row)} if chosen is not None else {}
-        record = self._record(profile, pod, self._now(), "pending", chosen, scores, message)
-        return _Comparison(profile, "pending", record)
-
-    def _compared(self, bound: _BoundPod, profile: InForce) -> _Comparison:
-        """Decide about a bound pod; the trial has removed it and those bound later."""
-        pod, at = bound.pod, bound.at
-        pipeline = self._summary(profile).pipeline
+    def _decided(self, pod: Pod, at: float, profile: InForce) -> _Comparison:
+        """Decide about a pod that is pending for long, or bound and not in the trial."""
+        pipeline, node = self._summary(profile).pipeline, pod.node_name
         outcome = self._what_if.decide(replace(pod, node_name=None), pipeline)
         if isinstance(outcome, FitError):
-            record = self._record(profile, pod, at, "unschedulable", None, {}, outcome.message)
-            return _Comparison(profile, "unschedulable", record)
-        node = pod.node_name or ""
-        row = self._scheduler.state.nodes.row_of.get(node)
+            result = "unschedulable" if node is not None else "pending"
+            record = self._record(profile, pod, at, result, None, {}, outcome.message)
+            return _Comparison(profile, result, record)
         scores, message, result = {outcome.node: outcome.score_of(outcome.row)}, None, "same"
-        if outcome.node != node:
+        row = self._scheduler.state.nodes.row_of.get(node) if node is not None else None
+        if node is None:
+            result = "pending"
+        elif outcome.node != node:
             score = scores[node] = outcome.score_of(row) if row is not None else None
             message = _rejection(outcome, row) if score is None else None
             highest = scores[outcome.node]

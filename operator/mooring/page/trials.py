@@ -162,7 +162,7 @@ class Trials:
             async for documents in self._decided(units, what_if, detailed=True):
                 details += documents[:1] if not details else []
                 results += [_short(document) for document in documents]
-            found = await self._suggestions(objects, pipeline, details, what_if)
+            found = await self._suggestions(units[0], details[0], what_if) if details else []
         return {
             "results": results,
             "details": details[0] if details else None,
@@ -376,23 +376,13 @@ class Trials:
             await asyncio.sleep(REST * (self._clock() - began))
 
     async def _suggestions(
-        self,
-        objects: _Objects,
-        pipeline: Pipeline | None,
-        details: Sequence[Mapping[str, Any]],
-        what_if: WhatIf,
+        self, unit: "_Unit", decision: Mapping[str, Any], what_if: WhatIf
     ) -> list[dict[str, Any]]:
-        """Return what would make the first pod fit, if it was decided alone and has no node."""
-        first = details[0] if details else None
-        if first is None or first["node"] is not None or not first["nodes"]:
+        """Return what would make the pod fit, if it was decided alone and has no node."""
+        if decision["node"] is not None or not decision["nodes"] or unit.pipeline is None:
             return []
-        scheduler = self._scheduler
-        pod = objects.pods[first["pod"]]
-        profile = scheduler.profiles.of(pod, scheduler.cluster)
-        used = pipeline or (profile.pipeline if profile is not None else None)
-        if used is None:
-            return []
-        return await smallest_suggestions(pod, used, what_if.cluster, what_if.cache, self._clock)
+        (pod,), cluster = unit.pods, what_if.cluster
+        return await smallest_suggestions(pod, unit.pipeline, cluster, what_if.cache, self._clock)
 
     async def _pods(
         self, wanted: Compared, may_see: Callable[[Iterable[str]], Any]
