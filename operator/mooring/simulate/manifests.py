@@ -259,15 +259,16 @@ def _check_yaml(text: str, name: str, limits: Limits) -> None:
     """
     depth, values = 0, 0
     for event in yaml.parse(text, Loader=_Loader):
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
+        if isinstance(event, yaml.ScalarEvent):
+            values += 1
+        elif isinstance(event, yaml.CollectionStartEvent):
+            depth, values = depth + 1, values + 1
+            _check_size(depth, values, name, limits)
         elif isinstance(event, yaml.CollectionEndEvent):
+            _check_size(depth, values, name, limits)
             depth -= 1
-            continue
         elif isinstance(event, yaml.AliasEvent) and not limits.aliases:
             raise InputError(f"{name}: YAML aliases are not read here; write the values out")
-        values += isinstance(event, yaml.NodeEvent)
-        _check_size(depth, values, name, limits)
 
 
 def _check_json(document: Any, name: str, limits: Limits) -> None:
