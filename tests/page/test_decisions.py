@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from mooring.engine.result_cache import ResultCache
+from mooring.engine.what_if import WhatIf
 from mooring.model.pod import parse_pod
 from mooring.page.decisions import decision_document
 from mooring.testing.builders import node, pod
@@ -15,10 +16,8 @@ def decided(
 ) -> tuple[int | None, dict[str, Any]]:
     shared = scheduler_state(*objects)
     pipeline = put_profile(shared).pipeline
-    cache = ResultCache(shared.state.nodes)
-    return decision_document(
-        parse_pod(tried), pipeline, shared.cluster, cache, now=0.0, nodes=nodes
-    )
+    what_if = WhatIf(shared.cluster, ResultCache(shared.state.nodes))
+    return decision_document(parse_pod(tried), pipeline, what_if, nodes=nodes)
 
 
 def funnel(document: dict[str, Any]) -> dict[str, tuple[int, int]]:
@@ -116,7 +115,7 @@ def test_an_empty_cluster_has_nothing_to_filter() -> None:
 def test_a_profile_that_checks_all_filters_counts_each_node_once_as_left() -> None:
     shared = scheduler_state(node("a", cpu="1", taints=["x=y:NoSchedule"]), node("b", cpu="8"))
     pipeline = replace(put_profile(shared).pipeline, always_check_all_filters=True)
-    cache = ResultCache(shared.state.nodes)
+    what_if = WhatIf(shared.cluster, ResultCache(shared.state.nodes))
     tried = parse_pod(pod("web", cpu="4"))
-    _, document = decision_document(tried, pipeline, shared.cluster, cache, now=0.0)
+    _, document = decision_document(tried, pipeline, what_if)
     assert funnel(document) == {"TaintToleration": (1, 1), "NodeResourcesFit": (1, 1)}

@@ -308,8 +308,14 @@ async def test_a_runtime_class_is_left_out_with_a_note() -> None:
         ("[" * 100 + "]" * 100, "nested deeper"),
         ("- " * 70 + "x", "nested deeper"),
         ("- x\n" * 60_000, "too long"),
-        (text(pod("web")).replace("containers", "container"), "unknown field"),
-        (text(pod("web"), pod("web")), "is there twice"),
+        (
+            text(pod("web")).replace("containers", "container"),
+            'document 1: Pod default/web spec.container: unknown field "container"',
+        ),
+        (
+            text(pod("web"), pod("web")),
+            "Pod default/web: is given already in the pods, document 1",
+        ),
         (text(*(pod(f"p{i}") for i in range(51))), "more than 50 objects"),
         (text(pod("web", cpu="no number")), "no number"),
     ],

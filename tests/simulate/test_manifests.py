@@ -1,12 +1,15 @@
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from mooring.model.errors import ManifestError
 from mooring.simulate.manifests import (
     STDIN,
     InputError,
+    Limits,
     Manifest,
     NoObjectError,
     RepeatedKey,
@@ -164,3 +167,48 @@ def test_what_is_no_object_is_told_from_what_is_no_yaml(written: Path) -> None:
         read(written)
     assert not isinstance(caught.value, NoObjectError)
     assert caught.value.line == 2
+
+
+def limited(text: str, **limits: Any) -> list[Manifest]:
+    return list(manifests_in(text, "objects.yaml", limits=Limits(**limits)))
+
+
+@pytest.mark.parametrize("nested", [251, 200_000])
+def test_yaml_that_would_exhaust_the_stack_is_refused(written: Path, nested: int) -> None:
+    """The YAML library calls itself for each level; the process was killed by a signal."""
+    written.write_text("kind: Pod\nx: " + "[" * nested + "]" * nested)
+    assert problem_of(written) == f"{written}: is nested deeper than 250 levels"
+    written.write_text("kind: Pod\nx: " + "[" * 249 + "]" * 249)
+    assert len(read(written)) == 1
+
+
+@pytest.mark.parametrize("text", ["kind: Pod\nx: [[1]]", '{"kind": "Pod", "x": [[1]]}'])
+def test_depth_and_values_are_limited_alike_in_yaml_and_in_json(text: str) -> None:
+    assert len(limited(text, depth=3, values=7)) == 1
+    with pytest.raises(InputError, match=r"objects\.yaml: is nested deeper than 2 levels"):
+        limited(text, depth=2, values=7)
+    with pytest.raises(InputError, match=r"objects\.yaml: is too long; it has more than 6 values"):
+        limited(text, depth=3, values=6)
+
+
+def test_objects_are_limited_by_their_number_in_all_documents() -> None:
+    text = "kind: PodList\nitems: [{}, {}]\n---\nkind: Node\n"
+    assert len(limited(text, objects=3)) == 3
+    with pytest.raises(InputError, match="has more than 2 objects"):
+        limited(text, objects=2)
+
+
+def test_aliases_are_read_in_own_files_and_not_where_that_is_forbidden() -> None:
+    text = "kind: Pod\na: &x [1]\nb: *x"
+    assert limited(text)[0].raw["b"] == [1]
+    with pytest.raises(InputError, match="YAML aliases are not read here"):
+        limited(text, aliases=False)
+
+
+def test_a_mistake_in_a_field_names_the_objects_place() -> None:
+    manifest = Manifest("objects.yaml, document 1", {"kind": "Pod"})
+    with (
+        pytest.raises(InputError, match=r"objects\.yaml, document 1: spec\.x: is wrong"),
+        manifest.locating_errors(),
+    ):
+        raise ManifestError("spec.x", "is wrong")

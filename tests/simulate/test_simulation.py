@@ -5,6 +5,7 @@ import pytest
 from mooring.framework.handle import Handle
 from mooring.framework.registry import NoArgs, Registry
 from mooring.framework.verdicts import PluginError, Unschedulable
+from mooring.model.limits import LIMITS, Counted
 from mooring.model.pod import Pod
 from mooring.plugins import SHIPPED
 from mooring.simulate.inputs import inputs_of
@@ -318,6 +319,13 @@ def test_the_members_of_a_group_get_nodes_together_or_not_at_all() -> None:
         **{f"default/waits{i}": None for i in range(3)},
         "default/single": "n1",
     }
+
+
+def test_a_pod_beyond_the_limits_gets_no_node_as_in_a_cluster() -> None:
+    requests = {f"acme.example/r{i}": 1 for i in range(LIMITS[Counted.RESOURCES] + 1)}
+    (attempt,) = attempts(node("n1"), pod("large", requests=requests))
+    assert attempt.decision.node is None
+    assert "resources" in str(attempt.decision.message)
 
 
 def test_a_member_of_a_group_that_is_not_complete_says_so() -> None:

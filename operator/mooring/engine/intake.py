@@ -12,7 +12,7 @@ from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin_failures import ExtensionPoint, PluginFailed
 from mooring.framework.queued_pod import QueuedPod, SubQueue
-from mooring.framework.runtime import run_pre_enqueue, status_of
+from mooring.framework.runtime import first_gate, status_of
 from mooring.kube.slices import Slices
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import Pod, Uid
@@ -397,14 +397,13 @@ def _held_back(pod: Pod, pipeline: Pipeline) -> tuple[str, str] | None:
     outer = metrics.begin_attempt()
     try:
         with metrics.extension_point(ExtensionPoint.PRE_ENQUEUE, pipeline.profile) as point:
-            for plugin in pipeline.pre_enqueue:
-                answer = run_pre_enqueue(pipeline, plugin, pod)
-                if answer is not None:
-                    point.status = status_of(answer)
-                    return plugin.name, answer.reason
+            gate = first_gate(pipeline, pod)
+            if gate is None:
+                return None
+            point.status = status_of(gate[1])
+            return gate[0], gate[1].reason
     finally:
         metrics.end_attempt(outer)
-    return None
 
 
 def _relabelled(event: ClusterEvent) -> str | None:

@@ -1,4 +1,4 @@
-"""Decides about pods that another scheduler binds, for comparison only (profiles with mode Shadow).
+"""Decide about pods that another scheduler binds, for comparison only (profiles with mode Shadow).
 
 A pod is decided once the watch shows it bound, on the cluster as it was before: without the pod and
 without the pods that were bound after it. So both schedulers have seen the same pods. The other
@@ -15,16 +15,15 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import partial
 from itertools import islice
 from operator import itemgetter
 from typing import Any, Final
 
-from mooring.engine.cycle import decide, tie_break_seed
-from mooring.engine.outcome import FitError, Outcome, ScheduleResult
+from mooring.engine.outcome import FitError, ScheduleResult
 from mooring.engine.profiles import InForce
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
+from mooring.engine.what_if import WhatIf, without_preemption
 from mooring.framework.decision import NodeScore
 from mooring.framework.evaluations import StillEvaluating
 from mooring.framework.pipeline import Pipeline
@@ -134,8 +133,7 @@ class Shadow:
         self._wake = wake
         self._clock = clock
         self._now = now
-        self._results = ResultCache(scheduler.state.nodes)
-        self._start = 0
+        self._what_if = WhatIf(scheduler.cluster, ResultCache(scheduler.state.nodes), now=now)
         self._bound: deque[_BoundPod] = deque()
         self._left: OrderedDict[str, None] = OrderedDict()
         """The uids of pods that were pending, and have not been shown bound yet."""
@@ -151,7 +149,7 @@ class Shadow:
         self._records: deque[dict[str, Any]] = deque(maxlen=_MOST_RECORDS)
 
     def on_events(self, events: Iterable[ClusterEvent]) -> None:
-        """Notes the pods that are bound now."""
+        """Note the pods that are bound now."""
         if not self._scheduler.profiles.has_shadows:
             self._bound.clear()
             return
@@ -160,7 +158,7 @@ class Shadow:
                 self._note(event.after)
 
     def left(self, uid: str) -> None:
-        """The pod is shown no more among those without a node, so it was pending."""
+        """Note that the pod was pending: it is shown no more among those without a node."""
         if not self._scheduler.profiles.has_shadows:
             self._left.clear()
             self._unconfirmed.clear()
@@ -182,15 +180,14 @@ class Shadow:
         self._drop_settled()
         if not self._bound:
             return self._decide_pending(self._clock(), until)
-        with self._scheduler.state.trial() as trial:
+        with self._what_if.trial() as trial:
             for bound in reversed(self._bound):
-                if self._scheduler.cluster.is_placed(bound.pod):
-                    trial.remove(bound.pod.uid)
+                trial.remove(bound.pod.uid)
                 profile, bound.profile = bound.profile, None
                 if profile is None or not self._is_in_force(profile):
                     continue
                 try:
-                    comparison = self._or_error(profile, bound.pod, partial(self._compared, bound))
+                    comparison = self._compared(bound.pod, bound.at, profile)
                 except StillEvaluating:
                     bound.profile = profile
                     break
@@ -201,7 +198,7 @@ class Shadow:
         return True
 
     def statuses(self) -> Mapping[str, dict[str, Any]]:
-        """By name of each shadow profile, its comparisons as its status shows them."""
+        """Return by name of each shadow profile its comparisons, as its status shows them."""
         found = {}
         for name, entry in self._scheduler.profiles.in_force.items():
             if entry.profile.spec.mode == "Shadow":
@@ -209,7 +206,7 @@ class Shadow:
         return found
 
     def report(self, namespace: str = "") -> dict[str, Any]:
-        """The profiles with their statuses, and the last 1,000 pods, newest first.
+        """Return the profiles with their statuses, and the last 1,000 pods, newest first.
 
         Args:
             namespace: Whose pods; empty for all.
@@ -239,7 +236,7 @@ class Shadow:
         self._wake()
 
     def _drop_settled(self) -> None:
-        """Forgets bound pods that no later decision needs: those before the first undecided one."""
+        """Forget bound pods that no later decision needs: those before the first undecided one."""
         while self._bound:
             profile = self._bound[0].profile
             if profile is not None and self._is_in_force(profile):
@@ -250,7 +247,7 @@ class Shadow:
         return self._scheduler.profiles.in_force.get(profile.profile.name) is profile
 
     def _decide_pending(self, now: float, until: float) -> bool:
-        """Decides about pods that have not been bound for long."""
+        """Decide about pods that have not been bound for long."""
         if now >= self._look_at:
             self._look_at = now + _LOOK_SECONDS
             self._look(now)
@@ -258,8 +255,10 @@ class Shadow:
         while self._due and not (decided and self._clock() >= until):
             pod = self._due.popleft()
             if pod.uid in self._scheduler.without_profile:
+                profile = self._scheduler.profiles.shadow_of(pod, self._scheduler.cluster)
                 try:
-                    self._decide_one_pending(pod)
+                    if profile is not None:
+                        self._keep(self._compared(pod, self._now(), profile))
                 except StillEvaluating:
                     self._due.appendleft(pod)
                     return True
@@ -267,7 +266,7 @@ class Shadow:
         return decided
 
     def _look(self, now: float) -> None:
-        """Notes since when pods are pending; each that is for long is due once."""
+        """Note since when pods are pending; each that is for long is due once."""
         pods: Iterable[Pod] = ()
         if self._scheduler.profiles.has_shadows:
             pods = islice(self._scheduler.without_profile.values(), _MOST_PENDING)
@@ -279,16 +278,14 @@ class Shadow:
                 self._pending[pod.uid] = None
                 self._due.append(pod)
 
-    def _or_error(
-        self, profile: InForce, pod: Pod, compared: Callable[[InForce], _Comparison]
-    ) -> _Comparison:
-        """Return the comparison, or one with the result `error` if, for example, a plugin fails.
+    def _compared(self, pod: Pod, at: float, profile: InForce) -> _Comparison:
+        """Return the comparison, with the result `error` if, for example, a plugin fails.
 
         Raises:
             StillEvaluating: a plugin needs values that are being evaluated; try again later.
         """
         try:
-            return compared(profile)
+            return self._decided(pod, at, profile)
         except StillEvaluating:
             raise
         except Exception as error:
@@ -297,31 +294,19 @@ class Shadow:
             logger.debug("no shadow decision about pod %s: %s", pod.key, text_of(error))
             return _Comparison(profile, "error")
 
-    def _decide_one_pending(self, pod: Pod) -> None:
-        profile = self._scheduler.profiles.shadow_of(pod, self._scheduler.cluster)
-        if profile is not None:
-            self._keep(self._or_error(profile, pod, partial(self._decided_pending, pod)))
-
-    def _decided_pending(self, pod: Pod, profile: InForce) -> _Comparison:
-        """Decides about a pod that is not bound for long."""
-        outcome = self._decide(profile, pod)
-        chosen = outcome if isinstance(outcome, ScheduleResult) else None
-        message = outcome.message if isinstance(outcome, FitError) else None
-        scores = {chosen.node: chosen.score_of(chosen.row)} if chosen is not None else {}
-        record = self._record(profile, pod, self._now(), "pending", chosen, scores, message)
-        return _Comparison(profile, "pending", record)
-
-    def _compared(self, bound: _BoundPod, profile: InForce) -> _Comparison:
-        """Decides about a bound pod; the trial has removed it and those bound later."""
-        pod, at = bound.pod, bound.at
-        outcome = self._decide(profile, replace(pod, node_name=None))
+    def _decided(self, pod: Pod, at: float, profile: InForce) -> _Comparison:
+        """Decide about a pod that is pending for long, or bound and not in the trial."""
+        pipeline, node = self._summary(profile).pipeline, pod.node_name
+        outcome = self._what_if.decide(replace(pod, node_name=None), pipeline)
         if isinstance(outcome, FitError):
-            record = self._record(profile, pod, at, "unschedulable", None, {}, outcome.message)
-            return _Comparison(profile, "unschedulable", record)
-        node = pod.node_name or ""
-        row = self._scheduler.state.nodes.row_of.get(node)
+            result = "unschedulable" if node is not None else "pending"
+            record = self._record(profile, pod, at, result, None, {}, outcome.message)
+            return _Comparison(profile, result, record)
         scores, message, result = {outcome.node: outcome.score_of(outcome.row)}, None, "same"
-        if outcome.node != node:
+        row = self._scheduler.state.nodes.row_of.get(node) if node is not None else None
+        if node is None:
+            result = "pending"
+        elif outcome.node != node:
             score = scores[node] = outcome.score_of(row) if row is not None else None
             message = _rejection(outcome, row) if score is None else None
             highest = scores[outcome.node]
@@ -333,29 +318,12 @@ class Shadow:
         record = self._record(profile, pod, at, result, outcome, scores, message)
         return _Comparison(profile, result, record, usages)
 
-    def _decide(self, profile: InForce, pod: Pod) -> Outcome:
-        """The decision, without preemption."""
-        scheduler = self._scheduler
-        outcome = decide(
-            pod,
-            self._summary(profile).pipeline,
-            scheduler.cluster,
-            self._results,
-            seed=tie_break_seed(pod.uid, 1),
-            start=self._start,
-            now=self._now(),
-        )
-        if isinstance(outcome, ScheduleResult):
-            self._start = (self._start + outcome.evaluated_nodes) % scheduler.cluster.node_count
-        return outcome
-
     def _summary(self, profile: InForce) -> _Summary:
-        """The summary of the profile; a profile that was changed begins anew."""
+        """Return the summary of the profile; a profile that was changed begins anew."""
         known = self._summaries.get(profile.profile.name)
         if known is None or known.profile is not profile:
-            # A shadow profile evicts nothing, and looking for victims takes long.
-            pipeline = replace(profile.pipeline, post_filter=())
-            known = _Summary(profile, pipeline, self._now())
+            # A shadow profile evicts nothing.
+            known = _Summary(profile, without_preemption(profile.pipeline), self._now())
             self._summaries = {
                 name: summary
                 for name, summary in self._summaries.items()
@@ -365,7 +333,7 @@ class Shadow:
         return known
 
     def _keep_once_confirmed(self, bound: _BoundPod, comparison: _Comparison) -> None:
-        """Keeps the comparison of a pod that was pending, now or once this is known."""
+        """Keep the comparison of a pod that was pending, now or once this is known."""
         uid = bound.pod.uid
         if uid in self._left:
             del self._left[uid]
@@ -378,7 +346,7 @@ class Shadow:
             self._unconfirmed.popitem(last=False)
 
     def _keep(self, comparison: _Comparison) -> None:
-        """Counts a comparison, if the profile is still in force as it was."""
+        """Count a comparison, if the profile is still in force as it was."""
         profile = comparison.profile
         if not self._is_in_force(profile):
             return
@@ -395,7 +363,7 @@ class Shadow:
             self._metrics.shadow_node(name, choice, utilization, balance)
 
     def _usage(self, pod: Pod, row: int) -> tuple[float, float]:
-        """Utilization and balance of the node with the pod, from cpu and memory requests.
+        """Return utilization and balance of the node with the pod, from cpu and memory requests.
 
         Utilization is the mean of the requested fractions of both; balance is one minus their
         standard deviation, as in NodeResourcesBalancedAllocation.
@@ -419,7 +387,7 @@ class Shadow:
         scores: Mapping[str, NodeScore | None],
         message: str | None,
     ) -> dict[str, Any]:
-        """The decision as the report shows it."""
+        """Return the decision as the report shows it."""
         return {
             "time": _iso(at, "milliseconds"),
             "pod": pod.key,
@@ -452,7 +420,7 @@ class ShadowStatusWriter:
         self._written: dict[str, dict[str, Any]] = {}
 
     async def run(self) -> None:
-        """Writes until cancelled, where something has changed."""
+        """Write until cancelled, where something has changed."""
         while True:
             await self._sleep(_STATUS_SECONDS)
             statuses = dict(self._shadow.statuses())
@@ -474,7 +442,7 @@ class ShadowStatusWriter:
 
 
 def _rejection(outcome: ScheduleResult, row: int | None) -> str | None:
-    """Which plugin rejects the row, and why; None if none does."""
+    """Return which plugin rejects the row, and why; None if none does."""
     for group in outcome.diagnosis().rejected:
         for index in (group.rows == row).nonzero()[0].tolist():
             return f"{group.plugin}: {', '.join(group.explanation.reasons_at(index))}"
@@ -482,7 +450,7 @@ def _rejection(outcome: ScheduleResult, row: int | None) -> str | None:
 
 
 def _status(summary: _Summary) -> dict[str, Any]:
-    """The summary as `ShadowStatus` of `mooring.policy.status`; percentages are rounded."""
+    """Return the summary as `ShadowStatus` of `mooring.policy.status`; percentages are rounded."""
     results, nodes = summary.results, summary.nodes
     return {
         "since": _iso(summary.since),

@@ -17,8 +17,9 @@ from typing import Final, TypeVar
 import numpy as np
 
 from mooring.engine.cycle import LiveDryRun
-from mooring.engine.filtering import PreFiltered, Search
+from mooring.engine.filtering import PreFiltered
 from mooring.engine.result_cache import ResultCache
+from mooring.engine.what_if import WhatIf, stays_on_its_node
 from mooring.framework.pipeline import Pipeline
 from mooring.model.affinity import AffinityTerm, SpreadConstraint
 from mooring.model.pod import Pod
@@ -41,8 +42,6 @@ _MOST_ROWS: Final = 8
 _MOST_ENDED: Final = 10
 """Pods that are removed from one node."""
 _EXAMPLES: Final = 3
-_STAYING_OWNERS: Final = frozenset(("DaemonSet", "Node"))
-"""Kinds of owners whose pods are not suggested to end, because they come back to the node."""
 _TOLERATION: Final = 1.0
 """The cost of a toleration; that of a smaller request is below 1, a pod that ends costs 1."""
 _CONSTRAINT: Final = 1.5
@@ -82,59 +81,42 @@ class _Change:
 def suggestions(
     pod: Pod, pipeline: Pipeline, cluster: Snapshot, cache: ResultCache
 ) -> Iterator[Suggestion | None]:
-    """Yields each suggestion, and None after each change that does not help.
+    """Yield each suggestion, and None after each change that does not help.
 
     A pod that fits as it is, since the cluster has changed, gets only the suggestion that says so.
     Between two items other work may go on, also such that changes the cluster. One item takes about
     as long as a decision about a new shape. `cache` should serve nothing else.
     """
-    trial = _Trial(pod, pipeline, cluster, cache)
-    unchanged = trial.unchanged()
+    tried = _Suggestions(pod, pipeline, WhatIf(cluster, cache))
+    unchanged = tried.unchanged()
     yield unchanged
     if unchanged is not None:
         return
     changes = list(islice(_changes(pod, cluster), _MOST_CHANGES))
     found = False
     for change in changes:
-        suggestion = trial.with_changes(change)
+        suggestion = tried.with_changes(change)
         found |= suggestion is not None
         yield suggestion
     if not found:
         for pair in islice(combinations(changes, 2), _MOST_PAIRS):
-            yield trial.with_changes(*pair)
-    rows = trial.rows_for_endings()
-    for row in rows:
-        yield trial.without_pods(row)
+            yield tried.with_changes(*pair)
+    for row in tried.rows_for_endings():
+        yield tried.without_pods(row)
 
 
-class _Trial:
+class _Suggestions:
     """Runs the filters for the pod as it is, changed, or without some of the placed pods."""
 
-    def __init__(self, pod: Pod, pipeline: Pipeline, cluster: Snapshot, cache: ResultCache) -> None:
+    def __init__(self, pod: Pod, pipeline: Pipeline, what_if: WhatIf) -> None:
         self._pod = pod
         self._pipeline = pipeline
-        self._cluster = cluster
-        self._cache = cache
-
-    def _search(self, pod: Pod) -> Search:
-        results = self._cache.of(pod, self._pipeline, self._cluster)
-        return Search(pod, self._pipeline, self._cluster, results)
-
-    def _feasible(self, pod: Pod) -> IntArray:
-        """The rows (int64) on which the pod fits."""
-        search = self._search(pod)
-        pre_filtered = search.pre_filter()
-        if not isinstance(pre_filtered, PreFiltered):
-            return np.zeros(0, np.int64)
-        fits = search.feasible(pre_filtered)
-        rows = np.flatnonzero(fits)
-        for group in search.rejected_with_nominated(pre_filtered, fits):
-            rows = np.setdiff1d(rows, group.rows)
-        return rows
+        self._what_if = what_if
+        self._cluster = what_if.cluster
 
     def unchanged(self) -> Suggestion | None:
-        """That the pod fits as it is, because the cluster has changed; None if it does not."""
-        rows = self._feasible(self._pod)
+        """Suggest no change if the pod fits by now; return None if it does not."""
+        rows = self._what_if.feasible_rows(self._pod, self._pipeline)
         if not len(rows):
             return None
         return Suggestion(
@@ -147,11 +129,11 @@ class _Trial:
         )
 
     def with_changes(self, *changes: _Change) -> Suggestion | None:
-        """The suggestion to change the pod so; None if it fits nowhere then."""
+        """Suggest these changes of the pod; return None if it fits nowhere then."""
         changed = self._pod
         for change in changes:
             changed = change.apply(changed)
-        rows = self._feasible(changed)
+        rows = self._what_if.feasible_rows(changed, self._pipeline)
         if not len(rows):
             return None
         limits: Mapping[str, int] = {}
@@ -162,7 +144,7 @@ class _Trial:
             if any(not limits[name] and "/" not in name for name in resources):
                 return None  # a pod cannot do without cpu or memory, only without a device
             changed = _requesting(limits, changed)
-            rows = self._feasible(changed)
+            rows = self._what_if.feasible_rows(changed, self._pipeline)
             if not len(rows):
                 return None  # nominated pods take what looked free
             cost += 1.0 - share
@@ -179,7 +161,7 @@ class _Trial:
     def _largest_requests(
         self, resources: list[str], rows: IntArray
     ) -> tuple[dict[str, int], float]:
-        """The largest requests that fit on one of the rows, and which share of the pod's they are.
+        """Return the largest requests that fit on a row, and which share of the pod's they are.
 
         Rounded down to amounts that people write.
         """
@@ -206,8 +188,8 @@ class _Trial:
         )
 
     def rows_for_endings(self) -> list[int]:
-        """The rows on which pods that end are most likely to help: those that lack least."""
-        search = self._search(self._pod)
+        """Return the rows where pods that end are most likely to help: those that lack least."""
+        search = self._what_if.search(self._pod, self._pipeline)
         pre_filtered = search.pre_filter()
         if not isinstance(pre_filtered, PreFiltered):
             return []
@@ -226,17 +208,15 @@ class _Trial:
         return [int(rows[i]) for i in order[:_MOST_ROWS] if possible[i]]
 
     def without_pods(self, row: int) -> Suggestion | None:
-        """The suggestion to wait until some pods of the row end; None if that does not help."""
+        """Suggest to wait until some pods of the row end; return None if that does not help."""
         pods = [
-            placed.pod
-            for placed in self._cluster.pods_on(row)
-            if placed.pod.owner is None or placed.pod.owner.kind not in _STAYING_OWNERS
+            placed.pod for placed in self._cluster.pods_on(row) if not stays_on_its_node(placed.pod)
         ]
         if not pods or self._cluster.node(row) is None:
             return None
         pods.sort(key=self._relief, reverse=True)
-        dry_run = LiveDryRun(self._search(self._pod), None)
-        with self._cluster.trial() as trial:
+        dry_run = LiveDryRun(self._what_if.search(self._pod, self._pipeline), None)
+        with self._what_if.trial() as trial:
             ended: list[Pod] = []
             for pod in pods[:_MOST_ENDED]:
                 trial.remove(pod.uid)
@@ -268,7 +248,7 @@ class _Trial:
         )
 
     def _relief(self, pod: Pod) -> float:
-        """How much of what the pod requests would be free without this one."""
+        """Return how much of what the pod requests would be free without this one."""
         requested, theirs = self._pod.shape.demand.resources, pod.shape.demand.resources
         return sum(theirs.get(name, 0) / max(most, 1) for name, most in requested.items())
 
@@ -277,7 +257,7 @@ class _Trial:
 
 
 def _changes(pod: Pod, cluster: Snapshot) -> Iterator[_Change]:
-    """The changes of the pod that are worth a try, the smaller ones first."""
+    """Yield the changes of the pod that are worth a try, the smaller ones first."""
     shape = pod.shape
     for resource in shape.demand.resources:
         yield _Change("", resource, 0.0, partial(_requesting, {resource: 0}), resource)
@@ -290,7 +270,7 @@ def _changes(pod: Pod, cluster: Snapshot) -> Iterator[_Change]:
 
 
 def _constraints(shape: PodShape) -> Iterator[_Change]:
-    """The pod without one of its constraints to nodes and to other pods."""
+    """Yield changes that give up one constraint to nodes or to other pods."""
     for requirement in shape.node_selector.requirements:
         yield _Change(
             f"had no nodeSelector {_shown(requirement)}",
@@ -324,7 +304,7 @@ def _constraints(shape: PodShape) -> Iterator[_Change]:
 
 
 def _tolerations(shape: PodShape, cluster: Snapshot) -> Iterator[_Change]:
-    """A toleration of each taint that keeps the pod off nodes, the most frequent first."""
+    """Yield a toleration of each taint that keeps the pod off nodes, the most frequent first."""
     nodes = cluster.nodes
     counts = Counter[Taint]()
     per_set = np.bincount(nodes.taint_codes[nodes.present], minlength=len(nodes.taint_sets))
@@ -370,7 +350,7 @@ def _without_spread(constraint: SpreadConstraint, pod: Pod) -> Pod:
 
 
 def _without_term(term: AffinityTerm, pod: Pod) -> Pod:
-    """The pod without the term, whether it is of affinity or anti-affinity."""
+    """Return the pod without the term, whether it is of affinity or anti-affinity."""
     affinity = replace(
         pod.shape.affinity,
         required=_others(pod.shape.affinity.required, term),
@@ -387,12 +367,12 @@ _Item = TypeVar("_Item")
 
 
 def _others(items: tuple[_Item, ...], item: _Item) -> tuple[_Item, ...]:
-    """All items but this object."""
+    """Return all items but this object."""
     return tuple(other for other in items if other is not item)
 
 
 def _requesting(limits: Mapping[str, int], pod: Pod) -> Pod:
-    """The pod with these requests; what is 0 is not requested."""
+    """Return the pod with these requests; what is 0 is not requested."""
     demand = pod.shape.demand
     resources = {**demand.resources, **limits}
     changed = replace(demand, resources={name: n for name, n in resources.items() if n})
@@ -400,7 +380,7 @@ def _requesting(limits: Mapping[str, int], pod: Pod) -> Pod:
 
 
 def _pods(selector: LabelSelector | None) -> str:
-    """Which pods a term is about."""
+    """Return in words which pods a term is about."""
     if selector is None or selector.empty:
         return ""
     return f" to pods with {', '.join(_shown(r) for r in selector.requirements[:_EXAMPLES])}"
@@ -422,7 +402,7 @@ def _shown(requirement: Requirement) -> str:
 
 
 def _rounded_down(resource: str, free: int) -> int:
-    """The largest amount up to `free` that people write: whole mebibytes, tens of millicores."""
+    """Return the largest amount up to `free` that people write: whole MiB, tens of millicores."""
     step = _MEBIBYTE if resource == MEMORY or resource.startswith("hugepages-") else 1
     if resource == "ephemeral-storage":
         step = _MEBIBYTE

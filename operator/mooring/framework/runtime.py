@@ -71,6 +71,7 @@ from mooring.state.view import BoolArray, NodeView
 __all__ = [
     "NOT_A_FILTER_STATE",
     "check_async",
+    "first_gate",
     "run_explain",
     "run_filter",
     "run_generate_placements",
@@ -124,6 +125,22 @@ def run_pre_enqueue(pipeline: Pipeline, plugin: PreEnqueuePlugin, pod: Pod) -> U
     if problem := _wrong_verdict(answer, Unschedulable):
         raise _error(pipeline, plugin, point, f"pre_enqueue {problem}")
     return answer
+
+
+def first_gate(pipeline: Pipeline, pod: Pod, only: str = "") -> tuple[str, Unschedulable] | None:
+    """Return which PreEnqueue plugin holds the pod back, and its answer; None if none does.
+
+    With `only`, no plugin of another name is asked.
+
+    Raises:
+        PluginFailed: if one of them fails.
+    """
+    for plugin in pipeline.pre_enqueue:
+        if only in ("", plugin.name):
+            answer = run_pre_enqueue(pipeline, plugin, pod)
+            if answer is not None:
+                return plugin.name, answer
+    return None
 
 
 def run_sort_key(

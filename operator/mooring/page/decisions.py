@@ -9,10 +9,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from mooring.engine.cycle import decide, tie_break_seed
-from mooring.engine.filtering import PreFiltered, Search
+from mooring.engine.filtering import PreFiltered
 from mooring.engine.outcome import FitError
-from mooring.engine.result_cache import ResultCache
+from mooring.engine.what_if import WhatIf
 from mooring.framework.diagnosis import Diagnosis, RejectedNodes
 from mooring.framework.pipeline import Pipeline
 from mooring.model.pod import Pod
@@ -29,27 +28,20 @@ _MOST_REASONS: Final = 20
 
 
 def decision_document(
-    pod: Pod,
-    pipeline: Pipeline,
-    cluster: Snapshot,
-    cache: ResultCache,
-    *,
-    now: float,
-    nodes: int = _MOST_SCORED,
+    pod: Pod, pipeline: Pipeline, what_if: WhatIf, *, nodes: int = _MOST_SCORED
 ) -> tuple[int | None, dict[str, Any]]:
     """The row of the chosen node (None without one), and the decision as JSON values.
 
     `filters` lists the filters that run for the pod, in order, with the nodes that each rejects and
     those that are left. `scores` has the best nodes, at most `nodes`; it is None if at most one
-    node is feasible, because then nothing is scored. Extenders are not called. `now` is in seconds
-    since the epoch.
+    node is feasible, because then nothing is scored. Extenders are not called.
     """
-    outcome = decide(pod, pipeline, cluster, cache, seed=tie_break_seed(pod.uid, 1), now=now)
+    outcome = what_if.decide(pod, pipeline)
     found: dict[str, Any] = {
         "pod": pod.key,
         "profile": pipeline.profile,
-        "nodes": cluster.node_count,
-        **_filters(pod, pipeline, cluster, cache),
+        "nodes": what_if.cluster.node_count,
+        **_filters(pod, pipeline, what_if),
     }
     if isinstance(outcome, FitError):
         nomination = outcome.nomination
@@ -81,9 +73,9 @@ def decision_document(
     }
 
 
-def _filters(pod: Pod, pipeline: Pipeline, cluster: Snapshot, cache: ResultCache) -> dict[str, Any]:
+def _filters(pod: Pod, pipeline: Pipeline, what_if: WhatIf) -> dict[str, Any]:
     """The filters in order, or the rejection by PreFilter plugins, and some rejected nodes."""
-    search = Search(pod, pipeline, cluster, cache.of(pod, pipeline, cluster))
+    search, cluster = what_if.search(pod, pipeline), what_if.cluster
     pre_filtered = search.pre_filter() if cluster.node_count else search.diagnosis_without_nodes()
     if isinstance(pre_filtered, Diagnosis):
         why = {"plugins": sorted(pre_filtered.plugins), "reason": pre_filtered.pre_filter}

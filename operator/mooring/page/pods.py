@@ -9,9 +9,8 @@ from typing import Any
 from mooring.engine.pod_report import REST
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
-from mooring.framework.pipeline import Pipeline
+from mooring.engine.what_if import WhatIf, without_preemption
 from mooring.framework.plugin_failures import PluginFailed
-from mooring.model.pod import Pod
 from mooring.observe.records import DecisionLog
 from mooring.page.decisions import decision_document
 
@@ -66,6 +65,7 @@ class Pods:
         return decision
 
     def _decided_now(self, key: str) -> dict[str, Any] | None:
+        """Return the decision; None for a pod that is not decided about, or if a plugin fails."""
         scheduler = self._scheduler
         uid = scheduler.uid_of(key)
         if uid is None:
@@ -84,16 +84,11 @@ class Pods:
             return None
         if pod.limit_exceeded is not None:
             return None
-        with scheduler.cluster.trial() as trial:
-            if placed is not None:
-                trial.remove(uid)
-            return self._decided(pod, pipeline)
-
-    def _decided(self, pod: Pod, pipeline: Pipeline) -> dict[str, Any] | None:
-        """The decision; None if a plugin fails, which is counted and logged where it does."""
-        without, cluster = replace(pipeline, post_filter=()), self._scheduler.cluster
-        cache = ResultCache(self._scheduler.state.nodes)  # its arrays are large, so it is not kept
+        # The arrays of a cache are large, so it is not kept.
+        what_if = WhatIf(scheduler.cluster, ResultCache(scheduler.state.nodes), now=self._now)
         try:
-            return decision_document(pod, without, cluster, cache, now=self._now())[1]
+            with what_if.trial() as trial:
+                trial.remove(uid)
+                return decision_document(pod, without_preemption(pipeline), what_if)[1]
         except PluginFailed:
-            return None
+            return None  # it is counted and logged where it failed

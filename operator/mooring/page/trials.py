@@ -1,35 +1,31 @@
 """Try it: decisions about pods that do not exist, or with other profiles, on the live state.
 
-Nothing is written: pods are added and removed in trials on the state, which are undone before
-other work runs, and plugins of an edited profile get an API that fails. Each step takes about as
-long as a decision, and the event loop is free for three times as long after it. Pods that were
-given a node in earlier steps are added again in each step, so that later pods see them.
+Nothing is written: decisions are made in trials (`mooring.engine.what_if`), and plugins of an
+edited profile get an API that fails. Each step takes about as long as a decision, and the event
+loop is free for three times as long after it. Pods that were given a node in earlier steps are
+added again in each step, so that later pods see them.
 """
 
 import asyncio
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from itertools import chain, islice
+from itertools import islice
 from operator import itemgetter
 from typing import Any, Final
 
-import yaml
-
-from mooring.engine.groups.decision import GroupDecision, decide_group
-from mooring.engine.groups.placement import DecisionOutdated
+from mooring.engine.groups.decision import GroupDecision
 from mooring.engine.groups.slices import SearchBudget
 from mooring.engine.pod_report import REST, smallest_suggestions
 from mooring.engine.profiles import Profiles
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
+from mooring.engine.what_if import WhatIf, held_back, stays_on_its_node, without_preemption
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin import by_priority
-from mooring.framework.plugin_failures import PluginFailed
 from mooring.framework.registry import Registry
-from mooring.framework.runtime import run_pre_enqueue
 from mooring.framework.verdicts import PluginError
 from mooring.model.errors import ManifestError
 from mooring.model.events import Kind
@@ -40,13 +36,10 @@ from mooring.model.pod_group import GroupKey
 from mooring.page.decisions import decision_document
 from mooring.page.slices import in_slices
 from mooring.policy.errors import ProfileInvalid
-from mooring.simulate.admission import Admission, Forbidden
-from mooring.simulate.controllers import CONTROLLERS, Controllers
-from mooring.simulate.manifests import InputError, Manifest, manifests_in
-from mooring.simulate.object_fields import field_mistakes
+from mooring.simulate.manifests import InputError, Limits, Manifest, manifests_in
+from mooring.simulate.new_objects import NewObjects, RejectedPod, check_fields, makes_pods
 from mooring.simulate.offline import offline_handle
 from mooring.simulate.profiles import read_profiles
-from mooring.state.cluster import Trial
 from mooring.state.pod_groups import GROUP_KINDS, PodGroupState, PodGroupsWriter
 from mooring.state.pods import PodTable
 
@@ -56,15 +49,12 @@ MOST_BYTES: Final = 256 * 1024
 """Of a request, in all."""
 MOST_PODS: Final = 100
 """Pods that one request decides about."""
-_MOST_OBJECTS: Final = 50
-_MOST_EVENTS: Final = 50_000
-"""Scalars, lists and mappings of a YAML text."""
-_DEEPEST: Final = 64
+_LIMITS: Final = Limits(depth=64, values=50_000, objects=50, aliases=False)
+"""Of a text in a request."""
 _MOST_WAITING: Final = 4
 """Requests that wait while one is worked on."""
 _SECONDS: Final = 30.0
 """How long one request may take."""
-_OUTDATED: Final = "the cluster changed while nodes for the group were searched; try again"
 _MOST_MISTAKES: Final = 20
 _SCHEDULING_GATES: Final = "SchedulingGates"
 _GROUPS: Final = {
@@ -111,23 +101,19 @@ class Compared:
 
 
 @dataclass(slots=True, eq=False)
-class _Overlay:
-    """What is different from the live state in every step of a request."""
-
-    removed: list[Uid] = field(default_factory=list)
-    added: list[tuple[Pod, str]] = field(default_factory=list)
-    """Pods that were given a node, with its name."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class _Objects:
-    """The pods of a text in its order, its pod groups, and what must be said about them."""
+    """The pods of a text by key, in its order, its pod groups, and what must be said about them.
 
-    pods: tuple[Pod, ...]
-    more: bool
-    groups: tuple[tuple[Kind, str, Any], ...]
-    rejected: tuple[tuple[str, str], ...]
-    notes: tuple[str, ...]
+    `sources` says where in the text each pod is, and `more` that it makes more pods than are tried.
+    `groups` are the definitions of pod groups, each with its kind and key.
+    """
+
+    pods: dict[str, Pod] = field(default_factory=dict)
+    sources: dict[str, str] = field(default_factory=dict)
+    groups: list[tuple[Kind, str, Any]] = field(default_factory=list)
+    rejected: list[RejectedPod] = field(default_factory=list)
+    notes: dict[str, None] = field(default_factory=dict)
+    more: bool = False
 
 
 class Trials:
@@ -149,7 +135,7 @@ class Trials:
         self._waiting = 0
 
     async def tried(self, wanted: Tried, may_see: Callable[[Iterable[str]], Any]) -> dict[str, Any]:
-        """The decisions about the pods of a text, as JSON values.
+        """Return the decisions about the pods of a text, as JSON values.
 
         `details` is the whole decision about the first pod, `suggestions` what would make it fit if
         it has no node. `may_see` returns which of the namespaces the user may see, in an awaitable.
@@ -162,21 +148,21 @@ class Trials:
         async with self._turn():
             pipeline = await self._pipeline(wanted.profile, wanted.profile_text)
             manifests = await asyncio.to_thread(_new_objects, wanted.manifests)
-            objects = await self._visible(await self._objects(manifests), may_see)
+            objects = await self._objects(manifests)
+            await _reject_hidden(objects, may_see)
             if not objects.pods and not objects.rejected:
                 raise InputError("the text makes no pods: write a Pod, a Deployment or the like")
-            cache = ResultCache(self._scheduler.state.nodes)
-            overlay = _Overlay([*self._replaced(objects.pods)])
-            results = [
-                {"pod": key, "node": None, "message": message, "cause": message}
-                for key, message in objects.rejected
+            what_if = self._what_if(self._replaced(objects.pods))
+            results: list[dict[str, Any]] = [
+                {"pod": each.pod, "node": None, "message": each.message, "cause": each.message}
+                for each in objects.rejected
             ]
             details: list[dict[str, Any]] = []
             units = self._units(objects, pipeline)
-            async for documents in self._decided(units, overlay, cache, detailed=True):
+            async for documents in self._decided(units, what_if, detailed=True):
                 details += documents[:1] if not details else []
                 results += [_short(document) for document in documents]
-            found = await self._suggestions(objects.pods, pipeline, details, cache)
+            found = await self._suggestions(units[0], details[0], what_if) if details else []
         return {
             "results": results,
             "details": details[0] if details else None,
@@ -188,7 +174,7 @@ class Trials:
     async def compared(
         self, wanted: Compared, may_see: Callable[[Iterable[str]], Any]
     ) -> dict[str, Any]:
-        """Where the pods go with either profile, as JSON values.
+        """Return where the pods go with either profile, as JSON values.
 
         `may_see` returns which of the namespaces the user may see, in an awaitable.
 
@@ -206,11 +192,10 @@ class Trials:
             removed = [pod.uid for pod in pods] if wanted.running else []
             sides: list[list[dict[str, Any]]] = []
             for pipeline in filter(None, pipelines):
-                cache = ResultCache(self._scheduler.state.nodes)
-                units = [_Unit([pod], replace(pipeline, post_filter=())) for pod in pods]
-                overlay = _Overlay(list(removed))
+                units = [_Unit([pod], without_preemption(pipeline)) for pod in pods]
+                what_if = self._what_if(removed)
                 side: list[dict[str, Any]] = []
-                async for documents in self._decided(units, overlay, cache, detailed=False):
+                async for documents in self._decided(units, what_if, detailed=False):
                     side += [_short(document) for document in documents]
                 sides.append(side)
         results = [
@@ -232,7 +217,7 @@ class Trials:
 
     @asynccontextmanager
     async def _turn(self) -> AsyncIterator[None]:
-        """Inside, this request is the only one that is worked on, for a bounded time."""
+        """Wait until this request is the only one that is worked on; bound how long that takes."""
         if self._waiting >= _MOST_WAITING:
             raise TrialsBusy("other requests are worked on; try again in some seconds")
         self._waiting += 1
@@ -246,11 +231,12 @@ class Trials:
             self._waiting -= 1
 
     async def _pipeline(self, name: str, text: str) -> Pipeline | None:
-        """The pipeline of the text, else of the profile of this name; None without both."""
+        """Return the pipeline of the text, else of the profile of this name; None without both."""
         if not text:
-            return await self._named(name) if name else None
+            return self._named(name) if name else None
         try:
-            manifests = await asyncio.to_thread(_read, text, "the profile")
+            read = manifests_in(text, "the profile", limits=_LIMITS)
+            manifests = await asyncio.to_thread(list, read)
             found = read_profiles(manifests, self._registry)
             if len(found) != 1:
                 raise InputError(f"the profile: holds {len(found)} profiles; write one")
@@ -260,71 +246,46 @@ class Trials:
             mistakes = [f"the profile: {error}" for error in invalid.errors[:_MOST_MISTAKES]]
             raise InputError("\n".join(mistakes)) from None
 
-    async def _named(self, name: str) -> Pipeline:
+    def _named(self, name: str) -> Pipeline:
         in_force = self._scheduler.profiles.in_force
         if name not in in_force:
             raise InputError(f'there is no profile "{name}" in force')
         return in_force[name].pipeline
 
-    async def _objects(self, manifests: Sequence[Manifest]) -> _Objects:
-        """The pods that the API server and the controllers would make of the objects."""
-        state = self._scheduler.state
-        admission = Admission(state.objects.of(Kind.PRIORITY_CLASS).values(), ())
-        nodes = (node for node in state.nodes.nodes if node is not None)
-        claims = state.objects.of(Kind.PERSISTENT_VOLUME_CLAIM)
-        controllers = Controllers((), {}, claims, nodes)
-        made: dict[str, Pod] = {}
-        groups: list[tuple[Kind, str, Any]] = []
-        rejected: list[tuple[str, str]] = []
-        notes: dict[str, None] = {}
-        more = False
-        try:
-            for manifest in manifests:
-                kind = _GROUPS.get((manifest.group, manifest.kind))
-                if kind is not None:
-                    key = object_key(kind, manifest.raw)
-                    groups.append((kind, key, parse_object(kind, manifest.raw)))
-                    continue
-                # In a thread: a DaemonSet's terms are compared with all nodes.
-                fitting = islice(_pods_of(manifest, controllers, notes), MOST_PODS + 1)
-                for raw in await asyncio.to_thread(list, fitting):
-                    if len(made) + len(rejected) >= MOST_PODS:
-                        more = True
-                        break
-                    began = self._clock()
-                    try:
-                        pod = parse_pod(admission.pod(raw))
-                    except Forbidden as answer:
-                        rejected.append((object_key(Kind.POD, raw), str(answer)))
-                        continue
-                    if pod.key in made:
-                        raise InputError(f"{manifest.source}: pod {pod.key} is there twice")
-                    made[pod.key] = pod
-                    await asyncio.sleep(REST * (self._clock() - began))
-        except ManifestError as error:
-            raise InputError(str(error)) from None
-        return _Objects(tuple(made.values()), more, tuple(groups), tuple(rejected), tuple(notes))
+    def _what_if(self, removed: Iterable[Uid]) -> WhatIf:
+        """Return what decides in the live state without these pods."""
+        scheduler = self._scheduler
+        what_if = WhatIf(scheduler.cluster, ResultCache(scheduler.state.nodes), now=self._now)
+        for uid in removed:
+            what_if.remove(uid)
+        return what_if
 
-    @staticmethod
-    async def _visible(objects: _Objects, may_see: Callable[[Iterable[str]], Any]) -> _Objects:
-        """The objects, with the pods rejected whose namespace the user may not see."""
-        visible = await may_see(pod.namespace for pod in objects.pods)
-        hidden = [
-            (
-                pod.key,
-                f"you may not get the pods of namespace {pod.namespace}; choose another namespace",
-            )
-            for pod in objects.pods
-            if pod.namespace not in visible
-        ]
-        pods = tuple(pod for pod in objects.pods if pod.namespace in visible)
-        return replace(objects, pods=pods, rejected=(*objects.rejected, *hidden))
+    async def _objects(self, manifests: Sequence[Manifest]) -> _Objects:
+        """Return the pods that the API server and the controllers would make of the objects."""
+        new_objects, found = NewObjects(self._scheduler.state), _Objects()
+        for manifest in manifests:
+            with manifest.locating_errors():
+                if (manifest.group, manifest.kind) in _GROUPS:
+                    _add_group(manifest, found)
+                    continue
+                fitting = islice(_pods_of(manifest, new_objects, found.notes), MOST_PODS + 1)
+                # In a thread: a DaemonSet's terms are compared with all nodes.
+                made_of_it = await asyncio.to_thread(list, fitting)
+            for made in made_of_it:
+                if len(found.pods) + len(found.rejected) >= MOST_PODS:
+                    found.more = True
+                    break
+                began = self._clock()
+                with made.locating_errors():
+                    _add_pod(made, new_objects, found)
+                await asyncio.sleep(REST * (self._clock() - began))
+        return found
 
     def _units(self, objects: _Objects, pipeline: Pipeline | None) -> "list[_Unit]":
-        """The pods in the order in which they are decided; members of a group together."""
+        """Return the pods in the order in which they are decided; members of a group together."""
         scheduler = self._scheduler
         chosen: dict[str, Pipeline | None] = {}
-        for pod in objects.pods:
+        for pod in objects.pods.values():
             profile = None if pipeline else scheduler.profiles.of(pod, scheduler.cluster)
             chosen[pod.key] = pipeline or (profile.pipeline if profile is not None else None)
         writer = PodGroupsWriter(PodTable())
@@ -332,10 +293,10 @@ class Trials:
         writer.track(tuple(dict.fromkeys(formats)))
         for kind, key, definition in objects.groups:
             writer.define(kind, key, definition)
-        for pod in objects.pods:
+        for pod in objects.pods.values():
             writer.put_unscheduled(pod)
         units: dict[GroupKey | str, _Unit] = {}
-        for pod in sorted(objects.pods, key=lambda pod: -pod.shape.priority):
+        for pod in sorted(objects.pods.values(), key=lambda pod: -pod.shape.priority):
             used = chosen[pod.key]
             group = None
             if used is not None and used.group_policy is not None:
@@ -345,7 +306,7 @@ class Trials:
         return list(units.values())
 
     def _group_of(self, writer: PodGroupsWriter, pod: Pod) -> PodGroupState | None:
-        """The group of the pod, defined by the text or else in the cluster."""
+        """Return the group of the pod, defined by the text or else in the cluster."""
         group = writer.groups.of(pod)
         if group is not None and group.definition is None:
             live = self._scheduler.cluster.pod_groups.get(group.key)
@@ -355,137 +316,78 @@ class Trials:
         return group
 
     async def _decided(
-        self, units: "Iterable[_Unit]", overlay: _Overlay, cache: ResultCache, *, detailed: bool
+        self, units: "Iterable[_Unit]", what_if: WhatIf, *, detailed: bool
     ) -> AsyncIterator[list[dict[str, Any]]]:
-        """The decisions about each unit, one after the other."""
+        """Yield the decisions about each unit; a pod with a node is on it for the next ones."""
         nodes = 100 if detailed else 0
         for unit in units:
             began = self._clock()
             try:
                 if unit.group is not None and unit.pipeline is not None:
-                    group = unit.group
-                    documents = await self._group(unit, unit.pipeline, group, overlay, cache)
+                    documents = await self._group(unit, unit.pipeline, unit.group, what_if)
                 else:
-                    with self._overlaid(overlay):
-                        documents = self._decide(unit, overlay, cache, nodes)
-            except (PluginFailed, PluginError) as error:
+                    documents = [self._decide(unit, what_if, nodes)]
+            except PluginError as error:
                 documents = [_without_node(pod, unit.pipeline, str(error)) for pod in unit.pods]
             yield documents
             nodes = 0
             await asyncio.sleep(REST * (self._clock() - began))
 
-    def _replaced(self, pods: Iterable[Pod]) -> Iterator[Uid]:
-        """Yield the uids of the cluster's pods that have the names of these pods."""
-        for pod in pods:
-            if (queued := self._scheduler.queue.named(pod.key)) is not None:
+    def _replaced(self, keys: Iterable[str]) -> Iterator[Uid]:
+        """Yield the uids of the cluster's pods of these names."""
+        for key in keys:
+            if (queued := self._scheduler.queue.named(key)) is not None:
                 yield queued.pod.uid
-            if (placed := self._scheduler.cluster.pod_named(pod.key)) is not None:
+            if (placed := self._scheduler.cluster.pod_named(key)) is not None:
                 yield placed.pod.uid
 
-    @contextmanager
-    def _overlaid(self, overlay: _Overlay) -> Iterator[Trial]:
-        """Inside, the state is as the request wants it; what is gone meanwhile is left out."""
-        cluster = self._scheduler.cluster
-        with cluster.trial() as trial:
-            for uid in overlay.removed:
-                trial.withdraw(uid)
-                trial.remove(uid)
-            for pod, name in overlay.added:
-                row = cluster.row(name)
-                if row is not None and cluster.node(row) is not None and not cluster.is_placed(pod):
-                    trial.add(pod, row)
-            yield trial
-
-    def _decide(
-        self, unit: "_Unit", overlay: _Overlay, cache: ResultCache, nodes: int
-    ) -> list[dict[str, Any]]:
-        """The decisions about the pods of a unit; those with a node are in the overlay then."""
-        pipeline, cluster = unit.pipeline, self._scheduler.cluster
+    @staticmethod
+    def _decide(unit: "_Unit", what_if: WhatIf, nodes: int) -> dict[str, Any]:
+        """Return the decision about the only pod of a unit."""
+        pipeline, (pod,) = unit.pipeline, unit.pods
         if pipeline is None:
-            return [_without_node(p, None, _no_profile(p)) for p in unit.pods]
-        (pod,) = unit.pods
-        if (limit := pod.limit_exceeded) is not None:
-            return [_without_node(pod, pipeline, limit)]
-        if (gate := _gate(pod, pipeline)) is not None:
-            return [_without_node(pod, pipeline, gate)]
-        row, document = decision_document(
-            pod, pipeline, cluster, cache, now=self._now(), nodes=nodes
-        )
+            return _without_node(pod, None, _no_profile(pod))
+        with what_if.trial():
+            if (message := held_back(pod, pipeline)) is not None:
+                return _without_node(pod, pipeline, message)
+            row, document = decision_document(pod, pipeline, what_if, nodes=nodes)
         if row is not None:
-            overlay.added.append((pod, cluster.nodes.name(row)))
-        return [document]
+            what_if.add(pod, document["node"])
+        return document
 
     async def _group(
-        self,
-        unit: "_Unit",
-        pipeline: Pipeline,
-        group: PodGroupState,
-        overlay: _Overlay,
-        cache: ResultCache,
+        self, unit: "_Unit", pipeline: Pipeline, group: PodGroupState, what_if: WhatIf
     ) -> list[dict[str, Any]]:
-        """The decision about all pods of a group, with a pause after each slice of the search."""
-        obstacles = chain(
-            (pod.limit_exceeded for pod in unit.pods),
-            (_gate(pod, pipeline, only=_SCHEDULING_GATES) for pod in unit.pods),
-        )
+        """Return the decision about all pods of a group, with a pause after each slice of it."""
+        obstacles = (held_back(pod, pipeline, only=_SCHEDULING_GATES) for pod in unit.pods)
         message = next(filter(None, obstacles), None) or group.incomplete
         if message is not None:
             return [_without_node(pod, pipeline, message) for pod in unit.pods]
-        cluster = self._scheduler.cluster
         budget = SearchBudget(clock=self._clock)
-        steps = decide_group(
-            group, unit.pods, pipeline, cluster, cache, seed=0, rejected={}, budget=budget
-        )
+        steps = what_if.decide_group(group, unit.pods, pipeline, budget)
         while True:
             began = self._clock()
-            decision: GroupDecision | None = None
             try:
-                with self._overlaid(overlay):
-                    next(steps)
+                next(steps)
             except StopIteration as ended:
-                decision = ended.value
-            except DecisionOutdated:
-                decision = GroupDecision({}, message=_OUTDATED)
-            if decision is not None:
+                decision: GroupDecision = ended.value
                 # Before the pause that the caller makes: a row may be another node's after it.
-                return [self._member(pod, pipeline, decision, overlay) for pod in unit.pods]
+                return [_member(pod, pipeline, decision, what_if) for pod in unit.pods]
             await asyncio.sleep(REST * (self._clock() - began))
 
-    def _member(
-        self, pod: Pod, pipeline: Pipeline, decision: GroupDecision, overlay: _Overlay
-    ) -> dict[str, Any]:
-        """The decision about one pod of a group; with a node it is in the overlay then."""
-        document = _without_node(pod, pipeline, decision.message)
-        row = decision.rows.get(pod.uid)
-        if row is None:
-            return document
-        name = self._scheduler.cluster.nodes.name(row)
-        overlay.added.append((pod, name))
-        return document | {"node": name, "message": None, "cause": None}
-
     async def _suggestions(
-        self,
-        pods: Sequence[Pod],
-        pipeline: Pipeline | None,
-        details: Sequence[Mapping[str, Any]],
-        cache: ResultCache,
+        self, unit: "_Unit", decision: Mapping[str, Any], what_if: WhatIf
     ) -> list[dict[str, Any]]:
-        """What would make the first pod fit, if it was decided alone and has no node."""
-        first = details[0] if details else None
-        if first is None or first["node"] is not None or not first["nodes"]:
+        """Return what would make the pod fit, if it was decided alone and has no node."""
+        if decision["node"] is not None or not decision["nodes"] or unit.pipeline is None:
             return []
-        scheduler = self._scheduler
-        pod = next(pod for pod in pods if pod.key == first["pod"])
-        profile = scheduler.profiles.of(pod, scheduler.cluster)
-        used = pipeline or (profile.pipeline if profile is not None else None)
-        if used is None:
-            return []
-        return await smallest_suggestions(pod, used, scheduler.cluster, cache, self._clock)
+        (pod,), cluster = unit.pods, what_if.cluster
+        return await smallest_suggestions(pod, unit.pipeline, cluster, what_if.cache, self._clock)
 
     async def _pods(
         self, wanted: Compared, may_see: Callable[[Iterable[str]], Any]
     ) -> tuple[list[Pod], int]:
-        """The pods to compare the profiles by, at most `MOST_PODS`, and how many there are."""
+        """Return the pods to compare profiles by, at most `MOST_PODS`, and how many there are."""
         if wanted.running and not wanted.namespace:
             raise InputError("say of which namespace the running pods are")
         found: list[tuple[Any, Pod]] = []
@@ -521,13 +423,13 @@ class Trials:
         return [replace(pod, node_name=None) for _, pod in first], total
 
     def _comparable(self, wanted: Compared) -> Iterator[tuple[Any, Pod]]:
-        """The pending pods, or those that run, of all namespaces; each with its sort key."""
+        """Yield the pending pods, or those that run, of all namespaces; each with its sort key."""
         if not wanted.running:
             yield from ((by_priority(queued), queued.pod) for queued in self._scheduler.queue)
             return
         for placed in tuple(self._scheduler.state.pods):
             pod = placed.pod
-            if _moves(pod):
+            if not (pod.terminating or stays_on_its_node(pod)):
                 yield (-pod.shape.priority, pod.created, pod.key), pod
 
     def _node_of(self, key: str) -> str | None:
@@ -544,93 +446,87 @@ class _Unit:
     group: PodGroupState | None = None
 
 
-def _read(text: str, name: str) -> list[Manifest]:
-    """The objects of a text, after a look at how large it becomes.
-
-    Raises:
-        InputError: if it is too large, has aliases, or is no YAML.
-    """
-    depth, count = 0, 0
-    try:
-        for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
-            count += 1
-            if isinstance(event, yaml.AliasEvent):
-                raise InputError("YAML aliases are not read here; write the values out")
-            if isinstance(event, yaml.CollectionStartEvent):
-                depth += 1
-            elif isinstance(event, yaml.CollectionEndEvent):
-                depth -= 1
-            if depth > _DEEPEST or count > _MOST_EVENTS:
-                raise InputError(f"the text is nested deeper than {_DEEPEST} levels, or too long")
-    except yaml.YAMLError as error:
-        raise InputError(" ".join(str(error).split())) from None
-    manifests = [*islice(manifests_in(text, name), _MOST_OBJECTS + 1)]
-    if len(manifests) > _MOST_OBJECTS:
-        raise InputError(f"the text has more than {_MOST_OBJECTS} objects")
-    return manifests
-
-
 def _new_objects(text: str) -> list[Manifest]:
-    """The objects of a text, as if nothing of them was stored yet.
+    """Return the objects of a text, as if nothing of them was stored yet.
 
     Raises:
-        InputError: as `_read`, and for mistakes in the fields of pods and their controllers.
+        InputError: for mistakes in the text, and in the fields of pods and their controllers.
     """
     found: list[Manifest] = []
-    try:
-        for manifest in _read(text, "the pods"):
-            raw = {name: value for name, value in manifest.raw.items() if name != "status"}
+    for manifest in manifests_in(text, "the pods", limits=_LIMITS):
+        raw = {name: value for name, value in manifest.raw.items() if name != "status"}
+        with manifest.locating_errors():
             raw["metadata"] = {**mapping(raw, "metadata")}
-            raw["metadata"].pop("uid", None)
-            mistakes = [*islice(field_mistakes(raw), _MOST_MISTAKES)]
-            if mistakes:
-                lines = (f"{manifest.source}: {mistake}" for mistake in mistakes)
-                raise InputError("\n".join(lines))
-            found.append(replace(manifest, raw=raw))
-    except ManifestError as error:
-        raise InputError(str(error)) from None
+        raw["metadata"].pop("uid", None)
+        new = replace(manifest, raw=raw)
+        check_fields(new, _MOST_MISTAKES)
+        found.append(new)
     return found
 
 
+def _add_group(manifest: Manifest, found: _Objects) -> None:
+    """Add the definition of a pod group."""
+    kind = _GROUPS[manifest.group, manifest.kind]
+    found.groups.append((kind, object_key(kind, manifest.raw), parse_object(kind, manifest.raw)))
+
+
+def _add_pod(manifest: Manifest, new_objects: NewObjects, found: _Objects) -> None:
+    """Add the pod, or why the API server would not store it."""
+    raw = new_objects.admit(manifest)
+    if isinstance(raw, RejectedPod):
+        found.rejected.append(raw)
+        return
+    pod = parse_pod(raw)
+    if pod.key in found.pods:
+        raise ManifestError(f"Pod {pod.key}", f"is given already in {found.sources[pod.key]}")
+    found.pods[pod.key] = pod
+    found.sources[pod.key] = manifest.source
+
+
+async def _reject_hidden(objects: _Objects, may_see: Callable[[Iterable[str]], Any]) -> None:
+    """Reject the pods of namespaces whose pods the user may not get."""
+    visible = await may_see(pod.namespace for pod in objects.pods.values())
+    for pod in tuple(objects.pods.values()):
+        if pod.namespace not in visible:
+            del objects.pods[pod.key]
+            message = (
+                f"you may not get the pods of namespace {pod.namespace}; choose another namespace"
+            )
+            objects.rejected.append(RejectedPod(pod.key, "", message))
+
+
 def _pods_of(
-    manifest: Manifest, controllers: Controllers, notes: dict[str, None]
-) -> Iterator[dict[str, Any]]:
-    """The raw pods of one object; InputError if objects of its kind make no pods."""
-    if (manifest.group, manifest.kind) == ("", "Pod"):
-        made: Iterable[dict[str, Any]] = [manifest.raw]
-    elif (manifest.group, manifest.kind) in CONTROLLERS:
-        made = (each.raw for each in controllers.expand(manifest))
-    else:
+    manifest: Manifest, new_objects: NewObjects, notes: dict[str, None]
+) -> Iterator[Manifest]:
+    """Yield the pods of one object; InputError if objects of its kind make no pods."""
+    if not makes_pods(manifest):
         raise manifest.error(
             f"kind: {manifest.kind} makes no pods here; write Pods, PodGroups, Deployments, "
             "ReplicaSets, StatefulSets, DaemonSets, Jobs or CronJobs"
         )
-    for each in made:
-        if each["kind"] == "PersistentVolumeClaim":
+    for made in new_objects.expand(manifest):
+        if made.kind == "PersistentVolumeClaim":
             notes[_NO_CLAIMS] = None
-        if each["kind"] != "Pod":
+        if made.kind != "Pod":
             continue
-        spec = dict(mapping(each, "spec"))
+        spec = dict(mapping(made.raw, "spec"))
         if spec.pop("runtimeClassName", None) is not None:
             notes[_NO_RUNTIME_CLASS] = None
         spec.pop("nodeName", None)
-        yield {**each, "spec": spec}
+        yield replace(made, raw={**made.raw, "spec": spec})
 
 
-def _moves(pod: Pod) -> bool:
-    """Whether the pod would be scheduled anew: pods of DaemonSets and static ones stay."""
-    kind = pod.owner.kind if pod.owner is not None else ""
-    return kind not in ("DaemonSet", "Node") and not pod.terminating
-
-
-def _gate(pod: Pod, pipeline: Pipeline, only: str = "") -> str | None:
-    """Why a PreEnqueue plugin, or only that of this name, holds the pod back; None if none does."""
-    for plugin in pipeline.pre_enqueue:
-        if only in ("", plugin.name):
-            answer = run_pre_enqueue(pipeline, plugin, pod)
-            if answer is not None:
-                return answer.reason
-    return None
+def _member(
+    pod: Pod, pipeline: Pipeline, decision: GroupDecision, what_if: WhatIf
+) -> dict[str, Any]:
+    """Return the decision about one pod of a group; with a node it is on it from now on."""
+    document = _without_node(pod, pipeline, decision.message)
+    row = decision.rows.get(pod.uid)
+    if row is None:
+        return document
+    name = what_if.cluster.nodes.name(row)
+    what_if.add(pod, name)
+    return document | {"node": name, "message": None, "cause": None}
 
 
 def _no_profile(pod: Pod) -> str:
@@ -639,7 +535,7 @@ def _no_profile(pod: Pod) -> str:
 
 
 def _without_node(pod: Pod, pipeline: Pipeline | None, message: str) -> dict[str, Any]:
-    """A document like that of `decision_document`, for a pod about which no filter ran."""
+    """Return a document like `decision_document` for a pod about which no filter ran."""
     return {
         "pod": pod.key,
         "profile": pipeline.profile if pipeline is not None else None,

@@ -24,7 +24,7 @@ _TOLERATED_FOR_A_TIME: Final = ("node.kubernetes.io/not-ready", "node.kubernetes
 
 
 def as_stored(kind: Kind, raw: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The object as a cluster would store it.
+    """Return the object as a cluster would store it.
 
     A Namespace gets the label `kubernetes.io/metadata.name`; a PersistentVolume without a phase
     gets phase Bound if it has a claimRef, else Available.
@@ -70,7 +70,7 @@ class Admission:
         self._limit_ranges = LimitRanges(limit_ranges)
 
     def pod(self, raw: Mapping[str, Any]) -> dict[str, Any]:
-        """The pod as the API server would store it.
+        """Return the pod as the API server would store it.
 
         Raises:
             Forbidden: if the API server would not store it.

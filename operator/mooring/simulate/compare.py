@@ -10,11 +10,13 @@ from typing import Any, Final
 import numpy as np
 import orjson
 
+from mooring.engine.what_if import stays_on_its_node
 from mooring.framework.registry import Registry
 from mooring.model.pod import Pod
 from mooring.model.resources import CPU, MEMORY
 from mooring.simulate.inputs import Inputs
 from mooring.simulate.manifests import InputError, read_text
+from mooring.simulate.new_objects import owner_of
 from mooring.simulate.profiles import LoadedProfile
 from mooring.simulate.selection import EVERY_POD, Selection, take_off
 from mooring.simulate.simulation import Attempt, Simulation
@@ -65,7 +67,7 @@ class PoolUse:
     fragmentation: float
 
     def document(self) -> dict[str, Any]:
-        """The pool as JSON."""
+        """Return the pool as JSON."""
         shares = {"cpu": self.cpu, "memory": self.memory, "fragmentation": self.fragmentation}
         rounded = {name: round(share, 4) for name, share in shares.items()}
         return {"nodes": self.nodes, "emptyNodes": self.empty, **rounded}
@@ -82,7 +84,7 @@ class Move:
     reason: str
 
     def document(self) -> dict[str, Any]:
-        """The move as JSON."""
+        """Return the move as JSON."""
         return {"pod": self.pod, "old": self.old, "new": self.new, "reason": self.reason or None}
 
 
@@ -120,7 +122,7 @@ class Comparison:
         return tuple(move for move in self.moves if move.old and move.new)
 
     def document(self) -> dict[str, Any]:
-        """The comparison as JSON."""
+        """Return the comparison as JSON."""
         return {
             "pods": self.pods,
             "summary": {
@@ -223,7 +225,7 @@ def compare(
 
 
 def recorded_order(path: str) -> list[str]:
-    """The pods of decision records, the first decided first.
+    """Return the pods of decision records, the first decided first.
 
     The file is what /debug/decisions answers, or `mooring simulate -o json` prints. Records without
     `time` are in the order of the decisions.
@@ -240,7 +242,7 @@ def recorded_order(path: str) -> list[str]:
 
 
 def arrival_order(records: Iterable[Mapping[str, Any]]) -> list[str]:
-    """The pods of decision records: the first seen first, of those the first decided.
+    """Return the pods of decision records: the first seen first, of those the first decided.
 
     Short records have the time when the pod was seen, `seen`. Records without `time` are in the
     order of the decisions.
@@ -303,15 +305,11 @@ class _Use:
         self._requested = {name: nodes.requested(name) for name in (CPU, MEMORY)}
         self._slots = np.maximum(nodes.pod_slots - nodes.pod_count, 0)
         self._large = large
-        busy = {
-            placed.row
-            for placed in state.pods
-            if placed.pod.owner is None or placed.pod.owner.kind not in ("DaemonSet", "Node")
-        }
+        busy = {placed.row for placed in state.pods if not stays_on_its_node(placed.pod)}
         self._empty = np.array([row not in busy for row in rows.tolist()], np.bool_)
 
     def of(self, index: IntArray) -> PoolUse:
-        """The use of the rows at these positions."""
+        """Return the use of the rows at these positions."""
         shares = {}
         fits, together = self._slots[index], int(self._slots[index].sum())
         for name in (CPU, MEMORY):
@@ -327,7 +325,7 @@ class _Use:
         return PoolUse(len(index), empty, shares[CPU], shares[MEMORY], lost)
 
     def histogram(self) -> tuple[int, ...]:
-        """The number of nodes by tenth of their requested cpu."""
+        """Return the number of nodes by tenth of their requested cpu."""
         allocatable = np.maximum(self._allocatable[CPU], 1)
         tenths = np.minimum(self._requested[CPU] * 10 // allocatable, 9)
         return tuple(np.bincount(tenths, minlength=10).tolist())
@@ -338,7 +336,7 @@ def _share(part: int, whole: int) -> float:
 
 
 def _large(pods: Iterable[Pod]) -> dict[str, int]:
-    """The requests of a large pod."""
+    """Return the requests of a large pod."""
     demands = [pod.shape.demand.resources for pod in pods]
     return {
         name: int(np.percentile([demand.get(name, 0) for demand in demands], _LARGE))
@@ -357,7 +355,7 @@ def _comparison(pods: Sequence[Pod], before: _Side, after: _Side) -> Comparison:
 
 
 def _moves(pods: Iterable[Pod], before: _Side, after: _Side) -> Iterator[Move]:
-    """The moves of equal pods: as few as there can be, whichever of them is on which node."""
+    """Yield the moves of equal pods: as few as there can be, whichever of them is on which node."""
     pods = [*pods]
     old = [before.nodes[pod.key] for pod in pods]
     new = Counter(after.nodes[pod.key] for pod in pods)
@@ -370,5 +368,4 @@ def _moves(pods: Iterable[Pod], before: _Side, after: _Side) -> Iterator[Move]:
     why = next((after.reasons[pod.key] for pod in pods if pod.key in after.reasons), "")
     targets = [*(+new).elements()]
     for (pod, node), target in zip(leaving, targets, strict=True):
-        owner = f"{pod.owner.kind} {pod.namespace}/{pod.owner.name}" if pod.owner else ""
-        yield Move(pod.key, owner, node, target, why if target is None else "")
+        yield Move(pod.key, owner_of(pod), node, target, why if target is None else "")

@@ -41,12 +41,12 @@ _NETWORK_UNAVAILABLE: Final = ("node.kubernetes.io/network-unavailable", "NoSche
 
 
 def is_new(raw: Mapping[str, Any]) -> bool:
-    """Whether no API server has stored the object."""
+    """Return whether no API server has stored the object."""
     return not mapping(raw, "metadata").get("uid")
 
 
 def ephemeral_claims(pod: Raw) -> Iterator[Raw]:
-    """The PersistentVolumeClaims of the pod's ephemeral volumes (controller/volume/ephemeral)."""
+    """Yield the claims of the pod's ephemeral volumes (controller/volume/ephemeral)."""
     for volume in mappings(mapping(pod, "spec"), "volumes", "spec"):
         ephemeral = mapping(volume, "ephemeral", "spec.volumes")
         if ephemeral:
@@ -85,20 +85,20 @@ class Controllers:
         self._nodes = sorted(nodes, key=lambda node: node.name)
 
     def expand(self, manifest: Manifest) -> Iterator[Manifest]:
-        """The objects that the controllers make for the object, pods and others.
+        """Yield the objects that the controllers make for the object, pods and others.
 
         Raises:
             InputError: if the API server would reject the object for its selector or template.
         """
         try:
-            for raw in _EXPANSIONS[manifest.kind](self, manifest.raw):
+            for raw in _EXPANSIONS[manifest.group, manifest.kind](self, manifest.raw):
                 source = f"{manifest.source}, {manifest.kind} {name_of(manifest.raw)}"
                 yield Manifest(source, raw)
         except ManifestError as error:
             raise manifest.error(error.under(f"{manifest.kind} {name_of(manifest.raw)}")) from None
 
     def _deployment(self, raw: Raw) -> Iterator[Raw]:
-        """The ReplicaSet of the Deployment's template, and its pods."""
+        """Yield the ReplicaSet of the Deployment's template, and its pods."""
         spec, template = _checked(raw)
         digest = _digest(template)[:10]
         template = _labelled(template, {"pod-template-hash": digest})
@@ -131,7 +131,7 @@ class Controllers:
             yield _pod(_generated(f"{name_of(raw)}-", raw, number), raw, template)
 
     def _stateful_set(self, raw: Raw) -> Iterator[Raw]:
-        """The pods by ordinal that do not exist, each with the claims of the templates."""
+        """Yield the pods by ordinal that do not exist, each with the claims of the templates."""
         spec, template = _checked(raw)
         name, revision = name_of(raw), _digest(template)[:10]
         claims = [dict(claim) for claim in mappings(spec, "volumeClaimTemplates", "spec")]
@@ -161,7 +161,7 @@ class Controllers:
             )
 
     def _daemon_set(self, raw: Raw) -> Iterator[Raw]:
-        """A pod for each node on which it should run (daemon_controller.go)."""
+        """Yield a pod for each node on which it should run (daemon_controller.go)."""
         _, template = _checked(raw)
         owner = (namespace_of(raw), "DaemonSet", name_of(raw))
         pod_spec = dict(mapping(template, "spec", "spec.template"))
@@ -186,7 +186,7 @@ class Controllers:
                 yield _on_node(_pod(name, raw, template), node.name)
 
     def _job(self, raw: Raw) -> Iterator[Raw]:
-        """The pods that run at the same time when the Job begins; none if it is suspended."""
+        """Yield the pods that run at the same time when the Job begins; none if it is suspended."""
         spec = mapping(raw, "spec")
         template = _template(spec)
         policy = text(mapping(template, "spec"), "restartPolicy", "spec.template.spec")
@@ -217,7 +217,7 @@ class Controllers:
             yield pod
 
     def _cron_job(self, raw: Raw) -> Iterator[Raw]:
-        """The pods of one of its Jobs; none if it is suspended."""
+        """Yield the pods of one of its Jobs; none if it is suspended."""
         spec = mapping(raw, "spec")
         template = mapping(spec, "jobTemplate", "spec")
         if boolean(spec, "suspend", "spec"):
@@ -230,27 +230,17 @@ class Controllers:
         return max(0, wanted - self._owned[namespace_of(raw), str(raw["kind"]), name_of(raw)])
 
 
-_EXPANSIONS: Final[Mapping[str, Callable[[Controllers, Raw], Iterator[Raw]]]] = {
-    "Deployment": Controllers._deployment,  # noqa: SLF001 - the class's own table
-    "ReplicaSet": Controllers._replica_set,  # noqa: SLF001 - as above
-    "ReplicationController": Controllers._replication_controller,  # noqa: SLF001 - as above
-    "StatefulSet": Controllers._stateful_set,  # noqa: SLF001 - as above
-    "DaemonSet": Controllers._daemon_set,  # noqa: SLF001 - as above
-    "Job": Controllers._job,  # noqa: SLF001 - as above
-    "CronJob": Controllers._cron_job,  # noqa: SLF001 - as above
+_EXPANSIONS: Final[Mapping[tuple[str, str], Callable[[Controllers, Raw], Iterator[Raw]]]] = {
+    ("apps", "Deployment"): Controllers._deployment,  # noqa: SLF001 - the class's own table
+    ("apps", "ReplicaSet"): Controllers._replica_set,  # noqa: SLF001 - as above
+    ("", "ReplicationController"): Controllers._replication_controller,  # noqa: SLF001 - as above
+    ("apps", "StatefulSet"): Controllers._stateful_set,  # noqa: SLF001 - as above
+    ("apps", "DaemonSet"): Controllers._daemon_set,  # noqa: SLF001 - as above
+    ("batch", "Job"): Controllers._job,  # noqa: SLF001 - as above
+    ("batch", "CronJob"): Controllers._cron_job,  # noqa: SLF001 - as above
 }
 
-CONTROLLERS: Final = frozenset(
-    {
-        ("apps", "Deployment"),
-        ("apps", "ReplicaSet"),
-        ("", "ReplicationController"),
-        ("apps", "StatefulSet"),
-        ("apps", "DaemonSet"),
-        ("batch", "Job"),
-        ("batch", "CronJob"),
-    }
-)
+CONTROLLERS: Final = frozenset(_EXPANSIONS)
 """API group and kind of the objects that are expanded."""
 
 
@@ -268,7 +258,7 @@ def _template(spec: Mapping[str, Any]) -> Raw:
 
 
 def _checked(raw: Raw) -> tuple[Mapping[str, Any], Raw]:
-    """Spec and template of an object whose selector must match its template's labels."""
+    """Return spec and template of an object whose selector must match its template's labels."""
     spec = mapping(raw, "spec")
     template = _template(spec)
     selector = parse_label_selector(mapping(spec, "selector", "spec"), "spec.selector")
@@ -289,7 +279,7 @@ def _labelled(template: Raw, labels: Mapping[str, str]) -> Raw:
 
 
 def _body(template: Raw | Mapping[str, Any]) -> Raw:
-    """Labels, annotations and spec of a template."""
+    """Return labels, annotations and spec of a template."""
     metadata = mapping(template, "metadata")
     return {
         "labels": mapping(metadata, "labels"),
@@ -308,7 +298,7 @@ def _made(
     labels: Mapping[str, Any],
     annotations: Mapping[str, Any] | None = None,
 ) -> Raw:
-    """An object of the owner's namespace that the owner controls."""
+    """Return an object of the owner's namespace that the owner controls."""
     reference = {
         "apiVersion": owner.get("apiVersion"),
         "kind": owner["kind"],
@@ -331,7 +321,7 @@ def _pod(name: str, owner: Raw, template: Raw) -> Raw:
 
 
 def _with_claims(pod: Raw, claims: Mapping[str, str]) -> Raw:
-    """The pod with a volume per claim template; it replaces a volume of the same name."""
+    """Return the pod with a volume per claim template; it replaces a volume of the same name."""
     others = [
         volume
         for volume in mappings(pod["spec"], "volumes", "spec")
@@ -345,7 +335,7 @@ def _with_claims(pod: Raw, claims: Mapping[str, str]) -> Raw:
 
 
 def _on_node(pod: Raw, node: str) -> Raw:
-    """The pod with node affinity to this node (daemonset_util.go)."""
+    """Return the pod with node affinity to this node (daemonset_util.go)."""
     affinity = dict(mapping(pod["spec"], "affinity", "spec"))
     node_affinity = dict(mapping(affinity, "nodeAffinity", "spec.affinity"))
     field = {"key": "metadata.name", "operator": "In", "values": [node]}
@@ -357,7 +347,7 @@ def _on_node(pod: Raw, node: str) -> Raw:
 
 
 def _generated(base: str, owner: Raw, number: int) -> str:
-    """A name as generateName makes it, but the same in every run."""
+    """Return a name as generateName makes it, but the same in every run."""
     seed = [owner["kind"], namespace_of(owner), name_of(owner), number]
     return base[:_LONGEST_BASE] + _digest(seed)[:_SUFFIX]
 

@@ -54,7 +54,7 @@ class CaseResult:
 
     @property
     def passed(self) -> bool:
-        """Whether the case was run, and everything in it is as expected."""
+        """Return whether the case was run, and everything in it is as expected."""
         return not self.failures and self.error is None
 
 
@@ -104,7 +104,7 @@ def _inline(objects: Sequence[dict[str, Any]], where: str) -> Iterator[Manifest]
 
 
 def _makes_pending_pods(manifest: Manifest) -> bool:
-    """Whether it is a pod without a node, or a controller whose pods would be made."""
+    """Return whether it is a pod without a node, or a controller whose pods would be made."""
     group_and_kind = (manifest.group, manifest.kind)
     if group_and_kind == ("", "Pod"):
         spec = manifest.raw.get("spec")
@@ -123,7 +123,7 @@ class _Decided:
         self._pods |= {placed.pod.key: placed.pod for placed in inputs.state.pods}
 
     def pod(self, name: str, path: str) -> str:
-        """The key of the pod of this NAME or NAMESPACE/NAME.
+        """Return the key of the pod of this NAME or NAMESPACE/NAME.
 
         Raises:
             InputError: There is none.
@@ -135,7 +135,7 @@ class _Decided:
         return key
 
     def select(self, selection: PodSelection, path: str) -> list[str]:
-        """The keys of the pods of the selection.
+        """Return the keys of the pods of the selection.
 
         Raises:
             InputError: There is none.
@@ -154,17 +154,17 @@ class _Decided:
         return found
 
     def _group_of(self, pod: Pod) -> str:
-        """The name of the pod's group; empty if it has none."""
+        """Return the name of the pod's group; empty if it has none."""
         key = self._state.pod_groups.key_of(pod)
         return key.name if key is not None else ""
 
     def node_of(self, pod: str) -> Node | None:
-        """The pod's node; None if it has none, or one that is not among the objects."""
+        """Return the pod's node; None if it has none, or one that is not among the objects."""
         placed = self._state.pods.named(pod)
         return self._state.nodes.nodes[placed.row] if placed is not None else None
 
     def nodes(self) -> list[Node]:
-        """The nodes of the cluster."""
+        """Return the nodes of the cluster."""
         return [node for node in self._state.nodes.nodes if node is not None]
 
 
@@ -181,7 +181,7 @@ class _Check:
     path: str
 
     def failures(self) -> Iterator[Failure]:
-        """What does not hold, one failure per field and pod.
+        """Yield what does not hold, one failure per field and pod.
 
         Raises:
             InputError: There is no such pod.
@@ -203,7 +203,7 @@ class _Check:
         return Failure(f"{self.path}.{field}", message, tuple(decisions[:_MOST_EXPLAINED]))
 
     def _of_pod(self, pod: str) -> Iterator[tuple[str, str]]:
-        """The field and the message of each failure that concerns one pod."""
+        """Yield the field and the message of each failure that concerns one pod."""
         expected, decision = self.expected, self.decided.decisions.get(pod)
         node = self.decided.node_of(pod)
         where = f"is on {node.name}" if node is not None else "has no node"
@@ -238,7 +238,7 @@ class _Check:
                 yield "nodeSelector", f"pod {pod} is on {node.name}, which has {has}"
 
     def _of_all(self, pods: Sequence[str]) -> Iterator[tuple[str, str]]:
-        """The field and the message of each failure that concerns all pods together."""
+        """Yield the field and the message of each failure that concerns all pods together."""
         expected = self.expected
         if expected.max_victims is not None:
             decisions = (self.decided.decisions.get(pod) for pod in pods)
@@ -273,7 +273,7 @@ class _Check:
 def _not_unschedulable(
     expected: UnschedulableExpectation, node: Node | None, decision: Decision | None
 ) -> str | None:
-    """What is wrong with a pod that should be unschedulable for this reason; None if nothing is."""
+    """Return what is wrong with a pod that should be unschedulable so; None if nothing is."""
     if node is not None or decision is None:
         return f"is on {node.name}" if node is not None else "was not decided"
     if expected.plugin is None:

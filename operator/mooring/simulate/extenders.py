@@ -1,4 +1,4 @@
-"""Calls extenders in a simulation, one pod after the other, with the objects of the input."""
+"""Call extenders in a simulation, one pod after the other, with the objects of the input."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -42,7 +42,7 @@ class ExtenderCalls:
     def answers_about(
         self, members: Sequence[Pod], pipeline: Pipeline, cluster: Snapshot, cache: ResultCache
     ) -> GroupAnswers | None:
-        """What extenders answer about the members of a group; None if they care for none.
+        """Return what extenders answer about the members of a group; None if they care for none.
 
         Raises:
             ExtenderError: if an extender that may not be ignored fails.
@@ -60,7 +60,7 @@ class ExtenderCalls:
         pod: Pod,
         cluster: Snapshot,
     ) -> Outcome:
-        """The outcome of `decide`, which takes what the extenders have answered as `answers`.
+        """Return the outcome of `decide`, which takes what extenders have answered as `answers`.
 
         Raises:
             ExtenderError: if an extender that may not be ignored fails.
@@ -77,7 +77,7 @@ class ExtenderCalls:
 
 @contextmanager
 def calling_extenders(inputs: Inputs) -> Iterator[ExtenderCalls]:
-    """Inside, extenders can be called; afterwards all connections are closed."""
+    """Give what calls extenders, and close all connections afterwards."""
     with asyncio.Runner() as runner:
         extenders = Extenders(_GivenObjects(inputs.raw))
         try:

@@ -1,4 +1,4 @@
-"""Every node's GPU cards as users see them, and which few pods to move for one that pends."""
+"""Show every node's GPU cards, and find the few pods to move for one that pends."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from mooring.engine.cycle import decide
 from mooring.engine.outcome import ScheduleResult
 from mooring.engine.profiles import InForce
 from mooring.engine.result_cache import ResultCache
+from mooring.engine.what_if import WhatIf
 from mooring.framework.card_plugin import assign_cards
 from mooring.model.devices import CardFormat, CardRequestError, card_request
 from mooring.model.pod import Pod, Uid
@@ -56,7 +56,7 @@ class NodeGPUs:
     free_cards: int
 
     def document(self) -> dict[str, Any]:
-        """The node as JSON."""
+        """Return the node as JSON."""
         return {
             "node": self.node,
             "largestShare": self.largest_share,
@@ -79,7 +79,7 @@ class NodeGPUs:
 
 
 def node_gpus(state: ClusterState, form: CardFormat) -> Iterator[NodeGPUs]:
-    """The nodes that have cards, by name."""
+    """Yield the nodes that have cards, by name."""
     books = state.track_cards(form)
     for name, row in sorted(state.nodes.row_of.items()):
         if state.nodes.nodes[row] is not None and len(books.known(row)):
@@ -87,7 +87,7 @@ def node_gpus(state: ClusterState, form: CardFormat) -> Iterator[NodeGPUs]:
 
 
 def cards_of(name: str, row: int, books: Cards) -> NodeGPUs:
-    """The cards of the node of this name and row."""
+    """Return the cards of the node of this name and row."""
     known, left = books.known(row), books.left(np.array([row], np.int64))
     over = books.overcommitted(row)
     owners = [*books.owners(row)]
@@ -134,13 +134,13 @@ class Plan:
     fits: bool = False
 
     def document(self) -> dict[str, Any]:
-        """The plan as JSON."""
+        """Return the plan as JSON."""
         moves = [{"pod": m.pod, "from": m.source, "to": m.target} for m in self.moves]
         return {"pod": self.pod, "node": self.node, "fits": self.fits, "moves": moves}
 
 
 def plans(inputs: Inputs, profile: InForce, form: CardFormat) -> Iterator[Plan]:
-    """A plan for each pending pod that requests cards, each as if the others were not there.
+    """Yield a plan for each pending pod that requests cards, each as if without the others.
 
     Looks for the fewest pods with cards, at most three, without which the pod would fit on a node,
     and for which there are other nodes. The search is bounded: at most 2,000 sets of pods on 200
@@ -159,9 +159,8 @@ def plans(inputs: Inputs, profile: InForce, form: CardFormat) -> Iterator[Plan]:
 class _Planner:
     def __init__(self, state: ClusterState, profile: InForce, form: CardFormat) -> None:
         self._state = state
-        self._cluster = Snapshot(state)
         self._pipeline = profile.pipeline
-        self._shared = ResultCache(state.nodes)
+        self._what_if = WhatIf(Snapshot(state), ResultCache(state.nodes))
         self._books = state.track_cards(form)
 
     def plan(self, pod: Pod) -> Plan:
@@ -175,7 +174,7 @@ class _Planner:
         return Plan(pod.key, None, ())
 
     def _sets(self) -> Iterator[tuple[int, tuple[Uid, ...]]]:
-        """Rows and sets of pods on them, small sets first."""
+        """Yield rows and sets of pods on them, small sets first."""
         rows = sorted(self._rows(), key=lambda row: -int(self._books.free_cards(_only(row))[0]))
         owners = {
             row: [
@@ -198,14 +197,14 @@ class _Planner:
         return [row for row in self._state.nodes.order().tolist() if len(self._books.known(row))]
 
     def _moved(self, pod: Pod, row: int, uids: Sequence[Uid]) -> tuple[Move, ...] | None:
-        """Where the pods would go, the pending one being on the row; None if there is no way."""
+        """Return where the pods go if the pending one takes the row; None if there is no way."""
         node, moves = self._state.nodes.names[row], []
         moved = [
             replace(placed.pod, node_name=None)
             for uid in uids
             if (placed := self._state.pods.get(uid)) is not None
         ]
-        with self._state.trial() as trial:
+        with self._what_if.trial() as trial:
             for uid in uids:
                 trial.remove(uid)
             found = self._decided(pod)
@@ -223,8 +222,8 @@ class _Planner:
         return tuple(moves)
 
     def _decided(self, pod: Pod) -> ScheduleResult | None:
-        """Where the pod would go as things stand."""
-        outcome = decide(pod, self._pipeline, self._cluster, self._shared, seed=0)
+        """Return where the pod would go; None if it fits nowhere."""
+        outcome = self._what_if.decide(pod, self._pipeline)
         return outcome if isinstance(outcome, ScheduleResult) else None
 
 
@@ -247,7 +246,7 @@ _IN_USE, _FREE, _NOT_USABLE, _OVERCOMMITTED = (colour for _, colour in _LEGEND)
 
 
 def picture(nodes: Iterable[NodeGPUs], unit: str) -> str:
-    """An SVG: nodes as rows, cards as cells, filled as far as their memory is in use."""
+    """Return an SVG: nodes as rows, cards as cells, filled as far as their memory is in use."""
     rows = list(nodes)
     widest = max((len(node.cards) for node in rows), default=0)
     left = 14 + _CHARACTER * max((len(node.node) for node in rows), default=0)

@@ -14,14 +14,14 @@ from mooring.model.events import Kind
 from mooring.model.fields import mapping, mappings, text
 from mooring.model.objects import object_key, parse_object
 from mooring.model.pod import Pod, Uid
-from mooring.simulate.admission import Admission, Forbidden, as_stored
-from mooring.simulate.controllers import CONTROLLERS, Controllers, ephemeral_claims, is_new
-from mooring.simulate.manifests import InputError, Manifest
-from mooring.simulate.object_fields import field_mistakes
+from mooring.simulate.admission import as_stored
+from mooring.simulate.controllers import CONTROLLERS, ephemeral_claims, is_new
+from mooring.simulate.manifests import Manifest
+from mooring.simulate.new_objects import NewObjects, RejectedPod, check_fields, display_key
 from mooring.simulate.profiles import LoadedProfile, is_profile, load_profiles
 from mooring.state.cluster import ClusterState
 
-__all__ = ["Inputs", "RejectedPod", "inputs_of"]
+__all__ = ["Inputs", "inputs_of"]
 
 _MIRRORED: Final = {**MIRRORED, **MIRRORED_IF_SERVED, PRIORITY_CLASS: Kind.PRIORITY_CLASS}
 _KINDS: Final[Mapping[tuple[str, str], Kind]] = {
@@ -29,18 +29,6 @@ _KINDS: Final[Mapping[tuple[str, str], Kind]] = {
 }
 _RUNTIME_CLASS: Final = ("node.k8s.io", "RuntimeClass")
 _LIMIT_RANGE: Final = ("", "LimitRange")
-
-
-@dataclass(frozen=True, slots=True)
-class RejectedPod:
-    """A pod, "namespace/name", that the API server would not store, and its answer.
-
-    `owner` is its controller as `Kind namespace/name`, or "".
-    """
-
-    pod: str
-    owner: str
-    message: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -130,14 +118,12 @@ class _Reader:
         }
 
     def read(self, manifest: Manifest) -> None:
-        """One object of the input."""
-        try:
+        """Take in one object of the input."""
+        with manifest.locating_errors():
             new = is_new(manifest.raw)
             if new:
-                _check_fields(manifest)
+                check_fields(manifest)
             self._sort(manifest, new=new)
-        except ManifestError as error:
-            raise manifest.error(error) from None
 
     def _sort(self, manifest: Manifest, *, new: bool) -> None:
         group_and_kind = (manifest.group, manifest.kind)
@@ -150,7 +136,7 @@ class _Reader:
         if expanded and new:
             self._new.append(manifest)
         elif expanded and kind is None:
-            self.without_pods[_called(manifest)] = (
+            self.without_pods[display_key(manifest)] = (
                 "a cluster has stored it (it has metadata.uid), so its pods must be in the input; "
                 "to have them made anew, remove metadata.uid"
             )
@@ -162,7 +148,7 @@ class _Reader:
             self.ignored[".".join(filter(None, (manifest.kind, manifest.group)))] += 1
 
     def _put(self, kind: Kind, manifest: Manifest, *, new: bool) -> None:
-        """An object that decisions read; a new one replaces the stored one of its name."""
+        """Take in an object that decisions read; a new one replaces the stored one of its name."""
         key = object_key(kind, manifest.raw)
         source, was_new = self._sources.get((kind, key), ("", None))
         if was_new is not None and (kind is Kind.POD or new == was_new):
@@ -198,40 +184,30 @@ class _Reader:
 
     def make_pods(self) -> None:
         """Expand the controllers, and let the API server's admission see the new pods."""
-        state = self.state
-        controllers = Controllers(
-            self._stored_pods,
-            self.deployments,
-            state.objects.of(Kind.PERSISTENT_VOLUME_CLAIM),
-            (node for node in state.nodes.nodes if node is not None),
-        )
-        admission = Admission(
-            state.objects.of(Kind.PRIORITY_CLASS).values(),
-            self._admission[_RUNTIME_CLASS],
-            self._admission[_LIMIT_RANGE],
+        new_objects = NewObjects(
+            self.state,
+            pods=self._stored_pods,
+            deployments=self.deployments,
+            runtime_classes=self._admission[_RUNTIME_CLASS],
+            limit_ranges=self._admission[_LIMIT_RANGE],
         )
         for manifest in self._new:
-            for made in self._expanded(manifest, controllers):
-                try:
-                    self._create(made, admission)
-                except ManifestError as error:
-                    raise made.error(error) from None
+            for made in self._expanded(manifest, new_objects):
+                with made.locating_errors():
+                    self._create(made, new_objects)
 
-    def _expanded(self, manifest: Manifest, controllers: Controllers) -> Iterator[Manifest]:
-        if manifest.kind == "Pod":
-            yield manifest
-            return
+    def _expanded(self, manifest: Manifest, new_objects: NewObjects) -> Iterator[Manifest]:
         found = 0
-        for made in controllers.expand(manifest):
+        for made in new_objects.expand(manifest):
             found += made.kind == "Pod"
             yield made
         if not found:
-            self.without_pods[_called(manifest)] = (
+            self.without_pods[display_key(manifest)] = (
                 "it makes no pods: it has no replicas, is suspended, fits no node, or all its pods "
                 "are in the input"
             )
 
-    def _create(self, manifest: Manifest, admission: Admission) -> None:
+    def _create(self, manifest: Manifest, new_objects: NewObjects) -> None:
         kind = _KINDS[manifest.group, manifest.kind]
         if kind is not Kind.POD:
             self._put(kind, manifest, new=True)
@@ -241,12 +217,9 @@ class _Reader:
             source, _ = self._sources[kind, key]
             raise ManifestError(f"Pod {key}", f"is given already in {source}")
         self._sources[kind, key] = (manifest.source, True)
-        try:
-            raw = admission.pod(manifest.raw)
-        except Forbidden as answer:
-            owner = parse_object(kind, manifest.raw).owner  # a mistake in a field comes first
-            controller = f"{owner.kind} {key.partition('/')[0]}/{owner.name}" if owner else ""
-            self.rejected.append(RejectedPod(key, controller, str(answer)))
+        raw = new_objects.admit(manifest)
+        if isinstance(raw, RejectedPod):
+            self.rejected.append(raw)
             return
         pod = parse_object(kind, raw)
         self._keep(kind, key, raw)
@@ -257,17 +230,3 @@ class _Reader:
             ):
                 self._put(Kind.PERSISTENT_VOLUME_CLAIM, claimed, new=True)
         self._add_pod(pod)
-
-
-def _check_fields(manifest: Manifest) -> None:
-    mistakes = [*field_mistakes(manifest.raw)]
-    if mistakes:
-        lines = (f"{manifest.source}: {_called(manifest)} {mistake}" for mistake in mistakes)
-        raise InputError("\n".join(lines))
-
-
-def _called(manifest: Manifest) -> str:
-    """Kind, namespace and name of a namespaced object."""
-    metadata = mapping(manifest.raw, "metadata")
-    name = metadata.get("name", "(no name)")
-    return f"{manifest.kind} {metadata.get('namespace') or 'default'}/{name}"

@@ -45,7 +45,7 @@ class LimitRanges:
                 self._limits.setdefault(namespace_of(limit_range), []).append(limit)
 
     def completed(self, namespace: str, spec: Mapping[str, Any]) -> dict[str, Any]:
-        """The pod's spec with the default requests and limits of the namespace."""
+        """Return the pod's spec with the default requests and limits of the namespace."""
         defaults = [limit for limit in self._limits.get(namespace, ()) if limit.kind == _CONTAINER]
         completed = dict(spec)
         for group in ("containers", "initContainers"):
@@ -55,7 +55,7 @@ class LimitRanges:
         return completed
 
     def violations(self, namespace: str, spec: Mapping[str, Any]) -> list[str]:
-        """What the pod's spec violates, in the API server's words."""
+        """Return what the pod's spec violates, in the API server's words."""
         found: list[str] = []
         limits = self._limits.get(namespace, ())
         if not limits:
@@ -72,7 +72,7 @@ class LimitRanges:
 
 
 def _parsed(item: Mapping[str, Any], where: str) -> _Limit:
-    """The item with the API server's defaults (SetDefaults_LimitRangeItem)."""
+    """Return the item with the API server's defaults (SetDefaults_LimitRangeItem)."""
     minimum, maximum = mapping(item, "min", where), mapping(item, "max", where)
     limits = {**maximum, **mapping(item, "default", where)}
     requests = {**minimum, **limits, **mapping(item, "defaultRequest", where)}
@@ -93,7 +93,7 @@ def _completed(container: Mapping[str, Any], defaults: Iterable[_Limit]) -> dict
 def _of_pod(
     spec: Mapping[str, Any], containers: list[ContainerResources], init: list[ContainerResources]
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """Requests and limits of the whole pod."""
+    """Return requests and limits of the whole pod."""
     requests = total_requests(
         [each.requests for each in containers], [(each.requests, each.sidecar) for each in init]
     )
@@ -160,7 +160,7 @@ _BINARY: Final[Sequence[str]] = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 
 
 def _shown(resource: str, amount: int) -> str:
-    """The amount as a quantity."""
+    """Return the amount as a quantity."""
     if resource == CPU:
         return str(amount // 1000) if amount % 1000 == 0 else f"{amount}m"
     power = 0

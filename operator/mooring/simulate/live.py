@@ -46,7 +46,7 @@ _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 async def read_cluster(
     connection: Connection, progress: Callable[[str], None]
 ) -> tuple[list[Manifest], list[str]]:
-    """Every object that decisions read, and notes for the user about kinds that were not found.
+    """Return every object that decisions read, and notes about kinds that were not found.
 
     `progress` is called with a line about what has been read so far.
 
@@ -103,7 +103,7 @@ async def _listed(
 
 
 def _not_found(resource: Resource) -> list[str]:
-    """What to say about a kind that the cluster does not serve."""
+    """Return what to say about a kind that the cluster does not serve."""
     if resource in MIRRORED_IF_SERVED:
         return []
     if resource.group == MOORING_GROUP:
@@ -142,7 +142,7 @@ def _picked(raw: Mapping[str, Any], fields: Iterable[str]) -> dict[str, Any]:
 
 
 def save(manifests: Iterable[Manifest], path: str) -> Iterator[Manifest]:
-    """The manifests, each written to the file as one line of JSON when it is taken.
+    """Yield the manifests; write each to the file as one line of JSON when it is taken.
 
     Raises:
         InputError: if the file cannot be written.

@@ -14,9 +14,12 @@ from typing import Any, Final, TextIO
 import orjson
 import yaml
 
+from mooring.model.errors import ManifestError
+
 __all__ = [
     "STDIN",
     "InputError",
+    "Limits",
     "Manifest",
     "NoObjectError",
     "RepeatedKey",
@@ -43,6 +46,27 @@ class InputError(Exception):
     def __init__(self, text: str, line: int | None = None) -> None:
         super().__init__(text)
         self.line = line
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How large a text may be; None where there is no limit.
+
+    Attributes:
+        depth: How deep YAML may be nested. The YAML library calls itself for each level, and a
+            process that runs out of stack is ended.
+        values: How many scalars, lists and mappings there may be.
+        objects: How many Kubernetes objects.
+        aliases: Whether YAML aliases are read, with which a short text becomes a large value.
+    """
+
+    depth: int = 250
+    values: int | None = None
+    objects: int | None = None
+    aliases: bool = True
+
+
+_OWN_FILES: Final = Limits()
 
 
 class NoObjectError(InputError):
@@ -82,8 +106,16 @@ class Manifest:
         return version.rpartition("/")[0]
 
     def error(self, problem: object) -> InputError:
-        """An error that names this object's place and the problem."""
+        """Return an error that names this object's place and the problem."""
         return InputError(f"{self.source}: {problem}")
+
+    @contextmanager
+    def locating_errors(self) -> Iterator[None]:
+        """Turn a ManifestError into an InputError that names this object's place."""
+        try:
+            yield
+        except ManifestError as error:
+            raise self.error(error) from None
 
 
 def read_manifests(paths: Iterable[str]) -> Iterator[Manifest]:
@@ -95,19 +127,22 @@ def read_manifests(paths: Iterable[str]) -> Iterator[Manifest]:
     for path in paths:
         with _opened(path) as file:
             first, second = file.readline(), file.readline()
-            if second.startswith("{") and _is_json_object(first):
+            if second.startswith("{") and _json_object(first) is not None:
                 yield from _json_lines(chain((first, second), file), display_name(path))
             else:
                 yield from manifests_in(first + second + file.read(), display_name(path))
 
 
 def display_name(path: str) -> str:
-    """The name of a file in messages."""
+    """Return the name of a file in messages."""
     return "standard input" if path == STDIN else path
 
 
 def manifests_in(
-    text: str, name: str, repeated: list[RepeatedKey] | None = None
+    text: str,
+    name: str,
+    repeated: list[RepeatedKey] | None = None,
+    limits: Limits = _OWN_FILES,
 ) -> Iterator[Manifest]:
     """Yield every object of a text in order; a list object is replaced by its items.
 
@@ -115,24 +150,29 @@ def manifests_in(
     them has a value then.
 
     Raises:
-        InputError: if the text is neither YAML nor JSON, a key is there twice, or a document is not
-            an object; it names the file by `name`.
+        InputError: if the text is neither YAML nor JSON, exceeds a limit, a key is there twice, or
+            a document is not an object; it names the file by `name`.
     """
-    for number, document in enumerate(_documents(text, name, repeated)):
+    found = 0
+    for number, document in enumerate(_documents(text, name, repeated, limits)):
         if document is not None:
             source = f"{name}, document {number + 1}"
-            yield from objects_in(Manifest(source, document, number))
+            for manifest in objects_in(Manifest(source, document, number)):
+                found += 1
+                if limits.objects is not None and found > limits.objects:
+                    raise InputError(f"{name}: has more than {limits.objects} objects")
+                yield manifest
 
 
 def read_text(path: str) -> str:
-    """The text of a file, or of standard input; InputError if it cannot be read."""
+    """Return the text of a file, or of standard input; InputError if it cannot be read."""
     with _opened(path) as file:
         return file.read()
 
 
 @contextmanager
 def _opened(path: str) -> Iterator[TextIO]:
-    """The file or standard input; whatever it cannot be read for is an InputError."""
+    """Open the file or standard input; whatever it cannot be read for is an InputError."""
     try:
         if path == STDIN:
             yield sys.stdin
@@ -145,16 +185,16 @@ def _opened(path: str) -> Iterator[TextIO]:
         raise InputError(f"{path}: {(error.strerror or str(error)).lower()}") from None
 
 
-def _is_json_object(line: str) -> bool:
-    """Whether a line holds a whole object in JSON."""
-    try:
-        return isinstance(orjson.loads(line), dict)
-    except orjson.JSONDecodeError:
-        return False
+def _json_object(text: str) -> Any:
+    """Return the object that the text is in JSON; None if it is something else."""
+    if text.lstrip().startswith("{"):
+        with suppress(orjson.JSONDecodeError):
+            return orjson.loads(text)
+    return None
 
 
 def _json_lines(lines: Iterable[str], name: str) -> Iterator[Manifest]:
-    """The objects of a file with one object per line, read line by line."""
+    """Yield the objects of a file with one object per line, read line by line."""
     for number, line in enumerate(lines):
         if not line.strip():
             continue
@@ -178,19 +218,21 @@ def composed(text: str) -> Iterator[yaml.Node]:
     return yaml.compose_all(text, Loader=_Loader)
 
 
-def _documents(text: str, name: str, repeated: list[RepeatedKey] | None) -> Iterator[Any]:
-    if text.lstrip().startswith("{"):
-        try:
-            yield orjson.loads(text)
-        except orjson.JSONDecodeError:
-            pass  # It may be YAML's flow style; if not, YAML's error names the line.
-        else:
-            if repeated is not None:
-                with suppress(yaml.YAMLError):
-                    repeated += (key for node in composed(text) for key in _repeated_keys(node))
-            return
+def _documents(
+    text: str, name: str, repeated: list[RepeatedKey] | None, limits: Limits
+) -> Iterator[Any]:
+    document = _json_object(text)  # None for YAML's flow style too, whose errors name the line
+    if document is not None:
+        if limits.values is not None:
+            _check_json(document, name, limits)
+        if repeated is not None:
+            with suppress(yaml.YAMLError):
+                repeated += (key for node in composed(text) for key in _repeated_keys(node))
+        yield document
+        return
     loader = _Loader(text)
     try:
+        _check_yaml(text, name, limits)
         for number in count(1):
             if not loader.check_node():
                 return
@@ -209,8 +251,46 @@ def _documents(text: str, name: str, repeated: list[RepeatedKey] | None) -> Iter
         loader.dispose()
 
 
+def _check_yaml(text: str, name: str, limits: Limits) -> None:
+    """Raise InputError if the text exceeds a limit; it is read without a call per level.
+
+    Raises:
+        yaml.YAMLError: if the text is not YAML.
+    """
+    depth, values = 0, 0
+    for event in yaml.parse(text, Loader=_Loader):
+        if isinstance(event, yaml.ScalarEvent):
+            values += 1
+        elif isinstance(event, yaml.CollectionStartEvent):
+            depth, values = depth + 1, values + 1
+            _check_size(depth, values, name, limits)
+        elif isinstance(event, yaml.CollectionEndEvent):
+            _check_size(depth, values, name, limits)
+            depth -= 1
+        elif isinstance(event, yaml.AliasEvent) and not limits.aliases:
+            raise InputError(f"{name}: YAML aliases are not read here; write the values out")
+
+
+def _check_json(document: Any, name: str, limits: Limits) -> None:
+    """Raise InputError if the document exceeds a limit; keys count as values, as in YAML."""
+    depth, values, level = 0, 0, [document]
+    while level:
+        nested = [value for value in level if isinstance(value, dict | list)]
+        depth += bool(nested)
+        values += len(level) + sum(len(value) for value in nested if isinstance(value, dict))
+        _check_size(depth, values, name, limits)
+        level = [*chain.from_iterable(v.values() if isinstance(v, dict) else v for v in nested)]
+
+
+def _check_size(depth: int, values: int, name: str, limits: Limits) -> None:
+    if depth > limits.depth:
+        raise InputError(f"{name}: is nested deeper than {limits.depth} levels")
+    if limits.values is not None and values > limits.values:
+        raise InputError(f"{name}: is too long; it has more than {limits.values} values")
+
+
 def _repeated_keys(document: yaml.Node) -> Iterator[RepeatedKey]:
-    """The keys that a mapping has a second time: YAML would silently use the last one."""
+    """Yield keys that a mapping has a second time: YAML would silently use the last one."""
     seen = set[int]()
     nodes = [document]
     while nodes:

@@ -44,7 +44,7 @@ _REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
 
 @cache
 def _types() -> Mapping[str, Mapping[str, str]]:
-    """The fields of each type, by name, with their type.
+    """Return the fields of each type, by name, with their type.
 
     A type is a key of this table, `str`, `int`, `bool`, `*` (anything), or one of these in `[]`
     (a list) or `{}` (a map).
@@ -55,7 +55,7 @@ def _types() -> Mapping[str, Mapping[str, str]]:
 
 
 def field_mistakes(raw: Mapping[str, Any]) -> Iterator[FieldError]:
-    """Every unknown, misplaced or missing field of a pod or of an object with a pod template.
+    """Yield every unknown or missing field of a pod or of an object with a pod template.
 
     Objects of other kinds have none. `status` is not looked at.
     """

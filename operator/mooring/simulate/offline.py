@@ -14,7 +14,7 @@ __all__ = ["OfflineApi", "offline_handle"]
 
 
 def offline_handle(state: ClusterState) -> Handle:
-    """What plugins are built with, over a state that no API server stands behind."""
+    """Return what plugins are built with, over a state that no API server stands behind."""
     return Handle(Snapshot(state), WaitingPods(), OfflineApi(), state)
 
 

@@ -58,7 +58,7 @@ class UnschedulableExpectation(PolicyModel):
     """The node that is rejected; absent: any node."""
 
     def mistakes(self) -> Iterator[FieldError]:
-        """A node is rejected by a plugin."""
+        """Yield a mistake if a node is named without the plugin that rejects it."""
         if self.node is not None and self.plugin is None:
             yield FieldError("plugin", "is required where node is set")
 
@@ -96,7 +96,7 @@ class Expectation(PolicyModel):
     """Whether these pods all have a node, or none of them has one."""
 
     def mistakes(self) -> Iterator[FieldError]:
-        """An expectation is about one pod or about pods, and expects something."""
+        """Yield mistakes: it is about one pod or about pods, and must expect something."""
         if (self.pod is None) == (self.pods is None):
             yield FieldError("", "needs either pod or pods")
         if not self.model_fields_set - {"pod", "pods", "topology_key"}:
@@ -163,7 +163,7 @@ class PolicyTest(PolicyModel):
     """The cases; each begins with the same cluster."""
 
     def mistakes(self) -> Iterator[FieldError]:
-        """Cases have different names."""
+        """Yield a mistake for each case whose name an earlier one has."""
         seen = dict[str, int]()
         for number, case in enumerate(self.cases):
             if case.name in seen:
@@ -182,7 +182,7 @@ class PolicyTestFile:
 
 
 def schema() -> dict[str, Any]:
-    """The JSON schema of a policy test, for editors and other tools."""
+    """Return the JSON schema of a policy test, for editors and other tools."""
     found = PolicyTest.model_json_schema(by_alias=True)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **found}
 
@@ -215,7 +215,7 @@ def read_policy_tests(paths: Sequence[str]) -> list[PolicyTestFile]:
 
 
 def _candidates(folder: Path) -> Iterator[str]:
-    """The files of the folder that mention a policy test."""
+    """Yield the files of the folder that mention a policy test."""
     for file in folder.rglob("*"):
         if file.suffix in _SUFFIXES and file.is_file():
             try:
@@ -248,7 +248,7 @@ def _read(manifest: Manifest) -> PolicyTest:
 
 
 def _lines_of_cases(document: yaml.Node) -> tuple[int, ...]:
-    """The lines on which the cases of a document begin; empty if it has none."""
+    """Return the lines on which the cases of a document begin; empty if it has none."""
     fields = document.value if isinstance(document, yaml.MappingNode) else []
     for key, value in fields:
         if key.value == "cases" and isinstance(value, yaml.SequenceNode):

@@ -55,18 +55,18 @@ class LoadedProfile:
     settings: ProcessSettings | None = None
 
     def active(self) -> "LoadedProfile":
-        """The profile in mode Active."""
+        """Return the profile in mode Active."""
         spec = self.profile.spec.model_copy(update={"mode": "Active"})
         return replace(self, profile=replace(self.profile, spec=spec))
 
 
 def is_profile(manifest: Manifest) -> bool:
-    """Whether the object is a SchedulingProfile."""
+    """Return whether the object is a SchedulingProfile."""
     return (manifest.group, manifest.kind) == (_PROFILE_GROUP, KIND)
 
 
 def contains_profile(manifest: Manifest) -> bool:
-    """Whether the object is one that profiles are made from.
+    """Return whether the object is one that profiles are made from.
 
     A SchedulingProfile without an API group is meant to be one, and lacks its apiVersion.
     """
@@ -93,7 +93,7 @@ class ProfileLoader:
         self._sources: dict[str, str] = {}
 
     def load(self, manifest: Manifest) -> list[LoadedProfile]:
-        """The profiles that the object defines.
+        """Return the profiles that the object defines.
 
         Raises:
             InvalidProfile: with every mistake of the object; a name that an earlier object has is
@@ -159,7 +159,7 @@ def read_profiles(
 
 
 def _imported(manifest: Manifest, registry: Registry, scheduler_name: str) -> list[LoadedProfile]:
-    """The profiles that an object of kube-scheduler becomes; their plugins are not built.
+    """Return the profiles that an object of kube-scheduler becomes, without their plugins.
 
     Raises:
         ProfileInvalid: with every mistake of the object.

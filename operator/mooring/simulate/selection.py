@@ -41,7 +41,7 @@ class TypeAndName:
 
 
 def type_and_name(word: str) -> TypeAndName | None:
-    """The object that `TYPE/NAME` names; None if the word is something else."""
+    """Return the object that `TYPE/NAME` names; None if the word is something else."""
     kind, slash, name = word.partition("/")
     known = _TYPES.get(kind.lower())
     return TypeAndName(known, name) if known and slash and name and "/" not in name else None
@@ -55,7 +55,7 @@ class Selection:
     targets: tuple[TypeAndName, ...] = ()
 
     def applied(self, inputs: Inputs) -> Inputs:
-        """The inputs with the selected ones of the pending and rejected pods."""
+        """Return the inputs with the selected ones of the pending and rejected pods."""
         pending = tuple(pod for pod in inputs.pending if self.takes(pod, inputs))
         # An owner here is written `Kind namespace/name`, and a pod `namespace/name`.
         rejected = tuple(
@@ -66,7 +66,7 @@ class Selection:
         return replace(inputs, pending=pending, rejected=rejected)
 
     def takes(self, pod: Pod, inputs: Inputs) -> bool:
-        """Whether the pod is selected."""
+        """Return whether the pod is selected."""
         owner = pod.owner
         kind, name = (owner.kind, owner.name) if owner is not None else ("", "")
         return self._takes(pod.key, kind, name, inputs)
@@ -89,7 +89,7 @@ EVERY_POD: Final = Selection()
 
 
 def take_off(inputs: Inputs, selected: Callable[[Pod], bool]) -> Inputs:
-    """The inputs with the selected running pods pending, as if none of them had a node yet.
+    """Return the inputs with the selected running pods pending, as if they had no node yet.
 
     Pods that no scheduler places (static pods) and terminating pods stay where they are.
     """

@@ -7,7 +7,6 @@ from math import inf
 from typing import Final
 
 from mooring.engine.assumed import PodRejected, assume_and_reserve
-from mooring.engine.cycle import decide, tie_break_seed
 from mooring.engine.extenders.answers import interested
 from mooring.engine.extenders.client import ExtenderError
 from mooring.engine.groups.answers import GroupAnswers
@@ -18,20 +17,21 @@ from mooring.engine.groups.slices import run_whole
 from mooring.engine.outcome import FitError, Outcome, decision_of
 from mooring.engine.profiles import InForce, Profiles
 from mooring.engine.result_cache import ResultCache
+from mooring.engine.what_if import WhatIf, held_back
 from mooring.framework.decision import Decision
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.post_filter import GroupNomination
 from mooring.framework.queued_pod import QueuedPod, StateTimes
 from mooring.framework.registry import Registry
-from mooring.framework.runtime import run_pre_enqueue
 from mooring.framework.verdicts import PluginError
 from mooring.model.pod import Pod
 from mooring.policy.profile import DEFAULT_SCHEDULER, SchedulingProfile, SchedulingProfileSpec
 from mooring.policy.resolve import resolve
 from mooring.queueing.active import ActivePods
 from mooring.simulate.extenders import ExtenderCalls, calling_extenders
-from mooring.simulate.inputs import Inputs, RejectedPod
+from mooring.simulate.inputs import Inputs
 from mooring.simulate.manifests import InputError
+from mooring.simulate.new_objects import RejectedPod, owner_of
 from mooring.simulate.offline import offline_handle
 from mooring.simulate.profiles import LoadedProfile
 from mooring.state.cluster import ClusterState
@@ -40,7 +40,6 @@ from mooring.state.snapshot import Snapshot
 
 __all__ = ["Attempt", "Simulation", "simulate"]
 
-_FIRST_ATTEMPT: Final = 1
 _MOST_CACHE_BYTES: Final = 512 * 1024 * 1024
 """More than in the operator: a whole cluster is placed at once, and the process ends soon."""
 
@@ -113,10 +112,9 @@ class Simulation:
         self._state = inputs.state
         self._cluster = Snapshot(inputs.state)
         self._shared = ResultCache(inputs.state.nodes, _MOST_CACHE_BYTES)
-        self._seed = seed
         self._most = nodes
-        self._start = 0
-        self._now = _now(inputs.state, inputs.pending)
+        now = self._now = _now(inputs.state, inputs.pending)
+        self._what_if = WhatIf(self._cluster, self._shared, now=lambda: now, salt=seed)
         self._profiles = Profiles(registry, offline_handle(inputs.state))
         for loaded in inputs.profiles or (_default_profile(registry),):
             self._profiles.put(loaded.profile, loaded.effective)
@@ -133,11 +131,11 @@ class Simulation:
         return found[name]
 
     def profile_of(self, pod: Pod) -> InForce | None:
-        """The profile that decides about the pod; None if there is none."""
+        """Return the profile that decides about the pod; None if there is none."""
         return self._always or self._profiles.of(pod, self._cluster)
 
     def takes(self, pod: Pod) -> bool:
-        """Whether any profile decides about the pod."""
+        """Return whether any profile decides about the pod."""
         return self.profile_of(pod) is not None
 
     def attempts(
@@ -147,7 +145,7 @@ class Simulation:
         *,
         extenders: bool = False,
     ) -> Iterator[Attempt]:
-        """The attempts of `simulate` for these pods, and a rejection of each forbidden one."""
+        """Yield the attempts of `simulate`, and a rejection of each pod that is forbidden."""
         if not extenders:
             yield from self._attempts(pods, forbidden)
             return
@@ -166,13 +164,13 @@ class Simulation:
             if profile is None:
                 name = pod.shape.scheduler_name
                 why = f'no profile takes pods of schedulerName "{name}"'
-                rejected.append(_rejected(pod.key, _owner(pod), None, why))
+                rejected.append(_rejected(pod.key, owner_of(pod), None, why))
                 continue
             if pod.nominated_node is not None:
                 self._state.nominate(pod, pod.nominated_node)
-            gate = _gate(pod, profile)
-            if gate is not None:
-                rejected.append(_rejected(pod.key, _owner(pod), profile, gate))
+            held = _held_back(pod, profile.pipeline)
+            if held is not None:
+                rejected.append(_rejected(pod.key, owner_of(pod), profile, held))
             else:
                 queued = _queued(pod, profile.pipeline, ticket=len(chosen))
                 active.add(queued)
@@ -196,9 +194,9 @@ class Simulation:
     def _attempt_group(
         self, group: PodGroupState, members: list[Pod], profile: InForce
     ) -> Iterator[Attempt]:
-        """The attempts of all members of a group, which get nodes together or not at all."""
+        """Yield the attempts of all members of a group, which get nodes together or not at all."""
         pipeline, message = profile.pipeline, group.incomplete
-        seed = tie_break_seed(members[0].uid, _FIRST_ATTEMPT, self._seed)
+        seed = self._what_if.seed_of(members[0])
         decision = GroupDecision({}, message=message or "")
         answers: GroupAnswers | None = None
         try:
@@ -240,7 +238,7 @@ class Simulation:
         seed: int,
         answers: GroupAnswers | None,
     ) -> GroupDecision:
-        """Records the nominations of a group and the evictions that they need."""
+        """Record the nominations of a group and the evictions that they need."""
         about = (group, members, pipeline, self._cluster, self._shared)
         answer = run_whole(preempt_for_group(*about, seed=seed, now=self._now, answers=answers))
         if not isinstance(answer, GroupNomination):
@@ -269,43 +267,33 @@ class Simulation:
             rejections={},
             message=decision.message if node is None else None,
         )
-        return Attempt(record, 1 if node is not None else 0, _owner(pod))
+        return Attempt(record, 1 if node is not None else 0, owner_of(pod))
 
     def attempt(self, pod: Pod, profile: InForce) -> Attempt:
         """Decide about the pod with this profile, and assume it on the chosen node."""
         try:
             outcome = self._decide(pod, profile)
         except (PluginError, ExtenderError) as error:
-            return _rejected(pod.key, _owner(pod), profile, str(error))
+            return _rejected(pod.key, owner_of(pod), profile, str(error))
         decision = decision_of(pod, profile.pipeline, outcome, self._most)
         if isinstance(outcome, FitError):
             self._nominate(pod, outcome)
             if outcome.keeps_nomination:
                 decision = replace(decision, nominated_node=pod.nominated_node)
-            return Attempt(decision, owner=_owner(pod), reason=outcome.diagnosis.main_reason)
-        self._start = (self._start + outcome.evaluated_nodes) % self._cluster.node_count
+            return Attempt(decision, owner=owner_of(pod), reason=outcome.diagnosis.main_reason)
         try:
             assume_and_reserve(pod, outcome.row, profile.pipeline, self._state)
         except PodRejected as rejection:
-            return _rejected(pod.key, _owner(pod), profile, rejection.message)
+            return _rejected(pod.key, owner_of(pod), profile, rejection.message)
         except PluginError as error:
-            return _rejected(pod.key, _owner(pod), profile, str(error))
-        return Attempt(decision, outcome.feasible_nodes, _owner(pod))
+            return _rejected(pod.key, owner_of(pod), profile, str(error))
+        return Attempt(decision, outcome.feasible_nodes, owner_of(pod))
 
     def _decide(self, pod: Pod, profile: InForce) -> Outcome:
-        decided = partial(
-            decide,
-            pod,
-            profile.pipeline,
-            self._cluster,
-            self._shared,
-            seed=tie_break_seed(pod.uid, _FIRST_ATTEMPT, self._seed),
-            start=self._start,
-            now=self._now,
-        )
         extenders = interested(profile.pipeline, pod)
         if self._extenders is None or not extenders:
-            return decided()
+            return self._what_if.decide(pod, profile.pipeline)
+        decided = partial(self._what_if.decide, pod, profile.pipeline)
         return self._extenders.decided(decided, extenders, pod, self._cluster)
 
     def _nominate(self, pod: Pod, outcome: FitError) -> None:
@@ -323,7 +311,7 @@ class Simulation:
 
 
 def _now(state: ClusterState, pending: Iterable[Pod]) -> float:
-    """The latest creation or start time of all pods, in seconds since the epoch.
+    """Return the latest creation or start time of all pods, in seconds since the epoch.
 
     It takes the place of a clock, so that the same input gives the same decisions. How long a pod
     has run (`minRuntimeSeconds` of a profile) is counted up to this time.
@@ -338,24 +326,17 @@ def _default_profile(registry: Registry) -> LoadedProfile:
 
 
 def _queued(pod: Pod, pipeline: Pipeline, *, ticket: int) -> QueuedPod:
-    """The pod as if it had been queued when it was made; one that was never stored, after those."""
+    """Return the pod as if queued when it was made; one that was never stored, after those."""
     entered = pod.created or inf
     return QueuedPod(pod, pipeline, entered, entered, ticket=ticket, times=StateTimes(entered))
 
 
-def _gate(pod: Pod, profile: InForce) -> str | None:
-    """Why a PreEnqueue plugin holds the pod back, or how it fails; None if none does."""
-    pipeline = profile.pipeline
+def _held_back(pod: Pod, pipeline: Pipeline) -> str | None:
+    """Return why the pod would not be queued, or how a plugin fails; None if it would be."""
     try:
-        answers = (run_pre_enqueue(pipeline, plugin, pod) for plugin in pipeline.pre_enqueue)
-        return next((answer.reason for answer in answers if answer is not None), None)
+        return held_back(pod, pipeline)
     except PluginError as error:
         return str(error)
-
-
-def _owner(pod: Pod) -> str:
-    owner = pod.owner
-    return f"{owner.kind} {pod.namespace}/{owner.name}" if owner is not None else ""
 
 
 def _rejected(pod: str, owner: str, profile: InForce | None, message: str) -> Attempt:

@@ -1,0 +1,183 @@
+"""Decide as if some pods were on no node and others were on one.
+
+Whoever asks what would happen asks here: `mooring simulate` and `mooring gpus` in a state of their
+own, the page, shadow profiles and the suggestions of `mooring explain` in the live state. In the
+live state decisions are made in trials, which are undone before anything else runs.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Final, overload
+
+import numpy as np
+
+from mooring.engine.cycle import decide, tie_break_seed
+from mooring.engine.extenders.answers import ExtenderAnswers, FilterCall, PreemptCall
+from mooring.engine.filtering import PreFiltered, Search
+from mooring.engine.groups.decision import GroupDecision, decide_group
+from mooring.engine.groups.placement import DecisionOutdated
+from mooring.engine.groups.slices import SearchBudget, Slices
+from mooring.engine.outcome import Outcome, ScheduleResult
+from mooring.engine.result_cache import ResultCache
+from mooring.framework.pipeline import Pipeline
+from mooring.framework.runtime import first_gate
+from mooring.model.pod import Pod, Uid
+from mooring.state.cluster import Trial
+from mooring.state.columns import IntArray
+from mooring.state.pod_groups import PodGroupState
+from mooring.state.snapshot import Snapshot
+
+__all__ = ["WhatIf", "held_back", "stays_on_its_node", "without_preemption"]
+
+_FIRST_ATTEMPT: Final = 1
+"""The number of an attempt is part of the seed of its decision."""
+_OUTDATED: Final = "the cluster changed while nodes for the group were searched; try again"
+
+
+class WhatIf:
+    """Decides about pods in a state without some of its pods and with others.
+
+    Args:
+        cluster: The state.
+        cache: Results of earlier decisions; used for nothing else.
+        now: Returns the time since the epoch, in seconds.
+        salt: Chooses among nodes of equal score, together with the pod's uid.
+    """
+
+    def __init__(
+        self,
+        cluster: Snapshot,
+        cache: ResultCache,
+        *,
+        now: Callable[[], float] = lambda: 0.0,
+        salt: int = 0,
+    ) -> None:
+        self.cluster = cluster
+        self.cache = cache
+        self._now = now
+        self._salt = salt
+        self._start = 0
+        self._removed: list[Uid] = []
+        self._added: list[tuple[Pod, str]] = []
+
+    def remove(self, uid: Uid) -> None:
+        """Leave the pod of this uid, and its nomination, out of all trials from now on."""
+        self._removed.append(uid)
+
+    def add(self, pod: Pod, node: str) -> None:
+        """Have the pod on the node of this name in all trials from now on, while it exists."""
+        self._added.append((pod, node))
+
+    @contextmanager
+    def trial(self) -> Iterator[Trial]:
+        """Change the state as `remove` and `add` have said, and undo it all at the end.
+
+        Await nothing inside. More pods may be removed and added for this trial alone.
+        """
+        cluster = self.cluster
+        with cluster.trial() as trial:
+            for uid in self._removed:
+                trial.withdraw(uid)
+                trial.remove(uid)
+            for pod, name in self._added:
+                row = cluster.row(name)
+                if row is not None and cluster.node(row) is not None and not cluster.is_placed(pod):
+                    trial.add(pod, row)
+            yield trial
+
+    def seed_of(self, pod: Pod) -> int:
+        """Return the seed of the first attempt of the pod, or of the group whose first it is."""
+        return tie_break_seed(pod.uid, _FIRST_ATTEMPT, self._salt)
+
+    @overload
+    def decide(self, pod: Pod, pipeline: Pipeline) -> Outcome: ...
+
+    @overload
+    def decide(
+        self, pod: Pod, pipeline: Pipeline, *, answers: ExtenderAnswers
+    ) -> Outcome | FilterCall | PreemptCall: ...
+
+    def decide(
+        self, pod: Pod, pipeline: Pipeline, *, answers: ExtenderAnswers | None = None
+    ) -> Outcome | FilterCall | PreemptCall:
+        """Return the decision of `mooring.engine.cycle.decide` about the pod's first attempt.
+
+        Where nodes are sampled, the next search begins after those that this one evaluated.
+        """
+        outcome = decide(
+            pod,
+            pipeline,
+            self.cluster,
+            self.cache,
+            seed=self.seed_of(pod),
+            start=self._start,
+            now=self._now(),
+            answers=answers,
+        )
+        if isinstance(outcome, ScheduleResult):
+            self._start = (self._start + outcome.evaluated_nodes) % self.cluster.node_count
+        return outcome
+
+    def decide_group(
+        self,
+        group: PodGroupState,
+        members: Sequence[Pod],
+        pipeline: Pipeline,
+        budget: SearchBudget,
+    ) -> Slices[GroupDecision]:
+        """Return the decision about all these members, made in trials with pauses between them."""
+        about = (group, members, pipeline, self.cluster, self.cache)
+        seed = self.seed_of(members[0])
+        steps = decide_group(*about, seed=seed, rejected={}, budget=budget)
+        while True:
+            try:
+                with self.trial():
+                    next(steps)
+            except StopIteration as ended:
+                decision: GroupDecision = ended.value
+                return decision
+            except DecisionOutdated:
+                return GroupDecision({}, message=_OUTDATED)
+            yield
+
+    def search(self, pod: Pod, pipeline: Pipeline) -> Search:
+        """Return the search for nodes that pass the pod's filters, whenever the pod ends."""
+        return Search(pod, pipeline, self.cluster, self.cache.of(pod, pipeline, self.cluster))
+
+    def feasible_rows(self, pod: Pod, pipeline: Pipeline) -> IntArray:
+        """Return the rows (int64) that pass all filters, also beside the pods nominated there."""
+        search = self.search(pod, pipeline)
+        pre_filtered = search.pre_filter()
+        if not isinstance(pre_filtered, PreFiltered):
+            return np.zeros(0, np.int64)
+        fits = search.feasible(pre_filtered)
+        rows = np.flatnonzero(fits)
+        for group in search.rejected_with_nominated(pre_filtered, fits):
+            rows = np.setdiff1d(rows, group.rows)
+        return rows
+
+
+def held_back(pod: Pod, pipeline: Pipeline, *, only: str = "") -> str | None:
+    """Return why the pod would not be queued; None if it would be.
+
+    It exceeds a limit, or a PreEnqueue plugin holds it back; with `only`, no plugin of another name
+    is asked.
+
+    Raises:
+        PluginFailed: if a plugin fails.
+    """
+    if pod.limit_exceeded is not None:
+        return pod.limit_exceeded
+    gate = first_gate(pipeline, pod, only)
+    return gate[1].reason if gate is not None else None
+
+
+def without_preemption(pipeline: Pipeline) -> Pipeline:
+    """Return the pipeline without PostFilter plugins: looking for victims takes long."""
+    return replace(pipeline, post_filter=())
+
+
+def stays_on_its_node(pod: Pod) -> bool:
+    """Return whether the pod would come back to its node: pods of DaemonSets and static ones."""
+    return pod.owner is not None and pod.owner.kind in ("DaemonSet", "Node")
