@@ -5,12 +5,13 @@ from typing import Any
 import pytest
 
 from deciding import Deciding
-from mooring.engine.pod_report import PodReports
+from mooring.engine.pod_report import PodReports, pod_state
 from mooring.engine.profiles import Profiles
 from mooring.engine.scheduler_state import SchedulerState
-from mooring.framework.queued_pod import QueuedPod
+from mooring.framework.queued_pod import PodState, QueuedPod
 from mooring.framework.registry import Registry
 from mooring.framework.waiting_pods import WaitingPods
+from mooring.model.events import Kind
 from mooring.model.pod import Pod, parse_pod
 from mooring.plugins import SHIPPED
 from mooring.queueing.hints import QueueingHints
@@ -56,6 +57,35 @@ def stage() -> Stage:
     return Stage()
 
 
+def test_where_a_pod_is_follows_it_from_its_arrival_to_its_node(stage: Stage) -> None:
+    scheduler, uid = stage.scheduler, uid_of("web")
+
+    def state() -> PodState | None:
+        return pod_state(scheduler, uid)
+
+    assert state() is None
+    scheduler.without_profile[uid] = parse_pod(pod("web"))
+    assert state() is PodState.NO_PROFILE
+    waiting = scheduler.without_profile.pop(uid)
+    stage.add(pod("web"), gated=True)
+    assert state() is PodState.GATED
+    scheduler.queue.remove(uid, 0.0)
+    stage.add(pod("web"))
+    assert state() is PodState.ACTIVE
+    queued = stage.pop()
+    assert state() is PodState.IN_FLIGHT
+    scheduler.queue.add_after_error(queued, 0.0)
+    assert state() is PodState.BACKOFF
+    stage.now = 60.0
+    scheduler.queue.add_unschedulable(stage.pop(), REJECTED_BY, 60.0)
+    assert state() is PodState.UNSCHEDULABLE
+    scheduler.queue.remove(uid, 60.0)
+    stage.deciding.state.assume(waiting, stage.deciding.state.nodes.row_of["a"])
+    assert state() is PodState.BINDING
+    stage.deciding.state.put(Kind.POD, uid, parse_pod(pod("web", node="a")))
+    assert state() is PodState.BOUND
+
+
 async def test_an_unschedulable_pod_has_suggestions_the_smallest_change_first(
     stage: Stage,
 ) -> None:
@@ -90,7 +120,7 @@ async def test_a_gated_pod_is_called_so(stage: Stage) -> None:
 
 async def test_a_pod_at_permit_names_the_plugins_it_waits_for(stage: Stage) -> None:
     waiting = stage.add(pod("web"))
-    stage.pop()
+    stage.pop().times.enter(PodState.PERMIT, 0.0)
     stage.deciding.place(pod("web"), "a")
     stage.scheduler.waiting.enter(waiting, "a", {"Gang": 30.0}, 0.0, lambda *_: None)
     stage.now = 10.0
@@ -102,7 +132,7 @@ async def test_a_pod_at_permit_names_the_plugins_it_waits_for(stage: Stage) -> N
 
 async def test_an_assumed_pod_is_being_bound(stage: Stage) -> None:
     stage.add(pod("web"))
-    stage.pop()
+    stage.pop().times.enter(PodState.BINDING, 0.0)
     stage.deciding.place(pod("web"), "a")
     report = await stage.report("web")
     assert (report["state"], report["node"]) == ("being bound", "a")

@@ -17,15 +17,16 @@ from mooring.cli.explanation import (
     time_lines,
 )
 from mooring.cli.leader import Leader, answer_of, leader_options
+from mooring.framework.queued_pod import PodState
 from mooring.simulate.manifests import InputError
 from mooring.simulate.selection import type_and_name
 
 __all__ = ["explain"]
 
-_STATES: Final = {
-    "active": "in the active queue",
-    "backoff": "backing off",
-    "in flight": "being decided",
+_STATES: Final[Mapping[str, str]] = {
+    PodState.ACTIVE: "in the active queue",
+    PodState.BACKOFF: "backing off",
+    PodState.IN_FLIGHT: "being decided",
 }
 """What users read for a state whose name in the metric pending_pods says little alone."""
 
@@ -138,7 +139,7 @@ def _remedies(report: Mapping[str, Any]) -> Iterator[str]:
     """What keeps the pod where it is, and what would make it fit."""
     for plugin, seconds in report.get("waitsFor", {}).items():
         yield f"  waits for plugin {plugin}, at most {duration(seconds)} more"
-    if report["state"] == "gated" and report["plugins"]:
+    if report["state"] == PodState.GATED and report["plugins"]:
         yield f"  held back by {', '.join(report['plugins'])}"
     suggestions = report.get("suggestions")
     if suggestions:

@@ -16,10 +16,11 @@ from rich.text import Text
 
 from mooring.cli.console import mistakes_reported, output_option, print_json
 from mooring.cli.leader import Leader, leader_options, page_of
+from mooring.framework.queued_pod import SubQueue
 
 __all__ = ["top"]
 
-_QUEUES: Final = ("active", "backoff", "unschedulable", "gated")
+_QUEUES: Final = tuple(queue.value for queue in SubQueue)
 _RESULTS: Final = ("scheduled", "unschedulable", "error")
 _LATENCY: Final = "scheduler_pod_scheduling_sli_duration_seconds"
 _MOST_ROWS: Final = 15

@@ -11,15 +11,28 @@ from mooring.engine.suggestions import Suggestion, suggestions
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin import by_priority
 from mooring.framework.plugin_failures import PluginFailed
-from mooring.framework.queued_pod import QueuedPod, SubQueue
+from mooring.framework.queued_pod import PodState, QueuedPod
 from mooring.model.pod import Pod, Uid
 from mooring.state.snapshot import Snapshot
 
-__all__ = ["REST", "PodReports", "smallest_suggestions"]
+__all__ = ["REST", "PodReports", "pod_state", "smallest_suggestions"]
 
 _MOST_SUGGESTIONS: Final = 5
 REST: Final = 3.0
 """After each step of work for a viewer the event loop is free for so many times its duration."""
+
+
+def pod_state(scheduler: SchedulerState, uid: Uid) -> PodState | None:
+    """Return where the pod is on its way to a node; None if the pod is not known."""
+    queued = scheduler.queue.get(uid)
+    if queued is not None:
+        return queued.times.state
+    if uid in scheduler.without_profile:
+        return PodState.NO_PROFILE
+    placed = scheduler.cluster.pod(uid)
+    if placed is None:
+        return None
+    return PodState.BINDING if placed.assumed else PodState.BOUND
 
 
 class PodReports:
@@ -42,52 +55,40 @@ class PodReports:
         unschedulable pod has `suggestions`, the smallest change first.
         """
         uid = self._scheduler.uid_of(key)
-        if uid is None:
+        state = pod_state(self._scheduler, uid) if uid is not None else None
+        if uid is None or state is None:
             return None
+        report: dict[str, Any] = {"state": state}
+        placed = self._scheduler.cluster.pod(uid)
+        if placed is not None:
+            report["node"] = placed.pod.node_name
         queued = self._scheduler.queue.get(uid)
         if queued is None:
-            return self._not_queued(uid)
-        report = self._queued(queued)
-        if queued.queue is SubQueue.UNSCHEDULABLE or (
-            queued.queue is SubQueue.BACKOFF and queued.unschedulable_plugins
+            return report
+        report |= self._queued(queued, state)
+        if state is PodState.UNSCHEDULABLE or (
+            state is PodState.BACKOFF and queued.unschedulable_plugins
         ):
             report["suggestions"] = await self._suggestions(queued)
         return report
 
-    def _not_queued(self, uid: Uid) -> Mapping[str, Any] | None:
-        scheduler = self._scheduler
-        if uid in scheduler.without_profile:
-            return {"state": "without a profile"}
-        placed = scheduler.cluster.pod(uid)
-        if placed is None:
-            return None
-        state = "being bound" if placed.assumed else "bound"
-        return {"state": state, "node": placed.pod.node_name}
-
-    def _queued(self, queued: QueuedPod) -> dict[str, Any]:
+    def _queued(self, queued: QueuedPod, state: PodState) -> dict[str, Any]:
         now = self._clock()
         report: dict[str, Any] = {
-            "state": queued.queue.value if queued.queue is not None else "in flight",
             "profile": queued.pipeline.profile,
             "attempts": queued.attempts,
             "pendingSeconds": round(max(now - queued.initial_attempt_timestamp, 0.0), 1),
             "plugins": sorted(queued.unschedulable_plugins),
         }
         waiting = self._scheduler.waiting.get(queued.pod.uid)
-        placed = self._scheduler.cluster.pod(queued.pod.uid)
         if waiting is not None:
-            report["state"] = "waiting at Permit"
-            report["node"] = waiting.node
             report["waitsFor"] = {
                 plugin: round(max(deadline - now, 0.0), 1)
                 for plugin, deadline in waiting.pending.items()
             }
-        elif placed is not None and placed.assumed:
-            report["state"] = "being bound"
-            report["node"] = placed.pod.node_name
-        if queued.queue is SubQueue.BACKOFF:
+        if state is PodState.BACKOFF:
             report["backoffSeconds"] = round(max(queued.backoff_expiration - now, 0.0), 1)
-        if queued.queue is SubQueue.ACTIVE:
+        if state is PodState.ACTIVE:
             report["ahead"] = self._ahead(queued)
         return report
 
@@ -95,7 +96,7 @@ class PodReports:
         """How many active pods have a higher priority, or the same and have waited longer."""
         key = by_priority(queued)
         return sum(
-            other.queue is SubQueue.ACTIVE and by_priority(other) < key
+            other.times.state is PodState.ACTIVE and by_priority(other) < key
             for other in self._scheduler.queue
         )
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from mooring.engine.pod_report import pod_state
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.model.node import BETA_ZONE, ZONE
 from mooring.model.pod import Pod
@@ -15,7 +16,6 @@ from mooring.page.slices import in_slices
 from mooring.simulate.gpus import cards_of
 from mooring.state.columns import IntArray
 from mooring.state.devices.cards import Cards
-from mooring.state.pods import PodState
 from mooring.state.view import NodeView
 
 __all__ = ["CORDONED", "NOT_READY", "PODS", "TAINTED", "Columns", "Nodes"]
@@ -199,7 +199,7 @@ class Nodes:
             "podCount": count,
             "resources": resources,
             "largestPod": _largest_pod(resources, slots - count),
-            "pods": [{**_pod(p.pod), "state": _state(p)} for p in placed],
+            "pods": [{**_pod(p.pod), "state": self._state(p.pod)} for p in placed],
             "otherPods": count - len(placed),
             "nominated": [_pod(pod) for pod in nominated],
             "otherNominated": len(cluster.nominations.on(row)) - len(nominated),
@@ -209,6 +209,9 @@ class Nodes:
                 if len(books.known(row))
             ],
         }
+
+    def _state(self, pod: Pod) -> str | None:
+        return "terminating" if pod.terminating else pod_state(self._scheduler, pod.uid)
 
     def _row(self, name: str) -> int | None:
         table = self._scheduler.state.nodes
@@ -263,12 +266,6 @@ def _largest_pod(resources: Sequence[dict[str, Any]], slots: int) -> dict[str, s
     """The requests of the largest pod that the free resources take; None if no pod fits."""
     free = {each["name"]: each["texts"][2] for each in resources if each["free"]}
     return free if slots > 0 and CPU in free and MEMORY in free else None
-
-
-def _state(placed: PodState) -> str:
-    if placed.pod.terminating:
-        return "terminating"
-    return "being bound" if placed.assumed else "bound"
 
 
 def _pod(pod: Pod) -> dict[str, Any]:

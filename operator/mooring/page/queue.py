@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from mooring.engine.scheduler_state import SchedulerState
-from mooring.framework.queued_pod import QueuedPod, SubQueue
+from mooring.framework.queued_pod import PodState, QueuedPod, SubQueue
 from mooring.model.pod import Pod, Uid
 from mooring.page.slices import in_slices
 from mooring.state.columns import IntArray
@@ -23,15 +23,18 @@ from mooring.state.view import BoolArray
 
 __all__ = ["STATES", "PendingPods", "Queue", "Selected"]
 
-STATES: Final = (
-    "active",
-    "backoff",
-    "unschedulable",
-    "gated",
-    "in flight",
-    "waiting at Permit",
-    "being bound",
-    "without a profile",
+STATES: Final = tuple(
+    state.value
+    for state in (
+        PodState.ACTIVE,
+        PodState.BACKOFF,
+        PodState.UNSCHEDULABLE,
+        PodState.GATED,
+        PodState.IN_FLIGHT,
+        PodState.PERMIT,
+        PodState.BINDING,
+        PodState.NO_PROFILE,
+    )
 )
 """Where a pending pod is; the first four are the queues of the metric scheduler_pending_pods."""
 
@@ -211,8 +214,8 @@ class Queue:
         scheduler = self._scheduler
         return {
             **scheduler.queue.counts(),
-            "waiting at Permit": len(scheduler.waiting),
-            "without a profile": len(scheduler.without_profile),
+            PodState.PERMIT.value: len(scheduler.waiting),
+            PodState.NO_PROFILE.value: len(scheduler.without_profile),
         }
 
     async def pending(self) -> PendingPods:
@@ -231,11 +234,13 @@ class Queue:
 
         def steps() -> Iterator[None]:
             for count, queued in enumerate(scheduler.queue):
-                pod = queued.pod
+                pod, state = queued.pod, queued.times.state
+                if state not in STATES:
+                    continue  # bound or gone meanwhile
                 keys.append(pod.key)
                 rows.extend(
                     (
-                        STATES.index(self._state(queued)),
+                        STATES.index(state),
                         causes.of(self._cause_of(queued)),
                         namespaces.of(pod.namespace),
                         owners.of(_owner(pod)),
@@ -246,13 +251,15 @@ class Queue:
                 )
                 if not count % _SLICE:
                     yield
-            state = STATES.index("without a profile")
+            no_profile = STATES.index(PodState.NO_PROFILE)
             wall = self._now()
             for count, pod in enumerate(tuple(scheduler.without_profile.values())):
                 keys.append(pod.key)
                 codes = causes.of("no profile takes the pod"), namespaces.of(pod.namespace)
                 since = int(max(wall - pod.created, 0)) if pod.created else 0
-                rows.extend((state, *codes, owners.of(_owner(pod)), pod.shape.priority, 0, since))
+                rows.extend(
+                    (no_profile, *codes, owners.of(_owner(pod)), pod.shape.priority, 0, since)
+                )
                 if not count % _SLICE:
                     yield
 
@@ -272,14 +279,6 @@ class Queue:
             namespace_values=list(namespaces.values),
             owner_values=list(owners.values),
         )
-
-    def _state(self, queued: QueuedPod) -> str:
-        if queued.queue is not None:
-            return queued.queue.value
-        if self._scheduler.waiting.get(queued.pod.uid) is not None:
-            return "waiting at Permit"
-        placed = self._scheduler.cluster.pod(queued.pod.uid)
-        return "being bound" if placed is not None and placed.assumed else "in flight"
 
     def _cause_of(self, queued: QueuedPod) -> str:
         """What keeps the pod from having a node, in a few words; equal for many pods."""
