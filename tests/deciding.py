@@ -1,6 +1,7 @@
 """A cluster, a profile and the decision of the real cycle about a pod."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from mooring.engine.cycle import decide
@@ -11,7 +12,8 @@ from mooring.engine.result_cache import ResultCache
 from mooring.framework.decision import Decision
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.registry import Registry
-from mooring.model.pod import parse_pod
+from mooring.model.pod import Uid, parse_pod
+from mooring.observe.records import DecisionLog
 from mooring.plugins import SHIPPED
 from mooring.policy.profile import read_profile
 from mooring.policy.resolve import resolve
@@ -19,7 +21,7 @@ from mooring.state.snapshot import Snapshot
 from mooring.testing.builders import cluster
 from mooring.testing.fakes import handle
 
-__all__ = ["Deciding"]
+__all__ = ["Deciding", "keep"]
 
 Raw = Mapping[str, Any]
 
@@ -81,3 +83,8 @@ class Deciding:
     def nominate(self, raw: Raw, node: str) -> None:
         """The pod is nominated to the node."""
         self.state.nominate(parse_pod(raw), node)
+
+
+def keep(log: DecisionLog, uid: Uid, decision: Decision, now: float, **about: Any) -> None:
+    """Have the log keep the decision as one about the pod of this uid."""
+    log.decided(replace(decision, pod=decision.pod._replace(uid=uid)), now, **about)

@@ -36,6 +36,7 @@ from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.node import ZONE
 from mooring.model.objects import parse_object
 from mooring.model.pod import Pod, parse_pod
+from mooring.observe.documents import plain
 from mooring.observe.metrics import Metrics
 from mooring.observe.records import DEFAULT_LIMIT, DecisionLog, NotedStep, Step
 from mooring.plugins import SHIPPED
@@ -241,7 +242,7 @@ async def test_pods_are_bound_the_most_important_first(
     engine.pending(pod("low", cpu="1"), pod("high", cpu="1", priority=10))
     with engine.running():
         await until(lambda: len(bindings.made) == 2 and not engine.loop.binding)
-    assert engine.decisions.of("default/high")[0]["node"] == "a"
+    assert engine.decisions.of("default/high")[0].node == "a"
     assert len(engine.scheduler_state.state.pods.assumed) == 2
     assert engine.scheduler_state.queue.get(uid_of("low")) is None
 
@@ -545,7 +546,7 @@ async def test_a_pod_that_has_gone_while_it_was_bound_leaves_nothing_behind(
 
 def path_of(engine: Engine, name: str) -> list[dict[str, Any]]:
     """The steps of the pod's path without their times."""
-    path = engine.decisions.path(f"default/{name}")
+    path = plain(engine.decisions.path(f"default/{name}"))
     hidden = ("time", "until", "count")
     return [
         {field: value for field, value in step.items() if field not in hidden}
@@ -640,7 +641,7 @@ async def test_the_path_of_a_pod_at_permit_says_which_plugin_it_waits_for(
     waiting = engine.scheduler_state.waiting
     with engine.running():
         await until(lambda: len(waiting))
-        path = engine.decisions.path("default/web")
+        path = plain(engine.decisions.path("default/web"))
         assert path is not None
         assert path["state"] == "waiting at Permit"
         (one,) = waiting
@@ -932,7 +933,7 @@ async def test_a_pod_whose_rules_need_many_values_holds_no_other_pod_up(
     assert turns[-1] == 3 * len(SERIALS)
     most = max(after - before for before, after in pairwise(turns))
     assert most <= 25, "a decision evaluates 5, and the loop some of a moment"
-    assert engine.decisions.of("default/ruled")[0]["node"] is not None
+    assert engine.decisions.of("default/ruled")[0].node is not None
 
 
 async def test_waiting_for_values_is_no_failed_attempt(

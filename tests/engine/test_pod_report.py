@@ -13,6 +13,7 @@ from mooring.framework.registry import Registry
 from mooring.framework.waiting_pods import WaitingPods
 from mooring.model.events import Kind
 from mooring.model.pod import Pod, parse_pod
+from mooring.observe.documents import plain
 from mooring.plugins import SHIPPED
 from mooring.queueing.hints import QueueingHints
 from mooring.queueing.queue import SchedulingQueue
@@ -49,7 +50,8 @@ class Stage:
     async def report(self, name: str) -> dict[str, Any]:
         report = await self.reports.of(f"default/{name}")
         assert report is not None
-        return dict(report)
+        found: dict[str, Any] = plain(report)
+        return found
 
 
 @pytest.fixture

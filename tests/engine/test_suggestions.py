@@ -12,6 +12,7 @@ from mooring.engine.outcome import FitError, ScheduleResult
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.suggestions import Suggestion, suggestions
 from mooring.model.pod import parse_pod
+from mooring.observe.documents import plain
 from mooring.testing.builders import node, pod
 from mooring.testing.contract import Scenario
 
@@ -27,7 +28,7 @@ def suggested(deciding: Deciding, raw: Raw) -> list[Suggestion]:
 
 
 def changes(deciding: Deciding, raw: Raw) -> list[str]:
-    return [suggestion.change for suggestion in suggested(deciding, raw)]
+    return [plain(suggestion.change) for suggestion in suggested(deciding, raw)]
 
 
 def test_the_largest_request_that_fits_is_named_with_the_nodes_that_have_it() -> None:
@@ -129,7 +130,8 @@ def test_every_suggestion_is_true(scenario: Scenario) -> None:
     deciding = Deciding(*scenario.nodes, *scenario.others)
     assume(isinstance(deciding.outcome(scenario.pod), FitError))
     for suggestion in suggested(deciding, scenario.pod):
-        remaining = [raw for raw in scenario.others if _key(raw) not in suggestion.ended]
+        ended = {pod.key for pod in suggestion.ended}
+        remaining = [raw for raw in scenario.others if _key(raw) not in ended]
         fresh = Deciding(*scenario.nodes, *remaining)
         outcome = decide(suggestion.pod, fresh.pipeline, fresh.cluster, fresh.shared, seed=0)
         assert isinstance(outcome, ScheduleResult), suggestion

@@ -57,7 +57,7 @@ from mooring.engine.reports import PodScheduledReason, Reports
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import BindingUnderWay, SchedulerState
 from mooring.engine.shadow import Shadow
-from mooring.framework.decision import Decision
+from mooring.framework.decision import Decision, PodRef
 from mooring.framework.evaluations import StillEvaluating
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin_failures import PluginFailed, text_of
@@ -443,17 +443,11 @@ class SchedulingLoop:
         if self._decisions.limit:
             decision = decision_of(queued.pod, pipeline, outcome, _RECORDED_NODES)
             if isinstance(outcome, ScheduleResult):
-                self._decisions.decided(
-                    queued.pod.uid, decision, self._clock(), scored=outcome.feasible_nodes
-                )
+                self._decisions.decided(decision, self._clock(), scored=outcome.feasible_nodes)
             else:
                 why = outcome.diagnosis
                 self._decisions.decided(
-                    queued.pod.uid,
-                    decision,
-                    self._clock(),
-                    cause=why.main_reason,
-                    rejected=why.total,
+                    decision, self._clock(), cause=why.main_reason, rejected=why.total
                 )
         return outcome
 
@@ -857,7 +851,7 @@ class SchedulingLoop:
         if not is_unchanged(group, definition, waiting, scheduler):
             return decision, False
         if isinstance(answer, GroupNomination):
-            victims, now = [victim.key for victim in answer.victims], self._clock()
+            victims, now = [*map(PodRef.of, answer.victims)], self._clock()
             for member in waiting:
                 if (node := answer.nodes.get(member.pod.uid)) is not None:
                     self._decisions.nominated(member.pod.uid, node, victims, now)
@@ -913,7 +907,7 @@ class SchedulingLoop:
     def _record(self, attempt: _Attempt, node: str | None, message: str | None) -> None:
         """Keeps the decision about a member of a group, which was not scored by itself."""
         decision = Decision(
-            pod=attempt.queued.pod.key,
+            pod=PodRef.of(attempt.queued.pod),
             profile=attempt.pipeline.profile,
             profile_generation=attempt.pipeline.generation,
             node=node,
@@ -923,9 +917,7 @@ class SchedulingLoop:
             rejections={},
             message=message,
         )
-        self._decisions.decided(
-            attempt.queued.pod.uid, decision, self._clock(), cause=message or ""
-        )
+        self._decisions.decided(decision, self._clock(), cause=message or "")
 
     def _unschedulable(self, attempt: _Attempt, outcome: FitError) -> None:
         """No node can take the pod: it is nominated, keeps its nomination, or loses it."""

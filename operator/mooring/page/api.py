@@ -203,7 +203,7 @@ class Page:
         if found is None:
             text = f"pod {key} is not known to this replica; only the leading replica decides\n"
             raise web.HTTPNotFound(text=text)
-        return _json(await viewer.redacted(found))
+        return _answer(await viewer.shown(found, lambda other: other.key == key))
 
     async def _show_policy(self, request: web.Request) -> web.Response:
         """The profiles, their history, and how shadow profiles differ."""
@@ -217,14 +217,15 @@ class Page:
         wanted = await _body(request, Tried)
         with _answering():
             found = await self._trials.tried(wanted, viewer.visible)
-        return _json(await viewer.redacted(found))
+        return _answer(await viewer.shown(found))
 
     async def _compare(self, request: web.Request) -> web.Response:
         """Compares two profiles; see `mooring.page.trials.Compared` for the fields."""
         viewer = await self._viewer(request)
         wanted = await _body(request, Compared)
         with _answering():
-            return _json(await self._trials.compared(wanted, viewer.visible))
+            found = await self._trials.compared(wanted, viewer.visible)
+        return _answer(await viewer.shown(found))
 
     async def _stream(self, request: web.Request) -> web.StreamResponse:
         """Server-sent events: all nodes, then what changes; and the counts of the queue.
@@ -357,11 +358,16 @@ def _bundle() -> Iterable[tuple[str, tuple[bytes, str, str]]]:
 
 
 def _json(value: Any) -> web.Response:
-    return web.Response(body=_dumped(value), content_type="application/json")
+    return _answer(_dumped(value))
+
+
+def _answer(body: bytes) -> web.Response:
+    return web.Response(body=body, content_type="application/json")
 
 
 def _dumped(value: Any) -> bytes:
-    return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
+    """Return the value as JSON; TypeError for a document, which only a `Viewer` shows."""
+    return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_PASSTHROUGH_DATACLASS)
 
 
 def _event(name: str, data: Any) -> bytes:

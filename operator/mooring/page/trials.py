@@ -9,7 +9,7 @@ given a node in earlier steps are added again in each step, so that later pods s
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
@@ -21,10 +21,11 @@ import yaml
 from mooring.engine.groups.decision import GroupDecision, decide_group
 from mooring.engine.groups.placement import DecisionOutdated
 from mooring.engine.groups.slices import SearchBudget
-from mooring.engine.pod_report import REST, smallest_suggestions
+from mooring.engine.pod_report import REST, SuggestedChange, smallest_suggestions
 from mooring.engine.profiles import Profiles
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
+from mooring.framework.decision import PodRef
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin import by_priority
 from mooring.framework.plugin_failures import PluginFailed
@@ -37,7 +38,8 @@ from mooring.model.fields import mapping
 from mooring.model.objects import object_key, parse_object
 from mooring.model.pod import Pod, Uid, parse_pod
 from mooring.model.pod_group import GroupKey
-from mooring.page.decisions import decision_document
+from mooring.observe.documents import fields_of
+from mooring.page.decisions import DecisionInFull, decision_in_full
 from mooring.page.slices import in_slices
 from mooring.policy.errors import ProfileInvalid
 from mooring.simulate.admission import Admission, Forbidden
@@ -171,7 +173,7 @@ class Trials:
                 {"pod": key, "node": None, "message": message, "cause": message}
                 for key, message in objects.rejected
             ]
-            details: list[dict[str, Any]] = []
+            details: list[DecisionInFull] = []
             units = self._units(objects, pipeline)
             async for documents in self._decided(units, overlay, cache, detailed=True):
                 details += documents[:1] if not details else []
@@ -216,7 +218,7 @@ class Trials:
         results = [
             {
                 "pod": first["pod"],
-                "now": self._node_of(first["pod"]),
+                "now": self._node_of(first["pod"].key),
                 "nodes": [first["node"], second["node"]],
                 "causes": [first["cause"], second["cause"]],
             }
@@ -356,7 +358,7 @@ class Trials:
 
     async def _decided(
         self, units: "Iterable[_Unit]", overlay: _Overlay, cache: ResultCache, *, detailed: bool
-    ) -> AsyncIterator[list[dict[str, Any]]]:
+    ) -> AsyncIterator[list[DecisionInFull]]:
         """The decisions about each unit, one after the other."""
         nodes = 100 if detailed else 0
         for unit in units:
@@ -398,7 +400,7 @@ class Trials:
 
     def _decide(
         self, unit: "_Unit", overlay: _Overlay, cache: ResultCache, nodes: int
-    ) -> list[dict[str, Any]]:
+    ) -> list[DecisionInFull]:
         """The decisions about the pods of a unit; those with a node are in the overlay then."""
         pipeline, cluster = unit.pipeline, self._scheduler.cluster
         if pipeline is None:
@@ -408,7 +410,7 @@ class Trials:
             return [_without_node(pod, pipeline, limit)]
         if (gate := _gate(pod, pipeline)) is not None:
             return [_without_node(pod, pipeline, gate)]
-        row, document = decision_document(
+        row, document = decision_in_full(
             pod, pipeline, cluster, cache, now=self._now(), nodes=nodes
         )
         if row is not None:
@@ -422,7 +424,7 @@ class Trials:
         group: PodGroupState,
         overlay: _Overlay,
         cache: ResultCache,
-    ) -> list[dict[str, Any]]:
+    ) -> list[DecisionInFull]:
         """The decision about all pods of a group, with a pause after each slice of the search."""
         obstacles = chain(
             (pod.limit_exceeded for pod in unit.pods),
@@ -453,7 +455,7 @@ class Trials:
 
     def _member(
         self, pod: Pod, pipeline: Pipeline, decision: GroupDecision, overlay: _Overlay
-    ) -> dict[str, Any]:
+    ) -> DecisionInFull:
         """The decision about one pod of a group; with a node it is in the overlay then."""
         document = _without_node(pod, pipeline, decision.message)
         row = decision.rows.get(pod.uid)
@@ -461,21 +463,21 @@ class Trials:
             return document
         name = self._scheduler.cluster.nodes.name(row)
         overlay.added.append((pod, name))
-        return document | {"node": name, "message": None, "cause": None}
+        return replace(document, node=name, message=None, cause=None)
 
     async def _suggestions(
         self,
         pods: Sequence[Pod],
         pipeline: Pipeline | None,
-        details: Sequence[Mapping[str, Any]],
+        details: Sequence[DecisionInFull],
         cache: ResultCache,
-    ) -> list[dict[str, Any]]:
+    ) -> list[SuggestedChange]:
         """What would make the first pod fit, if it was decided alone and has no node."""
         first = details[0] if details else None
-        if first is None or first["node"] is not None or not first["nodes"]:
+        if first is None or first.node is not None or not first.nodes:
             return []
         scheduler = self._scheduler
-        pod = next(pod for pod in pods if pod.key == first["pod"])
+        pod = next(pod for pod in pods if pod.key == first.pod.key)
         profile = scheduler.profiles.of(pod, scheduler.cluster)
         used = pipeline or (profile.pipeline if profile is not None else None)
         if used is None:
@@ -638,25 +640,26 @@ def _no_profile(pod: Pod) -> str:
     return f'no profile in force takes the pod (schedulerName "{name}"); choose one'
 
 
-def _without_node(pod: Pod, pipeline: Pipeline | None, message: str) -> dict[str, Any]:
-    """A document like that of `decision_document`, for a pod about which no filter ran."""
-    return {
-        "pod": pod.key,
-        "profile": pipeline.profile if pipeline is not None else None,
-        "nodes": 0,
-        "preFilter": None,
-        "filters": [],
-        "rejected": [],
-        "node": None,
-        "feasible": 0,
-        "message": message,
-        "cause": message,
-        "nominatedNode": None,
-        "victims": [],
-        "scores": None,
-    }
+def _without_node(pod: Pod, pipeline: Pipeline | None, message: str) -> DecisionInFull:
+    """Return the decision about a pod for which no filter ran."""
+    return DecisionInFull(
+        pod=PodRef.of(pod),
+        profile=pipeline.profile if pipeline is not None else None,
+        node=None,
+        nominated_node=None,
+        victims=(),
+        scores=None,
+        rejections={},
+        message=message,
+        nodes=0,
+        feasible=0,
+        cause=message,
+        pre_filter=None,
+        filters=[],
+    )
 
 
-def _short(document: Mapping[str, Any]) -> dict[str, Any]:
-    fields = ("pod", "profile", "node", "feasible", "message", "cause", "nominatedNode", "victims")
-    return {name: document[name] for name in fields}
+def _short(decision: DecisionInFull) -> dict[str, Any]:
+    shown = ("pod", "profile", "node", "feasible", "message", "cause", "nominatedNode", "victims")
+    every = fields_of(decision)
+    return {name: every[name] for name in shown}
