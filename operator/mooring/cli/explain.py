@@ -124,7 +124,7 @@ def _explain_pod_groups(leader: Leader, name: str, output: str) -> None:
 def _report(
     pod: str, report: Mapping[str, Any] | None, path: Mapping[str, Any] | None
 ) -> Iterator[str]:
-    """Where the pod is now, what keeps it there, what would make it fit, and how long it took."""
+    """Yield where the pod is, what keeps it there, what would make it fit, and how long it took."""
     if report is None:
         yield f"pod {pod}: {(path and path['state']) or 'not known any more'}"
     else:
@@ -136,7 +136,7 @@ def _report(
 
 
 def _remedies(report: Mapping[str, Any]) -> Iterator[str]:
-    """What keeps the pod where it is, and what would make it fit."""
+    """Yield what keeps the pod where it is, and what would make it fit."""
     for plugin, seconds in report.get("waitsFor", {}).items():
         yield f"  waits for plugin {plugin}, at most {duration(seconds)} more"
     if report["state"] == PodState.GATED and report["plugins"]:
@@ -151,7 +151,7 @@ def _remedies(report: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _facts(report: Mapping[str, Any]) -> Iterator[str]:
-    """The state with its node and duration, the attempts, and what comes next."""
+    """Yield the state with its node and duration, the attempts, and what comes next."""
     state = _STATES.get(report["state"], report["state"])
     if report.get("node"):
         state += f" on {report['node']}"
@@ -167,7 +167,7 @@ def _facts(report: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _place(suggestion: Mapping[str, Any]) -> str:
-    """On how many nodes a pod would fit; pods that end are named with their node anyway."""
+    """Return on how many nodes the pod would fit; "" where `change` names the node anyway."""
     if suggestion["ended"]:
         return ""
     number, names = suggestion["nodes"], ", ".join(suggestion["examples"])

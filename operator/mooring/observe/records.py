@@ -357,17 +357,17 @@ class _Path:
 
     @property
     def length(self) -> int:
-        """How many steps are kept."""
+        """Return how many steps are kept."""
         return len(self.texts) // 2
 
     @property
     def changed(self) -> float:
-        """When the last step was."""
+        """Return when the last step was."""
         return self.numbers[-2]
 
     @property
     def last(self) -> Step:
-        """The last step."""
+        """Return the last step."""
         return _STEPS[int(self.numbers[-4])]
 
     def entry(self, position: int) -> _Entry:
@@ -443,7 +443,7 @@ class DecisionLog:
         self._names = Names()
 
     def __len__(self) -> int:
-        """How many paths are kept."""
+        """Return how many paths are kept."""
         return len(self._live) + len(self._without_decisions) + len(self._ended)
 
     def seen(
@@ -473,16 +473,16 @@ class DecisionLog:
         return times
 
     def without_profile(self, pod: str, uid: Uid, now: float) -> None:
-        """No profile takes the pod. Nothing is noted if that is known."""
+        """Note that no profile takes the pod, unless that is known."""
         times = self.seen(pod, uid, now)
         if times is not None and times.state is not PodState.NO_PROFILE:
             times.enter(PodState.NO_PROFILE, now)
             self._admit(uid, Step.NO_PROFILE, now)
 
     def admitted(self, uid: Uid, gate: str | None, now: float) -> None:
-        """The pod is in the queue; or `gate`, the name of a PreEnqueue plugin, holds it back.
+        """Note that the pod is in the queue, or that `gate` holds it back, unless that is known.
 
-        `gate` is "" if something else does. Nothing is noted if that is known.
+        `gate` is the name of a PreEnqueue plugin, or "" if something else holds the pod back.
         """
         if gate is None:
             self._admit(uid, Step.QUEUED, now)
@@ -553,11 +553,11 @@ class DecisionLog:
         self._note(uid, Step.PREEMPTION_FAILED, now, details, None)
 
     def note(self, uid: Uid, step: Step, now: float, *details: str) -> None:
-        """Something has happened to the pod; `Step` says which details belong to it."""
+        """Note what has happened to the pod; `Step` says which details belong to it."""
         self._note(uid, step, now, details, None)
 
     def bound(self, uid: Uid, node: str, now: float) -> None:
-        """The pod is bound."""
+        """Note that the pod is bound."""
         path = self._find(uid)
         if path is None:
             return
@@ -566,7 +566,7 @@ class DecisionLog:
         self._note(uid, Step.BOUND, now, (node,), None)
 
     def gone(self, uid: Uid, now: float) -> None:
-        """The pod was deleted, has ended, or got its node from another scheduler."""
+        """Note that the pod was deleted, has ended, or got its node from another scheduler."""
         path = self._find(uid)
         if path is None or uid in self._ended:
             return
@@ -613,7 +613,7 @@ class DecisionLog:
         )
 
     def cause(self, uid: Uid) -> str | None:
-        """The dominant cause of the pod's last attempt that found no node; None if none is kept."""
+        """Return the main cause of the last attempt that found no node; None if none is kept."""
         path = self._find(uid)
         for position in reversed(range(path.length)) if path is not None else ():
             if path is not None and path.numbers[4 * position] == _CODES[Step.UNSCHEDULABLE]:
@@ -621,7 +621,7 @@ class DecisionLog:
         return None
 
     def summaries(self, namespace: str = "", limit: int = LATEST) -> Iterator[PodSummary]:
-        """Short records of the `limit` pods that changed last, newest first.
+        """Yield short records of the `limit` pods that changed last, newest first.
 
         Which they are is decided at once; what is said about each holds when it is read.
 
@@ -636,7 +636,7 @@ class DecisionLog:
         return path.times.seconds(self._clock()).items() if path.times is not None else ()
 
     def _newest(self, namespace: str) -> Iterator[_Path]:
-        """The paths of the namespace's pods, or of all if it is "", the last changed first."""
+        """Yield the paths of the namespace's pods, of all if it is "", the last changed first."""
         prefix = f"{namespace}/" if namespace else ""
         parts = (self._live, self._without_decisions, self._ended)
         every = merge(*(reversed(part.values()) for part in parts), key=lambda path: -path.changed)
@@ -704,13 +704,13 @@ class DecisionLog:
             self._shrink()
 
     def _end(self, path: _Path) -> None:
-        """The pod is bound or gone; its path is dropped if another pod of its name was seen."""
+        """End the path of a pod that is bound or gone; drop it if a later pod has its name."""
         self._ended[path.uid] = self._live.pop(path.uid)
         if self._names.latest(path.pod) != path.uid:
             self._drop(path.uid)
 
     def _made_live(self, uid: Uid, step: Step) -> _Path | None:
-        """The path of a pod that is not among the live ones; None if the step is left out."""
+        """Return the path of a pod that lives again; None if the step is left out."""
         path = self._without_decisions.pop(uid, None)
         if path is None and step is Step.PREEMPTED:
             path = self._ended.pop(uid, None)
@@ -731,7 +731,7 @@ class DecisionLog:
         return dumps(line)
 
     def _attach(self, path: _Path, decision: bytes) -> None:
-        """The decision belongs to the last step; the oldest of too many is dropped."""
+        """Keep the decision with the last step; drop the oldest of too many."""
         path.attempts += 1
         earlier, path.texts[-1] = path.texts[-1], self._text(decision)
         self._release(earlier)
@@ -743,7 +743,7 @@ class DecisionLog:
             path.decisions -= 1
 
     def _remove(self, path: _Path, position: int) -> None:
-        """Takes the step at this position off the path."""
+        """Remove the step at this position from the path."""
         for text in path.texts[2 * position : 2 * position + 2]:
             self._release(text)
         path.decisions -= path.texts[2 * position + 1] is not None
@@ -756,7 +756,7 @@ class DecisionLog:
         self.bytes += size
 
     def _text(self, value: bytes) -> _Text:
-        """The text with this value, which has one user more."""
+        """Return the text with this value, which has one user more now."""
         text = self._texts.get(value)
         if text is None:
             # A copy, because what orjson returns occupies 4 KiB however short it is.
@@ -767,7 +767,7 @@ class DecisionLog:
         return text
 
     def _release(self, text: _Text | None) -> None:
-        """The text has one user less."""
+        """Count one user of the text less; forget it with the last one."""
         if text is not None:
             text.users -= 1
             if not text.users:
@@ -856,7 +856,7 @@ def _best(
 
 
 def _witnesses(rejections: Mapping[str, Rejection], limit: int) -> Mapping[str, Rejection]:
-    """At most `limit` rejections, one of each kind before a second of any."""
+    """Return at most `limit` rejections, one of each kind before a second of any."""
     if len(rejections) <= limit:
         return rejections
     first_of_kind: dict[Rejection, str] = {}

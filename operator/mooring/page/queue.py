@@ -91,12 +91,12 @@ class PendingPods:
     owner_values: Sequence[tuple[str, str, str]]
 
     def largest_namespaces(self) -> list[str]:
-        """The namespaces, those with the most pods first."""
+        """Return the namespaces, those with the most pods first."""
         counts = np.bincount(self.namespaces, minlength=len(self.namespace_values))
         return [self.namespace_values[code] for code in np.argsort(-counts, kind="stable")]
 
     def groups(self, visible: frozenset[str]) -> dict[str, Any]:
-        """The pods by state, by cause and by owner; owners of visible namespaces only.
+        """Return the pods by state, by cause and by owner; owners of visible namespaces only.
 
         A cause is named if a visible pod has it: a plugin's text may name pods.
         """
@@ -123,7 +123,7 @@ class PendingPods:
     def page(
         self, selected: Selected, visible: frozenset[str], offset: int, limit: int
     ) -> dict[str, Any]:
-        """Some of the selected pods of visible namespaces, the longest pending first."""
+        """Return some of the selected pods of visible namespaces, the longest pending first."""
         mask = self._visible(visible)
         owner = tuple(selected.owner.split("/", 2))
         for codes, values, wanted in (
@@ -160,7 +160,7 @@ class PendingPods:
         return seen
 
     def _groups(self, codes: IntArray, members: BoolArray) -> Iterator[tuple[int, dict[str, Any]]]:
-        """The 200 most frequent of the members' codes, each with what its pods have in common."""
+        """Yield the 200 most frequent codes of members, with what their pods have in common."""
         if not members.any():
             return
         codes, states, since = codes[members], self.states[members], self.since[members]
@@ -210,7 +210,7 @@ class Queue:
         self._samples: deque[tuple[int, ...]] = deque(maxlen=_SAMPLES)
 
     def counts(self) -> dict[str, int]:
-        """How many pods are in each queue, wait at Permit, and have no profile."""
+        """Count the pods in each queue, those that wait at Permit, and those without a profile."""
         scheduler = self._scheduler
         return {
             **scheduler.queue.counts(),
@@ -219,7 +219,7 @@ class Queue:
         }
 
     async def pending(self) -> PendingPods:
-        """The pending pods, at most two seconds old."""
+        """Return the pending pods, at most two seconds old."""
         async with self._reading:
             known = self._pending
             if known is None or self._clock() - known.taken >= _KEPT_SECONDS:
@@ -227,7 +227,7 @@ class Queue:
             return known
 
     async def _read(self) -> PendingPods:
-        """Reads all pods in slices; a pod that is bound meanwhile may be among them."""
+        """Read all pods in slices; a pod that is bound meanwhile may be among them."""
         scheduler, now = self._scheduler, self._clock()
         keys, rows = list[str](), array("q")
         causes, namespaces, owners = _Codes(), _Codes(), _Codes()
@@ -281,7 +281,7 @@ class Queue:
         )
 
     def _cause_of(self, queued: QueuedPod) -> str:
-        """What keeps the pod from having a node, in a few words; equal for many pods."""
+        """Return what keeps the pod from having a node, in a few words; equal for many pods."""
         if queued.queue is SubQueue.GATED:
             return "gated"
         if not queued.unschedulable_plugins:
@@ -289,17 +289,17 @@ class Queue:
         return self._cause(queued.pod.uid) or ", ".join(sorted(queued.unschedulable_plugins))
 
     async def sample_for_ever(self) -> None:
-        """Notes the counts every ten seconds, for an hour."""
+        """Note the counts every ten seconds, for an hour."""
         while True:
             self.sample()
             await asyncio.sleep(_SAMPLE_SECONDS)
 
     def sample(self) -> None:
-        """Notes the counts of this moment."""
+        """Note the counts of this moment."""
         self._samples.append((int(self._now()), self._bound(), *self.counts().values()))
 
     def trend(self) -> Mapping[str, list[int]]:
-        """The counts noted in the last hour by name, with `time` (seconds since the epoch).
+        """Return the counts noted in the last hour by name, and their `time`, since the epoch.
 
         `bound` is how many pods had been bound by then since the start.
         """
