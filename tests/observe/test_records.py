@@ -1,11 +1,19 @@
 import json
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 import pytest
 
 from deciding import keep
-from mooring.framework.decision import Decision, NodeScore, PodRef, Rejection
+from mooring.framework.decision import (
+    ANY_POD,
+    Decision,
+    NodeScore,
+    PodRef,
+    Rejection,
+    TextAboutPods,
+)
 from mooring.framework.queued_pod import PodState, StateTimes
 from mooring.model.pod import Uid
 from mooring.observe.documents import plain
@@ -117,6 +125,45 @@ def test_a_small_decision_is_kept_whole_with_its_times() -> None:
     assert plain(record.of(POD)) == [
         plain(kept) | {"time": at(1.25), "since": at(1.25), "count": 1, "cause": None}
     ]
+
+
+@pytest.mark.parametrize(
+    "scores",
+    [
+        {},
+        {"n1": NodeScore({}, 0)},
+        {"n1": NodeScore({"A": 3, "B": 4}, 7), "n2": NodeScore({"A": 1}, 1)},
+        {"n1": NodeScore({"A": 3}, 3), "n2": NodeScore({"A": 1, "B": 4}, 5)},
+        {"n1": NodeScore({"A": 3, "B": 4}, 7), "n2": NodeScore({"B": 1, "A": 2}, 3)},
+    ],
+)
+def test_a_kept_decision_is_equal_to_the_one_that_was_made(scores: dict[str, NodeScore]) -> None:
+    record = log()
+    victims = (PodRef("batch", "job", Uid("v1")), PodRef("batch", "job", Uid("v2")))
+    made = Decision(
+        PodRef.of_key(POD, UID), "p", "n1", "n2", victims, scores, {"n3": TAINTED}, "why"
+    )
+    record.decided(made, 1.0)
+    (kept,) = record.of(POD)
+    assert {f.name: getattr(kept, f.name) for f in fields(made)} == {
+        f.name: getattr(made, f.name) for f in fields(made)
+    }
+
+
+@pytest.mark.parametrize(("number", "all_named"), [(10, True), (11, False)])
+def test_the_cause_of_a_failed_preemption_is_about_the_victims_that_stay(
+    number: int, *, all_named: bool
+) -> None:
+    record, stay = log(), [PodRef.of_key(f"shop/{n}", Uid(f"v{n}")) for n in range(number)]
+    record.seen(POD, UID, 0)
+    record.preemption_failed(UID, "shop/3 is in the way", stay, 1)
+    path = record.path(POD)
+    assert path is not None
+    assert path.steps[-1].cause == TextAboutPods(
+        "shop/3 is in the way",
+        tuple(stay) if all_named else (*stay[:10], ANY_POD),
+        "the eviction of a pod that you may not get failed",
+    )
 
 
 def test_of_attempts_in_a_row_with_the_same_cause_the_last_decision_is_kept() -> None:

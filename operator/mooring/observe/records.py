@@ -239,12 +239,12 @@ class _Decided(NamedTuple):
                 decision.node,
                 decision.nominated_node,
                 [*map(tuple, decision.victims)],
-                names,
+                names,  # once, and not at every node, because nearly all have the same plugins
                 scores
                 and {
-                    node: [total, *plugins.values()]
+                    node: [total, [*plugins.values()]]
                     if tuple(plugins) == names
-                    else [total, plugins]
+                    else [total, [], plugins]
                     for node, (plugins, total) in scores.items()
                 },
                 {
@@ -276,11 +276,8 @@ def _unpacked(packed: bytes) -> tuple[dict[str, Any], Mapping[str, int]]:
         "scores": None
         if scores is None
         else {
-            scored: NodeScore(
-                values[0] if isinstance(values[0], dict) else dict(zip(names, values, strict=True)),
-                total,
-            )
-            for scored, (total, *values) in scores.items()
+            scored: NodeScore(others[0] if others else dict(zip(names, values, strict=True)), total)
+            for scored, (total, values, *others) in scores.items()
         },
         "rejections": {
             rejected: Rejection(plugin, tuple(reasons), resolvable)

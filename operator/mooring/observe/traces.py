@@ -372,7 +372,7 @@ class _PodSpans:
             "mooring.attempt.result": result,
         }
         if (decision := begun.decided()) is not None:
-            attributes["mooring.profile.name"] = str(decision.profile)
+            attributes["mooring.profile.name"] = decision.profile or ""
             attributes["mooring.profile.generation"] = decision.profile_generation
             if decision.node is not None:
                 attributes["k8s.node.name"] = decision.node
