@@ -463,7 +463,7 @@ def test_equal_decisions_of_different_pods_are_kept_once() -> None:
             n,
         )
     # One text of some 1,300 bytes more per pod.
-    assert different.bytes - equal.bytes > 99 * 1_300
+    assert different.bytes - equal.bytes > 99 * 1_290
     assert plain(equal.of("shop/042"))[0]["message"] == "x" * 500
 
 

@@ -231,7 +231,6 @@ class _Decided(NamedTuple):
     def packed(self) -> bytes:
         """Return all but the pod as JSON without names of fields; `_unpacked` reads it."""
         decision, scores = self.decision, self.decision.scores
-        names = tuple(next(iter(scores.values())).plugins) if scores else ()
         return dumps(
             [
                 decision.profile,
@@ -239,14 +238,7 @@ class _Decided(NamedTuple):
                 decision.node,
                 decision.nominated_node,
                 [*map(tuple, decision.victims)],
-                names,  # once, and not at every node, because nearly all have the same plugins
-                scores
-                and {
-                    node: [total, [*plugins.values()]]
-                    if tuple(plugins) == names
-                    else [total, [], plugins]
-                    for node, (plugins, total) in scores.items()
-                },
+                scores and {node: tuple(score) for node, score in scores.items()},
                 {
                     node: [rejection.plugin, rejection.reasons, rejection.resolvable]
                     for node, rejection in decision.rejections.items()
@@ -266,7 +258,7 @@ class _Decided(NamedTuple):
 def _unpacked(packed: bytes) -> tuple[dict[str, Any], Mapping[str, int]]:
     """Return the arguments of `Decision` but the pod, and what is truncated."""
     fields = orjson.loads(packed)
-    profile, generation, node, nominated, victims, names, scores, rejections, message = fields[:9]
+    profile, generation, node, nominated, victims, scores, rejections, message, truncated = fields
     return {
         "profile": profile,
         "profile_generation": generation,
@@ -275,16 +267,13 @@ def _unpacked(packed: bytes) -> tuple[dict[str, Any], Mapping[str, int]]:
         "victims": tuple(PodRef(*victim) for victim in victims),
         "scores": None
         if scores is None
-        else {
-            scored: NodeScore(others[0] if others else dict(zip(names, values, strict=True)), total)
-            for scored, (total, values, *others) in scores.items()
-        },
+        else {scored: NodeScore(*score) for scored, score in scores.items()},
         "rejections": {
             rejected: Rejection(plugin, tuple(reasons), resolvable)
             for rejected, (plugin, reasons, resolvable) in rejections.items()
         },
         "message": message,
-    }, fields[9]
+    }, truncated
 
 
 class _Text:
