@@ -1,6 +1,7 @@
 """A cluster, a profile and the decision of the real cycle about a pod."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from mooring.engine.cycle import decide
@@ -10,11 +11,12 @@ from mooring.engine.result_cache import ResultCache
 from mooring.framework.decision import Decision
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.registry import Registry
-from mooring.model.pod import parse_pod
+from mooring.model.pod import Uid, parse_pod
+from mooring.observe.records import DecisionLog
 from mooring.plugins import SHIPPED
 from scheduler_states import put_profile, scheduler_state
 
-__all__ = ["Deciding"]
+__all__ = ["Deciding", "keep"]
 
 Raw = Mapping[str, Any]
 
@@ -69,3 +71,8 @@ class Deciding:
     def nominate(self, raw: Raw, node: str) -> None:
         """The pod is nominated to the node."""
         self.state.nominate(parse_pod(raw), node)
+
+
+def keep(log: DecisionLog, uid: Uid, decision: Decision, now: float, **about: Any) -> None:
+    """Have the log keep the decision as one about the pod of this uid."""
+    log.decided(replace(decision, pod=decision.pod._replace(uid=uid)), now, **about)

@@ -12,6 +12,7 @@ from mooring.framework.registry import NoArgs, Registry
 from mooring.framework.verdicts import SKIP, PluginError, Skip, Unschedulable, Wait
 from mooring.kube.client import ApiClient
 from mooring.model.pod import Pod, parse_pod
+from mooring.observe.documents import plain
 from mooring.observe.metrics import Metrics
 from mooring.observe.records import DEFAULT_LIMIT, DecisionLog, NotedStep
 from mooring.plugins import SHIPPED
@@ -191,7 +192,7 @@ async def until(holds: Callable[[], object]) -> None:
 
 def path_of(engine: Engine, name: str) -> list[dict[str, Any]]:
     """Return the steps of the pod's path without their times."""
-    path = engine.decisions.path(f"default/{name}")
+    path = plain(engine.decisions.path(f"default/{name}"))
     hidden = ("time", "until", "count")
     return [
         {field: value for field, value in step.items() if field not in hidden}

@@ -4,7 +4,7 @@ import json
 import pytest
 
 from mooring.cli.decisions import Summary, print_attempts, write_json
-from mooring.framework.decision import Decision, NodeScore
+from mooring.framework.decision import Decision, NodeScore, PodRef
 from mooring.simulate.simulation import Attempt
 
 
@@ -22,11 +22,11 @@ def attempt(
 ) -> Attempt:
     table = {name: NodeScore({"A": total}, total) for name, total in (scores or {}).items()}
     decision = Decision(
-        f"default/{pod}",
+        PodRef.of_key(f"default/{pod}"),
         "mine",
         node,
         nominated or ("n9" if victims else None),
-        victims,
+        tuple(map(PodRef.of_key, victims)),
         table or None,
         {},
         message,

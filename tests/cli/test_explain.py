@@ -7,14 +7,15 @@ from typing import Any
 import pytest
 
 from cli.running import Running, ask, serving
+from deciding import keep
 from mooring.cli.explain import explain
-from mooring.framework.decision import Decision, NodeScore, Rejection
+from mooring.framework.decision import Decision, NodeScore, PodRef, Rejection
 from mooring.model.pod import Uid
 from mooring.observe.records import DecisionLog
 
 NO_FREE_CPU = Rejection("NodeResourcesFit", ("Insufficient cpu",), resolvable=True)
 PLACED = Decision(
-    pod="team-a/web",
+    pod=PodRef.of_key("team-a/web"),
     profile="mine",
     node="n1",
     nominated_node=None,
@@ -25,11 +26,11 @@ PLACED = Decision(
     profile_generation=3,
 )
 REJECTED = Decision(
-    pod="team-a/large",
+    pod=PodRef.of_key("team-a/large"),
     profile="mine",
     node=None,
     nominated_node="n1",
-    victims=("team-a/x",),
+    victims=(PodRef.of_key("team-a/x"),),
     scores=None,
     rejections=dict.fromkeys(("n1", "n2", "n3", "n4"), NO_FREE_CPU),
     message="0/4 nodes are available: 4 Insufficient cpu.",
@@ -150,14 +151,14 @@ async def running(tmp_path: Path) -> AsyncIterator[Running]:
     now = Now()
     decisions = DecisionLog(nodes=3, clock=now, wall=now)
     large = Uid("u1")
-    decisions.decided(Uid("u2"), PLACED, 0.0)
+    keep(decisions, Uid("u2"), PLACED, 0.0)
     decisions.seen("team-a/large", large, 0.0)
     decisions.admitted(large, "SchedulingGates", 0.0)
     decisions.admitted(large, None, 10.0)
     for second in range(11, 201, 10):
         waits = replace(REJECTED, nominated_node=None, victims=())
-        decisions.decided(large, waits, second, cause="Insufficient cpu")
-    decisions.decided(large, REJECTED, 201.0, cause="Insufficient cpu")
+        keep(decisions, large, waits, second, cause="Insufficient cpu")
+    keep(decisions, large, REJECTED, 201.0, cause="Insufficient cpu")
     now.seconds = 202.0
     async with serving(
         tmp_path, decisions=decisions, pod_report=pod_report, pod_groups=pod_groups

@@ -11,10 +11,11 @@ import pytest
 from aiohttp import web
 
 from cli.running import AUTHORITY, Running, ask, serving
+from deciding import keep
 from kube.api_server import ApiServer, Request
 from mooring.cli.explain import explain
 from mooring.cli.leader import Leader, leader_options
-from mooring.framework.decision import Decision
+from mooring.framework.decision import Decision, PodRef
 from mooring.model.pod import Uid
 from mooring.observe.records import DecisionLog
 
@@ -22,8 +23,8 @@ from mooring.observe.records import DecisionLog
 @pytest.fixture
 async def running(tmp_path: Path) -> AsyncIterator[Running]:
     decisions = DecisionLog()
-    placed = Decision("team-a/web", "mine", "n1", None, (), None, {}, None)
-    decisions.decided(Uid("u1"), placed, 0.0)
+    placed = Decision(PodRef.of_key("team-a/web"), "mine", "n1", None, (), None, {}, None)
+    keep(decisions, Uid("u1"), placed, 0.0)
     async with serving(tmp_path, decisions=decisions) as running:
         yield running
 

@@ -9,9 +9,10 @@ import yaml
 from click.testing import CliRunner, Result
 
 from cli.running import ask, serving
+from deciding import keep
 from live_cluster import LiveCluster
 from mooring.cli.simulate import simulate
-from mooring.framework.decision import Decision
+from mooring.framework.decision import Decision, PodRef
 from mooring.observe.records import DecisionLog
 from mooring.testing.builders import api_object, node, pod, uid_of
 
@@ -307,8 +308,10 @@ async def test_the_pods_that_a_running_scheduler_decided_last_are_replayed_as_th
     for second, name in enumerate(("p0", "p1", "waits", "p2")):
         log.seen(f"default/{name}", uid_of(name), second)
         if name != "waits":
-            decision = Decision(f"default/{name}", "old", "n1", None, (), None, {}, None)
-            log.decided(uid_of(name), decision, second)
+            decision = Decision(
+                PodRef.of_key(f"default/{name}"), "old", "n1", None, (), None, {}, None
+            )
+            keep(log, uid_of(name), decision, second)
     pods = (pod(f"p{number}", node="n1", cpu="1") for number in range(3))
     cluster = dump(tmp_path / "a.json", node("n1"), *pods)
     words = (cluster, "--compare", *policies(tmp_path), "--replay")

@@ -83,7 +83,9 @@ def _refusal_differences(oracle: Mapping[str, Any], decision: Decision) -> Itera
     theirs, ours = (_sorted(text) for text in (oracle["condition"]["message"], decision.message))
     yield from _difference("message", theirs, ours)
     yield from _difference("nominated node", oracle["nominatedNode"], decision.nominated_node)
-    yield from _difference("victims", sorted(oracle["victims"]), sorted(decision.victims))
+    yield from _difference(
+        "victims", sorted(oracle["victims"]), sorted(v.key for v in decision.victims)
+    )
 
 
 def _sorted(message: str | None) -> str | None:

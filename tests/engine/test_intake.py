@@ -17,6 +17,7 @@ from mooring.model.node import parse_node
 from mooring.model.pod import Pod, Uid, parse_pod
 from mooring.model.pod_group import COSCHEDULING_LABEL, GroupFormat, parse_pod_group
 from mooring.model.workloads import parse_namespace
+from mooring.observe.documents import plain
 from mooring.plugins import SHIPPED
 from mooring.queueing.queue import UNSCHEDULABLE_TIMEOUT
 from mooring.testing.builders import namespace, node, pod, pod_group, uid_of
@@ -165,7 +166,7 @@ def test_a_pod_without_a_profile_is_queued_when_its_profile_comes(door: Door) ->
 
 def steps(door: Door, name: str = "web") -> list[str]:
     """The path of the pod."""
-    path = door.scheduler_state.decisions.path(f"default/{name}")
+    path = plain(door.scheduler_state.decisions.path(f"default/{name}"))
     return [step["step"] for step in path["steps"]] if path is not None else []
 
 
@@ -178,7 +179,7 @@ def test_the_path_of_a_pod_begins_before_it_has_a_profile_and_goes_on_when_it_ha
     door.intake.profiles_changed()
     door.comes()
     assert steps(door) == ["seen", "noProfile", "queued"]
-    path = door.scheduler_state.decisions.path("default/web")
+    path = plain(door.scheduler_state.decisions.path("default/web"))
     assert path is not None
     assert path["seconds"]["without a profile"] == 4.0
 
@@ -188,7 +189,7 @@ def test_the_path_of_a_gated_pod_says_which_plugin_holds_it_back(open_door: Door
     open_door.comes()
     open_door.intake.gone(gated.uid)
     assert steps(open_door) == ["seen", "gated", "queued", "gone"]
-    path = open_door.scheduler_state.decisions.path("default/web")
+    path = plain(open_door.scheduler_state.decisions.path("default/web"))
     assert path is not None
     assert path["steps"][1]["plugins"] == ["SchedulingGates"]
 

@@ -24,6 +24,7 @@ from mooring.model.events import Kind
 from mooring.model.node import ZONE
 from mooring.model.objects import parse_object
 from mooring.model.pod import Pod, parse_pod
+from mooring.observe.documents import plain
 from mooring.observe.records import NotedStep, Step
 from mooring.plugins import SHIPPED
 from mooring.policy.rules.expressions import Program
@@ -54,7 +55,7 @@ async def test_pods_are_bound_the_most_important_first(
     engine.pending(pod("low", cpu="1"), pod("high", cpu="1", priority=10))
     with engine.running():
         await until(lambda: len(bindings.made) == 2 and not engine.loop.binding)
-    assert engine.decisions.of("default/high")[0]["node"] == "a"
+    assert engine.decisions.of("default/high")[0].node == "a"
     assert len(engine.scheduler_state.state.pods.assumed) == 2
     assert engine.scheduler_state.queue.get(uid_of("low")) is None
 
@@ -440,7 +441,7 @@ async def test_the_path_of_a_pod_at_permit_says_which_plugin_it_waits_for(
     waiting = engine.scheduler_state.waiting
     with engine.running():
         await until(lambda: len(waiting))
-        path = engine.decisions.path("default/web")
+        path = plain(engine.decisions.path("default/web"))
         assert path is not None
         assert path["state"] == "waiting at Permit"
         (one,) = waiting
@@ -732,7 +733,7 @@ async def test_a_pod_whose_rules_need_many_values_holds_no_other_pod_up(
     assert turns[-1] == 3 * len(SERIALS)
     most = max(after - before for before, after in pairwise(turns))
     assert most <= 25, "a decision evaluates 5, and the loop some of a moment"
-    assert engine.decisions.of("default/ruled")[0]["node"] is not None
+    assert engine.decisions.of("default/ruled")[0].node is not None
 
 
 async def test_waiting_for_values_is_no_failed_attempt(

@@ -17,7 +17,7 @@ def test_two_schedule_results_are_never_equal() -> None:
 def test_a_schedule_result_has_its_node_every_score_and_every_rejection() -> None:
     deciding = Deciding(node("a"), node("b", cpu="8"), node("c", cpu="0"))
     decision = deciding.decision(pod("web", cpu="1"))
-    assert (decision.pod, decision.profile) == ("default/web", "default-scheduler")
+    assert (decision.pod.key, decision.profile) == ("default/web", "default-scheduler")
     assert (decision.node, decision.message) == ("b", None)
     assert decision.scores is not None
     assert decision.scores.keys() == {"a", "b"}
@@ -37,6 +37,9 @@ def test_a_fit_error_has_the_message_and_the_nomination() -> None:
     deciding = Deciding(node("n1", cpu="1"), pod("victim", cpu="1", node="n1"))
     decision = deciding.decision(pod("urgent", cpu="1", priority=9))
     assert (decision.node, decision.scores) == (None, None)
-    assert (decision.nominated_node, decision.victims) == ("n1", ("default/victim",))
+    assert (decision.nominated_node, [v.key for v in decision.victims]) == (
+        "n1",
+        ["default/victim"],
+    )
     assert decision.message == "0/1 nodes are available: 1 Insufficient cpu."
     assert decision.rejections["n1"].resolvable

@@ -5,9 +5,11 @@ from typing import Any
 import pytest
 
 from deciding import Deciding
-from mooring.engine.pod_report import PodReports
-from mooring.framework.queued_pod import QueuedPod
+from mooring.engine.pod_report import PodReports, pod_state
+from mooring.framework.queued_pod import PodState, QueuedPod
+from mooring.model.events import Kind
 from mooring.model.pod import Pod, parse_pod
+from mooring.observe.documents import plain
 from mooring.testing.builders import node, pod, uid_of
 
 REJECTED_BY = frozenset({"NodeResourcesFit"})
@@ -35,12 +37,42 @@ class Stage:
     async def report(self, name: str) -> dict[str, Any]:
         report = await self.reports.of(f"default/{name}")
         assert report is not None
-        return dict(report)
+        found: dict[str, Any] = plain(report)
+        return found
 
 
 @pytest.fixture
 def stage() -> Stage:
     return Stage()
+
+
+def test_where_a_pod_is_follows_it_from_its_arrival_to_its_node(stage: Stage) -> None:
+    scheduler, uid = stage.scheduler, uid_of("web")
+
+    def state() -> PodState | None:
+        return pod_state(scheduler, uid)
+
+    assert state() is None
+    scheduler.without_profile[uid] = parse_pod(pod("web"))
+    assert state() is PodState.NO_PROFILE
+    waiting = scheduler.without_profile.pop(uid)
+    stage.add(pod("web"), gated=True)
+    assert state() is PodState.GATED
+    scheduler.queue.remove(uid, 0.0)
+    stage.add(pod("web"))
+    assert state() is PodState.ACTIVE
+    queued = stage.pop()
+    assert state() is PodState.IN_FLIGHT
+    scheduler.queue.add_after_error(queued, 0.0)
+    assert state() is PodState.BACKOFF
+    stage.now = 60.0
+    scheduler.queue.add_unschedulable(stage.pop(), REJECTED_BY, 60.0)
+    assert state() is PodState.UNSCHEDULABLE
+    scheduler.queue.remove(uid, 60.0)
+    stage.deciding.state.assume(waiting, stage.deciding.state.nodes.row_of["a"])
+    assert state() is PodState.BINDING
+    stage.deciding.state.put(Kind.POD, uid, parse_pod(pod("web", node="a")))
+    assert state() is PodState.BOUND
 
 
 async def test_an_unschedulable_pod_has_suggestions_the_smallest_change_first(
@@ -77,7 +109,7 @@ async def test_a_gated_pod_is_called_so(stage: Stage) -> None:
 
 async def test_a_pod_at_permit_names_the_plugins_it_waits_for(stage: Stage) -> None:
     waiting = stage.add(pod("web"))
-    stage.pop()
+    stage.pop().times.enter(PodState.PERMIT, 0.0)
     stage.deciding.place(pod("web"), "a")
     stage.scheduler.waiting.enter(waiting, "a", {"Gang": 30.0}, 0.0, lambda *_: None)
     stage.now = 10.0
@@ -89,7 +121,7 @@ async def test_a_pod_at_permit_names_the_plugins_it_waits_for(stage: Stage) -> N
 
 async def test_an_assumed_pod_is_being_bound(stage: Stage) -> None:
     stage.add(pod("web"))
-    stage.pop()
+    stage.pop().times.enter(PodState.BINDING, 0.0)
     stage.deciding.place(pod("web"), "a")
     report = await stage.report("web")
     assert (report["state"], report["node"]) == ("being bound", "a")

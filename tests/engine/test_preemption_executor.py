@@ -21,6 +21,7 @@ from mooring.model.events import ClusterEvent, Kind
 from mooring.model.node import parse_node
 from mooring.model.pod import Pod, Uid, parse_pod
 from mooring.model.workloads import parse_pod_disruption_budget
+from mooring.observe.documents import plain
 from mooring.testing.builders import node, pdb, pod, uid_of
 
 HIGH = 1000
@@ -204,7 +205,7 @@ async def test_the_path_of_the_preemptor_has_the_victims_that_stay(
     log = stage.scheduler.decisions
     log.seen("default/high", stage.preemptor.uid, 0.0)
     await stage.carry_out(0, 1)
-    path = log.path("default/high")
+    path = plain(log.path("default/high"))
     assert path is not None
     failed = path["steps"][-1]
     assert failed["step"] == "preemptionFailed"

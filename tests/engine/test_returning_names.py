@@ -22,6 +22,7 @@ from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
 from mooring.mirroring.mirror import Mirror
 from mooring.model.pod import Pod, Uid, parse_pod
+from mooring.observe.documents import plain
 from mooring.plugins.volume_binding.plugin import VolumeBinding
 from mooring.policy.args import VolumeBindingArgs
 from mooring.testing.builders import node, pod, pod_group
@@ -337,7 +338,7 @@ async def returned(first_status: int, successor: Raw, holds: Callable[[Engine], 
 
 def told(engine: Engine) -> tuple[str, list[str]]:
     """State and steps of the pod that has the name now."""
-    path = engine.decisions.path("default/web-0")
+    path = plain(engine.decisions.path("default/web-0"))
     assert path is not None
     assert path["uid"] == "uid-2"
     return path["state"], [step["step"] for step in path["steps"]]

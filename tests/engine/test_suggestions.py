@@ -11,7 +11,9 @@ from mooring.engine.cycle import decide
 from mooring.engine.outcome import FitError, ScheduleResult
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.suggestions import Suggestion, suggestions
+from mooring.framework.decision import TextAboutPods
 from mooring.model.pod import parse_pod
+from mooring.observe.documents import plain
 from mooring.testing.builders import node, pod
 from mooring.testing.contract import Scenario
 
@@ -27,7 +29,13 @@ def suggested(deciding: Deciding, raw: Raw) -> list[Suggestion]:
 
 
 def changes(deciding: Deciding, raw: Raw) -> list[str]:
-    return [suggestion.change for suggestion in suggested(deciding, raw)]
+    return [plain(suggestion.change) for suggestion in suggested(deciding, raw)]
+
+
+def hidden(deciding: Deciding, raw: Raw) -> list[str]:
+    """What users read who may not get the pods that are to end."""
+    texts = (suggestion.change for suggestion in suggested(deciding, raw))
+    return [text.otherwise for text in texts if isinstance(text, TextAboutPods)]
 
 
 def test_the_largest_request_that_fits_is_named_with_the_nodes_that_have_it() -> None:
@@ -119,6 +127,13 @@ def test_a_node_that_is_too_small_is_not_worth_waiting_for() -> None:
     assert not any("end" in change for change in changes(deciding, pod("web", cpu="3")))
 
 
+def test_who_may_not_get_the_pods_that_end_reads_how_many_they_are() -> None:
+    one = Deciding(node("a", cpu="2"), pod("low", cpu="2", node="a"))
+    assert hidden(one, pod("web", cpu="1")) == ["when a pod on a ends"]
+    two = Deciding(node("a", cpu="2"), *(pod(f"low-{n}", cpu="1", node="a") for n in range(2)))
+    assert hidden(two, pod("web", cpu="2")) == ["when 2 pods on a end"]
+
+
 def test_nothing_is_suggested_without_nodes() -> None:
     assert changes(Deciding(), pod("web")) == []
 
@@ -129,7 +144,8 @@ def test_every_suggestion_is_true(scenario: Scenario) -> None:
     deciding = Deciding(*scenario.nodes, *scenario.others)
     assume(isinstance(deciding.outcome(scenario.pod), FitError))
     for suggestion in suggested(deciding, scenario.pod):
-        remaining = [raw for raw in scenario.others if _key(raw) not in suggestion.ended]
+        ended = {pod.key for pod in suggestion.ended}
+        remaining = [raw for raw in scenario.others if _key(raw) not in ended]
         fresh = Deciding(*scenario.nodes, *remaining)
         outcome = decide(suggestion.pod, fresh.pipeline, fresh.cluster, fresh.shared, seed=0)
         assert isinstance(outcome, ScheduleResult), suggestion

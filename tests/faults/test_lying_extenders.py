@@ -32,9 +32,9 @@ async def test_the_extender_decides_where_the_pod_goes(stage: Stage) -> None:
     engine.pending(pod("web"))
     await until(lambda: stage.api.bound)
     assert stage.api.bound == {"web": "c"}
-    scores = engine.decisions.of("default/web")[0]["scores"]
-    (shares,) = [score["plugins"] for name, score in scores.items() if name == "c"]
-    assert 90 in shares.values()
+    scores = engine.decisions.of("default/web")[0].scores
+    assert scores is not None
+    assert 90 in scores["c"].plugins.values()
 
 
 async def test_no_other_pod_waits_for_an_extender(stage: Stage) -> None:
@@ -99,7 +99,7 @@ async def test_a_pod_whose_profile_changes_during_the_call_is_decided_by_the_new
     engine.put_profile()
     held.go()
     await until(lambda: stage.api.bound)
-    assert engine.decisions.of("default/web")[0]["node"] == "a"
+    assert engine.decisions.of("default/web")[0].node == "a"
     assert len(engine.decisions.of("default/web")) == 1
 
 

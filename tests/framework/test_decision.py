@@ -2,12 +2,12 @@ import dataclasses
 
 import pytest
 
-from mooring.framework.decision import Decision, NodeScore, Rejection
+from mooring.framework.decision import Decision, NodeScore, PodRef, Rejection
 
 
 def unplaced() -> Decision:
     return Decision(
-        pod="shop/cart-0",
+        pod=PodRef.of_key("shop/cart-0"),
         profile="mooring",
         node=None,
         nominated_node=None,
@@ -31,5 +31,5 @@ def test_equal_outcomes_are_equal_so_that_two_runs_can_be_compared() -> None:
 
 
 def test_values_carry_no_dict_so_that_many_can_be_kept() -> None:
-    for value in (unplaced(), NodeScore({"ImageLocality": 3}, 3)):
+    for value in (unplaced(), unplaced().pod, NodeScore({"ImageLocality": 3}, 3)):
         assert not hasattr(value, "__dict__")

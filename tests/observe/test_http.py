@@ -10,12 +10,14 @@ import aiohttp
 import pytest
 
 from certificates import Authority, Pair, insecure
-from mooring.framework.decision import Decision
+from deciding import keep
+from mooring.framework.decision import Decision, PodRef, TextAboutPods
 from mooring.model.access import Attributes, ReviewError, User
 from mooring.model.pod import Uid
+from mooring.observe.documents import plain
 from mooring.observe.http import Check, Endpoints, ListenError
 from mooring.observe.metrics import Metrics
-from mooring.observe.records import DecisionLog, Step
+from mooring.observe.records import DecisionLog
 from mooring.observe.tls import ServingTls
 
 LOOPBACK = "127.0.0.1"
@@ -163,8 +165,8 @@ async def test_recent_decisions_about_a_pod_are_served_as_records() -> None:
     assert status == 200
     assert json.loads(text) == {
         "pod": None,
-        "path": log.path("shop/cart-0"),
-        "decisions": log.of("shop/cart-0"),
+        "path": plain(log.path("shop/cart-0")),
+        "decisions": plain(log.of("shop/cart-0")),
     }
 
 
@@ -305,7 +307,12 @@ async def test_paths_that_are_always_allowed_are_a_setting() -> None:
 def decided(*pods: str) -> DecisionLog:
     log = DecisionLog(clock=lambda: 0.0, wall=lambda: 0.0)
     for second, pod in enumerate(pods):
-        log.decided(Uid(pod), Decision(pod, "mooring", "n1", None, (), None, {}, None), second)
+        keep(
+            log,
+            Uid(pod),
+            Decision(PodRef.of_key(pod), "mooring", "n1", None, (), None, {}, None),
+            second,
+        )
     return log
 
 
@@ -340,15 +347,15 @@ def preempting() -> DecisionLog:
     The evictions failed, and the API server named a pod.
     """
     log = DecisionLog(clock=lambda: 0.0, wall=lambda: 0.0)
-    victims = ("bank/vault", "shop/low")
+    victims = PodRef.of_key("bank/vault"), PodRef.of_key("shop/low")
     web, low = Uid("web"), Uid("low")
-    nominated = Decision("shop/web", "mooring", None, "n1", victims, None, {}, None)
-    log.decided(web, nominated, 1.0)
+    nominated = Decision(PodRef.of_key("shop/web"), "mooring", None, "n1", victims, None, {}, None)
+    keep(log, web, nominated, 1.0)
     why = 'pods "vault" is forbidden: it is being watched'
-    log.preemption_failed(web, why, ["bank/vault"], 2.0)
+    log.preemption_failed(web, why, victims[:1], 2.0)
     log.seen("shop/low", low, 1.0)
     log.bound(low, "n1", 2.0)
-    log.note(low, Step.PREEMPTED, 3.0, "bank/atm", "n1")
+    log.preempted(low, PodRef.of_key("bank/atm"), "n1", 3.0)
     return log
 
 
@@ -362,10 +369,11 @@ async def test_pods_of_other_namespaces_are_named_only_to_those_who_may_get_them
     ]
     ann = [("ann", right) for right in (READ_DECISIONS, in_shop, *pods)]
     bob = [("bob", right) for right in (READ_DECISIONS, in_shop, in_bank, *pods)]
+    vault = PodRef.of_key("bank/vault")
     suggestion = {
-        "change": "when bank/vault on n1 ends",
+        "change": TextAboutPods("when bank/vault on n1 ends", (vault,), "when a pod on n1 ends"),
         "examples": ["n1"],
-        "ended": ["bank/vault"],
+        "ended": [vault],
     }
     queries = ("?pod=shop/web", "?pod=shop/low", "?namespace=shop")
     for user, names in (("ann", False), ("bob", True)):
@@ -395,7 +403,7 @@ async def test_short_records_are_shown_to_the_same_users_and_as_many_as_they_wan
     async with served(endpoints(reviews=reviews, decisions=log)) as client:
         _, text = await get(client, "/debug/decisions?summary=true")
     answer = json.loads(text)
-    assert answer["decisions"] == [*log.summaries()]
+    assert answer["decisions"] == plain([*log.summaries()])
     assert (answer["bytes"], answer["limitBytes"]) == (log.bytes, log.limit)
 
 

@@ -14,7 +14,8 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, Span
 from opentelemetry.sdk.trace import Tracer
 
 import mooring.observe.traces
-from mooring.framework.decision import Decision
+from deciding import keep
+from mooring.framework.decision import Decision, PodRef
 from mooring.framework.queued_pod import PodState, StateTimes
 from mooring.model.pod import Uid
 from mooring.observe.records import DecisionLog, NotedStep, Step
@@ -137,12 +138,12 @@ class History:
         self, times: StateTimes, began: float, at: float, cause: str = "cpu", uid: Uid = UID
     ) -> None:
         times.enter(PodState.IN_FLIGHT, began)
-        self.log.decided(uid, decision(), at, cause=cause)
+        keep(self.log, uid, decision(), at, cause=cause)
         times.enter(PodState.UNSCHEDULABLE, at)
 
     def assumed(self, times: StateTimes, began: float, at: float, uid: Uid = UID) -> None:
         times.enter(PodState.IN_FLIGHT, began)
-        self.log.decided(uid, decision(node="n1"), at)
+        keep(self.log, uid, decision(node="n1"), at)
         times.enter(PodState.BINDING, at)
 
 
@@ -154,12 +155,12 @@ def decision(
     pod: str = POD,
 ) -> Decision:
     return Decision(
-        pod=pod,
+        pod=PodRef.of_key(pod),
         profile="packed",
         profile_generation=4,
         node=node,
         nominated_node=nominated,
-        victims=victims,
+        victims=tuple(map(PodRef.of_key, victims)),
         scores=None,
         rejections={},
         message=None,
@@ -223,7 +224,7 @@ async def test_an_attempt_says_what_came_of_it_and_why() -> None:
         times = history.seen(1.0)
         times.enter(PodState.IN_FLIGHT, 2.0)
         nominated = decision(nominated="n2", victims=("batch/a", "batch/b"))
-        history.log.decided(UID, nominated, 2.5, cause="Insufficient cpu")
+        keep(history.log, UID, nominated, 2.5, cause="Insufficient cpu")
         history.assumed(times, 3.0, 3.5)
         history.log.bound(UID, "n1", 4.0)
         await sent(traces)
@@ -261,8 +262,8 @@ async def test_a_member_of_a_group_is_nominated_in_the_attempt_of_the_group_only
     async with recorded() as (collector, traces, history):
         times = history.seen(1.0)
         times.enter(PodState.IN_FLIGHT, 2.0)
-        history.log.nominated(UID, "n3", ["batch/a", "batch/b"], 2.5)
-        history.log.decided(UID, decision(), 2.5, cause="the group does not fit")
+        history.log.nominated(UID, "n3", [*map(PodRef.of_key, ("batch/a", "batch/b"))], 2.5)
+        keep(history.log, UID, decision(), 2.5, cause="the group does not fit")
         times.enter(PodState.UNSCHEDULABLE, 3.0)
         history.unschedulable(times, 4.0, 5.0)
         await sent(traces)
@@ -276,7 +277,7 @@ async def test_what_a_nomination_is_about_is_not_taken_for_the_next_attempt() ->
     async with recorded() as (collector, traces, history):
         times = history.seen(1.0)
         times.enter(PodState.IN_FLIGHT, 2.0)
-        history.log.decided(UID, decision(nominated="n2", victims=("batch/a",)), 2.5, cause="cpu")
+        keep(history.log, UID, decision(nominated="n2", victims=("batch/a",)), 2.5, cause="cpu")
         times.enter(PodState.UNSCHEDULABLE, 3.0)
         history.unschedulable(times, 4.0, 5.0)
         await sent(traces)
@@ -508,7 +509,7 @@ async def test_a_record_without_memory_traces_nothing() -> None:
         traces = traces_to(collector.url)
         history = History(traces, limit=0)
         assert history.log.seen(POD, UID, 1.0) is None
-        history.log.decided(UID, decision(), 2.0, cause="cpu")
+        keep(history.log, UID, decision(), 2.0, cause="cpu")
         await sent(traces)
         assert collector.requests == []
 

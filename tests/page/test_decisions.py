@@ -6,7 +6,8 @@ from typing import Any
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.what_if import WhatIf
 from mooring.model.pod import parse_pod
-from mooring.page.decisions import decision_document
+from mooring.observe.documents import plain
+from mooring.page.decisions import decision_in_full
 from mooring.testing.builders import node, pod
 from scheduler_states import put_profile, scheduler_state
 
@@ -17,7 +18,8 @@ def decided(
     shared = scheduler_state(*objects)
     pipeline = put_profile(shared).pipeline
     what_if = WhatIf(shared.cluster, ResultCache(shared.state.nodes))
-    return decision_document(parse_pod(tried), pipeline, what_if, nodes=nodes)
+    row, decision = decision_in_full(parse_pod(tried), pipeline, what_if, nodes=nodes)
+    return row, plain(decision)
 
 
 def funnel(document: dict[str, Any]) -> dict[str, tuple[int, int]]:
@@ -44,7 +46,7 @@ def test_each_filter_says_how_many_nodes_it_rejects_and_leaves() -> None:
     assert funnel(document) == {"TaintToleration": (1, 3), "NodeResourcesFit": (1, 2)}
     fit = next(step for step in document["filters"] if step["plugin"] == "NodeResourcesFit")
     assert fit["reasons"] == [{"reason": "Insufficient cpu", "nodes": 1}]
-    assert {each["node"]: each["plugin"] for each in document["rejected"]} == {
+    assert {node: each["plugin"] for node, each in document["rejections"].items()} == {
         "taken": "TaintToleration",
         "small": "NodeResourcesFit",
     }
@@ -52,10 +54,10 @@ def test_each_filter_says_how_many_nodes_it_rejects_and_leaves() -> None:
 
 def test_scores_are_by_node_and_plugin_the_best_first() -> None:
     _, document = decided(pod("web", cpu="1"), *CLUSTER)
-    totals = [each["total"] for each in document["scores"]]
+    totals = [each["total"] for each in document["scores"].values()]
     assert totals == sorted(totals, reverse=True)
-    assert document["scores"][0]["node"] == document["node"]
-    for each in document["scores"]:
+    assert next(iter(document["scores"])) == document["node"]
+    for each in document["scores"].values():
         assert sum(each["plugins"].values()) == each["total"]
 
 
@@ -117,5 +119,5 @@ def test_a_profile_that_checks_all_filters_counts_each_node_once_as_left() -> No
     pipeline = replace(put_profile(shared).pipeline, always_check_all_filters=True)
     what_if = WhatIf(shared.cluster, ResultCache(shared.state.nodes))
     tried = parse_pod(pod("web", cpu="4"))
-    _, document = decision_document(tried, pipeline, what_if)
-    assert funnel(document) == {"TaintToleration": (1, 1), "NodeResourcesFit": (1, 1)}
+    _, decision = decision_in_full(tried, pipeline, what_if)
+    assert funnel(plain(decision)) == {"TaintToleration": (1, 1), "NodeResourcesFit": (1, 1)}

@@ -4,10 +4,12 @@ import asyncio
 from itertools import count
 from typing import Any
 
+from deciding import keep
 from mooring.engine.pod_report import PodReports
 from mooring.engine.scheduler_state import SchedulerState
-from mooring.framework.decision import Decision
+from mooring.framework.decision import Decision, PodRef
 from mooring.model.pod import Uid, parse_pod
+from mooring.observe.documents import plain
 from mooring.observe.records import DecisionLog
 from mooring.page.pods import Pods
 from mooring.testing.builders import node, pod, uid_of
@@ -22,7 +24,8 @@ def pods(shared: SchedulerState, log: DecisionLog | None = None) -> Pods:
 async def found(shown: Pods, key: str) -> dict[str, Any]:
     answer = await shown.of(key)
     assert answer is not None
-    return answer
+    found: dict[str, Any] = plain(answer)
+    return found
 
 
 async def test_a_pending_pod_has_its_report_and_a_decision_now() -> None:
@@ -75,7 +78,12 @@ async def test_after_a_decision_for_a_viewer_other_work_runs_for_longer_than_it_
 
 async def test_an_ended_pod_has_its_last_decisions() -> None:
     log = DecisionLog()
-    log.decided(Uid("u1"), Decision("shop/gone", "mooring", "n1", None, (), None, {}, None), 1.0)
+    keep(
+        log,
+        Uid("u1"),
+        Decision(PodRef.of_key("shop/gone"), "mooring", "n1", None, (), None, {}, None),
+        1.0,
+    )
     answer = await found(pods(scheduler_state(), log), "shop/gone")
     assert answer["report"] is None
     assert answer["now"] is None

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from mooring.engine.scheduler_state import SchedulerState
+from mooring.framework.queued_pod import PodState
 from mooring.model.pod import parse_pod
 from mooring.page.queue import Queue, Selected
 from mooring.testing.builders import node, pod, uid_of
@@ -165,11 +166,15 @@ async def test_a_pod_being_decided_bound_or_waiting_is_shown_so(stage: Stage) ->
         return str(each["state"])
 
     assert await state() == "in flight"
-    stage.shared.state.assume(queued.pod, 0)
+    queued.times.enter(PodState.BINDING, stage.now)
     assert await state() == "being bound"
+    queued.times.enter(PodState.PERMIT, stage.now)
     stage.shared.waiting.enter(queued.pod, "a", {"Gang": 60.0}, stage.now, lambda *_: None)
     assert await state() == "waiting at Permit"
     assert stage.queue.counts()["waiting at Permit"] == 1
+    queued.times.enter(PodState.BOUND, stage.now)
+    stage.now += 10
+    assert (await stage.queue.pending()).keys == []
 
 
 async def test_pods_without_a_profile_are_listed(stage: Stage) -> None:

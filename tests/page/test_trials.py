@@ -14,6 +14,7 @@ from mooring.engine.scheduler_state import SchedulerState
 from mooring.model.events import Kind
 from mooring.model.limits import LIMITS, Counted
 from mooring.model.pod import parse_pod
+from mooring.observe.documents import plain
 from mooring.page.trials import MOST_PODS, Compared, Trials, TrialsBusy, Tried
 from mooring.simulate.manifests import InputError
 from mooring.testing.builders import api_object, node, pod, priority_class, uid_of
@@ -67,7 +68,10 @@ def stage(*objects: dict[str, Any]) -> tuple[SchedulerState, Trials]:
 
 
 async def tried(manifests: str, *objects: dict[str, Any], **fields: str) -> dict[str, Any]:
-    return await stage(*objects)[1].tried(Tried(manifests, **fields), everything)
+    found: dict[str, Any] = plain(
+        await stage(*objects)[1].tried(Tried(manifests, **fields), everything)
+    )
+    return found
 
 
 def nodes(found: dict[str, Any]) -> list[str | None]:
@@ -112,7 +116,7 @@ async def test_a_pod_whose_rules_lack_values_is_told_to_try_again() -> None:
 async def test_nothing_stays_of_a_trial() -> None:
     shared, trials = stage()
     before = shared.cluster.nodes.requested("cpu").tolist()
-    await trials.tried(Tried(text(deployment("web", 3, "1"))), everything)
+    plain(await trials.tried(Tried(text(deployment("web", 3, "1"))), everything))
     assert shared.cluster.nodes.requested("cpu").tolist() == before
     assert len(shared.state.pods) == 1
     assert list(shared.queue) == []
@@ -142,17 +146,19 @@ async def test_a_stored_pod_is_tried_as_if_it_were_new() -> None:
 async def test_a_named_profile_decides_whatever_it_matches() -> None:
     shared, trials = stage()
     put_profile(shared, "other", mode="Active")
-    found = await trials.tried(Tried(text(pod("web")), profile="other"), everything)
+    found = plain(await trials.tried(Tried(text(pod("web")), profile="other"), everything))
     assert found["results"][0]["profile"] == "other"
     with pytest.raises(InputError, match='no profile "none" in force'):
-        await trials.tried(Tried(text(pod("web")), profile="none"), everything)
+        plain(await trials.tried(Tried(text(pod("web")), profile="none"), everything))
 
 
 async def test_an_edited_profile_decides_without_being_put_in_force() -> None:
     shared, trials = stage()
-    spread = await trials.tried(Tried(text(pod("web", cpu="1", memory="1Gi"))), everything)
-    found = await trials.tried(
-        Tried(text(pod("web", cpu="1", memory="1Gi")), profile_text=PACKED), everything
+    spread = plain(await trials.tried(Tried(text(pod("web", cpu="1", memory="1Gi"))), everything))
+    found = plain(
+        await trials.tried(
+            Tried(text(pod("web", cpu="1", memory="1Gi")), profile_text=PACKED), everything
+        )
     )
     assert (nodes(spread), nodes(found)) == (["b"], ["a"])
     assert list(shared.profiles.in_force) == ["default-scheduler"]
@@ -224,7 +230,8 @@ async def gang_tried(*objects: dict[str, Any]) -> dict[str, Any]:
     shared = scheduler_state(*CLUSTER)
     put_profile(shared, plugins={"multiPoint": {"enabled": [{"name": "GangScheduling"}]}})
     trials = Trials(shared, SHIPPED_ONLY, now=lambda: 0.0)
-    return await trials.tried(Tried(text(*objects)), everything)
+    found: dict[str, Any] = plain(await trials.tried(Tried(text(*objects)), everything))
+    return found
 
 
 async def test_a_pod_group_gets_nodes_for_all_members_or_for_none() -> None:
@@ -263,7 +270,7 @@ async def test_a_node_may_go_when_a_group_has_got_it() -> None:
         return frozenset(namespaces)
 
     manifests = text(gang("train", 1), pod("m0", cpu="6", labels={GROUP: "train"}))
-    assert nodes(await trials.tried(Tried(manifests), last)) == ["b"]
+    assert nodes(plain(await trials.tried(Tried(manifests), last))) == ["b"]
     assert "b" not in shared.state.nodes.row_of
 
 
@@ -279,7 +286,7 @@ async def test_a_pod_of_a_namespace_that_the_user_may_not_see_is_not_tried() -> 
     trials = Trials(shared, SHIPPED_ONLY, now=lambda: 0.0)
     member = pod("m0", namespace="bank", labels={GROUP: "train"})
     wanted = Tried(text(member, pod("vault", namespace="bank"), pod("web")))
-    found = await trials.tried(wanted, only_default)
+    found = plain(await trials.tried(wanted, only_default))
     message = "you may not get the pods of namespace bank; choose another namespace"
     assert [(each["pod"], each["node"], each["message"]) for each in found["results"]] == [
         ("bank/m0", None, message),
@@ -287,7 +294,7 @@ async def test_a_pod_of_a_namespace_that_the_user_may_not_see_is_not_tried() -> 
         ("default/web", "b", None),
     ]
     assert found["details"]["pod"] == "default/web"
-    [first, *_] = (await trials.tried(wanted, everything))["results"]
+    [first, *_] = (plain(await trials.tried(wanted, everything)))["results"]
     assert first["message"] != message
 
 
@@ -368,7 +375,7 @@ async def test_nodes_for_a_daemon_set_are_looked_for_beside_the_event_loop() -> 
     del daemons["spec"]["replicas"]
     daemons["spec"]["template"]["spec"]["nodeSelector"] = {"none": "such"}
     with pytest.raises(InputError, match="makes no pods"):
-        await trials.tried(Tried(text(daemons)), everything)
+        plain(await trials.tried(Tried(text(daemons)), everything))
     assert labels.threads
     assert threading.get_ident() not in labels.threads
 
@@ -385,7 +392,8 @@ class Comparing:
 
     async def compared(self, **fields: Any) -> dict[str, Any]:
         wanted = Compared("default-scheduler", other_text=PACKED, **fields)
-        return await self.trials.compared(wanted, everything)
+        found: dict[str, Any] = plain(await self.trials.compared(wanted, everything))
+        return found
 
 
 async def test_two_profiles_are_compared_for_pending_pods() -> None:
@@ -452,7 +460,7 @@ async def test_pods_that_the_user_may_not_get_are_not_compared() -> None:
     async def shop(_namespaces: Iterable[str]) -> frozenset[str]:
         return frozenset(["shop"])
 
-    found = await comparing.trials.compared(wanted, shop)
+    found = plain(await comparing.trials.compared(wanted, shop))
     assert [each["pod"] for each in found["results"]] == ["shop/web"]
     assert found["total"] == 1
 

@@ -10,9 +10,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from mooring.framework.decision import Decision, Rejection
+from deciding import keep
+from mooring.framework.decision import Decision, PodRef, Rejection
 from mooring.framework.queued_pod import PodState, StateTimes
 from mooring.model.pod import Uid
+from mooring.observe.documents import plain
 from mooring.observe.records import DecisionLog, Step
 
 PODS = ("a/1", "a/2", "b/1")
@@ -123,16 +125,16 @@ class Record(RuleBasedStateMachine):
     def is_unschedulable(self, pod: str, cause: str, *, nominated: bool) -> None:
         known, message = self.known[pod], f"0/2 nodes: {cause} at {self.now}"
         decision = Decision(
-            pod,
+            PodRef.of_key(pod),
             "mooring",
             None,
             "n1" if nominated else None,
-            ("b/victim",) if nominated else (),
+            (PodRef.of_key("b/victim"),) if nominated else (),
             None,
             {"n1": Rejection("Fit", (cause,), resolvable=True)},
             message,
         )
-        self.log.decided(known.uid, decision, self.now, cause=cause)
+        keep(self.log, known.uid, decision, self.now, cause=cause)
         if not known.ended:
             known.happens(self.now, "unschedulable", cause)
             known.decisions.append(message)
@@ -142,8 +144,8 @@ class Record(RuleBasedStateMachine):
     @rule(pod=st.sampled_from(PODS), node=st.sampled_from(NODES))
     def is_assumed(self, pod: str, node: str) -> None:
         known = self.known[pod]
-        decision = Decision(pod, "mooring", node, None, (), None, {}, None)
-        self.log.decided(known.uid, decision, self.now)
+        decision = Decision(PodRef.of_key(pod), "mooring", node, None, (), None, {}, None)
+        keep(self.log, known.uid, decision, self.now)
         if not known.ended:
             known.happens(self.now, "assumed", node)
 
@@ -178,7 +180,7 @@ class Record(RuleBasedStateMachine):
     @invariant()
     def every_path_is_complete_and_in_order(self) -> None:
         for pod, known in self.known.items():
-            path = self.log.path(pod)
+            path = plain(self.log.path(pod))
             assert path is not None
             assert [_shown(step) for step in path["steps"]] == [
                 (name, details, _wall(times[0]), _wall(times[-1]), len(times))
@@ -194,7 +196,7 @@ class Record(RuleBasedStateMachine):
     @invariant()
     def the_last_decision_of_each_pod_is_kept(self) -> None:
         for pod, known in self.known.items():
-            messages = [kept["message"] for kept in self.log.of(pod) if kept["message"]]
+            messages = [kept.message for kept in self.log.of(pod) if kept.message]
             assert messages[:1] in ([], known.decisions[-1:])
 
 
@@ -208,7 +210,7 @@ def _shown(step: dict[str, Any]) -> tuple[str, tuple[Any, ...], str, str, int]:
 def _wall(seconds: float) -> str:
     log = DecisionLog(clock=lambda: 0.0, wall=lambda: 0.0)
     log.seen("a/b", Uid("u"), seconds)
-    path = log.path("a/b")
+    path = plain(log.path("a/b"))
     assert path is not None
     time: str = path["steps"][0]["time"]
     return time
@@ -238,8 +240,10 @@ def test_python_uses_no_more_memory_than_the_limit(
             for step in range(steps):
                 message = f"decision {(n * steps + step) % decisions} {'x' * 300}"
                 rejections = {f"n{step}": Rejection("Fit", ("full",), resolvable=True)}
-                decision = Decision(pod, "p", None, None, (), None, rejections, message)
-                log.decided(uid, decision, float(n), cause=f"cause {step}")
+                decision = Decision(
+                    PodRef.of_key(pod), "p", None, None, (), None, rejections, message
+                )
+                keep(log, uid, decision, float(n), cause=f"cause {step}")
             if bound:
                 log.bound(uid, f"n{n % 50}", float(n))
         used = tracemalloc.get_traced_memory()[0] - before

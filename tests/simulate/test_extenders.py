@@ -23,7 +23,7 @@ def decisions(
     manifests = [Manifest(f"document {n}", raw) for n, raw in enumerate((*objects, profile))]
     inputs = inputs_of(manifests, REGISTRY, keep_raw=True)
     attempts = simulate(inputs, REGISTRY, seed=0, extenders=calls)
-    return {attempt.decision.pod: attempt.decision for attempt in attempts}
+    return {attempt.decision.pod.key: attempt.decision for attempt in attempts}
 
 
 NODES = (node("a"), node("b"), node("c"))
@@ -62,7 +62,7 @@ def test_extenders_get_whole_nodes_and_choose_among_the_candidates_for_preemptio
         given = [extender(port, "preempt", nodeCacheCapable=False)]
         found = decisions(*NODES, *full, pod("web", cpu="1", priority=9), extenders=given)
     assert found["default/web"].nominated_node == "b"
-    assert found["default/web"].victims == ("default/on-b",)
+    assert [v.key for v in found["default/web"].victims] == ["default/on-b"]
 
 
 def test_a_dead_extender_is_the_pods_message() -> None:

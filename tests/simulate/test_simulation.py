@@ -28,7 +28,7 @@ def attempts(
 
 
 def places(*objects: dict[str, Any], **options: Any) -> dict[str, str | None]:
-    return {a.decision.pod: a.decision.node for a in attempts(*objects, **options)}
+    return {a.decision.pod.key: a.decision.node for a in attempts(*objects, **options)}
 
 
 def profile(name: str, **spec: Any) -> dict[str, Any]:
@@ -46,7 +46,7 @@ def test_pods_are_ordered_by_priority_then_creation_then_input() -> None:
     unstored = pod("unstored")
     del unstored["metadata"]["creationTimestamp"]
     order = [
-        a.decision.pod.removeprefix("default/")
+        a.decision.pod.name
         for a in attempts(
             unstored,
             pod("late", created="2026-01-02T00:00:00Z"),
@@ -79,7 +79,7 @@ def test_without_nodes_there_is_one_message() -> None:
 
 def test_a_gated_pod_is_not_scheduled_and_comes_last() -> None:
     first, last = attempts(node("n1"), pod("gated", gates=["wait"], priority=9), pod("free"))
-    assert (first.decision.pod, first.decision.node) == ("default/free", "n1")
+    assert (first.decision.pod.key, first.decision.node) == ("default/free", "n1")
     assert last.decision.message == "waiting for scheduling gates: [wait]"
 
 
@@ -186,7 +186,7 @@ def test_a_pre_enqueue_that_fails_leaves_that_pod_alone_without_a_node() -> None
         "default-scheduler", plugins={"preEnqueue": {"enabled": [{"name": "FailsForOne"}]}}
     )
     found = attempts(enabled, node("n1"), pod("broken"), pod("web"), plugins=(FailsForOne,))
-    assert [(a.decision.pod, a.decision.node, a.decision.message) for a in found] == [
+    assert [(a.decision.pod.key, a.decision.node, a.decision.message) for a in found] == [
         ("default/web", "n1", None),
         (
             "default/broken",
@@ -228,7 +228,7 @@ def test_a_preemption_is_recorded_and_its_victims_stay() -> None:
     )
     assert first.decision.node is None
     assert first.decision.nominated_node == "n1"
-    assert first.decision.victims == ("default/victim",)
+    assert [v.key for v in first.decision.victims] == ["default/victim"]
     assert (second.decision.node, second.decision.victims) == (None, ())
 
 
@@ -264,7 +264,7 @@ def test_the_time_is_the_latest_one_in_the_dump() -> None:
         pod("young", cpu="1", node="n2", started=young),
         pod("urgent", cpu="1", priority=9),
     )
-    assert attempt.decision.victims == ("default/old",)
+    assert [v.key for v in attempt.decision.victims] == ["default/old"]
 
 
 def test_a_pod_that_waits_for_terminating_victims_keeps_its_nomination_in_the_record() -> None:
@@ -341,5 +341,5 @@ def test_the_preemption_for_a_group_is_recorded() -> None:
         *gang("g", 2, cpu="1", priority=10),
     )
     assert first.decision.nominated_node == second.decision.nominated_node == "n1"
-    assert first.decision.victims == ("default/low",)
+    assert [v.key for v in first.decision.victims] == ["default/low"]
     assert first.decision.node is None

@@ -9,7 +9,7 @@ import click
 import orjson
 
 from mooring.cli.console import coloured, print_table, print_yaml
-from mooring.observe.records import to_json
+from mooring.observe.documents import dumps, plain
 from mooring.simulate.simulation import Attempt
 
 __all__ = ["Summary", "print_attempts", "write_json"]
@@ -74,7 +74,7 @@ def print_attempts(attempts: Iterable[Attempt], output: str) -> Summary:
         summary.count(attempt)
         kept.append(attempt)
     if output == "yaml":
-        decisions = [to_json(attempt.decision) for attempt in kept]
+        decisions = [plain(attempt.decision) for attempt in kept]
         print_yaml({"decisions": decisions, "summary": summary.document()})
         return summary
     wide = output == "wide"
@@ -100,7 +100,7 @@ def write_json(attempts: Iterable[Attempt], out: BinaryIO) -> Summary:
     separator = b"\n"
     for attempt in attempts:
         summary.count(attempt)
-        out.write(separator + orjson.dumps(to_json(attempt.decision)))
+        out.write(separator + dumps(attempt.decision))
         separator = b",\n"
     out.write(b'\n],\n"summary": ' + orjson.dumps(summary.document()) + b"}\n")
     return summary
@@ -111,7 +111,7 @@ def _groups(attempts: Iterable[Attempt]) -> list[list[Attempt]]:
     groups: dict[Any, list[Attempt]] = {}
     for attempt in attempts:
         decision = attempt.decision
-        alike = attempt.owner or decision.pod
+        alike = attempt.owner or decision.pod.key
         answer = (decision.node, attempt.reason, decision.nominated_node, decision.victims)
         groups.setdefault((alike, decision.profile, answer), []).append(attempt)
     return [*groups.values()]
@@ -121,7 +121,7 @@ def _row(group: Sequence[Attempt]) -> tuple[str, ...]:
     first = group[0]
     more = f" (+{len(group) - 1})" if len(group) > 1 else ""
     node = first.decision.node or "-"
-    return first.decision.pod + more, node, _range(map(_score, group)), _why(group)
+    return first.decision.pod.key + more, node, _range(map(_score, group)), _why(group)
 
 
 def _wide_row(attempt: Attempt) -> tuple[str, ...]:
@@ -129,7 +129,7 @@ def _wide_row(attempt: Attempt) -> tuple[str, ...]:
     scores = sorted((decision.scores or {}).items(), key=lambda item: (-item[1].total, item[0]))
     others = [f"{node} {score.total}" for node, score in scores if node != decision.node]
     return (
-        decision.pod,
+        decision.pod.key,
         decision.node or "-",
         _range([_score(attempt)]),
         str(attempt.feasible) if decision.node else "-",
@@ -169,7 +169,7 @@ def _preemption(attempt: Attempt) -> Iterator[str]:
     if not decision.victims:
         yield f"Waits for terminating pods on {decision.nominated_node}, its nominated node. Now:"
         return
-    victims = ", ".join(decision.victims[:_MOST_VICTIMS])
+    victims = ", ".join(victim.key for victim in decision.victims[:_MOST_VICTIMS])
     more = len(decision.victims) - _MOST_VICTIMS
     others = f" and {more} more" if more > 0 else ""
     yield f"Would preempt {victims}{others} on {decision.nominated_node}. Now:"

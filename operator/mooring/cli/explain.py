@@ -17,15 +17,16 @@ from mooring.cli.explanation import (
     time_lines,
 )
 from mooring.cli.leader import Leader, answer_of, leader_options
+from mooring.framework.queued_pod import PodState
 from mooring.simulate.manifests import InputError
 from mooring.simulate.selection import type_and_name
 
 __all__ = ["explain"]
 
-_STATES: Final = {
-    "active": "in the active queue",
-    "backoff": "backing off",
-    "in flight": "being decided",
+_STATES: Final[Mapping[str, str]] = {
+    PodState.ACTIVE: "in the active queue",
+    PodState.BACKOFF: "backing off",
+    PodState.IN_FLIGHT: "being decided",
 }
 """What users read for a state whose name in the metric pending_pods says little alone."""
 
@@ -123,7 +124,7 @@ def _explain_pod_groups(leader: Leader, name: str, output: str) -> None:
 def _report(
     pod: str, report: Mapping[str, Any] | None, path: Mapping[str, Any] | None
 ) -> Iterator[str]:
-    """Where the pod is now, what keeps it there, what would make it fit, and how long it took."""
+    """Yield where the pod is, what keeps it there, what would make it fit, and how long it took."""
     if report is None:
         yield f"pod {pod}: {(path and path['state']) or 'not known any more'}"
     else:
@@ -135,10 +136,10 @@ def _report(
 
 
 def _remedies(report: Mapping[str, Any]) -> Iterator[str]:
-    """What keeps the pod where it is, and what would make it fit."""
+    """Yield what keeps the pod where it is, and what would make it fit."""
     for plugin, seconds in report.get("waitsFor", {}).items():
         yield f"  waits for plugin {plugin}, at most {duration(seconds)} more"
-    if report["state"] == "gated" and report["plugins"]:
+    if report["state"] == PodState.GATED and report["plugins"]:
         yield f"  held back by {', '.join(report['plugins'])}"
     suggestions = report.get("suggestions")
     if suggestions:
@@ -150,7 +151,7 @@ def _remedies(report: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _facts(report: Mapping[str, Any]) -> Iterator[str]:
-    """The state with its node and duration, the attempts, and what comes next."""
+    """Yield the state with its node and duration, the attempts, and what comes next."""
     state = _STATES.get(report["state"], report["state"])
     if report.get("node"):
         state += f" on {report['node']}"
@@ -166,7 +167,7 @@ def _facts(report: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _place(suggestion: Mapping[str, Any]) -> str:
-    """On how many nodes a pod would fit; pods that end are named with their node anyway."""
+    """Return on how many nodes the pod would fit; "" where `change` names the node anyway."""
     if suggestion["ended"]:
         return ""
     number, names = suggestion["nodes"], ", ".join(suggestion["examples"])

@@ -34,7 +34,7 @@ _WORDS: Final = {
 
 
 def explanation(decision: Mapping[str, Any]) -> Iterator[str]:
-    """The message, the nomination, and which plugins rejected how many nodes, one per line."""
+    """Yield the message, the nomination, and which plugins rejected how many nodes."""
     if decision["message"]:
         yield decision["message"]
     if decision["nominatedNode"]:
@@ -54,7 +54,7 @@ def explanation(decision: Mapping[str, Any]) -> Iterator[str]:
 
 
 def duration(seconds: float) -> str:
-    """Seconds as kubectl prints ages: `42s`, `3m12s`, `5h4m`."""
+    """Return seconds as kubectl prints ages: `42s`, `3m12s`, `5h4m`."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes_left = divmod(minutes, 60)
     if hours:
@@ -63,14 +63,14 @@ def duration(seconds: float) -> str:
 
 
 def time_lines(path: Mapping[str, Any]) -> Iterator[str]:
-    """How long the pod was in each state, without those of less than half a second."""
+    """Yield how long the pod was in each state, if that was half a second or more."""
     times = [f"{state} {duration(s)}" for state, s in path["seconds"].items() if round(s)]
     if times:
         yield f"  in all: {', '.join(times)}"
 
 
 def path_rows(path: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """How long after the first step each step was, and what it was; the first one has its time."""
+    """Yield each step and how long after the first one it was; the first one has its time."""
     steps, before = path["steps"], ""
     for number, step in enumerate(steps):
         if number and path["leftOut"] and number == _FIRST_STEPS:
@@ -81,7 +81,7 @@ def path_rows(path: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _step(step: Mapping[str, Any]) -> str:
-    """One step in words; how often and for how long it was repeated comes first."""
+    """Return one step in words; how often and for how long it was repeated comes first."""
     name, plugins = step["step"], ", ".join(step.get("plugins", ()))
     words = {"named": plugins, "by_plugin": f" by {plugins}" if plugins else ""}
     text: str = _WORDS.get(name, name).format(**step, **words)
@@ -105,7 +105,7 @@ def _seconds(first: str, last: str) -> float:
 def score_table(
     scores: Mapping[str, Any], most: int | None = None
 ) -> tuple[Sequence[str], list[Sequence[str]], Sequence[str]]:
-    """Head, rows and names of the number columns of a table: nodes, totals, scores by plugin.
+    """Return head, rows and number columns of a table: nodes, totals, scores by plugin.
 
     Without `most` all nodes are in it, else the first `most`: records begin with the best nodes.
     """
@@ -120,7 +120,7 @@ def score_table(
 
 
 def pod_group_lines(group: Mapping[str, Any]) -> Iterator[str]:
-    """What the group waits for, its members by state, and the domains that were tried."""
+    """Yield what the group waits for, its members by state, and the domains that were tried."""
     yield f"pod group {group['podGroup']} ({group['source']}): {group['phase']}"
     if group["message"]:
         yield f"  {group['message']}"

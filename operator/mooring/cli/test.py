@@ -20,7 +20,7 @@ from mooring.cli.console import (
 from mooring.cli.explanation import explanation, score_table
 from mooring.framework.decision import Decision
 from mooring.framework.registry import Registry
-from mooring.observe.records import to_json
+from mooring.observe.documents import plain
 from mooring.plugins import SHIPPED
 from mooring.simulate.expectations import CaseResult, run_case
 from mooring.simulate.manifests import InputError
@@ -88,9 +88,9 @@ def _problems(case: CaseResult) -> Iterator[str]:
 
 def _explained(decision: Decision) -> Iterator[str]:
     """What `mooring explain` would show of the decision."""
-    view = to_json(decision)
+    view = plain(decision)
     where = f"on {decision.node}" if decision.node else "not scheduled"
-    yield f"{decision.pod}  {where}  (profile {decision.profile})"
+    yield f"{decision.pod.key}  {where}  (profile {decision.profile})"
     yield from (f"  {line}" for line in explanation(view))
     if view["scores"]:
         yield from (f"  {line}" for line in table_lines(*score_table(view["scores"], _MOST_NODES)))
@@ -142,7 +142,7 @@ def _case_json(case: CaseResult) -> dict[str, Any]:
             {
                 "path": failure.path,
                 "message": failure.message,
-                "decisions": [to_json(decision) for decision in failure.decisions],
+                "decisions": [plain(decision) for decision in failure.decisions],
             }
             for failure in case.failures
         ],

@@ -16,10 +16,11 @@ from rich.text import Text
 
 from mooring.cli.console import mistakes_reported, output_option, print_json
 from mooring.cli.leader import Leader, leader_options, page_of
+from mooring.framework.queued_pod import SubQueue
 
 __all__ = ["top"]
 
-_QUEUES: Final = ("active", "backoff", "unschedulable", "gated")
+_QUEUES: Final = tuple(queue.value for queue in SubQueue)
 _RESULTS: Final = ("scheduled", "unschedulable", "error")
 _LATENCY: Final = "scheduler_pod_scheduling_sli_duration_seconds"
 _MOST_ROWS: Final = 15
@@ -69,7 +70,7 @@ def top(every: float, output: str, *, once: bool, **options: Any) -> None:
 
 
 def _intervals(leader: Leader, every: float, *, once: bool) -> Iterator[dict[str, Any]]:
-    """What happens in intervals of so many seconds, for ever or once."""
+    """Yield what happens in intervals of so many seconds, for ever or once."""
     before = Reading.of(page_of(leader, "/metrics"), time.monotonic())
     while True:
         time.sleep(every)
@@ -89,7 +90,7 @@ class Reading:
 
     @classmethod
     def of(cls, page: str, now: float) -> "Reading":
-        """The reading of a page in Prometheus' text format, at `now` (monotonic seconds)."""
+        """Read a page in Prometheus' text format, at `now` (monotonic seconds)."""
         values: dict[str, dict[frozenset[tuple[str, str]], float]] = defaultdict(dict)
         for family in text_string_to_metric_families(page):
             for sample in family.samples:
@@ -97,19 +98,19 @@ class Reading:
         return cls(now, values)
 
     def total(self, name: str, **labels: str) -> float:
-        """The sum of all samples that have these labels."""
+        """Return the sum of all samples that have these labels."""
         wanted = set(labels.items())
         return sum(value for have, value in self.values.get(name, {}).items() if wanted <= have)
 
     def by(self, name: str, *keys: str) -> Iterator[tuple[tuple[str, ...], float]]:
-        """The values of these labels, and the value, of each sample."""
+        """Yield the values of these labels, and the value, of each sample."""
         for have, value in self.values.get(name, {}).items():
             labels = dict(have)
             yield tuple(labels.get(key, "") for key in keys), value
 
 
 def interval(before: Reading, after: Reading) -> dict[str, Any]:
-    """What happened between two readings, as JSON values; rates are per second."""
+    """Return what happened between two readings, as JSON values; rates are per second."""
     seconds = max(after.time - before.time, 1e-9)
 
     def rate(name: str, **labels: str) -> float:
@@ -141,7 +142,7 @@ def interval(before: Reading, after: Reading) -> dict[str, Any]:
 
 
 def _quantile(before: Reading, after: Reading, share: float) -> float | None:
-    """The upper bound of the bucket in which the quantile of the interval's pods is."""
+    """Return the upper bound of the bucket in which the quantile of the interval's pods is."""
     buckets: dict[float, float] = defaultdict(float)
     for reading, sign in ((after, 1.0), (before, -1.0)):
         for (upper,), value in reading.by(f"{_LATENCY}_bucket", "le"):
@@ -154,7 +155,7 @@ def _quantile(before: Reading, after: Reading, share: float) -> float | None:
 
 
 def rendered(view: Mapping[str, Any]) -> Group:
-    """The interval as lines and a table, for 80 columns."""
+    """Return the interval as lines and a table, for 80 columns."""
     queues, rates = view["queues"], view["attemptsPerSecond"]
     half, most = (_seconds(view["secondsUntilBound"][name]) for name in ("p50", "p99"))
     preemptions = view["preemptionsPerSecond"]

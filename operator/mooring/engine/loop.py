@@ -372,10 +372,10 @@ class SchedulingLoop:
         pod, now = attempt.queued.pod, self._clock()
         decision = decision_of(pod, attempt.pipeline, outcome, _RECORDED_NODES)
         if isinstance(outcome, ScheduleResult):
-            self._decisions.decided(pod.uid, decision, now, scored=outcome.feasible_nodes)
+            self._decisions.decided(decision, now, scored=outcome.feasible_nodes)
         else:
             why, total = outcome.diagnosis.main_reason, outcome.diagnosis.total
-            self._decisions.decided(pod.uid, decision, now, cause=why, rejected=total)
+            self._decisions.decided(decision, now, cause=why, rejected=total)
 
     def _unschedulable(self, attempt: Attempt, outcome: FitError) -> None:
         """End the attempt about a pod that fits on no node, and nominate it if preemption helps."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from mooring.framework.decision import Decision, NodeScore
+from mooring.framework.decision import Decision, NodeScore, PodRef
 from mooring.framework.diagnosis import Diagnosis
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.post_filter import Nomination
@@ -63,13 +63,13 @@ Outcome = ScheduleResult | FitError
 def decision_of(
     pod: Pod, pipeline: Pipeline, outcome: Outcome, most: int | None = None
 ) -> Decision:
-    """The decision record of an attempt, with every node, or with the `most` best ones only.
+    """Return the record of an attempt, with every node, or with the `most` best ones only.
 
     It must be made before the cluster changes, because the outcome reads live columns.
     """
     if isinstance(outcome, ScheduleResult):
         return Decision(
-            pod=pod.key,
+            pod=PodRef.of(pod),
             profile=pipeline.profile,
             profile_generation=pipeline.generation,
             node=outcome.node,
@@ -81,12 +81,12 @@ def decision_of(
         )
     nomination = outcome.nomination
     return Decision(
-        pod=pod.key,
+        pod=PodRef.of(pod),
         profile=pipeline.profile,
         profile_generation=pipeline.generation,
         node=None,
         nominated_node=nomination.node if nomination else None,
-        victims=tuple(victim.key for victim in nomination.victims) if nomination else (),
+        victims=tuple(map(PodRef.of, nomination.victims)) if nomination else (),
         scores=None,
         rejections=outcome.diagnosis.rejections(most),
         message=outcome.message,

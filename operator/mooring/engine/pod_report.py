@@ -2,24 +2,77 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
 
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.engine.suggestions import Suggestion, suggestions
+from mooring.framework.decision import PodRef, TextAboutPods
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin import by_priority
 from mooring.framework.plugin_failures import PluginFailed
-from mooring.framework.queued_pod import QueuedPod, SubQueue
+from mooring.framework.queued_pod import PodState, QueuedPod
 from mooring.model.pod import Pod, Uid
 from mooring.state.snapshot import Snapshot
 
-__all__ = ["REST", "PodReports", "smallest_suggestions"]
+__all__ = [
+    "REST",
+    "PodReport",
+    "PodReports",
+    "SuggestedChange",
+    "pod_state",
+    "smallest_suggestions",
+]
 
 _MOST_SUGGESTIONS: Final = 5
 REST: Final = 3.0
 """After each step of work for a viewer the event loop is free for so many times its duration."""
+
+
+def pod_state(scheduler: SchedulerState, uid: Uid) -> PodState | None:
+    """Return where the pod is on its way to a node; None if the pod is not known."""
+    queued = scheduler.queue.get(uid)
+    if queued is not None:
+        return queued.times.state
+    if uid in scheduler.without_profile:
+        return PodState.NO_PROFILE
+    placed = scheduler.cluster.pod(uid)
+    if placed is None:
+        return None
+    return PodState.BINDING if placed.assumed else PodState.BOUND
+
+
+@dataclass(frozen=True, slots=True)
+class SuggestedChange:
+    """A suggestion as it is shown, see `mooring.engine.suggestions.Suggestion`."""
+
+    change: str | TextAboutPods
+    cause: str
+    nodes: int
+    examples: Sequence[str]
+    ended: Sequence[PodRef]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodReport:
+    """What is known of a pod; what does not apply to it is None.
+
+    `ahead` counts the active pods that are before it, `waits_for` has the seconds that each Permit
+    plugin may still take. An unschedulable pod has `suggestions`, the smallest change first.
+    """
+
+    state: PodState
+    node: str | None = None
+    profile: str | None = None
+    attempts: int | None = None
+    pending_seconds: float | None = None
+    plugins: Sequence[str] | None = None
+    waits_for: Mapping[str, float] | None = None
+    backoff_seconds: float | None = None
+    ahead: int | None = None
+    suggestions: Sequence[SuggestedChange] | None = None
 
 
 class PodReports:
@@ -35,71 +88,52 @@ class PodReports:
         self._clock = clock
         self._one_at_a_time = asyncio.Lock()
 
-    async def of(self, key: str) -> Mapping[str, Any] | None:
-        """The report of the pod "namespace/name" as JSON values; None if the pod is not known.
-
-        `state` is a word of kube-scheduler's metric pending_pods, or where the pod is else. An
-        unschedulable pod has `suggestions`, the smallest change first.
-        """
+    async def of(self, key: str) -> PodReport | None:
+        """Return the report of the pod "namespace/name"; None if the pod is not known."""
         uid = self._scheduler.uid_of(key)
-        if uid is None:
+        state = pod_state(self._scheduler, uid) if uid is not None else None
+        if uid is None or state is None:
             return None
+        placed = self._scheduler.cluster.pod(uid)
+        report = PodReport(state=state, node=placed.pod.node_name if placed is not None else None)
         queued = self._scheduler.queue.get(uid)
         if queued is None:
-            return self._not_queued(uid)
-        report = self._queued(queued)
-        if queued.queue is SubQueue.UNSCHEDULABLE or (
-            queued.queue is SubQueue.BACKOFF and queued.unschedulable_plugins
+            return report
+        report = self._queued(report, queued)
+        if state is PodState.UNSCHEDULABLE or (
+            state is PodState.BACKOFF and queued.unschedulable_plugins
         ):
-            report["suggestions"] = await self._suggestions(queued)
+            return replace(report, suggestions=await self._suggestions(queued))
         return report
 
-    def _not_queued(self, uid: Uid) -> Mapping[str, Any] | None:
-        scheduler = self._scheduler
-        if uid in scheduler.without_profile:
-            return {"state": "without a profile"}
-        placed = scheduler.cluster.pod(uid)
-        if placed is None:
-            return None
-        state = "being bound" if placed.assumed else "bound"
-        return {"state": state, "node": placed.pod.node_name}
-
-    def _queued(self, queued: QueuedPod) -> dict[str, Any]:
-        now = self._clock()
-        report: dict[str, Any] = {
-            "state": queued.queue.value if queued.queue is not None else "in flight",
-            "profile": queued.pipeline.profile,
-            "attempts": queued.attempts,
-            "pendingSeconds": round(max(now - queued.initial_attempt_timestamp, 0.0), 1),
-            "plugins": sorted(queued.unschedulable_plugins),
-        }
+    def _queued(self, report: PodReport, queued: QueuedPod) -> PodReport:
+        """Return the report with what the queue knows of the pod."""
+        now, state = self._clock(), report.state
         waiting = self._scheduler.waiting.get(queued.pod.uid)
-        placed = self._scheduler.cluster.pod(queued.pod.uid)
-        if waiting is not None:
-            report["state"] = "waiting at Permit"
-            report["node"] = waiting.node
-            report["waitsFor"] = {
-                plugin: round(max(deadline - now, 0.0), 1)
-                for plugin, deadline in waiting.pending.items()
-            }
-        elif placed is not None and placed.assumed:
-            report["state"] = "being bound"
-            report["node"] = placed.pod.node_name
-        if queued.queue is SubQueue.BACKOFF:
-            report["backoffSeconds"] = round(max(queued.backoff_expiration - now, 0.0), 1)
-        if queued.queue is SubQueue.ACTIVE:
-            report["ahead"] = self._ahead(queued)
-        return report
+        pending = waiting.pending if waiting is not None else None
+        backoff = queued.backoff_expiration if state is PodState.BACKOFF else None
+        return replace(
+            report,
+            profile=queued.pipeline.profile,
+            attempts=queued.attempts,
+            pending_seconds=_seconds(now - queued.initial_attempt_timestamp),
+            plugins=sorted(queued.unschedulable_plugins),
+            waits_for={plugin: _seconds(until - now) for plugin, until in pending.items()}
+            if pending is not None
+            else None,
+            backoff_seconds=_seconds(backoff - now) if backoff is not None else None,
+            ahead=self._ahead(queued) if state is PodState.ACTIVE else None,
+        )
 
     def _ahead(self, queued: QueuedPod) -> int:
-        """How many active pods have a higher priority, or the same and have waited longer."""
+        """Count the active pods that have a higher priority, or the same and have waited longer."""
         key = by_priority(queued)
         return sum(
-            other.queue is SubQueue.ACTIVE and by_priority(other) < key
+            other.times.state is PodState.ACTIVE and by_priority(other) < key
             for other in self._scheduler.queue
         )
 
-    async def _suggestions(self, queued: QueuedPod) -> list[dict[str, Any]]:
+    async def _suggestions(self, queued: QueuedPod) -> list[SuggestedChange]:
         scheduler = self._scheduler
         async with self._one_at_a_time:
             return await smallest_suggestions(
@@ -119,8 +153,8 @@ async def smallest_suggestions(
     cache: ResultCache,
     clock: Callable[[], float],
     wanted: Callable[[], bool] = lambda: True,
-) -> list[dict[str, Any]]:
-    """The suggestions with the smallest changes, as JSON values, the smallest first.
+) -> list[SuggestedChange]:
+    """Return the suggestions with the smallest changes, the smallest first.
 
     They are fewer if a plugin fails meanwhile, or if `wanted` returns False after a step. The event
     loop is free between two steps; `clock` is in seconds.
@@ -139,12 +173,10 @@ async def smallest_suggestions(
         pass  # it is counted and logged where it failed; the other suggestions are true
     found.sort(key=lambda suggestion: suggestion.cost)
     return [
-        {
-            "change": suggestion.change,
-            "cause": suggestion.cause,
-            "nodes": suggestion.nodes,
-            "examples": list(suggestion.examples),
-            "ended": list(suggestion.ended),
-        }
-        for suggestion in found[:_MOST_SUGGESTIONS]
+        SuggestedChange(each.change, each.cause, each.nodes, each.examples, each.ended)
+        for each in found[:_MOST_SUGGESTIONS]
     ]
+
+
+def _seconds(value: float) -> float:
+    return round(max(value, 0.0), 1)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from mooring.engine.reports import Reports
 from mooring.engine.scheduler_state import SchedulerState
+from mooring.framework.decision import PodRef
 from mooring.framework.post_filter import GroupNomination, Nomination
 from mooring.framework.queued_pod import QueuedPod
 from mooring.kube.errors import (
@@ -20,7 +21,6 @@ from mooring.kube.errors import (
 )
 from mooring.kube.writes import PodWriter
 from mooring.model.pod import Pod, Uid
-from mooring.observe.records import Step
 
 __all__ = ["PreemptionExecutor"]
 
@@ -192,9 +192,8 @@ class PreemptionExecutor:
         elif not await self._delete(victim, preemptor, strict=nomination.strict):
             return  # it has gone by itself, or is another pod by now
         node = victim.node_name or nomination.node
-        self._scheduler.decisions.note(
-            victim.uid, Step.PREEMPTED, self._clock(), preemptor.key, node
-        )
+        by = PodRef.of(preemptor)
+        self._scheduler.decisions.preempted(victim.uid, by, node, self._clock())
         self._reports.preempted(victim, preemptor, node)
 
     async def _delete(self, victim: Pod, preemptor: Pod, *, strict: bool) -> bool:
@@ -227,7 +226,7 @@ class PreemptionExecutor:
         text = "preemption for pod %s is abandoned: %s"
         logger.warning(text, nominated[0].key, why, exc_info=unexpected)
         self._reports.preemption_failed(nominated[0], why)
-        stay, now = [victim.key for victim in victims.values()], self._clock()
+        stay, now = [*map(PodRef.of, victims.values())], self._clock()
         for pod in nominated:
             self._scheduler.decisions.preemption_failed(pod.uid, why, stay, now)
         preemptors = {pod.uid: pod for pod in nominated}

@@ -8,7 +8,7 @@ state of the cluster at the moment when it was found.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations, islice
@@ -20,6 +20,7 @@ from mooring.engine.cycle import LiveDryRun
 from mooring.engine.filtering import PreFiltered
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.what_if import WhatIf, stays_on_its_node
+from mooring.framework.decision import PodRef, TextAboutPods
 from mooring.framework.pipeline import Pipeline
 from mooring.model.affinity import AffinityTerm, SpreadConstraint
 from mooring.model.pod import Pod
@@ -55,16 +56,16 @@ class Suggestion:
 
     `change` completes the sentence "it would fit on N nodes ...". `cause` is what it relieves, in a
     few words. `cost` orders suggestions: the smaller change comes first. `pod` is the pod with the
-    change; `ended` are the keys of the pods without which the unchanged pod fits.
+    change; `ended` are the pods without which the unchanged pod fits.
     """
 
-    change: str
+    change: str | TextAboutPods
     cause: str
     cost: float
     nodes: int
     examples: tuple[str, ...]
     pod: Pod
-    ended: tuple[str, ...] = ()
+    ended: tuple[PodRef, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,18 +234,14 @@ class _Suggestions:
                 else:
                     ended.remove(pod)
         name = self._cluster.nodes.name(row)
-        keys = tuple(pod.key for pod in ended)
-        which = keys[0] if len(keys) == 1 else f"{len(keys)} pods"
-        more = "" if len(keys) == 1 else f": {', '.join(keys[:_EXAMPLES])}"
-        more += f" and {len(keys) - _EXAMPLES} more" if len(keys) > _EXAMPLES else ""
         return Suggestion(
-            change=f"when {which} on {name} {'ends' if len(keys) == 1 else 'end'}{more}",
+            change=_when_ended(ended, name),
             cause="pods that run",
-            cost=float(len(keys)),
+            cost=float(len(ended)),
             nodes=1,
             examples=(name,),
             pod=self._pod,
-            ended=keys,
+            ended=tuple(map(PodRef.of, ended)),
         )
 
     def _relief(self, pod: Pod) -> float:
@@ -254,6 +251,18 @@ class _Suggestions:
 
     def _names(self, rows: IntArray) -> tuple[str, ...]:
         return tuple(self._cluster.nodes.name(row) for row in rows[:_EXAMPLES].tolist())
+
+
+def _when_ended(pods: Sequence[Pod], node: str) -> TextAboutPods:
+    """Return "when POD on NODE ends", or the like of several pods."""
+    end = f"on {node} {'ends' if len(pods) == 1 else 'end'}"
+    first, *more = (pod.key for pod in pods[:_EXAMPLES])
+    text = f"when {first} {end}"
+    if more:
+        others = f" and {len(pods) - _EXAMPLES} more" if len(pods) > _EXAMPLES else ""
+        text = f"when {len(pods)} pods {end}: {', '.join((first, *more))}{others}"
+    which = "a pod" if len(pods) == 1 else f"{len(pods)} pods"
+    return TextAboutPods(text, tuple(map(PodRef.of, pods)), f"when {which} {end}")
 
 
 def _changes(pod: Pod, cluster: Snapshot) -> Iterator[_Change]:

@@ -1,10 +1,55 @@
-"""The record of one scheduling attempt of one pod, in the words of kube-scheduler."""
+"""The record of one scheduling attempt of one pod, in the words of kube-scheduler.
+
+A record refers to pods by `PodRef` and by nothing else, so that whoever shows it can leave out the
+names of pods that the user may not get (`mooring.observe.documents`).
+"""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
-__all__ = ["Decision", "NodeScore", "Rejection"]
+from mooring.model.pod import Pod, Uid
+
+__all__ = ["ANY_POD", "Decision", "NodeScore", "PodRef", "Rejection", "TextAboutPods"]
+
+_NOT_CREATED: Final = Uid("")
+
+
+class PodRef(NamedTuple):
+    """A pod that a record refers to; `uid` is "" for a pod that was never created."""
+
+    namespace: str
+    name: str
+    uid: Uid
+
+    @classmethod
+    def of(cls, pod: Pod) -> "PodRef":
+        """Return the reference to the pod."""
+        return cls(pod.namespace, pod.name, pod.uid)
+
+    @classmethod
+    def of_key(cls, key: str, uid: Uid = _NOT_CREATED) -> "PodRef":
+        """Return the reference to the pod of this "namespace/name" and uid."""
+        namespace, _, name = key.partition("/")
+        return cls(namespace, name, uid)
+
+    @property
+    def key(self) -> str:
+        """Return "namespace/name", for people."""
+        return f"{self.namespace}/{self.name}"
+
+
+ANY_POD: Final = PodRef("", "", _NOT_CREATED)
+"""Stands for pods that are not known; only users who may get all pods see what refers to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextAboutPods:
+    """A text that names `pods`; users who may not get all of them read `otherwise` instead."""
+
+    text: str
+    pods: tuple[PodRef, ...]
+    otherwise: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,19 +79,19 @@ class NodeScore(NamedTuple):
 class Decision:
     """The result of one attempt.
 
-    `pod` and `victims` are "namespace/name". `profile` is None when no profile is for the
-    pod; `profile_generation` is the generation of the profile's API object that decided, 0 for a
-    profile from a file. `node` is None when no node was found; then `message` says why, as the
-    PodScheduled condition does, and `nominated_node` and `victims` hold what preemption chose.
-    `scores` is None when at most one node was feasible, because then nothing is scored.
+    `profile` is None when no profile is for the pod; `profile_generation` is the generation of the
+    profile's API object that decided, 0 for a profile from a file. `node` is None when no node was
+    found; then `message` says why, as the PodScheduled condition does, and `nominated_node` and
+    `victims` hold what preemption chose. `scores` is None when at most one node was feasible,
+    because then nothing is scored.
     """
 
-    pod: str
+    pod: PodRef
     profile: str | None
+    profile_generation: int = field(default=0, kw_only=True)
     node: str | None
     nominated_node: str | None
-    victims: tuple[str, ...]
+    victims: tuple[PodRef, ...]
     scores: Mapping[str, NodeScore] | None
     rejections: Mapping[str, Rejection]
     message: str | None
-    profile_generation: int = 0

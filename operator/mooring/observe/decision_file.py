@@ -38,7 +38,7 @@ class DecisionFile:
         self._trouble = ""
 
     def append(self, line: bytes) -> None:
-        """The line will be written; returns at once."""
+        """Have the line written; return at once."""
         if self._held + len(line) > _MOST_HELD:
             self._lost += 1
             return
@@ -46,7 +46,7 @@ class DecisionFile:
         self._held += len(line) + 1
 
     async def run(self) -> None:
-        """Writes until cancelled, and then what is left."""
+        """Write until cancelled, and then what is left."""
         writing: asyncio.Task[None] | None = None
         try:
             while True:
@@ -63,7 +63,7 @@ class DecisionFile:
         return lines
 
     def _write(self, lines: Sequence[bytes]) -> None:
-        """Writes whole lines; says once what is wrong, and that lines are lost."""
+        """Write whole lines; log once what is wrong, and that lines are lost."""
         trouble, done = "", 0
         try:
             while done < len(lines):
@@ -80,7 +80,7 @@ class DecisionFile:
             self._trouble = trouble
 
     def _write_some(self, lines: Sequence[bytes]) -> int:
-        """Writes as many lines as the file has space for, one at least; returns how many."""
+        """Write as many lines as the file has space for, one at least; return how many."""
         with self._path.open("ab+") as file:
             before = size = file.tell()
             number = 0

@@ -28,6 +28,7 @@ from mooring.model.access import (
     User,
     pod_read,
 )
+from mooring.observe.documents import dumps
 from mooring.observe.metrics import Metrics
 from mooring.observe.records import MOST_SUMMARIES, DecisionLog
 from mooring.observe.tls import ServingTls, TlsError
@@ -89,8 +90,8 @@ class Endpoints:
         ready: Checks by name whose failure means that this replica cannot do its work yet.
         metrics: What /metrics shows.
         decisions: What /debug/decisions shows.
-        pod_report: Gives what is known of the pod "namespace/name" now, as JSON values; None if
-            the pod is not known.
+        pod_report: Gives the document about the pod "namespace/name" as it is now; None if the pod
+            is not known.
         pod_groups: Gives what is known of the pod groups of this namespace and name now.
         shadow: Gives what /debug/shadow shows of a namespace; of all if it is "".
         cache_dump: Begins what /debug/cache shows: records of the cache as JSON values.
@@ -109,7 +110,7 @@ class Endpoints:
         ready: Mapping[str, Check],
         metrics: Metrics,
         decisions: DecisionLog,
-        pod_report: Callable[[str], Awaitable[Mapping[str, Any] | None]],
+        pod_report: Callable[[str], Awaitable[object]],
         pod_groups: Callable[[str, str], list[dict[str, Any]]],
         shadow: Callable[[str], Mapping[str, Any]],
         cache_dump: Callable[[], Iterator[Mapping[str, Any]]],
@@ -334,7 +335,7 @@ class Endpoints:
                 return await self._show_summaries(namespace, request.query.get("limit", "1000"))
             viewer = await Viewer.of(self, request)
             latest = {"decisions": self._decisions.latest(namespace)}
-            return web.json_response(await viewer.redacted(latest))
+            return _json(await viewer.shown(latest, lambda p: namespace in ("", p.namespace)))
         found_namespace, name = _named("pod", pod)
         await self._require(request, pod_read(found_namespace, name))
         report, path = await self._pod_report(pod), self._decisions.path(pod)
@@ -346,7 +347,7 @@ class Endpoints:
             )
         viewer = await Viewer.of(self, request)
         found = {"pod": report, "path": path, "decisions": records}
-        return web.json_response(await viewer.redacted(found))
+        return _json(await viewer.shown(found, lambda other: other.key == pod))
 
     async def _show_summaries(self, namespace: str, limit: str) -> web.Response:
         """Short records of this many pods, made in slices so that the event loop goes on."""
@@ -355,18 +356,17 @@ class Endpoints:
         found = self._decisions.summaries(namespace, int(limit))
         parts = list[bytes]()
         while part := [*islice(found, _SLICE)]:
-            parts.append(orjson.dumps(part)[1:-1])
+            parts.append(dumps(part)[1:-1])  # of pods that the user may get all
             await asyncio.sleep(0)
         counts = {"bytes": self._decisions.bytes, "limitBytes": self._decisions.limit}
         page = b'{"decisions":[%b],%b' % (b",".join(parts), orjson.dumps(counts)[1:])
-        return web.Response(body=page, content_type="application/json")
+        return _json(page)
 
     async def _show_shadow(self, request: web.Request) -> web.Response:
         """The comparisons of shadow profiles: of ?namespace=NAMESPACE, or of all pods."""
         namespace = request.query.get("namespace", "")
         await self._require(request, pod_read(namespace))
-        page = orjson.dumps(self._shadow(namespace))
-        return web.Response(body=page, content_type="application/json")
+        return _json(orjson.dumps(self._shadow(namespace)))
 
     async def _show_cache(self, request: web.Request) -> web.StreamResponse:
         """Send the cache as lines of JSON in slices, to one client at a time.
@@ -401,6 +401,10 @@ class Endpoints:
             took = time.monotonic() - began
             await response.write(part)
             await asyncio.sleep(_REST * took)
+
+
+def _json(body: bytes) -> web.Response:
+    return web.Response(body=body, content_type="application/json")
 
 
 def _named(parameter: str, value: str) -> tuple[str, str]:

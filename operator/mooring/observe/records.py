@@ -1,17 +1,17 @@
-"""The record of decisions: its JSON, and a bounded memory of recent decisions and of pods' paths.
+"""A bounded memory of recent decisions and of pods' paths.
 
-`mooring simulate` prints whole decisions with `to_json`. A running scheduler keeps the path of each
-pod in a `DecisionLog`: what happened to it, and the decisions about it. Its memory does not grow
-with the cluster. A decision is kept as JSON text, and equal texts are kept once, so that many equal
-pods with the same decision cost little more than one.
+A running scheduler keeps the path of each pod in a `DecisionLog`: what happened to it, and the
+decisions about it. Its memory does not grow with the cluster. A decision is kept packed into bytes,
+and equal bytes are kept once, so that many equal pods with the same decision cost little more than
+one. Whoever reads the log gets documents: `PodPath`, `KeptDecision` and `PodSummary`, which
+`mooring.observe.documents` writes as JSON.
 """
 
-import json
 import time
 from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from heapq import merge, nlargest
@@ -20,19 +20,30 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from mooring.framework.decision import Decision, NodeScore, Rejection
+from mooring.framework.decision import (
+    ANY_POD,
+    Decision,
+    NodeScore,
+    PodRef,
+    Rejection,
+    TextAboutPods,
+)
 from mooring.framework.queued_pod import PodState, StateTimes
 from mooring.model.names import Names
 from mooring.model.pod import Uid
+from mooring.observe.documents import HIDDEN, dumps, fields_of, name_of
 
 __all__ = [
     "DEFAULT_LIMIT",
     "LATEST",
     "MOST_SUMMARIES",
     "DecisionLog",
+    "KeptDecision",
     "NotedStep",
+    "PathStep",
+    "PodPath",
+    "PodSummary",
     "Step",
-    "to_json",
 ]
 
 MOST_SUMMARIES: Final = 50_000
@@ -91,20 +102,31 @@ _STEPS: Final = tuple(Step)
 _CODES: Final = {step: float(code) for code, step in enumerate(_STEPS)}
 _ENDS: Final = (Step.BOUND, Step.GONE)
 
-_DETAILS: Final[Mapping[Step, Callable[[Sequence[str]], dict[str, Any]]]] = {
+_WallTime = Callable[[float], str]
+_Details = tuple[str | PodRef, ...]
+
+
+def _preemption_failed(details: Sequence[Any]) -> dict[str, Any]:
+    cause, number, *victims = details
+    others = () if int(number) == len(victims) else (ANY_POD,)
+    otherwise = f"the eviction of {HIDDEN} failed"
+    return {
+        "cause": TextAboutPods(cause, (*victims, *others), otherwise),
+        "victims": victims,
+        "victims_in_all": int(number),
+    }
+
+
+_DETAILS: Final[Mapping[Step, Callable[[Sequence[Any]], dict[str, Any]]]] = {
     **dict.fromkeys(Step, lambda _: {}),
     Step.GATED: lambda details: {"plugins": details},
     Step.UNSCHEDULABLE: lambda details: {"cause": details[0]},
     Step.NOMINATED: lambda details: {
         "node": details[0],
         "victims": details[2:],
-        "victimsInAll": int(details[1]),
+        "victims_in_all": int(details[1]),
     },
-    Step.PREEMPTION_FAILED: lambda details: {
-        "cause": details[0],
-        "victims": details[2:],
-        "victimsInAll": int(details[1]),
-    },
+    Step.PREEMPTION_FAILED: _preemption_failed,
     Step.ASSUMED: lambda details: {"node": details[0]},
     Step.WAITING_AT_PERMIT: lambda details: {"node": details[0], "plugins": details[1:]},
     Step.REJECTED: lambda details: {"plugins": [*filter(None, details[:1])], "cause": details[1]},
@@ -112,9 +134,69 @@ _DETAILS: Final[Mapping[Step, Callable[[Sequence[str]], dict[str, Any]]]] = {
     Step.BOUND: lambda details: {"node": details[0]},
     Step.PREEMPTED: lambda details: {"by": details[0], "node": details[1]},
 }
-"""What a step has in JSON beside its times."""
+"""The fields that a `PathStep` has beside its times."""
 
-_WallTime = Callable[[float], str]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptDecision(Decision):
+    """The last of `count` attempts in a row with the same cause or node; the first was at `since`.
+
+    Where nodes were left out, `truncated` has the full size of each table that was shortened.
+    """
+
+    time: str
+    since: str
+    count: int
+    cause: str | None
+    truncated: Mapping[str, int] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathStep:
+    """What happened to a pod; `Step` says which of the fields behind the times it has."""
+
+    step: Step
+    time: str
+    until: str | None = None
+    count: int | None = None
+    node: str | None = None
+    plugins: Sequence[str] | None = None
+    by: PodRef | None = None
+    cause: str | TextAboutPods | None = None
+    victims: Sequence[PodRef] | None = None
+    victims_in_all: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PodPath:
+    """What happened to a pod, in order.
+
+    `state` and `since` say where the pod is now and since when, `seconds` how long it was in each
+    state. `left_out` counts the steps that are missing after the first four.
+    """
+
+    uid: Uid
+    state: PodState | None
+    since: str | None
+    seconds: Mapping[str, float]
+    left_out: int
+    steps: Sequence[PathStep]
+
+
+@dataclass(frozen=True, slots=True)
+class PodSummary:
+    """Where a pod is, and what the last decision about it was."""
+
+    pod: PodRef
+    seen: str | None
+    state: PodState | None
+    since: str | None
+    attempts: int
+    time: str | None
+    profile: str | None
+    node: str | None
+    nominated_node: str | None
+    cause: str | None
 
 
 class NotedStep(NamedTuple):
@@ -126,43 +208,72 @@ class NotedStep(NamedTuple):
     time: float
     since: float
     """When the pod's state before the step began: of a decision, the beginning of its attempt."""
-    details: tuple[str, ...]
+    details: _Details
     decision: bytes | None
-    """The JSON of an attempt's decision; one text for all equal ones."""
+    """The decision of an attempt, packed; one text for all equal ones."""
     attempts: int
     """How many decisions there were about the pod so far."""
     times: StateTimes | None
 
+    def decided(self) -> Decision | None:
+        """Return the decision of the attempt, if the step is one."""
+        if self.decision is None:
+            return None
+        return Decision(**_unpacked(self.decision)[0], pod=PodRef.of_key(self.pod, self.uid))
 
-def to_json(decision: Decision) -> dict[str, Any]:
-    """The record as a program reads it; the same in the simulator and in the operator."""
-    return {"pod": decision.pod, **_without_pod(decision)}
+
+class _Decided(NamedTuple):
+    """A decision of which nodes may be left out; `truncated` says of how many, by table."""
+
+    decision: Decision
+    truncated: Mapping[str, int]
+
+    def packed(self) -> bytes:
+        """Return all but the pod as JSON without names of fields; `_unpacked` reads it."""
+        decision, scores = self.decision, self.decision.scores
+        return dumps(
+            [
+                decision.profile,
+                decision.profile_generation,
+                decision.node,
+                decision.nominated_node,
+                [*map(tuple, decision.victims)],
+                scores and {node: tuple(score) for node, score in scores.items()},
+                {
+                    node: [rejection.plugin, rejection.reasons, rejection.resolvable]
+                    for node, rejection in decision.rejections.items()
+                },
+                decision.message,
+                self.truncated,
+            ]
+        )
+
+    def fields(self) -> dict[str, Any]:
+        """Return the fields in JSON without the pod."""
+        found = fields_of(self.decision)
+        del found["pod"]
+        return found | {"truncated": self.truncated} if self.truncated else found
 
 
-def _without_pod(decision: Decision) -> dict[str, Any]:
-    scores = decision.scores
+def _unpacked(packed: bytes) -> tuple[dict[str, Any], Mapping[str, int]]:
+    """Return the arguments of `Decision` but the pod, and what is truncated."""
+    fields = orjson.loads(packed)
+    profile, generation, node, nominated, victims, scores, rejections, message, truncated = fields
     return {
-        "profile": decision.profile,
-        "profileGeneration": decision.profile_generation,
-        "node": decision.node,
-        "nominatedNode": decision.nominated_node,
-        "victims": list(decision.victims),
+        "profile": profile,
+        "profile_generation": generation,
+        "node": node,
+        "nominated_node": nominated,
+        "victims": tuple(PodRef(*victim) for victim in victims),
         "scores": None
         if scores is None
-        else {
-            node: {"plugins": dict(score.plugins), "total": score.total}
-            for node, score in scores.items()
-        },
+        else {scored: NodeScore(*score) for scored, score in scores.items()},
         "rejections": {
-            node: {
-                "plugin": rejection.plugin,
-                "reasons": list(rejection.reasons),
-                "resolvable": rejection.resolvable,
-            }
-            for node, rejection in decision.rejections.items()
+            rejected: Rejection(plugin, tuple(reasons), resolvable)
+            for rejected, (plugin, reasons, resolvable) in rejections.items()
         },
-        "message": decision.message,
-    }
+        "message": message,
+    }, truncated
 
 
 class _Text:
@@ -183,13 +294,17 @@ class _Entry(NamedTuple):
     first: float
     last: float
     in_a_row: int
-    details: list[str]
-    decision: bytes | None
+    details: Sequence[Any]
 
-    def to_json(self, wall: _WallTime) -> dict[str, Any]:
-        """The step as JSON values; which details it has depends on the kind of step."""
-        times = {"time": wall(self.first), "until": wall(self.last), "count": self.in_a_row}
-        return {"step": self.step.value, **times, **_DETAILS[self.step](self.details)}
+    def document(self, wall: _WallTime) -> PathStep:
+        """Return the step as it is shown."""
+        return PathStep(
+            step=self.step,
+            time=wall(self.first),
+            until=wall(self.last),
+            count=self.in_a_row,
+            **_DETAILS[self.step](self.details),
+        )
 
 
 class _Path:
@@ -228,37 +343,40 @@ class _Path:
 
     @property
     def length(self) -> int:
-        """How many steps are kept."""
+        """Return how many steps are kept."""
         return len(self.texts) // 2
 
     @property
     def changed(self) -> float:
-        """When the last step was."""
+        """Return when the last step was."""
         return self.numbers[-2]
 
     @property
     def last(self) -> Step:
-        """The last step."""
+        """Return the last step."""
         return _STEPS[int(self.numbers[-4])]
 
     def entry(self, position: int) -> _Entry:
-        """The step at this position."""
+        """Return the step at this position."""
         code, first, last, count = self.numbers[4 * position : 4 * position + 4]
-        details, decision = self.texts[2 * position : 2 * position + 2]
+        details = self.texts[2 * position]
         return _Entry(
             _STEPS[int(code)],
             first,
             last,
             int(count),
-            orjson.loads(details.value) if details is not None else [],
-            decision.value if decision is not None else None,
+            [
+                each if isinstance(each, str) else PodRef(*each)
+                for each in (orjson.loads(details.value) if details is not None else ())
+            ],
         )
 
-    def decided(self) -> Iterator[_Entry]:
-        """The steps whose decision is kept, newest first."""
+    def decided(self, wall: _WallTime) -> Iterator[KeptDecision]:
+        """Yield the decisions that are kept, newest first."""
         for position in reversed(range(self.length)):
-            if self.texts[2 * position + 1] is not None:
-                yield self.entry(position)
+            packed = self.texts[2 * position + 1]
+            if packed is not None:
+                yield _kept(self, self.entry(position), packed.value, wall)
 
 
 class DecisionLog:
@@ -311,7 +429,7 @@ class DecisionLog:
         self._names = Names()
 
     def __len__(self) -> int:
-        """How many paths are kept."""
+        """Return how many paths are kept."""
         return len(self._live) + len(self._without_decisions) + len(self._ended)
 
     def seen(
@@ -341,16 +459,16 @@ class DecisionLog:
         return times
 
     def without_profile(self, pod: str, uid: Uid, now: float) -> None:
-        """No profile takes the pod. Nothing is noted if that is known."""
+        """Note that no profile takes the pod, unless that is known."""
         times = self.seen(pod, uid, now)
         if times is not None and times.state is not PodState.NO_PROFILE:
             times.enter(PodState.NO_PROFILE, now)
             self._admit(uid, Step.NO_PROFILE, now)
 
     def admitted(self, uid: Uid, gate: str | None, now: float) -> None:
-        """The pod is in the queue; or `gate`, the name of a PreEnqueue plugin, holds it back.
+        """Note that the pod is in the queue, or that `gate` holds it back, unless that is known.
 
-        `gate` is "" if something else does. Nothing is noted if that is known.
+        `gate` is the name of a PreEnqueue plugin, or "" if something else holds the pod back.
         """
         if gate is None:
             self._admit(uid, Step.QUEUED, now)
@@ -365,7 +483,6 @@ class DecisionLog:
 
     def decided(
         self,
-        uid: Uid,
         decision: Decision,
         now: float,
         *,
@@ -390,40 +507,43 @@ class DecisionLog:
                 scores=_best(decision.scores, decision.node, self._nodes),
                 rejections=_witnesses(decision.rejections, self._nodes),
             )
-        view = _without_pod(decision)
-        truncated = {}
+        truncated, uid = {}, decision.pod.uid
         if decision.scores is not None and scored > len(decision.scores):
             truncated["scores"] = scored
         if rejected > len(decision.rejections):
             truncated["rejections"] = rejected
-        if truncated:
-            view["truncated"] = truncated
-        text = _dumps(view)
-        self._begin_unless_known(decision.pod, uid)
+        decided = _Decided(decision, truncated)
+        if self._find(uid) is None:
+            self._begin(decision.pod.key, uid, None)
         if decision.node is not None:
-            self._note(uid, Step.ASSUMED, now, (decision.node,), text)
+            self._note(uid, Step.ASSUMED, now, (decision.node,), decided)
             return
-        self._note(uid, Step.UNSCHEDULABLE, now, (cause,), text)
+        self._note(uid, Step.UNSCHEDULABLE, now, (cause,), decided)
         if decision.nominated_node is not None:
             self.nominated(uid, decision.nominated_node, decision.victims, now)
 
-    def nominated(self, uid: Uid, node: str, victims: Sequence[str], now: float) -> None:
-        """Preemption of these pods makes space on the node for the pod."""
+    def nominated(self, uid: Uid, node: str, victims: Sequence[PodRef], now: float) -> None:
+        """Note that preemption of these pods makes space on the node for the pod."""
         named = victims[:_MOST_VICTIMS]
-        self._note(uid, Step.NOMINATED, now, (node, str(len(victims)), *named), None)
+        details: _Details = node, str(len(victims)), *named
+        self._note(uid, Step.NOMINATED, now, details, None)
 
-    def preemption_failed(self, uid: Uid, why: str, victims: Sequence[str], now: float) -> None:
-        """The evictions for the pod were given up, and these victims stay."""
+    def preempted(self, uid: Uid, by: PodRef, node: str, now: float) -> None:
+        """Note that the pod is evicted from the node for another one."""
+        self._note(uid, Step.PREEMPTED, now, (by, node), None)
+
+    def preemption_failed(self, uid: Uid, why: str, victims: Sequence[PodRef], now: float) -> None:
+        """Note that the evictions for the pod were given up, and that these victims stay."""
         named = victims[:_MOST_VICTIMS]
-        details = why, str(len(victims)), *named
+        details: _Details = why, str(len(victims)), *named
         self._note(uid, Step.PREEMPTION_FAILED, now, details, None)
 
     def note(self, uid: Uid, step: Step, now: float, *details: str) -> None:
-        """Something has happened to the pod; `Step` says which details belong to it."""
+        """Note what has happened to the pod; `Step` says which details belong to it."""
         self._note(uid, step, now, details, None)
 
     def bound(self, uid: Uid, node: str, now: float) -> None:
-        """The pod is bound."""
+        """Note that the pod is bound."""
         path = self._find(uid)
         if path is None:
             return
@@ -432,7 +552,7 @@ class DecisionLog:
         self._note(uid, Step.BOUND, now, (node,), None)
 
     def gone(self, uid: Uid, now: float) -> None:
-        """The pod was deleted, has ended, or got its node from another scheduler."""
+        """Note that the pod was deleted, has ended, or got its node from another scheduler."""
         path = self._find(uid)
         if path is None or uid in self._ended:
             return
@@ -440,21 +560,16 @@ class DecisionLog:
             path.times.enter(PodState.GONE, now)
         self._note(uid, Step.GONE, now, (), None)
 
-    def of(self, pod: str) -> list[dict[str, Any]]:
-        """The decisions that are kept of the pod, newest first, empty if there are none.
-
-        Beside the record's own fields each has `time` (ISO 8601) and `cause`. It stands for `count`
-        attempts in a row with the same cause or node, of which the first was at `since`. Where
-        nodes were left out it has `truncated`: the full size of each table that was shortened.
-        """
+    def of(self, pod: str) -> list[KeptDecision]:
+        """Return the decisions that are kept of the pod, newest first, empty if there are none."""
         path, wall = self._named(pod), self._wall_time()
-        return [_record(pod, entry, wall) for entry in path.decided()] if path is not None else []
+        return [*path.decided(wall)] if path is not None else []
 
-    def latest(self, namespace: str = "") -> list[dict[str, Any]]:
-        """The last decision about each of the pods that changed last, newest first, at most 100.
+    def latest(self, namespace: str = "") -> list[KeptDecision]:
+        """Return the last decision about each of the pods that changed last, newest first.
 
         Args:
-            namespace: Whose pods; empty for all.
+            namespace: Whose pods; empty for all. They are at most `LATEST`.
         """
         wall, prefix = self._wall_time(), f"{namespace}/" if namespace else ""
         found = list[_Path]()
@@ -467,36 +582,32 @@ class DecisionLog:
             )
             found += islice(decided, LATEST)
         found.sort(key=lambda path: -path.changed)
-        return [_record(path.pod, next(path.decided()), wall) for path in found[:LATEST]]
+        return [next(path.decided(wall)) for path in found[:LATEST]]
 
-    def path(self, pod: str) -> dict[str, Any] | None:
-        """The path of the pod as JSON values; None if it is not kept.
-
-        `state` and `since` say where the pod is now and since when, `seconds` how long it was in
-        each state. `leftOut` counts the steps that are missing after the first four.
-        """
+    def path(self, pod: str) -> PodPath | None:
+        """Return the path of the pod; None if it is not kept."""
         path = self._named(pod)
         if path is None:
             return None
         wall = self._wall_time()
-        return {
-            "uid": path.uid,
-            **_state(path.times, wall),
-            "seconds": {state.value: round(took, 3) for state, took in self._seconds(path)},
-            "leftOut": path.left_out,
-            "steps": [path.entry(n).to_json(wall) for n in range(path.length)],
-        }
+        return PodPath(
+            path.uid,
+            *_state(path.times, wall),
+            {state.value: round(took, 3) for state, took in self._seconds(path)},
+            path.left_out,
+            [path.entry(n).document(wall) for n in range(path.length)],
+        )
 
     def cause(self, uid: Uid) -> str | None:
-        """The dominant cause of the pod's last attempt that found no node; None if none is kept."""
+        """Return the main cause of the last attempt that found no node; None if none is kept."""
         path = self._find(uid)
         for position in reversed(range(path.length)) if path is not None else ():
             if path is not None and path.numbers[4 * position] == _CODES[Step.UNSCHEDULABLE]:
-                return path.entry(position).details[0]
+                return str(path.entry(position).details[0])
         return None
 
-    def summaries(self, namespace: str = "", limit: int = LATEST) -> Iterator[dict[str, Any]]:
-        """Short records of the `limit` pods that changed last, newest first.
+    def summaries(self, namespace: str = "", limit: int = LATEST) -> Iterator[PodSummary]:
+        """Yield short records of the `limit` pods that changed last, newest first.
 
         Which they are is decided at once; what is said about each holds when it is read.
 
@@ -511,7 +622,7 @@ class DecisionLog:
         return path.times.seconds(self._clock()).items() if path.times is not None else ()
 
     def _newest(self, namespace: str) -> Iterator[_Path]:
-        """The paths of the namespace's pods, or of all if it is "", the last changed first."""
+        """Yield the paths of the namespace's pods, of all if it is "", the last changed first."""
         prefix = f"{namespace}/" if namespace else ""
         parts = (self._live, self._without_decisions, self._ended)
         every = merge(*(reversed(part.values()) for part in parts), key=lambda path: -path.changed)
@@ -530,10 +641,6 @@ class DecisionLog:
         uid = self._names.latest(pod)
         return self._find(uid) if uid is not None else None
 
-    def _begin_unless_known(self, pod: str, uid: Uid) -> None:
-        if self._find(uid) is None:
-            self._begin(pod, uid, None)
-
     def _begin(self, pod: str, uid: Uid, times: StateTimes | None) -> None:
         """Begin a path; that of an earlier pod of this name, which has ended, is dropped."""
         earlier = self._names.latest(pod)
@@ -544,9 +651,9 @@ class DecisionLog:
         self.bytes += path.size
 
     def _note(
-        self, uid: Uid, step: Step, now: float, details: tuple[str, ...], decision: bytes | None
+        self, uid: Uid, step: Step, now: float, details: _Details, decided: _Decided | None
     ) -> None:
-        """Appends the step to the path, or counts it if it is the same as the last one.
+        """Append the step to the path, or count it if it is the same as the last one.
 
         What happens to a pod after its end is left out, unless it is bound and preempted.
         """
@@ -557,8 +664,8 @@ class DecisionLog:
             if path is None:
                 return
         if self._append is not None:
-            self._append(self._line(path, _Entry(step, now, now, 1, [*details], decision)))
-        text = self._text(_dumps(details)) if details else None
+            self._append(self._line(path, step, now, details, decided))
+        text = self._text(_packed(details)) if details else None
         code, numbers, texts = _CODES[step], path.numbers, path.texts
         if numbers and numbers[-4] == code and texts[-2] is text:
             numbers[-2] = now
@@ -571,10 +678,10 @@ class DecisionLog:
             if path.length > _MOST_STEPS:
                 self._remove(path, _FIRST_STEPS)
                 path.left_out += 1
-        if decision is not None:
-            self._attach(path, decision)
+        if decided is not None:
+            self._attach(path, decided.packed())
         if self._trace is not None:
-            self._trace(_noted(path, step, now, details, decided=decision is not None))
+            self._trace(_noted(path, step, now, details, decided=decided is not None))
         if ends:
             self._end(path)
         else:
@@ -583,13 +690,13 @@ class DecisionLog:
             self._shrink()
 
     def _end(self, path: _Path) -> None:
-        """The pod is bound or gone; its path is dropped if another pod of its name was seen."""
+        """End the path of a pod that is bound or gone; drop it if a later pod has its name."""
         self._ended[path.uid] = self._live.pop(path.uid)
         if self._names.latest(path.pod) != path.uid:
             self._drop(path.uid)
 
     def _made_live(self, uid: Uid, step: Step) -> _Path | None:
-        """The path of a pod that is not among the live ones; None if the step is left out."""
+        """Return the path of a pod that lives again; None if the step is left out."""
         path = self._without_decisions.pop(uid, None)
         if path is None and step is Step.PREEMPTED:
             path = self._ended.pop(uid, None)
@@ -597,17 +704,20 @@ class DecisionLog:
             self._live[uid] = path
         return path
 
-    def _line(self, path: _Path, entry: _Entry) -> bytes:
-        """The step as a line for the long term, with the decision if it is one."""
-        step = entry.to_json(self._wall_time())
-        del step["until"], step["count"]
-        line = _dumps({"pod": path.pod, "uid": path.uid, **step})
-        if entry.decision is None:
-            return line
-        return b'%b,"decision":%b}' % (line[:-1], entry.decision)
+    def _line(
+        self, path: _Path, step: Step, now: float, details: _Details, decided: _Decided | None
+    ) -> bytes:
+        """Return the step as a line for the long term, with the decision if it is one."""
+        at = self._wall_time()(now)
+        line: dict[str, Any] = {"pod": path.pod, "uid": path.uid, "step": step, "time": at}
+        for field, value in _DETAILS[step](details).items():
+            line[name_of(field)] = value
+        if decided is not None:
+            line["decision"] = decided.fields()
+        return dumps(line)
 
     def _attach(self, path: _Path, decision: bytes) -> None:
-        """The decision belongs to the last step; the oldest of too many is dropped."""
+        """Keep the decision with the last step; drop the oldest of too many."""
         path.attempts += 1
         earlier, path.texts[-1] = path.texts[-1], self._text(decision)
         self._release(earlier)
@@ -619,7 +729,7 @@ class DecisionLog:
             path.decisions -= 1
 
     def _remove(self, path: _Path, position: int) -> None:
-        """Takes the step at this position off the path."""
+        """Remove the step at this position from the path."""
         for text in path.texts[2 * position : 2 * position + 2]:
             self._release(text)
         path.decisions -= path.texts[2 * position + 1] is not None
@@ -632,7 +742,7 @@ class DecisionLog:
         self.bytes += size
 
     def _text(self, value: bytes) -> _Text:
-        """The text with this value, which has one user more."""
+        """Return the text with this value, which has one user more now."""
         text = self._texts.get(value)
         if text is None:
             # A copy, because what orjson returns occupies 4 KiB however short it is.
@@ -643,7 +753,7 @@ class DecisionLog:
         return text
 
     def _release(self, text: _Text | None) -> None:
-        """The text has one user less."""
+        """Count one user of the text less; forget it with the last one."""
         if text is not None:
             text.users -= 1
             if not text.users:
@@ -673,57 +783,52 @@ class DecisionLog:
         self.bytes -= path.size
 
 
-def _noted(
-    path: _Path, step: Step, now: float, details: tuple[str, ...], *, decided: bool
-) -> NotedStep:
+def _noted(path: _Path, step: Step, now: float, details: _Details, *, decided: bool) -> NotedStep:
     times, text = path.times, path.texts[-1]
     since = times.since if times is not None else now
     decision = text.value if decided and text is not None else None
     return NotedStep(path.pod, path.uid, step, now, since, details, decision, path.attempts, times)
 
 
-def _record(pod: str, entry: _Entry, wall: _WallTime) -> dict[str, Any]:
-    """A decision that is kept, with its times."""
-    view = orjson.loads(entry.decision or b"{}")
-    truncated = view.pop("truncated", None)
-    cause = entry.details[0] if entry.step is Step.UNSCHEDULABLE else None
-    record = {
-        "pod": pod,
-        **view,
-        "time": wall(entry.last),
-        "since": wall(entry.first),
-        "count": entry.in_a_row,
-        "cause": cause,
-    }
-    return record | {"truncated": truncated} if truncated else record
+def _plain_detail(value: object) -> object:
+    """Return a pod as a tuple, and anything else that a plugin may give as a text."""
+    return tuple(value) if isinstance(value, PodRef) else str(value)
 
 
-def _summary(path: _Path, wall: _WallTime) -> dict[str, Any]:
-    """Where the pod is, and what the last decision about it was."""
-    entry = next(path.decided(), None)
-    last = _record(path.pod, entry, wall) if entry is not None else {}
-    shown = ("time", "profile", "node", "nominatedNode", "cause")
-    return {
-        "pod": path.pod,
-        "seen": wall(path.numbers[1]) if path.numbers else None,
-        **_state(path.times, wall),
-        "attempts": path.attempts,
-        **{name: last.get(name) for name in shown},
-    }
+def _packed(details: _Details) -> bytes:
+    return dumps([each if type(each) is str else _plain_detail(each) for each in details])
 
 
-def _state(times: StateTimes | None, wall: _WallTime) -> dict[str, Any]:
-    if times is None:
-        return {"state": None, "since": None}
-    return {"state": times.state.value, "since": wall(times.since)}
+def _kept(path: _Path, entry: _Entry, packed: bytes, wall: _WallTime) -> KeptDecision:
+    fields, truncated = _unpacked(packed)
+    return KeptDecision(
+        pod=PodRef.of_key(path.pod, path.uid),
+        **fields,
+        time=wall(entry.last),
+        since=wall(entry.first),
+        count=entry.in_a_row,
+        cause=entry.details[0] if entry.step is Step.UNSCHEDULABLE else None,
+        truncated=truncated or None,
+    )
 
 
-def _dumps(value: Any) -> bytes:
-    """The value as JSON; characters that UTF-8 has not are replaced (plugins may give such)."""
-    try:
-        return orjson.dumps(value)
-    except TypeError:
-        return json.dumps(value, ensure_ascii=False).encode(errors="replace")
+def _summary(path: _Path, wall: _WallTime) -> PodSummary:
+    last = next(path.decided(wall), None)
+    return PodSummary(
+        PodRef.of_key(path.pod, path.uid),
+        wall(path.numbers[1]) if path.numbers else None,
+        *_state(path.times, wall),
+        path.attempts,
+        last.time if last is not None else None,
+        last.profile if last is not None else None,
+        last.node if last is not None else None,
+        last.nominated_node if last is not None else None,
+        last.cause if last is not None else None,
+    )
+
+
+def _state(times: StateTimes | None, wall: _WallTime) -> tuple[PodState | None, str | None]:
+    return (None, None) if times is None else (times.state, wall(times.since))
 
 
 def _best(
@@ -737,7 +842,7 @@ def _best(
 
 
 def _witnesses(rejections: Mapping[str, Rejection], limit: int) -> Mapping[str, Rejection]:
-    """At most `limit` rejections, one of each kind before a second of any."""
+    """Return at most `limit` rejections, one of each kind before a second of any."""
     if len(rejections) <= limit:
         return rejections
     first_of_kind: dict[Rejection, str] = {}

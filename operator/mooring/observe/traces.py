@@ -20,7 +20,6 @@ from threading import Thread
 from typing import Any, Final
 from uuid import UUID
 
-import orjson
 from opentelemetry.context import Context
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
@@ -337,11 +336,11 @@ class _PodSpans:
             # A member of a group is nominated before its decision is noted, other pods after it.
             if nominated is not None and nominated.since != noted.since:
                 nominated = None
-            self._attempt(noted, noted, "unschedulable", offset, noted.details[0], nominated)
+            self._attempt(noted, noted, "unschedulable", offset, str(noted.details[0]), nominated)
         elif step is Step.REJECTED:
-            self._attempt(begun or noted, noted, "unschedulable", offset, noted.details[1])
+            self._attempt(begun or noted, noted, "unschedulable", offset, str(noted.details[1]))
         elif step is Step.ERROR:
-            self._attempt(begun or noted, noted, "error", offset, noted.details[0])
+            self._attempt(begun or noted, noted, "error", offset, str(noted.details[0]))
         else:
             if begun is not None:
                 result = "scheduled" if step is Step.BOUND else "gone"
@@ -372,18 +371,17 @@ class _PodSpans:
             "mooring.attempt.number": begun.attempts,
             "mooring.attempt.result": result,
         }
-        if begun.decision is not None:
-            decision = orjson.loads(begun.decision)
-            attributes["mooring.profile.name"] = decision["profile"]
-            attributes["mooring.profile.generation"] = decision["profileGeneration"]
-            if decision["node"] is not None:
-                attributes["k8s.node.name"] = decision["node"]
-            if decision["nominatedNode"] is not None:
-                attributes["mooring.nominated_node.name"] = decision["nominatedNode"]
-                attributes["mooring.victims.count"] = len(decision["victims"])
+        if (decision := begun.decided()) is not None:
+            attributes["mooring.profile.name"] = decision.profile or ""
+            attributes["mooring.profile.generation"] = decision.profile_generation
+            if decision.node is not None:
+                attributes["k8s.node.name"] = decision.node
+            if decision.nominated_node is not None:
+                attributes["mooring.nominated_node.name"] = decision.nominated_node
+                attributes["mooring.victims.count"] = len(decision.victims)
         if nominated is not None:
-            attributes["mooring.nominated_node.name"] = nominated.details[0]
-            attributes["mooring.victims.count"] = int(nominated.details[1])
+            attributes["mooring.nominated_node.name"] = str(nominated.details[0])
+            attributes["mooring.victims.count"] = int(str(nominated.details[1]))
         if cause:
             # Plugins may give characters that UTF-8 has not; nothing checks what they reject with.
             cause = str(cause)[:_LONGEST_CAUSE].encode(errors="replace").decode()
@@ -407,7 +405,7 @@ class _PodSpans:
             "mooring.attempts": ended.attempts,
         }
         if ended.step is Step.BOUND:
-            attributes["k8s.node.name"] = ended.details[0]
+            attributes["k8s.node.name"] = str(ended.details[0])
         if times is not None:
             began = times.began
             for state, seconds in times.seconds(ended.time).items():

@@ -5,24 +5,19 @@ their owners and their namespaces are shown only to users who may `get` the pods
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol
 
 from aiohttp import web
 
+from mooring.framework.decision import PodRef
 from mooring.model.access import Attributes, User, pod_read
+from mooring.observe.documents import dumps
 
 __all__ = ["MOST_NAMESPACES", "Access", "Viewer"]
 
 MOST_NAMESPACES: Final = 64
 """Namespaces that are looked up for one answer; each may take a request to the API server."""
-
-_DOCUMENTS: Final = ("pod", "report", "path", "details", "now")
-_LISTS: Final = ("decisions", "results", "steps")
-"""Fields of answers that may name other pods."""
-_ALL: Final = ""
-"""Stands for all namespaces, as in `pod_read`."""
-_HIDDEN: Final = "a pod that you may not get"
 
 
 class Access(Protocol):
@@ -77,84 +72,22 @@ class Viewer:
         answers = await asyncio.gather(*(self.may(pod_read(name)) for name in names))
         return frozenset(name for name, allowed in zip(names, answers, strict=True) if allowed)
 
-    async def redacted(self, document: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The answer about a pod, pods or tried pods, without names of pods the user may not get.
+    async def shown(
+        self, document: Any, may_get: Callable[[PodRef], bool] = lambda _: False
+    ) -> bytes:
+        """Return the document as JSON, without names of pods that the user may not get.
 
-        These are victims, preemptors and pods that end, and texts that may name one of them.
+        `may_get` is True of pods that the user is known to be allowed to get.
         """
-        namespaces = _namespaces_in(document)
-        return _redacted(document, await self.visible(namespaces)) if namespaces else document
+        namespaces = set[str]()
 
+        def note(pod: PodRef) -> bool:
+            if not may_get(pod):
+                namespaces.add(pod.namespace)
+            return True
 
-def _namespaces_in(document: Mapping[str, Any]) -> list[str]:
-    """The namespaces of the other pods that an answer names, in order."""
-    return sorted({key.partition("/")[0] for key in _named(document)})
-
-
-def _named(document: Mapping[str, Any]) -> Iterator[str]:
-    """The keys of the pods that `_redacted` looks at."""
-    for name, value in document.items():
-        if name in _DOCUMENTS and isinstance(value, Mapping):
-            yield from _named(value)
-        elif name in (*_LISTS, "suggestions"):
-            for each in value:
-                yield from _named(each)
-        elif name in ("victims", "ended"):
-            yield from value
-        elif name == "by":
-            yield value
-    if _may_name_others(document):
-        yield _ALL
-
-
-def _redacted(document: Mapping[str, Any], visible: frozenset[str]) -> dict[str, Any]:
-    found = dict(document)
-    for name, value in document.items():
-        if name in _DOCUMENTS and isinstance(value, Mapping):
-            found[name] = _redacted(value, visible)
-        elif name in _LISTS:
-            found[name] = [_redacted(each, visible) for each in value]
-        elif name == "victims":
-            found[name] = [_shown(key, visible) for key in value]
-        elif name == "by":
-            found[name] = _shown(value, visible)
-        elif name == "suggestions":
-            found[name] = [_redacted_suggestion(each, visible) for each in value]
-    if document.get("step") == "preemptionFailed" and not _all_visible(document, visible):
-        found["cause"] = f"the eviction of {_HIDDEN} failed"
-    return found
-
-
-def _may_name_others(document: Mapping[str, Any]) -> bool:
-    """Whether it is a failed preemption whose cause may name a pod that `victims` does not."""
-    return document.get("step") == "preemptionFailed" and (
-        document["victimsInAll"] > len(document["victims"])
-    )
-
-
-def _all_visible(step: Mapping[str, Any], visible: frozenset[str]) -> bool:
-    """Whether all pods that the cause of a failed preemption may name are visible."""
-    if _may_name_others(step):
-        return _ALL in visible
-    return all(_is_visible(key, visible) for key in step["victims"])
-
-
-def _is_visible(key: str, visible: frozenset[str]) -> bool:
-    return key.partition("/")[0] in visible
-
-
-def _shown(key: str, visible: frozenset[str]) -> str:
-    return key if _is_visible(key, visible) else _HIDDEN
-
-
-def _redacted_suggestion(
-    suggestion: Mapping[str, Any], visible: frozenset[str]
-) -> Mapping[str, Any]:
-    """The suggestion without the names of pods that end, if not all of them may be seen."""
-    ended = suggestion["ended"]
-    if all(_is_visible(key, visible) for key in ended):
-        return suggestion
-    which = "a pod" if len(ended) == 1 else f"{len(ended)} pods"
-    node = suggestion["examples"][0]
-    change = f"when {which} on {node} {'ends' if len(ended) == 1 else 'end'}"
-    return {**suggestion, "change": change, "ended": [_shown(key, visible) for key in ended]}
+        whole = dumps(document, note)
+        visible = await self.visible(sorted(namespaces)) if namespaces else frozenset()
+        if visible >= namespaces:
+            return whole
+        return dumps(document, lambda pod: may_get(pod) or pod.namespace in visible)

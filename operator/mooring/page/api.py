@@ -92,18 +92,18 @@ class Page:
         self._streams = 0
 
     def is_public(self, path: str) -> bool:
-        """Whether everybody may get the path: true of the files, which hold no data."""
+        """Return whether everybody may get the path: true of the files, which hold no data."""
         return path == "/ui" or (path.startswith("/ui/") and not path.startswith(_API))
 
     def headers(self, path: str) -> Mapping[str, str]:
-        """The content security policy and the like; for paths of the page only."""
+        """Return the content security policy and the like; for paths of the page only."""
         if path != "/ui" and not path.startswith("/ui/"):
             return {}
         caching = "no-store" if path.startswith(_API) else "no-cache"
         return {**_HEADERS, "Cache-Control": caching}
 
     def start(self, access: Access) -> Iterable[web.RouteDef]:
-        """The routes; from now on the counts of the queue are noted for the trend."""
+        """Return the routes; begin to note the counts of the queue for the trend."""
         self._access = access
         self._stopping = asyncio.Event()
         self._sampling = asyncio.create_task(self._queue.sample_for_ever())
@@ -123,7 +123,7 @@ class Page:
         )
 
     async def stop(self) -> None:
-        """Open streams end."""
+        """End the open streams."""
         self._stopping.set()
         if self._sampling is not None:
             self._sampling.cancel()
@@ -147,7 +147,7 @@ class Page:
         )
 
     async def _show_session(self, request: web.Request) -> web.Response:
-        """Who the user is, and what it may do."""
+        """Show who the user is, and what it may do."""
         viewer = await self._viewer(request)
         return _json(
             {
@@ -160,7 +160,7 @@ class Page:
         )
 
     async def _show_node(self, request: web.Request) -> web.Response:
-        """One node, ?name=NAME."""
+        """Show one node, ?name=NAME."""
         name = _parameter(request, "name")
         viewer = await self._viewer(request)
         namespaces = self._nodes.namespaces_on(name)
@@ -171,14 +171,14 @@ class Page:
         return _json(details)
 
     async def _show_queue(self, request: web.Request) -> web.Response:
-        """The pending pods by state, cause and owner."""
+        """Show the pending pods by state, cause and owner."""
         viewer = await self._viewer(request)
         pending = await self._queue.pending()
         visible = await viewer.visible(pending.largest_namespaces())
         return _json({**pending.groups(visible), "leading": self._leading()})
 
     async def _show_pods(self, request: web.Request) -> web.Response:
-        """Some of the pending pods: `limit` of those that the fields of `Selected` select."""
+        """Show some of the pending pods: `limit` of those that the fields of `Selected` select."""
         viewer = await self._viewer(request)
         fields = ("state", "cause", "namespace", "owner", "search")
         selected = Selected(**{field: _parameter(request, field) for field in fields})
@@ -192,7 +192,7 @@ class Page:
         return _json(self._queue.trend())
 
     async def _show_pod(self, request: web.Request) -> web.Response:
-        """One pod, ?pod=NAMESPACE/NAME, to those who may get it."""
+        """Show one pod, ?pod=NAMESPACE/NAME, to those who may get it."""
         key = _parameter(request, "pod")
         namespace, slash, name = key.partition("/")
         if not (namespace and slash and name) or "/" in name:
@@ -203,31 +203,32 @@ class Page:
         if found is None:
             text = f"pod {key} is not known to this replica; only the leading replica decides\n"
             raise web.HTTPNotFound(text=text)
-        return _json(await viewer.redacted(found))
+        return _answer(await viewer.shown(found, lambda other: other.key == key))
 
     async def _show_policy(self, request: web.Request) -> web.Response:
-        """The profiles, their history, and how shadow profiles differ."""
+        """Show the profiles, their history, and how shadow profiles differ."""
         viewer = await self._viewer(request)
         visible = await viewer.visible(self._policy.namespaces())
         return _json(self._policy.document(visible))
 
     async def _try(self, request: web.Request) -> web.Response:
-        """Decides about the pods of a text; see `mooring.page.trials.Tried` for the fields."""
+        """Decide about the pods of a text; see `mooring.page.trials.Tried` for the fields."""
         viewer = await self._viewer(request)
         wanted = await _body(request, Tried)
         with _answering():
             found = await self._trials.tried(wanted, viewer.visible)
-        return _json(await viewer.redacted(found))
+        return _answer(await viewer.shown(found))
 
     async def _compare(self, request: web.Request) -> web.Response:
-        """Compares two profiles; see `mooring.page.trials.Compared` for the fields."""
+        """Compare two profiles; see `mooring.page.trials.Compared` for the fields."""
         viewer = await self._viewer(request)
         wanted = await _body(request, Compared)
         with _answering():
-            return _json(await self._trials.compared(wanted, viewer.visible))
+            found = await self._trials.compared(wanted, viewer.visible)
+        return _answer(await viewer.shown(found))
 
     async def _stream(self, request: web.Request) -> web.StreamResponse:
-        """Server-sent events: all nodes, then what changes; and the counts of the queue.
+        """Send events: all nodes, then what changes; and the counts of the queue.
 
         ?resource=NAME and ?label=KEY say by what nodes are coloured and grouped; with ?nodes=false
         there are only the counts.
@@ -251,7 +252,7 @@ class Page:
 
     @asynccontextmanager
     async def _counted(self) -> AsyncIterator[None]:
-        """Inside, a stream is open; HTTPServiceUnavailable if too many are."""
+        """Count a stream as open inside; HTTPServiceUnavailable if too many are."""
         if self._streams >= MOST_STREAMS:
             raise web.HTTPServiceUnavailable(
                 text=f"{MOST_STREAMS} pages are open already; close one and reload\n"
@@ -265,7 +266,7 @@ class Page:
     async def _events(
         self, viewer: Viewer, request: web.Request, shown: tuple[str, str | None] | None
     ) -> AsyncIterator[tuple[str, Any]]:
-        """What the stream sends, until the page stops or the user loses the right.
+        """Yield what the stream sends, until the page stops or the user loses the right.
 
         `shown` are the resource and the label by which nodes are shown; without it they are not.
         """
@@ -298,7 +299,7 @@ class Page:
     async def _still(
         self, viewer: Viewer, request: web.Request, right: NonResourceAttributes
     ) -> bool:
-        """Whether the user of an open stream is known and has the right as before."""
+        """Return whether the user of an open stream is known and has the right as before."""
         try:
             user = (await self._viewer(request)).user
             return user == viewer.user and await viewer.may(right)
@@ -306,7 +307,7 @@ class Page:
             return False
 
     async def _pause(self, seconds: float) -> None:
-        """Returns after so many seconds, or at once when the page stops."""
+        """Wait so many seconds, or until the page stops."""
         try:
             async with asyncio.timeout(seconds):
                 await self._stopping.wait()
@@ -315,7 +316,7 @@ class Page:
 
 
 async def _body(request: web.Request, fields: type[_Request]) -> _Request:
-    """The JSON object of the body as this class; HTTPBadRequest if it is another one."""
+    """Read the JSON object of the body as this class; HTTPBadRequest if it is another one."""
     if (request.content_length or 0) > MOST_BYTES:
         raise web.HTTPRequestEntityTooLarge(MOST_BYTES, request.content_length or 0)
     body = await request.content.read(MOST_BYTES + 1)
@@ -333,7 +334,7 @@ async def _body(request: web.Request, fields: type[_Request]) -> _Request:
 
 @contextmanager
 def _answering() -> Iterator[None]:
-    """What the user did wrong is answered in lines."""
+    """Answer in lines what the user did wrong."""
     try:
         yield
     except InputError as error:
@@ -349,7 +350,7 @@ async def _to_the_page(_: web.Request) -> web.Response:
 
 
 def _bundle() -> Iterable[tuple[str, tuple[bytes, str, str]]]:
-    """Content, type and tag of each file of the page, by name."""
+    """Yield each file of the page by name: its content, type and tag."""
     for file in files(__package__).joinpath("bundle").iterdir():
         body = file.read_bytes()
         tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
@@ -357,15 +358,20 @@ def _bundle() -> Iterable[tuple[str, tuple[bytes, str, str]]]:
 
 
 def _json(value: Any) -> web.Response:
-    return web.Response(body=_dumped(value), content_type="application/json")
+    return _answer(_dumped(value))
+
+
+def _answer(body: bytes) -> web.Response:
+    return web.Response(body=body, content_type="application/json")
 
 
 def _dumped(value: Any) -> bytes:
-    return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
+    """Return the value as JSON; TypeError for a document, which only a `Viewer` shows."""
+    return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_PASSTHROUGH_DATACLASS)
 
 
 def _event(name: str, data: Any) -> bytes:
-    """A message of a stream of server-sent events."""
+    """Return a message of a stream of server-sent events."""
     return b"event: %s\ndata: %s\n\n" % (name.encode(), _dumped(data))
 
 
@@ -377,7 +383,7 @@ def _parameter(request: web.Request, name: str) -> str:
 
 
 def _number(request: web.Request, name: str, default: int) -> int:
-    """A number that is not negative."""
+    """Return a parameter that is a number and not negative."""
     text = _parameter(request, name)
     if not text:
         return default

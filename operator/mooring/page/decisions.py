@@ -4,20 +4,22 @@ A decision changes nothing. It takes about as long as an attempt of the scheduli
 synchronous.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
 from mooring.engine.filtering import PreFiltered
-from mooring.engine.outcome import FitError
+from mooring.engine.outcome import FitError, ScheduleResult, decision_of
 from mooring.engine.what_if import WhatIf
+from mooring.framework.decision import Decision, Rejection
 from mooring.framework.diagnosis import Diagnosis, RejectedNodes
 from mooring.framework.pipeline import Pipeline
 from mooring.model.pod import Pod
 from mooring.state.snapshot import Snapshot
 
-__all__ = ["decision_document"]
+__all__ = ["DecisionInFull", "decision_in_full"]
 
 _MOST_SCORED: Final = 100
 """Nodes in the table of scores."""
@@ -27,74 +29,70 @@ _MOST_REASONS: Final = 20
 """Reasons that are listed for each plugin."""
 
 
-def decision_document(
-    pod: Pod, pipeline: Pipeline, what_if: WhatIf, *, nodes: int = _MOST_SCORED
-) -> tuple[int | None, dict[str, Any]]:
-    """The row of the chosen node (None without one), and the decision as JSON values.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionInFull(Decision):
+    """A decision with what its filters and scores said.
 
-    `filters` lists the filters that run for the pod, in order, with the nodes that each rejects and
-    those that are left. `scores` has the best nodes, at most `nodes`; it is None if at most one
-    node is feasible, because then nothing is scored. Extenders are not called.
+    `nodes` are all nodes of the cluster, `feasible` those that fit. `filters` lists the filters
+    that ran for the pod, in order, with the nodes that each rejects and those that are left.
+    `pre_filter` says which plugins rejected all nodes before them, and why.
+    """
+
+    nodes: int
+    feasible: int
+    cause: str | None
+    pre_filter: Mapping[str, Any] | None
+    filters: Sequence[Mapping[str, Any]]
+
+
+def decision_in_full(
+    pod: Pod, pipeline: Pipeline, what_if: WhatIf, *, nodes: int = _MOST_SCORED
+) -> tuple[int | None, DecisionInFull]:
+    """Decide about the pod; return the row of the chosen node (None without one), and the decision.
+
+    `scores` has the best nodes, at most `nodes`; it is None if at most one node is feasible,
+    because then nothing is scored. Extenders are not called.
     """
     outcome = what_if.decide(pod, pipeline)
-    found: dict[str, Any] = {
-        "pod": pod.key,
-        "profile": pipeline.profile,
-        "nodes": what_if.cluster.node_count,
-        **_filters(pod, pipeline, what_if),
-    }
-    if isinstance(outcome, FitError):
-        nomination = outcome.nomination
-        return None, {
-            **found,
-            "node": None,
-            "feasible": 0,
-            "message": outcome.message,
-            "cause": outcome.diagnosis.main_reason,
-            "nominatedNode": nomination.node if nomination else None,
-            "victims": [victim.key for victim in nomination.victims] if nomination else [],
-            "scores": None,
-        }
-    scores = outcome.scores(nodes) if outcome.scores is not None and nodes else None
-    return outcome.row, {
-        **found,
-        "node": outcome.node,
-        "feasible": outcome.feasible_nodes,
-        "message": None,
-        "cause": None,
-        "nominatedNode": None,
-        "victims": [],
-        "scores": None
-        if scores is None
-        else [
-            {"node": node, "total": score.total, "plugins": dict(score.plugins)}
-            for node, score in scores.items()
-        ],
-    }
+    decision = decision_of(pod, pipeline, outcome, nodes)
+    pre_filter, filters, rejections = _filters(pod, pipeline, what_if)
+    placed = outcome if isinstance(outcome, ScheduleResult) else None
+    return placed.row if placed is not None else None, DecisionInFull(
+        pod=decision.pod,
+        profile=decision.profile,
+        profile_generation=decision.profile_generation,
+        node=decision.node,
+        nominated_node=decision.nominated_node,
+        victims=decision.victims,
+        scores=decision.scores or None,
+        rejections=rejections,
+        message=decision.message,
+        nodes=what_if.cluster.node_count,
+        feasible=placed.feasible_nodes if placed is not None else 0,
+        cause=outcome.diagnosis.main_reason if isinstance(outcome, FitError) else None,
+        pre_filter=pre_filter,
+        filters=filters,
+    )
 
 
-def _filters(pod: Pod, pipeline: Pipeline, what_if: WhatIf) -> dict[str, Any]:
-    """The filters in order, or the rejection by PreFilter plugins, and some rejected nodes."""
+def _filters(
+    pod: Pod, pipeline: Pipeline, what_if: WhatIf
+) -> tuple[Mapping[str, Any] | None, Sequence[Mapping[str, Any]], Mapping[str, Rejection]]:
+    """Return `pre_filter`, `filters` and some rejected nodes."""
     search, cluster = what_if.search(pod, pipeline), what_if.cluster
     pre_filtered = search.pre_filter() if cluster.node_count else search.diagnosis_without_nodes()
     if isinstance(pre_filtered, Diagnosis):
         why = {"plugins": sorted(pre_filtered.plugins), "reason": pre_filtered.pre_filter}
-        return {"preFilter": why, "filters": [], "rejected": []}
+        return why, [], {}
     diagnosis = search.diagnose(pre_filtered)
-    return {
-        "preFilter": None,
-        "filters": [*_funnel(pipeline, pre_filtered, diagnosis, cluster)],
-        "rejected": [
-            {"node": node, "plugin": rejection.plugin, "reasons": list(rejection.reasons)}
-            for node, rejection in diagnosis.rejections(_MOST_REJECTED).items()
-        ],
-    }
+    steps = [*_funnel(pipeline, pre_filtered, diagnosis, cluster)]
+    return None, steps, diagnosis.rejections(_MOST_REJECTED)
 
 
 def _funnel(
     pipeline: Pipeline, pre_filtered: PreFiltered, diagnosis: Diagnosis, cluster: Snapshot
 ) -> Iterator[dict[str, Any]]:
-    """The filters in the order they run, each with what it leaves."""
+    """Yield the filters in the order they run, each with what it leaves."""
     left = np.zeros(len(cluster.nodes), np.bool_)
     left[cluster.nodes_in_order] = True
     groups = list(diagnosis.rejected)

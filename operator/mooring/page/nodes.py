@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from mooring.engine.pod_report import pod_state
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.model.node import BETA_ZONE, ZONE
 from mooring.model.pod import Pod
@@ -15,7 +16,6 @@ from mooring.page.slices import in_slices
 from mooring.simulate.gpus import cards_of
 from mooring.state.columns import IntArray
 from mooring.state.devices.cards import Cards
-from mooring.state.pods import PodState
 from mooring.state.view import NodeView
 
 __all__ = ["CORDONED", "NOT_READY", "PODS", "TAINTED", "Columns", "Nodes"]
@@ -54,7 +54,7 @@ class Columns:
     flags: IntArray
 
     def changes(self, before: "Columns") -> dict[str, Any] | None:
-        """The positions where anything differs, with the new values; None if nothing does.
+        """Return the positions where anything differs and the new values; None if nothing does.
 
         Both must have the same version.
         """
@@ -68,7 +68,7 @@ class Columns:
         return {"at": at, **{name: getattr(self, name)[at] for name in columns}}
 
     def document(self) -> dict[str, Any]:
-        """The columns as JSON values; arrays of numpy among them."""
+        """Return the columns as JSON values; arrays of numpy among them."""
         return {
             "allocatable": self.allocatable,
             "requested": self.requested,
@@ -91,12 +91,12 @@ class Nodes:
         self._labels: tuple[float, int, list[str]] | None = None
 
     def version(self) -> tuple[int, int]:
-        """Changes when nodes come or go, or their labels or taints change."""
+        """Return what changes when nodes come or go, or their labels or taints change."""
         table = self._scheduler.state.nodes
         return table.set_version, table.topology_version
 
     def columns(self, resource: str) -> Columns:
-        """The present values of a resource, or of `PODS`."""
+        """Return the present values of a resource, or of `PODS`."""
         cluster = self._scheduler.cluster
         rows = np.flatnonzero(cluster.nodes.present)
         nodes = cluster.nodes.take(rows)
@@ -108,12 +108,12 @@ class Nodes:
         return Columns(self.version(), rows, allocatable, requested, counts, _flags(nodes))
 
     def resources(self) -> list[str]:
-        """The resources that nodes have, cpu and memory first; at most 100."""
+        """Return the resources that nodes have, cpu and memory first; at most 100."""
         found = sorted(set(self._scheduler.state.nodes.allocatable) - {CPU, MEMORY})
         return [CPU, MEMORY, PODS, *found][:_MOST_RESOURCES]
 
     async def snapshot(self, columns: Columns, resource: str, label: str | None) -> dict[str, Any]:
-        """Everything about the nodes of `columns` that the canvas needs, as JSON values.
+        """Return all that the canvas needs of the nodes of `columns`, as JSON values.
 
         `groups` has the values of the label, and for each node the number of its value, -1 for a
         node without the label. If no label is chosen (None), it is that of the zone or rack.
@@ -146,7 +146,7 @@ class Nodes:
         }
 
     async def _label_keys(self) -> list[str]:
-        """The labels to group nodes by: those with several values, zone and rack first."""
+        """Return the labels to group nodes by: those with several values, zone and rack first."""
         table, now = self._scheduler.state.nodes, self._clock()
         known = self._labels
         if known is not None and (known[1] == table.topology_version or known[0] > now):
@@ -169,14 +169,14 @@ class Nodes:
         return self._labels[2]
 
     def namespaces_on(self, name: str) -> frozenset[str] | None:
-        """The namespaces of the pods on, or nominated to, the node; None if there is no node."""
+        """Return the namespaces of the pods on or nominated to the node; None without a node."""
         row = self._row(name)
         if row is None:
             return None
         return frozenset(pod.namespace for pod in self._all_pods(row))
 
     def details(self, name: str, visible: frozenset[str]) -> dict[str, Any] | None:
-        """The node with its pods of the visible namespaces; None if there is none of this name."""
+        """Return the node with its pods of the visible namespaces; None if there is no node."""
         row = self._row(name)
         node = self._scheduler.cluster.node(row) if row is not None else None
         if row is None or node is None:
@@ -199,7 +199,7 @@ class Nodes:
             "podCount": count,
             "resources": resources,
             "largestPod": _largest_pod(resources, slots - count),
-            "pods": [{**_pod(p.pod), "state": _state(p)} for p in placed],
+            "pods": [{**_pod(p.pod), "state": self._state(p.pod)} for p in placed],
             "otherPods": count - len(placed),
             "nominated": [_pod(pod) for pod in nominated],
             "otherNominated": len(cluster.nominations.on(row)) - len(nominated),
@@ -209,6 +209,9 @@ class Nodes:
                 if len(books.known(row))
             ],
         }
+
+    def _state(self, pod: Pod) -> str | None:
+        return "terminating" if pod.terminating else pod_state(self._scheduler, pod.uid)
 
     def _row(self, name: str) -> int | None:
         table = self._scheduler.state.nodes
@@ -230,7 +233,7 @@ def _rank(label: str) -> int:
 
 
 def _flags(nodes: NodeView) -> IntArray:
-    """int64 per node of the view: `CORDONED`, `NOT_READY` and `TAINTED`."""
+    """Return int64 per node of the view: `CORDONED`, `NOT_READY` and `TAINTED`."""
     ready = [dict(conditions).get("Ready") == "True" for conditions in nodes.condition_sets]
     tainted = [
         any(taint.effect in ("NoSchedule", "NoExecute") for taint in taints)
@@ -247,7 +250,7 @@ def _flags(nodes: NodeView) -> IntArray:
 
 
 def _resource(node: NodeView, resource: str) -> dict[str, Any]:
-    """Amounts of the only node of the view, as numbers and as people write them."""
+    """Return amounts of the only node of the view, as numbers and as people write them."""
     allocatable, requested = int(node.allocatable(resource)[0]), int(node.requested(resource)[0])
     free = max(allocatable - requested, 0)
     return {
@@ -260,15 +263,9 @@ def _resource(node: NodeView, resource: str) -> dict[str, Any]:
 
 
 def _largest_pod(resources: Sequence[dict[str, Any]], slots: int) -> dict[str, str] | None:
-    """The requests of the largest pod that the free resources take; None if no pod fits."""
+    """Return the requests of the largest pod that the free resources take; None if none fits."""
     free = {each["name"]: each["texts"][2] for each in resources if each["free"]}
     return free if slots > 0 and CPU in free and MEMORY in free else None
-
-
-def _state(placed: PodState) -> str:
-    if placed.pod.terminating:
-        return "terminating"
-    return "being bound" if placed.assumed else "bound"
 
 
 def _pod(pod: Pod) -> dict[str, Any]:
@@ -281,7 +278,7 @@ def _pod(pod: Pod) -> dict[str, Any]:
 
 
 def _gpus(node: str, row: int, books: Cards, visible: frozenset[str]) -> dict[str, Any]:
-    """The cards of the row by one format; owners of other namespaces are only counted."""
+    """Return the cards of the row in one format; owners of other namespaces are only counted."""
     document = cards_of(node, row, books).document()
     for card in document["cards"]:
         shown = [key for key in card["owners"] if key.partition("/")[0] in visible]

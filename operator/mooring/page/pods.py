@@ -2,17 +2,17 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
-from mooring.engine.pod_report import REST
+from mooring.engine.pod_report import REST, PodReport
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.engine.what_if import WhatIf, without_preemption
 from mooring.framework.plugin_failures import PluginFailed
 from mooring.observe.records import DecisionLog
-from mooring.page.decisions import decision_document
+from mooring.page.decisions import DecisionInFull, decision_in_full
 
 __all__ = ["Pods"]
 
@@ -28,7 +28,7 @@ class Pods:
         self,
         scheduler: SchedulerState,
         decisions: DecisionLog,
-        report: Callable[[str], Awaitable[Mapping[str, Any] | None]],
+        report: Callable[[str], Awaitable[PodReport | None]],
         now: Callable[[], float] = time.time,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -40,7 +40,7 @@ class Pods:
         self._one_at_a_time = asyncio.Lock()
 
     async def of(self, key: str) -> dict[str, Any] | None:
-        """The pod "namespace/name" as JSON values; None if it is not known.
+        """Return the document about the pod "namespace/name"; None if it is not known.
 
         `now` is a decision on the live state, without preemption; of a pod that has a node it is
         made as if the pod were not there. It is None if no profile takes the pod.
@@ -57,14 +57,14 @@ class Pods:
             "now": await self._decided_in_turn(key),
         }
 
-    async def _decided_in_turn(self, key: str) -> dict[str, Any] | None:
+    async def _decided_in_turn(self, key: str) -> DecisionInFull | None:
         async with self._one_at_a_time:
             began = self._clock()
             decision = self._decided_now(key)
             await asyncio.sleep(REST * (self._clock() - began))
         return decision
 
-    def _decided_now(self, key: str) -> dict[str, Any] | None:
+    def _decided_now(self, key: str) -> DecisionInFull | None:
         """Return the decision; None for a pod that is not decided about, or if a plugin fails."""
         scheduler = self._scheduler
         uid = scheduler.uid_of(key)
@@ -89,6 +89,6 @@ class Pods:
         try:
             with what_if.trial() as trial:
                 trial.remove(uid)
-                return decision_document(pod, without_preemption(pipeline), what_if)[1]
+                return decision_in_full(pod, without_preemption(pipeline), what_if)[1]
         except PluginFailed:
             return None  # it is counted and logged where it failed

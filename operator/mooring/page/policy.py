@@ -28,11 +28,11 @@ class Policy:
         self._shadow = shadow
 
     def namespaces(self) -> list[str]:
-        """The namespaces of the pods that shadow profiles decided about, the last one first."""
+        """Return the namespaces of the pods that shadow profiles decided about, the last first."""
         return [*dict.fromkeys(_namespace(record) for record in self._shadow("")["pods"])]
 
     def document(self, visible: frozenset[str]) -> dict[str, Any]:
-        """All profiles as JSON values; comparisons of pods of visible namespaces only."""
+        """Return all profiles as JSON values; comparisons of pods of visible namespaces only."""
         verdicts, shadow = self._handler.verdicts(), self._shadow("")
         names = sorted({*verdicts, *self._profiles.in_force})
         seen = (record for record in shadow["pods"] if _namespace(record) in visible)
@@ -47,7 +47,7 @@ class Policy:
         }
 
     def _profile(self, name: str) -> dict[str, Any]:
-        """What is in force of the profile; `generation` is 0 if nothing is."""
+        """Return what is in force of the profile; `generation` is 0 if nothing is."""
         entry = self._profiles.in_force.get(name)
         if entry is None:
             return {"name": name, "generation": 0, "mode": None, "effective": None, "spec": None}
@@ -63,7 +63,7 @@ class Policy:
 
 
 def _without_secrets(spec: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """The spec without the certificates, keys and passwords of its extenders."""
+    """Return the spec without the certificates, keys and passwords of its extenders."""
     if spec is None or "extenders" not in spec:
         return dict(spec) if spec is not None else None
     extenders = []

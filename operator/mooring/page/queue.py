@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from mooring.engine.scheduler_state import SchedulerState
-from mooring.framework.queued_pod import QueuedPod, SubQueue
+from mooring.framework.queued_pod import PodState, QueuedPod, SubQueue
 from mooring.model.pod import Pod, Uid
 from mooring.page.slices import in_slices
 from mooring.state.columns import IntArray
@@ -23,15 +23,18 @@ from mooring.state.view import BoolArray
 
 __all__ = ["STATES", "PendingPods", "Queue", "Selected"]
 
-STATES: Final = (
-    "active",
-    "backoff",
-    "unschedulable",
-    "gated",
-    "in flight",
-    "waiting at Permit",
-    "being bound",
-    "without a profile",
+STATES: Final = tuple(
+    state.value
+    for state in (
+        PodState.ACTIVE,
+        PodState.BACKOFF,
+        PodState.UNSCHEDULABLE,
+        PodState.GATED,
+        PodState.IN_FLIGHT,
+        PodState.PERMIT,
+        PodState.BINDING,
+        PodState.NO_PROFILE,
+    )
 )
 """Where a pending pod is; the first four are the queues of the metric scheduler_pending_pods."""
 
@@ -88,12 +91,12 @@ class PendingPods:
     owner_values: Sequence[tuple[str, str, str]]
 
     def largest_namespaces(self) -> list[str]:
-        """The namespaces, those with the most pods first."""
+        """Return the namespaces, those with the most pods first."""
         counts = np.bincount(self.namespaces, minlength=len(self.namespace_values))
         return [self.namespace_values[code] for code in np.argsort(-counts, kind="stable")]
 
     def groups(self, visible: frozenset[str]) -> dict[str, Any]:
-        """The pods by state, by cause and by owner; owners of visible namespaces only.
+        """Return the pods by state, by cause and by owner; owners of visible namespaces only.
 
         A cause is named if a visible pod has it: a plugin's text may name pods.
         """
@@ -120,7 +123,7 @@ class PendingPods:
     def page(
         self, selected: Selected, visible: frozenset[str], offset: int, limit: int
     ) -> dict[str, Any]:
-        """Some of the selected pods of visible namespaces, the longest pending first."""
+        """Return some of the selected pods of visible namespaces, the longest pending first."""
         mask = self._visible(visible)
         owner = tuple(selected.owner.split("/", 2))
         for codes, values, wanted in (
@@ -157,7 +160,7 @@ class PendingPods:
         return seen
 
     def _groups(self, codes: IntArray, members: BoolArray) -> Iterator[tuple[int, dict[str, Any]]]:
-        """The 200 most frequent of the members' codes, each with what its pods have in common."""
+        """Yield the 200 most frequent codes of members, with what their pods have in common."""
         if not members.any():
             return
         codes, states, since = codes[members], self.states[members], self.since[members]
@@ -207,16 +210,16 @@ class Queue:
         self._samples: deque[tuple[int, ...]] = deque(maxlen=_SAMPLES)
 
     def counts(self) -> dict[str, int]:
-        """How many pods are in each queue, wait at Permit, and have no profile."""
+        """Count the pods in each queue, those that wait at Permit, and those without a profile."""
         scheduler = self._scheduler
         return {
             **scheduler.queue.counts(),
-            "waiting at Permit": len(scheduler.waiting),
-            "without a profile": len(scheduler.without_profile),
+            PodState.PERMIT.value: len(scheduler.waiting),
+            PodState.NO_PROFILE.value: len(scheduler.without_profile),
         }
 
     async def pending(self) -> PendingPods:
-        """The pending pods, at most two seconds old."""
+        """Return the pending pods, at most two seconds old."""
         async with self._reading:
             known = self._pending
             if known is None or self._clock() - known.taken >= _KEPT_SECONDS:
@@ -224,18 +227,20 @@ class Queue:
             return known
 
     async def _read(self) -> PendingPods:
-        """Reads all pods in slices; a pod that is bound meanwhile may be among them."""
+        """Read all pods in slices; a pod that is bound meanwhile may be among them."""
         scheduler, now = self._scheduler, self._clock()
         keys, rows = list[str](), array("q")
         causes, namespaces, owners = _Codes(), _Codes(), _Codes()
 
         def steps() -> Iterator[None]:
             for count, queued in enumerate(scheduler.queue):
-                pod = queued.pod
+                pod, state = queued.pod, queued.times.state
+                if state not in STATES:
+                    continue  # bound or gone meanwhile
                 keys.append(pod.key)
                 rows.extend(
                     (
-                        STATES.index(self._state(queued)),
+                        STATES.index(state),
                         causes.of(self._cause_of(queued)),
                         namespaces.of(pod.namespace),
                         owners.of(_owner(pod)),
@@ -246,13 +251,15 @@ class Queue:
                 )
                 if not count % _SLICE:
                     yield
-            state = STATES.index("without a profile")
+            no_profile = STATES.index(PodState.NO_PROFILE)
             wall = self._now()
             for count, pod in enumerate(tuple(scheduler.without_profile.values())):
                 keys.append(pod.key)
                 codes = causes.of("no profile takes the pod"), namespaces.of(pod.namespace)
                 since = int(max(wall - pod.created, 0)) if pod.created else 0
-                rows.extend((state, *codes, owners.of(_owner(pod)), pod.shape.priority, 0, since))
+                rows.extend(
+                    (no_profile, *codes, owners.of(_owner(pod)), pod.shape.priority, 0, since)
+                )
                 if not count % _SLICE:
                     yield
 
@@ -273,16 +280,8 @@ class Queue:
             owner_values=list(owners.values),
         )
 
-    def _state(self, queued: QueuedPod) -> str:
-        if queued.queue is not None:
-            return queued.queue.value
-        if self._scheduler.waiting.get(queued.pod.uid) is not None:
-            return "waiting at Permit"
-        placed = self._scheduler.cluster.pod(queued.pod.uid)
-        return "being bound" if placed is not None and placed.assumed else "in flight"
-
     def _cause_of(self, queued: QueuedPod) -> str:
-        """What keeps the pod from having a node, in a few words; equal for many pods."""
+        """Return what keeps the pod from having a node, in a few words; equal for many pods."""
         if queued.queue is SubQueue.GATED:
             return "gated"
         if not queued.unschedulable_plugins:
@@ -290,17 +289,17 @@ class Queue:
         return self._cause(queued.pod.uid) or ", ".join(sorted(queued.unschedulable_plugins))
 
     async def sample_for_ever(self) -> None:
-        """Notes the counts every ten seconds, for an hour."""
+        """Note the counts every ten seconds, for an hour."""
         while True:
             self.sample()
             await asyncio.sleep(_SAMPLE_SECONDS)
 
     def sample(self) -> None:
-        """Notes the counts of this moment."""
+        """Note the counts of this moment."""
         self._samples.append((int(self._now()), self._bound(), *self.counts().values()))
 
     def trend(self) -> Mapping[str, list[int]]:
-        """The counts noted in the last hour by name, with `time` (seconds since the epoch).
+        """Return the counts noted in the last hour by name, and their `time`, since the epoch.
 
         `bound` is how many pods had been bound by then since the start.
         """

@@ -13,7 +13,7 @@ _SLICE_SECONDS: Final = 0.002
 
 
 async def in_slices(steps: Iterable[object], clock: Callable[[], float] = time.monotonic) -> None:
-    """Iterates to the end, and lets other work run after each slice of about two milliseconds."""
+    """Iterate to the end; let other work run after each slice of about two milliseconds."""
     began = clock()
     for _ in steps:
         took = clock() - began

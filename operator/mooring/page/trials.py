@@ -9,7 +9,7 @@ added again in each step, so that later pods see them.
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -18,11 +18,12 @@ from typing import Any, Final
 
 from mooring.engine.groups.decision import GroupDecision
 from mooring.engine.groups.slices import SearchBudget
-from mooring.engine.pod_report import REST, smallest_suggestions
+from mooring.engine.pod_report import REST, SuggestedChange, smallest_suggestions
 from mooring.engine.profiles import Profiles
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.engine.what_if import WhatIf, held_back, stays_on_its_node, without_preemption
+from mooring.framework.decision import PodRef
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin import by_priority
 from mooring.framework.registry import Registry
@@ -33,7 +34,8 @@ from mooring.model.fields import mapping
 from mooring.model.objects import object_key, parse_object
 from mooring.model.pod import Pod, Uid, parse_pod
 from mooring.model.pod_group import GroupKey
-from mooring.page.decisions import decision_document
+from mooring.observe.documents import fields_of
+from mooring.page.decisions import DecisionInFull, decision_in_full
 from mooring.page.slices import in_slices
 from mooring.policy.errors import ProfileInvalid
 from mooring.simulate.manifests import InputError, Limits, Manifest, manifests_in
@@ -157,7 +159,7 @@ class Trials:
                 {"pod": each.pod, "node": None, "message": each.message, "cause": each.message}
                 for each in objects.rejected
             ]
-            details: list[dict[str, Any]] = []
+            details: list[DecisionInFull] = []
             units = self._units(objects, pipeline)
             async for documents in self._decided(units, what_if, detailed=True):
                 details += documents[:1] if not details else []
@@ -201,7 +203,7 @@ class Trials:
         results = [
             {
                 "pod": first["pod"],
-                "now": self._node_of(first["pod"]),
+                "now": self._node_of(first["pod"].key),
                 "nodes": [first["node"], second["node"]],
                 "causes": [first["cause"], second["cause"]],
             }
@@ -317,7 +319,7 @@ class Trials:
 
     async def _decided(
         self, units: "Iterable[_Unit]", what_if: WhatIf, *, detailed: bool
-    ) -> AsyncIterator[list[dict[str, Any]]]:
+    ) -> AsyncIterator[list[DecisionInFull]]:
         """Yield the decisions about each unit; a pod with a node is on it for the next ones."""
         nodes = 100 if detailed else 0
         for unit in units:
@@ -342,7 +344,7 @@ class Trials:
                 yield placed.pod.uid
 
     @staticmethod
-    def _decide(unit: "_Unit", what_if: WhatIf, nodes: int) -> dict[str, Any]:
+    def _decide(unit: "_Unit", what_if: WhatIf, nodes: int) -> DecisionInFull:
         """Return the decision about the only pod of a unit."""
         pipeline, (pod,) = unit.pipeline, unit.pods
         if pipeline is None:
@@ -350,14 +352,14 @@ class Trials:
         with what_if.trial():
             if (message := held_back(pod, pipeline)) is not None:
                 return _without_node(pod, pipeline, message)
-            row, document = decision_document(pod, pipeline, what_if, nodes=nodes)
+            row, document = decision_in_full(pod, pipeline, what_if, nodes=nodes)
         if row is not None:
-            what_if.add(pod, document["node"])
+            what_if.add(pod, what_if.cluster.nodes.name(row))
         return document
 
     async def _group(
         self, unit: "_Unit", pipeline: Pipeline, group: PodGroupState, what_if: WhatIf
-    ) -> list[dict[str, Any]]:
+    ) -> list[DecisionInFull]:
         """Return the decision about all pods of a group, with a pause after each slice of it."""
         obstacles = (held_back(pod, pipeline, only=_SCHEDULING_GATES) for pod in unit.pods)
         message = next(filter(None, obstacles), None) or group.incomplete
@@ -376,10 +378,10 @@ class Trials:
             await asyncio.sleep(REST * (self._clock() - began))
 
     async def _suggestions(
-        self, unit: "_Unit", decision: Mapping[str, Any], what_if: WhatIf
-    ) -> list[dict[str, Any]]:
+        self, unit: "_Unit", decision: DecisionInFull, what_if: WhatIf
+    ) -> list[SuggestedChange]:
         """Return what would make the pod fit, if it was decided alone and has no node."""
-        if decision["node"] is not None or not decision["nodes"] or unit.pipeline is None:
+        if decision.node is not None or not decision.nodes or unit.pipeline is None:
             return []
         (pod,), cluster = unit.pods, what_if.cluster
         return await smallest_suggestions(pod, unit.pipeline, cluster, what_if.cache, self._clock)
@@ -518,7 +520,7 @@ def _pods_of(
 
 def _member(
     pod: Pod, pipeline: Pipeline, decision: GroupDecision, what_if: WhatIf
-) -> dict[str, Any]:
+) -> DecisionInFull:
     """Return the decision about one pod of a group; with a node it is on it from now on."""
     document = _without_node(pod, pipeline, decision.message)
     row = decision.rows.get(pod.uid)
@@ -526,7 +528,7 @@ def _member(
         return document
     name = what_if.cluster.nodes.name(row)
     what_if.add(pod, name)
-    return document | {"node": name, "message": None, "cause": None}
+    return replace(document, node=name, message=None, cause=None)
 
 
 def _no_profile(pod: Pod) -> str:
@@ -534,25 +536,26 @@ def _no_profile(pod: Pod) -> str:
     return f'no profile in force takes the pod (schedulerName "{name}"); choose one'
 
 
-def _without_node(pod: Pod, pipeline: Pipeline | None, message: str) -> dict[str, Any]:
-    """Return a document like `decision_document` for a pod about which no filter ran."""
-    return {
-        "pod": pod.key,
-        "profile": pipeline.profile if pipeline is not None else None,
-        "nodes": 0,
-        "preFilter": None,
-        "filters": [],
-        "rejected": [],
-        "node": None,
-        "feasible": 0,
-        "message": message,
-        "cause": message,
-        "nominatedNode": None,
-        "victims": [],
-        "scores": None,
-    }
+def _without_node(pod: Pod, pipeline: Pipeline | None, message: str) -> DecisionInFull:
+    """Return the decision about a pod for which no filter ran."""
+    return DecisionInFull(
+        pod=PodRef.of(pod),
+        profile=pipeline.profile if pipeline is not None else None,
+        node=None,
+        nominated_node=None,
+        victims=(),
+        scores=None,
+        rejections={},
+        message=message,
+        nodes=0,
+        feasible=0,
+        cause=message,
+        pre_filter=None,
+        filters=[],
+    )
 
 
-def _short(document: Mapping[str, Any]) -> dict[str, Any]:
-    fields = ("pod", "profile", "node", "feasible", "message", "cause", "nominatedNode", "victims")
-    return {name: document[name] for name in fields}
+def _short(decision: DecisionInFull) -> dict[str, Any]:
+    shown = ("pod", "profile", "node", "feasible", "message", "cause", "nominatedNode", "victims")
+    every = fields_of(decision)
+    return {name: every[name] for name in shown}

@@ -276,10 +276,10 @@ def _side(
     reasons: dict[str, str] = {}
     for attempt in attempts:
         decision = attempt.decision
-        nodes[decision.pod] = decision.node
+        nodes[decision.pod.key] = decision.node
         if decision.node is None:
             preempts = f"would preempt on {decision.nominated_node}"
-            reasons[decision.pod] = preempts if decision.nominated_node else attempt.reason
+            reasons[decision.pod.key] = preempts if decision.nominated_node else attempt.reason
     rows = state.nodes.order()
     view = _Use(state, rows, large)
     pools: dict[str, list[int]] = {}

@@ -117,7 +117,7 @@ class _Decided:
 
     def __init__(self, inputs: Inputs, registry: Registry, seed: int) -> None:
         attempts = simulate(inputs, registry, seed=seed)
-        self.decisions = {attempt.decision.pod: attempt.decision for attempt in attempts}
+        self.decisions = {attempt.decision.pod.key: attempt.decision for attempt in attempts}
         self._state = inputs.state
         self._pods = {pod.key: pod for pod in inputs.pending}
         self._pods |= {placed.pod.key: placed.pod for placed in inputs.state.pods}
@@ -224,7 +224,7 @@ class _Check:
         nominated = decision.nominated_node if decision is not None else None
         if expected.nominated_node not in (None, nominated):
             yield "nominatedNode", f"pod {pod} is nominated to {_quoted(nominated)}"
-        victims = decision.victims if decision is not None else ()
+        victims = [victim.key for victim in decision.victims] if decision is not None else []
         if expected.victims is not None and {*map(_key, expected.victims)} != {*victims}:
             yield "victims", f"pod {pod} evicts {_listed(victims)}"
 
@@ -242,7 +242,7 @@ class _Check:
         expected = self.expected
         if expected.max_victims is not None:
             decisions = (self.decided.decisions.get(pod) for pod in pods)
-            victims = {victim for d in decisions if d is not None for victim in d.victims}
+            victims = {victim.key for d in decisions if d is not None for victim in d.victims}
             if len(victims) > expected.max_victims:
                 evicted = _listed(sorted(victims))
                 yield "maxVictims", f"{len(victims)} pods are evicted: {evicted}"

@@ -18,7 +18,7 @@ from mooring.engine.outcome import FitError, Outcome, decision_of
 from mooring.engine.profiles import InForce, Profiles
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.what_if import WhatIf, held_back
-from mooring.framework.decision import Decision
+from mooring.framework.decision import Decision, PodRef
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.post_filter import GroupNomination
 from mooring.framework.queued_pod import QueuedPod, StateTimes
@@ -121,7 +121,7 @@ class Simulation:
         inputs.state.track_pod_groups(self._profiles.pod_group_formats)
         self._always = self._named(profile) if profile is not None else None
         self._extenders: ExtenderCalls | None = None
-        self._victims: dict[str, tuple[str, ...]] = {}
+        self._victims: dict[str, tuple[PodRef, ...]] = {}
         """The victims of the preemption for a group, by the key of its first member."""
 
     def _named(self, name: str) -> InForce:
@@ -155,7 +155,9 @@ class Simulation:
     def _attempts(self, pods: Iterable[Pod], forbidden: Iterable[RejectedPod]) -> Iterator[Attempt]:
         active, waiting = ActivePods(), dict[str, QueuedPod]()
         chosen: list[InForce] = []
-        rejected = [_rejected(each.pod, each.owner, None, each.message) for each in forbidden]
+        rejected = [
+            _rejected(PodRef.of_key(each.pod), each.owner, None, each.message) for each in forbidden
+        ]
         pods = [*pods]
         for pod in pods:
             self._state.put_unscheduled(pod)
@@ -164,13 +166,13 @@ class Simulation:
             if profile is None:
                 name = pod.shape.scheduler_name
                 why = f'no profile takes pods of schedulerName "{name}"'
-                rejected.append(_rejected(pod.key, owner_of(pod), None, why))
+                rejected.append(_rejected(PodRef.of(pod), owner_of(pod), None, why))
                 continue
             if pod.nominated_node is not None:
                 self._state.nominate(pod, pod.nominated_node)
             held = _held_back(pod, profile.pipeline)
             if held is not None:
-                rejected.append(_rejected(pod.key, owner_of(pod), profile, held))
+                rejected.append(_rejected(PodRef.of(pod), owner_of(pod), profile, held))
             else:
                 queued = _queued(pod, profile.pipeline, ticket=len(chosen))
                 active.add(queued)
@@ -250,7 +252,7 @@ class Simulation:
                     self._state.withdraw(lower.uid)
                 self._state.nominate(pod, node)
         self._state.begin_evictions(members[0], answer.victims)
-        self._victims[members[0].key] = tuple(victim.key for victim in answer.victims)
+        self._victims[members[0].key] = tuple(map(PodRef.of, answer.victims))
         return decision
 
     def _member(
@@ -258,7 +260,7 @@ class Simulation:
     ) -> Attempt:
         nominee = self._state.nominations.get(pod.uid) if node is None else None
         record = Decision(
-            pod=pod.key,
+            pod=PodRef.of(pod),
             profile=profile.profile.name,
             node=node,
             nominated_node=self._state.nodes.names[nominee.row] if nominee else None,
@@ -274,7 +276,7 @@ class Simulation:
         try:
             outcome = self._decide(pod, profile)
         except (PluginError, ExtenderError) as error:
-            return _rejected(pod.key, owner_of(pod), profile, str(error))
+            return _rejected(PodRef.of(pod), owner_of(pod), profile, str(error))
         decision = decision_of(pod, profile.pipeline, outcome, self._most)
         if isinstance(outcome, FitError):
             self._nominate(pod, outcome)
@@ -284,9 +286,9 @@ class Simulation:
         try:
             assume_and_reserve(pod, outcome.row, profile.pipeline, self._state)
         except PodRejected as rejection:
-            return _rejected(pod.key, owner_of(pod), profile, rejection.message)
+            return _rejected(PodRef.of(pod), owner_of(pod), profile, rejection.message)
         except PluginError as error:
-            return _rejected(pod.key, owner_of(pod), profile, str(error))
+            return _rejected(PodRef.of(pod), owner_of(pod), profile, str(error))
         return Attempt(decision, outcome.feasible_nodes, owner_of(pod))
 
     def _decide(self, pod: Pod, profile: InForce) -> Outcome:
@@ -339,10 +341,9 @@ def _held_back(pod: Pod, pipeline: Pipeline) -> str | None:
         return str(error)
 
 
-def _rejected(pod: str, owner: str, profile: InForce | None, message: str) -> Attempt:
-    name = pod.partition("/")[2]
+def _rejected(pod: PodRef, owner: str, profile: InForce | None, message: str) -> Attempt:
     return Attempt(
-        reason=message.removeprefix(f'pods "{name}" is '),
+        reason=message.removeprefix(f'pods "{pod.name}" is '),
         owner=owner,
         decision=Decision(
             pod=pod,

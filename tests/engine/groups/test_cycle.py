@@ -66,7 +66,7 @@ async def test_a_gang_that_fits_is_bound_whole(client: ApiClient, bindings: Bind
     with engine.running():
         await until(lambda: len(bindings.made) == 4 and not engine.loop.binding)
     assert sorted(target for _, target in bindings.made) == ["a", "a", "b", "b"]
-    assert engine.decisions.of("default/g-0")[0]["node"] in ("a", "b")
+    assert engine.decisions.of("default/g-0")[0].node in ("a", "b")
 
 
 async def test_a_gang_that_does_not_fit_holds_nothing(
@@ -189,7 +189,7 @@ async def test_a_member_that_reserve_rejects_leaves_no_other_assumed(
         await until(lambda: len(bindings.statuses) == 2)
     assert not bindings.made
     assert not engine.scheduler_state.state.pods.assumed
-    reason = engine.decisions.of("default/g-0")[0]["message"]
+    reason = engine.decisions.of("default/g-0")[0].message
     assert reason == "member default/x: 0/1 nodes are available: 1 the plugin does not like it."
 
 

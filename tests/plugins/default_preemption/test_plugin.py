@@ -33,14 +33,14 @@ def test_the_node_with_the_lowest_victims_is_nominated() -> None:
     decision = deciding.decision(pod("new", cpu="1", priority=HIGH))
     assert decision.node is None
     assert decision.nominated_node == "a"
-    assert decision.victims == ("default/a-2",)
+    assert [v.key for v in decision.victims] == ["default/a-2"]
     assert decision.message == "0/2 nodes are available: 2 Insufficient cpu."
 
 
 def test_fewer_victims_win_when_priorities_are_equal() -> None:
     deciding = Deciding(*full("a", LOW, LOW, LOW, LOW), *full("b", LOW, LOW, cpu="2"))
     decision = deciding.decision(pod("new", cpu="2", priority=HIGH))
-    assert (decision.nominated_node, decision.victims) == ("b", ("default/b-1",))
+    assert (decision.nominated_node, [v.key for v in decision.victims]) == ("b", ["default/b-1"])
 
 
 def test_of_equal_priority_the_pod_that_started_last_is_the_victim() -> None:
@@ -49,7 +49,9 @@ def test_of_equal_priority_the_pod_that_started_last_is_the_victim() -> None:
         pod("old", cpu="1", node="a", started="2026-01-01T00:00:00Z"),
         pod("young", cpu="1", node="a", started="2026-02-01T00:00:00Z"),
     )
-    assert deciding.decision(pod("new", cpu="1", priority=HIGH)).victims == ("default/young",)
+    assert [v.key for v in deciding.decision(pod("new", cpu="1", priority=HIGH)).victims] == [
+        "default/young"
+    ]
 
 
 def test_pods_of_equal_priority_are_never_victims() -> None:
@@ -98,7 +100,9 @@ def test_a_pod_whose_budget_would_be_violated_is_reprieved_before_the_others() -
         pod("free", cpu="1", node="a", priority=MIDDLE),
         pdb("guard", {"app": "guarded"}, allowed=0),
     )
-    assert deciding.decision(pod("new", cpu="1", priority=HIGH)).victims == ("default/free",)
+    assert [v.key for v in deciding.decision(pod("new", cpu="1", priority=HIGH)).victims] == [
+        "default/free"
+    ]
 
 
 def test_an_eviction_that_has_begun_counts_against_its_budget_at_once() -> None:
@@ -322,7 +326,7 @@ def test_a_pod_that_holds_the_wanted_host_port_is_the_victim() -> None:
         pod("other", node="a", priority=LOW),
     )
     decision = deciding.decision(pod("new", ports=[80], priority=HIGH))
-    assert (decision.nominated_node, decision.victims) == ("a", ("default/holder",))
+    assert (decision.nominated_node, [v.key for v in decision.victims]) == ("a", ["default/holder"])
 
 
 def test_a_dry_run_leaves_the_cluster_as_it_was() -> None:

@@ -44,7 +44,7 @@ from mooring.engine.preemption_executor import PreemptionExecutor
 from mooring.engine.reports import Reports
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
-from mooring.framework.decision import Decision
+from mooring.framework.decision import Decision, PodRef
 from mooring.framework.evaluations import StillEvaluating
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin_failures import PluginFailed, text_of
@@ -574,7 +574,7 @@ class GroupCycle:
         if not self._is_unchanged(attempt):
             return decision, False
         if isinstance(answer, GroupNomination):
-            victims, now = [victim.key for victim in answer.victims], self._clock()
+            victims, now = [*map(PodRef.of, answer.victims)], self._clock()
             for member in members:
                 if (node := answer.nodes.get(member.pod.uid)) is not None:
                     scheduler.decisions.nominated(member.pod.uid, node, victims, now)
@@ -620,7 +620,7 @@ class GroupCycle:
     def _record(self, attempt: Attempt, node: str | None, message: str | None) -> None:
         """Keep the decision about a member of a group, which was not scored by itself."""
         decision = Decision(
-            pod=attempt.queued.pod.key,
+            pod=PodRef.of(attempt.queued.pod),
             profile=attempt.pipeline.profile,
             profile_generation=attempt.pipeline.generation,
             node=node,
@@ -630,8 +630,7 @@ class GroupCycle:
             rejections={},
             message=message,
         )
-        uid, now = attempt.queued.pod.uid, self._clock()
-        self._scheduler.decisions.decided(uid, decision, now, cause=message or "")
+        self._scheduler.decisions.decided(decision, self._clock(), cause=message or "")
 
     def _report_called_off(self, group: PodGroupState, reason: str) -> None:
         """Report why the group failed, unless the scheduler stops or the group has gone."""

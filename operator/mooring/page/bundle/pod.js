@@ -152,6 +152,7 @@ export function suggestionList(suggestions) {
 export function decisionSection(decision, current) {
   if (decision === null || decision === undefined) return null;
   const chosen = decision.node;
+  const rejected = Object.entries(decision.rejections);
   return h("section", { class: "panel" },
     h("h2", {}, current ? "Where it would go now" : "A decision now"),
     chosen ? h("p", { class: "verdict" }, "→ ", nodeLink(chosen), `, one of ${plural(decision.feasible, "feasible node")}`) :
@@ -159,10 +160,10 @@ export function decisionSection(decision, current) {
     decision.nominatedNode ? h("p", {}, "Preemption would nominate it to ", nodeLink(decision.nominatedNode),
       decision.victims.length ? [" and evict ", pods(decision.victims)] : "") : null,
     funnel(decision),
-    decision.scores === null ? null : scoreTable(decision.scores, chosen),
-    decision.rejected.length ? h("details", {}, h("summary", {}, "Some of the rejected nodes"),
-      table(["node", "plugin", "why"], decision.rejected.map((each) => [
-        nodeLink(each.node), each.plugin, each.reasons.join(", "),
+    scoreTable(decision, chosen),
+    rejected.length ? h("details", {}, h("summary", {}, "Some of the rejected nodes"),
+      table(["node", "plugin", "why"], rejected.map(([node, each]) => [
+        nodeLink(node), each.plugin, each.reasons.join(", "),
       ]), "Rejected nodes")) : null);
 }
 
@@ -182,7 +183,10 @@ function funnel(decision) {
   ];
 }
 
-function scoreTable(scores, chosen) {
+function scoreTable(decision, chosen) {
+  const scores = Object.entries(decision.scores ?? {}).map(([node, score]) => ({ node, ...score }))
+    .sort((one, other) => other.total - one.total); // names of digits would come first else
+  if (!scores.length) return null;
   const plugins = [...new Set(scores.flatMap((each) => Object.keys(each.plugins)))];
   return [
     h("h3", {}, `Scores of ${scores.length === 1 ? "the node" : `the ${scores.length} best nodes`}`),
@@ -195,7 +199,6 @@ function scoreTable(scores, chosen) {
 
 function record(decision) {
   const outcome = decision.node ? ["on ", nodeLink(decision.node)] : ["no node"];
-  const best = Object.entries(decision.scores ?? {}).map(([node, score]) => ({ node, ...score }));
   return h("details", { class: "record" },
     h("summary", {}, h("time", { datetime: decision.time }, new Date(decision.time).toLocaleString()), " ", outcome,
       decision.count > 1 ? ` (${number(decision.count)} attempts with this cause)` : "",
@@ -203,6 +206,6 @@ function record(decision) {
     decision.message ? h("p", {}, decision.message) : null,
     decision.nominatedNode ? h("p", {}, "Nominated to ", nodeLink(decision.nominatedNode),
       decision.victims.length ? ["; victims: ", pods(decision.victims)] : "") : null,
-    best.length ? scoreTable(best, decision.node) : null,
+    scoreTable(decision, decision.node),
     h("p", { class: "hint" }, `profile ${decision.profile ?? "none"}${decision.profileGeneration ? `, generation ${decision.profileGeneration}` : ""}`));
 }

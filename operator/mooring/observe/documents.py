@@ -1,0 +1,110 @@
+"""The JSON of documents: here a dataclass becomes JSON, and nowhere else.
+
+A document is a dataclass, or a list or mapping of such. Its fields are written in camel case; a
+field that is None by default is left out while it is None. Where a document refers to a pod it has
+a `PodRef`, or a `TextAboutPods`, so that by their types alone names are left out for users who may
+not get these pods (`mooring.observe.viewer`).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from functools import cache, partial
+from operator import attrgetter
+from typing import Any, Final
+
+import orjson
+
+from mooring.framework.decision import NodeScore, PodRef, Rejection, TextAboutPods
+
+__all__ = ["HIDDEN", "dumps", "fields_of", "name_of", "plain"]
+
+HIDDEN: Final = "a pod that you may not get"
+"""Stands where a user may not read the name of a pod."""
+
+_Sees = Callable[[PodRef], bool]
+
+
+def dumps(document: Any, sees: _Sees | None = None) -> bytes:
+    """Return the document as JSON, without names of pods for which `sees` is False.
+
+    Characters that UTF-8 has not are replaced; plugins may give such.
+    """
+    value_of = partial(_value_of, sees) if sees is not None else _whole_value_of
+    try:
+        return orjson.dumps(document, value_of, orjson.OPT_PASSTHROUGH_DATACLASS)
+    except TypeError:
+        return orjson.dumps(_replaced(document, value_of))
+
+
+def plain(document: Any) -> Any:
+    """Return the document as a program reads it: dicts, lists, strings and numbers."""
+    return orjson.loads(dumps(document))
+
+
+def fields_of(document: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass by their names in JSON; the values are as they are."""
+    values_of, names, optional = _shape(document.__class__)
+    found = dict(zip(names, values_of(document), strict=True))
+    for name in optional:
+        if found[name] is None:
+            del found[name]
+    return found
+
+
+@cache  # as many entries as there are classes
+def _shape(kind: type) -> tuple[Callable[[Any], Sequence[Any]], Sequence[str], Sequence[str]]:
+    """Return what reads all fields, their names in JSON, and of these the ones None by default."""
+    every = fields(kind)
+    names = [name_of(each.name) for each in every]
+    optional = [name_of(each.name) for each in every if each.default is None]
+    if len(every) == 1:  # attrgetter would return the value alone
+        return lambda document: [getattr(document, every[0].name)], names, optional
+    return attrgetter(*(each.name for each in every)), names, optional
+
+
+def _whole_value_of(value: Any) -> Any:
+    """Return what stands in JSON for a value that is no JSON, with the names of all pods."""
+    # The cells of tables come first, because there are many, and without reading their fields.
+    if type(value) is Rejection:
+        reasons = value.reasons
+        return {"plugin": value.plugin, "reasons": reasons, "resolvable": value.resolvable}
+    if type(value) is NodeScore:
+        return {"plugins": value.plugins, "total": value.total}
+    if isinstance(value, PodRef):
+        return value.key
+    if isinstance(value, TextAboutPods):
+        return value.text
+    if is_dataclass(value):
+        return fields_of(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"a document has a {type(value).__name__}")
+
+
+def _value_of(sees: _Sees, value: Any) -> Any:
+    """Return what stands in JSON for a value for a user who sees these pods."""
+    if isinstance(value, PodRef) and not sees(value):
+        return HIDDEN
+    if isinstance(value, TextAboutPods) and not all(map(sees, value.pods)):
+        return value.otherwise
+    return _whole_value_of(value)
+
+
+@cache  # as many entries as there are names of fields
+def name_of(field: str) -> str:
+    """Return the name in JSON of a field."""
+    first, *others = field.split("_")
+    return first + "".join(map(str.capitalize, others))
+
+
+def _replaced(value: Any, value_of: Callable[[Any], Any]) -> Any:
+    """Return the value in dicts and lists, with "?" for characters that UTF-8 has not."""
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, str):
+        return value.encode(errors="replace").decode()
+    if type(value) is dict:
+        return {_replaced(k, value_of): _replaced(v, value_of) for k, v in value.items()}
+    if type(value) in (list, tuple):
+        return [_replaced(each, value_of) for each in value]
+    return _replaced(value_of(value), value_of)
