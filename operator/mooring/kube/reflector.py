@@ -38,8 +38,8 @@ from mooring.kube.errors import (
     explain,
 )
 from mooring.kube.resources import Call
-from mooring.kube.slices import Slices
 from mooring.model.errors import ManifestError
+from mooring.time_slices import TimeSlices
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -131,7 +131,7 @@ class Reflector:
         self._random = random or random_module.Random()  # noqa: S311 - spreads load, hides nothing
         self._clock = clock
         self._sleep = sleep
-        self._slices = Slices(clock)
+        self._slices = TimeSlices(clock=clock)
         self._backoff = Backoff(self._random)
         self._version: str | None = None
         self._initial: Relist | None = None

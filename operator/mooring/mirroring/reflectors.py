@@ -11,9 +11,9 @@ from mooring.kube.client import ApiClient
 from mooring.kube.errors import ApiError, explain
 from mooring.kube.reflector import Reflector, Sink
 from mooring.kube.resources import POD, Resource
-from mooring.kube.slices import Slices
 from mooring.mirroring.mirror import ASSIGNED_PODS, MIRRORED, MIRRORED_IF_SERVED
 from mooring.model.events import Kind
+from mooring.time_slices import TimeSlices
 
 __all__ = ["Reflectors"]
 
@@ -140,7 +140,7 @@ class Reflectors:
             self._troubles.pop(served.resource, None)
             takes_over = served.takes_over or served.reflector.synced.is_set()
             if found is None:
-                await Slices().run(self._sink.relist(served.resource).apply())
+                await TimeSlices().run(self._sink.relist(served.resource).apply())
         if found is not None and kind not in self._served:
             logger.info("%s is served", _named(found))
             reflector = self._reflector(found)

@@ -32,6 +32,7 @@ from mooring.observe.metrics import Metrics
 from mooring.observe.records import MOST_SUMMARIES, DecisionLog
 from mooring.observe.tls import ServingTls, TlsError
 from mooring.observe.viewer import Access, Viewer
+from mooring.time_slices import REST, TimeSlices
 
 __all__ = ["Check", "Endpoints", "ListenError", "Page", "Reviews"]
 
@@ -40,9 +41,7 @@ logger = logging.getLogger(__name__)
 RELOAD_SECONDS: Final = 10.0
 """Pause between two looks at the files of certificates."""
 _SLICE: Final = 200
-"""Short records that are made at a time; they take some milliseconds."""
-_REST: Final = 3.0
-"""After each slice of the dump the event loop is free for this many times its duration."""
+"""Records of the cache that are sent at a time; they take some milliseconds."""
 
 _Answer = TypeVar("_Answer")
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -353,10 +352,10 @@ class Endpoints:
         if not (limit.isdecimal() and len(limit) < 10) or not 0 < int(limit) <= MOST_SUMMARIES:
             raise web.HTTPBadRequest(text=f"limit must be between 1 and {MOST_SUMMARIES}\n")
         found = self._decisions.summaries(namespace, int(limit))
-        parts = list[bytes]()
-        while part := [*islice(found, _SLICE)]:
-            parts.append(orjson.dumps(part)[1:-1])
-            await asyncio.sleep(0)
+        parts, slices = list[bytes](), TimeSlices()
+        for record in found:
+            parts.append(orjson.dumps(record))
+            await slices.pause()
         counts = {"bytes": self._decisions.bytes, "limitBytes": self._decisions.limit}
         page = b'{"decisions":[%b],%b' % (b",".join(parts), orjson.dumps(counts)[1:])
         return web.Response(body=page, content_type="application/json")
@@ -392,15 +391,13 @@ class Endpoints:
 
     async def _send_cache(self, response: web.StreamResponse) -> None:
         """Send the records, and wait for the client after each slice, so that few are in memory."""
-        records = self._cache_dump()
+        lines = (orjson.dumps(record) + b"\n" for record in self._cache_dump())
         while True:
-            began = time.monotonic()
-            part = b"".join(orjson.dumps(one) + b"\n" for one in islice(records, _SLICE))
-            if not part:
+            slices = TimeSlices(0.0, rest=REST)
+            if not (part := b"".join(islice(lines, _SLICE))):
                 return
-            took = time.monotonic() - began
+            await slices.pause()
             await response.write(part)
-            await asyncio.sleep(_REST * took)
 
 
 def _named(parameter: str, value: str) -> tuple[str, str]:

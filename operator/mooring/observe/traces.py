@@ -40,6 +40,7 @@ from requests import RequestException, Response, Session
 
 from mooring.model.pod import Uid
 from mooring.observe.records import NotedStep, Step
+from mooring.time_slices import TimeSlices
 
 __all__ = ["Traces"]
 
@@ -55,8 +56,8 @@ _LONGEST_CAUSE: Final = 1_024
 """Characters of a cause that a span has."""
 _BATCH: Final = 256
 """Spans in one request."""
-_SLICE: Final = 10
-"""Steps of which spans are made at a time; they take about a millisecond."""
+_SLICE_SECONDS: Final = 0.001
+"""For how long spans are made at a time."""
 _PAUSE_SECONDS: Final = 1.0
 _FLUSH_SECONDS: Final = 0.8
 """How long spans may take to be sent when the process ends."""
@@ -200,13 +201,12 @@ class Traces:
 
     async def _make_spans(self) -> None:
         """Makes spans until there is a batch of them, or no step is left."""
-        offset = self._offset()
+        offset, slices = self._offset(), TimeSlices(_SLICE_SECONDS, clock=self._clock)
         while self._waiting and len(self._finished.spans) < _BATCH:
-            for _ in range(min(_SLICE, len(self._waiting))):
-                noted = self._waiting.popleft()
-                self.bytes -= _size(noted)
-                self._spans.take(noted, offset)
-            await asyncio.sleep(0)
+            noted = self._waiting.popleft()
+            self.bytes -= _size(noted)
+            self._spans.take(noted, offset)
+            await slices.pause()
 
     def _offset(self) -> float:
         return self._wall() - self._clock()
