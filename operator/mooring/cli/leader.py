@@ -17,6 +17,7 @@ from mooring import __version__
 from mooring.cli.console import connection_options
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection, load_connection
+from mooring.kube.connecting import client_context, failure_text
 from mooring.kube.errors import ForbiddenError, KubeError, NotFoundError
 from mooring.kube.errors import explain as explain_error
 from mooring.kube.port_forward import PortForward, port_forward
@@ -113,20 +114,16 @@ class Leader:
         Within a port-forward no certificate is verified unless a CA is given: the API server and
         the kubelet lead to the pod that they say.
         """
+        in_forward = self.server is None
+        authority = self.certificate_authority
+        verified = not self.insecure_skip_tls_verify and not (in_forward and authority is None)
         try:
-            context = ssl.create_default_context(cafile=self.certificate_authority)
+            context = client_context(authority, verified=verified)
             if connection.client_certificate is not None:
                 context.load_cert_chain(*connection.client_certificate)
         except (OSError, ValueError) as error:
             raise InputError(f"the CA or client certificate cannot be used: {error}") from None
-        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-        in_forward = self.server is None
-        context.check_hostname = not self.insecure_skip_tls_verify and (
-            not in_forward or self.tls_server_name is not None
-        )
-        if self.insecure_skip_tls_verify or (in_forward and self.certificate_authority is None):
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
+        context.check_hostname = verified and not (in_forward and self.tls_server_name is None)
         return context
 
 
@@ -202,7 +199,7 @@ async def _answer(leader: Leader, target: str) -> tuple[int, bytes]:
             )
         except (OSError, ValueError) as error:  # ValueError: a host that IDNA cannot encode
             raise InputError(
-                f"{leader.server}: cannot be reached ({_words(error)}); correct --server, or "
+                f"{leader.server}: cannot be reached ({failure_text(error)}); correct --server, or "
                 "leave it out for a port-forward"
             ) from None
         return await _fetched(reached, tls, name, path + target, headers, leader.server)
@@ -294,9 +291,5 @@ async def _fetched(
         ) from None
     except (OSError, http.client.HTTPException) as error:
         raise InputError(
-            f"{where}: no answer over HTTPS ({_words(error)}); is it Mooring?"
+            f"{where}: no answer over HTTPS ({failure_text(error)}); is it Mooring?"
         ) from None
-
-
-def _words(error: Exception) -> str:
-    return str(getattr(error, "strerror", None) or error or type(error).__name__)

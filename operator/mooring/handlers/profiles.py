@@ -14,14 +14,12 @@ from mooring.kube.timestamps import time_now
 from mooring.model.bounded_cache import BoundedCache
 from mooring.policy.errors import ProfileInvalid
 from mooring.policy.match import conflict_text
-from mooring.policy.status import Condition, SchedulingProfileStatus
+from mooring.policy.status import LONGEST_MESSAGE, Condition, SchedulingProfileStatus
 
 __all__ = ["ProfileHandler"]
 
 logger = logging.getLogger(__name__)
 
-_MOST_CHARACTERS = 32_768
-"""The API's limit to a condition's message."""
 _MOST_NAMED = 3
 """How many rules a message names."""
 _MOST_HISTORY = 50
@@ -161,7 +159,7 @@ class ProfileHandler:
                 self._profiles.not_in_force(name, _scheduler_names(raw))
             only_plugins = all(mistake.plugin for mistake in error.errors)
             reason = "PluginFailed" if only_plugins else "Invalid"
-            message = str(error)[:_MOST_CHARACTERS]
+            message = str(error)[:LONGEST_MESSAGE]
             return _Verdict(uid, generation, ready=False, reason=reason, message=message)
         logger.info("profile %s is in force", name, extra={"generation": generation})
         profile = self._profiles.in_force[name].profile

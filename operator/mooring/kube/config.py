@@ -20,6 +20,7 @@ from kubernetes_asyncio.config import ConfigException
 from kubernetes_asyncio.config.incluster_config import InClusterConfigLoader
 from kubernetes_asyncio.config.kube_config import KubeConfigLoader, KubeConfigMerger
 
+from mooring.kube.connecting import client_context
 from mooring.kube.credentials import REREAD_SECONDS, Credentials, NoToken
 from mooring.kube.errors import ConfigError
 
@@ -239,12 +240,7 @@ def _connection(
 
 
 def _tls_context(configuration: Any) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
-    # Python 3.13 demands extensions that cluster CAs often lack and Go's clients do not ask for.
-    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    context = client_context(configuration.ssl_ca_cert, verified=configuration.verify_ssl)
     if configuration.cert_file:
         context.load_cert_chain(configuration.cert_file, configuration.key_file)
-    if not configuration.verify_ssl:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
     return context

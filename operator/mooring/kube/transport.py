@@ -9,7 +9,6 @@ a third of a list's cost.
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import contextmanager
 from functools import partial
@@ -19,6 +18,7 @@ from urllib.parse import urlencode
 import aiohttp
 from yarl import URL
 
+from mooring.kube.connecting import failure_text
 from mooring.kube.errors import (
     LEASE_NOT_VALID,
     DisruptionBudgetError,
@@ -241,8 +241,8 @@ class Transport:
         except NotSentError as error:
             raise self._not_leading(request) from error
         except NoConnectionError as error:
-            words = _words(error.__cause__ or error)
-            raise UnreachableError(request.call, words, server=self.url) from error
+            why = failure_text(error.__cause__ or error)
+            raise UnreachableError(request.call, why, server=self.url) from error
         except BrokenExchangeError as error:
             raise UnansweredError(request.call, str(error), server=self.url) from error
 
@@ -280,9 +280,11 @@ class Transport:
         try:
             yield
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            raise UnreachableError(request.call, _words(error), server=self.url) from error
+            # aiohttp puts the URL around the cause.
+            why = failure_text(error.__cause__ or error)
+            raise UnreachableError(request.call, why, server=self.url) from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise UnansweredError(request.call, _words(error), server=self.url) from error
+            raise UnansweredError(request.call, failure_text(error), server=self.url) from error
 
     def _not_leading(self, request: _Request) -> NotLeadingError:
         return NotLeadingError(request.call, LEASE_NOT_VALID, server=self.url)
@@ -300,19 +302,6 @@ class Transport:
 async def _whole(response: aiohttp.ClientResponse) -> Answer:
     body = await response.read()
     return Answer(response.status, body, response.headers.get("Retry-After"))
-
-
-def _words(error: BaseException) -> str:
-    """What went wrong, without the URL and the reprs that aiohttp puts around it."""
-    if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        return _words(error.certificate_error)
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is not trusted: {error.verify_message or error}"
-    if isinstance(error, aiohttp.ClientConnectorError):
-        return _words(error.os_error)
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return str(error) or "it took too long"
 
 
 def abort(response: aiohttp.ClientResponse) -> None:
