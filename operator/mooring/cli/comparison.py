@@ -51,7 +51,7 @@ def _print_pools(comparison: Comparison) -> None:
 
 
 def _print_moves(moves: Iterable[Move], most: int | None) -> None:
-    """Lost places first, then gained ones, then moves; equal pods of a controller are one row."""
+    """Print lost places, gained ones and moves; equal pods of a controller are one row."""
     groups: dict[tuple[str, str | None, str | None, str], list[Move]] = {}
     for move in sorted(moves, key=lambda move: (move.new is not None, move.old is not None)):
         alike = (move.owner or move.pod, move.old, move.new, move.reason)

@@ -44,7 +44,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def output_option(*formats: str) -> Callable[[_Command], _Command]:
-    """The option `-o`; the first of `formats` is the default."""
+    """Return the option `-o`; the first of `formats` is the default."""
     return click.option(
         "-o",
         "--output",
@@ -56,7 +56,7 @@ def output_option(*formats: str) -> Callable[[_Command], _Command]:
 
 
 def connection_options(command: _Command) -> _Command:
-    """The options --kubeconfig and --context, which say where the API server is."""
+    """Add the options --kubeconfig and --context, which say where the API server is."""
     for option in (
         click.option("--context", help="Context in the kubeconfig. Without it: the current one."),
         click.option(
@@ -127,7 +127,7 @@ def table_lines(
     prose: Container[str] = (),
     width: int | None = None,
 ) -> list[str]:
-    """The lines of a table that is at most so many columns wide; None if there is no limit.
+    """Return the lines of a table that is at most `width` columns wide; None is no limit.
 
     The columns named in `numbers` are aligned to the right. Those named in `prose`, which must be
     the last ones, are folded. A cell of any other column is never cut or folded, because it may be
@@ -144,7 +144,7 @@ def _table(
     prose: Container[str],
     width: int | None,
 ) -> Iterator[list[str]]:
-    """The lines of the head and of each row."""
+    """Yield the lines of the head and of each row."""
     names = sum(column not in prose for column in head)
     widths = [max(cell_len(row[i]) for row in (head, *rows)) for i in range(names)]
     beside = None if width is None else _prose_width(width, widths, len(head) - names)
@@ -161,12 +161,12 @@ def _table(
 
 
 def coloured() -> bool:
-    """Whether standard output is a terminal on which colours are wanted (NO_COLOR is not set)."""
+    """Return whether standard output is a terminal where colours are wanted (no NO_COLOR)."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
 def _terminal_width() -> int | None:
-    """The columns of the terminal that is standard output; None for a pipe or a file."""
+    """Return the width of the terminal that is standard output; None for a pipe or a file."""
     if not sys.stdout.isatty():
         return None
     try:
@@ -176,7 +176,7 @@ def _terminal_width() -> int | None:
 
 
 def _prose_width(width: int, names: Sequence[int], columns: int) -> int | None:
-    """The width of each prose column beside the names; None if there is too little space."""
+    """Return the width of each prose column beside the names; None without enough space."""
     left = width - sum(names) - len(_GAP) * (len(names) + columns - 1)
     if not columns:
         return 0 if left >= 0 else None
@@ -189,7 +189,7 @@ def _aligned(cell: str, width: int, *, right: bool) -> str:
 
 
 def _beside(names: str, prose: Sequence[str], width: int | None) -> Iterator[str]:
-    """The lines of a row whose prose is folded to this width, or is not folded."""
+    """Yield the lines of a row whose prose is folded to this width; None does not fold it."""
     if width is None:
         yield _GAP.join((names, *prose))
         return
@@ -207,7 +207,7 @@ def _beside(names: str, prose: Sequence[str], width: int | None) -> Iterator[str
 def _stacked(
     row: Sequence[str], head: Sequence[str] | None, names: int, width: int
 ) -> Iterator[str]:
-    """The lines of a row whose first cell is alone; of several columns of prose each is titled."""
+    """Yield the lines of a row whose first cell is alone; title each of several prose cells."""
     yield row[0]
     parts = [_GAP.join(row[1:])]
     if head is not None and len(row) - names > 1:

@@ -83,12 +83,12 @@ _REPLICA: Final = (
 
 
 def leader_options(command: _Command) -> _Command:
-    """The options that say where the leading replica is: the fields of `Leader`."""
+    """Add the options that say where the leading replica is: the fields of `Leader`."""
     return connection_options(replica_options(command))
 
 
 def replica_options(command: _Command) -> _Command:
-    """The same without --kubeconfig and --context, which the command has already."""
+    """Add these options but --kubeconfig and --context, which the command has already."""
     for option in reversed(_REPLICA):
         command = option(command)
     return command
@@ -109,7 +109,7 @@ class Leader:
     insecure_skip_tls_verify: bool
 
     def tls(self, connection: Connection) -> ssl.SSLContext:
-        """The context for the endpoints, with the client certificate of the kubeconfig.
+        """Return the context for the endpoints, with the client certificate of the kubeconfig.
 
         Within a port-forward no certificate is verified unless a CA is given: the API server and
         the kubelet lead to the pod that they say.
@@ -128,7 +128,7 @@ class Leader:
 
 
 def answer_of(leader: Leader, target: str, field: str, absent: str = "") -> dict[str, Any] | None:
-    """The JSON object that the leading replica's endpoint at `target` returns.
+    """Return the JSON object that the leading replica's endpoint at `target` returns.
 
     The object must have `field`. Returns None if the answer is 404 and contains `absent`.
 
@@ -151,7 +151,7 @@ def answer_of(leader: Leader, target: str, field: str, absent: str = "") -> dict
 
 
 def page_of(leader: Leader, target: str) -> str:
-    """The text that the leading replica's endpoint at `target` returns.
+    """Return the text that the leading replica's endpoint at `target` returns.
 
     Raises:
         InputError: In one line, why there is no such answer.
@@ -164,7 +164,7 @@ def page_of(leader: Leader, target: str) -> str:
 
 
 def _read(leader: Leader, target: str) -> tuple[int, bytes]:
-    """Status and body of an answer that is neither a refusal nor an error of the connection."""
+    """Return status and body of an answer that is no refusal and no error of the connection."""
     try:
         status, body = asyncio.run(_answer(leader, target))
     except ForbiddenError as error:
@@ -184,7 +184,7 @@ def _one_line(body: bytes) -> str:
 
 
 async def _answer(leader: Leader, target: str) -> tuple[int, bytes]:
-    """Status and body of the leading replica's answer."""
+    """Return status and body of the leading replica's answer."""
     connection = await load_connection(
         leader.kubeconfig, leader.context, user_agent=f"mooring/{__version__}"
     )
@@ -218,7 +218,7 @@ async def _answer(leader: Leader, target: str) -> tuple[int, bytes]:
 async def holder_forward(
     connection: Connection, leader: Leader
 ) -> AsyncIterator[tuple[PortForward, str]]:
-    """A port-forward to the pod that holds the Lease, and what the pod is called in messages."""
+    """Yield a port-forward to the pod that holds the Lease, and the pod's name in messages."""
     pod = await _holder_of(connection, leader)
     where = f"pod {leader.lease_namespace}/{pod}"
     async with AsyncExitStack() as stack:
@@ -235,7 +235,7 @@ async def holder_forward(
 
 
 def url_parts(server: str) -> tuple[str, int, str]:
-    """Host, port and path of the URL that --server gives."""
+    """Return host, port and path of the URL that --server gives."""
     try:
         parts = urlsplit(server)
         host, port = parts.hostname, parts.port
@@ -247,7 +247,7 @@ def url_parts(server: str) -> tuple[str, int, str]:
 
 
 async def _holder_of(connection: Connection, leader: Leader) -> str:
-    """The name of the pod that holds the Lease."""
+    """Return the name of the pod that holds the Lease."""
     lease = f"{leader.lease_namespace}/{leader.lease_name}"
     async with ApiClient(connection) as client:
         try:
@@ -273,7 +273,7 @@ async def _fetched(
     headers: Mapping[str, str],
     where: str,
 ) -> tuple[int, bytes]:
-    """Status and body of the answer over a socket that is open."""
+    """Return status and body of the answer over a socket that is open."""
 
     def fetch() -> tuple[int, bytes]:
         client = http.client.HTTPSConnection(name, context=tls)

@@ -71,7 +71,7 @@ def new(name: str, out: str, *, per_node: bool) -> None:
 
 
 def _module_of(name: str, code: Template) -> str:
-    """The name of the plugin's module, such as rack_aware.
+    """Return the name of the plugin's module, such as rack_aware.
 
     Raises InputError if no plugin of this name can be written.
     """
@@ -95,7 +95,7 @@ def _uses(code: Template, name: str) -> bool:
 
 
 def _write(target: Path, texts: dict[str, str]) -> None:
-    """Writes the files below a new directory; InputError if that is not possible."""
+    """Write the files below a new directory; raise InputError if that is not possible."""
     try:
         if target.exists():
             raise InputError(f"{target} exists; choose another --out, or another name")

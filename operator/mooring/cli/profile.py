@@ -170,7 +170,7 @@ def _annotation(level: str, file: str, line: int | None, text: str) -> str:
 
 
 def _escaped(text: str, more: str = "") -> str:
-    """The text with the characters replaced that end a workflow command or one of its fields."""
+    """Return the text without characters that end a workflow command or one of its fields."""
     return "".join(f"%{ord(char):02X}" if char in f"%\r\n{more}" else char for char in text)
 
 

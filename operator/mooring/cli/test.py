@@ -77,7 +77,7 @@ def _word(case: CaseResult) -> str:
 
 
 def _problems(case: CaseResult) -> Iterator[str]:
-    """What is wrong with the case in lines of text, with the decisions explained."""
+    """Yield what is wrong with the case in lines of text, with the decisions explained."""
     if case.error is not None:
         yield from case.error.splitlines()
     for failure in case.failures:
@@ -87,7 +87,7 @@ def _problems(case: CaseResult) -> Iterator[str]:
 
 
 def _explained(decision: Decision) -> Iterator[str]:
-    """What `mooring explain` would show of the decision."""
+    """Yield what `mooring explain` would show of the decision."""
     view = to_json(decision)
     where = f"on {decision.node}" if decision.node else "not scheduled"
     yield f"{decision.pod}  {where}  (profile {decision.profile})"
@@ -117,7 +117,7 @@ def _print_text(results: _Results) -> None:
 
 
 def _print_json(results: _Results) -> None:
-    """Each test with its cases; decisions are in the form of `mooring simulate -o json`."""
+    """Print each test with its cases; decisions have the form of `mooring simulate -o json`."""
     print_json(
         {
             "tests": [
@@ -150,7 +150,7 @@ def _case_json(case: CaseResult) -> dict[str, Any]:
 
 
 def _print_junit(results: _Results) -> None:
-    """The XML that Jenkins, GitLab and others read: a suite per test."""
+    """Print the XML that Jenkins, GitLab and others read: a suite per test."""
     root = ET.Element("testsuites")
     for file, cases in results:
         words = [_word(case) for case in cases]
@@ -180,12 +180,12 @@ def _print_junit(results: _Results) -> None:
 
 
 def _xml(text: str) -> str:
-    """The text without the characters that XML cannot contain."""
+    """Return the text without the characters that XML cannot contain."""
     return _NOT_IN_XML.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def _print_github(results: _Results) -> None:
-    """Workflow commands, which GitHub shows at the line of the case."""
+    """Print workflow commands, which GitHub shows at the line of the case."""
     for file, cases in results:
         for case in cases:
             if not case.passed:

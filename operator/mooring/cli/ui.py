@@ -72,7 +72,7 @@ def ui(port: int, *, no_browser: bool, **options: Any) -> None:
 
 
 async def _served(leader: Leader, port: int, *, open_browser: bool) -> None:
-    """Serves the page on this machine until cancelled."""
+    """Serve the page on this machine until cancelled."""
     try:
         connection = await load_connection(
             leader.kubeconfig, leader.context, user_agent=f"mooring/{__version__}"
@@ -103,7 +103,7 @@ class _Trouble:
 async def _operator(
     connection: Connection, leader: Leader
 ) -> AsyncIterator[tuple[str, str, _Trouble]]:
-    """URL of the leading replica's endpoints, and the name to expect in its certificate."""
+    """Yield the URL of the leading replica's endpoints, and the name in its certificate."""
     trouble = _Trouble()
     if leader.server is not None:
         host, port, path = url_parts(leader.server)
@@ -118,7 +118,7 @@ async def _operator(
 async def forwarded(
     connection: Connection, leader: Leader, trouble: _Trouble
 ) -> AsyncIterator[int]:
-    """A port of this machine from which connections lead to the leading replica.
+    """Yield a port of this machine from which connections lead to the leading replica.
 
     Each connection goes to the replica that holds the Lease then, so that another leader is found.
     """
@@ -182,7 +182,7 @@ class Proxy:
     _hosts: frozenset[str] = frozenset()
 
     async def check(self) -> None:
-        """The leading replica serves the page to this user; raises InputError if it does not."""
+        """Raise InputError unless the leading replica serves the page to this user."""
         try:
             async with self._asked("GET", "/ui/api/session") as answer:
                 status, text = answer.status, " ".join((await answer.text()).split())
@@ -195,7 +195,7 @@ class Proxy:
 
     @asynccontextmanager
     async def served(self, port: int) -> AsyncIterator[str]:
-        """The page is served; gives the address to open once.
+        """Serve the page, and yield the address to open once.
 
         Raises:
             InputError: The port is in use.
@@ -221,7 +221,7 @@ class Proxy:
             await runner.cleanup()
 
     async def _exchange(self, request: web.Request) -> web.Response:
-        """The session's token for the key, which is void then."""
+        """Return the session's token for the key, which is void then."""
         self._check_host(request)
         given = await request.text()
         key, self.key = self.key, ""
@@ -231,7 +231,7 @@ class Proxy:
         return web.Response(text=self._token)
 
     def _check_host(self, request: web.Request) -> None:
-        """The request is for this machine, and not for a name that leads here."""
+        """Refuse a request that is not for this machine, but for a name that leads here."""
         if request.host not in self._hosts:
             raise web.HTTPForbidden(text="open the address that mooring ui has printed\n")
 

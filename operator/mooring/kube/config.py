@@ -78,7 +78,7 @@ async def load_connection(
     environ: Mapping[str, str] = os.environ,
     service_account: Path = SERVICE_ACCOUNT,
 ) -> Connection:
-    """The connection named by the first of: `kubeconfig`, $KUBECONFIG, the pod, ~/.kube/config.
+    """Return the connection of the first of: `kubeconfig`, $KUBECONFIG, the pod, ~/.kube/config.
 
     `kubeconfig` may name several files joined by the path separator, as $KUBECONFIG may;
     `context` defaults to the file's current context. Raises `ConfigError`.
@@ -149,11 +149,11 @@ class _Kubeconfig:
         return _token(self.configuration)
 
     def plugin_names_no_expiry(self) -> bool:
-        """Whether a login plugin gave the token and it must be run again only when refused."""
+        """Return whether a login plugin gave the token, to be run again only if that is refused."""
         return self._plugin() is not None and not hasattr(self._loader, "exec_plugin_expiry")
 
     def _plugin(self) -> Any:
-        """The user's `exec` section, None without one."""
+        """Return the user's `exec` section, None without one."""
         user_name = self._loader.current_context["context"].get("user")
         user = self._merger.config["users"].get_with_name(user_name, safe=True)
         return user["user"].safe_get("exec") if user is not None else None
@@ -172,7 +172,7 @@ class _Kubeconfig:
 
 
 def _current_context(merger: Any) -> str | None:
-    """As for kubectl, the first file that sets it decides; the library takes the last."""
+    """Return the context of the first file that sets it, as kubectl does; not of the last."""
     settings = (config.get("current-context") for config in merger.config_files.values())
     return next((name for name in settings if name), None)
 
@@ -188,7 +188,7 @@ class _ServiceAccount:
         return f"service account in {self._folder}"
 
     def read(self) -> Any:
-        """A configuration with server, CA and token as the files say now."""
+        """Return a configuration with server, CA and token as the files say now."""
         configuration = _new_configuration()
         loader: Any = InClusterConfigLoader(
             str(self._folder / "token"), str(self._folder / "ca.crt"), environ=self._environ
@@ -203,7 +203,7 @@ class _ServiceAccount:
         return configuration
 
     async def current(self) -> str | None:
-        """The token as the kubelet last wrote it."""
+        """Return the token as the kubelet last wrote it."""
         return _token(self.read())
 
     replaced = current

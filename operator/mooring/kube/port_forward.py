@@ -43,7 +43,7 @@ class PortForward:
 async def port_forward(
     connection: Connection, namespace: str, pod: str, port: int
 ) -> AsyncIterator[PortForward]:
-    """A connection to `port` of the pod, as the user of `connection`.
+    """Open a connection to `port` of the pod, as the user of `connection`.
 
     Its socket is blocking, for use in another thread than the event loop's.
 

@@ -153,7 +153,7 @@ class Transport:
         await self._session.close()
 
     def may_write(self) -> bool:
-        """Whether a write would be sent at this moment."""
+        """Return whether a write would be sent at this moment."""
         return self._may_write is None or self._may_write()
 
     async def request(
@@ -167,7 +167,7 @@ class Transport:
         accept: str = JSON,
         retries: int = RETRIES,
     ) -> bytes:
-        """The body of a 2xx answer; any other outcome raises an `ApiError`."""
+        """Return the body of a 2xx answer; raise an ApiError for any other outcome."""
         headers = {"Accept": accept}
         if body is not None:
             headers["Content-Type"] = content_type
@@ -187,7 +187,7 @@ class Transport:
     async def watch_lines(
         self, path: str, params: Mapping[str, str], *, silence: float
     ) -> AsyncGenerator[list[bytes], None]:
-        """The lines of a watch, as many at a time as have arrived; ends when the server ends it.
+        """Yield the lines of a watch, as many at a time as have arrived, until the server ends it.
 
         The first item is empty and says that the server has accepted the watch.
         Raises UnansweredError after `silence` seconds without a byte, and when the connection
@@ -210,7 +210,7 @@ class Transport:
                 abort(response)
 
     async def _authorised(self, request: _Request, send: _Sender[_AnswerT]) -> _AnswerT:
-        """The answer, or its head; a 401 is tried once more with renewed credentials."""
+        """Return the answer or its head; try a 401 once more with renewed credentials."""
         credentials = await self._credentials.headers()
         answer = await self._limited(request, send, credentials)
         if answer.status == 401 and await self._credentials.renew(credentials):
@@ -225,7 +225,7 @@ class Transport:
         return await send(request, {**request.headers, **credentials})
 
     async def _ask(self, request: _Request, headers: Mapping[str, str]) -> Answer:
-        """A whole answer over a kept connection."""
+        """Return the whole answer to a request over a kept connection."""
         target = request.path
         if request.params:
             target = f"{target}?{urlencode(request.params)}"
@@ -247,7 +247,7 @@ class Transport:
             raise UnansweredError(request.call, str(error), server=self.url) from error
 
     async def _ask_by_proxy(self, request: _Request, headers: Mapping[str, str]) -> Answer:
-        """A whole answer through the proxy, which aiohttp knows how to talk to."""
+        """Return the whole answer through the proxy, which aiohttp knows how to talk to."""
         if request.is_write and not self.may_write():
             raise self._not_leading(request)
         patience = aiohttp.ClientTimeout(total=self._timeout, sock_connect=CONNECT_SECONDS)
@@ -258,7 +258,7 @@ class Transport:
     async def _open(
         self, request: _Request, headers: Mapping[str, str], *, patience: aiohttp.ClientTimeout
     ) -> aiohttp.ClientResponse:
-        """The head of an answer; of a refusal the whole."""
+        """Return the head of an answer; read the whole of a refusal."""
         with self._transport_errors(request):
             response = await self._session.request(
                 request.method,
@@ -311,7 +311,7 @@ def abort(response: aiohttp.ClientResponse) -> None:
 
 
 def transport_of(response: aiohttp.ClientResponse) -> asyncio.Transport | None:
-    """What an unfinished answer comes over; None once it has been read or closed."""
+    """Return what an unfinished answer comes over; None once it has been read or closed."""
     return None if response.connection is None else response.connection.transport
 
 
@@ -325,7 +325,7 @@ class LineSplitter:
         self._unfinished: list[bytes] = []
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """The lines that `chunk` finishes, without their ends; empty lines are left out."""
+        """Return the lines that `chunk` finishes, without their ends and without empty ones."""
         head, *lines = chunk.split(b"\n")
         if not lines:
             self._unfinished.append(chunk)
