@@ -11,7 +11,7 @@ _OVER = "\r\x1b[2K"
 
 
 def standard_error(*, terminal: bool) -> tuple[io.StringIO, Console]:
-    """What is written to standard error, and the console that writes it."""
+    """Return what is written to standard error, and the console that writes it."""
     out = io.StringIO()
     return out, Console(file=out, force_terminal=terminal, width=40)
 

@@ -17,7 +17,7 @@ PATH = "/api/v1/namespaces/mooring-system/pods/mooring-0/portforward"
 
 @asynccontextmanager
 async def kubelet(*frames: bytes, status: int = 101) -> AsyncIterator[Connection]:
-    """Sends the greetings and `frames`, then what it receives; another `status` is a refusal."""
+    """Send the greetings and `frames`, then what it receives; another `status` is a refusal."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         if status != 101:

@@ -174,7 +174,7 @@ def decision(
 
 @asynccontextmanager
 async def recorded() -> AsyncIterator[tuple[Endpoint, Traces, History]]:
-    """A collector, traces that are sent to it, and a log that notes its steps for them."""
+    """Yield a collector, traces that are sent to it, and a log that notes its steps for them."""
     async with endpoint() as collector:
         traces = traces_to(collector.url)
         yield collector, traces, History(traces)
@@ -520,7 +520,7 @@ async def test_a_record_without_memory_traces_nothing() -> None:
 
 
 async def refused_url() -> str:
-    """A URL at which nothing listens."""
+    """Return a URL at which nothing listens."""
     async with endpoint() as collector:
         return collector.url
 
