@@ -19,11 +19,13 @@ __all__ = [
     "BAD_INPUT",
     "DONE",
     "NO",
+    "and_others",
     "coloured",
     "connection_options",
     "mistakes_reported",
     "note",
     "output_option",
+    "print_annotation",
     "print_json",
     "print_notes",
     "print_table",
@@ -99,6 +101,22 @@ def print_json(value: Any) -> None:
 def print_yaml(value: Any) -> None:
     """Print the value as YAML."""
     click.echo(yaml.safe_dump(value, sort_keys=False, allow_unicode=True), nl=False)
+
+
+def print_annotation(level: str, file: str, line: int | None, title: str, text: str) -> None:
+    """Print a workflow command of GitHub, which shows the text beside the line of the file."""
+    place = f"file={_escaped(file, ',:')}" + (f",line={line}" if line is not None else "")
+    click.echo(f"::{level} {place},title={_escaped(title, ',:')}::{_escaped(text)}")
+
+
+def _escaped(text: str, more: str = "") -> str:
+    """Return the text without characters that end a workflow command or one of its fields."""
+    return "".join(f"%{ord(char):02X}" if char in f"%\r\n{more}" else char for char in text)
+
+
+def and_others(first: str, count: int) -> str:
+    """Return the name of the first of `count` equal things, and how many others there are."""
+    return f"{first} (+{count - 1})" if count > 1 else first
 
 
 def print_table(

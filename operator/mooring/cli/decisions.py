@@ -8,7 +8,7 @@ from typing import Any, BinaryIO, Final
 import click
 import orjson
 
-from mooring.cli.console import coloured, print_table, print_yaml
+from mooring.cli.console import and_others, coloured, print_table, print_yaml
 from mooring.observe.records import to_json
 from mooring.simulate.simulation import Attempt
 
@@ -119,9 +119,8 @@ def _groups(attempts: Iterable[Attempt]) -> list[list[Attempt]]:
 
 def _row(group: Sequence[Attempt]) -> tuple[str, ...]:
     first = group[0]
-    more = f" (+{len(group) - 1})" if len(group) > 1 else ""
     node = first.decision.node or "-"
-    return first.decision.pod + more, node, _range(map(_score, group)), _why(group)
+    return and_others(first.decision.pod, len(group)), node, _range(map(_score, group)), _why(group)
 
 
 def _wide_row(attempt: Attempt) -> tuple[str, ...]:

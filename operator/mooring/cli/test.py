@@ -14,6 +14,7 @@ from mooring.cli.console import (
     NO,
     mistakes_reported,
     output_option,
+    print_annotation,
     print_json,
     table_lines,
 )
@@ -185,23 +186,13 @@ def _xml(text: str) -> str:
 
 
 def _print_github(results: _Results) -> None:
-    """Print workflow commands, which GitHub shows at the line of the case."""
     for file, cases in results:
         for case in cases:
             if not case.passed:
-                place = f"file={_property(file.path)},line={case.line}"
-                title = _property(f"{file.test.metadata.name}: {case.name}")
-                message = _data("\n".join(_problems(case)))
-                click.echo(f"::error {place},title={title}::{message}")
+                title = f"{file.test.metadata.name}: {case.name}"
+                problems = "\n".join(_problems(case))
+                print_annotation("error", file.path, case.line, title, problems)
     click.echo(_summary(results))
-
-
-def _data(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")
 
 
 _PRINTERS: Final[Mapping[str, Callable[[_Results], None]]] = {
