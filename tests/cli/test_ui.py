@@ -11,7 +11,7 @@ from yarl import URL
 
 from certificates import insecure
 from cli.running import ask
-from mooring.cli.leader import Reached
+from mooring.cli.leader import LeadingReplica
 from mooring.cli.ui import Proxy, ui
 from mooring.kube.config import Connection
 from mooring.kube.credentials import Credentials, NoToken
@@ -57,7 +57,7 @@ async def opened(*, user: str = "admin", rights: Rights | None = None) -> AsyncI
             aiohttp.ClientSession() as browser,
         ):
             url = f"https://127.0.0.1:{port}"
-            proxy = Proxy(client, connection, Reached(url, "localhost", "the replica"))
+            proxy = Proxy(client, connection, LeadingReplica(url, "localhost", "the replica"))
             await proxy.check()
             async with proxy.served(0) as address:
                 yield Opened(proxy, address, browser)

@@ -26,11 +26,11 @@ from mooring.simulate.manifests import InputError
 
 __all__ = [
     "Leader",
-    "Reached",
+    "LeadingReplica",
     "answer_of",
     "leader_options",
+    "leading_replica",
     "page_of",
-    "reached",
     "replica_options",
 ]
 
@@ -185,7 +185,7 @@ async def _answer(leader: Leader, target: str) -> Answer:
     )
     tls, headers = leader.tls(connection), await connection.credentials.headers()
     fixed = {"Accept-Encoding": "identity", "User-Agent": connection.user_agent}
-    async with reached(connection, leader) as replica:
+    async with leading_replica(connection, leader) as replica:
         exchange = Exchange(replica.url, fixed, tls=tls, server_name=replica.name)
         try:
             return await exchange.ask("GET", target, headers, None, seconds=_SECONDS)
@@ -196,7 +196,7 @@ async def _answer(leader: Leader, target: str) -> Answer:
             await exchange.close()
 
 
-def _failure(leader: Leader, replica: "Reached", error: BaseException) -> str:
+def _failure(leader: Leader, replica: "LeadingReplica", error: BaseException) -> str:
     """Return in one line why there is no answer, and what to do."""
     if replica.trouble:
         return replica.trouble
@@ -215,7 +215,7 @@ def _failure(leader: Leader, replica: "Reached", error: BaseException) -> str:
 
 
 @dataclass(slots=True)
-class Reached:
+class LeadingReplica:
     """The leading replica's endpoints: their URL, and the name to expect in their certificate.
 
     `where` is what they are called in messages. `trouble` is why the last connection of a
@@ -229,7 +229,7 @@ class Reached:
 
 
 @asynccontextmanager
-async def reached(connection: Connection, leader: Leader) -> AsyncIterator[Reached]:
+async def leading_replica(connection: Connection, leader: Leader) -> AsyncIterator[LeadingReplica]:
     """Yield the leading replica's endpoints at --server, or else at a port of this machine.
 
     Each connection to that port goes to the replica that holds the Lease then, so that another
@@ -237,9 +237,9 @@ async def reached(connection: Connection, leader: Leader) -> AsyncIterator[Reach
     """
     if leader.server is not None:
         url, host = _url_and_host(leader.server)
-        yield Reached(url, leader.tls_server_name or host, leader.server)
+        yield LeadingReplica(url, leader.tls_server_name or host, leader.server)
         return
-    replica = Reached("", leader.tls_server_name or "localhost", "the leading replica")
+    replica = LeadingReplica("", leader.tls_server_name or "localhost", "the leading replica")
     tasks = set[asyncio.Task[None]]()
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -267,7 +267,7 @@ async def reached(connection: Connection, leader: Leader) -> AsyncIterator[Reach
 async def _forwarded(
     connection: Connection,
     leader: Leader,
-    replica: Reached,
+    replica: LeadingReplica,
     reader: asyncio.StreamReader,
     writer: asyncio.StreamWriter,
 ) -> str:
@@ -276,15 +276,12 @@ async def _forwarded(
     try:
         pod = await _holder_of(connection, leader)
         replica.where = f"pod {namespace}/{pod}"
-        try:
-            error = await port_forward(
-                connection, namespace, pod, leader.secure_port, reader, writer
-            )
-        except NotFoundError:
-            return (
-                f"there is no {replica.where}, which the Lease names as the leading replica; if "
-                "that runs outside the cluster, say where: --server https://HOST:PORT"
-            )
+        error = await port_forward(connection, namespace, pod, leader.secure_port, reader, writer)
+    except NotFoundError:
+        return (
+            f"there is no {replica.where}, which the Lease names as the leading replica; if that "
+            "runs outside the cluster, say where: --server https://HOST:PORT"
+        )
     except InputError as mistake:
         return str(mistake)
     except ForbiddenError as refusal:

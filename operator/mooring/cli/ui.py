@@ -16,7 +16,7 @@ from yarl import URL
 
 from mooring import __version__
 from mooring.cli.console import mistakes_reported
-from mooring.cli.leader import Leader, Reached, leader_options, reached
+from mooring.cli.leader import Leader, LeadingReplica, leader_options, leading_replica
 from mooring.kube.config import Connection, load_connection
 from mooring.kube.errors import KubeError
 from mooring.kube.errors import explain as explain_error
@@ -78,7 +78,7 @@ async def _served(leader: Leader, port: int, *, open_browser: bool) -> None:
         )
     except KubeError as error:
         raise InputError(explain_error(error)) from None
-    async with reached(connection, leader) as replica:
+    async with leading_replica(connection, leader) as replica:
         connector = aiohttp.TCPConnector(ssl=leader.tls(connection), force_close=True)
         async with aiohttp.ClientSession(connector=connector) as client:
             proxy = Proxy(client, connection, replica)
@@ -102,7 +102,7 @@ class Proxy:
 
     client: aiohttp.ClientSession
     connection: Connection
-    replica: Reached
+    replica: LeadingReplica
     key: str = field(default_factory=lambda: secrets.token_urlsafe(32))
     _token: str = field(default_factory=lambda: secrets.token_urlsafe(32))
     _hosts: frozenset[str] = frozenset()
