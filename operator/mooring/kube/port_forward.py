@@ -41,17 +41,15 @@ async def port_forward(
     Raises:
         ApiError: The API server does not open it.
     """
-    path = POD.path(namespace, pod, "portforward")
+    path = f"{POD.path(namespace, pod, 'portforward')}?ports={port}"
     call = Call("create", "pods/portforward", "", namespace, pod)
+    credentials = await connection.credentials.headers()
     async with aiohttp.ClientSession() as session:
         try:
             stream = await session.ws_connect(
-                f"{connection.url}{path}?ports={port}",
+                connection.url + path,
                 protocols=(PROTOCOL,),
-                headers={
-                    "User-Agent": connection.user_agent,
-                    **await connection.credentials.headers(),
-                },
+                headers={"User-Agent": connection.user_agent, **credentials},
                 ssl=connection.tls,
                 server_hostname=connection.server_name,
                 proxy=connection.proxy,
@@ -72,8 +70,9 @@ async def port_forward(
 
 
 async def _to_pod(reader: asyncio.StreamReader, stream: aiohttp.ClientWebSocketResponse) -> None:
-    while data := await reader.read(_CHUNK):
-        await stream.send_bytes(bytes([_DATA]) + data)
+    with suppress(ConnectionError):
+        while data := await reader.read(_CHUNK):
+            await stream.send_bytes(bytes([_DATA]) + data)
     await stream.close()
 
 

@@ -93,6 +93,7 @@ class Metrics(Collector):
         self._define_pods()
         self._define_pod_groups()
         self._define_own()
+        self._define_shadow()
         self.registry = CollectorRegistry()
         self.registry.register(self)
         ProcessCollector(registry=self.registry)
@@ -237,7 +238,26 @@ class Metrics(Collector):
             "Times a resource was listed again because its watch could not be resumed.",
             ("resource",),
         )
+        self._plugin_failures = self._counter(
+            "mooring_plugin_failures_total",
+            "Calls of plugins that raised, returned a wrong result or took too long.",
+            ("plugin", "extension_point", "kind"),
+        )
+        self._extender_calls = self._counter(
+            "mooring_extender_calls_total",
+            "Calls of extenders, by result: success, error, timeout, or invalid for an answer that "
+            "cannot be used or that reports an error.",
+            ("extender", "verb", "result"),
+        )
+        self._extender_duration = self._histogram(
+            "mooring_extender_call_duration_seconds",
+            "Time of a call of an extender.",
+            _FROM_A_MILLISECOND,
+            ("extender", "verb"),
+        )
+        self._extenders = LabelValues(_MOST_EXTENDERS)
 
+    def _define_shadow(self) -> None:
         self._shadow_pods = self._counter(
             "mooring_shadow_pods_total",
             "Pods that a profile in mode Shadow decided, by result.",
@@ -257,24 +277,6 @@ class Metrics(Collector):
             tenths,
             ("profile", "choice"),
         )
-        self._plugin_failures = self._counter(
-            "mooring_plugin_failures_total",
-            "Calls of plugins that raised, returned a wrong result or took too long.",
-            ("plugin", "extension_point", "kind"),
-        )
-        self._extender_calls = self._counter(
-            "mooring_extender_calls_total",
-            "Calls of extenders, by result: success, error, timeout, or invalid for an answer that "
-            "cannot be used or that reports an error.",
-            ("extender", "verb", "result"),
-        )
-        self._extender_duration = self._histogram(
-            "mooring_extender_call_duration_seconds",
-            "Time of a call of an extender.",
-            _FROM_A_MILLISECOND,
-            ("extender", "verb"),
-        )
-        self._extenders = LabelValues(_MOST_EXTENDERS)
 
     def for_profile(self, profile: str) -> ProfileMetrics:
         """Return the recorder of this profile, the same one as long as it is in force."""
