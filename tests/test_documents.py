@@ -70,7 +70,7 @@ def _blocks(language: str) -> list[Block]:
 
 
 def _table_rows(document: str) -> Iterator[list[str]]:
-    """The cells of every table row whose first cell begins with code."""
+    """Yield the cells of every table row whose first cell begins with code."""
     for line in (ROOT / document).read_text().splitlines():
         if line.startswith("| `"):
             yield [cell.strip() for cell in line[1:-1].split("|")]
@@ -178,7 +178,7 @@ def test_decisions_are_numbered_and_named_by_their_files() -> None:
 
 
 def _commands(block: Block) -> Iterator[list[str]]:
-    """The words after every `mooring` that is run as a program in a block of shell."""
+    """Yield the words after every `mooring` that is run as a program in a block of shell."""
     for line in block.text.replace("\\\n", "").splitlines():
         lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
         lexer.whitespace_split = True
@@ -199,7 +199,7 @@ def test_every_command_line_is_one_that_mooring_accepts(block: Block) -> None:
 
 
 def _parse(command: click.Command, words: list[str]) -> None:
-    """The command reads the words, and does nothing else; it raises UsageError if it cannot."""
+    """Have the command read the words and do nothing else; raise UsageError if it cannot."""
     if isinstance(command, click.Group):
         _, found, rest = command.resolve_command(click.Context(command), words)
         assert found is not None
@@ -225,7 +225,7 @@ def test_commands_named_in_sentences_exist() -> None:
 
 @pytest.fixture
 def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Registry:
-    """The shipped plugins and the one of first-plugin.md, installed from its text."""
+    """Return the shipped plugins and the one of first-plugin.md, installed from its text."""
     plugin, test = (b.text for b in _blocks("python") if b.document.name == "first-plugin.md")
     (tmp_path / "acme_spot.py").write_text(plugin)
     (tmp_path / "test_acme_spot.py").write_text(test)
@@ -310,7 +310,7 @@ def test_the_plugins_of_the_guide_keep_the_contract(tmp_path: Path) -> None:
 
 
 def _written(default: Any) -> str:
-    """A default as the table has it."""
+    """Return a default as the table has it."""
     if isinstance(default, float):
         return f"{default:g}"
     return "none" if default is None else str(default).lower()
@@ -332,26 +332,10 @@ def test_every_field_of_the_settings_is_an_option() -> None:
 
 
 def _exported() -> set[str]:
-    """Names of our own metrics as a scrape shows them."""
+    """Return the names of our own metrics as a scrape shows them."""
     metrics = Metrics()
-    metrics.read_from(
-        Readings(
-            pending_pods=dict,
-            unschedulable_pods=dict,
-            cache_size=dict,
-            watch_lag_seconds=dict,
-            bindings_in_flight=int,
-            events_dropped=int,
-            spans_dropped=int,
-            kopf_restarts=int,
-            gpu_mismatches=int,
-            pod_groups=dict,
-            queue_incoming_pods=dict,
-            inflight_events=dict,
-            profiles_ready=dict,
-            leading=bool,
-        )
-    )
+    nothing: dict[str, Any] = {field.name: dict for field in fields(Readings)}
+    metrics.read_from(Readings(**nothing))
     return {
         f"{family.name}_total" if family.type == "counter" else family.name
         for family in metrics.collect()
@@ -367,7 +351,7 @@ _SCORED = (Point.SCORE, Point.PLACEMENT_SCORE)
 
 
 def _points(plugin: type[Any], catalog: Registry) -> str:
-    """The points a plugin serves, and the weight of its score where it is on by default."""
+    """Return the points of a plugin, and the weight of its score where it is on by default."""
     served = [point for point in Point if point in (catalog.points(plugin.name) or ())]
     weight = DEFAULT_WEIGHTS.get(plugin.name)
     return ", ".join(f"{p} {weight}" if weight and p in _SCORED else p for p in served)

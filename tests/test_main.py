@@ -17,7 +17,7 @@ def mooring(*words: str) -> "subprocess.CompletedProcess[str]":
 
 
 def every_command() -> Iterator[tuple[str, ...]]:
-    """The words of every command, those of groups and of what is in them included."""
+    """Yield the words of every command, those of groups and of what is in them included."""
     context = click.Context(main)
     for name in main.list_commands(context):
         yield (name,)

@@ -45,7 +45,7 @@ class Running:
         return kubeconfig_of(self._folder, server, user)
 
     async def answer(self, command: click.Command, *words: str, user: str = "ann") -> Result:
-        """The command with --server and the CA, as the user."""
+        """Run the command with --server and the CA, as the user."""
         return await ask(
             command,
             *words,
@@ -56,7 +56,7 @@ class Running:
 
 
 def kubeconfig_of(folder: Path, server: str, user: str = "ann") -> str:
-    """The path of a kubeconfig, in the folder, for this API server."""
+    """Write a kubeconfig for this API server into the folder, and return its path."""
     path = folder / "kubeconfig"
     config = {
         "current-context": "c",
@@ -69,7 +69,7 @@ def kubeconfig_of(folder: Path, server: str, user: str = "ann") -> str:
 
 
 async def ask(command: click.Command, *words: str) -> Result:
-    """The command beside the event loop on which the endpoints answer."""
+    """Run the command beside the event loop on which the endpoints answer."""
     return await asyncio.to_thread(CliRunner().invoke, command, list(words))
 
 
@@ -94,7 +94,7 @@ async def serving(
     pod_groups: Callable[[str, str], list[dict[str, Any]]] = _no_pod_groups,
     shadow: Callable[[str], Mapping[str, Any]] = _no_shadow,
 ) -> AsyncIterator[Running]:
-    """The endpoints of a scheduler that knows this; `folder` gets certificates and kubeconfig."""
+    """Serve the endpoints of a scheduler that knows this; `folder` gets certificates."""
     pair = AUTHORITY.server()
     (folder / "tls.crt").write_bytes(pair.certificate)
     (folder / "tls.key").write_bytes(pair.key)

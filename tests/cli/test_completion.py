@@ -11,7 +11,7 @@ from mooring.__main__ import main
 
 
 def completed(*words: str) -> list[str]:
-    """What bash is told for the last of the words: a type and a value per line."""
+    """Return what bash is told for the last of the words: a type and a value per line."""
     environment = {"COMP_WORDS": " ".join(("mooring", *words)), "COMP_CWORD": str(len(words))}
     result = CliRunner().invoke(
         main, prog_name="mooring", env={"_MOORING_COMPLETE": "bash_complete", **environment}

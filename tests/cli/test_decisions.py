@@ -37,7 +37,7 @@ def attempt(
 def printed(
     capsys: pytest.CaptureFixture[str], *attempts: Attempt, output: str = "table"
 ) -> list[list[str]]:
-    """The rows without the head, each split into cells."""
+    """Return the rows without the head, each split into cells."""
     print_attempts(attempts, output)
     table = capsys.readouterr().out.split("\n\n")[0]
     return [

@@ -1,10 +1,13 @@
 """How a command reaches the leading replica, seen through `mooring explain`."""
 
+import asyncio
 import ssl
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import click
 import pytest
@@ -16,6 +19,8 @@ from kube.api_server import ApiServer, Request
 from mooring.cli.explain import explain
 from mooring.cli.leader import Leader, leader_options
 from mooring.framework.decision import Decision, PodRef
+from mooring.kube.port_forward import PROTOCOL
+from mooring.kube.resources import LEASE, POD
 from mooring.model.pod import Uid
 from mooring.observe.records import DecisionLog
 
@@ -137,6 +142,65 @@ async def test_a_leader_outside_the_cluster_needs_its_address(running: Running) 
     (line,) = result.stderr.splitlines()
     assert "there is no pod mooring-system/host" in line
     assert "--server" in line
+
+
+@asynccontextmanager
+async def cluster(url: str) -> AsyncIterator[str]:
+    """Serve a Lease, and port-forwards to the pod that holds it, which lead to `url`."""
+
+    async def found(_: web.Request) -> web.Response:
+        return web.json_response(lease("mooring-0_1"))
+
+    async def forwarded(request: web.Request) -> web.WebSocketResponse:
+        stream = web.WebSocketResponse(protocols=(PROTOCOL,))
+        await stream.prepare(request)
+        greetings = b"\0\0\0", b"\1\0\0"
+        for greeting in greetings:
+            await stream.send_bytes(greeting)
+        try:
+            reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(url).port)
+        except ConnectionRefusedError:
+            await stream.send_bytes(b"\1nobody listens on 10259")
+            return stream
+
+        async def answer() -> None:
+            while data := await reader.read(1 << 16):
+                await stream.send_bytes(b"\0" + data)
+
+        answering = asyncio.create_task(answer())
+        async for message in stream:
+            writer.write(message.data[1:])
+        writer.close()
+        await answering
+        return stream
+
+    app = web.Application()
+    app.router.add_get(LEASE.path("mooring-system", "mooring"), found)
+    app.router.add_get(POD.path("mooring-system", "mooring-0", "portforward"), forwarded)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+async def test_without_an_address_it_goes_through_the_api_server(running: Running) -> None:
+    async with cluster(running.url) as server:
+        words = "team-a/web", f"--kubeconfig={running.kubeconfig(server)}"
+        result = await ask(explain, *words)
+    assert result.exit_code == 0, result.stderr
+    assert "n1" in result.stdout
+
+
+async def test_what_the_kubelet_says_of_the_port_is_one_line(
+    running: Running, unused_tcp_port: int
+) -> None:
+    async with cluster(f"https://127.0.0.1:{unused_tcp_port}") as server:
+        result = await ask(explain, "web", f"--kubeconfig={running.kubeconfig(server)}")
+    assert result.exit_code == 2
+    assert result.stderr == "error: pod mooring-system/mooring-0: nobody listens on 10259\n"
 
 
 async def test_without_a_lease_it_says_what_to_correct(running: Running) -> None:

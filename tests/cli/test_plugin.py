@@ -20,7 +20,7 @@ def new(*words: str) -> Result:
 
 
 def install(package: Path) -> None:
-    """Writes the metadata that pip would write, so that the package is installed where it is."""
+    """Write the metadata that pip would write, so that the package is installed where it is."""
     with (package / "pyproject.toml").open("rb") as file:
         project = tomllib.load(file)["project"]
     info = package / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
@@ -36,7 +36,7 @@ def install(package: Path) -> None:
 
 
 def run(package: Path, *words: str) -> None:
-    """Runs a module of Python in the package's directory; it must succeed."""
+    """Run a module of Python in the package's directory; it must succeed."""
     command = [sys.executable, "-m", *words]
     paths = {"PYTHONPATH": f"{SOURCE}:{package}", "MYPYPATH": str(SOURCE)}
     done = subprocess.run(

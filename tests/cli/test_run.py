@@ -17,7 +17,7 @@ OPTIONS = {option.name: option for option in run.params if isinstance(option, cl
 
 
 def settings(*words: str) -> RunSettings:
-    """What the command line says; the scheduler is not started."""
+    """Return what the command line says; the scheduler is not started."""
     context = run.make_context("run", list(words))
     return RunSettings(**context.params)
 

@@ -345,7 +345,7 @@ def test_a_comparison_of_3000_pods_on_500_nodes_takes_a_tenth_of_the_memory_it_m
 
 
 def peak_mebibytes(*words: str) -> float:
-    """The peak memory of a process that runs the command, and of its children, together."""
+    """Return the peak memory of a process that runs the command, its children included."""
     script = (
         "import atexit, resource, sys\n"
         "from mooring.cli.simulate import simulate\n"

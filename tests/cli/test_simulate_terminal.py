@@ -38,7 +38,7 @@ class Printed(NamedTuple):
 
 @contextmanager
 def terminal() -> Iterator[tuple[Any, list[bytes]]]:
-    """A stream to a pseudo-terminal of 80 columns, and what arrives there."""
+    """Yield a stream to a pseudo-terminal of 80 columns, and what arrives there."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, COLUMNS, 0, 0))
     arrived: list[bytes] = []
@@ -64,7 +64,7 @@ def terminal() -> Iterator[tuple[Any, list[bytes]]]:
 
 
 def tried(path: Path, *words: str) -> Printed:
-    """The command in the terminal."""
+    """Run the command in the terminal."""
     code = 0
     with terminal() as (stream, arrived), redirect_stdout(stream), redirect_stderr(stream):
         try:

@@ -22,7 +22,7 @@ def invoke(*words: str) -> Result:
 
 
 def written(folder: Path, *expectations: dict[str, Any]) -> str:
-    """A policy test with a case for each expectation, on a node of one core."""
+    """Return a policy test with a case for each expectation, on a node of one core."""
     document = {
         "apiVersion": "test.mooring.dev/v1alpha1",
         "kind": "PolicyTest",

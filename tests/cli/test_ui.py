@@ -11,6 +11,7 @@ from yarl import URL
 
 from certificates import insecure
 from cli.running import ask
+from mooring.cli.leader import LeadingReplica
 from mooring.cli.ui import Proxy, ui
 from mooring.kube.config import Connection
 from mooring.kube.credentials import Credentials, NoToken
@@ -55,7 +56,8 @@ async def opened(*, user: str = "admin", rights: Rights | None = None) -> AsyncI
             aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=insecure())) as client,
             aiohttp.ClientSession() as browser,
         ):
-            proxy = Proxy(client, connection, f"https://127.0.0.1:{port}", "localhost")
+            url = f"https://127.0.0.1:{port}"
+            proxy = Proxy(client, connection, LeadingReplica(url, "localhost", "the replica"))
             await proxy.check()
             async with proxy.served(0) as address:
                 yield Opened(proxy, address, browser)
@@ -155,7 +157,7 @@ async def test_a_stream_is_passed_on_as_it_comes() -> None:
 async def test_a_replica_that_is_gone_is_told_in_one_line() -> None:
     async with opened() as at:
         token = await at.token()
-        at.proxy.url = "https://127.0.0.1:1"
+        at.proxy.replica.url = "https://127.0.0.1:1"
         status, text = await at.get("/ui/api/session", token)
     assert status == 502
     assert text.startswith("the leading replica cannot be reached: ")

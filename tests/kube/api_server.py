@@ -102,7 +102,7 @@ class ApiServer:
         await self._runner.cleanup()
 
     async def next(self) -> Request:
-        """The next request that nobody has taken yet."""
+        """Return the next request that nobody has taken yet."""
         async with asyncio.timeout(WAIT_SECONDS):
             return await self._arrived.get()
 
@@ -128,7 +128,7 @@ class ApiServer:
 
 
 def status_object(code: int, reason: str, message: str, **details: str) -> dict[str, Any]:
-    """The Status object of a refusal."""
+    """Return the Status object of a refusal."""
     return {
         "kind": "Status",
         "apiVersion": "v1",
@@ -141,13 +141,13 @@ def status_object(code: int, reason: str, message: str, **details: str) -> dict[
 
 
 def budget_refusal(message: str = "a budget forbids it") -> dict[str, Any]:
-    """The Status object by which the Eviction API says that a disruption budget is exhausted."""
+    """Return the Status object of the Eviction API for an exhausted disruption budget."""
     causes = [{"reason": "DisruptionBudget", "message": message}]
     return {**status_object(429, "TooManyRequests", message), "details": {"causes": causes}}
 
 
 def pod(name: str, version: int, namespace: str = "default", **extra: Any) -> dict[str, Any]:
-    """A pod as a list or watch shows it."""
+    """Return a pod as a list or watch shows it."""
     metadata = {"name": name, "namespace": namespace, "uid": name, "resourceVersion": str(version)}
     return {"metadata": metadata, **extra}
 
@@ -158,7 +158,7 @@ def event(kind: str, obj: dict[str, Any]) -> dict[str, Any]:
 
 
 def bookmark(version: int, *, initial_end: bool = False) -> dict[str, Any]:
-    """The line that moves the version forward, or ends the initial events."""
+    """Return the line that moves the version forward, or ends the initial events."""
     metadata: dict[str, Any] = {"resourceVersion": str(version)}
     if initial_end:
         metadata["annotations"] = {"k8s.io/initial-events-end": "true"}

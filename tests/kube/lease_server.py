@@ -52,7 +52,7 @@ class LeaseServer:
         self.held_back.clear()
 
     def write(self, holder: str, *, seconds: int = 15, **changes: Any) -> None:
-        """Some other replica writes the lease."""
+        """Write the lease as some other replica."""
         old = self.lease["spec"] if self.lease else {"leaseTransitions": 3}
         spec = {**old, "holderIdentity": holder, "leaseDurationSeconds": seconds, **changes}
         self._store({"metadata": {"name": "mooring", "namespace": "kube-system"}, "spec": spec})

@@ -112,7 +112,7 @@ def _version(obj: dict[str, Any]) -> int:
 
 @asynccontextmanager
 async def reflecting(url: str, **options: Any) -> AsyncIterator[tuple[Mirror, Reflector]]:
-    """A reflector of pods that runs within the context and whose pauses take no time."""
+    """Run a reflector of pods, whose pauses take no time, within the context."""
     mirror = Mirror()
     async with ApiClient(Connection(url)) as client:
         reflector = Reflector(

@@ -39,7 +39,7 @@ def kubeconfig(
     server: str = URL,
     cluster: dict[str, Any] | None = None,
 ) -> str:
-    """A file with one context; `cluster` adds to the cluster's fields."""
+    """Write a file with one context; `cluster` adds to the cluster's fields."""
     content = {
         "apiVersion": "v1",
         "kind": "Config",
@@ -59,7 +59,7 @@ def edit(path: str, old: str, new: str) -> None:
 
 
 def plugin(folder: Path, **status: str) -> dict[str, Any]:
-    """A login plugin that counts its runs in the token and in the file `runs`."""
+    """Write a login plugin that counts its runs in the token and in the file `runs`."""
     runs = folder / "runs"
     script = (
         "import json, pathlib, sys\n"
@@ -86,7 +86,7 @@ def service_account(folder: Path) -> Path:
 
 
 async def refused(*args: Any, **kwargs: Any) -> str:
-    """The line that loading ends with."""
+    """Return the line that loading ends with."""
     with pytest.raises(ConfigError) as raised:
         await load_connection(*args, **{"environ": {}, **kwargs})
     line = str(raised.value)

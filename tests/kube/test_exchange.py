@@ -26,7 +26,7 @@ class Caller:
     writer: asyncio.StreamWriter
 
     async def request(self) -> bytes:
-        """The next request, head and body."""
+        """Return the next request, head and body."""
         head = await self.reader.readuntil(b"\r\n\r\n")
         length = head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]
         return head + await self.reader.readexactly(int(length or 0))

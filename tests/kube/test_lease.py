@@ -227,10 +227,8 @@ async def test_a_server_that_hangs_costs_the_lease_on_time(cluster: Cluster) -> 
     replica = await cluster.leader()
     cluster.leases.hangs = True
     await cluster.clock.advance(RETRY)
-    await cluster.clock.sleepers(seconds=TRY)
-    await cluster.clock.advance(TRY)
-    await cluster.clock.sleepers(seconds=RETRY)
-    await cluster.clock.advance(RETRY)
+    await cluster.clock.end_sleep(TRY)
+    await cluster.clock.end_sleep(RETRY)
     left = DEADLINE - RETRY - TRY - RETRY
     await cluster.clock.sleepers(seconds=left)
     assert replica.told == ["started"]
@@ -335,8 +333,7 @@ async def test_after_a_pause_past_the_deadline_it_is_renewed_within_another_dead
     assert replica.told == ["started"]
     assert not replica.leadership.valid()
     await cluster.clock.advance(RETRY)
-    await cluster.clock.sleepers(seconds=RETRY)
-    await cluster.clock.advance(RETRY)
+    await cluster.clock.end_sleep(RETRY)
     await replica.task
     assert replica.told == ["started", "lost"]
 
@@ -430,8 +427,7 @@ async def test_a_stop_does_not_hang_on_a_server_that_does(cluster: Cluster) -> N
     cluster.leases.hangs = True
     replica.task.cancel()
     await cluster.leases.holding.wait()
-    await cluster.clock.sleepers(seconds=RETRY)
-    await cluster.clock.advance(RETRY)
+    await cluster.clock.end_sleep(RETRY)
     await asyncio.wait([replica.task])
     assert replica.task.cancelled()
 

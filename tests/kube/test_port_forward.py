@@ -17,7 +17,7 @@ PATH = "/api/v1/namespaces/mooring-system/pods/mooring-0/portforward"
 
 @asynccontextmanager
 async def kubelet(*frames: bytes, status: int = 101) -> AsyncIterator[Connection]:
-    """Sends the greetings and `frames`, then what it receives; another `status` is a refusal."""
+    """Send the greetings and `frames`, then what it receives; another `status` is a refusal."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         if status != 101:
@@ -42,43 +42,45 @@ async def kubelet(*frames: bytes, status: int = 101) -> AsyncIterator[Connection
         await runner.cleanup()
 
 
-def exchanged(near: socket.socket, sent: bytes) -> bytes:
-    """As many bytes back as were sent."""
-    near.sendall(sent)
-    received = b""
-    while len(received) < len(sent) and (chunk := near.recv(1 << 16)):
-        received += chunk
-    return received
+@asynccontextmanager
+async def forwarded(
+    connection: Connection,
+) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter, asyncio.Task[str]]]:
+    """Yield streams that are connected to the pod's port, and what the port-forward returns."""
+    near, far = socket.socketpair()
+    reader, writer = await asyncio.open_connection(sock=near)
+    streams = await asyncio.open_connection(sock=far)
+    task = asyncio.create_task(
+        port_forward(connection, "mooring-system", "mooring-0", PORT, *streams)
+    )
+    yield reader, writer, task
+    writer.close()
+    await asyncio.wait([task])
+    streams[1].close()
 
 
 async def test_bytes_go_both_ways_and_the_greetings_are_none_of_them() -> None:
     sent = bytes(range(256)) * 100
-    async with (
-        kubelet() as connection,
-        port_forward(connection, "mooring-system", "mooring-0", PORT) as forward,
-    ):
-        assert await asyncio.to_thread(exchanged, forward.socket, sent) == sent
-        assert forward.error == ""
+    async with kubelet() as connection, forwarded(connection) as (reader, writer, task):
+        writer.write(sent)
+        assert await reader.readexactly(len(sent)) == sent
+    assert task.result() == ""
 
 
-async def test_what_the_kubelet_says_is_wrong_is_kept() -> None:
-    async with (
-        kubelet(b"\1connection refused", b"\0x") as connection,
-        port_forward(connection, "mooring-system", "mooring-0", PORT) as forward,
-    ):
-        assert await asyncio.to_thread(forward.socket.recv, 1) == b"x"
-        assert forward.error == "connection refused"
+async def test_what_the_kubelet_says_is_wrong_is_returned() -> None:
+    frames = b"\1connection refused", b"\0x"
+    async with kubelet(*frames) as connection, forwarded(connection) as (reader, _, task):
+        assert await reader.readexactly(1) == b"x"
+    assert task.result() == "connection refused"
 
 
 async def test_a_refusal_is_an_error_of_the_api() -> None:
-    async with kubelet(status=403) as connection:
+    async with kubelet(status=403) as connection, forwarded(connection) as (_, _, task):
         with pytest.raises(ForbiddenError, match="create pods/portforward mooring-system/m"):
-            async with port_forward(connection, "mooring-system", "mooring-0", PORT):
-                pass
+            await task
 
 
 async def test_no_server_is_an_error_of_the_api(unused_tcp_port: int) -> None:
-    connection = Connection(f"http://127.0.0.1:{unused_tcp_port}")
-    with pytest.raises(ApiError):
-        async with port_forward(connection, "mooring-system", "mooring-0", PORT):
-            pass
+    async with forwarded(Connection(f"http://127.0.0.1:{unused_tcp_port}")) as (_, _, task):
+        with pytest.raises(ApiError):
+            await task

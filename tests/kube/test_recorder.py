@@ -220,7 +220,7 @@ async def test_no_more_than_the_lanes_are_in_flight(server: ApiServer) -> None:
 async def giving_way(
     server: ApiServer, clock: VirtualClock, gives_way: Callable[[], bool] = lambda: True
 ) -> AsyncIterator[EventRecorder]:
-    """A recorder of one lane, in which an event gives way."""
+    """Yield a recorder of one lane, in which an event gives way."""
     async with recording(
         server, lanes=1, gives_way=gives_way, clock=clock, sleep=clock.sleep
     ) as recorder:

@@ -30,7 +30,7 @@ async def initial(server: ApiServer, *pods: dict[str, Any], version: int) -> Req
 
 
 async def resumed(server: ApiServer, version: int) -> Request:
-    """The next request, which must go on from `version`."""
+    """Return the next request, which must go on from `version`."""
     request = await server.next()
     assert "sendInitialEvents" not in request.query
     assert request.query["resourceVersion"] == str(version)

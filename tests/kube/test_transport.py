@@ -191,7 +191,7 @@ async def test_a_closed_port_is_unreachable_and_the_line_names_it() -> None:
             await client.request("GET", PODS)
     assert not isinstance(raised.value, UnansweredError)
     line = explain(raised.value)
-    assert line.startswith(f"cannot reach the API server at {url}: Connect call failed")
+    assert line.startswith(f"cannot reach the API server at {url}: Connection refused")
 
 
 async def test_a_connection_that_breaks_before_the_answer_leaves_the_outcome_open(

@@ -79,8 +79,7 @@ async def test_a_binding_is_sent_again_when_an_overloaded_server_asks_to_wait(
         task = binding(PodWriter(client))
         first = await server.next()
         first.refuse(429, "TooManyRequests", "overloaded", Retry_After="3")
-        await clock.sleepers(seconds=3.0)
-        await clock.advance(3.0)
+        await clock.end_sleep(3.0)
         second = await server.next()
         second.reply({}, 201)
         await task
@@ -95,8 +94,7 @@ async def test_a_server_that_stays_overloaded_refuses_a_binding_after_some_tries
         task = binding(PodWriter(client))
         for _ in range(RETRIES):
             (await server.next()).refuse(429, "TooManyRequests", "overloaded", Retry_After="3")
-            await clock.sleepers(seconds=3.0)
-            await clock.advance(3.0)
+            await clock.end_sleep(3.0)
         (await server.next()).refuse(429, "TooManyRequests", "overloaded", Retry_After="3")
         with pytest.raises(TooManyRequestsError):
             await task
@@ -110,8 +108,7 @@ async def test_a_conflict_with_an_earlier_try_of_the_same_binding_is_a_success(
     async with ApiClient(Connection(server.url), sleep=clock.sleep) as client:
         task = binding(PodWriter(client))
         (await server.next()).refuse(504, "Timeout", "it may be done", Retry_After="1")
-        await clock.sleepers(seconds=1.0)
-        await clock.advance(1.0)
+        await clock.end_sleep(1.0)
         (await server.next()).refuse(409, "Conflict", "pod web is already assigned to a node")
         look = await server.next()
         look.reply(bound("u1", "node-1"))
@@ -298,8 +295,7 @@ async def test_an_eviction_is_sent_again_when_an_overloaded_server_asks_to_wait(
     async with ApiClient(Connection(server.url), sleep=clock.sleep) as client:
         task = asyncio.create_task(PodWriter(client).evict_pod("team-a", "web", "u1"))
         (await server.next()).refuse(429, "TooManyRequests", "overloaded", Retry_After="3")
-        await clock.sleepers(seconds=3.0)
-        await clock.advance(3.0)
+        await clock.end_sleep(3.0)
         (await server.next()).reply({}, 201)
         assert await task
 

@@ -31,7 +31,7 @@ class VirtualClock:
         return self.time
 
     async def sleep(self, seconds: float) -> None:
-        """Return once `seconds` have been advanced over."""
+        """Wait until `seconds` have been advanced over."""
         sleeper = Sleeper(self.time, seconds)
         self._sleepers.append(sleeper)
         async with self._changed:
@@ -53,6 +53,11 @@ class VirtualClock:
 
         async with asyncio.timeout(WAIT_SECONDS), self._changed:
             await self._changed.wait_for(enough)
+
+    async def end_sleep(self, seconds: float) -> None:
+        """Wait until a task begins to sleep for `seconds`, and let this time pass."""
+        await self.sleepers(seconds=seconds)
+        await self.advance(seconds)
 
     async def advance(self, seconds: float) -> None:
         """Move the time, wake whoever is due and wait until their sleep has ended."""

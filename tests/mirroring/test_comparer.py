@@ -76,12 +76,11 @@ class Register:
         self.classes[raw["metadata"]["name"]] = raw["metadata"]["uid"]
 
     async def due(self) -> None:
-        """A hint has come or five minutes have passed, and the pause that follows has."""
-        await self.clock.sleepers(seconds=PAUSE_SECONDS)
-        await self.clock.advance(PAUSE_SECONDS)
+        """End the pause that follows a hint or five minutes."""
+        await self.clock.end_sleep(PAUSE_SECONDS)
 
     async def done(self) -> None:
-        """The comparison is done, and the next one is awaited."""
+        """Wait until the comparison is done, and the next one is awaited."""
         await self.clock.sleepers(seconds=EVERY_SECONDS)
 
 
@@ -122,10 +121,24 @@ def listed(
     request.reply({"metadata": {"resourceVersion": "9"}, "items": items})
 
 
+async def compared(register: Register, server: ApiServer, *uids: str, version: str = "1") -> None:
+    """Have the cache compared now, and list the pods with these uids."""
+    register.comparer.hint()
+    await register.due()
+    listed(await server.next(), *uids, version=version)
+
+
 async def no_classes(server: ApiServer) -> None:
+    """Answer that there is no priority class."""
     request = await server.next()
     assert "priorityclasses" in request.path
     listed(request)
+
+
+async def ended(register: Register, server: ApiServer) -> None:
+    """Have the comparison end without a priority class."""
+    await no_classes(server)
+    await register.done()
 
 
 async def test_what_is_known_and_not_there_has_gone(
@@ -135,8 +148,7 @@ async def test_what_is_known_and_not_there_has_gone(
         await register.clock.advance(EVERY_SECONDS)
         await register.due()
         listed(await server.next(), "u2")
-        await no_classes(server)
-        await register.done()
+        await ended(register, server)
     assert register.pods == {"default/db": "u2"}
     assert "1 pods had gone unnoticed" in caplog.messages
 
@@ -144,15 +156,12 @@ async def test_what_is_known_and_not_there_has_gone(
 async def test_a_successor_of_the_same_name_does_not_stand_for_its_predecessor(
     server: ApiServer, register: Register
 ) -> None:
-    register.comparer.hint()
-    await register.due()
-    listed(await server.next(), "u2", "u3")
+    await compared(register, server, "u2", "u3")
     await register.due()
     assert register.pods == {"default/db": "u2"}
     successor = await server.next()
     successor.refuse(404, "NotFound", "gone again")
-    await no_classes(server)
-    await register.done()
+    await ended(register, server)
 
 
 async def test_only_the_metadata_of_those_concerned_are_asked_for(
@@ -162,8 +171,7 @@ async def test_only_the_metadata_of_those_concerned_are_asked_for(
     await register.due()
     request = await server.next()
     listed(request, "u1", "u2")
-    await no_classes(server)
-    await register.done()
+    await ended(register, server)
     assert request.query["fieldSelector"] == "spec.nodeName="
     assert "PartialObjectMetadataList" in request.headers["Accept"]
 
@@ -171,11 +179,8 @@ async def test_only_the_metadata_of_those_concerned_are_asked_for(
 async def test_many_hints_lead_to_one_comparison(server: ApiServer, register: Register) -> None:
     register.comparer.hint()
     await register.clock.sleepers(seconds=PAUSE_SECONDS)
-    register.comparer.hint()
-    await register.due()
-    listed(await server.next(), "u1", "u2")
-    await no_classes(server)
-    await register.done()
+    await compared(register, server, "u1", "u2")
+    await ended(register, server)
     assert len(server.seen) == 2
 
 
@@ -187,8 +192,7 @@ async def test_what_came_after_the_question_is_not_missed(
     request = await server.next()
     register.pods["default/new"] = "u3"
     listed(request, "u1", "u2")
-    await no_classes(server)
-    await register.done()
+    await ended(register, server)
     assert "default/new" in register.pods
 
 
@@ -209,9 +213,7 @@ async def test_an_answer_that_fails_loses_nothing_and_nobody_else_is_left_out(
 async def test_what_is_there_and_not_known_is_read_and_handed_over(
     server: ApiServer, register: Register, caplog: pytest.LogCaptureFixture
 ) -> None:
-    register.comparer.hint()
-    await register.due()
-    listed(await server.next(), "u1", "u2", "u3")
+    await compared(register, server, "u1", "u2", "u3")
     await register.due()
     read = await server.next()
     assert (read.method, read.path) == ("GET", "/api/v1/namespaces/default/pods/u3")
@@ -229,51 +231,39 @@ async def test_what_is_known_in_another_state_is_not_missing(
     server: ApiServer, register: Register
 ) -> None:
     register.in_flight["default/u3"] = "u3"
-    register.comparer.hint()
-    await register.due()
-    listed(await server.next(), "u1", "u2", "u3")
-    await no_classes(server)
-    await register.done()
+    await compared(register, server, "u1", "u2", "u3")
+    await ended(register, server)
 
 
 async def test_what_kopf_shows_within_the_pause_is_not_missing(
     server: ApiServer, register: Register
 ) -> None:
-    register.comparer.hint()
-    await register.due()
-    listed(await server.next(), "u1", "u2", "u3")
+    await compared(register, server, "u1", "u2", "u3")
     await register.clock.sleepers(seconds=PAUSE_SECONDS)
     register.pods["default/u3"] = "u3"
     await register.clock.advance(PAUSE_SECONDS)
-    await no_classes(server)
-    await register.done()
+    await ended(register, server)
 
 
 async def test_an_object_that_went_while_it_was_read_is_not_handed_over(
     server: ApiServer, register: Register
 ) -> None:
-    register.comparer.hint()
-    await register.due()
-    listed(await server.next(), "u1", "u2", "u3")
+    await compared(register, server, "u1", "u2", "u3")
     await register.due()
     read = await server.next()
     register.departures.note("u3")
     read.reply({"metadata": metadata("u3")})
-    await no_classes(server)
-    await register.done()
+    await ended(register, server)
     assert "default/u3" not in register.pods
 
 
 async def test_another_object_of_the_same_name_is_not_handed_over(
     server: ApiServer, register: Register
 ) -> None:
-    register.comparer.hint()
-    await register.due()
-    listed(await server.next(), "u1", "u2", "u3")
+    await compared(register, server, "u1", "u2", "u3")
     await register.due()
     (await server.next()).reply({"metadata": {**metadata("u3"), "uid": "u4"}})
-    await no_classes(server)
-    await register.done()
+    await ended(register, server)
     assert "default/u3" not in register.pods
 
 
@@ -283,14 +273,11 @@ async def test_an_object_that_is_of_no_use_is_read_again_only_when_it_has_change
 ) -> None:
     getattr(register, why).add("u3")
     for version, reads in (("1", 1), ("1", 0), ("2", 1)):
-        register.comparer.hint()
-        await register.due()
-        listed(await server.next(), "u1", "u2", "u3", version=version)
+        await compared(register, server, "u1", "u2", "u3", version=version)
         if reads:
             await register.due()
             (await server.next()).reply({"metadata": metadata("u3", version)})
-        await no_classes(server)
-        await register.done()
+        await ended(register, server)
 
 
 async def test_a_round_reads_a_bounded_number_and_the_next_one_follows_at_once(
@@ -304,8 +291,7 @@ async def test_a_round_reads_a_bounded_number_and_the_next_one_follows_at_once(
         await register.due()
         for i in range(first, last):
             (await server.next()).reply({"metadata": metadata(f"new-{i:03}")})
-        await no_classes(server)
-    await register.done()
+        await ended(register, server)
     assert len(register.pods) == len(uids)
 
 
@@ -342,6 +328,5 @@ async def test_an_object_that_cannot_be_handed_over_does_not_hold_up_the_next_ro
         request = await server.next()
         assert request.path.endswith(f"/{first}")
         request.refuse(403, "Forbidden", "no")
-        await no_classes(server)
-        await register.done()
+        await ended(register, server)
         register.comparer.hint()

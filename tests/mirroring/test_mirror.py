@@ -25,14 +25,14 @@ class Mirrored:
         self.mirror = Mirror(self.state)
 
     def relisted(self, resource: Resource, raws: list[dict[str, Any]]) -> None:
-        """A whole list, taken over at once."""
+        """Take over a whole list at once."""
         relisted(self.mirror, resource, raws)
 
     def nodes(self) -> set[str]:
         return {known.name for known in self.state.nodes.nodes if known is not None}
 
     def actions(self) -> list[Action]:
-        """What was heard since the last time."""
+        """Return what was heard since the last time."""
         actions = [change.action for change in self.heard]
         self.heard.clear()
         return actions
@@ -48,7 +48,7 @@ def malformed(name: str) -> dict[str, Any]:
 
 
 def incarnation(uid: str, on: str = "a") -> dict[str, Any]:
-    """A pod of the one name with this uid."""
+    """Return a pod of the one name with this uid."""
     raw = pod("web", node=on)
     raw["metadata"]["uid"] = uid
     return raw

@@ -148,15 +148,30 @@ class Feeding:
             assert self._task.cancelled()
 
     async def told(self, count: int) -> None:
-        """So many calls more have reached the sink."""
+        """Wait until so many calls more have reached the sink."""
         async with asyncio.timeout(WAIT_SECONDS):
             for _ in range(count):
                 await self.seen.told.get()
 
     async def troubled(self) -> None:
-        """The time of a first failure has been taken."""
+        """Wait until the time of a first failure has been taken."""
         async with asyncio.timeout(WAIT_SECONDS):
             await self.clock_read.wait()
+
+    async def cut(self, stream: Request) -> None:
+        """Break off the stream, and wait until that is noticed."""
+        self.clock_read.clear()
+        stream.cut()
+        await self.troubled()
+
+    def lacking(self) -> str:
+        """Return what is lacking; the empty text if nothing is."""
+        return self.reflectors.lacking() or ""
+
+    async def begin(self) -> None:
+        """Start, and wait until everything is listed."""
+        self.start()
+        await self.synced()
 
     async def synced(self) -> None:
         async with asyncio.timeout(WAIT_SECONDS):
@@ -175,8 +190,7 @@ async def test_every_mirrored_resource_is_fed_whole_and_then_followed(
     streams: Streams, feeding: Feeding
 ) -> None:
     streams.objects[NODE.path()] = [versioned("a", 1)]
-    feeding.start()
-    await feeding.synced()
+    await feeding.begin()
     assert feeding.reflectors.lacking() is None
     assert set(feeding.seen.names) == set(MIRRORED)
     await feeding.told(len(MIRRORED))
@@ -187,8 +201,7 @@ async def test_every_mirrored_resource_is_fed_whole_and_then_followed(
 
 
 async def test_a_resource_that_is_listed_again_is_named(streams: Streams, feeding: Feeding) -> None:
-    feeding.start()
-    await feeding.synced()
+    await feeding.begin()
     await feeding.told(len(MIRRORED))
     gone = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}
     streams.open[NODE.path()].send(event("ERROR", gone))
@@ -199,16 +212,14 @@ async def test_a_resource_that_is_listed_again_is_named(streams: Streams, feedin
 async def test_only_pods_that_hold_a_place_are_mirrored(
     server: ApiServer, feeding: Feeding
 ) -> None:
-    feeding.start()
-    await feeding.synced()
+    await feeding.begin()
     selectors = {request.path: request.query.get("fieldSelector") for request in server.seen}
     assert selectors.pop(POD.path()) == ASSIGNED_PODS
     assert set(selectors.values()) == {None}
 
 
 async def test_before_anything_was_seen_everything_is_lacking(feeding: Feeding) -> None:
-    lacking = feeding.reflectors.lacking()
-    assert lacking is not None
+    lacking = feeding.lacking()
     assert lacking.startswith("not listed yet: ")
     assert all(str(resource) in lacking for resource in MIRRORED)
     assert set(feeding.reflectors.lags().values()) == {0.0}
@@ -222,8 +233,7 @@ async def test_a_feed_that_fails_is_named_with_the_reason_and_its_lag(
     await feeding.told(len(MIRRORED) - 1)
     await feeding.troubled()
     feeding.time += 7.0
-    lacking = feeding.reflectors.lacking()
-    assert lacking is not None
+    lacking = feeding.lacking()
     assert lacking.startswith("not listed yet: nodes (")
     assert "nodes are not for you" in lacking
     lags = dict(feeding.reflectors.lags())
@@ -234,18 +244,13 @@ async def test_a_feed_that_fails_is_named_with_the_reason_and_its_lag(
 async def test_a_watch_that_fails_is_lacking_only_once_it_is_dead(
     streams: Streams, feeding: Feeding
 ) -> None:
-    feeding.start()
-    await feeding.synced()
+    await feeding.begin()
     streams.nodes_allowed = False
-    feeding.clock_read.clear()
-    streams.open[NODE.path()].cut()
-    await feeding.troubled()
+    await feeding.cut(streams.open[NODE.path()])
     feeding.time += DEAD_SECONDS
     assert feeding.reflectors.lacking() is None
     feeding.time += 1.0
-    lacking = feeding.reflectors.lacking()
-    assert lacking is not None
-    assert lacking.startswith("not watched for 61 seconds: nodes (")
+    assert feeding.lacking().startswith("not watched for 61 seconds: nodes (")
 
 
 async def test_a_feed_that_works_again_lags_no_more(streams: Streams, feeding: Feeding) -> None:
@@ -270,8 +275,7 @@ async def test_a_kind_that_is_served_is_followed_and_the_newest_version_of_it_on
 ) -> None:
     streams.served = set(OPTIONAL)
     streams.objects[POD_GROUP.path()] = [versioned_group("train")]
-    feeding.start()
-    await feeding.synced()
+    await feeding.begin()
     assert feeding.seen.names.keys() == {*MIRRORED, POD_GROUP, COSCHEDULING_POD_GROUP}
     assert feeding.seen.names[POD_GROUP] == ["train"]
     assert feeding.reflectors.served() == {
@@ -286,8 +290,7 @@ async def test_a_kind_that_is_served_is_followed_and_the_newest_version_of_it_on
 async def test_a_kind_that_is_served_later_is_noticed_and_one_that_is_not_any_more_too(
     streams: Streams, feeding: Feeding
 ) -> None:
-    feeding.start()
-    await feeding.synced()
+    await feeding.begin()
     await feeding.told(len(MIRRORED))
     assert feeding.reflectors.served() == {}
     streams.served = {POD_GROUP_V1ALPHA2}
@@ -305,8 +308,7 @@ async def test_another_version_of_a_kind_takes_over_without_a_gap(
 ) -> None:
     streams.served = {POD_GROUP_V1ALPHA2}
     streams.objects[POD_GROUP_V1ALPHA2.path()] = [versioned_group("train")]
-    feeding.start()
-    await feeding.synced()
+    await feeding.begin()
     await feeding.told(len(MIRRORED) + 1)
     streams.served = {POD_GROUP_V1ALPHA2, POD_GROUP}
     streams.objects[POD_GROUP.path()] = [versioned_group("train")]
@@ -319,15 +321,12 @@ async def test_another_version_that_cannot_be_listed_leaves_no_definitions_in_fo
     streams: Streams, feeding: Feeding
 ) -> None:
     streams.served = {POD_GROUP_V1ALPHA2}
-    feeding.start()
-    await feeding.synced()
+    await feeding.begin()
     streams.groups_work = False
     feeding.clock_read.clear()
     streams.served = {POD_GROUP_V1ALPHA2, POD_GROUP}
     await feeding.troubled()
-    lacking = feeding.reflectors.lacking()
-    assert lacking is not None
-    assert lacking.startswith("not listed yet: podgroups.scheduling.k8s.io (")
+    assert feeding.lacking().startswith("not listed yet: podgroups.scheduling.k8s.io (")
 
 
 @pytest.mark.parametrize("allowed", [False, True])
@@ -340,8 +339,7 @@ async def test_pod_groups_that_cannot_be_listed_hold_up_nothing(
     """
     streams.served = set(OPTIONAL)
     streams.groups_allowed, streams.groups_work = allowed, False
-    feeding.start()
-    await feeding.synced()
+    await feeding.begin()
     feeding.time += DEAD_SECONDS + 1.0
     assert feeding.reflectors.lacking() is None
     assert feeding.reflectors.lags()["podgroups.scheduling.k8s.io"] > DEAD_SECONDS
@@ -353,34 +351,24 @@ async def test_a_watch_of_pod_groups_that_dies_makes_a_replica_unready(
 ) -> None:
     """Definitions that nobody updates would stay in force, and nobody would know."""
     streams.served = {resource}
-    feeding.start()
-    await feeding.synced()
+    await feeding.begin()
     streams.groups_work = False
-    feeding.clock_read.clear()
-    streams.open[resource.path()].cut()
-    await feeding.troubled()
+    await feeding.cut(streams.open[resource.path()])
     feeding.time += DEAD_SECONDS
     assert feeding.reflectors.lacking() is None
     feeding.time += 1.0
-    lacking = feeding.reflectors.lacking()
-    assert lacking is not None
-    assert lacking.startswith(f"not watched for 61 seconds: {resource} (")
+    assert feeding.lacking().startswith(f"not watched for 61 seconds: {resource} (")
 
 
 async def test_a_right_that_is_taken_away_leaves_no_definitions_in_force_unnoticed(
     streams: Streams, feeding: Feeding
 ) -> None:
     streams.served = {POD_GROUP}
-    feeding.start()
-    await feeding.synced()
+    await feeding.begin()
     streams.groups_allowed = False
-    feeding.clock_read.clear()
-    streams.open[POD_GROUP.path()].cut()
-    await feeding.troubled()
+    await feeding.cut(streams.open[POD_GROUP.path()])
     feeding.time += DEAD_SECONDS + 1.0
-    lacking = feeding.reflectors.lacking()
-    assert lacking is not None
-    assert lacking.startswith("not watched for 61 seconds: podgroups.scheduling.k8s.io (")
+    assert feeding.lacking().startswith("not watched for 61 seconds: podgroups.scheduling.k8s.io (")
 
 
 async def test_pod_groups_are_waited_for_until_they_are_listed_or_not_served_any_more(
@@ -410,6 +398,5 @@ async def test_a_server_that_does_not_say_what_it_serves_holds_up_nothing(
             Streams.__call__(streams, request)
 
     monkeypatch.setattr(feeding.server, "_responder", refused)
-    feeding.start()
-    await feeding.synced()
+    await feeding.begin()
     assert feeding.reflectors.served() == {}

@@ -101,7 +101,7 @@ async def served(
     user: str | None = "admin",
     context: ssl.SSLContext | None = None,
 ) -> AsyncIterator[aiohttp.ClientSession]:
-    """A client of the endpoints, on a free port; without `user` it sends no token."""
+    """Yield a client of the endpoints, on a free port; without `user` it sends no token."""
     port = await served_endpoints.start(LOOPBACK, 0)
     headers = {} if user is None else {"Authorization": f"Bearer {user}"}
     connector = aiohttp.TCPConnector(ssl=context or insecure(), force_close=True)
@@ -317,7 +317,7 @@ def decided(*pods: str) -> DecisionLog:
 
 
 async def shown(client: aiohttp.ClientSession, query: str) -> list[str] | int:
-    """The pods shown, or the status of a refusal."""
+    """Return the pods shown, or the status of a refusal."""
     status, text = await get(client, f"/debug/decisions{query}")
     return [record["pod"] for record in json.loads(text)["decisions"]] if status == 200 else status
 
@@ -422,7 +422,7 @@ async def test_whether_a_pod_is_known_is_told_only_to_those_who_may_get_it() -> 
 
 
 def client_context(authority: Authority, folder: Path, pair: Pair | None = None) -> ssl.SSLContext:
-    """A client that verifies the server, and shows its own certificate if it has one."""
+    """Return a client's TLS that verifies the server, with the client's certificate if any."""
     context = ssl.create_default_context(cadata=authority.certificate.decode())
     if pair is not None:
         path = folder / "client.pem"
@@ -432,7 +432,7 @@ def client_context(authority: Authority, folder: Path, pair: Pair | None = None)
 
 
 def files(folder: Path, authority: Authority) -> ServingTls:
-    """A certificate of the authority, which is the authority of clients too."""
+    """Return the TLS of a certificate whose authority is the authority of clients too."""
     pair = authority.server()
     (folder / "tls.crt").write_bytes(pair.certificate)
     (folder / "tls.key").write_bytes(pair.key)

@@ -22,7 +22,7 @@ class UserError(Exception):
 
 @pytest.fixture(autouse=True)
 def _logging_as_before() -> Iterator[None]:
-    """Logging is global; each test leaves it as it was."""
+    """Leave logging, which is global, as it was."""
     names = ("", *LIBRARIES)
     levels = {name: logging.getLogger(name).level for name in names}
     handlers = logging.getLogger().handlers[:]

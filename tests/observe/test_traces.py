@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from itertools import count
 from threading import Thread
 from typing import Any
 from uuid import UUID, uuid4
@@ -111,12 +112,17 @@ class Rounds:
         self._begun.put_nowait(pause)
 
 
-def traces_to(url: str, rounds: Rounds | None = None, flush_seconds: float = 5.0) -> Traces:
+def traces_to(
+    url: str,
+    rounds: Rounds | None = None,
+    flush_seconds: float = 5.0,
+    clock: Callable[[], float] = lambda: 0.0,
+) -> Traces:
     return Traces(
         url,
         version="1.2.3",
         instance="replica-1",
-        clock=lambda: 0.0,
+        clock=clock,
         wall=lambda: EPOCH,
         sleep=rounds or Rounds(),
         flush_seconds=flush_seconds,
@@ -169,7 +175,7 @@ def decision(
 
 @asynccontextmanager
 async def recorded() -> AsyncIterator[tuple[Endpoint, Traces, History]]:
-    """A collector, traces that are sent to it, and a log that notes its steps for them."""
+    """Yield a collector, traces that are sent to it, and a log that notes its steps for them."""
     async with endpoint() as collector:
         traces = traces_to(collector.url)
         yield collector, traces, History(traces)
@@ -387,8 +393,8 @@ async def test_pods_that_go_at_once_during_an_attempt_do_not_hold_up_the_event_l
 
     monkeypatch.setattr(Tracer, "start_span", counted)
     async with endpoint() as collector:
-        rounds = Rounds()
-        traces = traces_to(collector.url, rounds)
+        rounds, ticks = Rounds(), count()
+        traces = traces_to(collector.url, rounds, clock=lambda: next(ticks) * 0.0001)
         history = History(traces)
         for number in range(300):
             pod, uid = f"shop/{number}", Uid(str(UUID(int=number + 1)))
@@ -515,7 +521,7 @@ async def test_a_record_without_memory_traces_nothing() -> None:
 
 
 async def refused_url() -> str:
-    """A URL at which nothing listens."""
+    """Return a URL at which nothing listens."""
     async with endpoint() as collector:
         return collector.url
 

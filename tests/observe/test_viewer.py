@@ -69,7 +69,7 @@ HIDDEN_POD = "a pod that you may not get"
 
 
 def ann(*namespaces: str) -> Viewer:
-    """A user who may get the pods of these namespaces; of all if one of them is ""."""
+    """Return a user who may get the pods of these namespaces; of all if one of them is ""."""
     return Viewer(Granted(*(pod_read(name) for name in namespaces)), User("ann"))
 
 

@@ -69,7 +69,7 @@ class CheckedProfile:
         return (*self.loaded.notes, *conflicts, *self._groups_with_extenders())
 
     def _groups_with_extenders(self) -> Iterator[FieldError]:
-        """That no preemption is made for pod groups, if an extender takes part in preemption."""
+        """Yield that no preemption is made for groups, if an extender takes part in preemption."""
         extenders = [e for e in self.loaded.profile.spec.extenders if e.preempt_verb]
         if extenders and "GangScheduling" in self.loaded.effective.args:
             everything = any(not extender.managed_resources for extender in extenders)
@@ -124,7 +124,7 @@ def _with_conflict(checked: CheckedProfile, valid: Sequence[CheckedProfile]) -> 
 
 
 def _files_in(folder: str) -> Iterator[str]:
-    """The YAML and JSON files in the folder and its subfolders.
+    """Yield the YAML and JSON files in the folder and its subfolders.
 
     Hidden ones are left out, and the templates of Helm charts, which are no YAML yet.
     """
@@ -135,7 +135,7 @@ def _files_in(folder: str) -> Iterator[str]:
 
 
 def _is_template(path: Path) -> bool:
-    """Whether the file is in the folder `templates` of a Helm chart."""
+    """Return whether the file is in the folder `templates` of a Helm chart."""
     return any(
         parent.name == "templates" and (parent.parent / "Chart.yaml").is_file()
         for parent in path.parents
@@ -181,7 +181,7 @@ class _Lines:
         self._documents: list[yaml.Node] | None = None
 
     def of(self, manifest: Manifest, path: str) -> int | None:
-        """The line of a field, or of the object it should be in; None for JSON that is no YAML."""
+        """Return the line of a field or of its object; None for JSON that is no YAML."""
         if self._documents is None:
             try:
                 self._documents = [*composed(self._text)]
@@ -200,7 +200,7 @@ class _Lines:
 
 
 def _child(node: yaml.Node, step: str) -> tuple[int, yaml.Node] | None:
-    """The line and the value of a mapping's key or of a list's item."""
+    """Return the line and the value of a mapping's key or of a list's item."""
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             if key.value == step:

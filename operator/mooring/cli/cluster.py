@@ -17,7 +17,7 @@ __all__ = ["live_manifests"]
 def live_manifests(
     kubeconfig: str | None, context: str | None, progress: Progress
 ) -> Iterable[Manifest]:
-    """Everything that decisions read, listed from the cluster; notes go to standard error.
+    """List everything that decisions read from the cluster; print notes on standard error.
 
     Raises:
         InputError: if the kubeconfig cannot be used or the cluster cannot be read.

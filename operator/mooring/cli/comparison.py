@@ -5,7 +5,7 @@ from typing import Final
 
 import click
 
-from mooring.cli.console import DONE, NO, print_json, print_table, print_yaml
+from mooring.cli.console import DONE, NO, and_others, print_json, print_table, print_yaml
 from mooring.simulate.compare import Comparison, Move, PoolUse
 from mooring.simulate.picture import write_picture
 
@@ -51,7 +51,7 @@ def _print_pools(comparison: Comparison) -> None:
 
 
 def _print_moves(moves: Iterable[Move], most: int | None) -> None:
-    """Lost places first, then gained ones, then moves; equal pods of a controller are one row."""
+    """Print lost places, gained ones and moves; equal pods of a controller are one row."""
     groups: dict[tuple[str, str | None, str | None, str], list[Move]] = {}
     for move in sorted(moves, key=lambda move: (move.new is not None, move.old is not None)):
         alike = (move.owner or move.pod, move.old, move.new, move.reason)
@@ -70,14 +70,13 @@ def _print_moves(moves: Iterable[Move], most: int | None) -> None:
 
 def _row(group: Sequence[Move]) -> tuple[str, str, str]:
     first = group[0]
-    more = f" (+{len(group) - 1})" if len(group) > 1 else ""
     alike = len({(move.old, move.new) for move in group}) == 1
     old = first.old or "-"
     new = first.new or f"none: {first.reason}"
     if not alike:
         old = f"{len({move.old for move in group})} nodes"
         new = f"{len({move.new for move in group})} nodes"
-    return first.pod + more, old, new
+    return and_others(first.pod, len(group)), old, new
 
 
 def _sum(comparison: Comparison) -> str:

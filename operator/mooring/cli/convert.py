@@ -27,7 +27,7 @@ _LEASE: Final = (
 def _completed(
     _context: click.Context, _parameter: click.Parameter, begun: str
 ) -> list[CompletionItem]:
-    """What a shell completes SOURCE to: the providers that begin like this, and files."""
+    """Return what a shell completes SOURCE to: the providers that begin like this, and files."""
     providers = [CompletionItem(name) for name in PROVIDERS if name.startswith(begun)]
     return [*providers, CompletionItem(begun, type="file")]
 
@@ -76,7 +76,7 @@ def convert(source: str, scheduler_name: str, output: str) -> None:
 
 
 def _flags(settings: ProcessSettings) -> str:
-    """The settings of a KubeSchedulerConfiguration as flags of `mooring run`."""
+    """Return the settings of a KubeSchedulerConfiguration as flags of `mooring run`."""
     flags: dict[str, object] = {
         "kubeconfig": settings.kubeconfig,
         "initial-backoff": f"{settings.initial_backoff.total_seconds():g}",

@@ -8,7 +8,7 @@ from typing import Any, BinaryIO, Final
 import click
 import orjson
 
-from mooring.cli.console import coloured, print_table, print_yaml
+from mooring.cli.console import and_others, coloured, print_table, print_yaml
 from mooring.observe.documents import dumps, plain
 from mooring.simulate.simulation import Attempt
 
@@ -32,7 +32,7 @@ class Summary:
     reasons: Counter[str] = field(default_factory=Counter)
 
     def count(self, attempt: Attempt) -> None:
-        """One more attempt."""
+        """Count one more attempt."""
         decision = attempt.decision
         if decision.node is not None:
             self.placed += 1
@@ -58,7 +58,7 @@ class Summary:
         return "; ".join(parts)
 
     def document(self) -> dict[str, Any]:
-        """The summary as JSON."""
+        """Return the summary as JSON."""
         return {
             "pods": self.pods,
             "placed": self.placed,
@@ -107,7 +107,7 @@ def write_json(attempts: Iterable[Attempt], out: BinaryIO) -> Summary:
 
 
 def _groups(attempts: Iterable[Attempt]) -> list[list[Attempt]]:
-    """Pods of one controller with the same answer, in the order of the first of each group."""
+    """Group pods of one controller with the same answer, in the order of the first of each."""
     groups: dict[Any, list[Attempt]] = {}
     for attempt in attempts:
         decision = attempt.decision
@@ -119,9 +119,9 @@ def _groups(attempts: Iterable[Attempt]) -> list[list[Attempt]]:
 
 def _row(group: Sequence[Attempt]) -> tuple[str, ...]:
     first = group[0]
-    more = f" (+{len(group) - 1})" if len(group) > 1 else ""
     node = first.decision.node or "-"
-    return first.decision.pod.key + more, node, _range(map(_score, group)), _why(group)
+    pods = and_others(first.decision.pod.key, len(group))
+    return pods, node, _range(map(_score, group)), _why(group)
 
 
 def _wide_row(attempt: Attempt) -> tuple[str, ...]:
@@ -140,13 +140,13 @@ def _wide_row(attempt: Attempt) -> tuple[str, ...]:
 
 
 def _score(attempt: Attempt) -> int | None:
-    """The score of the best node; None if nothing was scored."""
+    """Return the score of the best node; None if nothing was scored."""
     scores = attempt.decision.scores
     return max((score.total for score in scores.values()), default=None) if scores else None
 
 
 def _range(values: Iterable[int | None]) -> str:
-    """`7`, or `5-7` for several numbers, or `-` if there is none."""
+    """Return `7`, or `5-7` for several numbers, or `-` if there is none."""
     known = [value for value in values if value is not None]
     ends = sorted({min(known), max(known)}) if known else []
     return "-".join(map(str, ends)) or "-"
@@ -162,7 +162,7 @@ def _why(group: Sequence[Attempt]) -> str:
 
 
 def _preemption(attempt: Attempt) -> Iterator[str]:
-    """What must leave the nominated node before the pod can run there."""
+    """Yield what must leave the nominated node before the pod can run there."""
     decision = attempt.decision
     if decision.nominated_node is None:
         return

@@ -29,7 +29,7 @@ _SHORT: Final = 3
 
 
 def in_short(difference: Difference) -> tuple[str, str]:
-    """Both sides for a table: of long lists of names only what was removed and what was added."""
+    """Return both sides for a table: of long lists of names what was removed, and what added."""
     before, after = difference.before, difference.after
     left, right = (value.split(_COMMA) if value else [] for value in (before, after))
     if not _is_list(difference.field) or max(len(left), len(right)) <= _SHORT:
@@ -48,7 +48,7 @@ def _is_list(field: str) -> bool:
 def differences(
     before: Sequence[LoadedProfile], after: Sequence[LoadedProfile]
 ) -> list[Difference]:
-    """Every difference, by profile and in the order of a profile's fields.
+    """Return every difference, by profile and in the order of a profile's fields.
 
     If there is one profile on each side, the two are compared even if their names differ.
     Otherwise profiles of the same name are compared.
@@ -79,7 +79,7 @@ def _between(before: LoadedProfile | None, after: LoadedProfile | None) -> Itera
 
 
 def _fields(loaded: LoadedProfile) -> Iterator[tuple[str, str]]:
-    """Every field with its value as text; a field is named by its path in a SchedulingProfile."""
+    """Yield every field's path in a SchedulingProfile, and its value as text."""
     spec = loaded.profile.spec
     yield "match.schedulerNames", _COMMA.join(loaded.profile.scheduler_names)
     match = spec.match.model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -98,7 +98,7 @@ def _fields(loaded: LoadedProfile) -> Iterator[tuple[str, str]]:
 
 
 def _plugins(loaded: LoadedProfile) -> Iterator[tuple[str, str]]:
-    """The plugins of each extension point in order, and the weight of each score plugin."""
+    """Yield the plugins of each extension point in order, and the weights of score plugins."""
     for point in Point:
         uses = loaded.effective.plugins[point]
         yield f"plugins.{point}", _COMMA.join(use.name for use in uses)
@@ -108,7 +108,7 @@ def _plugins(loaded: LoadedProfile) -> Iterator[tuple[str, str]]:
 
 
 def _flat(path: str, value: Any) -> Iterable[tuple[str, str]]:
-    """The paths and values of all fields inside nested objects; a list is one value."""
+    """Yield the paths and values of all fields inside nested objects; a list is one value."""
     if not isinstance(value, Mapping):
         return [(path, _text(value))]
     return [leaf for name, inner in value.items() for leaf in _flat(f"{path}.{name}", inner)]

@@ -102,7 +102,7 @@ def gpus(
 
 
 def in_force(inputs: Inputs, registry: Registry, preset: str) -> InForce:
-    """The default policy with the plugins that assign cards of the preset.
+    """Return the default policy with the plugins that assign cards of the preset.
 
     NodeResourcesFit leaves shares to them, because not all nodes publish what shares request.
     """
@@ -122,7 +122,7 @@ def in_force(inputs: Inputs, registry: Registry, preset: str) -> InForce:
 
 
 def _print_nodes(nodes: Sequence[NodeGPUs], unit: str) -> None:
-    """A heading and a table of cards for each node, so that long names leave space for pods."""
+    """Print a heading and a table of cards per node, so that long names leave space for pods."""
     if not nodes:
         note("no node has GPUs; is --preset the right one?")
     for number, node in enumerate(nodes):
@@ -141,13 +141,13 @@ def _print_nodes(nodes: Sequence[NodeGPUs], unit: str) -> None:
 
 
 def _kinds(node: NodeGPUs) -> str:
-    """How many cards of each type, such as `4 x NVIDIA-A10`."""
+    """Return how many cards there are of each type, such as `4 x NVIDIA-A10`."""
     kinds = Counter(card.product or "cards of unknown type" for card in node.cards)
     return ", ".join(f"{count} x {product}" for product, count in kinds.items())
 
 
 def _fits(node: NodeGPUs, unit: str) -> str:
-    """The largest requests that the node could still take."""
+    """Return the largest requests that the node could still take."""
     cards = f"{node.free_cards} whole card{'s' * (node.free_cards > 1)}"
     found = [f"a share of {node.largest_share} {unit}"] * (node.largest_share > 0)
     found += [cards] * (node.free_cards > 0)
@@ -155,7 +155,7 @@ def _fits(node: NodeGPUs, unit: str) -> str:
 
 
 def _free(card: Card, unit: str) -> str:
-    """What is free of the card, and of how much; its memory may be unknown."""
+    """Return what is free of the card, and of how much; its memory may be unknown."""
     if card.memory:
         return f"{card.free}/{card.memory} {unit}"
     return "no" if card.owners or not card.usable else "yes"

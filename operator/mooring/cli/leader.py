@@ -1,12 +1,10 @@
 """The leading replica of a running scheduler, for commands that read its endpoints."""
 
 import asyncio
-import http.client
 import json
-import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
@@ -17,24 +15,27 @@ from mooring import __version__
 from mooring.cli.console import connection_options
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection, load_connection
+from mooring.kube.connecting import client_context, failure_text
 from mooring.kube.errors import ForbiddenError, KubeError, NotFoundError
 from mooring.kube.errors import explain as explain_error
-from mooring.kube.port_forward import PortForward, port_forward
+from mooring.kube.exchange import Answer, BrokenExchangeError, Exchange, NoConnectionError
+from mooring.kube.port_forward import port_forward
 from mooring.kube.resources import LEASE
 from mooring.settings import RunSettings
 from mooring.simulate.manifests import InputError
 
 __all__ = [
     "Leader",
+    "LeadingReplica",
     "answer_of",
-    "holder_forward",
     "leader_options",
+    "leading_replica",
     "page_of",
     "replica_options",
-    "url_parts",
 ]
 
 _SECONDS: Final = 15.0
+_LOOPBACK: Final = "127.0.0.1"
 _DEFAULTS: Final = RunSettings()
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -82,12 +83,12 @@ _REPLICA: Final = (
 
 
 def leader_options(command: _Command) -> _Command:
-    """The options that say where the leading replica is: the fields of `Leader`."""
+    """Add the options that say where the leading replica is: the fields of `Leader`."""
     return connection_options(replica_options(command))
 
 
 def replica_options(command: _Command) -> _Command:
-    """The same without --kubeconfig and --context, which the command has already."""
+    """Add these options but --kubeconfig and --context, which the command has already."""
     for option in reversed(_REPLICA):
         command = option(command)
     return command
@@ -108,30 +109,26 @@ class Leader:
     insecure_skip_tls_verify: bool
 
     def tls(self, connection: Connection) -> ssl.SSLContext:
-        """The context for the endpoints, with the client certificate of the kubeconfig.
+        """Return the context for the endpoints, with the client certificate of the kubeconfig.
 
         Within a port-forward no certificate is verified unless a CA is given: the API server and
         the kubelet lead to the pod that they say.
         """
+        in_forward = self.server is None
+        authority = self.certificate_authority
+        verified = not self.insecure_skip_tls_verify and not (in_forward and authority is None)
         try:
-            context = ssl.create_default_context(cafile=self.certificate_authority)
+            context = client_context(authority, verified=verified)
             if connection.client_certificate is not None:
                 context.load_cert_chain(*connection.client_certificate)
         except (OSError, ValueError) as error:
             raise InputError(f"the CA or client certificate cannot be used: {error}") from None
-        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-        in_forward = self.server is None
-        context.check_hostname = not self.insecure_skip_tls_verify and (
-            not in_forward or self.tls_server_name is not None
-        )
-        if self.insecure_skip_tls_verify or (in_forward and self.certificate_authority is None):
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
+        context.check_hostname = verified and not (in_forward and self.tls_server_name is None)
         return context
 
 
 def answer_of(leader: Leader, target: str, field: str, absent: str = "") -> dict[str, Any] | None:
-    """The JSON object that the leading replica's endpoint at `target` returns.
+    """Return the JSON object that the leading replica's endpoint at `target` returns.
 
     The object must have `field`. Returns None if the answer is 404 and contains `absent`.
 
@@ -154,7 +151,7 @@ def answer_of(leader: Leader, target: str, field: str, absent: str = "") -> dict
 
 
 def page_of(leader: Leader, target: str) -> str:
-    """The text that the leading replica's endpoint at `target` returns.
+    """Return the text that the leading replica's endpoint at `target` returns.
 
     Raises:
         InputError: In one line, why there is no such answer.
@@ -167,78 +164,138 @@ def page_of(leader: Leader, target: str) -> str:
 
 
 def _read(leader: Leader, target: str) -> tuple[int, bytes]:
-    """Status and body of an answer that is neither a refusal nor an error of the connection."""
+    """Return status and body of an answer that is no refusal and no error of the connection."""
     try:
-        status, body = asyncio.run(_answer(leader, target))
-    except ForbiddenError as error:
-        raise InputError(
-            f"{' '.join(str(error).split())}; the Role mooring-explain in "
-            f"{leader.lease_namespace} grants it, or ask the leading replica with --server"
-        ) from None
+        answer = asyncio.run(_answer(leader, target))
     except KubeError as error:
         raise InputError(explain_error(error)) from None
-    if status in {401, 403, 503}:
-        raise InputError(f"the leading replica answers {status}: {_one_line(body)}")
-    return status, body
+    if answer.status in {401, 403, 503}:
+        text = _one_line(answer.body)
+        raise InputError(f"the leading replica answers {answer.status}: {text}")
+    return answer.status, answer.body
 
 
 def _one_line(body: bytes) -> str:
     return " ".join(body.decode(errors="replace").split())
 
 
-async def _answer(leader: Leader, target: str) -> tuple[int, bytes]:
-    """Status and body of the leading replica's answer."""
+async def _answer(leader: Leader, target: str) -> Answer:
     connection = await load_connection(
         leader.kubeconfig, leader.context, user_agent=f"mooring/{__version__}"
     )
-    tls = leader.tls(connection)
-    if leader.server is not None:
-        host, port, path = url_parts(leader.server)
-        headers = await connection.credentials.headers()
-        name = leader.tls_server_name or host
+    tls, headers = leader.tls(connection), await connection.credentials.headers()
+    fixed = {"Accept-Encoding": "identity", "User-Agent": connection.user_agent}
+    async with leading_replica(connection, leader) as replica:
+        exchange = Exchange(replica.url, fixed, tls=tls, server_name=replica.name)
         try:
-            reached = await asyncio.to_thread(
-                socket.create_connection, (host, port), timeout=_SECONDS
-            )
-        except (OSError, ValueError) as error:  # ValueError: a host that IDNA cannot encode
-            raise InputError(
-                f"{leader.server}: cannot be reached ({_words(error)}); correct --server, or "
-                "leave it out for a port-forward"
-            ) from None
-        return await _fetched(reached, tls, name, path + target, headers, leader.server)
-    headers = await connection.credentials.headers()
-    async with holder_forward(connection, leader) as (forward, where):
-        name = leader.tls_server_name or "localhost"
-        try:
-            return await _fetched(forward.socket, tls, name, target, headers, where)
-        except InputError as error:
-            if forward.error:
-                raise InputError(f"{where}: {' '.join(forward.error.split())}") from None
-            raise error from None
+            return await exchange.ask("GET", target, headers, None, seconds=_SECONDS)
+        except (NoConnectionError, BrokenExchangeError, ValueError) as error:
+            # ValueError: a host that IDNA cannot encode
+            raise InputError(_failure(leader, replica, error.__cause__ or error)) from None
+        finally:
+            await exchange.close()
+
+
+def _failure(leader: Leader, replica: "LeadingReplica", error: BaseException) -> str:
+    """Return in one line why there is no answer, and what to do."""
+    if replica.trouble:
+        return replica.trouble
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return (
+            f"{replica.where}: its certificate is not trusted ({error.verify_message}); "
+            "say which CA signed it: --certificate-authority"
+        )
+    why = failure_text(error)
+    if leader.server is None or isinstance(error, ssl.SSLError | BrokenExchangeError):
+        return f"{replica.where}: no answer over HTTPS ({why}); is it Mooring?"
+    return (
+        f"{replica.where}: cannot be reached ({why}); correct --server, or "
+        "leave it out for a port-forward"
+    )
+
+
+@dataclass(slots=True)
+class LeadingReplica:
+    """The leading replica's endpoints: their URL, and the name to expect in their certificate.
+
+    `where` is what they are called in messages. `trouble` is why the last connection of a
+    port-forward has failed; "" if it has not.
+    """
+
+    url: str
+    name: str
+    where: str
+    trouble: str = ""
 
 
 @asynccontextmanager
-async def holder_forward(
-    connection: Connection, leader: Leader
-) -> AsyncIterator[tuple[PortForward, str]]:
-    """A port-forward to the pod that holds the Lease, and what the pod is called in messages."""
-    pod = await _holder_of(connection, leader)
-    where = f"pod {leader.lease_namespace}/{pod}"
-    async with AsyncExitStack() as stack:
-        try:
-            forward = await stack.enter_async_context(
-                port_forward(connection, leader.lease_namespace, pod, leader.secure_port)
-            )
-        except NotFoundError:
-            raise InputError(
-                f"there is no {where}, which the Lease names as the leading replica; if that runs "
-                "outside the cluster, say where: --server https://HOST:PORT"
-            ) from None
-        yield forward, where
+async def leading_replica(connection: Connection, leader: Leader) -> AsyncIterator[LeadingReplica]:
+    """Yield the leading replica's endpoints at --server, or else at a port of this machine.
+
+    Each connection to that port goes to the replica that holds the Lease then, so that another
+    leader is found.
+    """
+    if leader.server is not None:
+        url, host = _url_and_host(leader.server)
+        yield LeadingReplica(url, leader.tls_server_name or host, leader.server)
+        return
+    replica = LeadingReplica("", leader.tls_server_name or "localhost", "the leading replica")
+    tasks = set[asyncio.Task[None]]()
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        if task is not None:
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+        with suppress(asyncio.CancelledError):
+            try:
+                replica.trouble = await _forwarded(connection, leader, replica, reader, writer)
+            finally:
+                writer.close()
+
+    server = await asyncio.start_server(accept, _LOOPBACK, 0)
+    replica.url = f"https://{_LOOPBACK}:{server.sockets[0].getsockname()[1]}"
+    try:
+        yield replica
+    finally:
+        server.close()
+        for task in tuple(tasks):
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def url_parts(server: str) -> tuple[str, int, str]:
-    """Host, port and path of the URL that --server gives."""
+async def _forwarded(
+    connection: Connection,
+    leader: Leader,
+    replica: LeadingReplica,
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+) -> str:
+    """Forward the streams to the holder of the Lease; return in one line what was wrong, or ""."""
+    namespace = leader.lease_namespace
+    try:
+        pod = await _holder_of(connection, leader)
+        replica.where = f"pod {namespace}/{pod}"
+        error = await port_forward(connection, namespace, pod, leader.secure_port, reader, writer)
+    except NotFoundError:
+        return (
+            f"there is no {replica.where}, which the Lease names as the leading replica; if that "
+            "runs outside the cluster, say where: --server https://HOST:PORT"
+        )
+    except InputError as mistake:
+        return str(mistake)
+    except ForbiddenError as refusal:
+        return (
+            f"{' '.join(str(refusal).split())}; the Role mooring-explain in {namespace} grants it, "
+            "or ask the leading replica with --server"
+        )
+    except KubeError as failure:
+        return explain_error(failure)
+    return f"{replica.where}: {' '.join(error.split())}" if error else ""
+
+
+def _url_and_host(server: str) -> tuple[str, str]:
+    """Return the URL that --server gives, without what is not needed of it, and its host."""
     try:
         parts = urlsplit(server)
         host, port = parts.hostname, parts.port
@@ -246,11 +303,12 @@ def url_parts(server: str) -> tuple[str, int, str]:
         raise InputError(f"--server: {server!r} is no URL: {error}") from None
     if parts.scheme != "https" or not host:
         raise InputError(f"--server: {server!r} must start with https:// and a host")
-    return host, 443 if port is None else port, parts.path.rstrip("/")
+    netloc = f"[{host}]" if ":" in host else host
+    return f"https://{netloc}:{443 if port is None else port}{parts.path.rstrip('/')}", host
 
 
 async def _holder_of(connection: Connection, leader: Leader) -> str:
-    """The name of the pod that holds the Lease."""
+    """Return the name of the pod that holds the Lease."""
     lease = f"{leader.lease_namespace}/{leader.lease_name}"
     async with ApiClient(connection) as client:
         try:
@@ -266,37 +324,3 @@ async def _holder_of(connection: Connection, leader: Leader) -> str:
     if not pod:
         raise InputError(f"no replica holds the Lease {lease} now; try again in some seconds")
     return pod
-
-
-async def _fetched(
-    reached: socket.socket,
-    tls: ssl.SSLContext,
-    name: str,
-    target: str,
-    headers: Mapping[str, str],
-    where: str,
-) -> tuple[int, bytes]:
-    """Status and body of the answer over a socket that is open."""
-
-    def fetch() -> tuple[int, bytes]:
-        client = http.client.HTTPSConnection(name, context=tls)
-        with tls.wrap_socket(reached, server_hostname=name) as client.sock:
-            client.request("GET", target, headers=dict(headers))
-            answer = client.getresponse()
-            return answer.status, answer.read()
-
-    try:
-        return await asyncio.to_thread(fetch)
-    except ssl.SSLCertVerificationError as error:
-        raise InputError(
-            f"{where}: its certificate is not trusted ({error.verify_message}); "
-            "say which CA signed it: --certificate-authority"
-        ) from None
-    except (OSError, http.client.HTTPException) as error:
-        raise InputError(
-            f"{where}: no answer over HTTPS ({_words(error)}); is it Mooring?"
-        ) from None
-
-
-def _words(error: Exception) -> str:
-    return str(getattr(error, "strerror", None) or error or type(error).__name__)

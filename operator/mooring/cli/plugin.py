@@ -71,7 +71,7 @@ def new(name: str, out: str, *, per_node: bool) -> None:
 
 
 def _module_of(name: str, code: Template) -> str:
-    """The name of the plugin's module, such as rack_aware.
+    """Return the name of the plugin's module, such as rack_aware.
 
     Raises InputError if no plugin of this name can be written.
     """
@@ -95,7 +95,7 @@ def _uses(code: Template, name: str) -> bool:
 
 
 def _write(target: Path, texts: dict[str, str]) -> None:
-    """Writes the files below a new directory; InputError if that is not possible."""
+    """Write the files below a new directory; raise InputError if that is not possible."""
     try:
         if target.exists():
             raise InputError(f"{target} exists; choose another --out, or another name")
@@ -180,14 +180,22 @@ In the image, with $$MOORING being your image of Mooring:
     ENV PYTHONPATH=/opt/mooring/operator:/plugins
 """
 
-_IMPORTS: Final = """\
+_HEAD: Final = """\
+\"\"\"$name rejects nodes without a label, and prefers nodes with few pods.\"\"\"
+
 from typing import ClassVar
 
 from mooring.framework.handle import Handle
 from mooring.framework.hints import QueueingHint
 """
 
-_EVENTS: Final = """\
+_CLASS: Final = """\
+class $name:
+    \"\"\"Rejects nodes without a label; prefers nodes with few pods.\"\"\"
+
+    name: ClassVar[str] = "$name"
+    row_local: ClassVar[bool] = True  # a node's results depend on the pod's spec and that node
+    normalize: ClassVar[Normalize] = Normalize.REVERSED  # the highest becomes 0, and 0 becomes 100
     events_to_register: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
         {(Kind.NODE, Action.ADD), (Kind.NODE, Action.UPDATE)}
     )
@@ -209,12 +217,8 @@ _EVENTS: Final = """\
 """
 
 _COLUMNS: Final = (
-    '''\
-"""$name rejects nodes without a label, and prefers nodes with few pods."""
-
-'''
-    + _IMPORTS
-    + '''\
+    _HEAD
+    + """\
 from mooring.framework.plugin import Normalize
 from mooring.framework.verdicts import Explanation
 from mooring.model.events import Action, ClusterEvent, Kind
@@ -228,14 +232,8 @@ from pydantic import BaseModel, ConfigDict
 __all__ = ["$name"]
 
 
-class $name:
-    """Rejects nodes without a label; prefers nodes with few pods."""
-
-    name: ClassVar[str] = "$name"
-    row_local: ClassVar[bool] = True  # a node's results depend on the pod's spec and that node
-    normalize: ClassVar[Normalize] = Normalize.REVERSED  # the highest becomes 0, and 0 becomes 100
-'''
-    + _EVENTS
+"""
+    + _CLASS
     + '''\
     def filter(self, pod: Pod, nodes: NodeView, state: None) -> BoolArray:
         """True where the node has the label."""
@@ -253,12 +251,8 @@ class $name:
 )
 
 _PER_NODE: Final = (
-    '''\
-"""$name rejects nodes without a label, and prefers nodes with few pods."""
-
-'''
-    + _IMPORTS
-    + '''\
+    _HEAD
+    + """\
 from mooring.framework.per_node import NodeInfo, per_node
 from mooring.framework.plugin import Normalize
 from mooring.framework.verdicts import Unschedulable
@@ -271,14 +265,8 @@ __all__ = ["$name"]
 
 
 @per_node
-class $name:
-    """Rejects nodes without a label; prefers nodes with few pods."""
-
-    name: ClassVar[str] = "$name"
-    row_local: ClassVar[bool] = True  # a node's results depend on the pod's spec and that node
-    normalize: ClassVar[Normalize] = Normalize.REVERSED  # the highest becomes 0, and 0 becomes 100
-'''
-    + _EVENTS
+"""
+    + _CLASS
     + '''\
     def filter(self, pod: Pod, node: NodeInfo) -> Unschedulable | None:
         """None if the node has the label; evicting pods does not help if it has not."""

@@ -17,6 +17,7 @@ from mooring.cli.console import (
     mistakes_reported,
     note,
     output_option,
+    print_annotation,
     print_json,
     print_table,
 )
@@ -155,23 +156,13 @@ def _print_json(report: Report) -> None:
 
 
 def _print_github(report: Report) -> None:
-    """Print workflow commands of GitHub, which it shows beside the lines of a pull request."""
+    title = "mooring profile check"
     for found in (*report.mistakes, *report.unreadable):
         text = ": ".join(filter(None, (found.path, found.message)))
-        click.echo(_annotation("error", found.file, found.line, text))
+        print_annotation("error", found.file, found.line, title, text)
     for checked in report.profiles:
         for said in checked.notes:
-            click.echo(_annotation("notice", checked.file, checked.line, str(said)))
-
-
-def _annotation(level: str, file: str, line: int | None, text: str) -> str:
-    place = f"file={_escaped(file, ',:')}" + (f",line={line}" if line is not None else "")
-    return f"::{level} {place},title=mooring profile check::{_escaped(text)}"
-
-
-def _escaped(text: str, more: str = "") -> str:
-    """The text with the characters replaced that end a workflow command or one of its fields."""
-    return "".join(f"%{ord(char):02X}" if char in f"%\r\n{more}" else char for char in text)
+            print_annotation("notice", checked.file, checked.line, title, str(said))
 
 
 _PRINTERS: Final = {"text": _print_text, "json": _print_json, "github": _print_github}

@@ -1,9 +1,12 @@
 """Say on standard error how far a long piece of work is."""
 
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from time import monotonic
-from typing import Final, Self, TextIO, TypeVar
+from typing import Final, Self, TypeVar
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
 
 __all__ = ["Progress"]
 
@@ -22,13 +25,19 @@ class Progress:
     """
 
     def __init__(
-        self, out: TextIO | None = None, *, clock: Callable[[], float] = monotonic
+        self, console: Console | None = None, *, clock: Callable[[], float] = monotonic
     ) -> None:
-        self._out = sys.stderr if out is None else out
+        self._console = console or Console(stderr=True)
+        # Other output is not for this console, and nothing is said in a thread.
+        self._live = Live(
+            console=self._console,
+            transient=True,
+            auto_refresh=False,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
         self._clock = clock
-        self._terminal = self._out.isatty()
         self._next = clock() + _QUIET_SECONDS
-        self._shown = False
 
     def __enter__(self) -> Self:
         return self
@@ -37,26 +46,26 @@ class Progress:
         self.clear()
 
     def say(self, text: str) -> None:
-        """The work is as far as this."""
+        """Show how far the work is, if that was not said a moment ago."""
         now = self._clock()
         if now < self._next:
             return
-        self._next = now + (_ON_A_TERMINAL if self._terminal else _IN_A_LOG)
-        self._out.write(f"\r\x1b[K{text}" if self._terminal else f"{text}\n")
-        self._out.flush()
-        self._shown = True
+        if self._console.is_terminal:
+            self._next = now + _ON_A_TERMINAL
+            self._live.start()
+            self._live.update(Text(text, no_wrap=True, overflow="ellipsis"), refresh=True)
+        else:
+            self._next = now + _IN_A_LOG
+            self._console.out(text, highlight=False)
 
     def clear(self) -> None:
         """Remove the line from a terminal, before something else is printed."""
-        if self._shown and self._terminal:
-            self._out.write("\r\x1b[K")
-            self._out.flush()
-        self._shown = False
+        self._live.stop()
 
     def counting(
         self, items: Iterable[_Item], text: str, total: int | None = None
     ) -> Iterator[_Item]:
-        """The items; the line has their number so far, and `total` if it is known."""
+        """Yield the items; the line has their number so far, and `total` if it is known."""
         of = "" if total is None else f" of {total:,}"
         for count, item in enumerate(items, start=1):
             yield item

@@ -31,7 +31,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def _setting(name: str, text: str, kind: Any = str) -> Callable[[_Command], _Command]:
-    """The option of a field of RunSettings: --some-field, or MOORING_SOME_FIELD."""
+    """Return the option of a field of RunSettings: --some-field, or MOORING_SOME_FIELD."""
     flag = f"--{name.replace('_', '-')}"
     return click.option(
         f"{flag}/--no-{flag[2:]}" if kind is bool else flag,

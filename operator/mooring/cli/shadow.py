@@ -65,7 +65,7 @@ def report(
 
 
 def _chosen(answer: Mapping[str, Any], profile: str | None, *, every: bool) -> dict[str, Any]:
-    """The part of the answer that is to be shown."""
+    """Return the part of the answer that is to be shown."""
     profiles = answer["profiles"]
     if profile is not None:
         if profile not in profiles:

@@ -234,7 +234,7 @@ def simulate(
 
 @contextmanager
 def _collecting_rarely() -> Iterator[None]:
-    """The objects of a cluster live until the end: not worth walking again and again."""
+    """Run the garbage collector seldom: the objects of a cluster live until the end."""
     before = gc.get_threshold()
     gc.set_threshold(200_000, 20, 50)
     try:
@@ -246,7 +246,7 @@ def _collecting_rarely() -> Iterator[None]:
 def _files_and_targets(
     words: Sequence[str],
 ) -> tuple[tuple[str, ...], tuple[TypeAndName, ...]]:
-    """Which of the words are files, and which name objects; a file that exists comes first."""
+    """Return which words are files, and which name objects; a file that exists comes first."""
     files, targets = [], []
     for word in words:
         target = None if word == STDIN or Path(word).exists() else type_and_name(word)
@@ -265,7 +265,7 @@ def _manifests(
     *,
     live: bool,
 ) -> Iterator[Manifest]:
-    """The objects of the files, and of the live cluster if `live`."""
+    """Yield the objects of the files, and of the live cluster if `live`."""
     yield from read_manifests(files)
     if live or kubeconfig or context:
         yield from live_manifests(kubeconfig, context, progress)
@@ -274,7 +274,7 @@ def _manifests(
 def _replayed(
     replay: str | None, leader: Leader, namespace: str, last: int | None
 ) -> list[str] | None:
-    """The pods that are replayed, in order: of a file, or the last that the leader decided."""
+    """Return the pods to replay, in order: of a file, or the last that the leader decided."""
     if replay != _LIVE:
         if last is not None:
             raise InputError("--last goes with --replay, and that without RECORDS")
@@ -298,7 +298,7 @@ def _nothing_to_schedule(inputs: Inputs, selection: Selection) -> NoReturn:
 
 
 def _with_extenders(inputs: Inputs) -> str:
-    """The names of the profiles that have extenders."""
+    """Return the names of the profiles that have extenders."""
     return ", ".join(p.profile.name for p in inputs.profiles if p.profile.spec.extenders)
 
 

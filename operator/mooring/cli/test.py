@@ -14,6 +14,7 @@ from mooring.cli.console import (
     NO,
     mistakes_reported,
     output_option,
+    print_annotation,
     print_json,
     table_lines,
 )
@@ -77,7 +78,7 @@ def _word(case: CaseResult) -> str:
 
 
 def _problems(case: CaseResult) -> Iterator[str]:
-    """What is wrong with the case in lines of text, with the decisions explained."""
+    """Yield what is wrong with the case in lines of text, with the decisions explained."""
     if case.error is not None:
         yield from case.error.splitlines()
     for failure in case.failures:
@@ -87,7 +88,7 @@ def _problems(case: CaseResult) -> Iterator[str]:
 
 
 def _explained(decision: Decision) -> Iterator[str]:
-    """What `mooring explain` would show of the decision."""
+    """Yield what `mooring explain` would show of the decision."""
     view = plain(decision)
     where = f"on {decision.node}" if decision.node else "not scheduled"
     yield f"{decision.pod.key}  {where}  (profile {decision.profile})"
@@ -117,7 +118,7 @@ def _print_text(results: _Results) -> None:
 
 
 def _print_json(results: _Results) -> None:
-    """Each test with its cases; decisions are in the form of `mooring simulate -o json`."""
+    """Print each test with its cases; decisions have the form of `mooring simulate -o json`."""
     print_json(
         {
             "tests": [
@@ -150,7 +151,7 @@ def _case_json(case: CaseResult) -> dict[str, Any]:
 
 
 def _print_junit(results: _Results) -> None:
-    """The XML that Jenkins, GitLab and others read: a suite per test."""
+    """Print the XML that Jenkins, GitLab and others read: a suite per test."""
     root = ET.Element("testsuites")
     for file, cases in results:
         words = [_word(case) for case in cases]
@@ -180,28 +181,18 @@ def _print_junit(results: _Results) -> None:
 
 
 def _xml(text: str) -> str:
-    """The text without the characters that XML cannot contain."""
+    """Return the text without the characters that XML cannot contain."""
     return _NOT_IN_XML.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def _print_github(results: _Results) -> None:
-    """Workflow commands, which GitHub shows at the line of the case."""
     for file, cases in results:
         for case in cases:
             if not case.passed:
-                place = f"file={_property(file.path)},line={case.line}"
-                title = _property(f"{file.test.metadata.name}: {case.name}")
-                message = _data("\n".join(_problems(case)))
-                click.echo(f"::error {place},title={title}::{message}")
+                title = f"{file.test.metadata.name}: {case.name}"
+                problems = "\n".join(_problems(case))
+                print_annotation("error", file.path, case.line, title, problems)
     click.echo(_summary(results))
-
-
-def _data(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")
 
 
 _PRINTERS: Final[Mapping[str, Callable[[_Results], None]]] = {

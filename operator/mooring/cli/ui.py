@@ -16,16 +16,15 @@ from yarl import URL
 
 from mooring import __version__
 from mooring.cli.console import mistakes_reported
-from mooring.cli.leader import Leader, holder_forward, leader_options, url_parts
+from mooring.cli.leader import Leader, LeadingReplica, leader_options, leading_replica
 from mooring.kube.config import Connection, load_connection
 from mooring.kube.errors import KubeError
 from mooring.kube.errors import explain as explain_error
 from mooring.simulate.manifests import InputError
 
-__all__ = ["Proxy", "forwarded", "ui"]
+__all__ = ["Proxy", "ui"]
 
 _LOOPBACK: Final = "127.0.0.1"
-_CHUNK: Final = 1 << 16
 _MOST_BYTES: Final = 256 * 1024
 """Of a request's body; the operator takes no more."""
 _CONNECT_SECONDS: Final = 15.0
@@ -72,17 +71,17 @@ def ui(port: int, *, no_browser: bool, **options: Any) -> None:
 
 
 async def _served(leader: Leader, port: int, *, open_browser: bool) -> None:
-    """Serves the page on this machine until cancelled."""
+    """Serve the page on this machine until cancelled."""
     try:
         connection = await load_connection(
             leader.kubeconfig, leader.context, user_agent=f"mooring/{__version__}"
         )
     except KubeError as error:
         raise InputError(explain_error(error)) from None
-    async with _operator(connection, leader) as (url, name, trouble):
+    async with leading_replica(connection, leader) as replica:
         connector = aiohttp.TCPConnector(ssl=leader.tls(connection), force_close=True)
         async with aiohttp.ClientSession(connector=connector) as client:
-            proxy = Proxy(client, connection, url, name, trouble)
+            proxy = Proxy(client, connection, replica)
             await proxy.check()
             async with proxy.served(port) as address:
                 click.echo(f"the page is at {address}")
@@ -90,77 +89,6 @@ async def _served(leader: Leader, port: int, *, open_browser: bool) -> None:
                 if open_browser:
                     await asyncio.to_thread(webbrowser.open, address)
                 await asyncio.Event().wait()
-
-
-@dataclass(slots=True)
-class _Trouble:
-    """Why the leading replica could not be reached last; "" if it could."""
-
-    text: str = ""
-
-
-@asynccontextmanager
-async def _operator(
-    connection: Connection, leader: Leader
-) -> AsyncIterator[tuple[str, str, _Trouble]]:
-    """URL of the leading replica's endpoints, and the name to expect in its certificate."""
-    trouble = _Trouble()
-    if leader.server is not None:
-        host, port, path = url_parts(leader.server)
-        host = f"[{host}]" if ":" in host else host
-        yield f"https://{host}:{port}{path}", leader.tls_server_name or host.strip("[]"), trouble
-        return
-    async with forwarded(connection, leader, trouble) as port:
-        yield f"https://{_LOOPBACK}:{port}", leader.tls_server_name or "localhost", trouble
-
-
-@asynccontextmanager
-async def forwarded(
-    connection: Connection, leader: Leader, trouble: _Trouble
-) -> AsyncIterator[int]:
-    """A port of this machine from which connections lead to the leading replica.
-
-    Each connection goes to the replica that holds the Lease then, so that another leader is found.
-    """
-    tasks = set[asyncio.Task[None]]()
-
-    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(OSError):
-            while data := await reader.read(_CHUNK):
-                writer.write(data)
-                await writer.drain()
-        writer.close()
-
-    async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            async with holder_forward(connection, leader) as (opened, _):
-                opened.socket.setblocking(False)  # noqa: FBT003 - the standard library's only form
-                far_reader, far_writer = await asyncio.open_connection(sock=opened.socket)
-                await asyncio.gather(pump(reader, far_writer), pump(far_reader, writer))
-                trouble.text = opened.error
-        except InputError as error:
-            trouble.text = str(error)
-        except KubeError as error:
-            trouble.text = explain_error(error)
-        finally:
-            writer.close()
-
-    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        if task is not None:
-            tasks.add(task)
-            task.add_done_callback(tasks.discard)
-        with suppress(asyncio.CancelledError):
-            await forward(reader, writer)
-
-    server = await asyncio.start_server(accept, _LOOPBACK, 0)
-    try:
-        yield server.sockets[0].getsockname()[1]
-    finally:
-        server.close()
-        for task in tuple(tasks):
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 @dataclass(eq=False)
@@ -174,15 +102,13 @@ class Proxy:
 
     client: aiohttp.ClientSession
     connection: Connection
-    url: str
-    name: str
-    trouble: _Trouble = field(default_factory=_Trouble)
+    replica: LeadingReplica
     key: str = field(default_factory=lambda: secrets.token_urlsafe(32))
     _token: str = field(default_factory=lambda: secrets.token_urlsafe(32))
     _hosts: frozenset[str] = frozenset()
 
     async def check(self) -> None:
-        """The leading replica serves the page to this user; raises InputError if it does not."""
+        """Raise InputError unless the leading replica serves the page to this user."""
         try:
             async with self._asked("GET", "/ui/api/session") as answer:
                 status, text = answer.status, " ".join((await answer.text()).split())
@@ -195,7 +121,7 @@ class Proxy:
 
     @asynccontextmanager
     async def served(self, port: int) -> AsyncIterator[str]:
-        """The page is served; gives the address to open once.
+        """Serve the page, and yield the address to open once.
 
         Raises:
             InputError: The port is in use.
@@ -221,7 +147,7 @@ class Proxy:
             await runner.cleanup()
 
     async def _exchange(self, request: web.Request) -> web.Response:
-        """The session's token for the key, which is void then."""
+        """Return the session's token for the key, which is void then."""
         self._check_host(request)
         given = await request.text()
         key, self.key = self.key, ""
@@ -231,7 +157,7 @@ class Proxy:
         return web.Response(text=self._token)
 
     def _check_host(self, request: web.Request) -> None:
-        """The request is for this machine, and not for a name that leads here."""
+        """Refuse a request that is not for this machine, but for a name that leads here."""
         if request.host not in self._hosts:
             raise web.HTTPForbidden(text="open the address that mooring ui has printed\n")
 
@@ -270,14 +196,14 @@ class Proxy:
             raise OSError(explain_error(error)) from None
         async with self.client.request(
             method,
-            URL(f"{URL(self.url)}".rstrip("/") + path, encoded=True),  # ".." is not resolved
+            URL(self.replica.url + path, encoded=True),  # ".." is not resolved
             headers={**(headers or {}), **credentials},
             data=body,
-            server_hostname=self.name,
+            server_hostname=self.replica.name,
             allow_redirects=False,
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS),
         ) as answer:
             yield answer
 
     def _unreachable(self, error: Exception) -> str:
-        return f"the leading replica cannot be reached: {self.trouble.text or error}"
+        return f"the leading replica cannot be reached: {self.replica.trouble or error}"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final, overload
+from typing import overload
 from zlib import crc32
 
 import numpy as np
@@ -30,6 +30,7 @@ from mooring.framework.post_filter import (
 from mooring.framework.runtime import run_post_filter, status_of
 from mooring.framework.verdicts import Unschedulable
 from mooring.model.pod import Pod
+from mooring.policy.status import LONGEST_MESSAGE
 from mooring.state.cluster import Trial
 from mooring.state.columns import IntArray
 from mooring.state.snapshot import Snapshot
@@ -40,9 +41,6 @@ __all__ = [
     "decide",
     "tie_break_seed",
 ]
-
-_LONGEST_MESSAGE: Final = 32_768
-"""Characters; the API's limit to the message of a condition (metav1.Condition)."""
 
 
 @overload
@@ -219,7 +217,7 @@ def _fit_error(
 
     If a plugin has candidates that extenders must see, that call is returned.
     """
-    message = diagnosis.message[:_LONGEST_MESSAGE]
+    message = diagnosis.message[:LONGEST_MESSAGE]
     if not diagnosis.total:
         return FitError(diagnosis, message)
     state = PostFilterState(
@@ -261,7 +259,7 @@ def _post_filter(
         if isinstance(answer, Unschedulable) and not answer.resolvable:
             break
     whole = " ".join(filter(None, (message, ", ".join(reasons))))
-    whole = whole[:_LONGEST_MESSAGE]
+    whole = whole[:LONGEST_MESSAGE]
     return FitError(diagnosis, whole, keeps_nomination=keeps_nomination), answer
 
 

@@ -14,6 +14,7 @@ from mooring.model.errors import ManifestError
 from mooring.model.events import Kind
 from mooring.model.objects import parse_object
 from mooring.model.pod import Pod
+from mooring.time_slices import TimeSlices
 
 __all__ = ["Housekeeping"]
 
@@ -76,8 +77,7 @@ class Housekeeping:
         self._scheduler.waiting.expire(self._clock())
 
     async def _flush_queue(self) -> None:
-        for _ in self._flush():
-            await asyncio.sleep(0)
+        await TimeSlices().run(self._flush())
 
     async def _expire_nominations(self) -> None:
         self._expire()

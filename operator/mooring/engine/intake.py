@@ -13,11 +13,11 @@ from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin_failures import ExtensionPoint, PluginFailed
 from mooring.framework.queued_pod import QueuedPod, SubQueue
 from mooring.framework.runtime import first_gate, status_of
-from mooring.kube.slices import Slices
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import Pod, Uid
 from mooring.model.pod_group import PodGroup
 from mooring.model.workloads import Namespace
+from mooring.time_slices import TimeSlices
 
 __all__ = ["Intake"]
 
@@ -74,7 +74,7 @@ class Intake:
 
     async def run(self) -> NoReturn:
         """Find the profiles of pods after a change, in slices, until cancelled."""
-        slices = Slices()
+        slices = TimeSlices()
         while True:
             await self._is_unsettled.wait()
             await slices.run(self.find_profiles())

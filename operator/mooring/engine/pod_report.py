@@ -16,9 +16,9 @@ from mooring.framework.plugin_failures import PluginFailed
 from mooring.framework.queued_pod import PodState, QueuedPod
 from mooring.model.pod import Pod, Uid
 from mooring.state.snapshot import Snapshot
+from mooring.time_slices import REST
 
 __all__ = [
-    "REST",
     "PodReport",
     "PodReports",
     "SuggestedChange",
@@ -27,8 +27,6 @@ __all__ = [
 ]
 
 _MOST_SUGGESTIONS: Final = 5
-REST: Final = 3.0
-"""After each step of work for a viewer the event loop is free for so many times its duration."""
 
 
 def pod_state(scheduler: SchedulerState, uid: Uid) -> PodState | None:

@@ -27,6 +27,7 @@ from mooring.kube.timestamps import time_now
 from mooring.kube.writes import PodWriter
 from mooring.model.pod import Pod
 from mooring.model.workloads import PriorityClass
+from mooring.policy.status import LONGEST_MESSAGE
 
 __all__ = ["PodScheduledReason", "Reports", "failure_reason"]
 
@@ -36,8 +37,6 @@ _LANES: Final = 4
 """Status patches in flight; kube-scheduler's had no bound and starved its bindings (#142123)."""
 _MOST_CLASSES: Final = 3
 """Names that an event gives to one priority; more classes may have the same value."""
-_LONGEST_MESSAGE: Final = 32_768
-"""Characters; the API's limit to the message of a condition (metav1.Condition)."""
 _PAUSE_SECONDS: Final = 1.0
 """Between two tries of a lane to reach the API server."""
 
@@ -296,7 +295,7 @@ _Said = tuple[str | None, str, str | None]
 
 def _valid(message: str) -> str:
     """Return the message as the API server accepts it in a condition."""
-    return message[:_LONGEST_MESSAGE].encode(errors="replace").decode()
+    return message[:LONGEST_MESSAGE].encode(errors="replace").decode()
 
 
 def _reference(pod: Pod) -> ObjectRef:

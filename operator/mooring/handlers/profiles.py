@@ -18,7 +18,7 @@ from mooring.kube.timestamps import time_now
 from mooring.model.bounded_cache import BoundedCache
 from mooring.policy.errors import ProfileInvalid
 from mooring.policy.match import conflict_text
-from mooring.policy.status import Condition, SchedulingProfileStatus
+from mooring.policy.status import LONGEST_MESSAGE, Condition, SchedulingProfileStatus
 
 __all__ = ["ProfileHandler", "ProfileStatusWriter"]
 
@@ -28,8 +28,6 @@ STATUS_SECONDS: Final = 30.0
 """How often statuses are compared with what the nodes are now."""
 REPEAT_SECONDS: Final = 5.0
 """How often statuses are written again that could not be written."""
-_MOST_CHARACTERS = 32_768
-"""The API's limit to a condition's message."""
 _MOST_NAMED = 3
 """How many rules a message names."""
 _MOST_HISTORY = 50
@@ -174,7 +172,7 @@ class ProfileHandler:
                 self._profiles.not_in_force(name, _scheduler_names(raw))
             only_plugins = all(mistake.plugin for mistake in error.errors)
             reason = "PluginFailed" if only_plugins else "Invalid"
-            message = str(error)[:_MOST_CHARACTERS]
+            message = str(error)[:LONGEST_MESSAGE]
             return _Verdict(uid, generation, ready=False, reason=reason, message=message)
         logger.info("profile %s is in force", name, extra={"generation": generation})
         profile = self._profiles.in_force[name].profile

@@ -100,7 +100,7 @@ def _check_mapping(value: object) -> None:
 
 
 def _needed(raw: Mapping[str, Any], field: str, where: str = "") -> str:
-    """The string in `field`, which must be there and not empty."""
+    """Return the string in `field`, which must be there and not empty."""
     if not (value := text(raw, field, where)):
         path = f"{where}.{field}" if where else field
         raise ManifestError(path, "is missing; it must be a string")

@@ -63,7 +63,7 @@ class ApiClient(Transport):
     async def get(
         self, resource: Resource, name: str, namespace: str | None = None
     ) -> dict[str, Any]:
-        """One object."""
+        """Return one object."""
         path = resource.path(namespace, name)
         raw = await self._json("GET", path)
         try:
@@ -73,7 +73,7 @@ class ApiClient(Transport):
         return raw
 
     async def serves(self, resource: Resource) -> bool:
-        """Whether the server serves the resource in this version (API discovery)."""
+        """Return whether the server serves the resource in this version (API discovery)."""
         path = f"/apis/{resource.group}/{resource.version}"
         try:
             known = await self._json("GET", path)
@@ -149,12 +149,12 @@ class ApiClient(Transport):
                 return Listing(items, version)
 
     async def create(self, resource: Resource, body: Mapping[str, Any]) -> dict[str, Any]:
-        """The object as created, in the namespace that its metadata name."""
+        """Create the object in the namespace that its metadata name, and return it."""
         path = resource.path(body["metadata"].get("namespace"))
         return await self._json("POST", path, body=orjson.dumps(body))
 
     async def update(self, resource: Resource, body: Mapping[str, Any]) -> dict[str, Any]:
-        """The object as replaced; ConflictError if its resourceVersion is no longer the last."""
+        """Replace the object; raise ConflictError if its resourceVersion is not the last."""
         metadata = body["metadata"]
         path = resource.path(metadata.get("namespace"), metadata["name"])
         return await self._json("PUT", path, body=orjson.dumps(body))
@@ -170,7 +170,7 @@ class ApiClient(Transport):
         patch_type: PatchType = PatchType.MERGE,
         params: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
-        """The object as patched; `params` carries `fieldManager` and `force` for APPLY."""
+        """Patch the object and return it; `params` has `fieldManager` and `force` for APPLY."""
         path = resource.path(namespace, name, subresource)
         return await self._json(
             "PATCH",
@@ -183,12 +183,12 @@ class ApiClient(Transport):
     async def delete(
         self, resource: Resource, name: str, namespace: str | None = None, *, uid: str | None = None
     ) -> None:
-        """Deletion has begun; with `uid`, ConflictError if the name now belongs to another."""
+        """Begin to delete; with `uid`, raise ConflictError if the name belongs to another now."""
         body = orjson.dumps({"preconditions": {"uid": uid}}) if uid else None
         await self.request("DELETE", resource.path(namespace, name), body=body)
 
     async def _page(self, path: str, params: Mapping[str, str], accept: str) -> dict[str, Any]:
-        """One page of a list, whose objects have a name and a uid."""
+        """Return one page of a list, whose objects have a name and a uid."""
         page = await self._json("GET", path, params=params, accept=accept)
         try:
             page["items"] = items_of(page)

@@ -20,6 +20,7 @@ from kubernetes_asyncio.config import ConfigException
 from kubernetes_asyncio.config.incluster_config import InClusterConfigLoader
 from kubernetes_asyncio.config.kube_config import KubeConfigLoader, KubeConfigMerger
 
+from mooring.kube.connecting import client_context
 from mooring.kube.credentials import REREAD_SECONDS, Credentials, NoToken
 from mooring.kube.errors import ConfigError
 
@@ -77,7 +78,7 @@ async def load_connection(
     environ: Mapping[str, str] = os.environ,
     service_account: Path = SERVICE_ACCOUNT,
 ) -> Connection:
-    """The connection named by the first of: `kubeconfig`, $KUBECONFIG, the pod, ~/.kube/config.
+    """Return the connection of the first of: `kubeconfig`, $KUBECONFIG, the pod, ~/.kube/config.
 
     `kubeconfig` may name several files joined by the path separator, as $KUBECONFIG may;
     `context` defaults to the file's current context. Raises `ConfigError`.
@@ -148,11 +149,11 @@ class _Kubeconfig:
         return _token(self.configuration)
 
     def plugin_names_no_expiry(self) -> bool:
-        """Whether a login plugin gave the token and it must be run again only when refused."""
+        """Return whether a login plugin gave the token, to be run again only if that is refused."""
         return self._plugin() is not None and not hasattr(self._loader, "exec_plugin_expiry")
 
     def _plugin(self) -> Any:
-        """The user's `exec` section, None without one."""
+        """Return the user's `exec` section, None without one."""
         user_name = self._loader.current_context["context"].get("user")
         user = self._merger.config["users"].get_with_name(user_name, safe=True)
         return user["user"].safe_get("exec") if user is not None else None
@@ -171,7 +172,7 @@ class _Kubeconfig:
 
 
 def _current_context(merger: Any) -> str | None:
-    """As for kubectl, the first file that sets it decides; the library takes the last."""
+    """Return the context of the first file that sets it, as kubectl does; not of the last."""
     settings = (config.get("current-context") for config in merger.config_files.values())
     return next((name for name in settings if name), None)
 
@@ -187,7 +188,7 @@ class _ServiceAccount:
         return f"service account in {self._folder}"
 
     def read(self) -> Any:
-        """A configuration with server, CA and token as the files say now."""
+        """Return a configuration with server, CA and token as the files say now."""
         configuration = _new_configuration()
         loader: Any = InClusterConfigLoader(
             str(self._folder / "token"), str(self._folder / "ca.crt"), environ=self._environ
@@ -202,7 +203,7 @@ class _ServiceAccount:
         return configuration
 
     async def current(self) -> str | None:
-        """The token as the kubelet last wrote it."""
+        """Return the token as the kubelet last wrote it."""
         return _token(self.read())
 
     replaced = current
@@ -239,12 +240,7 @@ def _connection(
 
 
 def _tls_context(configuration: Any) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
-    # Python 3.13 demands extensions that cluster CAs often lack and Go's clients do not ask for.
-    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    context = client_context(configuration.ssl_ca_cert, verified=configuration.verify_ssl)
     if configuration.cert_file:
         context.load_cert_chain(configuration.cert_file, configuration.key_file)
-    if not configuration.verify_ssl:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
     return context

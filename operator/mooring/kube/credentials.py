@@ -27,20 +27,20 @@ class TokenSource(Protocol):
     """
 
     async def current(self) -> str | None:
-        """The value to use now: files are read again, what is near its expiry is replaced."""
+        """Return the value to use now; read files again, and replace what expires soon."""
 
     async def replaced(self) -> str | None:
-        """The value after the server refused the last one: everything is obtained anew."""
+        """Return a value that is obtained anew, because the server has refused the last one."""
 
 
 class NoToken:
     """The source of a connection that authenticates by client certificate or not at all."""
 
     async def current(self) -> None:
-        """Nothing to send."""
+        """Do nothing: there is nothing to send."""
 
     async def replaced(self) -> None:
-        """Nothing to send."""
+        """Do nothing: there is nothing to send."""
 
 
 class Credentials:
@@ -66,13 +66,13 @@ class Credentials:
         self._renewing = asyncio.Lock()
 
     async def headers(self) -> Mapping[str, str]:
-        """The headers to send; the same object until they change."""
+        """Return the headers to send; the same object until they change."""
         if self._clock() >= self._due:
             await self._refresh(self._source.current)
         return self._headers
 
     async def renew(self, refused: Mapping[str, str]) -> bool:
-        """After a 401 to the headers `refused`: True if there are others to try now."""
+        """Renew after a 401 to the headers `refused`; return whether there are others to try."""
         async with self._renewing:  # many requests are refused at once, one login is enough
             if self._headers is refused:
                 await self._refresh(self._source.replaced)

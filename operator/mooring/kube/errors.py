@@ -180,7 +180,7 @@ _BUDGET_CAUSE: Final = "DisruptionBudget"
 def error_from_response(
     call: Call, status: int, body: bytes, *, server: str = "", retry_after: str | None = None
 ) -> ApiError:
-    """The error of an answer outside 2xx, whose body is a Status object or plain text."""
+    """Return the error of an answer outside 2xx; its body is a Status object or plain text."""
     try:
         details = orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -194,7 +194,7 @@ def error_from_response(
 def error_from_status(
     call: Call, status: dict[str, Any], *, server: str = "", retry_after: float | None = None
 ) -> ApiError:
-    """The error of a Status object, from an answer or from an ERROR event of a watch."""
+    """Return the error of a Status object, from an answer or from an ERROR event of a watch."""
     code = _typed(status.get("code"), int) or 500
     kind = _BY_STATUS.get(code, ServerError if code >= 500 else ApiError)
     details = _typed(status.get("details"), dict)
@@ -229,12 +229,12 @@ _ADMISSION = re.compile(r"admission webhook \"|(Validating|Mutating)AdmissionPol
 
 
 def exceeds_quota(error: KubeError) -> bool:
-    """Whether a ResourceQuota forbids the write (plugin/pkg/admission/resourcequota)."""
+    """Return whether a ResourceQuota forbids the write (plugin/pkg/admission/resourcequota)."""
     return isinstance(error, ForbiddenError) and _QUOTA.search(error.message) is not None
 
 
 def denied_by_admission(error: KubeError) -> bool:
-    """Whether an admission policy, webhook or plugin denies the write, a quota not counted.
+    """Return whether an admission policy, webhook or plugin denies the write, a quota not counted.
 
     The message is in the words of the policy's or webhook's author.
     """
@@ -247,7 +247,7 @@ def denied_by_admission(error: KubeError) -> bool:
 
 
 def explain(error: KubeError) -> str:
-    """One line for a user: what is wrong, where, and what to do about it."""
+    """Return one line for a user: what is wrong, where, and what to do about it."""
     if not isinstance(error, ApiError):
         return " ".join(str(error).split())
     user = _refused_user(error)
@@ -280,7 +280,7 @@ def explain(error: KubeError) -> str:
 
 
 def _refused_user(error: ApiError) -> str | None:
-    """The user who lacks a right; None for any other error, a quota's 403 included."""
+    """Return the user who lacks a right; None for any other error, a quota's 403 included."""
     refusal = _RBAC_REFUSAL.search(error.message) if isinstance(error, ForbiddenError) else None
     return refusal[1] if refusal else None
 

@@ -64,7 +64,7 @@ class _Wire(asyncio.Protocol):
     def ask(
         self, request: bytes, seconds: float | None, most: int | None
     ) -> asyncio.Future[Answer]:
-        """The answer, or `BrokenExchangeError`: see `Exchange.ask`."""
+        """Return the answer, or raise BrokenExchangeError: see `Exchange.ask`."""
         loop = self._pool.loop
         self._waiting = waiting = loop.create_future()
         self._retry_after, self._framed, self._body = None, False, []
@@ -76,7 +76,7 @@ class _Wire(asyncio.Protocol):
         return waiting
 
     def abort(self) -> None:
-        """The connection is of no more use."""
+        """Close the connection at once."""
         if self.transport is not None:
             self.transport.abort()
 
@@ -189,7 +189,7 @@ class Exchange:
         most: int | None = None,
         may_send: Callable[[], bool] | None = None,
     ) -> Answer:
-        """The answer to one request, which is sent once.
+        """Send one request once, and return its answer.
 
         It must come within `seconds` of the sending; None: the caller sees to that.
         `may_send` is called when there is a connection, immediately before the request is sent.
@@ -219,7 +219,7 @@ class Exchange:
                 raise
 
     async def close(self) -> None:
-        """Every connection has ended."""
+        """End every connection."""
         self._closed = True
         if self._tidying is not None:
             self._tidying.cancel()
@@ -230,14 +230,14 @@ class Exchange:
             await self._none_open.wait()
 
     def free(self, wire: _Wire) -> None:
-        """The connection can serve the next request; it is dropped when it idles for long."""
+        """Keep the connection for the next request, until it has idled for long."""
         wire.idle_since = self.loop.time()
         self._idle.append(wire)
         if self._tidying is None and not self._closed:
             self._tidying = self.loop.call_later(KEEPALIVE_SECONDS, self._drop_idle)
 
     def lost(self, wire: _Wire) -> None:
-        """The connection has ended."""
+        """Forget a connection that has ended."""
         self._open.discard(wire)
         if wire in self._idle:
             self._idle.remove(wire)
@@ -245,7 +245,7 @@ class Exchange:
             self._none_open.set()
 
     def _drop_idle(self) -> None:
-        """Ends the connections that have idled for long; comes again while others idle."""
+        """End the connections that have idled for long, and come again while others idle."""
         self._tidying = None
         now = self.loop.time()
         while self._idle and self._idle[0].idle_since <= now - KEEPALIVE_SECONDS:
@@ -255,7 +255,7 @@ class Exchange:
             self._tidying = self.loop.call_at(due, self._drop_idle)
 
     def _kept(self) -> _Wire | None:
-        """The connection used last, which is the least likely to have been closed meanwhile."""
+        """Take the connection that was used last: it is the least likely to be closed by now."""
         while self._idle:
             wire = self._idle.pop()
             if wire.idle_since >= self.loop.time() - KEEPALIVE_SECONDS:

@@ -64,15 +64,15 @@ class Leadership:
         self._until = -math.inf
 
     def valid(self) -> bool:
-        """Whether the lease is valid at this moment; a look at the clock, and no more."""
+        """Return whether the lease is valid at this moment; a look at the clock, and no more."""
         return self._clock() < self._until
 
     def extend(self, until: float) -> None:
-        """The lease is valid until that time of the clock."""
+        """Note that the lease is valid until that time of the clock."""
         self._until = until
 
     def end(self) -> None:
-        """The lease is not valid any more."""
+        """Note that the lease is not valid any more."""
         self._until = -math.inf
 
 
@@ -133,7 +133,7 @@ class LeaderElector:
         return (self._lease.get("spec") or {}).get("holderIdentity") or ""
 
     def check(self) -> str | None:
-        """Why this replica is not live; None if it is, or does not lead.
+        """Return why this replica is not live; None if it is, or does not lead.
 
         Its lease expired long ago and it has not noticed, see HealthzAdaptor of client-go.
         """
@@ -174,7 +174,7 @@ class LeaderElector:
         on_lost()
 
     def _until_next_look(self) -> float:
-        """Seconds: the look period with some jitter, but no longer than the known lease lives."""
+        """Return the look period with some jitter, at most as long as the known lease lives."""
         pause = self._look_period * (1 + JITTER * self._random.random())
         left = self._expires_at() - self._clock()
         return min(pause, left) if left > 0 else pause
@@ -191,7 +191,7 @@ class LeaderElector:
             held = await self._renew()
 
     async def _renew(self) -> bool:
-        """True once renewed; False when another holds the lease, or at the renew deadline.
+        """Return True once renewed, False if another holds the lease or at the renew deadline.
 
         Where the deadline has passed in a stall of this process, it begins anew.
         """
@@ -213,11 +213,11 @@ class LeaderElector:
                 deadline = self._clock() + self._renew_deadline
 
     def _stalled_since(self, due: float) -> bool:
-        """Whether what was due at that time came so late that this process must have stalled."""
+        """Return whether what was due at that time came so late that this process has stalled."""
         return self._clock() - due > self._retry_period
 
     async def _try(self) -> bool:
-        """Take or renew the lease; True if it is held now."""
+        """Take or renew the lease; return True if it is held now."""
         try:
             held = await self._update_known() or await self._take_or_create()
         except ApiError as error:
@@ -230,7 +230,7 @@ class LeaderElector:
         return held
 
     async def _update_known(self) -> bool:
-        """A leader renews what it wrote last, without reading it again."""
+        """Renew what this leader wrote last, without reading it again."""
         if not self.is_leader:
             return False
         try:
@@ -252,7 +252,7 @@ class LeaderElector:
         return True
 
     def _expires_at(self) -> float:
-        """When the lease expires if its holder does not change it, on this process's clock."""
+        """Return when, on this process's clock, a lease expires that its holder does not renew."""
         seconds: float = (self._lease.get("spec") or {}).get("leaseDurationSeconds") or 0
         return self._observed_at + seconds
 
@@ -262,7 +262,7 @@ class LeaderElector:
         self._lease = lease
 
     async def _write(self, lease: dict[str, Any]) -> None:
-        """Hold `lease` as it was read, or create it if it is empty."""
+        """Take `lease` as it was read, or create it if it is empty."""
         old = lease.get("spec") or {}
         now = micro_time(self._now())
         spec = {
@@ -311,7 +311,7 @@ class LeaderElector:
         return True
 
     async def _within(self, seconds: float, attempt: Coroutine[Any, Any, bool]) -> bool:
-        """What `attempt` returns, False if that takes longer than `seconds`."""
+        """Return what `attempt` returns, or False if that takes longer than `seconds`."""
         task = asyncio.create_task(attempt)
         alarm = asyncio.ensure_future(self._sleep(seconds))
         try:

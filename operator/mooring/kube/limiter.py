@@ -37,13 +37,13 @@ class TokenBucket:
         self._filled_at = clock()
 
     async def acquire(self) -> None:
-        """Return when one request may be sent."""
+        """Wait until one request may be sent."""
         wait = self._take()
         if wait > 0:
             await self._sleep(wait)
 
     def _take(self) -> float:
-        """Take one token; seconds until it is there."""
+        """Take one token; return the seconds until it is there."""
         now = self._clock()
         refill = (now - self._filled_at) * self._qps
         self._tokens = min(self._burst, self._tokens + refill) - 1

@@ -8,8 +8,7 @@ pkg/streaming/portforward/websocket.go).
 from __future__ import annotations
 
 import asyncio
-import socket
-from contextlib import asynccontextmanager
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import aiohttp
@@ -18,49 +17,39 @@ from mooring.kube.errors import error_from_response
 from mooring.kube.resources import POD, Call
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from mooring.kube.config import Connection
 
-__all__ = ["PortForward", "port_forward"]
+__all__ = ["port_forward"]
 
 PROTOCOL: Final = "v4.channel.k8s.io"
-CONNECT_SECONDS: Final = 10.0
 _CHUNK: Final = 1 << 15
 _DATA: Final = 0
 
 
-class PortForward:
-    """An open port-forward: what is written to `socket` reaches the pod, and the reverse."""
-
-    def __init__(self, near: socket.socket) -> None:
-        self.socket = near
-        self.error = ""
-        """What the kubelet says about the pod's port; empty if nothing is wrong."""
-
-
-@asynccontextmanager
 async def port_forward(
-    connection: Connection, namespace: str, pod: str, port: int
-) -> AsyncIterator[PortForward]:
-    """A connection to `port` of the pod, as the user of `connection`.
+    connection: Connection,
+    namespace: str,
+    pod: str,
+    port: int,
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+) -> str:
+    """Connect the streams to `port` of the pod, as the user of `connection`, until a side ends.
 
-    Its socket is blocking, for use in another thread than the event loop's.
+    Return what the kubelet says about the pod's port; the empty text if nothing is wrong.
 
     Raises:
         ApiError: The API server does not open it.
     """
-    path = POD.path(namespace, pod, "portforward")
+    path = f"{POD.path(namespace, pod, 'portforward')}?ports={port}"
     call = Call("create", "pods/portforward", "", namespace, pod)
+    credentials = await connection.credentials.headers()
     async with aiohttp.ClientSession() as session:
         try:
             stream = await session.ws_connect(
-                f"{connection.url}{path}?ports={port}",
+                connection.url + path,
                 protocols=(PROTOCOL,),
-                headers={
-                    "User-Agent": connection.user_agent,
-                    **await connection.credentials.headers(),
-                },
+                headers={"User-Agent": connection.user_agent, **credentials},
                 ssl=connection.tls,
                 server_hostname=connection.server_name,
                 proxy=connection.proxy,
@@ -71,43 +60,34 @@ async def port_forward(
         except (aiohttp.ClientError, OSError) as error:
             words = str(error).encode()
             raise error_from_response(call, 502, words, server=connection.url) from error
-        near, far = socket.socketpair()
-        near.settimeout(CONNECT_SECONDS)
-        forward = PortForward(near)
-        reader, writer = await asyncio.open_connection(sock=far)
-        pumps = [
-            asyncio.create_task(_to_pod(reader, stream)),
-            asyncio.create_task(_from_pod(stream, writer, forward)),
-        ]
+        to_pod = asyncio.create_task(_to_pod(reader, stream))
         try:
-            yield forward
+            return await _from_pod(stream, writer)
         finally:
-            for pump in pumps:
-                pump.cancel()
-            await asyncio.gather(*pumps, return_exceptions=True)
-            writer.close()
-            near.close()
+            to_pod.cancel()
+            await asyncio.gather(to_pod, return_exceptions=True)
             await stream.close()
 
 
 async def _to_pod(reader: asyncio.StreamReader, stream: aiohttp.ClientWebSocketResponse) -> None:
-    while data := await reader.read(_CHUNK):
-        await stream.send_bytes(bytes([_DATA]) + data)
+    with suppress(ConnectionError):
+        while data := await reader.read(_CHUNK):
+            await stream.send_bytes(bytes([_DATA]) + data)
+    await stream.close()
 
 
-async def _from_pod(
-    stream: aiohttp.ClientWebSocketResponse, writer: asyncio.StreamWriter, forward: PortForward
-) -> None:
-    greeted = set[int]()
+async def _from_pod(stream: aiohttp.ClientWebSocketResponse, writer: asyncio.StreamWriter) -> str:
+    greeted, error = set[int](), ""
     async for message in stream:
         if message.type is not aiohttp.WSMsgType.BINARY or not message.data:
             break
         channel, data = message.data[0], message.data[1:]
         if channel not in greeted:
             greeted.add(channel)
-        elif channel == _DATA:
+        elif channel != _DATA:
+            error += data.decode(errors="replace")
+        elif not writer.is_closing():
             writer.write(data)
-            await writer.drain()
-        else:
-            forward.error += data.decode(errors="replace")
-    writer.close()
+            with suppress(ConnectionError):
+                await writer.drain()
+    return error

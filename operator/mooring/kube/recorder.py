@@ -57,7 +57,7 @@ class ObjectRef:
     api_version: str = "v1"
 
     def as_json(self) -> dict[str, str]:
-        """A core/v1 ObjectReference without its empty fields."""
+        """Return a core/v1 ObjectReference without its empty fields."""
         fields = {
             "apiVersion": self.api_version,
             "kind": self.kind,
@@ -135,7 +135,7 @@ class EventRecorder:
         *,
         related: ObjectRef | None = None,
     ) -> None:
-        """The event will be written soon, or counted in `dropped`."""
+        """Write the event soon, or count it in `dropped`."""
         key = (regarding, type, reason, action, _cut(note), related)
         at = self._now()
         series = self._series.get(key)
@@ -156,7 +156,7 @@ class EventRecorder:
         raise AssertionError("the lanes end only by cancellation")
 
     async def drain(self, timeout: float) -> bool:  # noqa: ASYNC109 - a shutdown step's budget
-        """Wait up to `timeout` seconds until everything is written; False if it was not.
+        """Wait up to `timeout` seconds until everything is written; return False if it was not.
 
         From now on events give way to nothing.
         """
@@ -263,13 +263,13 @@ class EventRecorder:
 
 
 def _memory(key: _Key, _series: _Series) -> int:
-    """About how many bytes an event takes: names are at most 253 characters long."""
+    """Return about how many bytes an event takes: names are at most 253 characters long."""
     regarding, _, _, _, note, _ = key
     return 3000 + len(note.encode()) + 3 * len(regarding.name)
 
 
 def _cut(note: str) -> str:
-    """`note` within the API's limit, as kube-scheduler cuts it (pkg/scheduler/schedule_one.go)."""
+    """Return `note` within the API's limit, cut as in kube-scheduler's schedule_one.go."""
     encoded = note.encode()
     if len(encoded) <= NOTE_LIMIT:
         return note

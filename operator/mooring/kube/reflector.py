@@ -38,8 +38,8 @@ from mooring.kube.errors import (
     explain,
 )
 from mooring.kube.resources import Call
-from mooring.kube.slices import Slices
 from mooring.model.errors import ManifestError
+from mooring.time_slices import TimeSlices
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -94,7 +94,7 @@ class Sink(Protocol):
         """Begin a list of the resource, before it is asked for."""
 
     def apply(self, resource: Resource, event: EventType, obj: dict[str, Any]) -> None:
-        """One object was added, changed or deleted; ADDED may repeat for an object known."""
+        """Take over one added, changed or deleted object; ADDED may repeat for a known one."""
 
 
 class Reflector:
@@ -131,7 +131,7 @@ class Reflector:
         self._random = random or random_module.Random()  # noqa: S311 - spreads load, hides nothing
         self._clock = clock
         self._sleep = sleep
-        self._slices = Slices(clock)
+        self._slices = TimeSlices(clock=clock)
         self._backoff = Backoff(self._random)
         self._version: str | None = None
         self._initial: Relist | None = None
@@ -140,7 +140,7 @@ class Reflector:
         self._sink_failed = False
 
     async def run(self) -> NoReturn:
-        """List and watch for ever; every `ApiError` is told to `on_trouble` and retried."""
+        """List and watch for ever; tell every ApiError to `on_trouble`, and try again."""
         while True:
             try:
                 if self._version is None and not self._watch_list:

@@ -65,7 +65,7 @@ class Resource:
         name: str | None = None,
         subresource: str | None = None,
     ) -> str:
-        """The absolute path of the collection, of one object, or of its subresource.
+        """Return the absolute path of the collection, of one object, or of its subresource.
 
         A namespaced resource without `namespace` is the collection over all namespaces.
         """
@@ -99,7 +99,7 @@ class Call:
 
     @classmethod
     def parse(cls, method: str, path: str, *, watch: bool = False) -> Call:
-        """The call behind an HTTP method and path."""
+        """Return the call behind an HTTP method and path."""
         rest = [unquote(part) for part in path.strip("/").split("/")]
         if rest[:1] == ["api"] and len(rest) > 2:
             group, rest = "", rest[2:]
@@ -127,7 +127,7 @@ _NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
 
 
 def _verb(method: str, name: str | None, *, watch: bool) -> str:
-    """The RBAC verb of an HTTP method (k8s.io/apiserver pkg/endpoints/request/requestinfo.go)."""
+    """Return the RBAC verb of an HTTP method (k8s.io/apiserver requestinfo.go)."""
     if method == "GET":
         return "watch" if watch else "list" if name is None else "get"
     if method == "DELETE" and name is None:

@@ -60,14 +60,14 @@ class _Cache(Generic[_K, _V]):
         self._entries: BoundedCache[_K, tuple[float, _V]] = BoundedCache(most_bytes)
 
     def get(self, key: _K) -> tuple[_V] | None:
-        """The value in a tuple, because None is a value too; None if there is none that holds."""
+        """Return the value in a tuple, because None is a value too; None if none is valid."""
         entry = self._entries.get(key)
         if entry is None or entry[0] <= self._clock():
             return None
         return (entry[1],)
 
     def put(self, key: _K, value: _V) -> None:
-        """The value holds from now on."""
+        """Keep the value, which is valid from now on."""
         self._entries.put(key, (self._clock() + CACHE_SECONDS, value))
 
 
@@ -94,20 +94,20 @@ class Reviews:
         self._answers: _Cache[tuple[User, Attributes], bool] = _Cache(clock, cache_bytes)
 
     async def user_of(self, token: str) -> User | None:
-        """The user whose bearer token it is; None if the API server does not accept the token."""
+        """Return the user of the bearer token; None if the API server does not accept it."""
         if not token.isascii():
             return None
         key = hmac.new(self._key, token.encode(), hashlib.sha256).digest()
         return await self._cached(self._users, key, lambda: self._review_token(token))
 
     async def allows(self, user: User, attributes: Attributes) -> bool:
-        """Whether the user may do this."""
+        """Return whether the user may do this."""
         return await self._cached(
             self._answers, (user, attributes), lambda: self._review_access(user, attributes)
         )
 
     async def client_ca(self) -> str | None:
-        """The CA certificates of client certificates, as PEM; None if the cluster has none.
+        """Return the CA certificates of client certificates, PEM; None if the cluster has none.
 
         It is where kube-apiserver publishes it for every server that extends it.
         """
@@ -132,7 +132,7 @@ class Reviews:
     async def _cached(
         self, cache: _Cache[_K, _V], key: _K, review: Callable[[], Awaitable[_V]]
     ) -> _V:
-        """The cached answer, else that of a review; of equal requests at once one is reviewed."""
+        """Return the cached answer, else that of a review, which equal requests share."""
         known = cache.get(key)
         if known is not None:
             return known[0]

@@ -8,12 +8,12 @@ __all__ = ["micro_time", "rfc3339", "time_now"]
 
 
 def time_now() -> str:
-    """The present time in RFC 3339 in UTC, in whole seconds."""
+    """Return the present time in RFC 3339 in UTC, in whole seconds."""
     return _seconds(datetime.now(UTC))
 
 
 def rfc3339(seconds: float) -> str:
-    """This time, in seconds since the epoch, in RFC 3339 in UTC, in whole seconds."""
+    """Return this time, in seconds since the epoch, in RFC 3339 in UTC, in whole seconds."""
     return _seconds(datetime.fromtimestamp(seconds, UTC))
 
 
@@ -22,5 +22,5 @@ def _seconds(at: datetime) -> str:
 
 
 def micro_time(at: datetime) -> str:
-    """RFC 3339 in UTC with exactly six digits of a second; `at` must know its time zone."""
+    """Return RFC 3339 in UTC with six digits of a second; `at` must know its time zone."""
     return at.astimezone(UTC).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"

@@ -9,7 +9,6 @@ a third of a list's cost.
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import contextmanager
 from functools import partial
@@ -19,6 +18,7 @@ from urllib.parse import urlencode
 import aiohttp
 from yarl import URL
 
+from mooring.kube.connecting import failure_text
 from mooring.kube.errors import (
     LEASE_NOT_VALID,
     DisruptionBudgetError,
@@ -153,7 +153,7 @@ class Transport:
         await self._session.close()
 
     def may_write(self) -> bool:
-        """Whether a write would be sent at this moment."""
+        """Return whether a write would be sent at this moment."""
         return self._may_write is None or self._may_write()
 
     async def request(
@@ -167,7 +167,7 @@ class Transport:
         accept: str = JSON,
         retries: int = RETRIES,
     ) -> bytes:
-        """The body of a 2xx answer; any other outcome raises an `ApiError`."""
+        """Return the body of a 2xx answer; raise an ApiError for any other outcome."""
         headers = {"Accept": accept}
         if body is not None:
             headers["Content-Type"] = content_type
@@ -187,7 +187,7 @@ class Transport:
     async def watch_lines(
         self, path: str, params: Mapping[str, str], *, silence: float
     ) -> AsyncGenerator[list[bytes], None]:
-        """The lines of a watch, as many at a time as have arrived; ends when the server ends it.
+        """Yield the lines of a watch, as many at a time as have arrived, until the server ends it.
 
         The first item is empty and says that the server has accepted the watch.
         Raises UnansweredError after `silence` seconds without a byte, and when the connection
@@ -210,7 +210,7 @@ class Transport:
                 abort(response)
 
     async def _authorised(self, request: _Request, send: _Sender[_AnswerT]) -> _AnswerT:
-        """The answer, or its head; a 401 is tried once more with renewed credentials."""
+        """Return the answer or its head; try a 401 once more with renewed credentials."""
         credentials = await self._credentials.headers()
         answer = await self._limited(request, send, credentials)
         if answer.status == 401 and await self._credentials.renew(credentials):
@@ -225,7 +225,7 @@ class Transport:
         return await send(request, {**request.headers, **credentials})
 
     async def _ask(self, request: _Request, headers: Mapping[str, str]) -> Answer:
-        """A whole answer over a kept connection."""
+        """Return the whole answer to a request over a kept connection."""
         target = request.path
         if request.params:
             target = f"{target}?{urlencode(request.params)}"
@@ -241,13 +241,13 @@ class Transport:
         except NotSentError as error:
             raise self._not_leading(request) from error
         except NoConnectionError as error:
-            words = _words(error.__cause__ or error)
-            raise UnreachableError(request.call, words, server=self.url) from error
+            why = failure_text(error.__cause__ or error)
+            raise UnreachableError(request.call, why, server=self.url) from error
         except BrokenExchangeError as error:
             raise UnansweredError(request.call, str(error), server=self.url) from error
 
     async def _ask_by_proxy(self, request: _Request, headers: Mapping[str, str]) -> Answer:
-        """A whole answer through the proxy, which aiohttp knows how to talk to."""
+        """Return the whole answer through the proxy, which aiohttp knows how to talk to."""
         if request.is_write and not self.may_write():
             raise self._not_leading(request)
         patience = aiohttp.ClientTimeout(total=self._timeout, sock_connect=CONNECT_SECONDS)
@@ -258,7 +258,7 @@ class Transport:
     async def _open(
         self, request: _Request, headers: Mapping[str, str], *, patience: aiohttp.ClientTimeout
     ) -> aiohttp.ClientResponse:
-        """The head of an answer; of a refusal the whole."""
+        """Return the head of an answer; read the whole of a refusal."""
         with self._transport_errors(request):
             response = await self._session.request(
                 request.method,
@@ -280,9 +280,11 @@ class Transport:
         try:
             yield
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            raise UnreachableError(request.call, _words(error), server=self.url) from error
+            # aiohttp puts the URL around the cause.
+            why = failure_text(error.__cause__ or error)
+            raise UnreachableError(request.call, why, server=self.url) from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise UnansweredError(request.call, _words(error), server=self.url) from error
+            raise UnansweredError(request.call, failure_text(error), server=self.url) from error
 
     def _not_leading(self, request: _Request) -> NotLeadingError:
         return NotLeadingError(request.call, LEASE_NOT_VALID, server=self.url)
@@ -302,19 +304,6 @@ async def _whole(response: aiohttp.ClientResponse) -> Answer:
     return Answer(response.status, body, response.headers.get("Retry-After"))
 
 
-def _words(error: BaseException) -> str:
-    """What went wrong, without the URL and the reprs that aiohttp puts around it."""
-    if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        return _words(error.certificate_error)
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is not trusted: {error.verify_message or error}"
-    if isinstance(error, aiohttp.ClientConnectorError):
-        return _words(error.os_error)
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return str(error) or "it took too long"
-
-
 def abort(response: aiohttp.ClientResponse) -> None:
     """Drop the connection of an unfinished answer, for a TLS farewell waits for the other side."""
     if (transport := transport_of(response)) is not None:
@@ -322,7 +311,7 @@ def abort(response: aiohttp.ClientResponse) -> None:
 
 
 def transport_of(response: aiohttp.ClientResponse) -> asyncio.Transport | None:
-    """What an unfinished answer comes over; None once it has been read or closed."""
+    """Return what an unfinished answer comes over; None once it has been read or closed."""
     return None if response.connection is None else response.connection.transport
 
 
@@ -336,7 +325,7 @@ class LineSplitter:
         self._unfinished: list[bytes] = []
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """The lines that `chunk` finishes, without their ends; empty lines are left out."""
+        """Return the lines that `chunk` finishes, without their ends and without empty ones."""
         head, *lines = chunk.split(b"\n")
         if not lines:
             self._unfinished.append(chunk)

@@ -93,7 +93,7 @@ class PodWriter:
                 raise
 
     async def bound_node(self, namespace: str, name: str, uid: str) -> str | None:
-        """The node that the pod is bound to; None if it is not bound, or gone.
+        """Return the node that the pod is bound to; None if it is not bound, or gone.
 
         Waits until the server answers.
         """
@@ -101,12 +101,12 @@ class PodWriter:
         return pod["spec"].get("nodeName") if pod is not None else None
 
     async def _is_running(self, namespace: str, name: str, uid: str) -> bool:
-        """Whether the API server has this very pod, and it is not terminating."""
+        """Return whether the API server has this very pod, and it is not terminating."""
         pod = await self._read(namespace, name, uid)
         return pod is not None and "deletionTimestamp" not in pod["metadata"]
 
     async def _read(self, namespace: str, name: str, uid: str) -> dict[str, Any] | None:
-        """The pod of this uid; None if there is none, or it may not be read.
+        """Return the pod of this uid; None if there is none, or it may not be read.
 
         Waits until the server answers.
         """
@@ -161,7 +161,7 @@ class PodWriter:
     async def _has_removed(
         self, removing: Awaitable[object], namespace: str, name: str, uid: str
     ) -> bool:
-        """Whether the request removed the pod; False if it was gone or terminating already."""
+        """Return whether the request removed the pod, and it was not gone or terminating before."""
         try:
             await removing
         except NotFoundError:
@@ -190,7 +190,7 @@ class PodGroupWriter:
         await _patch_status(self._client, resource, namespace, name, uid, status)
 
     async def count_finished(self, namespace: str, label: str, value: str) -> tuple[int, int]:
-        """How many pods with this label have succeeded, and how many have failed."""
+        """Return how many pods with this label have succeeded, and how many have failed."""
         succeeded, failed = [
             len(
                 (
@@ -218,7 +218,7 @@ async def _patch_status(
     uid: str,
     status: Mapping[str, Any],
 ) -> None:
-    """See `PodWriter.patch_pod_status`."""
+    """Patch the status: see `PodWriter.patch_pod_status`."""
     built_in = resource.group == "" or resource.group.endswith(".k8s.io")
     try:
         await client.request(

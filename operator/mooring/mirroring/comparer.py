@@ -77,7 +77,7 @@ class CacheComparer:
         """The key of the object that was read last; the next round begins after it."""
 
     def hint(self) -> None:
-        """A deletion may just have been missed: compare soon."""
+        """Compare soon, because a deletion may just have been missed."""
         self._hint.set()
 
     async def run(self) -> None:
@@ -121,7 +121,7 @@ class CacheComparer:
     def _unknown(
         self, compared: Compared, listed: Mapping[str, Mapping[str, Any]]
     ) -> list[Mapping[str, Any]]:
-        """The metadata of listed objects that are not known and may be of use."""
+        """Return the metadata of listed objects that are not known and may be of use."""
         unusable = self._unusable[compared.resource]
         return [
             metadata

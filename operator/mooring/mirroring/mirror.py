@@ -61,7 +61,7 @@ _POD_FIELDS: Final = attrgetter(*(field.name for field in fields(Pod)))
 
 
 def parsed_or_none(kind: Kind, raw: Mapping[str, Any]) -> Any | None:
-    """The value of an API object; None, with a line in the log, if the object is malformed."""
+    """Return the value of an API object; None if it is malformed, and log that."""
     try:
         return parse_object(kind, raw)
     except ManifestError as error:
@@ -93,7 +93,7 @@ class Mirror:
         return MirroredList(self._state, _KINDS[resource])
 
     def apply(self, resource: Resource, event: EventType, obj: dict[str, Any]) -> None:
-        """One object was added, changed or deleted."""
+        """Take over one object that was added, changed or deleted."""
         kind, began = _KINDS[resource], self._clock()
         key = identity(kind, obj)
         if event == "DELETED":

@@ -11,9 +11,9 @@ from mooring.kube.client import ApiClient
 from mooring.kube.errors import ApiError, explain
 from mooring.kube.reflector import Reflector, Sink
 from mooring.kube.resources import POD, Resource
-from mooring.kube.slices import Slices
 from mooring.mirroring.mirror import ASSIGNED_PODS, MIRRORED, MIRRORED_IF_SERVED
 from mooring.model.events import Kind
+from mooring.time_slices import TimeSlices
 
 __all__ = ["Reflectors"]
 
@@ -89,7 +89,7 @@ class Reflectors:
                 await asyncio.sleep(self._look_seconds)
 
     async def synced(self) -> None:
-        """Return once every resource has been listed.
+        """Wait until every resource has been listed.
 
         A resource that may not be served and cannot be listed is not waited for.
         """
@@ -100,11 +100,11 @@ class Reflectors:
             await _any_of(served.reflector.synced, served.troubled)
 
     def served(self) -> Mapping[Kind, Resource]:
-        """The resources in use of those that a server may not serve."""
+        """Return the resources in use of those that a server may not serve."""
         return {kind: served.resource for kind, served in self._served.items()}
 
     def lacking(self) -> str | None:
-        """What has not been listed yet or not been watched for long, and why; None if all is."""
+        """Return what is not listed yet or not watched for long, and why; None if all is."""
         counted = self._reflectors | {
             served.resource: served.reflector for served in self._served.values() if served.counts()
         }
@@ -118,12 +118,12 @@ class Reflectors:
         return None
 
     def lags(self) -> Mapping[str, float]:
-        """For how many seconds each resource has not been watched; 0 for those that are."""
+        """Return for how many seconds each resource has not been watched; 0 for those that are."""
         served = (served.resource for served in self._served.values())
         return {str(resource): self._lag(resource) for resource in (*self._reflectors, *served)}
 
     async def _look_for(self, kind: Kind, group: asyncio.TaskGroup) -> None:
-        """Begins to follow the kind, or stops, if the server serves another version or none."""
+        """Begin to follow the kind, or stop, if the server serves another version or none."""
         try:
             found = await self._find(kind)
         except ApiError as error:
@@ -140,7 +140,7 @@ class Reflectors:
             self._troubles.pop(served.resource, None)
             takes_over = served.takes_over or served.reflector.synced.is_set()
             if found is None:
-                await Slices().run(self._sink.relist(served.resource).apply())
+                await TimeSlices().run(self._sink.relist(served.resource).apply())
         if found is not None and kind not in self._served:
             logger.info("%s is served", _named(found))
             reflector = self._reflector(found)
@@ -148,7 +148,7 @@ class Reflectors:
             self._served[kind] = _Served(found, reflector, asyncio.Event(), task, takes_over)
 
     async def _find(self, kind: Kind) -> Resource | None:
-        """The first of the kind's resources that the server serves."""
+        """Return the first of the kind's resources that the server serves."""
         for resource, of_kind in MIRRORED_IF_SERVED.items():
             if of_kind is kind and await self._client.serves(resource):
                 return resource
@@ -194,7 +194,7 @@ def _named(resource: Resource) -> str:
 
 
 async def _any_of(*events: asyncio.Event) -> None:
-    """Return once one of the events is set."""
+    """Wait until one of the events is set."""
     tasks = [asyncio.create_task(event.wait()) for event in events]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -33,6 +33,7 @@ from mooring.observe.metrics import Metrics
 from mooring.observe.records import MOST_SUMMARIES, DecisionLog
 from mooring.observe.tls import ServingTls, TlsError
 from mooring.observe.viewer import Access, Viewer
+from mooring.time_slices import REST, TimeSlices
 
 __all__ = ["Check", "Endpoints", "ListenError", "Page", "Reviews"]
 
@@ -41,9 +42,7 @@ logger = logging.getLogger(__name__)
 RELOAD_SECONDS: Final = 10.0
 """Pause between two looks at the files of certificates."""
 _SLICE: Final = 200
-"""Short records that are made at a time; they take some milliseconds."""
-_REST: Final = 3.0
-"""After each slice of the dump the event loop is free for this many times its duration."""
+"""Records of the cache that are sent at a time; they take some milliseconds."""
 
 _Answer = TypeVar("_Answer")
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -56,26 +55,26 @@ class Reviews(Protocol):
     """The API server's answers; both raise ReviewError where it gives none."""
 
     async def user_of(self, token: str) -> User | None:
-        """The user of a bearer token; None if the token is not accepted."""
+        """Return the user of a bearer token; None if the token is not accepted."""
 
     async def allows(self, user: User, attributes: Attributes) -> bool:
-        """Whether the user may do this."""
+        """Return whether the user may do this."""
 
 
 class Page(Protocol):
     """What is served below /ui/; see `mooring.page`."""
 
     def is_public(self, path: str) -> bool:
-        """Whether everybody may get the path: true of the files of the page, which hold no data."""
+        """Return whether everybody may get the path: a file of the page, which holds no data."""
 
     def start(self, access: Access) -> Iterable[web.RouteDef]:
-        """Returns the routes; what they show of pods depends on the user's rights."""
+        """Return the routes; what they show of pods depends on the user's rights."""
 
     def headers(self, path: str) -> Mapping[str, str]:
-        """What every answer for the path carries, whatever its status."""
+        """Return the headers of every answer for the path, whatever its status."""
 
     async def stop(self) -> None:
-        """Ends the streams, which would end with their clients only."""
+        """End the streams, which would end with their clients only."""
 
 
 class ListenError(Exception):
@@ -146,7 +145,7 @@ class Endpoints:
         self._review_trouble = ""
 
     async def start(self, address: str, port: int) -> int:
-        """The endpoints answer on `port` of the IP address `address`; port 0 takes a free one.
+        """Serve on `port` of the IP address `address`; port 0 takes a free one.
 
         Returns:
             The port in use.
@@ -183,7 +182,7 @@ class Endpoints:
         return bound
 
     async def stop(self) -> None:
-        """The port is free again; requests being answered had a second to end."""
+        """Free the port, after a second for the requests that are being answered."""
         if self._reloading is not None:
             self._reloading.cancel()
             await asyncio.wait([self._reloading])
@@ -195,7 +194,7 @@ class Endpoints:
             self._listener = None
 
     async def reload(self) -> None:
-        """New connections are served with what the files of certificates hold now.
+        """Serve new connections with what the files of certificates hold now.
 
         Files that cannot be used change nothing, and are logged once: while both are being
         replaced, certificate and key may not belong together for a moment.
@@ -221,7 +220,7 @@ class Endpoints:
 
     @web.middleware
     async def _authorized(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
-        """The handler's answer to those who may have it, one line to others."""
+        """Return the handler's answer to those who may have it, one line to others."""
         path = request.path
         always = path in self._always_allowed or path.startswith(self._always_allowed_below)
         always |= self._page is not None and self._page.is_public(path)
@@ -230,7 +229,7 @@ class Endpoints:
         return await handler(request)
 
     async def _require(self, request: web.Request, attributes: Attributes) -> None:
-        """The user of the request may do this.
+        """Raise an HTTP error unless the user of the request may do this.
 
         Raises:
             HTTPUnauthorized, HTTPForbidden: It may not.
@@ -241,7 +240,7 @@ class Endpoints:
             raise web.HTTPForbidden(text=f'forbidden: User "{user.name}" cannot {attributes}\n')
 
     async def allows(self, user: User, attributes: Attributes) -> bool:
-        """Whether the user may do this.
+        """Return whether the user may do this.
 
         Raises:
             HTTPServiceUnavailable: The API server does not say; without its word nothing is shown.
@@ -249,7 +248,7 @@ class Endpoints:
         return await self._answered(self._reviews.allows(user, attributes))
 
     async def user_of(self, request: web.Request) -> User:
-        """The user of the client certificate, else of the bearer token, else the anonymous one.
+        """Return the user of the client certificate, else of the bearer token, else the anonymous.
 
         Raises:
             HTTPUnauthorized: The API server does not accept the token.
@@ -272,7 +271,7 @@ class Endpoints:
         return user
 
     async def _answered(self, review: Awaitable[_Answer]) -> _Answer:
-        """The review's result; HTTPServiceUnavailable if the API server does not answer."""
+        """Return the review's result; HTTPServiceUnavailable if the API server does not answer."""
         try:
             answer = await review
         except ReviewError as error:
@@ -320,7 +319,7 @@ class Endpoints:
         return web.json_response({"podGroups": found})
 
     async def _show_decisions(self, request: web.Request) -> web.Response:
-        """Of ?pod=NAMESPACE/NAME with its path, of ?namespace=NAMESPACE, or of all that are kept.
+        """Show the records of ?pod=NAMESPACE/NAME with its path, of ?namespace=NAMESPACE, or all.
 
         Other pods are named to those who may get them.
         With ?summary=true only short records, of at most ?limit=N pods. Of
@@ -350,20 +349,20 @@ class Endpoints:
         return _json(await viewer.shown(found, lambda other: other.key == pod))
 
     async def _show_summaries(self, namespace: str, limit: str) -> web.Response:
-        """Short records of this many pods, made in slices so that the event loop goes on."""
+        """Return short records of this many pods, made in slices so that the event loop goes on."""
         if not (limit.isdecimal() and len(limit) < 10) or not 0 < int(limit) <= MOST_SUMMARIES:
             raise web.HTTPBadRequest(text=f"limit must be between 1 and {MOST_SUMMARIES}\n")
         found = self._decisions.summaries(namespace, int(limit))
-        parts = list[bytes]()
-        while part := [*islice(found, _SLICE)]:
-            parts.append(dumps(part)[1:-1])  # of pods that the user may get all
-            await asyncio.sleep(0)
+        parts, slices = list[bytes](), TimeSlices()
+        for record in found:
+            parts.append(dumps(record))  # of pods that the user may get all
+            await slices.pause()
         counts = {"bytes": self._decisions.bytes, "limitBytes": self._decisions.limit}
         page = b'{"decisions":[%b],%b' % (b",".join(parts), orjson.dumps(counts)[1:])
         return _json(page)
 
     async def _show_shadow(self, request: web.Request) -> web.Response:
-        """The comparisons of shadow profiles: of ?namespace=NAMESPACE, or of all pods."""
+        """Return the comparisons of shadow profiles: of ?namespace=NAMESPACE, or of all pods."""
         namespace = request.query.get("namespace", "")
         await self._require(request, pod_read(namespace))
         return _json(orjson.dumps(self._shadow(namespace)))
@@ -392,15 +391,13 @@ class Endpoints:
 
     async def _send_cache(self, response: web.StreamResponse) -> None:
         """Send the records, and wait for the client after each slice, so that few are in memory."""
-        records = self._cache_dump()
+        lines = (orjson.dumps(record) + b"\n" for record in self._cache_dump())
         while True:
-            began = time.monotonic()
-            part = b"".join(orjson.dumps(one) + b"\n" for one in islice(records, _SLICE))
-            if not part:
+            slices = TimeSlices(0.0, rest=REST)
+            if not (part := b"".join(islice(lines, _SLICE))):
                 return
-            took = time.monotonic() - began
+            await slices.pause()
             await response.write(part)
-            await asyncio.sleep(_REST * took)
 
 
 def _json(body: bytes) -> web.Response:
@@ -408,7 +405,7 @@ def _json(body: bytes) -> web.Response:
 
 
 def _named(parameter: str, value: str) -> tuple[str, str]:
-    """Namespace and name from the value of a parameter; HTTPBadRequest if it is neither."""
+    """Return namespace and name from a parameter's value; HTTPBadRequest if it is neither."""
     namespace, slash, name = value.partition("/")
     if not (namespace and slash and name) or "/" in name:
         raise web.HTTPBadRequest(
@@ -427,7 +424,7 @@ class _Listener:
         self._site: web.SockSite | None = None
 
     async def serve_with(self, context: ssl.SSLContext) -> bool:
-        """New connections are served with `context`; False if they were before.
+        """Serve new connections with `context`; return False if they were before.
 
         The socket stays open all the time, so that no client fails to connect in between.
         """
@@ -441,13 +438,13 @@ class _Listener:
         return True
 
     async def close(self) -> None:
-        """The port is free again."""
+        """Free the port."""
         await self._runner.cleanup()
         self._socket.close()
 
 
 def _listening(address: str, port: int) -> socket.socket:
-    """A socket bound to the IP address and port."""
+    """Return a socket bound to the IP address and port."""
     parsed = ip_address(address)
     found = socket.socket(socket.AF_INET6 if parsed.version == 6 else socket.AF_INET)
     try:

@@ -28,7 +28,7 @@ _VALUE: Final = 256
 
 
 def exponential_buckets(start: float, factor: float, count: int) -> tuple[float, ...]:
-    """`count` upper bounds, each `factor` times the one before, by repeated multiplication.
+    """Return `count` upper bounds, each `factor` times the one before it.
 
     Computed as Go's client computes them, so that the `le` labels agree to the last digit.
     """
@@ -67,7 +67,7 @@ class Count:
         self.value = 0
 
     def add(self, amount: int = 1) -> None:
-        """The value has grown by `amount`, which must not be negative."""
+        """Add `amount`, which must not be negative, to the value."""
         self.value += amount
 
 
@@ -82,7 +82,7 @@ class Distribution:
         self.total = 0.0
 
     def observe(self, value: float) -> None:
-        """`value` is counted in the first bucket whose bound it does not exceed."""
+        """Count `value` in the first bucket whose bound it does not exceed."""
         self.counts[bisect_left(self._bounds, value)] += 1
         self.total += value
 
@@ -114,14 +114,14 @@ class CounterFamily(_Family[Count]):
         super().__init__(name, documentation, labels)
 
     def child(self, *values: str) -> Count:
-        """The series with these label values, made on first use; keep it on a hot path."""
+        """Return the series with these label values, made on first use; keep it on a hot path."""
         count = self._series.get(values)
         if count is None:
             count = self._series[values] = Count()
         return count
 
     def collect(self) -> CounterMetricFamily:
-        """The present values, in prometheus_client's form."""
+        """Return the present values, in prometheus_client's form."""
         family = CounterMetricFamily(self._name, self._documentation, labels=self._labels)
         for values, count in self._series.items():
             family.add_metric(values, count.value)
@@ -141,14 +141,14 @@ class HistogramFamily(_Family[Distribution]):
         self._bounds = bounds
 
     def child(self, *values: str) -> Distribution:
-        """The series with these label values, made on first use; keep it on a hot path."""
+        """Return the series with these label values, made on first use; keep it on a hot path."""
         distribution = self._series.get(values)
         if distribution is None:
             distribution = self._series[values] = Distribution(self._bounds)
         return distribution
 
     def collect(self) -> HistogramMetricFamily:
-        """The present values, in prometheus_client's form."""
+        """Return the present values, in prometheus_client's form."""
         family = HistogramMetricFamily(self._name, self._documentation, labels=self._labels)
         bounds = [*(str(float(bound)) for bound in self._bounds), "+Inf"]
         for values, distribution in self._series.items():

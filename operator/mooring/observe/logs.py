@@ -39,7 +39,7 @@ def configure(
     mistakes: tuple[type[BaseException], ...] = (),
     stream: TextIO | None = None,
 ) -> None:
-    """All logging of this process goes to `stream` (default: standard error), one line each.
+    """Send all logging of this process to `stream` (default: standard error), one line each.
 
     Args:
         log_format: One of `FORMATS`.
@@ -113,7 +113,7 @@ def _object_name(reference: Mapping[str, Any]) -> str:
 
 
 def _plain(value: object) -> str:
-    """`value` as one word if it is one, else quoted as in JSON."""
+    """Return `value` as it is if it is one word, else quoted as in JSON."""
     text = value if isinstance(value, str) else json.dumps(value, default=str, skipkeys=True)
     if isinstance(value, str) and (not text or not text.isprintable() or set(text) & set(' "=')):
         return json.dumps(text, ensure_ascii=not text.isprintable())

@@ -37,6 +37,12 @@ _MOST_PLUGINS = 500
 ATTEMPTS_LABEL_LIMIT = 15
 """From this many attempts on the label `attempts` says "15+", which bounds its series."""
 
+_FROM_A_MILLISECOND = exponential_buckets(0.001, 2, 15)
+_FROM_TEN_MILLISECONDS = exponential_buckets(0.01, 2, 20)
+_FROM_A_TENTH_OF_A_MILLISECOND = exponential_buckets(0.0001, 2, 12)
+_OF_CALLS = exponential_buckets(0.00001, 1.5, 20)
+"""Bounds of durations in seconds, most of them kube-scheduler's; calls begin at 10 us."""
+
 
 class ProfileMetrics:
     """The series of one profile, with their labels bound once."""
@@ -58,7 +64,7 @@ class ProfileMetrics:
         self._algorithm = algorithm_duration.child()
 
     def attempt(self, result: str, algorithm_seconds: float, attempt_seconds: float) -> None:
-        """An attempt has ended with one of `RESULTS`.
+        """Count an attempt that has ended with one of `RESULTS`.
 
         `algorithm_seconds` is the decision alone, `attempt_seconds` the time from the queue to
         the outcome, binding included.
@@ -87,6 +93,7 @@ class Metrics(Collector):
         self._define_pods()
         self._define_pod_groups()
         self._define_own()
+        self._define_shadow()
         self.registry = CollectorRegistry()
         self.registry.register(self)
         ProcessCollector(registry=self.registry)
@@ -108,7 +115,6 @@ class Metrics(Collector):
         return family
 
     def _define_attempts(self) -> None:
-        buckets = exponential_buckets(0.001, 2, 15)
         self._attempts = self._counter(
             "scheduler_schedule_attempts_total",
             "Attempts to schedule pods, by result and profile.",
@@ -117,33 +123,32 @@ class Metrics(Collector):
         self._attempt_duration = self._histogram(
             "scheduler_scheduling_attempt_duration_seconds",
             "Time of a scheduling attempt (decision and binding).",
-            buckets,
+            _FROM_A_MILLISECOND,
             ("result", "profile"),
         )
         self._algorithm_duration = self._histogram(
             "scheduler_scheduling_algorithm_duration_seconds",
             "Time of a scheduling decision.",
-            buckets,
+            _FROM_A_MILLISECOND,
         )
         self._permit_wait = self._histogram(
             "scheduler_permit_wait_duration_seconds",
             "Time a pod waited at Permit.",
-            buckets,
+            _FROM_A_MILLISECOND,
             ("result",),
         )
 
     def _define_plugins(self) -> None:
-        of_calls = exponential_buckets(0.00001, 1.5, 20)
         self._point_duration = self._histogram(
             "scheduler_framework_extension_point_duration_seconds",
             "Time for running all plugins of an extension point.",
-            exponential_buckets(0.0001, 2, 12),
+            _FROM_A_TENTH_OF_A_MILLISECOND,
             ("extension_point", "status", "profile"),
         )
         self._plugin_duration = self._histogram(
             "scheduler_plugin_execution_duration_seconds",
             "Time of a call of a plugin, in one of ten attempts.",
-            of_calls,
+            _OF_CALLS,
             ("plugin", "extension_point", "status"),
         )
         self._plugin_evaluations = self._counter(
@@ -154,13 +159,13 @@ class Metrics(Collector):
         self._hint_duration = self._histogram(
             "scheduler_queueing_hint_execution_duration_seconds",
             "Time for running a queueing hint.",
-            of_calls,
+            _OF_CALLS,
             ("plugin", "event", "hint"),
         )
         self._event_duration = self._histogram(
             "scheduler_event_handling_duration_seconds",
             "Time for handling an event of a watch.",
-            exponential_buckets(0.0001, 2, 12),
+            _FROM_A_TENTH_OF_A_MILLISECOND,
             ("event",),
         )
         self._plugins = LabelValues(_MOST_PLUGINS)
@@ -169,7 +174,7 @@ class Metrics(Collector):
         self._sli_duration = self._histogram(
             "scheduler_pod_scheduling_sli_duration_seconds",
             "Time from a pod's first entry into the queue, gated time left out, to its binding.",
-            exponential_buckets(0.01, 2, 20),
+            _FROM_TEN_MILLISECONDS,
             ("attempts",),
         )
         self._pod_attempts = self._histogram(
@@ -189,7 +194,7 @@ class Metrics(Collector):
         self._eviction_duration = self._histogram(
             "scheduler_preemption_goroutines_duration_seconds",
             "Time for evicting the victims of a preemption.",
-            exponential_buckets(0.01, 2, 20),
+            _FROM_TEN_MILLISECONDS,
             ("result",),
         )
         self._evictions = self._counter(
@@ -205,7 +210,6 @@ class Metrics(Collector):
         )
 
     def _define_pod_groups(self) -> None:
-        buckets = exponential_buckets(0.001, 2, 15)
         self._group_attempts = self._counter(
             "scheduler_podgroup_schedule_attempts_total",
             "Attempts to schedule pod groups, by result and profile.",
@@ -214,18 +218,18 @@ class Metrics(Collector):
         self._group_attempt_duration = self._histogram(
             "scheduler_podgroup_scheduling_attempt_duration_seconds",
             "Time of an attempt to schedule a pod group, without its binding.",
-            buckets,
+            _FROM_A_MILLISECOND,
             ("result", "profile"),
         )
         self._group_algorithm_duration = self._histogram(
             "scheduler_podgroup_scheduling_algorithm_duration_seconds",
             "Time of a decision about a pod group.",
-            buckets,
+            _FROM_A_MILLISECOND,
         )
         self._pod_group_duration = self._histogram(
             "mooring_pod_group_scheduling_duration_seconds",
             "Time from the moment a pod group has enough members to the decision that places it.",
-            exponential_buckets(0.01, 2, 20),
+            _FROM_TEN_MILLISECONDS,
         )
 
     def _define_own(self) -> None:
@@ -234,7 +238,26 @@ class Metrics(Collector):
             "Times a resource was listed again because its watch could not be resumed.",
             ("resource",),
         )
+        self._plugin_failures = self._counter(
+            "mooring_plugin_failures_total",
+            "Calls of plugins that raised, returned a wrong result or took too long.",
+            ("plugin", "extension_point", "kind"),
+        )
+        self._extender_calls = self._counter(
+            "mooring_extender_calls_total",
+            "Calls of extenders, by result: success, error, timeout, or invalid for an answer that "
+            "cannot be used or that reports an error.",
+            ("extender", "verb", "result"),
+        )
+        self._extender_duration = self._histogram(
+            "mooring_extender_call_duration_seconds",
+            "Time of a call of an extender.",
+            _FROM_A_MILLISECOND,
+            ("extender", "verb"),
+        )
+        self._extenders = LabelValues(_MOST_EXTENDERS)
 
+    def _define_shadow(self) -> None:
         self._shadow_pods = self._counter(
             "mooring_shadow_pods_total",
             "Pods that a profile in mode Shadow decided, by result.",
@@ -254,24 +277,6 @@ class Metrics(Collector):
             tenths,
             ("profile", "choice"),
         )
-        self._plugin_failures = self._counter(
-            "mooring_plugin_failures_total",
-            "Calls of plugins that raised, returned a wrong result or took too long.",
-            ("plugin", "extension_point", "kind"),
-        )
-        self._extender_calls = self._counter(
-            "mooring_extender_calls_total",
-            "Calls of extenders, by result: success, error, timeout, or invalid for an answer that "
-            "cannot be used or that reports an error.",
-            ("extender", "verb", "result"),
-        )
-        self._extender_duration = self._histogram(
-            "mooring_extender_call_duration_seconds",
-            "Time of a call of an extender.",
-            exponential_buckets(0.001, 2, 15),
-            ("extender", "verb"),
-        )
-        self._extenders = LabelValues(_MOST_EXTENDERS)
 
     def for_profile(self, profile: str) -> ProfileMetrics:
         """Return the recorder of this profile, the same one as long as it is in force."""
@@ -294,7 +299,7 @@ class Metrics(Collector):
         }
 
     def pod_bound(self, attempts: int, seconds: float, *, flushed: bool = False) -> None:
-        """A pod is bound after `attempts` attempts, `seconds` after it first entered the queue.
+        """Count a pod bound after `attempts` attempts and `seconds` since it entered the queue.
 
         If `flushed`, no event had moved it: it was tried again when five minutes were over.
         """
@@ -310,46 +315,46 @@ class Metrics(Collector):
         self._permit_wait.child(result).observe(seconds)
 
     def preemption_attempted(self) -> None:
-        """Preemption has looked for a plan, with or without success."""
+        """Count that preemption has looked for a plan, with or without success."""
         self._preemption_attempts.child().add()
 
     def preempted(self, victims: int) -> None:
-        """A preemption plan goes into force, with this many victims that were not leaving yet."""
+        """Count the victims of a preemption plan without those that were leaving already."""
         self._preemption_victims.child().observe(victims)
 
     def pod_group_placed(self, seconds: float) -> None:
-        """A decision has placed a pod group, so many seconds after it had enough members."""
+        """Count a pod group that a decision placed `seconds` after it had enough members."""
         self._pod_group_duration.child().observe(seconds)
 
     def preemption_ended(self, result: str, seconds: float) -> None:
-        """The victims of a preemption are evicted (success), or not all of them (error)."""
+        """Count a preemption whose victims are evicted (success), or not all of them (error)."""
         self._evictions.child(result).add()
         self._eviction_duration.child(result).observe(seconds)
 
     def pod_group_attempted(self, result: str, profile: str, seconds: float) -> None:
-        """An attempt of a pod group has ended: one of `RESULTS`, or waiting_on_preemption."""
+        """Count an attempt of a pod group: one of `RESULTS`, or waiting_on_preemption."""
         self._group_attempts.child(result, profile).add()
         self._group_attempt_duration.child(result, profile).observe(seconds)
 
     def pod_group_decided(self, seconds: float) -> None:
-        """A decision about a pod group has ended."""
+        """Count a decision about a pod group."""
         self._group_algorithm_duration.child().observe(seconds)
 
     def extension_point(
         self, point: ExtensionPoint, status: Status, profile: str
     ) -> Callable[[float], None]:
-        """What notes the seconds that all plugins of an extension point took; always the same."""
+        """Return what counts the seconds of all plugins of an extension point; keep it."""
         return self._point_duration.child(point, status, profile).observe
 
     def plugin_ran(
         self, plugin: str, point: ExtensionPoint, status: Status, seconds: float
     ) -> None:
-        """One call of a plugin has ended."""
+        """Count one call of a plugin."""
         name = self._plugin_label(plugin)
         self._plugin_duration.child(name, point, status).observe(seconds)
 
     def queueing_hint_ran(self, plugin: str, event: str, hint: str, seconds: float) -> None:
-        """One queueing hint has run for this event; `hint` is Queue, QueueSkip or Error."""
+        """Count a queueing hint that ran for this event; `hint` is Queue, QueueSkip or Error."""
         self._hint_duration.child(self._plugin_label(plugin), event, hint).observe(seconds)
 
     def evaluations(self, plugin: str, point: ExtensionPoint, profile: str) -> Count:
@@ -357,27 +362,27 @@ class Metrics(Collector):
         return self._plugin_evaluations.child(self._plugin_label(plugin), point, profile)
 
     def event_handled(self, event: str, seconds: float) -> None:
-        """An event of a watch has changed the state and the queue."""
+        """Count an event of a watch that has changed the state and the queue."""
         self._event_duration.child(event).observe(seconds)
 
     def _plugin_label(self, plugin: str) -> str:
-        """The plugin's name; "other" for those beyond the first 500 of a process."""
+        """Return the plugin's name; "other" for those beyond the first 500 of a process."""
         return self._plugins.of(plugin)
 
     def relisted(self, resource: str) -> None:
-        """`resource` (pods, replicasets.apps) was listed again instead of resuming its watch."""
+        """Count that `resource` (pods, replicasets.apps) was listed because its watch broke off."""
         self._relists.child(resource).add()
 
     def plugin_failed(self, plugin: str, extension_point: str, kind: str) -> None:
-        """A call of a plugin failed; `kind` is error, invalid or slow."""
+        """Count a call of a plugin that failed; `kind` is error, invalid or slow."""
         self._plugin_failures.child(self._plugin_label(plugin), extension_point, kind).add()
 
     def shadow_decided(self, profile: str, result: str) -> None:
-        """A profile in mode Shadow has decided about a pod, with this result."""
+        """Count a decision of a profile in mode Shadow about a pod, with this result."""
         self._shadow_pods.child(profile, result).add()
 
     def shadow_node(self, profile: str, choice: str, utilization: float, balance: float) -> None:
-        """The node of a pod, chosen by the scheduler that bound it or by the shadow profile.
+        """Count the node of a pod, chosen by the scheduler that bound it or by the shadow profile.
 
         `choice` is bound or shadow; both amounts are between 0 and 1.
         """
@@ -385,7 +390,7 @@ class Metrics(Collector):
         self._shadow_balance.child(profile, choice).observe(balance)
 
     def extender_called(self, extender: str, verb: str, result: str, seconds: float) -> None:
-        """An extender was called; with result invalid, its answer was counted as a success before.
+        """Count a call of an extender; if `result` is invalid, it was counted as a success before.
 
         Extenders beyond the first 100 of a process share the label "other".
         """
@@ -395,16 +400,16 @@ class Metrics(Collector):
             self._extender_duration.child(extender, verb).observe(seconds)
 
     def read_from(self, readings: Readings) -> None:
-        """From now on each scrape shows the readings too; before, they are absent."""
+        """Show the readings too at each scrape from now on."""
         self._readings = readings
 
     def exposition(self, accept: str) -> tuple[bytes, str]:
-        """The page a scraper gets for its `Accept` header, and that page's content type."""
+        """Return the page for a scraper's `Accept` header, and that page's content type."""
         encode, content_type = choose_encoder(accept)
         return encode(self.registry), content_type
 
     def collect(self) -> Iterator[Metric]:
-        """All families with their present values, for the registry."""
+        """Yield all families with their present values, for the registry."""
         yield self._build
         for family in self._families:
             yield family.collect()

@@ -70,7 +70,7 @@ class ServingTls:
         """Why client certificates are not verified with the present CAs; empty if they are."""
 
     async def context(self) -> ssl.SSLContext:
-        """A context for what the files hold now; the same object until that changes.
+        """Return a context for what the files hold now; the same object until that changes.
 
         Where the CAs of client certificates cannot be looked up, the last ones known stay.
 
@@ -132,7 +132,7 @@ class ServingTls:
 
 
 def self_signed(names: tuple[str, ...], now: datetime) -> tuple[bytes, bytes]:
-    """A certificate for these names, good for a year from `now`, and its key, both PEM."""
+    """Return a certificate for these names, valid for a year from `now`, and its key, PEM."""
     # Imported where it is needed: a replica that is given files never loads it.
     from cryptography import x509  # noqa: PLC0415
     from cryptography.hazmat.primitives import hashes, serialization  # noqa: PLC0415
@@ -183,7 +183,7 @@ def _read(path: str) -> bytes:
 
 
 def _no_password() -> str:
-    """Keeps OpenSSL from asking on the terminal for an encrypted key's password."""
+    """Keep OpenSSL from asking on the terminal for an encrypted key's password."""
     raise ValueError("the key is encrypted")
 
 
@@ -193,7 +193,7 @@ def _reason(error: Exception) -> str:
 
 @contextmanager
 def _as_file(content: bytes) -> Iterator[str]:
-    """The path of a file with this content, in memory where the system can do that.
+    """Yield the path of a file with this content, in memory where the system can do that.
 
     The ssl module loads keys from files only, and a container's file system may be read-only.
     """

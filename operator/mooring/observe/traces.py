@@ -39,6 +39,7 @@ from requests import RequestException, Response, Session
 
 from mooring.model.pod import Uid
 from mooring.observe.records import NotedStep, Step
+from mooring.time_slices import TimeSlices
 
 __all__ = ["Traces"]
 
@@ -54,8 +55,8 @@ _LONGEST_CAUSE: Final = 1_024
 """Characters of a cause that a span has."""
 _BATCH: Final = 256
 """Spans in one request."""
-_SLICE: Final = 10
-"""Steps of which spans are made at a time; they take about a millisecond."""
+_SLICE_SECONDS: Final = 0.001
+"""For how long spans are made at a time."""
 _PAUSE_SECONDS: Final = 1.0
 _FLUSH_SECONDS: Final = 0.8
 """How long spans may take to be sent when the process ends."""
@@ -159,7 +160,7 @@ class Traces:
         return self._dropped
 
     def note(self, noted: NotedStep) -> None:
-        """A span will be made of the step, if it needs one; returns at once."""
+        """Keep the step until a span is made of it, if it needs one."""
         if noted.step not in _FOLLOWED:
             return
         size = _size(noted)
@@ -170,7 +171,7 @@ class Traces:
             self.bytes += size
 
     async def run(self) -> None:
-        """Sends spans until cancelled, and then what is left, for a bounded time."""
+        """Send spans until cancelled, and then what is left, for a bounded time."""
         try:
             while True:
                 await self._sleep(_PAUSE_SECONDS)
@@ -186,7 +187,7 @@ class Traces:
             self._exporter.shutdown()  # type: ignore[no-untyped-call] # the library does not say
 
     async def _round(self) -> bool:
-        """Sends spans of all steps that wait; False if the endpoint does not take them."""
+        """Send spans of all steps that wait; return False if the endpoint does not take them."""
         while self._waiting:
             await self._make_spans()
             if len(self._finished.spans) >= _BATCH and not await self._export():
@@ -198,20 +199,19 @@ class Traces:
         return True
 
     async def _make_spans(self) -> None:
-        """Makes spans until there is a batch of them, or no step is left."""
-        offset = self._offset()
+        """Make spans until there is a batch of them, or no step is left."""
+        offset, slices = self._offset(), TimeSlices(_SLICE_SECONDS, clock=self._clock)
         while self._waiting and len(self._finished.spans) < _BATCH:
-            for _ in range(min(_SLICE, len(self._waiting))):
-                noted = self._waiting.popleft()
-                self.bytes -= _size(noted)
-                self._spans.take(noted, offset)
-            await asyncio.sleep(0)
+            noted = self._waiting.popleft()
+            self.bytes -= _size(noted)
+            self._spans.take(noted, offset)
+            await slices.pause()
 
     def _offset(self) -> float:
         return self._wall() - self._clock()
 
     async def _export(self) -> bool:
-        """Sends a batch; False if it is lost. A thread of its own waits for the endpoint.
+        """Send a batch in a thread that waits for the endpoint; return False if it is lost.
 
         The thread is a daemon, so that an endpoint that does not answer keeps no process alive.
         """
@@ -243,7 +243,7 @@ class Traces:
         exported.set_result(taken)
 
     def _lose(self, number: int, reason: str) -> None:
-        """So many spans are lost; says so once, until all that wait are taken again."""
+        """Count lost spans, and say so once, until all that wait are taken again."""
         self._dropped += number
         if not self._told:
             self._told = True
@@ -251,7 +251,7 @@ class Traces:
 
 
 def _session() -> Session:
-    """A session for which a redirection is an error; the exporter takes it for success."""
+    """Return a session for which a redirection is an error; the exporter takes it for success."""
 
     def check(response: Response, *_: Any, **__: Any) -> None:
         if 300 <= response.status_code < 400:
@@ -323,7 +323,7 @@ class _PodSpans:
         self._nominated: dict[Uid, NotedStep] = {}
 
     def take(self, noted: NotedStep, offset: float) -> None:
-        """Makes the spans that end with this step; `offset` leads from its clock to the epoch."""
+        """Make the spans that end with this step; `offset` leads from its clock to the epoch."""
         uid, step = noted.uid, noted.step
         if step is Step.ASSUMED:
             self._keep(self._open, noted)
@@ -365,7 +365,7 @@ class _PodSpans:
         cause: str = "",
         nominated: NotedStep | None = None,
     ) -> None:
-        """The span of an attempt whose decision is in `begun`, and which has ended since."""
+        """Make the span of an attempt whose decision is in `begun`, and which has ended since."""
         attributes: _Attributes = {
             **_pod_attributes(ended),
             "mooring.attempt.number": begun.attempts,
@@ -397,7 +397,7 @@ class _PodSpans:
         span.end(_nanoseconds(ended.time + offset))
 
     def _root(self, ended: NotedStep, offset: float) -> None:
-        """The span of the pod's whole way."""
+        """Make the span of the pod's whole way."""
         began, times = ended.time, ended.times
         attributes: _Attributes = {
             **_pod_attributes(ended),
@@ -422,18 +422,18 @@ class _PodSpans:
 
 
 def _size(noted: NotedStep) -> int:
-    """About how many bytes the step takes."""
+    """Return about how many bytes the step takes."""
     return 1000 + sum(map(sys.getsizeof, noted.details)) + len(noted.decision or b"")
 
 
 def _pod_attributes(noted: NotedStep) -> dict[str, str]:
-    """The pod, named by OpenTelemetry's semantic conventions for Kubernetes."""
+    """Return the pod's names by OpenTelemetry's semantic conventions for Kubernetes."""
     namespace, _, name = noted.pod.partition("/")
     return {"k8s.namespace.name": namespace, "k8s.pod.name": name, "k8s.pod.uid": noted.uid}
 
 
 def _root_context(uid: str) -> SpanContext:
-    """The identifiers of the pod's trace and of its root span, which follow from its uid alone."""
+    """Return the identifiers of the pod's trace and root span, which follow from its uid."""
     try:
         trace = UUID(uid).int
     except ValueError:  # the uid of a static pod is a hash of another length

@@ -28,10 +28,10 @@ class Access(Protocol):
     """
 
     async def user_of(self, request: web.Request) -> User:
-        """The user of the client certificate, else of the bearer token, else the anonymous one."""
+        """Return the user of the client certificate, else of the token, else the anonymous one."""
 
     async def allows(self, user: User, attributes: Attributes) -> bool:
-        """Whether the user may do this."""
+        """Return whether the user may do this."""
 
 
 class Viewer:
@@ -43,25 +43,25 @@ class Viewer:
 
     @classmethod
     async def of(cls, access: Access, request: web.Request) -> "Viewer":
-        """The user of the request; raises what `Access.user_of` raises."""
+        """Return the user of the request; raise what `Access.user_of` raises."""
         return cls(access, await access.user_of(request))
 
     async def may(self, attributes: Attributes) -> bool:
-        """Whether the user may do this."""
+        """Return whether the user may do this."""
         return await self._access.allows(self.user, attributes)
 
     async def require(self, attributes: Attributes) -> None:
-        """The user may do this; raises HTTPForbidden if not."""
+        """Raise HTTPForbidden unless the user may do this."""
         if not await self.may(attributes):
             text = f'forbidden: User "{self.user.name}" cannot {attributes}\n'
             raise web.HTTPForbidden(text=text)
 
     async def sees_all_pods(self) -> bool:
-        """Whether the user may get the pods of every namespace."""
+        """Return whether the user may get the pods of every namespace."""
         return await self.may(pod_read())
 
     async def visible(self, namespaces: Iterable[str]) -> frozenset[str]:
-        """Those of the namespaces whose pods the user may get.
+        """Return those of the namespaces whose pods the user may get.
 
         Of a user who may not get all pods, at most `MOST_NAMESPACES` are looked up, the first ones.
         """

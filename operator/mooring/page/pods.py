@@ -6,13 +6,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
-from mooring.engine.pod_report import REST, PodReport
+from mooring.engine.pod_report import PodReport
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.engine.what_if import WhatIf, without_preemption
 from mooring.framework.plugin_failures import PluginFailed
 from mooring.observe.records import DecisionLog
 from mooring.page.decisions import DecisionInFull, decision_in_full
+from mooring.time_slices import REST
 
 __all__ = ["Pods"]
 

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from mooring.engine.groups.decision import GroupDecision
 from mooring.engine.groups.slices import SearchBudget
-from mooring.engine.pod_report import REST, SuggestedChange, smallest_suggestions
+from mooring.engine.pod_report import SuggestedChange, smallest_suggestions
 from mooring.engine.profiles import Profiles
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
@@ -44,6 +44,7 @@ from mooring.simulate.offline import offline_handle
 from mooring.simulate.profiles import read_profiles
 from mooring.state.pod_groups import GROUP_KINDS, PodGroupState, PodGroupsWriter
 from mooring.state.pods import PodTable
+from mooring.time_slices import REST
 
 __all__ = ["MOST_BYTES", "MOST_PODS", "Compared", "Trials", "TrialsBusy", "Tried"]
 

@@ -1,6 +1,6 @@
 """The status of a SchedulingProfile: the models for the CRD's schema and for its writer."""
 
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pydantic import Field
 
@@ -11,6 +11,7 @@ from mooring.policy.points import Point
 from mooring.policy.reading import PolicyModel
 
 __all__ = [
+    "LONGEST_MESSAGE",
     "Condition",
     "EffectivePolicy",
     "ExtenderInForce",
@@ -18,6 +19,10 @@ __all__ = [
     "SchedulingProfileStatus",
     "ShadowStatus",
 ]
+
+
+LONGEST_MESSAGE: Final = 32_768
+"""Characters; the API's limit to the message of a condition (metav1.Condition)."""
 
 
 class Condition(PolicyModel):
@@ -34,7 +39,7 @@ class Condition(PolicyModel):
     reason: str = Field(max_length=1024)
     """Of Ready: InForce, Shadow, Invalid or PluginFailed. Of Conflicted: SamePods. Of OverBudget:
     RulesTooExpensive."""
-    message: str = Field(max_length=32768)
+    message: str = Field(max_length=LONGEST_MESSAGE)
     """A text for people: every mistake with the path of its field."""
 
 

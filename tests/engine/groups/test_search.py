@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from deciding import Deciding
-from group_searching import driven, pausing, placed_in_slices, search_for
+from driving import driven
+from group_searching import pausing, placed_in_slices, search_for
 from mooring.engine.groups.search import DecisionOutdated
 from mooring.model.events import Kind
 from mooring.model.objects import parse_object

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import os
 import ssl
 import tempfile
 import time
@@ -16,6 +15,7 @@ from typing import Final
 from yarl import URL
 
 from mooring.engine.extenders.protocol import AnswerError
+from mooring.kube.connecting import client_context, failure_text
 from mooring.kube.exchange import (
     BrokenExchangeError,
     Exchange,
@@ -103,13 +103,13 @@ class ExtenderClient:
                 text = f"{self._blamed(what)}: this replica does not lead any more"
                 raise NotLeading(text) from None
             except NoConnectionError as error:
-                why = _words(error.__cause__ or error)
+                why = failure_text(error.__cause__ or error)
                 raise ExtenderError(f"{self._blamed(what)}: {why}") from error
             except asyncio.CancelledError:
                 result = ""  # the extender has done nothing wrong
                 raise
             except (BrokenExchangeError, ValueError, AnswerError) as error:
-                raise ExtenderError(f"{self._blamed(what)}: {_words(error)}") from error
+                raise ExtenderError(f"{self._blamed(what)}: {failure_text(error)}") from error
             finally:
                 if result:
                     self._observe(self._extender.name, what, result, time.monotonic() - began)
@@ -286,33 +286,18 @@ def tls_context(extender: Extender) -> ssl.SSLContext | bool:
         if not extender.enable_https:
             return True
         tls = TLSConfig()
-    context = ssl.create_default_context()
-    # Python 3.13 demands extensions that cluster CAs often lack and Go's clients do not ask for.
-    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-    trusted = tls.ca_data or tls.ca_file
-    if tls.insecure or (extender.enable_https and not trusted):
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    if trusted:
-        context = _trusting(tls, context)
-    if tls.cert_data or tls.cert_file:
-        _load_client_certificate(tls, context)
-    return context
-
-
-def _trusting(tls: TLSConfig, context: ssl.SSLContext) -> ssl.SSLContext:
-    """Return a context that trusts these certificates alone."""
-    flags = context.verify_flags
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.verify_flags = flags
+    trusted = bool(tls.ca_data or tls.ca_file)
+    verified = not tls.insecure and (trusted or not extender.enable_https)
     try:
         if tls.ca_data:
-            context.load_verify_locations(cadata=tls.ca_data.decode("ascii"))
+            context = client_context(ca_data=tls.ca_data.decode("ascii"), verified=verified)
         else:
-            context.load_verify_locations(cafile=tls.ca_file)
+            context = client_context(tls.ca_file or None, verified=verified)
     except (OSError, ValueError) as error:
         source = "caData" if tls.ca_data else f"caFile {tls.ca_file}"
-        raise ValueError(f"{source} cannot be used: {_words(error)}") from None
+        raise ValueError(f"{source} cannot be used: {failure_text(error)}") from None
+    if tls.cert_data or tls.cert_file:
+        _load_client_certificate(tls, context)
     return context
 
 
@@ -332,22 +317,5 @@ def _load_client_certificate(tls: TLSConfig, context: ssl.SSLContext) -> None:
         try:
             context.load_cert_chain(certificate, key)
         except (OSError, ValueError) as error:
-            text = f"the client certificate or its key cannot be used: {_words(error)}"
+            text = f"the client certificate or its key cannot be used: {failure_text(error)}"
             raise ValueError(text) from None
-
-
-def _words(error: BaseException) -> str:
-    """Return what went wrong, without URLs, reprs and file contents."""
-    if isinstance(error, ssl.SSLCertVerificationError):
-        text = f"its certificate is not trusted: {error.verify_message or error.reason}"
-    elif isinstance(error, ssl.SSLError):
-        text = error.reason or "TLS failed"
-    elif isinstance(error, TimeoutError):
-        text = "no connection in time"
-    elif isinstance(error, OSError) and error.errno is not None and error.errno > 0:
-        text = os.strerror(error.errno)  # asyncio adds addresses
-    elif isinstance(error, OSError) and error.strerror:
-        text = error.strerror
-    else:
-        text = " ".join(str(error).split())[:200] or type(error).__name__
-    return text

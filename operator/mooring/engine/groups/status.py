@@ -11,15 +11,13 @@ from itertools import chain
 from typing import Any, Final
 
 from mooring.model.pod_group import GroupSource
+from mooring.policy.status import LONGEST_MESSAGE
 from mooring.state.pod_groups import PodGroupState
 
 __all__ = ["FINAL", "Finished", "GroupView", "desired_status", "view_of"]
 
 FINAL: Final = ("Finished", "Failed")
 """Phases that never change."""
-
-_LONGEST_MESSAGE: Final = 32_768
-"""Characters; the API's limit to the message of a condition (metav1.Condition)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +70,7 @@ def view_of(
         reason = "Unschedulable"
         message = f"{bound}{failure or 'the group has not been tried yet'}"
     phase = _phase(group, running, finished)
-    return GroupView(phase, scheduled, running, finished, reason, message[:_LONGEST_MESSAGE])
+    return GroupView(phase, scheduled, running, finished, reason, message[:LONGEST_MESSAGE])
 
 
 def _phase(group: PodGroupState, running: int, finished: Finished) -> str:

@@ -3,7 +3,9 @@
 import asyncio
 from collections.abc import Iterator
 
-from mooring.kube.slices import Slices
+import pytest
+
+from mooring.time_slices import TimeSlices
 
 
 class Work:
@@ -32,7 +34,7 @@ class Work:
 async def turns(work: Work, number: int, seconds: float) -> list[int]:
     """Return after which of so many steps, in slices of so many seconds, another task ran."""
     beside = asyncio.create_task(work.beside())
-    await Slices(lambda: work.now, seconds).run(work.run(number))
+    await TimeSlices(seconds, clock=lambda: work.now).run(work.run(number))
     beside.cancel()
     return work.turns
 
@@ -49,3 +51,17 @@ async def test_work_of_less_than_a_slice_is_done_without_a_pause() -> None:
 
 async def test_a_step_longer_than_a_slice_is_followed_by_a_pause() -> None:
     assert await turns(Work(), 3, seconds=0.5) == [1, 2, 3]
+
+
+async def test_the_event_loop_rests_for_so_many_times_as_long_as_the_slice_took(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rests = list[float]()
+
+    async def note(seconds: float) -> None:
+        rests.append(seconds)
+
+    monkeypatch.setattr(asyncio, "sleep", note)
+    work = Work()
+    await TimeSlices(2.0, rest=3.0, clock=lambda: work.now).run(work.run(5))
+    assert rests == [6.0, 6.0]

@@ -1,0 +1,50 @@
+"""Do long work on the event loop in slices, between which other tasks run.
+
+Work that decides about pods may not know of the event loop: it is a generator that yields where
+other tasks may run, and `TimeSlices.run` takes its steps.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from typing import Final
+
+__all__ = ["REST", "TimeSlices"]
+
+REST: Final = 3.0
+"""The usual rest after work that people ask for, so that decisions go on beside it."""
+
+
+class TimeSlices:
+    """Divide long work into slices: `pause` after each small step, or `run` takes all steps.
+
+    Args:
+        seconds: How long a slice lasts at least; it ends with a step.
+        rest: For how many times the duration of a slice the event loop is free after it. With 0
+            the other tasks run once.
+        clock: The time in seconds.
+    """
+
+    def __init__(
+        self,
+        seconds: float = 0.004,
+        *,
+        rest: float = 0.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._seconds = seconds
+        self._rest = rest
+        self._clock = clock
+        self._began = clock()
+
+    async def pause(self) -> None:
+        """Let other tasks run if the present slice is over."""
+        took = self._clock() - self._began
+        if took >= self._seconds:
+            await asyncio.sleep(self._rest * took)
+            self._began = self._clock()
+
+    async def run(self, steps: Iterable[object]) -> None:
+        """Take all steps, and let other tasks run after each slice."""
+        for _ in steps:
+            await self.pause()
