@@ -45,7 +45,7 @@ Answer = Callable[[NodeView], Any]
 
 
 def always(answer: Any) -> Answer:
-    """The same answer whatever the nodes."""
+    """Return a function with the same answer whatever the nodes."""
     return lambda _: answer
 
 
@@ -108,7 +108,7 @@ def deciding(plugin: type[Odd] = Odd, **answers: Answer) -> Deciding:
 
 
 def blame(found: Deciding, raw: dict[str, Any] | None = None) -> str:
-    """The one line of the error that the decision ends in."""
+    """Return the one line of the error that the decision ends in."""
     with pytest.raises(PluginError) as error:
         found.outcome(raw or pod())
     text = str(error.value)
@@ -362,7 +362,7 @@ def after_pauses(pauses: int, answer: Any) -> Generator[None, None, Any]:
 
 
 def group_post_filter(answer: Any) -> Generator[None, None, Any]:
-    """The plugin returns this for a group of one member."""
+    """Run a plugin that returns this for a group of one member."""
     found = deciding(OddForGroups, pod_group_post_filter=always(answer))
     plugin = next(p for p in found.pipeline.post_filter if p.name == "Odd")
     assert isinstance(plugin, PodGroupPostFilterPlugin)
