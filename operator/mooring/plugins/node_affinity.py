@@ -61,7 +61,7 @@ class NodeAffinity:
     def pre_filter(
         self, pod: Pod, _cluster: Snapshot
     ) -> Skip | _Wanted | PreFilterResult | Unschedulable:
-        """Return the pod's selectors, and the only possible nodes if the required terms name some."""
+        """Return the pod's selectors, and the only possible nodes if the terms name any."""
         wanted = _Wanted(pod.shape.node_selector, pod.shape.required_nodes)
         if wanted.required is None and wanted.labels.empty and self._added is None:
             return SKIP

@@ -84,7 +84,7 @@ class TopologyCounts:
 
     @contextmanager
     def relabelling(self, pods: Sequence[EquivalentPods], row: int) -> Iterator[None]:
-        """Count the pods on the row anew after its domains have changed inside; one item per pod."""
+        """Count the row's pods anew after its domains have changed inside."""
         for equivalent in pods:
             for counts in equivalent.counted_in:
                 counts.add(row, -1)
