@@ -307,7 +307,7 @@ ROWS = np.zeros(1, np.int64)
         ([Placement(ROWS)], "returned list; it must return a tuple of Placements"),
         ((Placement(ROWS.astype(np.int32)),), "returned rows that are an array int32[1]"),
         ((Placement(ROWS + 99),), "returned rows that are not among those of the parent"),
-        ((Placement(ROWS, "key", 5),), "returned a placement whose key or value is no text"),  # type: ignore[arg-type]
+        ((Placement(ROWS, "key", 5),), "returned a placement whose key or value is no text"),  # type: ignore[arg-type] # wrong on purpose
     ],
 )
 def test_generate_placements_returns_parts_of_the_parent(answer: Any, problem: str) -> None:
@@ -342,7 +342,7 @@ STRANGER = parse_pod(pod("stranger", node="n1"))
             GroupNomination({Uid("m"): "n1"}, (STRANGER,)),
             "victims that are no tuple of pods on nodes",
         ),
-        (GroupNomination({Uid("m"): "n1"}, [1]), "victims that are no tuple of pods on nodes"),  # type: ignore[arg-type]
+        (GroupNomination({Uid("m"): "n1"}, [1]), "victims that are no tuple of pods on nodes"),  # type: ignore[arg-type] # wrong on purpose
     ],
 )
 @pytest.mark.parametrize("pauses", [0, 2])

@@ -620,7 +620,7 @@ class Trial:
         """Remove the nomination of the pod of this uid, if it has one."""
         nominee = self._state._nominations.drop(uid)  # noqa: SLF001 - see above
         if nominee is not None:
-            self._undo.callback(self._state._nominations.put, *nominee)  # noqa: SLF001
+            self._undo.callback(self._state._nominations.put, *nominee)  # noqa: SLF001 - see above
 
     def add(self, pod: Pod, row: int) -> None:
         """Add the pod, which must not be placed now, on the row.

@@ -308,7 +308,7 @@ class PodGroupsWriter:
         """
         if formats == self.groups._formats:  # noqa: SLF001 - see above
             return False
-        self.groups._formats = formats  # noqa: SLF001
+        self.groups._formats = formats  # noqa: SLF001 - see above
         for placed in self._pods:
             self.attach(placed)
         for uid in tuple(self._unscheduled):
@@ -375,7 +375,7 @@ class PodGroupsWriter:
         if pod is not None and key is not None:
             declared = DeclaredByPod.by(pod, form) if form is not None else None
             group = self._group(key)
-            group._add(pod, placed, declared)  # noqa: SLF001
+            group._add(pod, placed, declared)  # noqa: SLF001 - see above
             self._members[uid] = _Member(group, pod, declared)
             self._note(group)
         else:
@@ -390,7 +390,7 @@ class PodGroupsWriter:
         definition, groups = group.definition, self.groups
         whole = definition is not None and definition.disruption_mode is DisruptionMode.POD_GROUP
         _index(groups._with_surplus, group, applies=bool(group.minimum and group.surplus))  # noqa: SLF001 - see above
-        _index(groups._disrupted_whole, group, applies=whole)  # noqa: SLF001
+        _index(groups._disrupted_whole, group, applies=whole)  # noqa: SLF001 - see above
 
     def _group(self, key: GroupKey) -> PodGroupState:
         group = self._groups.get(key)
