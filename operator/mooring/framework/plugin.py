@@ -320,15 +320,16 @@ def misspelt_name(plugin: type) -> str:
     lacking = [name for name in known if not hasattr(plugin, name)]
     public = [name for name in dir(plugin) if not name.startswith("_") and name not in known]
     for name in public:
-        for meant in lacking:
-            if _almost_equal(name, meant):
-                return (
-                    f"has {name}, which is nothing that the scheduler knows; if you mean {meant}, "
-                    f"call it so, otherwise call it _{name}"
-                )
+        ratios = ((_likeness(name, other), other) for other in lacking)
+        likeness, meant = max(ratios, default=(0.0, ""))
+        if likeness > _SIMILAR:
+            return (
+                f"has {name}, which is nothing that the scheduler knows; if you mean {meant}, "
+                f"call it so, otherwise call it _{name}"
+            )
     return ""
 
 
-def _almost_equal(name: str, meant: str) -> bool:
-    left, right = (text.replace("_", "").lower() for text in (name, meant))
-    return left[:1] == right[:1] and SequenceMatcher(None, left, right).ratio() > _SIMILAR
+def _likeness(name: str, meant: str) -> float:
+    first, second = (text.replace("_", "").lower() for text in (name, meant))
+    return SequenceMatcher(None, first, second).ratio() if first[:1] == second[:1] else 0.0
