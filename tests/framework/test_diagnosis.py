@@ -15,7 +15,7 @@ def rejected(plugin: str, reason: str, *rows: int, resolvable: bool = False) -> 
 
 
 def short_of(rows: dict[int, int]) -> RejectedNodes:
-    """NodeResourcesFit, with bits per row: 1 for cpu, 2 for memory."""
+    """Return a rejection by NodeResourcesFit, with bits per row: 1 for cpu, 2 for memory."""
     why = Explanation(
         ("Insufficient cpu", "Insufficient memory"),
         np.array(list(rows.values()), np.uint64),

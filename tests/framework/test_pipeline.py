@@ -44,12 +44,12 @@ class RackAware:
     def pre_score(self, _pod: Pod, _nodes: NodeView, _cluster: Snapshot) -> None: ...
 
     def score(self, _pod: Pod, nodes: NodeView, _state: None) -> IntArray:
-        """Prefers the later rows."""
+        """Prefer the later rows."""
         return nodes.rows
 
 
 def built(**spec: Any) -> Pipeline:
-    """The pipeline of a profile with this spec; RackAware is known beside what is shipped."""
+    """Build the pipeline of a profile with this spec; RackAware is known beside the shipped."""
     registry = Registry((*SHIPPED, RackAware), {})
     profile = read_profile(
         {

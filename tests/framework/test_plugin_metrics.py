@@ -39,14 +39,14 @@ class Slow:
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 
     def filter(self, pod: Pod, nodes: NodeView, _state: object) -> BoolArray:
-        """Every node fits whose name is not `bad`."""
+        """Return True for every node whose name is not `bad`."""
         self.clock[0] += SECONDS["Slow"]
         if "break" in pod.labels:
             raise ValueError("broken")
         return np.array([nodes.name(i) != "bad" for i in range(len(nodes))], np.bool_)
 
     def explain(self, _pod: Pod, nodes: NodeView, _state: object) -> Explanation:
-        """Why a node is rejected."""
+        """Explain why a node is rejected."""
         return Explanation.single("bad", len(nodes), resolvable=True)
 
 
@@ -61,7 +61,7 @@ class Scorer:
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 
     def score(self, _pod: Pod, nodes: NodeView, _state: object) -> IntArray:
-        """Nothing is better than anything else."""
+        """Return the same score for every node."""
         self.clock[0] += SECONDS["Scorer"]
         return np.zeros(len(nodes), np.int64)
 
@@ -94,10 +94,10 @@ class Recorded:
         return self.counters.setdefault((plugin, point.value), Count())
 
     def keep_profiles(self, profiles: Container[str]) -> None:
-        """Everything recorded is kept."""
+        """Keep everything that was recorded."""
 
     def seconds(self, point: str) -> list[tuple[str, float]]:
-        """Status and duration of each time that the extension point ran."""
+        """Return status and duration of each time that the extension point ran."""
         return [(status, took) for name, status, _, took in self.points if name == point]
 
 
@@ -114,7 +114,7 @@ class Measuring:
 
     @contextmanager
     def attempt(self, *, sampled: bool = False) -> Iterator[None]:
-        """Inside, a decision of the loop."""
+        """Measure what runs inside as a decision of the loop."""
         outer = self.metrics.begin_attempt()
         self.metrics.sampled = sampled
         self.metrics.begin_decision()

@@ -17,7 +17,7 @@ def test_an_attempt_carries_what_a_plugin_needs_and_cannot_be_changed() -> None:
         search.pod, search.diagnose(asked), deciding.cluster, dry_run, Preemption(), now=1.0
     )
     with pytest.raises(AttributeError):
-        attempt.now = 2.0  # type: ignore[misc]
+        attempt.now = 2.0  # type: ignore[misc] # that it fails is what is tested
 
 
 def test_evictions_respect_budgets_only_where_the_profile_says_so() -> None:

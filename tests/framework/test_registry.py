@@ -28,7 +28,7 @@ MODULE = "acme_rack"
 
 @pytest.fixture
 def announce(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Announce]:
-    """A registry with one announced plugin, whose module is written when a test says what it is."""
+    """Yield a function that announces a plugin with this source and returns a registry with it."""
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, MODULE, raising=False)
 

@@ -45,7 +45,7 @@ Answer = Callable[[NodeView], Any]
 
 
 def always(answer: Any) -> Answer:
-    """The same answer whatever the nodes."""
+    """Return a function with the same answer whatever the nodes."""
     return lambda _: answer
 
 
@@ -108,7 +108,7 @@ def deciding(plugin: type[Odd] = Odd, **answers: Answer) -> Deciding:
 
 
 def blame(found: Deciding, raw: dict[str, Any] | None = None) -> str:
-    """The one line of the error that the decision ends in."""
+    """Return the one line of the error that the decision ends in."""
     with pytest.raises(PluginError) as error:
         found.outcome(raw or pod())
     text = str(error.value)
@@ -307,7 +307,7 @@ ROWS = np.zeros(1, np.int64)
         ([Placement(ROWS)], "returned list; it must return a tuple of Placements"),
         ((Placement(ROWS.astype(np.int32)),), "returned rows that are an array int32[1]"),
         ((Placement(ROWS + 99),), "returned rows that are not among those of the parent"),
-        ((Placement(ROWS, "key", 5),), "returned a placement whose key or value is no text"),  # type: ignore[arg-type]
+        ((Placement(ROWS, "key", 5),), "returned a placement whose key or value is no text"),  # type: ignore[arg-type] # wrong on purpose
     ],
 )
 def test_generate_placements_returns_parts_of_the_parent(answer: Any, problem: str) -> None:
@@ -342,7 +342,7 @@ STRANGER = parse_pod(pod("stranger", node="n1"))
             GroupNomination({Uid("m"): "n1"}, (STRANGER,)),
             "victims that are no tuple of pods on nodes",
         ),
-        (GroupNomination({Uid("m"): "n1"}, [1]), "victims that are no tuple of pods on nodes"),  # type: ignore[arg-type]
+        (GroupNomination({Uid("m"): "n1"}, [1]), "victims that are no tuple of pods on nodes"),  # type: ignore[arg-type] # wrong on purpose
     ],
 )
 @pytest.mark.parametrize("pauses", [0, 2])
@@ -362,7 +362,7 @@ def after_pauses(pauses: int, answer: Any) -> Generator[None, None, Any]:
 
 
 def group_post_filter(answer: Any) -> Generator[None, None, Any]:
-    """The plugin returns this for a group of one member."""
+    """Run a plugin that returns this for a group of one member."""
     found = deciding(OddForGroups, pod_group_post_filter=always(answer))
     plugin = next(p for p in found.pipeline.post_filter if p.name == "Odd")
     assert isinstance(plugin, PodGroupPostFilterPlugin)

@@ -52,7 +52,7 @@ class Timed:
         self.slow = SlowDecisions()
 
     def decide(self, *, fast: bool = False) -> Pipeline:
-        """One decision; unless it is fast, both plugins run."""
+        """Make one decision; unless it is fast, both plugins run."""
         used = self.slow.pipeline_for(self.pipeline)
         began = self.now
         if not fast:

@@ -38,7 +38,7 @@ class Piece:
         return raw
 
     def held(self, name: str, *, infeasible: bool) -> int | None:
-        """What the piece holds while it is resized, None if nobody names the resource."""
+        """Return how much the piece holds while resized; None if nobody names the resource."""
         if self.used is None:
             return self.requests.get(name)
         places = [self.used, self.allocated] + ([] if infeasible else [self.requests])
@@ -76,7 +76,7 @@ class Case:
         return piece.requests.get(name)
 
     def in_containers(self, name: str, missing: int = 0) -> int | None:
-        """The most of a resource needed at once, None if no container names it."""
+        """Return the most of a resource needed at once; None if no container names it."""
         apps = [self.need(p, name) for p in self.apps]
         init = [self.need(p, name, resizes=p.sidecar) for p in self.init]
         if not missing and all(amount is None for amount in (*apps, *init)):
@@ -89,7 +89,7 @@ class Case:
         return max(*peaks, beside + sum(missing if a is None else a for a in apps))
 
     def requested(self, name: str) -> int | None:
-        """The effective request, None if the resource is named nowhere in the pod."""
+        """Return the effective request; None if the resource is named nowhere in the pod."""
         amount = self.in_containers(name)
         if name in self.pod.requests and name in POD_LEVEL:
             amount = self.need(self.pod, name) or 0
@@ -98,12 +98,12 @@ class Case:
         return amount
 
     def scored(self, name: str) -> int:
-        """What the incoming pod counts for: containers and overhead, never the pod level."""
+        """Return what the pod counts for in scores: containers and overhead, not the pod level."""
         missing = SCORED_DEFAULTS.get(name, 0)
         return (self.in_containers(name, missing) or 0) + self.overhead.get(name, 0)
 
     def node_scored(self, name: str) -> int:
-        """What the pod adds to its node: with pod-level requests, no default where it is named."""
+        """Return what the pod adds to its node; no default for what pod-level requests name."""
         requested = self.requested(name)
         if requested is not None and any(r in POD_LEVEL for r in self.pod.requests):
             return requested

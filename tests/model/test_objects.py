@@ -176,7 +176,7 @@ JSON = st.recursive(
 
 
 def paths(value: Any, at: Path = ()) -> Iterator[Path]:
-    """The path of every field and item, at every depth."""
+    """Yield the path of every field and item, at every depth."""
     items = value.items() if isinstance(value, dict) else enumerate(value)
     for key, inner in items:
         yield (*at, key)

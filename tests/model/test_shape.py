@@ -215,7 +215,7 @@ def test_a_shape_takes_no_more_memory_than_it_says(fields: dict[str, Any]) -> No
 
 
 def memory_of(fields: dict[str, Any]) -> tuple[int, int]:
-    """The bytes that a new shape takes, and those that it says.
+    """Return the bytes that a new shape takes, and those that it says it takes.
 
     Another thread, such as that of pytest-xdist, may take some in the same moment.
     """

@@ -43,7 +43,7 @@ def apart(*terms: dict[str, Any]) -> dict[str, Any]:
 
 
 def liking(*terms: tuple[int, dict[str, Any]]) -> dict[str, Any]:
-    """Preferred terms; a negative weight is one of anti-affinity."""
+    """Return preferred terms; a negative weight is one of anti-affinity."""
     stated: dict[str, Any] = {"podAffinity": {SOFT: []}, "podAntiAffinity": {SOFT: []}}
     for weight, preferred in terms:
         kind = "podAffinity" if weight > 0 else "podAntiAffinity"

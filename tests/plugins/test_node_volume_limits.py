@@ -29,13 +29,13 @@ EBS = {"awsElasticBlockStore": {"volumeID": "vol-1"}}
 
 
 def bound(number: int) -> tuple[Raw, Raw]:
-    """A claim `c<number>` and its volume."""
+    """Return a claim `c<number>` and its volume."""
     source = {"csi": {"driver": DRIVER, "volumeHandle": f"h{number}"}}
     return pvc(f"c{number}", volume=f"v{number}"), pv(f"v{number}", spec=source)
 
 
 def asking(*objects: Raw, limit: int | None = 2) -> PluginAnswers:
-    """Two nodes with the same limit, four bound claims, and the objects."""
+    """Return answers about two nodes with one limit and four bound claims, and the objects."""
     claims = [raw for number in range(4) for raw in bound(number)]
     nodes = [raw for n in ("n1", "n2") for raw in (node(n), csi_node(n, {DRIVER: limit}))]
     return PluginAnswers(NodeVolumeLimits, *nodes, *claims, *objects)

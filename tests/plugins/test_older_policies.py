@@ -23,7 +23,7 @@ REGISTRY = Registry(SHIPPED, {})
 
 
 def decided(policy: dict[str, Any], *objects: dict[str, Any]) -> Decision:
-    """The decision about a pod without requests under the Policy."""
+    """Return the decision about a pod without requests under the Policy."""
     state = cluster(*objects)
     snapshot, incoming = Snapshot(state), parse_pod(pod("incoming"))
     profile = import_policy({"apiVersion": "v1", "kind": "Policy", **policy}, REGISTRY)

@@ -65,7 +65,7 @@ Mistakes = Callable[[Callable[[], object]], dict[str, str]]
 
 @pytest.fixture(scope="session")
 def mistakes() -> Mistakes:
-    """Calls what must raise ProfileInvalid, and returns each message by its path."""
+    """Return a function that calls what must raise ProfileInvalid, and returns messages by path."""
 
     def collect(call: Callable[[], object]) -> dict[str, str]:
         with pytest.raises(ProfileInvalid) as caught:
@@ -77,7 +77,7 @@ def mistakes() -> Mistakes:
 
 @pytest.fixture(scope="session")
 def manifest() -> Callable[..., Mapping[str, Any]]:
-    """Builds a SchedulingProfile object around the fields of its spec."""
+    """Return a function that builds a SchedulingProfile object around its spec's fields."""
 
     def build(name: str = "tested", **spec: object) -> Mapping[str, Any]:
         return {

@@ -21,7 +21,7 @@ def schema() -> dict[str, Any]:
 
 
 def nodes(node: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every schema in a schema, with its path."""
+    """Yield every schema in a schema, with its path."""
     yield path, node
     for name, inner in node.get("properties", {}).items():
         yield from nodes(inner, f"{path}.{name}")
@@ -34,7 +34,7 @@ NAMED_BY_US = ("properties", "$defs", "patternProperties")
 
 
 def keywords(value: object) -> set[str]:
-    """Every keyword of a JSON schema, but not the names we chose nor what stands in defaults."""
+    """Return every keyword of a JSON schema, but no names we chose, nor what defaults contain."""
     if isinstance(value, list):
         return {word for item in value for word in keywords(item)}
     if not isinstance(value, dict):

@@ -56,14 +56,14 @@ SORTED = {
 
 
 def queued(name: str, ticket: int = 0, *, by: str = "", key: str = "", **fields: Any) -> QueuedPod:
-    """A pod whose profile sorts with the plugin `by`, or with the default one."""
+    """Return a pod whose profile sorts with the plugin `by`, or with the default one."""
     timestamp = fields.pop("timestamp", 7.0)
     raw = pod(name, labels={"key": key}, **fields)
     return queued_pod(raw, SORTED.get(by, DEFAULT), timestamp=timestamp, ticket=ticket)
 
 
 def popped(*pods: QueuedPod) -> list[str]:
-    """Names in the order in which the pods are popped."""
+    """Return the names in the order in which the pods are popped."""
     active = ActivePods()
     for entry in pods:
         active.add(entry)

@@ -85,7 +85,7 @@ def rejected(*plugins: str, name: str = "web", **fields: Any) -> QueuedPod:
 
 
 def worth(hints: QueueingHints, queued: QueuedPod, event: ClusterEvent) -> bool:
-    """Whether an event that comes while the pod is unschedulable may help it."""
+    """Return whether an event that comes while the pod is unschedulable may help it."""
     return hints.is_worth_requeuing(queued, event, during_attempt=False)
 
 
@@ -127,7 +127,7 @@ def group_member(
     by_shapes: bool = True,
     **fields: Any,
 ) -> QueuedPod:
-    """The first member of a group of this name, with so many CPUs each, that was rejected."""
+    """Return the first, rejected member of a group of this name, with so many CPUs each."""
     raw = pod_group(name, minimum, **fields)
     state.put(Kind.POD_GROUP, f"default/{name}", parse_object(Kind.POD_GROUP, raw))
     raws = [

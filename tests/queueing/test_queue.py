@@ -71,7 +71,7 @@ def popped(queue: SchedulingQueue, now: float) -> QueuedPod:
 
 
 def pop_all(queue: SchedulingQueue, now: float) -> list[str]:
-    """Names in the order in which they are tried; the attempts go on."""
+    """Return names in the order in which they are tried; the attempts go on."""
     names = []
     while (queued := queue.pop(now)) is not None:
         names.append(queued.pod.name)
@@ -81,7 +81,7 @@ def pop_all(queue: SchedulingQueue, now: float) -> list[str]:
 def reject(
     queue: SchedulingQueue, *names: str, plugins: frozenset[str] = FIT, now: float = 0.0
 ) -> None:
-    """The pods are new, and rejected at once, one after the other."""
+    """Add new pods, and reject each at once, one after the other."""
     for name in names:
         queue.add(make_pod(name), DEFAULT, now)
         queue.add_unschedulable(popped(queue, now), plugins, now)
@@ -93,7 +93,7 @@ def run_all_hints(queue: SchedulingQueue, now: float) -> None:
 
 
 def happens(queue: SchedulingQueue, event: ClusterEvent, now: float) -> bool:
-    """The event comes and all hints run; whether a pod was moved."""
+    """Note the event and run all hints; return whether a pod was moved."""
     before = queue.counts()
     queue.move_on_events([event], now)
     run_all_hints(queue, now)
@@ -617,7 +617,7 @@ class TestNamespacesTakeTurns:
 
     @staticmethod
     def attempts_before_modest(queue: SchedulingQueue, greedy: int) -> int:
-        """How many pods of another namespace are popped before the three of `modest` are."""
+        """Return how many pods of another namespace are popped before the three of `modest`."""
         pod = make_pod("greedy", namespace="greedy")
         for i in range(greedy):
             name = f"greedy-{i}"
@@ -822,7 +822,7 @@ def test_events_kept_for_pods_in_flight_are_counted_by_name(queue: SchedulingQue
 
 
 def reject_unlike(queue: SchedulingQueue, number: int) -> None:
-    """So many pods with a signature each are rejected at time 0."""
+    """Reject so many pods, with a signature each, at time 0."""
     for index in range(number):
         queue.add(make_pod(f"pod-{index}", cpu=f"{index + 1}m"), DEFAULT, 0.0)
     for _ in range(number):

@@ -32,7 +32,7 @@ class FakeHints:
         return queued.pod.labels["app"]
 
     def nominated_node(self, queued: QueuedPod) -> str | None:
-        """The truth in these tests: what the pod's status says."""
+        """Return what the pod's status says, which is the truth in these tests."""
         return queued.pod.nominated_node
 
     def is_worth_requeuing(
@@ -71,7 +71,7 @@ def add(rejected: UnschedulablePods, *pods: QueuedPod) -> None:
 
 
 def moved(rejected: UnschedulablePods) -> list[str]:
-    """Names of the pods to move, taken off as the caller must; * is tried for itself alone."""
+    """Return the names of the pods to move, which are taken off; * is tried for itself alone."""
     names = []
     while rejected.has_hints_to_run():
         for pod, for_all in rejected.run_hints():

@@ -14,7 +14,7 @@ from relists import replace_all
 
 
 def delivered(state: ClusterState, what: Callable[[], None]) -> list[ClusterEvent]:
-    """The events that the state delivers of what happens to it."""
+    """Return the events that the state delivers while `what` runs."""
     events: list[ClusterEvent] = []
     state._sink = events.extend
     what()
@@ -26,7 +26,7 @@ def actions(state: ClusterState, what: Callable[[], None]) -> list[Action]:
 
 
 def seen(state: ClusterState, raw: dict[str, object]) -> list[Action]:
-    """What others hear of a pod that the watch shows."""
+    """Return the actions that others hear of when the watch shows the pod."""
     shown = parse_pod(raw)
     return actions(state, lambda: state.put(Kind.POD, shown.uid, shown))
 

@@ -26,7 +26,7 @@ def web(name: str, *, uid: str | None = None, on: str | None = "n1", **fields: A
 
 
 def guarded(allowed: int) -> ClusterState:
-    """Two nodes, the pods a, b and c on the first, and a budget that matches them."""
+    """Return a state of two nodes, the pods a, b and c on the first, and a matching budget."""
     state = cluster(node("n1"), node("n2"), pdb("guard", WEB, allowed=allowed))
     for name in ("a", "b", "c"):
         see(state, web(name))
@@ -34,7 +34,7 @@ def guarded(allowed: int) -> ClusterState:
 
 
 def see(state: ClusterState, seen: Pod) -> None:
-    """The watch shows the pod like this."""
+    """Show the pod like this, as the watch does."""
     state.put(Kind.POD, seen.uid, seen)
 
 
@@ -45,13 +45,13 @@ def known(state: ClusterState, name: str) -> Pod:
 
 
 def allowed(state: ClusterState) -> int:
-    """How many disruptions the budget still allows."""
+    """Return how many disruptions the budget still allows."""
     budget: PodDisruptionBudget = state.objects.of(Kind.POD_DISRUPTION_BUDGET)["default/guard"]
     return state.evictions.disruptions_allowed(budget)
 
 
 def write_status(state: ClusterState, allowed: int) -> None:
-    """The disruption controller writes the budget's status."""
+    """Write the budget's status, as the disruption controller does."""
     raw = pdb("guard", WEB, allowed=allowed)
     state.put(Kind.POD_DISRUPTION_BUDGET, "default/guard", parse_object(Kind(raw["kind"]), raw))
 
@@ -182,7 +182,7 @@ def test_an_eviction_goes_on_when_another_pod_of_the_victims_name_is_seen_and_as
 
 
 def called_off() -> tuple[ClusterState, Pod]:
-    """A victim that was assumed on n1, and whose binding was called off at Permit or PreBind."""
+    """Return a state whose assumed victim was called off at Permit or PreBind, and the victim."""
     state = guarded(2)
     victim = web("assumed", on=None)
     state.assume(victim, state.nodes.row_of["n1"])

@@ -8,7 +8,7 @@ from mooring.testing.builders import cluster, node, pod, uid_of
 
 
 def nominated(*priorities: int, row: int) -> NominationsWriter:
-    """Pods named after their priorities."""
+    """Return pods named after their priorities."""
     writer = NominationsWriter(MutablePodColumns())
     for priority in priorities:
         writer.put(parse_pod(pod(f"p{priority}", priority=priority)), row)

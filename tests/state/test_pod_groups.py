@@ -36,7 +36,7 @@ def group(state: ClusterState, key: GroupKey = TRAIN) -> PodGroupState:
 
 
 def counts(state: ClusterState, key: GroupKey = TRAIN) -> tuple[int, int, int, int]:
-    """Unscheduled, assumed, assigned and terminating members."""
+    """Return the numbers of unscheduled, assumed, assigned and terminating members."""
     known = group(state, key)
     members = (known.unscheduled, known.assumed, known.assigned, known.terminating)
     unscheduled, assumed, assigned, terminating = map(len, members)

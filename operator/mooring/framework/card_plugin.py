@@ -24,7 +24,7 @@ __all__ = ["CardPlugin", "assign_cards"]
 
 
 def assign_cards(plugins: Iterable[object], pod: Pod, row: int) -> None:
-    """The pod, which was added to the row in a trial, has the cards that these would choose."""
+    """Give the pod, which a trial has added to the row, the cards that these plugins choose."""
     for plugin in plugins:
         if isinstance(plugin, CardPlugin):
             plugin.assign(pod, row)
@@ -46,7 +46,7 @@ class CardPlugin(ABC):
     )
 
     def __init__(self, args: CardArgs, handle: Handle, *, demand: bool = False) -> None:
-        """With `demand` the books also tell which requests are typical of the cluster."""
+        """Track the cards of this format; with `demand` also what is typically requested."""
         self._format = args.card_format()
         self._cluster = handle.cluster
         self._api = handle.api
@@ -55,20 +55,20 @@ class CardPlugin(ABC):
 
     @abstractmethod
     def _handled(self, request: CardRequest) -> CardRequest | Skip | Unschedulable:
-        """The request, SKIP if it is not for this plugin, or why it is rejected."""
+        """Return the request, SKIP if it is not for this plugin, or why it is rejected."""
 
     @abstractmethod
     def _chosen(self, pod: Pod, request: CardRequest, row: int) -> Assignment | None:
-        """The best cards of a row for the pod, which is on it; None if none fit."""
+        """Return the best cards of the row for the pod, which is on it; None if none fit."""
 
     @abstractmethod
     def _annotations(
         self, request: CardRequest, assignment: Assignment, row: int
     ) -> Mapping[str, str]:
-        """The pod's annotations that name its cards of the row."""
+        """Return the annotations that name the pod's cards of the row."""
 
     def pre_filter(self, pod: Pod, _cluster: Snapshot) -> CardRequest | Skip | Unschedulable:
-        """The cards that the pod requests; what cannot be read is the pod's mistake."""
+        """Return the cards that the pod requests; a request that cannot be read rejects the pod."""
         try:
             request = card_request(pod.shape, self._format)
         except CardRequestError as error:
@@ -76,17 +76,17 @@ class CardPlugin(ABC):
         return SKIP if request is None else self._handled(request)
 
     def pre_score(self, pod: Pod, _nodes: NodeView, cluster: Snapshot) -> CardRequest | Skip:
-        """The cards that the pod requests."""
+        """Return the cards that the pod requests; SKIP if `pre_filter` would reject the pod."""
         request = self.pre_filter(pod, cluster)
         return SKIP if isinstance(request, Unschedulable) else request
 
     def reserve(self, pod: Pod, node: str) -> Unschedulable | None:
-        """The pod has the best cards of the node."""
+        """Assign the best cards of the node to the pod."""
         row = self._cluster.row(node)
         return None if row is None else self.assign(pod, row)
 
     def assign(self, pod: Pod, row: int) -> Unschedulable | None:
-        """The pod, which is assumed on the row, also in a trial, has the best cards of it."""
+        """Assign the best cards of the row to the pod, which is assumed there, also in a trial."""
         request = self.pre_filter(pod, self._cluster)
         if isinstance(request, Unschedulable):
             return request
@@ -103,7 +103,7 @@ class CardPlugin(ABC):
         """Do nothing: the pod's cards are freed when it is forgotten."""
 
     async def pre_bind(self, pod: Pod, _node: str) -> None:
-        """The pod will be bound with annotations that name its cards."""
+        """Have the pod bound with annotations that name its cards."""
         request = self.pre_filter(pod, self._cluster)
         if not isinstance(request, CardRequest):
             return
@@ -114,7 +114,7 @@ class CardPlugin(ABC):
         self._api.annotate(pod, self._annotations(request, assignment, placed.row))
 
     def queueing_hint(self, _pod: Pod, event: ClusterEvent, _cluster: Snapshot) -> QueueingHint:
-        """A pod with cards left or changed, or a node came or changed its cards."""
+        """Return QUEUE if a pod with cards left or changed, or a node came or changed its cards."""
         match event.before, event.after:
             case Pod() as before, after:
                 same = isinstance(after, Pod) and (

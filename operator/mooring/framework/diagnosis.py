@@ -77,7 +77,7 @@ class Diagnosis:
         return np.unique(np.concatenate(rows)) if rows else np.zeros(0, np.int64)
 
     def _rejected(self, *, resolvable: bool) -> BoolArray:
-        """bool[rows]: rejected by a plugin with this value of `resolvable`."""
+        """Return bool[rows]: rejected by a plugin with this value of `resolvable`."""
         rejected = np.zeros(len(self.names), np.bool_)
         for group in self.rejected:
             rejected[group.rows[group.explanation.resolvable == resolvable]] = True
@@ -112,7 +112,7 @@ class Diagnosis:
         return min(counts, key=lambda reason: (-counts[reason], reason), default="")
 
     def rejections(self, most: int | None = None) -> Mapping[str, Rejection]:
-        """The rejection of each node by name; of at most `most` nodes per plugin.
+        """Return the rejection of each node by name; of at most `most` nodes per plugin.
 
         If several plugins rejected a node, the first is named, with the reasons of all.
         """

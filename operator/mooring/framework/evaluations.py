@@ -145,7 +145,7 @@ class Evaluations:
         self._left = self._most
 
     def affords(self, units: int) -> bool:
-        """Whether this decision may still evaluate values of so many units."""
+        """Return whether this decision may still evaluate values of so many units."""
         return units <= self._left
 
     def spend(self, units: int) -> None:
@@ -153,7 +153,7 @@ class Evaluations:
         self._left -= units
 
     def bring_up_to_date(self, evaluation: Evaluation) -> None:
-        """Evaluate what is missing.
+        """Evaluate what the evaluation still misses.
 
         Raises:
             StillEvaluating: that is more than one decision may evaluate.

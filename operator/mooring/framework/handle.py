@@ -22,7 +22,7 @@ class Api(Protocol):
         """Bind the pod to the node through the Binding subresource."""
 
     def annotate(self, pod: Pod, annotations: Mapping[str, str]) -> None:
-        """The pod gets these annotations together with its node, in one write or neither.
+        """Add these annotations to the Binding: the pod gets node and annotations in one write.
 
         They are added to those that were given before; an empty mapping takes all of them back. A
         plugin calls this in pre_bind. When the attempt has ended, whether the pod is bound or not,
@@ -30,7 +30,7 @@ class Api(Protocol):
         """
 
     def unix_nanoseconds(self) -> int:
-        """The time of day, for what plugins write; nothing is to be decided by it."""
+        """Return the time of day, for what plugins write; no decision may depend on it."""
 
     async def patch(
         self, resource: str, namespace: str | None, name: str, patch: dict[str, Any]
@@ -67,10 +67,10 @@ class VolumeAssumeCache(Protocol):
         """Undo what was assumed for the pod; what other pods assume stays."""
 
     def assign_cards(self, pod: Pod, form: CardFormat, assignment: Assignment) -> None:
-        """The assumed pod has these GPU cards of its node; they are free when it is forgotten."""
+        """Assign these GPU cards of its node to the assumed pod until it is forgotten."""
 
     def track_cards(self, form: CardFormat, *, demand: bool = False) -> Cards:
-        """The books of GPU cards in this format, kept as long as the plugin keeps them.
+        """Return the books of GPU cards in this format, kept as long as the plugin keeps them.
 
         This is for a plugin's constructor. With `demand` the books also tell which requests are
         typical of the cluster.

@@ -23,12 +23,12 @@ class QueueingHint(Enum):
 
 
 def queue_if(condition: object) -> QueueingHint:
-    """QUEUE where the condition is true, else SKIP."""
+    """Return QUEUE if the condition is true, else SKIP."""
     return QueueingHint.QUEUE if condition else QueueingHint.SKIP
 
 
 def node_newly(event: ClusterEvent, admits: Callable[[Node], bool]) -> bool:
-    """Whether the event added or changed a node that `admits` accepts now and did not before."""
+    """Return whether `admits` accepts the node of the event now and did not before."""
     before, after = event.before, event.after
     if not isinstance(after, Node) or not admits(after):
         return False
@@ -36,5 +36,5 @@ def node_newly(event: ClusterEvent, admits: Callable[[Node], bool]) -> bool:
 
 
 def freed_node(gone: Pod) -> str | None:
-    """The name of the node that a deleted pod was bound or nominated to."""
+    """Return the name of the node that a deleted pod was bound or nominated to."""
     return gone.node_name or gone.nominated_node

@@ -110,15 +110,15 @@ class NodeInfo:
         return self._columns.pod_count()[self.index]
 
     def allocatable(self, resource: str) -> int:
-        """What the node offers of a resource; 0 if it has none."""
+        """Return how much the node offers of a resource; 0 if it has none."""
         return self.node.allocatable.get(resource, 0)
 
     def requested(self, resource: str) -> int:
-        """What the node's pods request of a resource."""
+        """Return how much the node's pods request of a resource."""
         return self._columns.requested(resource)[self.index]
 
     def free(self, resource: str) -> int:
-        """What is left of a resource; below 0 if the node's pods request more than it offers."""
+        """Return how much is free of a resource; below 0 if the pods request more than there is."""
         offered = self.node.allocatable.get(resource, 0)
         return offered - self._columns.requested(resource)[self.index]
 
@@ -135,7 +135,7 @@ class NodeInfo:
 
 
 def per_node(plugin: type[_Plugin]) -> type[_Plugin]:
-    """A class decorator: the plugin with its filter and score for columns of nodes.
+    """Turn a class whose methods answer for one node into a plugin for columns of nodes.
 
     The class has one or both of these methods:
 
@@ -180,7 +180,7 @@ class _PerNode:
     def _answers(
         self, method: Callable[[Pod, NodeInfo], Any], pod: Pod, nodes: NodeView
     ) -> Iterator[tuple[NodeInfo, Any]]:
-        """Each node of the view that exists, with the method's answer for it."""
+        """Return each node of the view that exists, with the method's answer for it."""
         infos = _node_infos(nodes, self._cluster_of_nodes)
         answers: list[Any] = []
         try:
@@ -196,13 +196,13 @@ class _FilterPerNode(_PerNode):
     """The filter of columns."""
 
     def filter(self, pod: Pod, nodes: NodeView, _state: Any) -> BoolArray:
-        """True where the plugin's filter returns None."""
+        """Return True where the plugin's filter returns None."""
         fits = np.zeros(len(nodes), np.bool_)
         fits[[info.index for info, reason in self._reasons(pod, nodes) if reason is None]] = True
         return fits
 
     def explain(self, pod: Pod, nodes: NodeView, _state: Any) -> Explanation:
-        """The reasons that the plugin's filter returns."""
+        """Return the reasons that the plugin's filter returns."""
         codes: dict[str, int] = {}
         code, resolvable = np.full(len(nodes), -1), np.zeros(len(nodes), np.bool_)
         helps = not getattr(self, "ignores_pods", False)
@@ -215,7 +215,7 @@ class _FilterPerNode(_PerNode):
         return Explanation.from_masks(masks, resolvable=resolvable)
 
     def _reasons(self, pod: Pod, nodes: NodeView) -> list[tuple[NodeInfo, _Reason]]:
-        """What the plugin's filter returns for each node.
+        """Return what the plugin's filter returns for each node.
 
         Raises PluginError if that is neither None nor a reason.
         """
@@ -231,7 +231,7 @@ class _ScorePerNode(_PerNode):
     """The score of columns."""
 
     def score(self, pod: Pod, nodes: NodeView, _state: Any) -> IntArray:
-        """What the plugin's score returns for each node."""
+        """Return what the plugin's score returns for each node."""
         method = super().score  # type: ignore[misc] # of the plugin, which comes later
         scores = [0] * len(nodes)
         for info, answer in self._answers(method, pod, nodes):
@@ -245,7 +245,7 @@ class _ScorePerNode(_PerNode):
 
 
 def _node_infos(nodes: NodeView, cluster: Snapshot) -> list[NodeInfo]:
-    """The nodes of the view that exist."""
+    """Return the nodes of the view that exist."""
     columns = _Columns(nodes, cluster)
     return [
         NodeInfo(node, columns, index)

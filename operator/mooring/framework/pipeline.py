@@ -127,7 +127,7 @@ class Pipeline:
     """About how many bytes the pipeline takes, with its plugins."""
 
     def blamed(self, plugin: str, point: ExtensionPoint) -> Blamed:
-        """The plugin with its distribution; a name that the profile does not have is not kept."""
+        """Return the plugin with its distribution; both unknown if the profile lacks the name."""
         source = self.distributions.get(plugin)
         if source is None:
             return Blamed("unknown", "an unknown distribution", point)
@@ -219,7 +219,7 @@ def _built_plugins(
     handle: Handle,
     failures: PluginFailures,
 ) -> dict[str, Any]:
-    """Every plugin of the profile by name.
+    """Build every plugin of the profile; return them by name.
 
     Raises:
         ProfileInvalid: with every plugin whose constructor fails.
@@ -239,7 +239,7 @@ def _built_plugins(
 
 
 def _path_of(name: str, spec: SchedulingProfileSpec) -> str:
-    """Where the spec configures the plugin, else where it enables it; "spec" for a default."""
+    """Return the path where the spec configures the plugin, else enables it, else "spec"."""
     for number, entry in enumerate(spec.plugin_config):
         if entry.name == name:
             return f"spec.pluginConfig[{number}]"
@@ -257,7 +257,7 @@ class _ConstructorError(Exception):
 def _built(
     name: str, effective: Effective, registry: Registry, handle: Handle, failures: PluginFailures
 ) -> Any:
-    """The plugin; what its constructor does wrong is recorded, and raised as _ConstructorError."""
+    """Build the plugin; record what its constructor does wrong, and raise _ConstructorError."""
     args, plugin = effective.args.get(name), registry.plugin(name)
     blamed = Blamed(name, registry.distribution(name), ExtensionPoint.CONSTRUCTOR)
     began = failures.clock()

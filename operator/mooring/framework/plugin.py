@@ -94,7 +94,7 @@ class EnqueueExtensions(Plugin, Protocol):
     events_to_register: ClassVar[frozenset[tuple[Kind, Action]]]
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: Snapshot) -> QueueingHint:
-        """Whether the event, one of `events_to_register`, may make the pod schedulable.
+        """Return QUEUE if the event, one of `events_to_register`, may make the pod schedulable.
 
         An exception counts as QUEUE.
         """
@@ -104,7 +104,7 @@ class PreEnqueuePlugin(Plugin, Protocol):
     """Decides whether a pod may enter the queue."""
 
     def pre_enqueue(self, pod: Pod) -> Unschedulable | None:
-        """None if the pod may enter the queue; Unschedulable gates it."""
+        """Return None if the pod may enter the queue; Unschedulable gates it."""
 
 
 class QueuedPodInfo(Protocol):
@@ -128,7 +128,7 @@ class QueuedPodInfo(Protocol):
 
 
 def by_priority(queued: QueuedPodInfo) -> tuple[int, float]:
-    """kube-scheduler's sort key: higher priority first, then the longer waiting (queuesort/)."""
+    """Return kube-scheduler's sort key: higher priority first, then longer waiting (queuesort/)."""
     return -queued.pod.shape.priority, queued.timestamp
 
 
@@ -140,7 +140,7 @@ class QueueSortPlugin(Plugin, Protocol):
     """
 
     def sort_key(self, queued: QueuedPodInfo) -> tuple[int | float | str, ...]:
-        """Pods with smaller keys come first; called when the pod enters the active queue."""
+        """Return the pod's key as it enters the active queue; pods with smaller keys come first."""
 
 
 class PlacementGeneratePlugin(Plugin, Protocol):
@@ -149,7 +149,7 @@ class PlacementGeneratePlugin(Plugin, Protocol):
     def generate_placements(
         self, group: PodGroupState, parent: Placement, cluster: Snapshot
     ) -> tuple[Placement, ...] | Unschedulable:
-        """Parts of `parent`, the most wanted first; `(parent,)` if any of its nodes will do.
+        """Return parts of `parent`, the most wanted first; `(parent,)` if any of its nodes will do.
 
         Of placements with equal scores the first is chosen. Unschedulable, or an empty tuple: the
         group can be placed nowhere.
@@ -162,17 +162,17 @@ class PreFilterPlugin(Plugin, Protocol):
     def pre_filter(
         self, pod: Pod, cluster: Snapshot
     ) -> Any | Skip | PreFilterResult | Unschedulable:
-        """The state for this plugin's filter, or a verdict (see `framework.verdicts`)."""
+        """Return the state for this plugin's filter, or a verdict (see `framework.verdicts`)."""
 
 
 class FilterPlugin(Plugin, Protocol):
     """Decides on which nodes the pod can run."""
 
     def filter(self, pod: Pod, nodes: NodeView, state: Any) -> BoolArray:
-        """bool[len(nodes)], True where the pod fits."""
+        """Return bool[len(nodes)], True where the pod fits."""
 
     def explain(self, pod: Pod, nodes: NodeView, state: Any) -> Explanation:
-        """Why the nodes are rejected; called only with nodes for which `filter` returned False."""
+        """Explain why nodes are rejected; called only with those where `filter` returned False."""
 
 
 @runtime_checkable
@@ -180,7 +180,7 @@ class ResourceFilterPlugin(FilterPlugin, Protocol):
     """A filter that checks nothing but free pod slots and free amounts of resources."""
 
     def resource_requests(self, state: Any) -> Mapping[str, int]:
-        """The amounts that must be free on the node, by resource."""
+        """Return the amounts that must be free on the node, by resource."""
 
 
 class PostFilterPlugin(Plugin, Protocol):
@@ -189,7 +189,7 @@ class PostFilterPlugin(Plugin, Protocol):
     def post_filter(
         self, state: PostFilterState
     ) -> Nomination | Candidates | Unschedulable | NotEligible:
-        """A nomination, or why the plugin has none."""
+        """Return a nomination, or why the plugin has none."""
 
 
 @runtime_checkable
@@ -199,7 +199,7 @@ class PodGroupPostFilterPlugin(PostFilterPlugin, Protocol):
     def pod_group_post_filter(
         self, state: PodGroupPostFilterState
     ) -> GroupPreemption | Generator[None, None, GroupPreemption]:
-        """A nomination of all members, or why the plugin has none.
+        """Return a nomination of all members, or why the plugin has none.
 
         A generator pauses where it yields: no trial of its own may be open there. If nodes or
         members are not what they were after a pause, it is closed and the method runs again; and
@@ -211,7 +211,7 @@ class PreScorePlugin(Plugin, Protocol):
     """Runs once per attempt, before the scores, with the feasible nodes."""
 
     def pre_score(self, pod: Pod, nodes: NodeView, cluster: Snapshot) -> Any | Skip:
-        """The state for this plugin's score; SKIP if the score need not run."""
+        """Return the state for this plugin's score; SKIP if the score need not run."""
 
 
 class ScorePlugin(Plugin, Protocol):
@@ -220,7 +220,7 @@ class ScorePlugin(Plugin, Protocol):
     normalize: ClassVar[Normalize]
 
     def score(self, pod: Pod, nodes: NodeView, state: Any) -> IntArray:
-        """int64[len(nodes)]: 0-100 if `normalize` is NONE, else any number that is not negative."""
+        """Return int64[len(nodes)]: 0-100 if `normalize` is NONE, else any numbers from 0 on."""
 
 
 class PlacementScorePlugin(Plugin, Protocol):
@@ -231,14 +231,14 @@ class PlacementScorePlugin(Plugin, Protocol):
     def score_placement(
         self, group: PodGroupState, assignments: PodGroupAssignments, cluster: Snapshot
     ) -> int:
-        """0-100 if `normalize` is NONE, else any number that is not negative."""
+        """Return 0-100 if `normalize` is NONE, else any number from 0 on."""
 
 
 class ReservePlugin(Plugin, Protocol):
     """Reserves resources of its own for a pod that is assumed on a node."""
 
     def reserve(self, pod: Pod, node: str) -> Unschedulable | None:
-        """None if the resources are reserved; Unschedulable rejects the pod."""
+        """Reserve what the pod needs and return None; Unschedulable rejects the pod."""
 
     def unreserve(self, pod: Pod, node: str) -> None:
         """Undo `reserve`; also called if `reserve` failed or was not called."""
@@ -248,21 +248,21 @@ class PermitPlugin(Plugin, Protocol):
     """Approves, rejects or delays the binding."""
 
     def permit(self, pod: Pod, node: str) -> Wait | Unschedulable | None:
-        """None approves; Unschedulable rejects; Wait delays (see `handle.waiting_pods`)."""
+        """Return None to approve, Unschedulable to reject, Wait to delay (`waiting_pods`)."""
 
 
 class PreBindPlugin(Plugin, Protocol):
     """Does what must be done before the pod is bound."""
 
     async def pre_bind(self, pod: Pod, node: str) -> None:
-        """Return when it is done; an exception stops the binding."""
+        """Do what must be done before the pod is bound; an exception stops the binding."""
 
 
 class BindPlugin(Plugin, Protocol):
     """Binds the pod."""
 
     async def bind(self, pod: Pod, node: str) -> Skip | None:
-        """None if the pod is bound; SKIP for the next bind plugin; raises if binding failed."""
+        """Bind the pod and return None, or SKIP for the next bind plugin; raise if that failed."""
 
 
 class PostBindPlugin(Plugin, Protocol):
@@ -304,14 +304,14 @@ _SIMILAR: Final = 0.8
 
 
 def points_of(plugin: type) -> frozenset[Point]:
-    """The extension points a plugin class serves."""
+    """Return the extension points a plugin class serves."""
     return frozenset(
         point for point, method in POINT_METHODS.items() if callable(getattr(plugin, method, None))
     )
 
 
 def misspelt_name(plugin: type) -> str:
-    """What is wrong with a public name that is almost that of a method; "" if nothing is.
+    """Return what is wrong with a public name that is almost that of a method; "" if nothing is.
 
     A method that is called `filtr` or `prefilter` would never run, without any error. A name is
     only compared with those that the class lacks.
@@ -320,15 +320,16 @@ def misspelt_name(plugin: type) -> str:
     lacking = [name for name in known if not hasattr(plugin, name)]
     public = [name for name in dir(plugin) if not name.startswith("_") and name not in known]
     for name in public:
-        for meant in lacking:
-            if _almost_equal(name, meant):
-                return (
-                    f"has {name}, which is nothing that the scheduler knows; if you mean {meant}, "
-                    f"call it so, otherwise call it _{name}"
-                )
+        ratios = ((_likeness(name, other), other) for other in lacking)
+        likeness, meant = max(ratios, default=(0.0, ""))
+        if likeness > _SIMILAR:
+            return (
+                f"has {name}, which is nothing that the scheduler knows; if you mean {meant}, "
+                f"call it so, otherwise call it _{name}"
+            )
     return ""
 
 
-def _almost_equal(name: str, meant: str) -> bool:
-    left, right = (text.replace("_", "").lower() for text in (name, meant))
-    return left[:1] == right[:1] and SequenceMatcher(None, left, right).ratio() > _SIMILAR
+def _likeness(name: str, meant: str) -> float:
+    first, second = (text.replace("_", "").lower() for text in (name, meant))
+    return SequenceMatcher(None, first, second).ratio() if first[:1] == second[:1] else 0.0

@@ -132,7 +132,7 @@ class PluginFailures:
         self._told: BoundedCache[Blamed, _Told] = BoundedCache(_MOST_BYTES, _most_bytes_of)
 
     def error(self, blamed: Blamed, error: BaseException) -> PluginFailed:
-        """Records what a plugin raised; returns the exception to raise instead.
+        """Record what a plugin raised; return the exception to raise instead.
 
         The traceback is logged, except that of a PluginError, which a plugin raises on purpose.
 
@@ -151,7 +151,7 @@ class PluginFailures:
         return PluginFailed(f'running {blamed.point} plugin "{blamed.plugin}": {text}')
 
     def invalid(self, blamed: Blamed, problem: str) -> PluginFailed:
-        """Records a result that is not allowed; returns the exception to raise.
+        """Record a result that is not allowed; return the exception to raise.
 
         `problem` is such as "filter returned None; it must return ...".
         """
@@ -159,12 +159,12 @@ class PluginFailures:
         return PluginFailed(f"{blamed}: {problem}")
 
     def slow(self, blamed: Blamed, seconds: float) -> None:
-        """Records a call, or all calls of one attempt at this point, that took so long."""
+        """Record a call, or all calls of one attempt at this point, that took so long."""
         limit = f"took longer than {self.slow_seconds:g} s"
         self._record(blamed, FailureKind.SLOW, f"{limit} at {blamed.point}", seconds=seconds)
 
     def timed_out(self, blamed: Blamed) -> PluginFailed:
-        """Records an asynchronous call that was cancelled; returns the exception to raise."""
+        """Record an asynchronous call that was cancelled; return the exception to raise."""
         problem = f"was cancelled at {blamed.point} after {self.timeout_seconds:g} s"
         self._record(blamed, FailureKind.SLOW, problem)
         return PluginFailed(f"{blamed}: {problem}")
@@ -186,7 +186,7 @@ class PluginFailures:
         logger.error("%s: %s", blamed, problem, extra=fields)
 
     def _is_new(self, blamed: Blamed, message: str) -> bool:
-        """Whether the message is to be logged; it is not for the next hour."""
+        """Return whether to log the message: not if it was logged within the last hour."""
         now, told = self.clock(), self._told.get(blamed)
         if told is None or now - told.since > _FORGET_SECONDS:
             told = _Told(now)
@@ -203,7 +203,7 @@ class PluginFailures:
 
 
 def text_of(error: BaseException) -> str:
-    """The text of an exception: one line, valid Unicode, at most 1,024 characters.
+    """Return the text of an exception: one line, valid Unicode, at most 1,024 characters.
 
     It is the name of the type if there is no text, or if making it fails.
     """
@@ -211,7 +211,7 @@ def text_of(error: BaseException) -> str:
 
 
 def one_line(found: object) -> str:
-    """The object as one line: valid Unicode, at most 1,024 characters, "" if it has no text."""
+    """Return the object as one line: valid Unicode, at most 1,024 characters, "" without text."""
     try:
         text = str(found)[:_MOST_CHARACTERS]
     except KeyboardInterrupt:
@@ -222,6 +222,6 @@ def one_line(found: object) -> str:
 
 
 def _traceback(error: BaseException) -> str:
-    """The last frames, without locals; the text of an exception that has none is left out."""
+    """Return the last frames without locals, and without the exception's text if it has none."""
     lines = traceback.format_exception(error, limit=-_MOST_FRAMES)
     return "".join(lines)[-_MOST_TRACEBACK:].encode(errors="replace").decode()

@@ -65,15 +65,15 @@ class Recorder(Protocol):
     def extension_point(
         self, point: ExtensionPoint, status: Status, profile: str
     ) -> Callable[[float], None]:
-        """What notes the seconds that all plugins of an extension point took; always the same."""
+        """Return the function that notes the seconds of all plugins of this extension point."""
 
     def plugin_ran(
         self, plugin: str, point: ExtensionPoint, status: Status, seconds: float
     ) -> None:
-        """One call of a plugin has ended."""
+        """Count a call of a plugin, which took so many seconds."""
 
     def queueing_hint_ran(self, plugin: str, event: str, hint: str, seconds: float) -> None:
-        """One queueing hint has run for this event; `hint` is Queue, QueueSkip or Error."""
+        """Count a run of a queueing hint for this event; `hint` is Queue, QueueSkip or Error."""
 
     def evaluations(self, plugin: str, point: ExtensionPoint, profile: str) -> Evaluations:
         """Return the counter of these evaluations."""
@@ -104,7 +104,7 @@ class PluginMetrics:
         self._random = 1
 
     def begin_attempt(self) -> bool:
-        """An attempt begins, or PreEnqueue for a pod: `sampled` is chosen anew.
+        """Decide anew whether plugins are measured (`sampled`): an attempt or PreEnqueue begins.
 
         Returns what it was before, for `end_attempt`: an attempt may make a pod of another group
         known to the queue.
@@ -117,20 +117,20 @@ class PluginMetrics:
         return outer
 
     def end_attempt(self, outer: bool) -> None:  # noqa: FBT001 - what begin_attempt returned
-        """The attempt has been decided; its binding may go on."""
+        """End the attempt, which has been decided; its binding may go on."""
         self.sampled = outer
 
     def begin_decision(self) -> None:
-        """The plugins that decide begin to run."""
+        """Begin to measure the extension points of a decision."""
         self.deciding = self._recorder is not None
 
     def mark(self) -> None:
-        """From now on the time belongs to the extension point of the next `lap`."""
+        """Count the time from now on for the extension point of the next `lap`."""
         if self.deciding:
             self._last = self.clock()
 
     def lap(self, point: ExtensionPoint) -> None:
-        """The time since `mark`, or since the `lap` before, belongs to this extension point."""
+        """Add the time since `mark`, or since the `lap` before, to this extension point."""
         if self.deciding:
             now = self.clock()
             self._seconds[point] = self._seconds.get(point, 0.0) + now - self._last
@@ -138,7 +138,7 @@ class PluginMetrics:
 
     @contextmanager
     def all_at(self, point: ExtensionPoint) -> Iterator[None]:
-        """All the time inside belongs to this extension point, also that of plugins of others."""
+        """Add all the time inside to this extension point, also that of plugins of others."""
         outer, began = self.deciding, self.clock()
         self.deciding = False
         try:
@@ -151,18 +151,18 @@ class PluginMetrics:
         self.lap(point)
 
     def ended_with(self, point: ExtensionPoint, status: Status) -> None:
-        """The extension point ends with this status; without this it is Success."""
+        """Set the status with which the extension point ends; without this it is Success."""
         if self.deciding:
             self._statuses[point] = status
 
     def failed(self, point: ExtensionPoint) -> None:
-        """A plugin failed at this point; it is the last one that the decision reaches."""
+        """Note that a plugin failed at this point, the last one that the decision reaches."""
         self.lap(point)
         self.ended_with(point, Status.ERROR)
 
     @contextmanager
     def suspended(self) -> Iterator[None]:
-        """Inside, the attempt pauses: other attempts may be measured, and are not part of it."""
+        """Suspend the attempt inside: other attempts may be measured, and are not part of it."""
         held = self.deciding, self.sampled, self._seconds, self._statuses
         self.deciding, self.sampled, self._seconds, self._statuses = False, False, {}, {}
         try:
@@ -171,7 +171,7 @@ class PluginMetrics:
             self.deciding, self.sampled, self._seconds, self._statuses = held
 
     def end_decision(self, profile: str) -> None:
-        """Records how long each extension point took."""
+        """Record how long each extension point took."""
         if self._recorder is None or not self.deciding:
             return
         self.deciding = False
@@ -181,11 +181,11 @@ class PluginMetrics:
         self._statuses.clear()
 
     def extension_point(self, point: ExtensionPoint, profile: str) -> "Measured":
-        """Measures what runs inside; for the extension points outside of decisions."""
+        """Measure what runs inside; for the extension points outside of decisions."""
         return Measured(self, point, profile)
 
     def ran(self, point: ExtensionPoint, status: Status, profile: str, seconds: float) -> None:
-        """Records how long all plugins of an extension point took."""
+        """Record how long all plugins of an extension point took."""
         key = (point, status, profile)
         note = self._notes.get(key)
         if note is None:
@@ -197,21 +197,21 @@ class PluginMetrics:
     def plugin_ran(
         self, plugin: str, point: ExtensionPoint, status: Status, seconds: float
     ) -> None:
-        """Records one call of a plugin."""
+        """Record one call of a plugin."""
         if self._recorder is not None:
             self._recorder.plugin_ran(plugin, point, status, seconds)
 
     def queueing_hint_ran(
         self, plugin: str, event: ClusterEvent, hint: str, seconds: float
     ) -> None:
-        """Records one run of a queueing hint; these are all measured, as in kube-scheduler."""
+        """Record one run of a queueing hint; these are all measured, as in kube-scheduler."""
         if self._recorder is not None:
             self._recorder.queueing_hint_ran(plugin, event.label, hint, seconds)
 
     def evaluations(
         self, plugins: Iterable[str], point: ExtensionPoint, profile: str
     ) -> tuple[Evaluations, ...]:
-        """The counters of these plugins, for `evaluated`."""
+        """Return the counters of these plugins, for `evaluated`."""
         if self._recorder is None:
             return ()
         return tuple(self._recorder.evaluations(name, point, profile) for name in plugins)
@@ -223,7 +223,7 @@ class PluginMetrics:
             self._recorder.keep_profiles(profiles)
 
     def evaluated(self, counters: Iterable[Evaluations]) -> None:
-        """The decision uses a result of each of these plugins."""
+        """Count that the decision uses a result of each of these plugins."""
         if self.deciding:
             for counter in counters:
                 counter.value += 1

@@ -38,10 +38,10 @@ class DryRun(Protocol):
     """
 
     def trial(self) -> AbstractContextManager[Trial]:
-        """Inside, pods may be removed and added; at the end everything is as it was."""
+        """Let pods be removed and added inside; at the end everything is as it was."""
 
     def rejection(self, row: int) -> tuple[str, ...]:
-        """Why the row rejects the pod now, with the pods nominated to it; () if it does not."""
+        """Return why the row rejects the pod now beside pods nominated to it; () if it does not."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

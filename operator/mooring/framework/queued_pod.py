@@ -55,12 +55,12 @@ class StateTimes:
         self._seconds = array("d", bytes(8 * len(_POSITION)))
 
     def enter(self, state: PodState, now: float) -> None:
-        """The pod is in this state from now on."""
+        """Change the state, and add the time since the last change to that of the old state."""
         self._seconds[_POSITION[self.state]] += now - self.since
         self.state, self.since = state, now
 
     def seconds(self, now: float) -> Mapping[PodState, float]:
-        """Seconds in each state the pod was in for any time, until it was bound or gone, or now."""
+        """Return the seconds in each state the pod has been in, until it was bound, gone or now."""
         found = dict(zip(PodState, self._seconds, strict=True))
         found[self.state] += now - self.since
         return {state: took for state, took in found.items() if took > 0 and state not in _ENDS}

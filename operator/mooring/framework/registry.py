@@ -55,11 +55,11 @@ class Registry:
         self._announced = announced
 
     def names(self) -> Iterable[str]:
-        """Every name a profile may use."""
+        """Return every name a profile may use."""
         return self._specs.keys() | self._announced.keys()
 
     def points(self, name: str) -> frozenset[Point] | None:
-        """The points a plugin serves; None for an unknown name.
+        """Return the points a plugin serves; None for an unknown name.
 
         Raises PluginLoadError for an announced plugin that is broken.
         """
@@ -67,7 +67,7 @@ class Registry:
         return spec.points if spec else None
 
     def args_model(self, name: str) -> type[BaseModel] | None:
-        """The pydantic model of the plugin's arguments; None for an unknown name."""
+        """Return the pydantic model of the plugin's arguments; None for an unknown name."""
         spec = self._spec(name)
         if spec is None:
             return None
@@ -75,7 +75,7 @@ class Registry:
         return model
 
     def plugin(self, name: str) -> type[Any]:
-        """The plugin's class; KeyError for an unknown name.
+        """Return the plugin's class; KeyError for an unknown name.
 
         A name with a slash is that of a rule, such as `Rules/gpu-nodes`: its plugin is `Rules`.
         """
@@ -85,7 +85,7 @@ class Registry:
         return spec.plugin
 
     def distribution(self, name: str) -> str:
-        """The name of the distribution that a plugin comes from; KeyError for an unknown name."""
+        """Return the name of the plugin's distribution; KeyError for an unknown plugin."""
         spec = self._spec(name.partition("/")[0])
         if spec is None:
             raise KeyError(name)
@@ -117,7 +117,7 @@ def _load(entry: EntryPoint) -> _Spec:
 
 
 def _problem(name: str, plugin: Any) -> str | None:
-    """What is wrong with a loaded plugin; None if nothing is."""
+    """Return what is wrong with a loaded plugin; None if nothing is."""
     if not isinstance(plugin, type):
         return "is not a class"
     args, points = getattr(plugin, "Args", NoArgs), points_of(plugin)
@@ -151,7 +151,7 @@ def _problem(name: str, plugin: Any) -> str | None:
 
 
 def _wrongly_async(plugin: type[Any], points: frozenset[Point]) -> str:
-    """The first method that must not be a coroutine function but is one; "" if none is."""
+    """Return the first method that must not be a coroutine function but is one; "" if none is."""
     methods = [POINT_METHODS[point] for point in Point if point in points - _ASYNC]
     methods += ["explain", "unreserve", "queueing_hint"]
     return next((m for m in methods if iscoroutinefunction(getattr(plugin, m, None))), "")

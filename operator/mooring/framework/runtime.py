@@ -119,7 +119,7 @@ NOT_A_FILTER_STATE: Final = _MISTAKES | {PreFilterResult, Unschedulable}
 
 
 def run_pre_enqueue(pipeline: Pipeline, plugin: PreEnqueuePlugin, pod: Pod) -> Unschedulable | None:
-    """What `pre_enqueue` returns."""
+    """Run `pre_enqueue` and check its result."""
     point = ExtensionPoint.PRE_ENQUEUE
     answer = _timed(pipeline, plugin, point, plugin.pre_enqueue, pod)
     if problem := _wrong_verdict(answer, Unschedulable):
@@ -146,7 +146,7 @@ def first_gate(pipeline: Pipeline, pod: Pod, only: str = "") -> tuple[str, Unsch
 def run_sort_key(
     pipeline: Pipeline, plugin: QueueSortPlugin, queued: QueuedPod
 ) -> tuple[int | float | str, ...]:
-    """What `sort_key` returns; subclasses of numbers and texts become plain ones."""
+    """Run `sort_key`, and make subclasses of numbers and texts in its result plain ones."""
     point = ExtensionPoint.QUEUE_SORT
     key = _timed(pipeline, plugin, point, plugin.sort_key, queued)
     plain = _plain(key)
@@ -159,7 +159,7 @@ def run_sort_key(
 def run_queueing_hint(
     pipeline: Pipeline, plugin: EnqueueExtensions, pod: Pod, event: ClusterEvent, cluster: Snapshot
 ) -> QueueingHint:
-    """What `queueing_hint` returns; SKIP for an event that is not in `events_to_register`."""
+    """Run `queueing_hint` and check its result; SKIP for an event not in `events_to_register`."""
     point = ExtensionPoint.QUEUEING_HINT
     if not _called(pipeline, plugin, point, _registers, plugin, event):
         return QueueingHint.SKIP
@@ -180,7 +180,7 @@ def run_queueing_hint(
 def run_pre_filter(
     pipeline: Pipeline, plugin: PreFilterPlugin, pod: Pod, cluster: Snapshot
 ) -> Any | Skip | PreFilterResult | Unschedulable:
-    """What `pre_filter` returns."""
+    """Run `pre_filter` and check its result."""
     point = PRE_FILTER
     answer = _measured(pipeline, plugin, point, plugin.pre_filter, pod, cluster)
     if type(answer) in NOT_A_FILTER_STATE and (problem := _wrong_pre_filter(answer)):
@@ -191,7 +191,7 @@ def run_pre_filter(
 def run_filter(
     pipeline: Pipeline, plugin: FilterPlugin, pod: Pod, nodes: NodeView, state: Any
 ) -> BoolArray:
-    """What `filter` returns: bool[nodes]."""
+    """Run `filter` and check its result: bool[nodes]."""
     mask = _measured(pipeline, plugin, FILTER, plugin.filter, pod, nodes, state)
     if not _is_array(mask, _BOOL, len(nodes)):
         problem = wrong_mask(mask, len(nodes))
@@ -202,7 +202,7 @@ def run_filter(
 def run_explain(
     pipeline: Pipeline, plugin: FilterPlugin, pod: Pod, nodes: NodeView, state: Any
 ) -> Explanation:
-    """What `explain` returns, for nodes that `filter` rejected."""
+    """Run `explain` for nodes that `filter` rejected, and check its result."""
     why = _measured(pipeline, plugin, FILTER, plugin.explain, pod, nodes, state)
     if problem := wrong_explanation(why, len(nodes)):
         raise _error(pipeline, plugin, FILTER, f"explain {problem}")
@@ -212,7 +212,7 @@ def run_explain(
 def run_resource_requests(
     pipeline: Pipeline, plugin: ResourceFilterPlugin, state: Any
 ) -> Mapping[str, int]:
-    """What `resource_requests` returns: amounts from 0 on, by resource."""
+    """Run `resource_requests` and check its result: amounts from 0 on, by resource."""
     point = FILTER
     amounts = _measured(pipeline, plugin, point, plugin.resource_requests, state)
     # Looking at the items runs code of the plugin too.
@@ -226,7 +226,7 @@ def run_resource_requests(
 def run_post_filter(
     pipeline: Pipeline, plugin: PostFilterPlugin, state: PostFilterState
 ) -> Nomination | Candidates | Unschedulable | NotEligible:
-    """What `post_filter` returns; a nominated node exists, and the victims are on it.
+    """Run `post_filter` and check that a nominated node exists, and the victims are on it.
 
     Candidates are returned only where extenders have to see them, and have not yet.
     """
@@ -240,7 +240,7 @@ def run_post_filter(
 def run_pod_group_post_filter(
     pipeline: Pipeline, plugin: PodGroupPostFilterPlugin, state: PodGroupPostFilterState
 ) -> Generator[None, None, GroupPreemption]:
-    """What `pod_group_post_filter` returns; the nodes exist, and the victims are on nodes.
+    """Run `pod_group_post_filter` and check that the nodes exist, and the victims are on nodes.
 
     It pauses wherever the method does.
     """
@@ -257,7 +257,7 @@ def run_pod_group_post_filter(
 
 
 def _next(steps: Generator[None, None, _Answer]) -> tuple[_Answer] | None:
-    """Runs a generator until its next pause (None), or its result."""
+    """Run a generator until its next pause (None), or its result."""
     try:
         next(steps)
     except StopIteration as ended:
@@ -268,7 +268,7 @@ def _next(steps: Generator[None, None, _Answer]) -> tuple[_Answer] | None:
 def run_pre_score(
     pipeline: Pipeline, plugin: PreScorePlugin, pod: Pod, nodes: NodeView, cluster: Snapshot
 ) -> Any | Skip:
-    """What `pre_score` returns."""
+    """Run `pre_score` and check its result."""
     point = PRE_SCORE
     answer = _measured(pipeline, plugin, point, plugin.pre_score, pod, nodes, cluster)
     if type(answer) in NOT_A_FILTER_STATE:
@@ -280,7 +280,7 @@ def run_pre_score(
 def run_score(
     pipeline: Pipeline, plugin: ScorePlugin, pod: Pod, nodes: NodeView, state: Any
 ) -> IntArray:
-    """What `score` returns: int64[nodes], from 0 on, up to 100 where it is not normalized."""
+    """Run `score` and check its result: int64[nodes], from 0 on, up to 100 if not normalized."""
     raw = _measured(pipeline, plugin, SCORE, plugin.score, pod, nodes, state)
     if problem := wrong_scores(raw, len(nodes), plugin.normalize):
         raise _error(pipeline, plugin, SCORE, f"score {problem}")
@@ -294,7 +294,7 @@ def run_generate_placements(
     parent: Placement,
     cluster: Snapshot,
 ) -> tuple[Placement, ...] | Unschedulable:
-    """What `generate_placements` returns; every row of the placements is one of the parent's."""
+    """Run `generate_placements` and check that every row of the placements is in the parent."""
     point = ExtensionPoint.PLACEMENT_GENERATE
     answer = _timed(pipeline, plugin, point, plugin.generate_placements, group, parent, cluster)
     if problem := _wrong_placements(answer, parent):
@@ -309,7 +309,7 @@ def run_score_placement(
     assignments: PodGroupAssignments,
     cluster: Snapshot,
 ) -> int:
-    """What `score_placement` returns."""
+    """Run `score_placement` and check its result."""
     point = ExtensionPoint.PLACEMENT_SCORE
     scored = _timed(pipeline, plugin, point, plugin.score_placement, group, assignments, cluster)
     highest = MAX_SCORE if plugin.normalize is Normalize.NONE else _HIGHEST_RAW
@@ -322,7 +322,7 @@ def run_score_placement(
 def run_reserve(
     pipeline: Pipeline, plugin: ReservePlugin, pod: Pod, node: str
 ) -> Unschedulable | None:
-    """What `reserve` returns."""
+    """Run `reserve` and check its result."""
     point = ExtensionPoint.RESERVE
     answer = _timed(pipeline, plugin, point, plugin.reserve, pod, node)
     if problem := _wrong_verdict(answer, Unschedulable):
@@ -331,7 +331,7 @@ def run_reserve(
 
 
 def run_unreserve(pipeline: Pipeline, plugin: ReservePlugin, pod: Pod, node: str) -> None:
-    """Runs `unreserve`; what it raises is recorded, and the other plugins' run all the same."""
+    """Run `unreserve`; record what it raises, so that the other plugins' run all the same."""
     with suppress(PluginFailed):
         _timed(pipeline, plugin, ExtensionPoint.UNRESERVE, plugin.unreserve, pod, node)
 
@@ -339,7 +339,7 @@ def run_unreserve(pipeline: Pipeline, plugin: ReservePlugin, pod: Pod, node: str
 def run_permit(
     pipeline: Pipeline, plugin: PermitPlugin, pod: Pod, node: str
 ) -> Wait | Unschedulable | None:
-    """What `permit` returns; the seconds of a Wait are a number from 0 on, or infinite."""
+    """Run `permit` and check its result; the seconds of a Wait are from 0 on, or infinite."""
     point = ExtensionPoint.PERMIT
     answer = _timed(pipeline, plugin, point, plugin.permit, pod, node)
     if problem := _wrong_verdict(answer, Unschedulable, Wait):
@@ -348,7 +348,7 @@ def run_permit(
 
 
 def check_async(pipeline: Pipeline, plugin: Plugin, point: ExtensionPoint, answer: object) -> None:
-    """Raises PluginFailed if `pre_bind` or `bind` may not return this."""
+    """Raise PluginFailed if `pre_bind` or `bind` may not return this."""
     if answer is None or (point is ExtensionPoint.BIND and answer is SKIP):
         return
     expected = "None or SKIP" if point is ExtensionPoint.BIND else "None"
@@ -357,12 +357,12 @@ def check_async(pipeline: Pipeline, plugin: Plugin, point: ExtensionPoint, answe
 
 
 def wrong_mask(mask: object, nodes: int) -> str:
-    """What is wrong with the result of `filter`; "" if nothing is."""
+    """Return what is wrong with the result of `filter`; "" if nothing is."""
     return "" if _is_array(mask, _BOOL, nodes) else _instead(mask, _array(_BOOL, (nodes,)))
 
 
 def wrong_scores(raw: object, nodes: int, normalize: Normalize) -> str:
-    """What is wrong with the result of `score`; "" if nothing is."""
+    """Return what is wrong with the result of `score`; "" if nothing is."""
     if not _is_array(raw, _INT64, nodes):
         return _instead(raw, _array(_INT64, (nodes,)))
     highest = MAX_SCORE if normalize is Normalize.NONE else _HIGHEST_RAW
@@ -376,7 +376,7 @@ def wrong_scores(raw: object, nodes: int, normalize: Normalize) -> str:
 
 
 def wrong_explanation(why: object, nodes: int) -> str:
-    """What is wrong with the result of `explain`; "" if nothing is."""
+    """Return what is wrong with the result of `explain`; "" if nothing is."""
     if not isinstance(why, Explanation):
         return _instead(why, "an Explanation")
     bits, resolvable, words = why.bits, why.resolvable, -(-len(why.reasons) // 64)
@@ -393,7 +393,7 @@ def wrong_explanation(why: object, nodes: int) -> str:
 
 
 def _wrong_pre_filter(answer: object) -> str:
-    """What is wrong with a result of `pre_filter` that is not simply a state."""
+    """Return what is wrong with a result of `pre_filter` that is not simply a state."""
     if isinstance(answer, Unschedulable):
         return _wrong_reason(answer.reason)
     if not isinstance(answer, PreFilterResult):
@@ -464,7 +464,7 @@ def _wrong_placements(answer: object, parent: Placement) -> str:
 
 
 def _wrong_verdict(answer: object, *types: type) -> str:
-    """What is wrong with a result that must be None or of one of the types; "" if nothing is."""
+    """Return what is wrong with a result that must be None or of these types; "" if nothing is."""
     if answer is None:
         return ""
     if not isinstance(answer, types):
@@ -479,7 +479,7 @@ def _wrong_verdict(answer: object, *types: type) -> str:
 
 
 def _wrong_reason(reason: object, most: int | None = _LONGEST_REASON) -> str:
-    """What is wrong with a text that users read; "" if nothing is."""
+    """Return what is wrong with a text that users read; "" if nothing is."""
     if not isinstance(reason, str):
         return f"returned a reason that is {_described(reason)}; it must be a text"
     if most is not None and len(reason) > most:
@@ -497,7 +497,7 @@ def _registers(plugin: EnqueueExtensions, event: ClusterEvent) -> bool:
 
 
 def _are_amounts(amounts: object) -> bool:
-    """Whether this is what `resource_requests` must return."""
+    """Return whether this is what `resource_requests` must return."""
     return isinstance(amounts, Mapping) and all(
         isinstance(name, str) and isinstance(amount, int) and 0 <= amount < _MOST_AMOUNT
         for name, amount in amounts.items()
@@ -505,7 +505,7 @@ def _are_amounts(amounts: object) -> bool:
 
 
 def _plain(key: object) -> tuple[int | float | str, ...] | None:
-    """The items of a sort key as plain numbers and texts, because a subclass may compare oddly.
+    """Return the items of a sort key as plain numbers and texts; a subclass may compare oddly.
 
     None if the key may not be used: NaN is neither before nor after any number.
     """
@@ -531,7 +531,7 @@ def _called(
     method: Callable[..., _Answer],
     *arguments: Any,
 ) -> _Answer:
-    """What the method returns; whatever it raises is recorded as a failure of the plugin."""
+    """Call the method; record whatever it raises as a failure of the plugin."""
     try:
         return method(*arguments)
     except BaseException as error:
@@ -545,7 +545,7 @@ def _measured(
     method: Callable[..., _Answer],
     *arguments: Any,
 ) -> _Answer:
-    """What the method returns; the call is measured if those of the present attempt are."""
+    """Call the method; measure the call if those of the present attempt are measured."""
     metrics = pipeline.metrics
     if not metrics.sampled or point in _NOT_MEASURED:
         return _called(pipeline, plugin, point, method, *arguments)
@@ -559,7 +559,7 @@ def _measured(
 
 
 def status_of(answer: object) -> Status:
-    """kube-scheduler's code for what a plugin returned; for a filter, whether any node passed."""
+    """Return kube-scheduler's code for a result; for a filter's, whether any node passed."""
     if answer is SKIP:
         return Status.SKIP
     if isinstance(answer, np.ndarray) and answer.dtype == _BOOL:
@@ -578,7 +578,7 @@ def _timed(
     method: Callable[..., _Answer],
     *arguments: Any,
 ) -> _Answer:
-    """The same, and a call that takes too long is recorded."""
+    """Call the method like `_measured`; record a call that takes too long."""
     failures = pipeline.failures
     began = failures.clock()
     try:
@@ -601,7 +601,7 @@ def _instead(found: object, expected: str) -> str:
 
 
 def _described(found: object) -> str:
-    """What was found, in few words: never its contents, which may be long."""
+    """Describe what was found in few words: never its contents, which may be long."""
     if isinstance(found, np.ndarray):
         return _array(found.dtype, found.shape)
     if found is None:

@@ -11,7 +11,7 @@ MAX_SCORE = 100
 
 
 def normalize_score(raw: IntArray, how: Normalize) -> IntArray:
-    """Raw scores (int64, not negative) as 0-100; divisions truncate, as in kube-scheduler."""
+    """Return raw scores (int64, not negative) as 0-100; divisions truncate as in kube-scheduler."""
     if how is Normalize.NONE or not len(raw):
         return raw
     highest = int(raw.max())

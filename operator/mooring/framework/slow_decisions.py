@@ -49,14 +49,14 @@ class SlowDecisions:
         self._timed: dict[Pipeline, _TimedPipeline] = {}
 
     def pipeline_for(self, pipeline: Pipeline) -> Pipeline:
-        """The pipeline itself, or its timed copy while its plugins are timed."""
+        """Return the pipeline itself, or its timed copy while its plugins are timed."""
         if not self._timed:
             return pipeline
         timed = self._timed.get(pipeline)
         return timed.begin() if timed is not None else pipeline
 
     def decided(self, pipeline: Pipeline, pod: str, seconds: float) -> None:
-        """A decision about the pod took so long, with what `pipeline_for` returned."""
+        """Note how long a decision about the pod took, with what `pipeline_for` returned."""
         slow = seconds > pipeline.failures.slow_seconds
         if not self._timed and not slow:
             return
@@ -97,20 +97,20 @@ class _TimedPipeline:
         )
 
     def begin(self) -> Pipeline:
-        """The pipeline for one attempt."""
+        """Set all times to zero, and return the pipeline for one attempt."""
         self._seconds.clear()
         self._others = 0.0
         return self._pipeline
 
     def record(self) -> None:
-        """Records the plugins that were slow in the attempt that ended."""
+        """Record the plugins that were slow in the attempt that ended."""
         for (plugin, point), seconds in self._seconds.items():
             if seconds > self._failures.slow_seconds:
                 self._failures.slow(self._pipeline.blamed(plugin, point), seconds)
         self._seconds.clear()
 
     def run(self, key: tuple[str, ExtensionPoint], method: Callable[..., Any], *args: Any) -> Any:
-        """Runs the method and adds its time, without that of other plugins that it ran."""
+        """Run the method and adds its time, without that of other plugins that it ran."""
         outer, self._others = self._others, 0.0
         began = self._clock()
         try:
@@ -124,7 +124,7 @@ class _TimedPipeline:
         return tuple(self._of(plugin) for plugin in plugins)
 
     def _of(self, plugin: Plugin) -> Any:
-        """The plugin, timed; Any, because it has all methods of all points that the plugin has."""
+        """Return the plugin, timed: Any, because it has whatever methods the plugin has."""
         return _Timed(plugin, self)
 
 

@@ -95,14 +95,14 @@ class Explanation:
 
     @classmethod
     def single(cls, reason: str, nodes: int, *, resolvable: bool) -> "Explanation":
-        """The same single reason for every one of so many nodes."""
+        """Return an explanation with this one reason for every one of so many nodes."""
         return cls((reason,), np.ones(nodes, np.uint64), np.full(nodes, resolvable))
 
     @classmethod
     def from_masks(
         cls, masks: Iterable[tuple[str, BoolArray]], *, resolvable: BoolArray
     ) -> "Explanation":
-        """Any number of reasons, each with a bool[nodes] that is True where it applies.
+        """Return an explanation of any number of reasons, each with a bool[nodes] where it applies.
 
         A reason that applies to no node is left out.
         """
@@ -126,11 +126,11 @@ class Explanation:
         return self.bits.ndim > 1
 
     def reasons_at(self, index: int) -> tuple[str, ...]:
-        """The reasons that apply to the node at a position."""
+        """Return the reasons that apply to the node at a position."""
         return self._named(self._bits_at(index))
 
     def reasons_by_row(self, most: int | None = None) -> list[tuple[str, ...]]:
-        """The reasons of each node, or of the first `most`; equal ones are one object."""
+        """Return the reasons of each node, or of the first `most`; equal ones are one object."""
         named: dict[int, tuple[str, ...]] = {}
         result: list[tuple[str, ...]] = []
         for index in range(len(self.bits[:most])):
@@ -141,14 +141,14 @@ class Explanation:
         return result
 
     def nodes_per_reason(self) -> Iterator[tuple[str, int]]:
-        """Each reason with the number of nodes that it applies to."""
+        """Yield each reason with the number of nodes that it applies to."""
         for i, reason in enumerate(self.reasons):
             word, bit = divmod(i, _WORD_BITS)
             column = self.bits[:, word] if self.is_wide else self.bits
             yield reason, int(np.count_nonzero(column & (_ONE << np.uint64(bit))))
 
     def _bits_at(self, index: int) -> int:
-        """All bits of a node as one Python integer, which has no limit."""
+        """Return all bits of a node as one Python integer, which has no limit."""
         words = self.bits[index].tolist() if self.is_wide else [int(self.bits[index])]
         return sum(bits << (_WORD_BITS * word) for word, bits in enumerate(words))
 

@@ -44,19 +44,19 @@ class WaitingPods:
         now: float,
         decided: Callable[[Unschedulable | None, str], None],
     ) -> None:
-        """The pod waits; `decided(rejection or None, plugin)` is called once."""
+        """Add a pod that waits; `decided(rejection or None, plugin)` is called once."""
         self._waiting[pod.uid] = WaitingPod(pod, node, pending, now, decided)
 
     def get(self, uid: str) -> WaitingPod | None:
-        """The waiting pod of this uid."""
+        """Return the waiting pod of this uid; None if it does not wait."""
         return self._waiting.get(uid)
 
     def leave(self, uid: str) -> None:
-        """The pod of this uid waits no more, and nothing is decided about it."""
+        """Remove the pod of this uid, without a decision about it."""
         self._waiting.pop(uid, None)
 
     def allow(self, uid: str, plugin: str) -> None:
-        """The plugin agrees; when all have agreed, the pod is bound."""
+        """Note that the plugin agrees; when all have agreed, the pod is bound."""
         waiting = self._waiting.get(uid)
         if waiting is None:
             return
@@ -66,13 +66,13 @@ class WaitingPods:
             waiting.decided(None, plugin)
 
     def reject(self, uid: str, plugin: str, reason: str) -> None:
-        """Rejects the pod: it is forgotten and becomes unschedulable."""
+        """Reject the pod: it is forgotten and becomes unschedulable."""
         waiting = self._waiting.pop(uid, None)
         if waiting is not None:
             waiting.decided(Unschedulable(reason, resolvable=True), plugin)
 
     def expire(self, now: float) -> None:
-        """Rejects the pods that have waited longer than a plugin allowed."""
+        """Reject the pods that have waited longer than a plugin allowed."""
         for waiting in self:
             for plugin, deadline in waiting.pending.items():
                 if deadline <= now:

@@ -25,7 +25,7 @@ class User:
 
     @classmethod
     def parse(cls, raw: Mapping[str, Any]) -> "User":
-        """The `status.user` of a TokenReview."""
+        """Parse the `status.user` of a TokenReview."""
         return cls(
             raw.get("username") or "",
             tuple(raw.get("groups") or ()),
@@ -35,7 +35,7 @@ class User:
 
     @classmethod
     def of_certificate(cls, subject: tuple[tuple[tuple[str, str], ...], ...]) -> "User | None":
-        """The user of a verified client certificate: common name and organizations.
+        """Return the user of a verified client certificate: common name and organizations.
 
         Args:
             subject: The subject as `ssl.SSLSocket.getpeercert` gives it.
@@ -51,7 +51,7 @@ class User:
         return cls(names[0], (*groups, "system:authenticated"))
 
     def spec(self) -> dict[str, Any]:
-        """The user's fields of a SubjectAccessReview's spec."""
+        """Return the user's fields of a SubjectAccessReview's spec."""
         return {
             "user": self.name,
             "groups": list(self.groups),
@@ -72,7 +72,7 @@ class NonResourceAttributes:
     path: str
 
     def spec(self) -> dict[str, Any]:
-        """The attributes' fields of a SubjectAccessReview's spec."""
+        """Return the attributes' fields of a SubjectAccessReview's spec."""
         return {"nonResourceAttributes": {"verb": self.verb, "path": self.path}}
 
     def __str__(self) -> str:
@@ -99,5 +99,5 @@ Attributes = NonResourceAttributes | _PodRead
 
 
 def pod_read(namespace: str = "", name: str = "") -> Attributes:
-    """The access `get` of a pod; no name: of all of the namespace; no namespace: of all pods."""
+    """Return the access `get` to a pod; to its namespace without a name, to all without both."""
     return _PodRead(namespace, name)

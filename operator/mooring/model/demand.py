@@ -59,7 +59,7 @@ class Demand:
 def pod_demand(
     spec: Mapping[str, Any], status: Mapping[str, Any] | None, *, assigned: bool
 ) -> Demand:
-    """The demand of a pod with this spec.
+    """Return the demand of a pod with this spec.
 
     For an `assigned` pod, the status is read too: during an in-place resize, the demand is the
     largest of the requested, the allocated and the used amount.
@@ -94,7 +94,7 @@ def pod_demand(
 
 
 def pod_limits(spec: Mapping[str, Any]) -> dict[str, int]:
-    """The limits of cpu (millicores) and memory (bytes) of a pod with this spec.
+    """Return the limits of cpu (millicores) and memory (bytes) of a pod with this spec.
 
     Limits of containers are added like requests; pod-level limits replace them. A resource without
     a limit is absent.
@@ -112,7 +112,7 @@ def pod_limits(spec: Mapping[str, Any]) -> dict[str, int]:
 
 
 def qos_class(spec: Mapping[str, Any]) -> Literal["Guaranteed", "Burstable", "BestEffort"]:
-    """The quality of service class of a pod with this spec, from cpu and memory alone.
+    """Return the quality of service class of a pod with this spec, from cpu and memory alone.
 
     Pod-level resources, if the field is present, replace those of all containers.
 
@@ -161,14 +161,14 @@ class _Resize:
         self._infeasible = next(pending, None) == "Infeasible"
 
     def of_container(self, container: ContainerResources) -> ContainerResources:
-        """The container with its requests during the resize."""
+        """Return the container with its requests during the resize."""
         raw, where = self._containers.get(container.name, ({}, ""))
         if raw.get("resources") is None:
             return container
         return container._replace(requests=self._held(container.requests, raw, where))
 
     def of_pod(self, pod_level: dict[str, int]) -> dict[str, int]:
-        """The pod-level requests during the resize."""
+        """Return the pod-level requests during the resize."""
         if self._status.get("resources") is None:
             return pod_level
         held = self._held(pod_level, self._status, "status")
@@ -197,7 +197,7 @@ def _total(
 
 
 def _plus(amounts: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
-    """The sum per resource, at most the largest int64, like a single quantity."""
+    """Return the sum per resource, at most the largest int64, like a single quantity."""
     return {
         name: min(amounts.get(name, 0) + more.get(name, 0), _INT64_MAX)
         for name in {**amounts, **more}

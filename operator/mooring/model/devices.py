@@ -74,7 +74,7 @@ LINK_RANKS: Final[Mapping[str, int]] = {"NUMANode": 2, "PCIeSwitch": 4, "NVLink"
 
 
 def link_rank(code: str) -> int:
-    """The rank of a code of `nvidia-smi topo -m`, higher is closer; 0 for an unknown one."""
+    """Return the rank of a code of `nvidia-smi topo -m`, higher is closer; 0 for an unknown one."""
     nvlink = _NVLINK.fullmatch(code)
     return _NVLINK_BASE + int(nvlink[1]) if nvlink else _CODES.get(code, 0)
 
@@ -108,7 +108,7 @@ class CardFormat:
     """Numbers of a node's cards that must not be used."""
 
     def assigned(self, annotations: Mapping[str, str], request: "CardRequest") -> Assignment | None:
-        """The cards that a bound pod's annotations name; None unless they suit the request.
+        """Return the cards that a bound pod's annotations name; None unless they suit the request.
 
         There must be as many as requested: annotations are a tenant's, too, and naming fewer cards
         must not make others look free.
@@ -121,7 +121,7 @@ class CardFormat:
         return assignment
 
     def writes_index(self, request: "CardRequest") -> bool:
-        """Whether the card is written as gpushare does, which knows one share on one card only."""
+        """Return whether the card is written as gpushare does: one share on one card only."""
         share, *others = request.shares
         return bool(self.annotation_prefix) and not (others or share.whole or share.cards > 1)
 
@@ -145,7 +145,7 @@ class CardShare:
     whole: bool = False
 
     def memory_on(self, total: int) -> int:
-        """What the share takes of a card with this much memory."""
+        """Return how much memory the share takes of a card with this much memory."""
         if self.whole:
             return total
         return -(-total * self.permille // 1000) if self.permille else self.memory
@@ -188,7 +188,7 @@ class CardRequest:
 
 @cached(16 * 2**20)
 def card_request(shape: PodShape, form: CardFormat) -> CardRequest | None:
-    """What pods of the shape request of cards; None if nothing.
+    """Return the cards that pods of the shape request; None if none.
 
     Raises:
         CardRequestError: for an annotation or amount that cannot be read.
@@ -261,7 +261,7 @@ def _percent(amounts: Mapping[str, int], form: CardFormat) -> int:
 
 
 def _permille(text: str) -> int:
-    """A fraction above 0 and at most 1 in thousandths, rounded up."""
+    """Return a fraction above 0 and at most 1 in thousandths, rounded up."""
     if re.fullmatch(r"0?\.[0-9]{1,9}|1(\.0{1,9})?|0\.[0-9]{1,9}", text):
         value = -(-int(float(text) * 10**9 + 0.5) // 10**6)
         if value:
@@ -296,7 +296,7 @@ def _shown(text: str) -> str:
 
 @cached(2**20)
 def parse_assignment(text: str) -> Assignment | None:
-    """The cards in a text such as `0,1` or `0;2,3`; None if it cannot be read."""
+    """Parse a text of cards such as `0,1` or `0;2,3`; return None if it cannot be read."""
     if len(text) > 256 or not re.fullmatch(
         r"[0-9]{1,2}(,[0-9]{1,2})*(;[0-9]{1,2}(,[0-9]{1,2})*)*", text
     ):
@@ -307,12 +307,12 @@ def parse_assignment(text: str) -> Assignment | None:
 
 
 def assignment_text(assignment: Assignment) -> str:
-    """The text that `parse_assignment` reads."""
+    """Return the text that `parse_assignment` reads."""
     return ";".join(",".join(str(card) for card in cards) for cards in assignment)
 
 
 def same_cards(wanted: Mapping[str, str], found: Mapping[str, str]) -> bool:
-    """Whether the annotations that were found on a pod name the cards of those that were wanted.
+    """Return whether the annotations found on a pod name the same cards as the wanted ones.
 
     All wanted annotations must be found with the same values, except those of gpushare that a
     device plugin writes anew and that differ from one attempt to the next.
@@ -356,7 +356,7 @@ _NO_TOPOLOGY: Final = _Topology((), (), ())
 
 
 def node_cards(node: Node, form: CardFormat) -> NodeCards:
-    """The cards a node publishes by its resources, labels and annotations."""
+    """Return the cards a node publishes by its resources, labels and annotations."""
     topology = _topology(node.annotations.get(form.topology_annotation, ""))
     counted = _card_count(node, form) or len(topology.links) or len(topology.memory)
     if not counted:
@@ -390,7 +390,7 @@ def _card_count(node: Node, form: CardFormat) -> int:
 
 
 def _capacity(node: Node, resource: str) -> int:
-    """What the node would offer if all of its cards were healthy."""
+    """Return how much of the resource the node would offer if all of its cards were healthy."""
     if not resource:
         return 0
     amount = node.allocatable.get(resource, 0) + node.unavailable.get(resource, 0)
@@ -398,7 +398,7 @@ def _capacity(node: Node, resource: str) -> int:
 
 
 def _lost(node: Node, form: CardFormat, count: int, memory: int) -> int:
-    """How many of the node's cards it does not offer any more, by the resource that lacks most.
+    """Return how many of its cards the node no longer offers, by the resource that lacks most.
 
     A card may be published several times over, as HAMi and time slicing do.
     """
@@ -423,7 +423,7 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 @cached(8 * 2**20)
 def _topology(text: str) -> _Topology:
-    """The node annotation that docs/gpus.md describes; empty where it cannot be read."""
+    """Parse the node annotation that docs/gpus.md describes; empty where it cannot be read."""
     if not text or len(text) > _MOST_BYTES:
         return _NO_TOPOLOGY
     try:
@@ -437,7 +437,7 @@ def _topology(text: str) -> _Topology:
 
 
 def _described(raw: Any) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """Memory in MiB and product of each card; empty unless every card has both."""
+    """Return memory in MiB and product of each card; empty unless every card has both."""
     if not isinstance(raw, list) or not 0 < len(raw) <= MAX_CARDS:
         return (), ()
     memory, products = [], []
@@ -453,7 +453,7 @@ def _described(raw: Any) -> tuple[tuple[int, ...], tuple[str, ...]]:
 
 
 def _links(raw: Any) -> Links:
-    """The ranks of a square matrix of codes; of two that differ for a pair the lower counts."""
+    """Return the ranks of a square matrix of codes; if two for a pair differ, the lower counts."""
     if not isinstance(raw, list) or not 0 < len(raw) <= MAX_CARDS:
         return ()
     count = len(raw)

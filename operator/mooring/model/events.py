@@ -65,5 +65,5 @@ class ClusterEvent:
 
 
 def event_label(kind: Kind, action: Action) -> str:
-    """The name of such events in metrics (ClusterEvent.Label in k8s.io/kube-scheduler)."""
+    """Return the name of such events in metrics (ClusterEvent.Label in k8s.io/kube-scheduler)."""
     return f"{'AssignedPod' if kind is Kind.POD else kind.value}{action.value}"

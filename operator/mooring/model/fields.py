@@ -37,7 +37,7 @@ _OBJECT: Final = (dict, Mapping)
 
 
 def naming_the_object(kind: str) -> Callable[[_Parser[_Value]], _Parser[_Value]]:
-    """A decorator for parsers: their errors begin with the object, such as `Service team-a/web`."""
+    """Decorate a parser so that its errors begin with the object, such as `Service team-a/web`."""
 
     def decorate(parse: _Parser[_Value]) -> _Parser[_Value]:
         @wraps(parse)
@@ -53,12 +53,12 @@ def naming_the_object(kind: str) -> Callable[[_Parser[_Value]], _Parser[_Value]]
 
 
 def namespace_of(raw: Mapping[str, Any]) -> str:
-    """The namespace of a namespaced object."""
+    """Return the namespace of a namespaced object."""
     return text(mapping(raw, "metadata"), "namespace", "metadata") or "default"
 
 
 def name_of(raw: Mapping[str, Any]) -> str:
-    """The name of an object, which it must have."""
+    """Return the name of an object, which it must have."""
     name = text(required(raw, "metadata"), "name", "metadata")
     if not name:
         raise ManifestError("metadata.name", "is missing; every object needs a name")
@@ -66,7 +66,7 @@ def name_of(raw: Mapping[str, Any]) -> str:
 
 
 def required(raw: Mapping[str, Any], field: str, where: str = "") -> Mapping[str, Any]:
-    """The object in `field`, which may be empty but must be there."""
+    """Return the object in `field`, which may be empty but must be there."""
     if raw.get(field) is None:
         raise ManifestError(_path(field, where), "is missing; it must be an object")
     return mapping(raw, field, where)
@@ -75,12 +75,12 @@ def required(raw: Mapping[str, Any], field: str, where: str = "") -> Mapping[str
 def optional_mapping(
     raw: Mapping[str, Any], field: str, where: str = ""
 ) -> Mapping[str, Any] | None:
-    """The object in `field`, or None; for fields where absent and empty mean different things."""
+    """Return the object in `field`, or None, where absent and empty mean different things."""
     return None if raw.get(field) is None else mapping(raw, field, where)
 
 
 def mapping(raw: Mapping[str, Any], field: str, where: str = "") -> Mapping[str, Any]:
-    """The object in `field`, {} if it is absent."""
+    """Return the object in `field`, {} if it is absent."""
     value = raw.get(field)
     if value is None:
         return {}
@@ -90,7 +90,7 @@ def mapping(raw: Mapping[str, Any], field: str, where: str = "") -> Mapping[str,
 
 
 def mappings(raw: Mapping[str, Any], field: str, where: str = "") -> list[Mapping[str, Any]]:
-    """The list of objects in `field`, [] if it is absent."""
+    """Return the list of objects in `field`, [] if it is absent."""
     values = _items(raw, field, where)
     for index, value in enumerate(values):
         if not isinstance(value, _OBJECT):
@@ -99,7 +99,7 @@ def mappings(raw: Mapping[str, Any], field: str, where: str = "") -> list[Mappin
 
 
 def texts(raw: Mapping[str, Any], field: str, where: str = "") -> tuple[str, ...]:
-    """The list of strings in `field`, () if it is absent."""
+    """Return the list of strings in `field`, () if it is absent."""
     values = _items(raw, field, where)
     for index, value in enumerate(values):
         if not isinstance(value, str):
@@ -108,7 +108,7 @@ def texts(raw: Mapping[str, Any], field: str, where: str = "") -> tuple[str, ...
 
 
 def strings(raw: Mapping[str, Any], field: str, where: str = "") -> Mapping[str, str]:
-    """The map of strings in `field` (labels, annotations), {} if it is absent."""
+    """Return the map of strings in `field` (labels, annotations), {} if it is absent."""
     values = mapping(raw, field, where)
     for key, value in values.items():
         if not isinstance(value, str):
@@ -117,7 +117,7 @@ def strings(raw: Mapping[str, Any], field: str, where: str = "") -> Mapping[str,
 
 
 def text(raw: Mapping[str, Any], field: str, where: str = "") -> str:
-    """The string in `field`, "" if it is absent."""
+    """Return the string in `field`, "" if it is absent."""
     value = raw.get(field)
     if value is None:
         return ""
@@ -127,7 +127,7 @@ def text(raw: Mapping[str, Any], field: str, where: str = "") -> str:
 
 
 def integer(raw: Mapping[str, Any], field: str, where: str = "") -> int | None:
-    """The integer in `field`, None if it is absent."""
+    """Return the integer in `field`, None if it is absent."""
     value = raw.get(field)
     if value is None or (isinstance(value, int) and not isinstance(value, bool)):
         return value
@@ -135,7 +135,7 @@ def integer(raw: Mapping[str, Any], field: str, where: str = "") -> int | None:
 
 
 def boolean(raw: Mapping[str, Any], field: str, where: str = "") -> bool:
-    """The boolean in `field`, False if it is absent."""
+    """Return the boolean in `field`, False if it is absent."""
     value = raw.get(field)
     if value is None:
         return False
@@ -145,13 +145,13 @@ def boolean(raw: Mapping[str, Any], field: str, where: str = "") -> bool:
 
 
 def size(raw: Mapping[str, Any], field: str, where: str = "") -> int | None:
-    """The quantity in `field` in whole units (bytes), None if it is absent."""
+    """Return the quantity in `field` in whole units (bytes), None if it is absent."""
     value = raw.get(field)
     return None if value is None else parse_count(value, _path(field, where))
 
 
 def timestamp(raw: Mapping[str, Any], field: str, where: str = "") -> float | None:
-    """The RFC 3339 time in `field` in seconds since the epoch, None if it is absent."""
+    """Return the RFC 3339 time in `field` in seconds since the epoch, None if it is absent."""
     value = text(raw, field, where)
     try:
         return _seconds(value) if value else None

@@ -51,7 +51,7 @@ LIMITS: Final[Mapping[Counted, int]] = MappingProxyType(
 
 
 def exceeded(counts: Mapping[Counted, int]) -> str | None:
-    """Which limit is exceeded, and by what; None if none is."""
+    """Return which limit is exceeded, and by what; None if none is."""
     for counted, number in counts.items():
         if number > LIMITS[counted]:
             return f"the pod has {number} {counted}; Mooring schedules at most {LIMITS[counted]}"

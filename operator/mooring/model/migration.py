@@ -32,7 +32,7 @@ _AWS_VOLUME: Final = re.compile(r"vol-[^/]*")
 
 
 def csi_source(disk: Disk, labels: Mapping[str, str]) -> CSISource | None:
-    """The CSI volume of a migrated disk.
+    """Return the CSI volume of a migrated disk.
 
     `labels` are those of its PersistentVolume, empty for a disk in a pod's spec. Returns None if
     the disk has no CSI driver, or if the disk's name cannot be translated.
@@ -53,7 +53,7 @@ def csi_source(disk: Disk, labels: Mapping[str, str]) -> CSISource | None:
 
 
 def migrated_affinity(volume: PersistentVolume) -> NodeSelector | None:
-    """The volume's node affinity with the zone label of its CSI driver."""
+    """Return the volume's node affinity with the zone label of its CSI driver."""
     affinity = volume.node_affinity
     key = _ZONE_LABELS.get(volume.source.kind) if isinstance(volume.source, Disk) else None
     if key is None:
@@ -79,7 +79,7 @@ def _rewritten(
 
 
 def _topology_labels(volume: PersistentVolume) -> tuple[str, str]:
-    """The zone and region label keys that the volume uses: the current or the beta ones."""
+    """Return the zone and region label keys that the volume uses: the current or the beta ones."""
     terms = volume.node_affinity.terms if volume.node_affinity is not None else ()
     asked = {r.key for term in terms for r in term.expressions}
     for keys in (asked, volume.labels):
@@ -95,7 +95,7 @@ def _zones(label: str) -> set[str]:
 
 
 def _aws_handle(volume_id: str) -> str:
-    """The volume id in `aws://zone/vol-1`; any other name is returned unchanged."""
+    """Return the volume id in `aws://zone/vol-1`; any other name is returned unchanged."""
     if not volume_id.startswith(_AWS_URL):
         return volume_id
     name = volume_id.removeprefix(_AWS_URL).partition("/")[2].strip("/")

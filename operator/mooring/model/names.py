@@ -19,7 +19,7 @@ class Names:
         self._uids: dict[str, tuple[Uid, ...]] = {}
 
     def add(self, key: str, uid: Uid) -> None:
-        """Add a pod that has not this name yet; it is the latest of its name."""
+        """Add a pod that does not have this name yet; it becomes the latest of its name."""
         self._uids[key] = (*self._uids.get(key, ()), uid)
 
     def remove(self, key: str, uid: Uid) -> None:

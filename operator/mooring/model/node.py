@@ -108,7 +108,7 @@ def _amounts(raw: Mapping[str, Any], where: str) -> dict[str, int]:
 
 
 def _unavailable(raw: Mapping[str, Any], allocatable: Mapping[str, int]) -> dict[str, int]:
-    """What the capacity of each extended resource has beyond the allocatable amount."""
+    """Return by how much the capacity of each extended resource exceeds the allocatable amount."""
     extended = {name: amount for name, amount in raw.items() if "/" in name}
     capacity = _amounts(extended, "status.capacity.")
     missing = {name: amount - allocatable.get(name, 0) for name, amount in capacity.items()}
@@ -133,7 +133,7 @@ def _conditions(raw: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def _avoided(annotation: str | None) -> frozenset[tuple[str, str]]:
-    """Kind and uid of each controller; empty if kube-scheduler cannot read the annotation."""
+    """Return kind and uid of each controller; none if kube-scheduler cannot read the annotation."""
     if annotation is None:
         return frozenset()
     try:
@@ -145,7 +145,7 @@ def _avoided(annotation: str | None) -> frozenset[tuple[str, str]]:
 
 
 def normalized_image(name: str) -> str:
-    """The image name, with `:latest` if it has no tag (imagelocality/image_locality.go).
+    """Return the image name, with `:latest` if it has no tag (imagelocality/image_locality.go).
 
     kube-scheduler looks for a colon after the last slash, so a digest counts as a tag.
     """

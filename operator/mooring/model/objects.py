@@ -51,7 +51,7 @@ NAMESPACED: Final = frozenset(
 
 
 def object_key(kind: Kind, raw: Mapping[str, Any]) -> str:
-    """The key of an object: its name, or namespace/name."""
+    """Return the key of an object: its name, or namespace/name."""
     return f"{namespace_of(raw)}/{name_of(raw)}" if kind in NAMESPACED else name_of(raw)
 
 

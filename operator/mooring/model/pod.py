@@ -88,7 +88,7 @@ class Pod:
         return self.active_deadline_seconds + self.termination_grace_period_seconds
 
     def ends_by(self, now: float) -> float:
-        """When the pod has ended if it is bound `now`; infinite if nothing limits how long it runs.
+        """Return the time by which the pod ends if it is bound `now`; infinite without a limit.
 
         Both are in seconds since the epoch. One minute is added for binding, start and end.
         """
@@ -141,7 +141,7 @@ def parse_pod(raw: Mapping[str, Any]) -> Pod:
 def _conditions(
     raw: Iterable[Mapping[str, Any]],
 ) -> tuple[tuple[str, str] | None, object]:
-    """Reason and message of PodScheduled=False, and the reason of DisruptionTarget=True."""
+    """Return reason and message of PodScheduled=False, and the reason of DisruptionTarget=True."""
     unscheduled, disruption = None, None
     for index, condition in enumerate(raw):
         kind, status = condition.get("type"), condition.get("status")

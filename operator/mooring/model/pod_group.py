@@ -87,7 +87,7 @@ class GroupKey(NamedTuple):
     name: str
 
     def __str__(self) -> str:
-        """The group for users: its namespace and name."""
+        """Return the group's namespace and name, as users write it."""
         return f"{self.namespace}/{self.name}"
 
     @property
@@ -221,11 +221,11 @@ class GroupFormat(NamedTuple):
     minimum_key: str | None = None
 
     def name_of(self, pod: Pod) -> str | None:
-        """The name of the pod's group; None if the pod names none."""
+        """Return the name of the pod's group; None if the pod names none."""
         return pod.labels.get(self.name_key) or pod.annotations.get(self.name_key) or None
 
     def minimum_of(self, pod: Pod) -> str:
-        """What the pod says about the minimum, as it is written; empty if it says nothing."""
+        """Return what the pod says about the minimum, as it is written; "" if it says nothing."""
         if self.minimum_key is None:
             return ""
         labels, annotations = pod.labels, pod.annotations
@@ -262,7 +262,7 @@ class DeclaredByPod(NamedTuple):
 
     @classmethod
     def by(cls, pod: Pod, form: GroupFormat) -> "DeclaredByPod":
-        """What the pod declares."""
+        """Parse what the pod declares about its group."""
         written = form.minimum_of(pod)
         try:
             minimum = _number(written, f"{form.minimum_key}") if written else 1
@@ -273,7 +273,7 @@ class DeclaredByPod(NamedTuple):
 
 
 def group_of_members(key: GroupKey, declared: DeclaredByPod, created: float) -> PodGroup:
-    """The definition of a group without an object, from what its members declare."""
+    """Return the definition of a group without an object, from what its members declare."""
     return PodGroup(
         key=key,
         created=created,
@@ -348,7 +348,7 @@ def _kubernetes_spec(spec: Mapping[str, Any], annotations: Mapping[str, str]) ->
 
 
 def _disruption_mode(spec: Mapping[str, Any]) -> DisruptionMode | None:
-    """`disruptionMode`: Pod or PodGroup in v1alpha2, an object `single` or `all` in v1beta1."""
+    """Parse `disruptionMode`: Pod or PodGroup in v1alpha2, an object `single` or `all` later."""
     value = spec.get("disruptionMode")
     if value is None:
         return None
@@ -363,7 +363,7 @@ def _disruption_mode(spec: Mapping[str, Any]) -> DisruptionMode | None:
 
 
 def _annotated(annotations: Mapping[str, str]) -> _Annotated:
-    """The topology and the disruption mode that Mooring's own annotations say."""
+    """Parse the topology and the disruption mode in Mooring's own annotations."""
     keys = _topology_keys(annotations.get(TOPOLOGY_KEYS, ""))
     mode = annotations.get(TOPOLOGY_MODE, "Required")
     if mode not in ("Required", "Preferred"):
@@ -398,7 +398,7 @@ def _mode(value: str, where: str) -> DisruptionMode:
 
 
 def _within(raw: Mapping[str, Any], field: str, where: str, least: int) -> int | None:
-    """The integer in `field`, from `least` to the largest int32; None if it is absent."""
+    """Return the integer in `field`, from `least` to the largest int32; None if it is absent."""
     value = integer(raw, field, where)
     if value is not None and not least <= value <= _MAX_INT32:
         shown = str(value) if abs(value) < 10**18 else "out of range"

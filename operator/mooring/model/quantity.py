@@ -55,7 +55,7 @@ def _parse(text: str | float, where: str, digits: int) -> int:
 
 @lru_cache(maxsize=16_384)
 def _scaled(text: str, digits: int) -> int:
-    """`text` times 10**digits as an integer; ValueError says what is wrong with it."""
+    """Return `text` times 10**digits as an integer; ValueError says what is wrong with it."""
     match = _SYNTAX.fullmatch(text) if len(text) <= _LONGEST else None
     if match is None:
         shown = text if len(text) <= 40 else f"{text[:40]}..."

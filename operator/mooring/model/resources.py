@@ -32,7 +32,7 @@ _UNITS: Final = (("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
 
 
 def amount_text(resource: str, value: int) -> str:
-    """An amount as people write it: `1500m` or `2` for cpu, `3Gi` or `512Mi` for bytes."""
+    """Return an amount as people write it: `1500m` or `2` for cpu, `3Gi` or `512Mi` for bytes."""
     if resource == CPU:
         return f"{value // 1000}" if value % 1000 == 0 else f"{value}m"
     if resource in _STANDARD or resource.startswith(_HUGE_PAGES):
@@ -57,7 +57,7 @@ class ContainerResources(NamedTuple):
 
 
 def parse_containers(spec: Mapping[str, Any], field: str) -> list[ContainerResources]:
-    """The resources of the containers in `field`: `containers` or `initContainers`."""
+    """Parse the resources of the containers in `field`: `containers` or `initContainers`."""
     parsed = []
     for index, container in enumerate(mappings(spec, field, "spec")):
         where = f"spec.{field}[{index}]"
@@ -72,7 +72,7 @@ def parse_containers(spec: Mapping[str, Any], field: str) -> list[ContainerResou
 def parse_pod_level(
     spec: Mapping[str, Any], in_containers: Mapping[str, int]
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """The pod-level requests and limits; both are empty if the pod sets none.
+    """Parse the pod-level requests and limits; both are empty if the pod sets none.
 
     Only cpu, memory and huge pages exist at pod level. `in_containers` is the total of the
     containers' requests: if there is a pod-level limit, a missing request is set to this total (not
@@ -88,7 +88,7 @@ def parse_pod_level(
 def total_requests(
     containers: Iterable[Mapping[str, int]], init: Iterable[tuple[Mapping[str, int], bool]]
 ) -> dict[str, int]:
-    """The most of each resource needed at one time (component-helpers' resource/helpers.go).
+    """Return the most of each resource needed at one time (component-helpers' resource/helpers.go).
 
     `init` contains each init container's requests and whether it is a sidecar. A sidecar runs from
     its start to the end of the pod. Another init container runs only together with the sidecars

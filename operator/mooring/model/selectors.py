@@ -46,7 +46,7 @@ class Requirement:
     values: tuple[str, ...] = ()
 
     def matches(self, value: str | None) -> bool:
-        """Whether the label's value satisfies the requirement; None means the label is absent."""
+        """Return whether the label's value satisfies the requirement; None: the label is absent."""
         match self.operator:
             case "In":
                 return value is not None and value in self.values
@@ -67,7 +67,7 @@ class Requirement:
 
 
 def parse_int64(value: str | None) -> int | None:
-    """The number as Go's strconv.ParseInt(s, 10, 64) reads it, or None."""
+    """Parse a number like Go's strconv.ParseInt(s, 10, 64); return None if it is none."""
     return _int64(value) if value is not None and len(value) <= _LONGEST_INTEGER else None
 
 
@@ -91,11 +91,11 @@ class LabelSelector:
         return not self.requirements
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether an object with these labels is selected."""
+        """Return whether an object with these labels is selected."""
         return all(r.matches(labels.get(r.key)) for r in self.requirements)
 
     def narrowed(self, *requirements: Requirement) -> "LabelSelector":
-        """This selector with further requirements, which must hold too."""
+        """Return this selector with further requirements, which must hold too."""
         return LabelSelector((*self.requirements, *requirements))
 
 
@@ -113,7 +113,7 @@ class NodeSelectorTerm:
         return not self.expressions and not self.fields
 
     def matches(self, name: str, labels: Mapping[str, str]) -> bool:
-        """Whether a node of this name and these labels satisfies the term."""
+        """Return whether a node of this name and these labels satisfies the term."""
         return (
             self.valid
             and not self.empty
@@ -129,7 +129,7 @@ class NodeSelector:
     terms: tuple[NodeSelectorTerm, ...] = ()
 
     def matches(self, name: str, labels: Mapping[str, str]) -> bool:
-        """Whether a node of this name and these labels is selected."""
+        """Return whether a node of this name and these labels is selected."""
         return any(term.matches(name, labels) for term in self.terms)
 
 
@@ -142,7 +142,7 @@ class PreferredTerm:
 
 
 def selector_from_labels(labels: Mapping[str, str]) -> LabelSelector:
-    """The selector that requires these labels (that of a Service, or a pod's nodeSelector)."""
+    """Return the selector that requires these labels, as of a Service or a pod's nodeSelector."""
     return LabelSelector(tuple(Requirement(k, "In", (v,)) for k, v in sorted(labels.items())))
 
 

@@ -120,7 +120,7 @@ class PodShape:
     """About how many bytes this object takes, with its JSON."""
 
     def selects(self, node: Node) -> bool:
-        """Whether the nodeSelector and the required node affinity select the node."""
+        """Return whether the nodeSelector and the required node affinity select the node."""
         return self.node_selector.matches(node.labels) and (
             self.required_nodes is None or self.required_nodes.matches(node.name, node.labels)
         )
@@ -137,7 +137,7 @@ def pod_shape(
     *,
     assigned: bool,
 ) -> PodShape:
-    """The shape of a pod with this spec. For an `assigned` pod, its status is read too.
+    """Return the shape of a pod with this spec; for an `assigned` pod, its status is read too.
 
     Of the annotations those count by which a pod requests GPU cards.
 
@@ -155,7 +155,7 @@ def _shape_key(
     *,
     assigned: bool,
 ) -> bytes:
-    """The fields of a shape as JSON; equal pods have equal bytes."""
+    """Return the fields of a shape as JSON; equal pods have equal bytes."""
     picked = {field: spec[field] for field in _SPEC_FIELDS if field in spec}
     for group in ("containers", "initContainers"):
         if group in spec:
@@ -183,7 +183,7 @@ def _picked(
 
 
 def _image_volumes(volumes: Iterable[Mapping[str, Any]]) -> list[str]:
-    """The image references of image volumes."""
+    """Return the image references of image volumes."""
     return [
         text(mapping(volume, "image", where), "reference", f"{where}.image")
         for index, volume in enumerate(volumes)
@@ -192,7 +192,7 @@ def _image_volumes(volumes: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def _resize_status(status: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of the status from which an in-place resize changes an assigned pod's demand."""
+    """Return the status fields by which an in-place resize changes an assigned pod's demand."""
     picked = {field: status[field] for field in _STATUS_FIELDS if field in status}
     for group in ("containerStatuses", "initContainerStatuses"):
         if group in picked:
@@ -296,7 +296,7 @@ def _shape(key: bytes) -> PodShape:
 
 
 def _counts(shape: PodShape) -> dict[Counted, int]:
-    """How many of each thing the shape has, for its limits."""
+    """Return how many of each thing the shape has, to be compared with its limits."""
     node_terms = [preferred.term for preferred in shape.preferred_nodes]
     node_terms += shape.required_nodes.terms if shape.required_nodes is not None else ()
     affinity = shape.affinity
@@ -324,14 +324,14 @@ def _counts(shape: PodShape) -> dict[Counted, int]:
 
 
 def _containers(spec: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The path and the raw object of every init container and container."""
+    """Yield the path and the raw object of every init container and container."""
     for group in ("initContainers", "containers"):
         for index, container in enumerate(mappings(spec, group, "spec")):
             yield f"spec.{group}[{index}]", container
 
 
 def _host_ports(containers: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[HostPort]:
-    """The host ports of containers and sidecars (kube-scheduler's util.GetHostPorts)."""
+    """Yield the host ports of containers and sidecars (kube-scheduler's util.GetHostPorts)."""
     for path, container in containers:
         if path.startswith("spec.initContainers") and container.get("restartPolicy") != "Always":
             continue

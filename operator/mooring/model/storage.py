@@ -233,7 +233,7 @@ def _controller_uid(metadata: Mapping[str, Any]) -> str:
 
 
 def _topologies(raw: Mapping[str, Any]) -> NodeSelector | None:
-    """The topology terms as a node selector: each requires labels to be in the listed values."""
+    """Parse the topology terms as a node selector; each requires labels to have listed values."""
     terms = []
     for index, term in enumerate(mappings(raw, "allowedTopologies")):
         where = f"allowedTopologies[{index}]"

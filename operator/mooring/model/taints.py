@@ -36,7 +36,7 @@ class Toleration:
     effect: str
 
     def tolerates(self, taint: Taint) -> bool:
-        """Whether it tolerates the taint (Lt and Gt need a feature gate that is off by default)."""
+        """Return whether it tolerates the taint (Lt and Gt need a feature gate that is off)."""
         if self.effect and self.effect != taint.effect:
             return False
         if self.key and self.key != taint.key:
@@ -51,12 +51,12 @@ NOT_SCHEDULABLE_TAINT: Final = Taint("node.kubernetes.io/unschedulable", "", "No
 
 
 def tolerated(taint: Taint, tolerations: Iterable[Toleration]) -> bool:
-    """Whether any of the tolerations tolerates the taint."""
+    """Return whether any of the tolerations tolerates the taint."""
     return any(t.tolerates(taint) for t in tolerations)
 
 
 def repelled(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> bool:
-    """Whether a taint with effect NoSchedule or NoExecute is not tolerated."""
+    """Return whether a taint with effect NoSchedule or NoExecute is not tolerated."""
     return any(
         taint.effect in ("NoSchedule", "NoExecute") and not tolerated(taint, tolerations)
         for taint in taints

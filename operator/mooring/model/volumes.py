@@ -103,7 +103,7 @@ _DISKS: Final[Mapping[str, tuple[DiskKind, str]]] = {
 
 
 def pod_volumes(pod: Mapping[str, Any]) -> tuple[PodVolume, ...]:
-    """The volumes of a raw pod that a filter may read, in the order of its spec.
+    """Return the volumes of a raw pod that a filter may read, in the order of its spec.
 
     Raises:
         ManifestError: with the path, from `spec`, of a field of the wrong type.
@@ -125,7 +125,7 @@ def pod_volumes(pod: Mapping[str, Any]) -> tuple[PodVolume, ...]:
 
 
 def parse_disk(source: Mapping[str, Any], where: str) -> Disk | None:
-    """The disk in a raw volume of a pod, or in a PersistentVolume's spec; None for other sources.
+    """Parse the disk in a raw volume of a pod or in a PersistentVolume's spec; None if it has none.
 
     Raises:
         ManifestError: with the path, from `where`, of a field of the wrong type.

@@ -34,12 +34,12 @@ class NodeResourcesBalancedAllocation:
         self._resources = [resource.name for resource in args.resources]
 
     def pre_score(self, pod: Pod, _nodes: NodeView, _cluster: Snapshot) -> Skip | None:
-        """SKIP for a pod that requests none of the resources; the score needs no state."""
+        """Return SKIP for a pod that requests none of the resources; the score needs no state."""
         demand = pod.shape.demand.resources
         return None if any(demand.get(resource) for resource in self._resources) else SKIP
 
     def score(self, pod: Pod, nodes: NodeView, _: None) -> IntArray:
-        """int64[nodes], 50 to 100; 75 where the pod does not change the balance."""
+        """Return int64[nodes], 50 to 100; 75 where the pod does not change the balance."""
         demand = pod.shape.demand.resources
         columns = [
             (nodes.allocatable(resource), nodes.requested(resource), float(amount))
@@ -62,7 +62,7 @@ class NodeResourcesBalancedAllocation:
 
 
 def _gains_of_two(columns: Sequence[tuple[IntArray, IntArray, float]]) -> list[int] | None:
-    """How much more evenly each of a few nodes is used with the pod; None where arrays are needed.
+    """Return how much more evenly a few nodes are used with the pod; None if arrays are needed.
 
     Each column is what is allocatable and requested, and the pod's request.
     """
@@ -90,12 +90,12 @@ def _percent(deviation: _Floats) -> IntArray:
 
 
 def _of_two(fractions: Sequence[_Floats], _offered: Sequence[IntArray]) -> IntArray:
-    """The usual case: the standard deviation of two fractions is half their distance."""
+    """Return the evenness of two fractions, whose standard deviation is half their distance."""
     return _percent(np.abs(fractions[0] - fractions[1]) / 2)
 
 
 def _of_any(fractions: Sequence[_Floats], offered: Sequence[IntArray]) -> IntArray:
-    """int((1 - standard deviation) * 100) over the resources that a node offers at all."""
+    """Return int((1 - standard deviation) * 100) over the resources that a node offers at all."""
     counted = [amounts > 0 for amounts in offered]
     number = np.sum(counted, axis=0, dtype=np.int64, initial=0)
     pairs = list(zip(fractions, counted, strict=True))

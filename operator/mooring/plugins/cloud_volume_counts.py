@@ -69,7 +69,7 @@ class _VolumeCount:
         self._driver = CSI_DRIVERS[self.plugin]
 
     def pre_filter(self, pod: Pod, cluster: Snapshot) -> Skip | _Wanted:
-        """The pod's disks of this cloud; SKIP if it has none."""
+        """Return the pod's disks of this cloud; SKIP if it has none."""
         if not pod.volumes:
             return SKIP
         storage = cluster.storage
@@ -83,7 +83,7 @@ class _VolumeCount:
         return _Wanted(disks, storage) if disks else SKIP
 
     def filter(self, _pod: Pod, nodes: NodeView, wanted: _Wanted) -> BoolArray:
-        """True where attached and new disks together are within the limit."""
+        """Return True where attached and new disks together are within the limit."""
         rows, storage = nodes.rows, wanted.storage
         total = storage.attached(self._driver, rows) + len(wanted.disks)
         for disk in wanted.disks:
@@ -91,11 +91,11 @@ class _VolumeCount:
         return (total <= self._limits(nodes)) | storage.migrated(self.plugin, rows)
 
     def explain(self, _pod: Pod, nodes: NodeView, _: _Wanted) -> Explanation:
-        """One reason; evicting pods can help, because their disks are detached."""
+        """Return one reason; evicting pods can help, because their disks are detached."""
         return Explanation.single("node(s) exceed max volume count", len(nodes), resolvable=True)
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: Snapshot) -> QueueingHint:
-        """QUEUE when a limit or the migration of a node changed, or a volume was detached.
+        """Return QUEUE when a limit or the migration of a node changed, or a volume was detached.
 
         Also when a node was added, or a claim of the pod changed and with it the pod's disks.
         """
@@ -124,7 +124,7 @@ class _VolumeCount:
         return np.where(published > 0, published, unpublished)
 
     def _unpublished(self, _nodes: NodeView) -> int | IntArray:
-        """The limits of nodes that publish none."""
+        """Return the limits of nodes that publish none."""
         return self.limit
 
 

@@ -19,5 +19,5 @@ class DefaultBinder:
         self._api = handle.api
 
     async def bind(self, pod: Pod, node: str) -> None:
-        """Returns when the API server has accepted the Binding; its errors are raised."""
+        """Bind the pod; return when the API server has accepted the Binding, else raise."""
         await self._api.bind(pod, node)

@@ -30,17 +30,17 @@ class DynamicResources:
     def __init__(self, args: DynamicResourcesArgs, handle: Handle) -> None: ...
 
     def pre_filter(self, pod: Pod, _cluster: Snapshot) -> Skip | Unschedulable:
-        """Rejects a pod with resource claims: it must not be bound without its devices."""
+        """Reject a pod with resource claims: it must not be bound without its devices."""
         if pod.shape.claims_devices:
             return Unschedulable("pod has resource claims, which Mooring does not allocate")
         return SKIP
 
     def queueing_hint(self, _pod: Pod, _change: ClusterEvent, _cluster: Snapshot) -> QueueingHint:
-        """SKIP: no cluster event makes such a pod schedulable."""
+        """Return SKIP: no cluster event makes such a pod schedulable."""
         return QueueingHint.SKIP
 
     def post_filter(self, state: PostFilterState) -> Unschedulable:
-        """Always Unschedulable: there is no claim that could be deallocated.
+        """Return Unschedulable: there is no claim that could be deallocated.
 
         If another plugin's pre_filter rejected the pod, kube-scheduler's plugin has no state, and
         its PostFilter fails with the text "not found". Users see the same text here.

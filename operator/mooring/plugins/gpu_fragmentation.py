@@ -53,14 +53,14 @@ class GPUFragmentation:
         self._cards = handle.assume_cache.track_cards(self._format, demand=True)
 
     def pre_score(self, pod: Pod, _nodes: NodeView, _cluster: Snapshot) -> _Wanted | Skip:
-        """The cards that the pod requests; a pod without any still takes cpu from those beside."""
+        """Return the cards that the pod requests, perhaps none; SKIP if that cannot be read."""
         try:
             return _Wanted(card_request(pod.shape, self._format))
         except CardRequestError:
             return SKIP
 
     def score(self, pod: Pod, nodes: NodeView, wanted: _Wanted) -> IntArray:
-        """50 where fragmentation stays the same, more where it shrinks."""
+        """Return 50 where fragmentation stays the same, more where it shrinks."""
         free = nodes.allocatable("cpu") - nodes.requested("cpu")
         cpu = Cpu(free, pod.shape.demand.resources.get("cpu", 0))
         growth = self._growth(nodes.rows, wanted.request, cpu)
@@ -68,7 +68,7 @@ class GPUFragmentation:
         return np.clip(score, 0, 2 * _HALF)
 
     def _growth(self, rows: IntArray, request: CardRequest | None, cpu: Cpu) -> IntArray:
-        """By how much each node's fragmentation grows with the pod on the best cards."""
+        """Return by how much each node's fragmentation grows with the pod on the best cards."""
         left, total, typical = self._cards.left(rows), self._cards.total(rows), self._cards.typical
         if request is None:
             return growth_by_cpu(left, total, typical, cpu)

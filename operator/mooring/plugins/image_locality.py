@@ -29,7 +29,7 @@ class ImageLocality:
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 
     def score(self, pod: Pod, nodes: NodeView, _: None) -> IntArray:
-        """int64[nodes]: 0 up to 23 MiB, 100 from 1000 MiB per container on."""
+        """Return int64[nodes]: 0 up to 23 MiB, 100 from 1000 MiB per container on."""
         present = np.zeros(len(nodes), np.int64)
         for image in pod.shape.images:
             size, holders, total = nodes.image_spread(image)

@@ -79,7 +79,7 @@ class InterPodAffinity:
         self._own_only = args.ignore_preferred_terms_of_existing_pods
 
     def pre_filter(self, pod: Pod, cluster: Snapshot) -> Skip | _Counts:
-        """The counts for the pod's required terms and others' anti-affinity; SKIP without."""
+        """Return counts for the pod's required terms and others' anti-affinity; SKIP without."""
         affinity = pod.shape.affinity
         avoiding = tuple(counts for _, counts in cluster.owners(Role.FORBIDDEN, pod))
         if not (affinity.required or affinity.required_anti or avoiding):
@@ -91,14 +91,14 @@ class InterPodAffinity:
         return _Counts(wanted, first, tuple(c for c in avoided if c.total), avoiding)
 
     def filter(self, _pod: Pod, nodes: NodeView, counts: _Counts) -> BoolArray:
-        """True where all wanted pods and no unwanted pods are in the node's domains."""
+        """Return True where all wanted pods and no unwanted pods are in the node's domains."""
         fits = _together(nodes, counts)
         for unwanted in (*counts.avoided, *counts.avoiding):
             fits &= unwanted.at(nodes) == 0
         return fits
 
     def explain(self, _pod: Pod, nodes: NodeView, counts: _Counts) -> Explanation:
-        """The first reason in kube-scheduler's order; eviction brings no missing pods."""
+        """Return the first reason in kube-scheduler's order; eviction brings no missing pods."""
         reasons = (
             "node(s) didn't match pod affinity rules",
             "node(s) didn't match pod anti-affinity rules",
@@ -111,7 +111,7 @@ class InterPodAffinity:
         return Explanation(reasons, bits, together)
 
     def pre_score(self, pod: Pod, _nodes: NodeView, cluster: Snapshot) -> Skip | _Liking:
-        """Weighted counts of the pod's preferred terms and of others' terms; SKIP if all are 0."""
+        """Return weighted counts of the pod's preferred and of others' terms; SKIP if all are 0."""
         preferred = pod.shape.affinity.preferred
         if self._own_only and not preferred:
             return SKIP
@@ -129,7 +129,7 @@ class InterPodAffinity:
         return liking or SKIP
 
     def score(self, _pod: Pod, nodes: NodeView, liking: _Liking) -> IntArray:
-        """int64[nodes]: the sum over the node's domains, scaled so that it goes from 0 to 100."""
+        """Return int64[nodes]: the sum over the node's domains, scaled to go from 0 to 100."""
         total = np.zeros(len(nodes), np.int64)
         for domains, by_code in liking.items():
             total += by_code[nodes.domain_codes(domains)]
@@ -142,7 +142,7 @@ class InterPodAffinity:
         return scaled
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: Snapshot) -> QueueingHint:
-        """QUEUE when wanted pods were added, unwanted ones deleted, or their domains changed."""
+        """Return QUEUE when wanted pods came, unwanted ones went, or their domains changed."""
         match event.kind:
             case Kind.POD:
                 return queue_if(_pods_differ(pod, event.before, event.after, cluster))
@@ -153,7 +153,7 @@ class InterPodAffinity:
 
 
 def _together(nodes: NodeView, counts: _Counts) -> BoolArray:
-    """True where the required affinity terms hold."""
+    """Return True where the required affinity terms hold."""
     fits = np.ones(len(nodes), np.bool_)
     for wanted in counts.wanted:
         if counts.first:
@@ -179,12 +179,12 @@ def _terms(shape: PodShape) -> _Terms:
 
 
 def _pods(*terms: AffinityTerm) -> Selection:
-    """The placed pods that match all of the terms, terminating ones too."""
+    """Return the placed pods that match all of the terms, terminating ones too."""
     return selection(tuple(map(term_selector, terms)), terminating=True)
 
 
 def _wanted(terms: _Terms, cluster: Snapshot) -> tuple[DomainCounts, ...]:
-    """The pods that match all required terms, counted for each of these."""
+    """Return the pods that match all required terms, counted for each of these."""
     pods = terms.required
     if pods is None:
         return ()
@@ -194,12 +194,12 @@ def _wanted(terms: _Terms, cluster: Snapshot) -> tuple[DomainCounts, ...]:
 def _is_first(
     pod: Pod, required: Selection, wanted: tuple[DomainCounts, ...], cluster: Snapshot
 ) -> bool:
-    """Whether no pod matches the required affinity yet, but the pod itself does."""
+    """Return whether no pod matches the required affinity yet, but the pod itself does."""
     return not any(counts.total for counts in wanted) and cluster.selects(required, pod)
 
 
 def _pods_differ(pod: Pod, before: Any, after: Any, cluster: Snapshot) -> bool:
-    """Whether the other pod is wanted now, or was unwanted before."""
+    """Return whether the other pod is wanted now, or was unwanted before."""
     if before is not None and after is not None and before.labels == after.labels:
         return False
     terms = _terms(pod.shape)
@@ -223,7 +223,7 @@ def _pods_differ(pod: Pod, before: Any, after: Any, cluster: Snapshot) -> bool:
 
 
 def _domains_differ(pod: Pod, before: Any, after: Any, cluster: Snapshot) -> bool:
-    """Whether a node was added or moved between domains that matter to the pod.
+    """Return whether a node was added or moved between domains that matter to the pod.
 
     A new node may be in no domain with unwanted pods. A node without the label is in no domain.
     """
@@ -242,7 +242,7 @@ def _domains_differ(pod: Pod, before: Any, after: Any, cluster: Snapshot) -> boo
 
 
 def _namespaces_differ(pod: Pod, before: Any, after: Any) -> bool:
-    """Whether a namespace got labels with which terms of this pod or about it may select it."""
+    """Return whether new labels let terms of this pod, or about it, select a namespace's pods."""
     if before is not None and after is not None and before.labels == after.labels:
         return False
     affinity = pod.shape.affinity
@@ -255,5 +255,5 @@ def _is_in(pods: Selection, pod: Pod | None, cluster: Snapshot) -> bool:
 
 
 def _keys_against(pod: Pod, other: Pod, cluster: Snapshot) -> set[str]:
-    """The node labels in whose domains the other pod's anti-affinity excludes this pod."""
+    """Return the labels in whose domains the other pod's anti-affinity excludes this pod."""
     return {key for pods, key in _terms(other.shape).anti if cluster.selects(pods, pod)}

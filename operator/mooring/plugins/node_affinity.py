@@ -61,7 +61,7 @@ class NodeAffinity:
     def pre_filter(
         self, pod: Pod, _cluster: Snapshot
     ) -> Skip | _Wanted | PreFilterResult | Unschedulable:
-        """The pod's selectors; with the only possible nodes if every required term names nodes."""
+        """Return the pod's selectors, and the only possible nodes if the terms name any."""
         wanted = _Wanted(pod.shape.node_selector, pod.shape.required_nodes)
         if wanted.required is None and wanted.labels.empty and self._added is None:
             return SKIP
@@ -78,11 +78,11 @@ class NodeAffinity:
         )
 
     def filter(self, _pod: Pod, nodes: NodeView, wanted: _Wanted) -> BoolArray:
-        """True where the profile's affinity, the node selector and the required terms all match."""
+        """Return True where the profile's affinity, node selector and required terms all match."""
         return self._enforced(nodes) & nodes.admitted(wanted.labels, wanted.required)
 
     def explain(self, _pod: Pod, nodes: NodeView, _: _Wanted) -> Explanation:
-        """One reason per node, the profile's affinity first; evicting pods changes no labels."""
+        """Explain with one reason per node, the profile's affinity first; not resolvable."""
         reasons = (
             "node(s) didn't match scheduler-enforced node affinity",
             "node(s) didn't match Pod's node affinity/selector",
@@ -93,18 +93,18 @@ class NodeAffinity:
     def pre_score(
         self, pod: Pod, _nodes: NodeView, _cluster: Snapshot
     ) -> Skip | tuple[PreferredTerm, ...]:
-        """The preferred terms of the profile and of the pod; SKIP if there are none."""
+        """Return the preferred terms of the profile and of the pod; SKIP if there are none."""
         return (*self._added_preferred, *pod.shape.preferred_nodes) or SKIP
 
     def score(self, _pod: Pod, nodes: NodeView, terms: tuple[PreferredTerm, ...]) -> IntArray:
-        """int64[nodes]: the sum of the weights of the terms that match."""
+        """Return int64[nodes]: the sum of the weights of the terms that match."""
         total = np.zeros(len(nodes), np.int64)
         for preferred in terms:
             total += preferred.weight * nodes.selected(preferred.term)
         return total
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: Snapshot) -> QueueingHint:
-        """QUEUE when a node was added that matches, or got labels with which it matches."""
+        """Return QUEUE when a node was added that matches, or got labels with which it matches."""
         before, after = event.before, event.after
         if isinstance(before, Node) and isinstance(after, Node) and before.labels == after.labels:
             return QueueingHint.SKIP
@@ -121,7 +121,7 @@ class NodeAffinity:
 
 
 def _names(term: NodeSelectorTerm) -> frozenset[str] | None:
-    """The names of the only nodes that the term can match; None if it does not name nodes."""
+    """Return the names of the only nodes that the term can match; None if it names no nodes."""
     named = [
         frozenset(field.values)
         for field in term.fields

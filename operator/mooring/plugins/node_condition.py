@@ -49,28 +49,28 @@ class NodeCondition:
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 
     def filter(self, _pod: Pod, nodes: NodeView, _: None) -> BoolArray:
-        """True where no condition is bad and the node is not cordoned."""
+        """Return True where no condition is bad and the node is not cordoned."""
         return np.equal(_bits(nodes), 0)
 
     def explain(self, _pod: Pod, nodes: NodeView, _: None) -> Explanation:
-        """All reasons that apply; evicting pods does not help."""
+        """Return all reasons that apply; evicting pods does not help."""
         return Explanation(_REASONS, _bits(nodes), np.zeros(len(nodes), np.bool_))
 
     def queueing_hint(self, _pod: Pod, event: ClusterEvent, _cluster: Snapshot) -> QueueingHint:
-        """QUEUE when a node was added without bad conditions, or lost the last of them."""
+        """Return QUEUE when a node was added without bad conditions, or lost the last of them."""
         return queue_if(
             node_newly(event, lambda n: not n.unschedulable and not _unfit(n.conditions))
         )
 
 
 def _bits(nodes: NodeView) -> npt.NDArray[np.uint64]:
-    """uint64[nodes]: bit i is set where the i-th reason applies."""
+    """Return uint64[nodes]: bit i is set where the i-th reason applies."""
     by_code = np.array([_unfit(dict(conditions)) for conditions in nodes.condition_sets], np.uint64)
     return by_code[nodes.condition_codes] | np.where(nodes.unschedulable, _CORDONED, np.uint64(0))
 
 
 def _unfit(conditions: Mapping[str, str]) -> int:
-    """Bit i is set where the i-th condition is not as it must be."""
+    """Return an integer; bit i is set where the i-th condition is not as it must be."""
     return sum(
         1 << i
         for i, (kind, wanted) in enumerate(_HEALTHY.items())

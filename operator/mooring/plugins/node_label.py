@@ -42,27 +42,27 @@ class NodeLabel:
         self._preferences = len(args.present_labels_preference) + len(args.absent_labels_preference)
 
     def pre_filter(self, _pod: Pod, _cluster: Snapshot) -> Skip | None:
-        """SKIP if the profile requires nothing; the filter needs no state."""
+        """Return SKIP if the profile requires nothing; the filter needs no state."""
         return None if self._args.present_labels or self._args.absent_labels else SKIP
 
     def filter(self, _pod: Pod, nodes: NodeView, _: None) -> BoolArray:
-        """True where all required labels exist and no forbidden label does."""
+        """Return True where all required labels exist and no forbidden label does."""
         fits = np.ones(len(nodes), np.bool_)
         for met in _met(nodes, self._args.present_labels, self._args.absent_labels):
             fits &= met
         return fits
 
     def explain(self, _pod: Pod, nodes: NodeView, _: None) -> Explanation:
-        """One reason; evicting pods changes no labels."""
+        """Return one reason; evicting pods changes no labels."""
         reason = "node(s) didn't have the requested labels"
         return Explanation.single(reason, len(nodes), resolvable=False)
 
     def pre_score(self, _pod: Pod, _nodes: NodeView, _cluster: Snapshot) -> Skip | None:
-        """SKIP if the profile has no preferences; the score needs no state."""
+        """Return SKIP if the profile has no preferences; the score needs no state."""
         return None if self._preferences else SKIP
 
     def score(self, _pod: Pod, nodes: NodeView, _: None) -> IntArray:
-        """int64[nodes]: the percentage of the preferences that the node meets."""
+        """Return int64[nodes]: the percentage of the preferences that the node meets."""
         total = np.zeros(len(nodes), np.int64)
         args = self._args
         for met in _met(nodes, args.present_labels_preference, args.absent_labels_preference):
@@ -70,7 +70,7 @@ class NodeLabel:
         return total // self._preferences
 
     def queueing_hint(self, _pod: Pod, event: ClusterEvent, _cluster: Snapshot) -> QueueingHint:
-        """QUEUE when a node was added with the right labels, or got them."""
+        """Return QUEUE when a node was added with the right labels, or got them."""
         present, absent = self._args.present_labels, self._args.absent_labels
 
         def right(node: Node) -> bool:
@@ -81,7 +81,7 @@ class NodeLabel:
 
 
 def _met(nodes: NodeView, present: tuple[str, ...], absent: tuple[str, ...]) -> Iterator[BoolArray]:
-    """For each label, whether the node has it, or does not."""
+    """Yield for each label where nodes have it, or where they do not."""
     for key in present:
         yield nodes.label_codes(key) != ABSENT
     for key in absent:

@@ -27,18 +27,18 @@ class NodeName:
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 
     def pre_filter(self, pod: Pod, _cluster: Snapshot) -> Skip | str:
-        """The name of the node; SKIP if the pod names none."""
+        """Return the name of the node; SKIP if the pod names none."""
         return pod.node_name or SKIP
 
     def filter(self, _pod: Pod, nodes: NodeView, name: str) -> BoolArray:
-        """True for the named node."""
+        """Return True for the named node."""
         return nodes.named(name)
 
     def explain(self, _pod: Pod, nodes: NodeView, _: str) -> Explanation:
-        """One reason; evicting pods changes no node name."""
+        """Return one reason; evicting pods changes no node name."""
         reason = "node(s) didn't match the requested node name"
         return Explanation.single(reason, len(nodes), resolvable=False)
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: Snapshot) -> QueueingHint:
-        """QUEUE when the named node was added."""
+        """Return QUEUE when the named node was added."""
         return queue_if(isinstance(event.after, Node) and event.after.name == pod.node_name)

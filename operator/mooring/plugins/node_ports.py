@@ -30,23 +30,23 @@ class NodePorts:
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 
     def pre_filter(self, pod: Pod, _cluster: Snapshot) -> Skip | tuple[HostPort, ...]:
-        """The pod's host ports; SKIP if it has none."""
+        """Return the pod's host ports; SKIP if it has none."""
         return pod.shape.host_ports or SKIP
 
     def filter(self, _pod: Pod, nodes: NodeView, ports: tuple[HostPort, ...]) -> BoolArray:
-        """True where all of the ports are free."""
+        """Return True where all of the ports are free."""
         free = np.ones(len(nodes), np.bool_)
         for port in ports:
             free &= nodes.port_free(port)
         return free
 
     def explain(self, _pod: Pod, nodes: NodeView, _: tuple[HostPort, ...]) -> Explanation:
-        """One reason; evicting the pod that uses the port helps."""
+        """Return one reason; evicting the pod that uses the port helps."""
         reason = "node(s) didn't have free ports for the requested pod ports"
         return Explanation.single(reason, len(nodes), resolvable=True)
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: Snapshot) -> QueueingHint:
-        """QUEUE when a node was added, or a pod was deleted that used one of the ports."""
+        """Return QUEUE when a node was added, or a pod that used one of the ports was deleted."""
         if not isinstance(event.before, Pod):
             return QueueingHint.QUEUE
         freed, wanted = event.before.shape.host_ports, pod.shape.host_ports
@@ -54,7 +54,7 @@ class NodePorts:
 
 
 def _collide(one: HostPort, other: HostPort) -> bool:
-    """Whether both cannot be used on one node; "every address" conflicts with any address."""
+    """Return whether both cannot be used on one node; "every address" conflicts with any."""
     if (one.protocol, one.port) != (other.protocol, other.port):
         return False
     return one.ip == other.ip or EVERY_ADDRESS in (one.ip, other.ip)

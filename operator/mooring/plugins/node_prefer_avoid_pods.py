@@ -34,7 +34,7 @@ class NodePreferAvoidPods:
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 
     def pre_score(self, pod: Pod, nodes: NodeView, _cluster: Snapshot) -> Skip | BoolArray:
-        """bool[nodes], True for the nodes to avoid; SKIP if there are none."""
+        """Return bool[nodes], True for the nodes to avoid; SKIP if there are none."""
         owner = pod.owner
         if owner is None or owner.kind not in _CONTROLLERS:
             return SKIP
@@ -42,5 +42,5 @@ class NodePreferAvoidPods:
         return avoiding if avoiding.any() else SKIP
 
     def score(self, _pod: Pod, _nodes: NodeView, avoiding: BoolArray) -> IntArray:
-        """int64[nodes], 0 or 100."""
+        """Return int64[nodes], 0 or 100."""
         return MAX_SCORE * ~avoiding

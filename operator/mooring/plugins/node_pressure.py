@@ -42,21 +42,21 @@ class NodePressure:
         self._conditions = args.conditions
 
     def pre_filter(self, pod: Pod, _cluster: Snapshot) -> Skip | tuple[Pressure, ...]:
-        """The pressures to check, memory pressure only for BestEffort pods; SKIP without any."""
+        """Return the pressures to check, memory only for BestEffort pods; SKIP without any."""
         best_effort = pod.shape.qos == "BestEffort"
         return tuple(c for c in self._conditions if c != "MemoryPressure" or best_effort) or SKIP
 
     def filter(self, _pod: Pod, nodes: NodeView, pressures: tuple[Pressure, ...]) -> BoolArray:
-        """True where the node reports none of them."""
+        """Return True where the node reports none of them."""
         return np.equal(_bits(nodes, pressures), 0)
 
     def explain(self, _pod: Pod, nodes: NodeView, pressures: tuple[Pressure, ...]) -> Explanation:
-        """All pressures that apply; evicting pods does not end them at once."""
+        """Return all pressures that apply; evicting pods does not end them at once."""
         reasons = tuple(_REASONS[pressure] for pressure in pressures)
         return Explanation(reasons, _bits(nodes, pressures), np.zeros(len(nodes), np.bool_))
 
     def queueing_hint(self, _pod: Pod, event: ClusterEvent, _cluster: Snapshot) -> QueueingHint:
-        """QUEUE when a node was added, or one of the pressures ended."""
+        """Return QUEUE when a node was added, or one of the pressures ended."""
         before, after = event.before, event.after
         if not isinstance(before, Node) or not isinstance(after, Node):
             return QueueingHint.QUEUE
@@ -65,7 +65,7 @@ class NodePressure:
 
 
 def _bits(nodes: NodeView, pressures: tuple[Pressure, ...]) -> npt.NDArray[np.uint64]:
-    """uint64[nodes]: bit i is set where the node reports the i-th pressure."""
+    """Return uint64[nodes]: bit i is set where the node reports the i-th pressure."""
     by_code = [
         sum(1 << i for i, pressure in enumerate(pressures) if (pressure, "True") in conditions)
         for conditions in nodes.condition_sets

@@ -82,7 +82,7 @@ class _AllocationScore:
                 self._score = _ratio(strategy.requested_to_capacity_ratio.shape)
 
     def score(self, pod: Pod, nodes: NodeView, _: None) -> IntArray:
-        """int64[nodes], 0 to 100: the weighted mean over the strategy's resources."""
+        """Return int64[nodes], 0 to 100: the weighted mean over the strategy's resources."""
         demand = pod.shape.demand
         wanted = {"cpu": demand.scored_cpu, "memory": demand.scored_memory, **demand.scored_others}
         scored = [
@@ -111,7 +111,7 @@ class _AllocationScore:
         scored: Sequence[tuple[str, int, int]],
         choose: _MinMax,
     ) -> Any:
-        """0 to 100: of one node (int), or of several (int64[nodes]).
+        """Return 0 to 100: of one node (int), or of several (int64[nodes]).
 
         `amounts` are what is allocatable and requested of each resource in turn. `scored` has the
         resources' names, what the pod requests of them, and their weights.
@@ -151,25 +151,25 @@ class NodeResourcesFit(_AllocationScore):
         self._ignored_groups = frozenset(args.ignored_resource_groups)
 
     def pre_filter(self, pod: Pod, _cluster: Snapshot) -> _Need:
-        """The pod's requests, without the resources that the profile ignores."""
+        """Return the pod's requests, without the resources that the profile ignores."""
         demand = pod.shape.demand.resources
         if not (self._ignored or self._ignored_groups):
             return _Need(demand)
         return _Need({name: amount for name, amount in demand.items() if not self._ignores(name)})
 
     def filter(self, _pod: Pod, nodes: NodeView, need: _Need) -> BoolArray:
-        """True where a pod slot and every requested amount are free."""
+        """Return True where a pod slot and every requested amount are free."""
         fits = nodes.pod_count < nodes.pod_slots
         for resource, amount in need.resources.items():
             fits &= amount <= nodes.allocatable(resource) - nodes.requested(resource)
         return fits
 
     def resource_requests(self, need: _Need) -> Mapping[str, int]:
-        """The amounts that must be free beside a pod slot; `filter` checks nothing else."""
+        """Return the amounts that must be free beside a pod slot, which is all `filter` checks."""
         return need.resources
 
     def explain(self, _pod: Pod, nodes: NodeView, need: _Need) -> Explanation:
-        """Every resource that is short; not resolvable where even an empty node is too small."""
+        """Explain with every short resource; not resolvable where an empty node is too small."""
         resolvable = np.ones(len(nodes), np.bool_)
         for resource, amount in need.resources.items():
             resolvable &= amount <= nodes.allocatable(resource)
@@ -181,7 +181,7 @@ class NodeResourcesFit(_AllocationScore):
         return Explanation.from_masks(chain((too_many_pods,), lacking), resolvable=resolvable)
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: Snapshot) -> QueueingHint:
-        """QUEUE when a node has more free than before, and the pod fits now or after evictions.
+        """Return QUEUE when a node has more free and the pod fits now or after evictions.
 
         As in kube-scheduler, a deleted pod also queues if its node is not known any more.
         """
@@ -240,7 +240,7 @@ class RequestedToCapacityRatioScore(_AllocationScore):
 
 
 def _grown(event: ClusterEvent, wanted: Iterable[str]) -> str | None:
-    """The node that was added, or on which a pod slot or a requested resource became free."""
+    """Return the node that was added, or on which a slot or a requested resource became free."""
     match event.before, event.after:
         case Pod() as gone, None:
             return freed_node(gone)
@@ -259,24 +259,24 @@ def _grown(event: ClusterEvent, wanted: Iterable[str]) -> str | None:
 
 
 def _is_large_enough(node: Node, need: Mapping[str, int]) -> bool:
-    """Whether the pod would fit if no other pod were on the node."""
+    """Return whether the pod would fit if no other pod were on the node."""
     if not node.pod_slots:
         return False
     return all(amount <= node.allocatable.get(name, 0) for name, amount in need.items())
 
 
 def _least_allocated(requested: Any, allocatable: Any, choose: _MinMax) -> Any:
-    """The percentage that stays free (least_allocated.go)."""
+    """Return the percentage that stays free (least_allocated.go)."""
     return choose.maximum(allocatable - requested, 0) * _MAX // allocatable
 
 
 def _most_allocated(requested: Any, allocatable: Any, choose: _MinMax) -> Any:
-    """The percentage in use, at most 100 (most_allocated.go)."""
+    """Return the percentage in use, at most 100 (most_allocated.go)."""
     return choose.minimum(requested, allocatable) * _MAX // allocatable
 
 
 def _ratio(shape: tuple[ShapePoint, ...]) -> _Score:
-    """Looks up the score of each whole percent in use (requested_to_capacity_ratio.go)."""
+    """Return a function with the score of each percent in use (requested_to_capacity_ratio.go)."""
     by_percent = np.array([_interpolated(shape, percent) for percent in range(_MAX + 1)])
 
     def score(requested: Any, allocatable: Any, choose: _MinMax) -> Any:
@@ -286,7 +286,7 @@ def _ratio(shape: tuple[ShapePoint, ...]) -> _Score:
 
 
 def _interpolated(shape: tuple[ShapePoint, ...], percent: int) -> int:
-    """Linear between the points, flat outside; division truncates towards zero as Go's does."""
+    """Return a value linear between the points, flat outside; division truncates as in Go."""
     points = [(point.utilization, point.score * 10) for point in shape]
     if percent <= points[0][0]:
         return points[0][1]

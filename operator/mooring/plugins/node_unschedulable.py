@@ -30,15 +30,15 @@ class NodeUnschedulable:
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 
     def filter(self, pod: Pod, nodes: NodeView, _: None) -> BoolArray:
-        """True where the node is not cordoned or the pod tolerates it."""
+        """Return True where the node is not cordoned or the pod tolerates it."""
         if tolerated(NOT_SCHEDULABLE_TAINT, pod.shape.tolerations):
             return np.ones(len(nodes), np.bool_)
         return ~nodes.unschedulable
 
     def explain(self, _pod: Pod, nodes: NodeView, _: None) -> Explanation:
-        """One reason; evicting pods does not uncordon a node."""
+        """Return one reason; evicting pods does not uncordon a node."""
         return Explanation.single("node(s) were unschedulable", len(nodes), resolvable=False)
 
     def queueing_hint(self, _pod: Pod, event: ClusterEvent, _cluster: Snapshot) -> QueueingHint:
-        """QUEUE when a node was added that is not cordoned, or a node was uncordoned."""
+        """Return QUEUE when a node was added that is not cordoned, or a node was uncordoned."""
         return queue_if(node_newly(event, lambda node: not node.unschedulable))

@@ -57,7 +57,7 @@ class NodeVolumeLimits:
         self._cluster = handle.cluster
 
     def pre_filter(self, pod: Pod, cluster: Snapshot) -> Skip | _Wanted:
-        """The volumes that count against a limit; SKIP if there are none."""
+        """Return the volumes that count against a limit; SKIP if there are none."""
         if not any(map(_counts, pod.volumes)):
             return SKIP
         sources: set[CSISource | None] = set()
@@ -77,7 +77,7 @@ class NodeVolumeLimits:
         return _Wanted(by_driver, None) if by_driver else SKIP
 
     def filter(self, _pod: Pod, nodes: NodeView, wanted: _Wanted) -> BoolArray:
-        """False where a driver would have more volumes than its limit."""
+        """Return False where a driver would have more volumes than its limit."""
         fits = np.full(len(nodes), wanted.missing is None)
         storage, rows = self._cluster.storage, nodes.rows
         for driver, volumes in wanted.volumes.items():
@@ -87,13 +87,13 @@ class NodeVolumeLimits:
         return fits
 
     def explain(self, _pod: Pod, nodes: NodeView, wanted: _Wanted) -> Explanation:
-        """One reason; evicting pods detaches their volumes, but creates no claim."""
+        """Return one reason; evicting pods detaches their volumes, but creates no claim."""
         if wanted.missing is not None:
             return Explanation.single(wanted.missing, len(nodes), resolvable=False)
         return Explanation.single(_FULL, len(nodes), resolvable=True)
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: Snapshot) -> QueueingHint:
-        """QUEUE when a node was added, a limit rose, volumes were detached, or a claim changed."""
+        """Return QUEUE when a node came, a limit rose, volumes were detached or a claim changed."""
         match event.before, event.after:
             case CSINode() as before, CSINode() as after:
                 return queue_if(
@@ -114,7 +114,7 @@ class NodeVolumeLimits:
 
 
 def _new(volumes: Sequence[CSISource], rows: IntArray, storage: StorageView) -> IntArray:
-    """int64[rows]: how many of the volumes no pod on the row uses yet.
+    """Return int64[rows]: how many of the volumes no pod on the row uses yet.
 
     A volume that only a VolumeAttachment shows on a node counts twice there, as in kube-scheduler.
     """
@@ -127,19 +127,19 @@ def _new(volumes: Sequence[CSISource], rows: IntArray, storage: StorageView) -> 
 
 
 def _rose(before: int, after: int | None) -> bool:
-    """Whether a limit is higher now, or gone."""
+    """Return whether a limit is higher now, or gone."""
     return after is None or after > before
 
 
 def _counts(volume: PodVolume) -> bool:
-    """Whether the volume may be one that a CSI driver attaches."""
+    """Return whether the volume may be one that a CSI driver attaches."""
     return isinstance(volume, ClaimVolume) or (
         isinstance(volume, Disk) and volume.kind in CSI_DRIVERS
     )
 
 
 def _detached(volume: PodVolume, attachment: VolumeAttachment) -> bool:
-    """Whether the attachment was of such a volume that the pod may need one less."""
+    """Return whether a volume was detached of which the pod may need one less now."""
     if isinstance(volume, Disk):
         return CSI_DRIVERS.get(volume.kind) == attachment.attacher
     return isinstance(volume, ClaimVolume) and not volume.ephemeral

@@ -18,5 +18,5 @@ class PrioritySort:
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 
     def sort_key(self, queued: QueuedPodInfo) -> tuple[int, float]:
-        """Smaller keys are scheduled first."""
+        """Return the pod's key: pods with smaller keys are scheduled first."""
         return by_priority(queued)

@@ -34,11 +34,11 @@ class ResourceLimits:
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 
     def pre_score(self, pod: Pod, _nodes: NodeView, _cluster: Snapshot) -> Skip | None:
-        """SKIP for a pod without limits; the score needs no state."""
+        """Return SKIP for a pod without limits; the score needs no state."""
         return None if pod.shape.limits else SKIP
 
     def score(self, pod: Pod, nodes: NodeView, _: None) -> IntArray:
-        """int64[nodes], 0 or 1."""
+        """Return int64[nodes], 0 or 1."""
         within = np.zeros(len(nodes), np.bool_)
         for resource, limit in pod.shape.limits.items():
             within |= limit <= nodes.allocatable(resource)

@@ -19,7 +19,7 @@ class SchedulingGates:
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 
     def pre_enqueue(self, pod: Pod) -> Unschedulable | None:
-        """None if the pod has no gates; else the pod is gated."""
+        """Return None if the pod has no gates; else gate the pod."""
         if not pod.shape.gates:
             return None
         return Unschedulable(f"waiting for scheduling gates: [{' '.join(pod.shape.gates)}]")

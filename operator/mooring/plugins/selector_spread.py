@@ -38,11 +38,11 @@ class SelectorSpread:
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 
     def pre_score(self, pod: Pod, nodes: NodeView, cluster: Snapshot) -> Skip | IntArray:
-        """int64[nodes], such pods on each node; SKIP for a pod with topologySpreadConstraints."""
+        """Return int64[nodes], such pods on each node; SKIP with topologySpreadConstraints."""
         return SKIP if pod.shape.spread else _counts(cluster.default_selector(pod), nodes, cluster)
 
     def score(self, _pod: Pod, nodes: NodeView, counts: IntArray) -> IntArray:
-        """int64[nodes]: 0 where there are the most such pods, 100 where there are none."""
+        """Return int64[nodes]: 0 where there are the most such pods, 100 where there are none."""
         return _spread(nodes, counts)
 
 
@@ -56,18 +56,18 @@ class ServiceSpreading:
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 
     def pre_score(self, pod: Pod, nodes: NodeView, cluster: Snapshot) -> Skip | IntArray:
-        """int64[nodes]: the pods on each node that all Services of the pod select."""
+        """Return int64[nodes]: the pods on each node that all Services of the pod select."""
         return _counts(cluster.behind_services(pod), nodes, cluster)
 
     def score(self, _pod: Pod, nodes: NodeView, counts: IntArray) -> IntArray:
-        """int64[nodes]: 0 where there are the most such pods, 100 where there are none."""
+        """Return int64[nodes]: 0 where there are the most such pods, 100 where there are none."""
         return _spread(nodes, counts)
 
 
 def _counts(
     default_selector: Selection | None, nodes: NodeView, cluster: Snapshot
 ) -> Skip | IntArray:
-    """int64[nodes], the selected pods on each node; SKIP if there are none at all."""
+    """Return int64[nodes], the selected pods on each node; SKIP if there are none at all."""
     if default_selector is None:
         return SKIP
     counts = cluster.counts(default_selector, EACH_NODE)
@@ -75,7 +75,7 @@ def _counts(
 
 
 def _spread(nodes: NodeView, counts: IntArray) -> IntArray:
-    """The scores; only pods on the feasible nodes are counted."""
+    """Return the scores; only pods on the feasible nodes are counted."""
     score = _fewest(counts)
     zones = nodes.zone_codes
     by_zone = np.bincount(zones, weights=counts, minlength=len(nodes.zones))
@@ -85,7 +85,7 @@ def _spread(nodes: NodeView, counts: IntArray) -> IntArray:
 
 
 def _fewest(counts: IntArray | _Floats) -> _Floats:
-    """100 for a count of 0, 0 for the highest; in kube-scheduler's order of rounding."""
+    """Return 100 for a count of 0, 0 for the highest; rounded in kube-scheduler's order."""
     most = counts.max()
     if not most:
         return np.full(len(counts), float(MAX_SCORE))

@@ -49,7 +49,7 @@ class ServiceAffinity:
         self._anti_affinity = args.anti_affinity_labels_preference
 
     def pre_filter(self, pod: Pod, cluster: Snapshot) -> Skip | _Wanted:
-        """The labels that a node must have; SKIP if there are none.
+        """Return the labels that a node must have; SKIP if there are none.
 
         Their values come from the pod's nodeSelector, and the missing ones from the node of a
         matching pod, if a Service selects the pod. A pod matches if it has the pod's namespace and
@@ -66,20 +66,20 @@ class ServiceAffinity:
         return tuple(Requirement(key, "In", (value,)) for key, value in wanted.items()) or SKIP
 
     def filter(self, _pod: Pod, nodes: NodeView, wanted: _Wanted) -> BoolArray:
-        """True where every label has the required value."""
+        """Return True where every label has the required value."""
         fits = np.ones(len(nodes), np.bool_)
         for requirement in wanted:
             fits &= nodes.meets(requirement)
         return fits
 
     def explain(self, _pod: Pod, nodes: NodeView, _: _Wanted) -> Explanation:
-        """One reason; evicting pods can help, because without matching pods any node fits."""
+        """Return one reason; evicting pods can help: without matching pods any node fits."""
         return Explanation.single(
             "node(s) didn't match service affinity", len(nodes), resolvable=True
         )
 
     def pre_score(self, pod: Pod, nodes: NodeView, cluster: Snapshot) -> Skip | IntArray:
-        """int64[nodes]: the pods of the pod's first Service on each feasible node."""
+        """Return int64[nodes]: the pods of the pod's first Service on each feasible node."""
         if not self._anti_affinity:
             return SKIP
         services = cluster.services(pod)
@@ -90,14 +90,14 @@ class ServiceAffinity:
         return counts.at(nodes).astype(np.int64)
 
     def score(self, _pod: Pod, nodes: NodeView, counts: IntArray) -> IntArray:
-        """int64[nodes]: the percentage of pods on nodes with other label values, on average."""
+        """Return int64[nodes]: the mean percentage of pods on nodes with other label values."""
         total = np.zeros(len(nodes))
         for key in self._anti_affinity:
             total += _elsewhere(nodes, key, counts) / len(self._anti_affinity)
         return total.astype(np.int64)
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: Snapshot) -> QueueingHint:
-        """QUEUE when a matching pod, a Service or a node was added, deleted or got other labels."""
+        """Return QUEUE when a matching pod, a Service or a node came, went or was relabelled."""
         before, after = event.before, event.after
         match event.kind:
             case Kind.POD:
@@ -112,7 +112,7 @@ class ServiceAffinity:
 
 
 def _matches(other: object | None, pod: Pod) -> bool:
-    """Whether the other pod has the namespace and all labels of this one."""
+    """Return whether the other pod has the namespace and all labels of this one."""
     return (
         isinstance(other, Pod)
         and other.namespace == pod.namespace
@@ -121,7 +121,7 @@ def _matches(other: object | None, pod: Pod) -> bool:
 
 
 def _labels_of_matching_pods(pod: Pod, keys: Iterable[str], cluster: Snapshot) -> dict[str, str]:
-    """The values of the labels on the first node with a matching pod, as far as it has them."""
+    """Return the labels' values on the first node with a matching pod, as far as it has them."""
     part = PodSelector(selector_from_labels(pod.labels), frozenset((pod.namespace,)))
     matching = cluster.counts(selection((part,), terminating=True), EACH_NODE)
     if not matching.total:
@@ -136,7 +136,7 @@ def _labels_of_matching_pods(pod: Pod, keys: Iterable[str], cluster: Snapshot) -
 
 
 def _elsewhere(nodes: NodeView, key: str, counts: IntArray) -> npt.NDArray[np.float64]:
-    """float64[nodes]: the percentage of the pods that are on nodes with other label values.
+    """Return float64[nodes]: the percentage of pods on nodes with other label values.
 
     0 on a node without the label. 100 on a node with it if there are no pods.
     """

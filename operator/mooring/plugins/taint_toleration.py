@@ -34,16 +34,16 @@ class TaintToleration:
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 
     def filter(self, pod: Pod, nodes: NodeView, _: None) -> BoolArray:
-        """True where every NoSchedule and NoExecute taint is tolerated."""
+        """Return True where every NoSchedule and NoExecute taint is tolerated."""
         tolerations = pod.shape.tolerations
         return np.equal(_per_taint_set(nodes, lambda taints: repelled(taints, tolerations)), 0)
 
     def explain(self, _pod: Pod, nodes: NodeView, _: None) -> Explanation:
-        """One reason; evicting pods removes no taint."""
+        """Return one reason; evicting pods removes no taint."""
         return Explanation.single("node(s) had untolerated taint(s)", len(nodes), resolvable=False)
 
     def score(self, pod: Pod, nodes: NodeView, _: None) -> IntArray:
-        """int64[nodes]: how many PreferNoSchedule taints are not tolerated."""
+        """Return int64[nodes]: how many PreferNoSchedule taints are not tolerated."""
         soft = [t for t in pod.shape.tolerations if t.effect in ("", "PreferNoSchedule")]
 
         def untolerated(taints: tuple[Taint, ...]) -> int:
@@ -52,13 +52,13 @@ class TaintToleration:
         return _per_taint_set(nodes, untolerated)
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: Snapshot) -> QueueingHint:
-        """QUEUE when a node was added or changed and the pod now tolerates its taints."""
+        """Return QUEUE when a node was added or changed and the pod now tolerates its taints."""
         tolerations = pod.shape.tolerations
         return queue_if(node_newly(event, lambda node: not repelled(node.taints, tolerations)))
 
 
 def _per_taint_set(nodes: NodeView, measure: Callable[[tuple[Taint, ...]], int]) -> IntArray:
-    """int64[nodes]: the result of `measure`, which runs once per distinct list of taints."""
+    """Return int64[nodes]: the result of `measure`, run once per distinct list of taints."""
     codes, sets = nodes.taint_codes, nodes.taint_sets
     measured = np.zeros(len(sets), np.int64)
     for code in np.flatnonzero(np.bincount(codes, minlength=len(sets))).tolist():

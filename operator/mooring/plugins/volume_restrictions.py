@@ -54,7 +54,7 @@ class VolumeRestrictions:
         self._cluster = handle.cluster
 
     def pre_filter(self, pod: Pod, cluster: Snapshot) -> Skip | _Wanted | Unschedulable:
-        """The pod's disks and claims of these kinds; Unschedulable if a claim does not exist."""
+        """Return the pod's disks and claims of these kinds; Unschedulable if a claim is missing."""
         if not pod.volumes:
             return SKIP
         once = []
@@ -73,18 +73,18 @@ class VolumeRestrictions:
         return _Wanted(disks, tuple(once)) if disks or taken else SKIP
 
     def filter(self, _pod: Pod, nodes: NodeView, wanted: _Wanted) -> BoolArray:
-        """False where a disk is in use, and for all nodes if a claim is in use."""
+        """Return False where a disk is in use, and for all nodes if a claim is in use."""
         if any(map(self._cluster.storage.claim_in_use, wanted.claims)):
             return np.zeros(len(nodes), np.bool_)
         return ~self._conflicts(nodes, wanted)
 
     def explain(self, _pod: Pod, nodes: NodeView, wanted: _Wanted) -> Explanation:
-        """One reason per node, disks before claims; evicting the pod that uses them helps."""
+        """Return one reason per node, disks before claims; evicting their user helps."""
         bits = np.where(self._conflicts(nodes, wanted), np.uint64(1), np.uint64(2))
         return Explanation((_NO_DISK, _IN_USE), bits, np.ones(len(nodes), np.bool_))
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: Snapshot) -> QueueingHint:
-        """QUEUE when a pod with such a disk or claim was deleted, or a node or claim was added."""
+        """Return QUEUE when a pod with such a disk or claim went, or a node or claim came."""
         claims = {v.claim for v in pod.volumes if isinstance(v, ClaimVolume) and not v.ephemeral}
         match event.before, event.after:
             case Pod() as gone, None:
@@ -96,7 +96,7 @@ class VolumeRestrictions:
                 return QueueingHint.QUEUE
 
     def _conflicts(self, nodes: NodeView, wanted: _Wanted) -> BoolArray:
-        """True where a pod uses one of the disks in conflict."""
+        """Return True where a pod uses one of the disks in conflict."""
         storage = self._cluster.storage
         rows = {row for disk in wanted.disks for row in storage.rows_in_conflict(disk)}
         return np.isin(nodes.rows, list(rows))

@@ -52,7 +52,7 @@ class VolumeZone:
     def pre_filter(
         self, pod: Pod, cluster: Snapshot
     ) -> Skip | tuple[_Topology, ...] | Unschedulable:
-        """The zones and regions of the pod's bound volumes; SKIP if there are none."""
+        """Return the zones and regions of the pod's bound volumes; SKIP if there are none."""
         topologies: list[_Topology] = []
         for volume in pod.volumes:
             if isinstance(volume, ClaimVolume) and not volume.ephemeral:
@@ -64,7 +64,7 @@ class VolumeZone:
         return tuple(topologies) or SKIP
 
     def filter(self, _pod: Pod, nodes: NodeView, topologies: tuple[_Topology, ...]) -> BoolArray:
-        """True where every label matches, and for nodes without any zone or region label."""
+        """Return True where every label matches, and for nodes without any zone or region label."""
         somewhere = np.zeros(len(nodes), np.bool_)
         for key in _KEYS:
             somewhere |= nodes.label_codes(key) != ABSENT
@@ -78,12 +78,12 @@ class VolumeZone:
         return fits | ~somewhere
 
     def explain(self, _pod: Pod, nodes: NodeView, _: tuple[_Topology, ...]) -> Explanation:
-        """One reason; evicting pods changes no labels."""
+        """Return one reason; evicting pods changes no labels."""
         reason = "node(s) had no available volume zone"
         return Explanation.single(reason, len(nodes), resolvable=False)
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: Snapshot) -> QueueingHint:
-        """QUEUE when a node or volume was added or got other zones, or the pod's claim changed.
+        """Return QUEUE when a node or volume came or changed zones, or the pod's claim changed.
 
         Also when a StorageClass was added that waits for the first consumer.
         """
@@ -105,7 +105,7 @@ class VolumeZone:
 def _volume_of(
     namespace: str, name: str, cluster: Snapshot
 ) -> PersistentVolume | Unschedulable | None:
-    """The volume that a claim is bound to; None while the claim waits for its first consumer."""
+    """Return the volume that a claim is bound to; None while it waits for its first consumer."""
     if not name:
         return Unschedulable("PersistentVolumeClaim had no name")
     claim: PersistentVolumeClaim | None
@@ -126,7 +126,7 @@ def _volume_of(
 
 
 def _topologies(volume: PersistentVolume) -> Iterator[_Topology]:
-    """The volume's zones and regions; a label with an empty part is ignored."""
+    """Yield the volume's zones and regions; a label with an empty part is ignored."""
     for key in _KEYS:
         if key in volume.labels:
             values = tuple(part.strip() for part in volume.labels[key].split(ZONE_DELIMITER))

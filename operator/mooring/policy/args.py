@@ -49,7 +49,7 @@ class DefaultPreemptionArgs(PolicyModel):
     """The fewest candidates to find, as a number; the larger of the two applies."""
 
     def mistakes(self) -> Iterator[FieldError]:
-        """If both are zero, preemption would look for no candidate."""
+        """Yield a mistake if both are zero: preemption would look for no candidate."""
         percentage, absolute = "minCandidateNodesPercentage", "minCandidateNodesAbsolute"
         if self.min_candidate_nodes_percentage == self.min_candidate_nodes_absolute == 0:
             yield FieldError(percentage, f"must not be 0 when {absolute} is 0 too")
@@ -162,7 +162,7 @@ class NodeResourcesBalancedAllocationArgs(PolicyModel):
     resources: Resources = CPU_AND_MEMORY
 
     def mistakes(self) -> Iterator[FieldError]:
-        """Each resource must occur once, with weight 1."""
+        """Yield a mistake for a resource that occurs twice or with another weight than 1."""
         seen = set[str]()
         for number, resource in enumerate(self.resources):
             if resource.name in seen:
@@ -196,7 +196,7 @@ class PodTopologySpreadArgs(PolicyModel):
     """System: kube-scheduler's built-in constraints; List: those of `defaultConstraints`."""
 
     def mistakes(self) -> Iterator[FieldError]:
-        """System needs an empty list; a topology key may occur once per whenUnsatisfiable."""
+        """Yield mistakes: System with a list; a topology key twice for one whenUnsatisfiable."""
         if self.defaulting_type == "System" and self.default_constraints:
             yield FieldError("defaultingType", "must be List where defaultConstraints are given")
         seen = set[tuple[str, str]]()
@@ -235,7 +235,7 @@ class DynamicResourcesArgs(PolicyModel):
     binding_timeout: Duration = timedelta(seconds=600)
 
     def mistakes(self) -> Iterator[FieldError]:
-        """No timeout is negative, and the one for binding is at least a second."""
+        """Yield mistakes: a negative timeout; one for binding of less than a second."""
         if self.filter_timeout < timedelta(0):
             yield FieldError("filterTimeout", "must be 0s or more")
         if self.binding_timeout < timedelta(seconds=1):

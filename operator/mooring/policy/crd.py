@@ -53,7 +53,7 @@ _DESCRIPTION: Final = (
 
 
 def render() -> str:
-    """The CRD as the text of `crds/schedulingprofiles.yaml`."""
+    """Return the CRD as the text of `crds/schedulingprofiles.yaml`."""
     text = yaml.dump(
         custom_resource_definition(), Dumper=_Plain, sort_keys=False, width=100, allow_unicode=True
     )
@@ -68,7 +68,7 @@ class _Plain(yaml.SafeDumper):
 
 
 def custom_resource_definition() -> dict[str, Any]:
-    """The CRD as an object of `apiextensions.k8s.io/v1`."""
+    """Return the CRD as an object of `apiextensions.k8s.io/v1`."""
     group, version = API_VERSION.split("/")
     singular = KIND.lower()
     return {
@@ -123,7 +123,7 @@ def _schema(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def _structural(node: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
-    """The schema with references inlined, and with the keywords that the API server accepts."""
+    """Return the schema with references inlined, and only keywords that the API server accepts."""
     node = _inlined(node, definitions)
     kept: dict[str, Any] = {name: node[name] for name in _KEPT if name in node}
     if "description" in kept:
@@ -143,14 +143,14 @@ def _structural(node: dict[str, Any], definitions: dict[str, Any]) -> dict[str, 
 
 
 def _map_values(node: dict[str, Any]) -> dict[str, Any] | None:
-    """The schema of a map's values; the API server cannot check a map's keys."""
+    """Return the schema of a map's values; the API server cannot check a map's keys."""
     by_pattern = list(node.get("patternProperties", {}).values())
     values = by_pattern[0] if by_pattern else node.get("additionalProperties")
     return values if isinstance(values, dict) else None
 
 
 def _inlined(node: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
-    """The schema with its reference resolved, and with `X or null` reduced to X."""
+    """Return the schema with its reference resolved, and with `X or null` reduced to X."""
     while "$ref" in node or "anyOf" in node:
         if "$ref" in node:
             target = definitions[node["$ref"].rpartition("/")[2]]

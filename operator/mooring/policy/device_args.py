@@ -67,7 +67,7 @@ class CardArgs(PolicyModel):
     """The annotation of a node that names cards that must not be used."""
 
     def card_format(self) -> CardFormat:
-        """The names in force."""
+        """Return the names in force."""
         given = self.model_dump(include=set(CardArgs.model_fields) - {"preset"}, exclude_none=True)
         return replace(PRESETS[self.preset], **given)
 

@@ -29,7 +29,7 @@ def parse_duration(text: object) -> timedelta:
 
 
 def format_duration(duration: timedelta) -> str:
-    """The duration as text, such as `1m30s`, with a precision of a microsecond."""
+    """Return the duration as text, such as `1m30s`, with a precision of a microsecond."""
     whole, micros = divmod(duration // timedelta(microseconds=1), 1_000_000)
     hours, rest = divmod(whole, 3600)
     minutes, seconds = divmod(rest, 60)

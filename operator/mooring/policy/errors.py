@@ -41,11 +41,11 @@ class FieldError:
         return f"{self.path}: {self.message}" if self.path else self.message
 
     def under(self, parent: str) -> "FieldError":
-        """The same mistake with `parent` in front of its path."""
+        """Return the same mistake with `parent` in front of its path."""
         return FieldError(join_path(parent, self.path), self.message, self.plugin)
 
     def lies_in(self, path: str) -> bool:
-        """Whether the mistake is in the field `path` or in a field or item inside it."""
+        """Return whether the mistake is in the field `path` or in a field or item inside it."""
         return self.path == path or self.path.startswith((f"{path}.", f"{path}["))
 
 
@@ -62,19 +62,19 @@ class PluginLoadError(Exception):
 
 
 def join_path(parent: str, child: str) -> str:
-    """The path of `child` inside `parent`; an index such as `[1].name` is put without a dot."""
+    """Return the path of `child` inside `parent`; an index such as `[1].name` gets no dot."""
     if not parent or not child:
         return parent or child
     return f"{parent}{child}" if child.startswith("[") else f"{parent}.{child}"
 
 
 def split_path(path: str) -> tuple[str, ...]:
-    """The fields, indexes and map keys of a path: `a.b[0][x.y/z]` is a, b, 0 and x.y/z."""
+    """Return fields, indexes and map keys of a path: `a.b[0][x.y/z]` is a, b, 0 and x.y/z."""
     return tuple(in_brackets or name for in_brackets, name in _STEP.findall(path))
 
 
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
-    """`, did you mean X?` with the choice most similar to `word`, or "" if none is similar."""
+    """Return `, did you mean X?` with the choice most similar to `word`, "" if none is similar."""
     folded = {choice.casefold(): choice for choice in choices}
     near = get_close_matches(word.casefold(), folded, n=1, cutoff=0.75)
     return f", did you mean {folded[near[0]]}?" if near else ""

@@ -94,7 +94,7 @@ class TLSConfig(PolicyModel):
     """The certificates to trust, PEM in base64."""
 
     def mistakes(self) -> Iterator[FieldError]:
-        """`insecure` excludes trusted certificates; a client certificate needs its key."""
+        """Yield mistakes: `insecure` with trusted certificates; a client certificate but no key."""
         if self.insecure and (self.ca_file or self.ca_data):
             yield FieldError("insecure", "must be false where caFile or caData is given")
         if bool(self.cert_file or self.cert_data) != bool(self.key_file or self.key_data):
@@ -162,7 +162,7 @@ class Extender(PolicyModel):
         return self.http_timeout or _DEFAULT_TIMEOUT
 
     def mistakes(self) -> Iterator[FieldError]:
-        """Scores need a weight, and the time limit is not negative."""
+        """Yield mistakes: scores without a weight; a negative time limit."""
         if self.prioritize_verb and self.weight == 0:
             yield FieldError("weight", "must be at least 1 where prioritizeVerb is given")
         if self.http_timeout < timedelta(0):
@@ -170,7 +170,7 @@ class Extender(PolicyModel):
 
 
 def in_call_order(extenders: Iterable[Extender]) -> tuple[Extender, ...]:
-    """The extenders as they are called: those that are ignorable last (buildExtenders)."""
+    """Return the extenders as they are called: the ignorable ones last (buildExtenders)."""
     return tuple(sorted(extenders, key=lambda extender: extender.ignorable))
 
 

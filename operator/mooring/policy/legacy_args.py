@@ -41,7 +41,7 @@ class NodeLabelArgs(PolicyModel):
     """Keys whose absence adds to a node's score."""
 
     def mistakes(self) -> Iterator[FieldError]:
-        """A label cannot be both required and forbidden."""
+        """Yield a mistake for a label that is both required and forbidden."""
         for field, wanted, unwanted in (
             ("absentLabels", self.present_labels, self.absent_labels),
             (

@@ -41,7 +41,7 @@ class ProfileMatcher:
                 self._rules.setdefault(scheduler_name, []).append(rule)
 
     def claimants(self, scheduler_name: str) -> tuple[str, ...]:
-        """The names of the profiles for pods with this `schedulerName`, by precedence and name."""
+        """Return the profiles for pods with this `schedulerName`, by precedence and name."""
         return tuple(rule.profile for rule in self._rules.get(scheduler_name, ()))
 
     def find(
@@ -51,7 +51,7 @@ class ProfileMatcher:
         namespace_labels: Mapping[str, str],
         pod_labels: Mapping[str, str],
     ) -> str | None:
-        """The name of the pod's profile; None if no profile matches.
+        """Return the name of the pod's profile; None if no profile matches.
 
         The namespace's name counts as its label `kubernetes.io/metadata.name`, even if the
         Namespace object is not known yet.
@@ -65,13 +65,13 @@ class ProfileMatcher:
 
 
 def _compiled(selector: LabelSelector | None) -> CompiledSelector:
-    """The compiled selector; an absent one matches everything, like an empty one."""
+    """Return the compiled selector; an absent one matches everything, like an empty one."""
     raw = selector.model_dump(mode="json", by_alias=True) if selector else {}
     return parse_label_selector(raw) or CompiledSelector()
 
 
 def may_share_pods(one: SchedulingProfile, other: SchedulingProfile) -> bool:
-    """Whether there can be a pod that both profiles match, in the same mode and precedence.
+    """Return whether a pod can match both profiles, in the same mode and with one precedence.
 
     The labels of a namespace and of a pod may be any, so only what two selectors demand of the same
     label can exclude each other.
@@ -87,7 +87,7 @@ def may_share_pods(one: SchedulingProfile, other: SchedulingProfile) -> bool:
 
 
 def conflict_text(name: str, others: Sequence[str]) -> str:
-    """What it means for a profile that these others may match the same pods."""
+    """Say what it means for a profile that these others may match the same pods."""
     more = len(others) - _MOST_NAMED
     named = ", ".join(others[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
     return (
@@ -126,7 +126,7 @@ class _Wanted:
 
 
 def _can_both_match(*selectors: LabelSelector | None) -> bool:
-    """Whether some labels match all the selectors; an absent one matches everything."""
+    """Return whether some labels match all the selectors; an absent one matches everything."""
     wanted: dict[str, _Wanted] = {}
     for selector in filter(None, selectors):
         for key, value in selector.match_labels.items():

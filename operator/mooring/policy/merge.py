@@ -23,15 +23,15 @@ class Catalog(Protocol):
     """The plugins that a profile can name; the framework's registry implements it."""
 
     def names(self) -> Iterable[str]:
-        """Every plugin's name."""
+        """Return every plugin's name."""
         ...
 
     def points(self, name: str) -> frozenset[Point] | None:
-        """The extension points that a plugin implements; None for an unknown name."""
+        """Return the extension points that a plugin implements; None for an unknown name."""
         ...
 
     def args_model(self, name: str) -> type[BaseModel] | None:
-        """The model of a plugin's arguments; None if it takes none."""
+        """Return the model of a plugin's arguments; None if it takes none."""
         ...
 
 
@@ -46,7 +46,7 @@ class PluginUse:
 def plugins_by_point(
     plugins: Plugins, catalog: Catalog, rules: Iterable[Rule] = ()
 ) -> dict[Point, tuple[PluginUse, ...]]:
-    """The plugins of every extension point, in the order they run; rules run after plugins.
+    """Return the plugins of every extension point in the order they run; rules run last.
 
     Names that the catalog does not know are left out.
     """
@@ -61,7 +61,7 @@ def plugins_by_point(
 
 
 def _merged(custom: PluginSet, catalog: Catalog) -> dict[str, int]:
-    """The weights at multiPoint by plugin name: first the defaults in their order, then others."""
+    """Return the weights at multiPoint by plugin name: first the defaults, then others."""
     added = {plugin.name: plugin.weight for plugin in custom.enabled}
     off = {plugin.name for plugin in custom.disabled}
     kept = {} if "*" in off else {n: w for n, w in DEFAULT_WEIGHTS.items() if n not in off}
@@ -72,7 +72,7 @@ def _merged(custom: PluginSet, catalog: Catalog) -> dict[str, int]:
 def _expanded(
     point: Point, own: PluginSet, multi: Mapping[str, int], catalog: Catalog
 ) -> tuple[PluginUse, ...]:
-    """The plugins of one extension point.
+    """Return the plugins of one extension point.
 
     First those enabled both here and at multiPoint, then the others of multiPoint, then those
     enabled only here.

@@ -14,7 +14,7 @@ _EXTENDED_PATTERN: Final = f"^{_SUBDOMAIN.pattern}/{_NAME.pattern}$"
 
 
 def is_object_name(text: str) -> bool:
-    """Whether an API object can have this name (a DNS-1123 subdomain)."""
+    """Return whether an API object can have this name (a DNS-1123 subdomain)."""
     return len(text) <= 253 and _SUBDOMAIN.fullmatch(text) is not None
 
 

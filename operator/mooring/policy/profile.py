@@ -140,7 +140,7 @@ class Plugins(PolicyModel):
     """Plugins that are informed after binding."""
 
     def at(self, point: Point) -> PluginSet:
-        """The plugin set of one extension point."""
+        """Return the plugin set of one extension point."""
         plugins: PluginSet = getattr(self, point.name.lower())
         return plugins
 
@@ -200,7 +200,7 @@ class SchedulingProfileSpec(PolicyModel):
     """Limits to preemption by this profile's pods."""
 
     def mistakes(self) -> Iterator[FieldError]:
-        """Extenders may do what a profile in mode Shadow must not."""
+        """Yield a mistake for extenders in mode Shadow, because they may change something."""
         if self.mode == "Shadow" and self.extenders:
             yield FieldError("extenders", "are not called in mode Shadow: remove them")
 
@@ -219,7 +219,7 @@ class SchedulingProfile:
         return self.spec.match.scheduler_names or (self.name,)
 
     def manifest(self) -> dict[str, Any]:
-        """The API object; fields that were not set are left out."""
+        """Return the API object without the fields that were not set."""
         spec = self.spec.model_dump(mode="json", by_alias=True, exclude_unset=True)
         return {
             "apiVersion": API_VERSION,
@@ -232,7 +232,7 @@ class SchedulingProfile:
 def profile_for(
     scheduler_name: str, spec: SchedulingProfileSpec, taken: Container[str] = ()
 ) -> SchedulingProfile:
-    """A profile for a scheduler name; its object name is as similar to it as possible.
+    """Return a profile for a scheduler name; its object name is as similar as possible.
 
     Args:
         scheduler_name: The `schedulerName` of pods: any text.
@@ -250,7 +250,7 @@ def profile_for(
 
 
 def _has_a_name(metadata: dict[str, Any]) -> dict[str, Any]:
-    """The metadata; ProfileInvalid if they have no name that an API object can have."""
+    """Return the metadata; ProfileInvalid if they have no name that an API object can have."""
     name = metadata.get("name")
     if name is None or name == "":
         problem = "is required"

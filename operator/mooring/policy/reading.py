@@ -38,7 +38,7 @@ class PolicyModel(BaseModel):
     unsupported: ClassVar[Mapping[str, str]] = {}
 
     def mistakes(self) -> Iterator[FieldError]:
-        """The mistakes that concern several fields; their paths are relative to the model."""
+        """Yield the mistakes that concern several fields; their paths are relative to the model."""
         yield from ()
 
     @model_validator(mode="after")
@@ -76,7 +76,7 @@ def _validated(model: type[Model], text: bytes) -> Model:
 def _all_mistakes(
     model: type[BaseModel], document: Any, error: ValidationError
 ) -> list[FieldError]:
-    """Every mistake in the document, of which `error` has those that pydantic finds at first.
+    """Return every mistake in the document; `error` has those that pydantic finds at first.
 
     Pydantic checks the rules between the fields of an object only if each field is valid. So the
     document is read again without the wrong fields. What such a reading finds does not count if it
@@ -107,7 +107,7 @@ def _may_follow_from(rule: BrokenRule, removed: Iterable[tuple[str, ...]]) -> bo
 
 
 def _remove(document: Any, path: tuple[str, ...]) -> tuple[str, ...]:
-    """Removes the field from the document; returns what was removed: the field, or what it is in.
+    """Remove the field from the document; return what was removed: it, or what it is in.
 
     A list loses no single item, because the others would get other indexes. Of a field that is
     absent, and so is required, the object is removed. An empty path is the whole document.
@@ -128,7 +128,7 @@ def _remove(document: Any, path: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _plain(value: object) -> Any:
-    """The value as dicts and lists (kopf passes read-only views), without fields that are null."""
+    """Return the value as dicts and lists (kopf's views are neither), without null fields."""
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items() if item is not None}
     if isinstance(value, list | tuple):

@@ -55,7 +55,7 @@ class Effective:
     percentage_of_nodes_to_score: int
 
     def policy(self, profile: SchedulingProfile) -> EffectivePolicy:
-        """This as the status of `profile` shows it."""
+        """Return the policy as the status of `profile` shows it."""
         return EffectivePolicy(
             scheduler_names=profile.scheduler_names,
             percentage_of_nodes_to_score=self.percentage_of_nodes_to_score,
@@ -135,7 +135,7 @@ def _resolve(
 
 
 def _once_per_plugin(mistakes: Iterable[FieldError]) -> Iterator[FieldError]:
-    """The mistakes, with a plugin that cannot be loaded only where it is named first."""
+    """Yield the mistakes; a plugin that cannot be loaded only where it is named first."""
     seen = set[str]()
     for mistake in mistakes:
         if mistake.plugin not in seen:
@@ -152,11 +152,11 @@ class _LoadedPlugins:
         self.failed: dict[str, str] = {}
 
     def names(self) -> Iterable[str]:
-        """Every plugin's name."""
+        """Return every plugin's name."""
         return self._catalog.names()
 
     def points(self, name: str) -> frozenset[Point] | None:
-        """The extension points that a plugin implements; None if it is unknown or cannot load."""
+        """Return a plugin's extension points; None if it is unknown or cannot be loaded."""
         if name in self.failed:
             return None
         try:
@@ -166,12 +166,12 @@ class _LoadedPlugins:
             return None
 
     def args_model(self, name: str) -> type[BaseModel] | None:
-        """The model of a plugin's arguments; None if it is unknown or cannot be loaded."""
+        """Return the model of a plugin's arguments; None if it takes none or cannot be loaded."""
         return None if self.points(name) is None else self._catalog.args_model(name)
 
 
 def _readable_plugins(document: object) -> SchedulingProfileSpec:
-    """The plugins and plugin arguments of a document that is not valid as a whole.
+    """Return the plugins and plugin arguments of a document that is not valid as a whole.
 
     Every entry keeps its index. An entry that is not valid keeps its name alone, or becomes an
     unnamed entry. A list that is not valid becomes one unnamed entry.
@@ -247,7 +247,7 @@ def _wrong_names_in(
 
 
 def _unusable(path: str, name: str, catalog: _LoadedPlugins) -> FieldError:
-    """The mistake of naming a plugin that is unknown or cannot be loaded."""
+    """Return the mistake of naming a plugin that is unknown or cannot be loaded."""
     if name in catalog.failed:
         return FieldError(path, catalog.failed[name], plugin=name)
     return FieldError(path, _unknown(name, catalog))
@@ -277,7 +277,7 @@ def _wrong_counts(
 def _args(
     entry: PluginConfig, catalog: _LoadedPlugins, path: str, mistakes: list[FieldError]
 ) -> BaseModel | None:
-    """The arguments in an entry of pluginConfig; None for a plugin without arguments.
+    """Return the arguments in an entry of pluginConfig; None for a plugin without arguments.
 
     Appends to `mistakes` what is wrong with the entry.
     """
@@ -304,7 +304,7 @@ def _args(
 
 
 def _wrong_type(entry: PluginConfig, path: str) -> Iterator[FieldError]:
-    """Files of kube-scheduler name the type of the arguments: `kind: NodeResourcesFitArgs`."""
+    """Yield mistakes in the arguments' type, which kube-scheduler's files state as `kind`."""
     version, kind = entry.args.get("apiVersion"), entry.args.get("kind")
     if version not in (None, _ARGS_VERSION):
         yield FieldError(f"{path}.apiVersion", f'must be {_ARGS_VERSION}, got "{version}"')
@@ -315,7 +315,7 @@ def _wrong_type(entry: PluginConfig, path: str) -> Iterator[FieldError]:
 def _default_args(
     name: str, catalog: Catalog, path: str, mistakes: list[FieldError]
 ) -> BaseModel | None:
-    """The arguments of a plugin that has no entry; None for a plugin without arguments.
+    """Return the arguments of a plugin without an entry; None for a plugin without arguments.
 
     Appends a mistake where the plugin needs an entry: one of a third party may have arguments
     without defaults.
@@ -332,7 +332,7 @@ def _default_args(
 
 
 def _with_extenders(args: BaseModel, spec: SchedulingProfileSpec) -> BaseModel:
-    """NodeResourcesFit's arguments ignore the resources that extenders look after.
+    """Return NodeResourcesFit's arguments, which then ignore resources that extenders manage.
 
     As buildExtenders in kube-scheduler's scheduler.go: these resources replace the list
     `ignoredResources`, they are not added to it.

@@ -61,7 +61,7 @@ class LabelRequirement(PolicyModel):
     """For In and NotIn: the values, at least one. For Exists and DoesNotExist: none."""
 
     def mistakes(self) -> Iterator[FieldError]:
-        """In and NotIn need values, the other operators must have none."""
+        """Yield a mistake if the number of values does not suit the operator."""
         return _values_fit(self.operator, self.values)
 
 
@@ -82,7 +82,7 @@ class NodeRequirement(PolicyModel):
     values: tuple[LabelValue, ...] = ()
 
     def mistakes(self) -> Iterator[FieldError]:
-        """In and NotIn need values, Gt and Lt one integer, the others none."""
+        """Yield a mistake if the values do not suit the operator: Gt and Lt need one integer."""
         return _values_fit(self.operator, self.values)
 
 

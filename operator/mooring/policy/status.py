@@ -78,7 +78,7 @@ class ExtenderInForce(PolicyModel):
 
     @classmethod
     def of(cls, extender: Extender) -> "ExtenderInForce":
-        """The extender as the status shows it."""
+        """Return the extender as the status shows it."""
         return cls(
             url_prefix=extender.name,
             filter_verb=extender.filter_verb or None,

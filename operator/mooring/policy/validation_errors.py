@@ -51,7 +51,7 @@ class BrokenRule(NamedTuple):
 def broken_rules(
     error: ValidationError, model: type[BaseModel], document: object
 ) -> tuple[BrokenRule, ...]:
-    """The mistakes in `document`, which was read as `model`; paths start at the document."""
+    """Return the mistakes in `document`, which was read as `model`; paths start at the document."""
     errors = error.errors(include_url=False)
     return tuple(
         broken
@@ -62,7 +62,7 @@ def broken_rules(
 
 
 def _follows_from(details: ErrorDetails, errors: Iterable[ErrorDetails]) -> bool:
-    """Whether a list seems too short only because pydantic does not count invalid items."""
+    """Return whether a list seems too short only because pydantic does not count invalid items."""
     loc = details["loc"]
     return details["type"] == "too_short" and any(
         len(other["loc"]) > len(loc) and other["loc"][: len(loc)] == loc for other in errors
@@ -89,7 +89,7 @@ def _broken(
 
 
 def _steps(details: ErrorDetails, document: object) -> tuple[list[int | str], str | None]:
-    """The location without the tags of unions, and the innermost tag.
+    """Return the location without the tags of unions, and the innermost tag.
 
     A step that does not exist in the document is a tag, except the last step of an error about a
     missing field.
@@ -130,7 +130,7 @@ def _fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
 
 
 def _models_at(model: type[BaseModel], steps: Iterable[int | str]) -> list[type[BaseModel]]:
-    """The possible models of the value at these steps; several for a union."""
+    """Return the possible models of the value at these steps; several for a union."""
     models = [model]
     for step in steps:
         if isinstance(step, str):
@@ -176,7 +176,7 @@ def _bad_tag(details: ErrorDetails) -> str:
 
 
 def _words(expected: str) -> list[str]:
-    """The words in pydantic's text `'A', 'B' or 'C'`."""
+    """Return the words in pydantic's text `'A', 'B' or 'C'`."""
     words = (word.strip(" '") for word in expected.replace(" or ", ",").split(","))
     return [word for word in words if word]
 

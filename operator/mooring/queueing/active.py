@@ -31,12 +31,12 @@ class ActivePods:
         self._heaps: dict[str, PodHeap[tuple[Any, ...]]] = {}
 
     def add(self, queued: QueuedPod) -> None:
-        """Adds the pod where its QueueSort plugin puts it."""
+        """Add the pod at the place that its QueueSort plugin gives it."""
         plugin, key = self._order(queued)
         self._heaps.setdefault(plugin, PodHeap()).push(key, queued)
 
     def pop(self) -> QueuedPod | None:
-        """Takes off the first pod; None if there is none."""
+        """Remove and return the first pod; None if there is none."""
         if len(self._heaps) == 1:
             (heap,) = self._heaps.values()
             return heap.pop()
@@ -48,7 +48,7 @@ class ActivePods:
         return min(firsts)[2].pop() if firsts else None
 
     def _order(self, queued: QueuedPod) -> _Order:
-        """The plugin's key for the pod; priority and time if the plugin fails."""
+        """Return the plugin and its key for the pod; priority and time if the plugin fails."""
         pipeline = queued.pipeline
         plugin = pipeline.queue_sort
         try:
@@ -68,7 +68,7 @@ class ActivePodsByNamespace:
         self._by_priority: dict[int, OrderedDict[str, ActivePods]] = {}
 
     def add(self, queued: QueuedPod) -> None:
-        """Adds the pod; a namespace that had none of its priority gets the last turn."""
+        """Add the pod; a namespace that had none of its priority gets the last turn."""
         namespaces = self._by_priority.setdefault(queued.pod.shape.priority, OrderedDict())
         pods = namespaces.get(queued.pod.namespace)
         if pods is None:
@@ -76,7 +76,7 @@ class ActivePodsByNamespace:
         pods.add(queued)
 
     def pop(self) -> QueuedPod | None:
-        """Takes off the first pod of the namespace whose turn it is; None if there is none."""
+        """Remove and return the first pod of the namespace whose turn it is; None without any."""
         while self._by_priority:
             priority = max(self._by_priority)
             namespaces = self._by_priority[priority]
@@ -92,5 +92,5 @@ class ActivePodsByNamespace:
 
 
 def _comparable(key: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The key in a form of which any two can be compared: numbers come before texts."""
+    """Return the key so that any two can be compared: numbers come before texts."""
     return tuple((isinstance(item, str), item) for item in key)

@@ -32,11 +32,11 @@ class EventLog:
         """The number of the first event that is kept."""
 
     def __len__(self) -> int:
-        """How many events are kept."""
+        """Return how many events are kept."""
         return len(self._events)
 
     def __iter__(self) -> Iterator[ClusterEvent]:
-        """The events that are kept."""
+        """Iterate over the events that are kept."""
         return iter(self._events)
 
     def __getitem__(self, number: int) -> ClusterEvent:
@@ -58,7 +58,7 @@ class EventLog:
             self.drop_before(self.start + 1 + len(self._events) // 8)
 
     def drop_before(self, number: int) -> None:
-        """Drops the events with smaller numbers."""
+        """Drop the events with smaller numbers."""
         if number > self.start:
             dropped = slice(number - self.start)
             for event, size in zip(self._events[dropped], self._sizes[dropped], strict=True):

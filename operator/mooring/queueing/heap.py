@@ -28,11 +28,11 @@ class PodHeap(Generic[_Key]):
         self._most = _FEW_ENTRIES
 
     def __len__(self) -> int:
-        """How many entries there are, void ones included."""
+        """Return how many entries there are, void ones included."""
         return len(self._entries)
 
     def push(self, key: _Key, queued: QueuedPod) -> None:
-        """Adds the pod with its present ticket."""
+        """Add the pod with its present ticket."""
         if len(self._entries) >= self._most:
             self._entries = [entry for entry in self._entries if entry[1] == entry[2].ticket]
             heapq.heapify(self._entries)
@@ -40,12 +40,12 @@ class PodHeap(Generic[_Key]):
         heapq.heappush(self._entries, (key, queued.ticket, queued))
 
     def first(self) -> tuple[_Key, QueuedPod] | None:
-        """The smallest key and its pod; None if there is none."""
+        """Return the smallest key and its pod; None if there is none."""
         entries = self._entries
         while entries and entries[0][1] != entries[0][2].ticket:
             heapq.heappop(entries)
         return (entries[0][0], entries[0][2]) if entries else None
 
     def pop(self) -> QueuedPod | None:
-        """Takes off the pod with the smallest key; None if there is none."""
+        """Remove and return the pod with the smallest key; None if there is none."""
         return heapq.heappop(self._entries)[2] if self.first() is not None else None

@@ -25,7 +25,7 @@ class QueueingHints:
         self._cluster = handle.cluster
 
     def signature(self, queued: QueuedPod) -> Hashable:
-        """A value that is equal for pods which the same cluster events may make schedulable.
+        """Return a value that is equal for pods that the same events may make schedulable.
 
         The answers of row-local plugins depend on the shape alone; others may read the rest. How
         long a pod runs decides whether it fits on a reserved node. The members of a pod group are
@@ -42,7 +42,7 @@ class QueueingHints:
         return (*rejected, frozenset(pod.labels.items()), pod.volumes, pod.owner)
 
     def _group(self, pod: Pod, *, by_shapes: bool) -> Hashable:
-        """What is equal for pods of equal groups; None if the pod is in no group.
+        """Return a value that is equal for pods of equal groups; None if the pod is in no group.
 
         Groups are equal if the same is required of them and their members without a node have the
         same shapes. A group is equal to no other if a member has a node, which may bind the others
@@ -59,14 +59,14 @@ class QueueingHints:
         return group.definition.requirements, frozenset(shapes.items())
 
     def nominated_node(self, queued: QueuedPod) -> str | None:
-        """The node to which the pod is nominated now."""
+        """Return the name of the node to which the pod is nominated now; None if it is to none."""
         nominee = self._cluster.nominations.get(queued.pod.uid)
         return self._cluster.nodes.name(nominee.row) if nominee is not None else None
 
     def is_worth_requeuing(
         self, queued: QueuedPod, event: ClusterEvent, *, during_attempt: bool
     ) -> bool:
-        """Whether the pod may be schedulable after the event (isPodWorthRequeuing, queue.go).
+        """Return whether the event may make the pod schedulable (isPodWorthRequeuing, queue.go).
 
         That is so if one of the plugins that rejected it says so, or registers for no events.
         `during_attempt` says whether the event came while the pod was in flight.
@@ -82,7 +82,7 @@ class QueueingHints:
         return any(self._hint(name, queued, event) for name in queued.unschedulable_plugins)
 
     def _hint(self, name: str, queued: QueuedPod, event: ClusterEvent) -> bool:
-        """Whether the hint of one plugin is QUEUE; that of a plugin that fails counts as QUEUE."""
+        """Return whether the plugin's hint is QUEUE; a hint that fails counts as QUEUE."""
         pipeline = queued.pipeline
         plugin = pipeline.enqueue_extensions.get(name)
         if plugin is None:
@@ -94,7 +94,7 @@ class QueueingHints:
         return hint is QueueingHint.QUEUE
 
     def _was_its_last_victim(self, gone: Pod, pod: Pod) -> bool:
-        """Whether a pod of this shape is nominated to the node and no victim of it is left there.
+        """Return whether a pod of this shape is nominated to the node and no victim of it is there.
 
         It must be tried even if the node is still too full: then it needs another node.
         """
@@ -107,7 +107,7 @@ class QueueingHints:
 
 
 def _cannot_help(about: Pod, queued: QueuedPod, *, during_attempt: bool) -> bool:
-    """Whether an event about this pod cannot make the queued one schedulable.
+    """Return whether an event about this pod cannot make the queued one schedulable.
 
     That is so for what the queued pod's own attempt did and undid, and for the nominations of pods
     of lower priority: they do not count against it.

@@ -38,5 +38,5 @@ class InFlight:
         return self._pods.pop(uid)[1]
 
     def oldest(self) -> int | None:
-        """The number of the first event that a pod in flight missed; None if there is no pod."""
+        """Return the number of the first event that a pod in flight missed; None without a pod."""
         return next((since for _, since in self._pods.values()), None)

@@ -89,7 +89,7 @@ class SchedulingQueue:
         self._incoming = Counter[tuple[str, str]]()
 
     def __iter__(self) -> Iterator[QueuedPod]:
-        """All pods, those in flight too, in no particular order."""
+        """Iterate over all pods, those in flight too, in no particular order."""
         return iter((*self._pods.values(), *self._in_flight))
 
     @property
@@ -110,23 +110,23 @@ class SchedulingQueue:
         return self.get(uid) if uid is not None else None
 
     def counts(self) -> dict[str, int]:
-        """How many pods are in each queue, by its name."""
+        """Return how many pods are in each queue, by its name."""
         return {queue.value: number for queue, number in self._counts.items()}
 
     def incoming(self) -> Mapping[tuple[str, str], int]:
-        """How many pods have been added to each queue, by (queue, event) as metrics name them.
+        """Return how many pods were added to each queue, by (queue, event) as metrics name them.
 
         Gated pods count as unschedulable, as in kube-scheduler.
         """
         return dict(self._incoming)
 
     def in_flight_events(self) -> Mapping[str, int]:
-        """The pods in flight, and the events that some pod has to be checked against, by name."""
+        """Return how many pods are in flight, and how many events wait to be checked, by name."""
         events = Counter(event.label for event in self._events)
         return {**events, _POPPED: len(self._in_flight)}
 
     def unschedulable_counts(self) -> Mapping[tuple[str, str], int]:
-        """Unschedulable pods by (plugin, profile); a pod rejected by two plugins counts in both."""
+        """Count unschedulable pods by (plugin, profile); one that two rejected counts in both."""
         return self._unschedulable.counts()
 
     def add(
@@ -138,7 +138,7 @@ class SchedulingQueue:
         gated: bool = False,
         times: StateTimes | None = None,
     ) -> None:
-        """Adds the pod, or puts its newer version or another pipeline in place of the known ones.
+        """Add the pod, or replace its known version and its pipeline by these.
 
         An unschedulable pod whose spec, labels, owner or pipeline changed is tried again, and an
         attempt in flight does not count if it ends unschedulable. `times` are those of a pod that
@@ -166,7 +166,7 @@ class SchedulingQueue:
             self._try_next(queued, now)
 
     def try_again(self, uid: Uid, now: float) -> None:
-        """The pod's group has changed: that is as if the pod itself had, see `add`."""
+        """Treat the pod as changed because its group has changed, see `add`."""
         queued = self.get(uid)
         if queued is None:
             return
@@ -191,7 +191,7 @@ class SchedulingQueue:
         return queued
 
     def pop(self, now: float) -> QueuedPod | None:
-        """The next pod to schedule, in flight from now on; None if there is none."""
+        """Return the next pod to schedule, in flight from now on; None if there is none."""
         self._flush_backoff(self._backoff, now)
         self._flush_backoff(self._error_backoff, now)
         queued = self._active.pop()
@@ -206,7 +206,7 @@ class SchedulingQueue:
         return queued
 
     def pop_specific(self, uid: Uid, now: float) -> QueuedPod | None:
-        """This pod, in flight from now on (PopSpecificPod); None if it is gated or in no queue."""
+        """Return this pod, in flight from now on (PopSpecificPod); None if gated or unknown."""
         queued = self._pods.get(uid)
         if queued is None or queued.queue is SubQueue.GATED:
             return None
@@ -216,7 +216,7 @@ class SchedulingQueue:
         return queued
 
     def postpone(self, queued: QueuedPod, until: float, now: float) -> None:
-        """The pod in flight is not tried now but after the backoff of its group."""
+        """End the attempt of a pod before it is tried; try it after the backoff of its group."""
         if self._in_flight.get(queued.pod.uid) is queued:
             self._in_flight.leave(queued.pod.uid)
             queued.attempts -= 1
@@ -225,7 +225,7 @@ class SchedulingQueue:
             self._move_to_error_backoff(queued, now, _ATTEMPT_FAILED)
 
     def add_unschedulable(self, queued: QueuedPod, plugins: frozenset[str], now: float) -> None:
-        """The attempt ended: these plugins rejected the pod (AddUnschedulablePodIfNotPresent).
+        """End the attempt of a pod that these plugins rejected (AddUnschedulablePodIfNotPresent).
 
         It is tried again if it was replaced meanwhile, or if `run_hints` finds that an event helps
         which came meanwhile. If it was tried for a group and is rejected with another signature,
@@ -249,7 +249,7 @@ class SchedulingQueue:
         self._try_next(queued, now)
 
     def add_after_error(self, queued: QueuedPod, now: float) -> None:
-        """The attempt ended in an error: the pod is tried again after its backoff."""
+        """End the attempt of a pod with an error: it is tried again after its backoff."""
         if self._in_flight.get(queued.pod.uid) is not queued:
             return
         self._in_flight.leave(queued.pod.uid)
@@ -260,7 +260,7 @@ class SchedulingQueue:
         self._try_next(queued, now)
 
     def put_back(self, queued: QueuedPod, now: float) -> None:
-        """The attempt was given up before it had a result: the pod is tried again at once.
+        """End the attempt of a pod without a result: it is tried again at once.
 
         Other pods of its priority that are active are tried first, so that a pod or group that is
         changed all the time does not hold them up.
@@ -273,16 +273,16 @@ class SchedulingQueue:
         self._retry(queued, now, _ATTEMPT_FAILED)
 
     def assumed(self, queued: QueuedPod, now: float) -> None:
-        """The pod in flight is assumed on a node: the next pod of its group may fit as well."""
+        """Try the next pod of the group, because this one has been assumed on a node."""
         self._try_next(queued, now)
 
     def done(self, queued: QueuedPod, now: float) -> None:
-        """The pod in flight is bound or deleted."""
+        """Remove the pod in flight, which is bound or deleted."""
         if self._in_flight.get(queued.pod.uid) is queued:
             self.remove(queued.pod.uid, now)
 
     def move_on_events(self, events: Iterable[ClusterEvent], now: float) -> bool:
-        """Notes the events; True if a pod was moved or hints have to run (`run_hints`).
+        """Note the events; return whether a pod was moved or hints have to run (`run_hints`).
 
         A pod that lost its nomination is always moved: the resources it waited for are not its any
         more, and no other event may come (framework/preemption/executor.go activates it).
@@ -299,7 +299,7 @@ class SchedulingQueue:
         return moved or self._unschedulable.has_hints_to_run()
 
     def run_hints(self, now: float) -> bool:
-        """Runs the hints of one pod for one event; False if there are none left to run.
+        """Run the hints of one pod for one event; return False if there are none left to run.
 
         They run for one pod of each group, and that pod alone is moved, so that many equal
         unschedulable pods cost no more than one (MoveAllToActiveOrBackoffQueue). Once it is moved,
@@ -316,7 +316,7 @@ class SchedulingQueue:
         return True
 
     def retry(self, uid: Uid, now: float) -> None:
-        """The preemption that the pod waited for has failed: it is tried again after its backoff.
+        """Try the pod again after its backoff, because the preemption that it awaited has failed.
 
         The pod is not popped early, also if an event has moved it to the backoff queue already.
         An eviction that always fails would else be tried without a pause.
@@ -330,7 +330,7 @@ class SchedulingQueue:
             self._move_to_error_backoff(queued, now, _ACTIVATED)
 
     def flush_unschedulable(self, now: float) -> bool:
-        """Moves pods that have been unschedulable for five minutes; True if there are any.
+        """Move pods that have been unschedulable for five minutes; return whether there are any.
 
         At most 10,000, the longest waiting first; the others follow at the next call.
         """
@@ -347,30 +347,30 @@ class SchedulingQueue:
         return bool(moved)
 
     def next_due(self) -> float | None:
-        """When the next backoff after an error ends; None if there is none."""
+        """Return when the next backoff after an error ends; None if there is none."""
         first = self._error_backoff.first()
         return first[0] if first is not None else None
 
     def _enter(self, queued: QueuedPod, now: float) -> None:
-        """The pod is in flight."""
+        """Put the pod in flight, and count the attempt."""
         self._in_flight.enter(queued, self._events.end)
         queued.times.enter(PodState.IN_FLIGHT, now)
         queued.attempts += 1
         queued.outdated = queued.decided_by_shapes = False
 
     def _drop_events(self) -> None:
-        """Drops the events that no pod has to be checked against; hints have run for all."""
+        """Drop the events that no pod has to be checked against; hints have run for all."""
         oldest = self._in_flight.oldest()
         self._events.drop_before(self._events.end if oldest is None else oldest)
 
     def _try_for_group(self, queued: QueuedPod, now: float, event: str) -> None:
-        """Moves an unschedulable pod that is tried for all of its group."""
+        """Move an unschedulable pod that is tried for all of its group."""
         queued.tries_for = self._unschedulable.signature_of(queued.pod.uid)
         queued.moved_by = event
         self._retry(queued, now, event)
 
     def _try_next(self, queued: QueuedPod, now: float) -> None:
-        """If the pod was tried for a group, moves the next pod of that group."""
+        """Move the next pod of the group that this one was tried for, if it was."""
         signature, queued.tries_for = queued.tries_for, None
         following = self._unschedulable.first_of(signature) if signature is not None else None
         if following is not None:
@@ -378,13 +378,13 @@ class SchedulingQueue:
             self._try_for_group(following, now, queued.moved_by)
 
     def _back_off(self, queued: QueuedPod, times: int, now: float) -> None:
-        """Sets when the backoff after so many attempts ends."""
+        """Set when the backoff after so many attempts ends."""
         queued.timestamp = now
         doubled = self._initial_backoff * 2.0 ** min(times - 1, 32)
         queued.backoff_expiration = now + min(doubled, self._max_backoff)
 
     def _retry(self, queued: QueuedPod, now: float, event: str) -> None:
-        """Moves the pod to the active queue, or to backoff while that runs; to gated if it is."""
+        """Move the pod to the active queue; to backoff while that runs, to gated if it is gated."""
         if queued.gated:
             self._move(queued, SubQueue.GATED, now, event)
         elif queued.backoff_expiration > now:
@@ -394,7 +394,7 @@ class SchedulingQueue:
             self._move(queued, SubQueue.ACTIVE, now, event)
 
     def _move_to_error_backoff(self, queued: QueuedPod, now: float, event: str) -> None:
-        """Moves the pod to the backoff queue, from which it is not popped early; not if gated."""
+        """Move the pod to the backoff queue that is never popped early; to gated if it is gated."""
         if queued.gated:
             self._move(queued, SubQueue.GATED, now, event)
             return
@@ -402,7 +402,7 @@ class SchedulingQueue:
         self._error_backoff.push(queued.backoff_expiration, queued)
 
     def _flush_backoff(self, heap: PodHeap[float], now: float) -> None:
-        """Moves the pods whose backoff has ended to the active queue."""
+        """Move the pods whose backoff has ended to the active queue."""
         while (first := heap.first()) is not None and first[0] <= now:
             self._move(first[1], SubQueue.ACTIVE, now, _BACKOFF_COMPLETE)
 
@@ -414,7 +414,7 @@ class SchedulingQueue:
         event: str,
         since: int | None = None,
     ) -> None:
-        """Moves the pod; `event` is what moves it, as metrics name it.
+        """Move the pod to the queue; `event` is what moves it, as metrics name it.
 
         An unschedulable pod missed the cluster events from number `since` on.
         """
@@ -431,7 +431,7 @@ class SchedulingQueue:
             self._unschedulable.add(queued, since)
 
     def _leave(self, queued: QueuedPod) -> None:
-        """Takes the pod off the queue it is in, if any."""
+        """Remove the pod from the queue it is in, if any."""
         if queued.queue is not None:
             self._counts[queued.queue] -= 1
         if queued.queue is SubQueue.UNSCHEDULABLE:
@@ -441,7 +441,7 @@ class SchedulingQueue:
 
 
 def _changed(before: Pod, pod: Pod) -> bool:
-    """Whether anything differs that a plugin or a reservation of nodes may read of the pod."""
+    """Return whether anything differs that a plugin or a reservation of nodes may read."""
     return (
         before.shape is not pod.shape
         or before.labels != pod.labels

@@ -76,15 +76,15 @@ class Hints(Protocol):
     """What must be known about unschedulable pods; in operation `QueueingHints`."""
 
     def signature(self, queued: QueuedPod) -> Hashable:
-        """A value that is equal for pods which the same cluster events may make schedulable."""
+        """Return a value that is equal for pods that the same events may make schedulable."""
 
     def nominated_node(self, queued: QueuedPod) -> str | None:
-        """The node to which the pod is nominated now."""
+        """Return the node to which the pod is nominated now."""
 
     def is_worth_requeuing(
         self, queued: QueuedPod, event: ClusterEvent, *, during_attempt: bool
     ) -> bool:
-        """Whether the pod may be schedulable after the event; it may have been in flight then."""
+        """Return whether the event, perhaps of the last attempt, may make the pod schedulable."""
 
 
 class UnschedulablePods:
@@ -108,7 +108,7 @@ class UnschedulablePods:
         return len(self._entries)
 
     def counts(self) -> Mapping[tuple[str, str], int]:
-        """How many pods each (plugin, profile) rejected, without zeros.
+        """Return how many pods each (plugin, profile) rejected, without zeros.
 
         The numbers are kept up to date by `add` and `remove`, so that reading them costs nothing
         that grows with the number of pods.
@@ -116,7 +116,7 @@ class UnschedulablePods:
         return dict(self._counts)
 
     def add(self, queued: QueuedPod, since: int | None = None) -> None:
-        """Adds the pod to the group of its signature, as the last one.
+        """Add the pod to the group of its signature, as the last one.
 
         If it missed the events from number `since` on, hints run for it and each of them.
         """
@@ -159,7 +159,7 @@ class UnschedulablePods:
             del self._groups[entry.signature]
 
     def update_nominations(self, event: ClusterEvent) -> list[QueuedPod]:
-        """Sorts in again, and returns, the pods that lost their nomination by the event.
+        """Return the pods that lost their nomination by the event, after sorting them in again.
 
         That is the pod itself which was nominated, or every pod nominated to a deleted node.
         """
@@ -179,21 +179,21 @@ class UnschedulablePods:
         return lost
 
     def signature_of(self, uid: Uid) -> Hashable:
-        """The signature of the pod's group."""
+        """Return the signature of the pod's group."""
         return self._entries[uid].signature
 
     def first_of(self, signature: Hashable) -> QueuedPod | None:
-        """The next pod to try of the group; None if the group is empty."""
+        """Return the next pod to try of the group; None if the group is empty."""
         group = self._groups.get(signature)
         return group.first if group is not None else None
 
     def has_hints_to_run(self) -> bool:
-        """Whether `run_hints` has something to do."""
+        """Return whether `run_hints` has something to do."""
         group = next(iter(self._groups.values()), None)
         return bool(self._missed) or (group is not None and group.seen < self._events.end)
 
     def run_hints(self) -> list[tuple[QueuedPod, bool]]:
-        """Runs the hints of one pod for one event, and returns the pods to try after it.
+        """Run the hints of one pod for one event; return the pods to try after it.
 
         With each pod, whether it is tried for its whole group. The caller takes them off at once.
         """
@@ -223,7 +223,7 @@ class UnschedulablePods:
         return moved
 
     def _run_missed(self) -> list[tuple[QueuedPod, bool]]:
-        """The same for a pod and an event that came during its last attempt."""
+        """Run the hints of a pod for an event during its last attempt; return the pods to try."""
         uid, missed = next(iter(self._missed.items()))
         number, most = missed.next, self._most_events(len(self._missed))
         if (
@@ -240,7 +240,7 @@ class UnschedulablePods:
         return []
 
     def _settle(self, signature: Hashable, group: _Group) -> None:
-        """The group's hints have run for all events."""
+        """Note that the group's hints have run for all events."""
         group.seen = group.next = self._events.end
         self._groups.move_to_end(signature)
 
@@ -248,14 +248,14 @@ class UnschedulablePods:
         return self._entries[queued.pod.uid].since
 
     def _stands_for(self, group: _Group, number: int) -> QueuedPod:
-        """The pod whose hints run for the event: the first that was in the group before it."""
+        """Return the pod whose hints run for the event: the first that came before the event."""
         free = next(iter(group.free.values()), None)
         if free is not None and self._since(free) <= number:
             return free
         return next(iter(group.pods.values()))
 
     def _to_try(self, group: _Group, number: int, node: str | None) -> list[tuple[QueuedPod, bool]]:
-        """The pods to try after the event: those nominated to its node, and one for the group.
+        """Return the pods to try after the event: those nominated to its node, one for the group.
 
         If all others are nominated elsewhere, none is tried for them.
         """
@@ -272,19 +272,19 @@ class UnschedulablePods:
 
     @staticmethod
     def _most_events(waiting: int) -> int:
-        """For how many events hints run, if so many pods or groups wait for them."""
+        """Return for how many events hints run, if so many pods or groups wait for them."""
         return max(_FEWEST_EVENTS, _MOST_HINTS // waiting)
 
 
 def _moved(pods: list[tuple[QueuedPod, bool]], event: str) -> list[tuple[QueuedPod, bool]]:
-    """The pods, which the event moves: that is noted for the metrics."""
+    """Note for the metrics that the event moves the pods; return them."""
     for queued, _ in pods:
         queued.moved_by = event
     return pods
 
 
 def _node_of(event: ClusterEvent) -> str | None:
-    """The name of the node on which something happened."""
+    """Return the name of the node that the event is about; None if it is about none."""
     about = event.after or event.before
     if isinstance(about, Pod):
         return about.node_name

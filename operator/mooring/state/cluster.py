@@ -66,7 +66,7 @@ class ClusterState:
         """Whether events wait: the sink is being told of others, or `delivered_after` says so."""
 
     def on_events(self, sink: EventSink) -> None:
-        """Delivers all cluster events to the sink from now on; there is one at most.
+        """Deliver all cluster events to the sink from now on; there is one at most.
 
         Raises:
             RuntimeError: if there is one already.
@@ -89,7 +89,7 @@ class ClusterState:
             self._deliver_waiting()
 
     def put(self, kind: Kind, key: str, value: Any) -> None:
-        """Add the object, or put what the API server says in place of what is known of it.
+        """Add the object, or replace what is known of it by what the API server says.
 
         `key` identifies it, see `identity` in `mooring.model.objects`: a pod by its uid, all other
         objects by their name or namespace/name. No event is delivered if no field differs.
@@ -244,7 +244,7 @@ class ClusterState:
         return None if stays and _in_place(known, pod) else known.node_name
 
     def put_unscheduled(self, pod: Pod) -> None:
-        """The pod has no node. If it names a group it is a member, and an event is delivered.
+        """Note a pod without a node; if it names a group it is a member, and an event is delivered.
 
         No event is delivered if nothing differs from what is known but the pod's status.
         """
@@ -254,7 +254,7 @@ class ClusterState:
             self._deliver((ClusterEvent(Kind.UNSCHEDULED_POD, action, before, pod),))
 
     def delete_unscheduled(self, uid: Uid) -> None:
-        """The pod is not without a node any more: it was bound, it ended, or it was deleted.
+        """Note that a pod without a node was bound, has ended or was deleted.
 
         Unless it is on a node, an event is delivered if it was a member of a group.
         """
@@ -284,7 +284,7 @@ class ClusterState:
         self._deliver((*gone, *withdrawn))
 
     def announce(self, pod: Pod) -> None:
-        """Reserve and Permit accept the assumed pod, or it waits at Permit: its ADD is delivered.
+        """Deliver the ADD of an assumed pod that Reserve and Permit accept, or that waits there.
 
         Its confirmation by the watch is then no event.
         """
@@ -315,13 +315,13 @@ class ClusterState:
         self._deliver(events)
 
     def expect_confirmation(self, pod: Pod, deadline: float) -> None:
-        """The binding went through: the watch must show it before `deadline` (seconds)."""
+        """Set the time (`deadline`, seconds) before which the watch must show the binding."""
         placed = self.pods.assumed.get(pod.uid)
         if placed is not None:
             placed.deadline = deadline
 
     def nominate(self, pod: Pod, node: str, *, backfill_until: float = -math.inf) -> None:
-        """The pod is nominated to the node, and to no other; an unknown node nominates nothing.
+        """Nominate the pod to the node, and to no other; an unknown node nominates nothing.
 
         For `backfill_until` see Nominee.
         """
@@ -344,7 +344,7 @@ class ClusterState:
         return (ClusterEvent(Kind.POD, Action.DELETE, pod, None),)
 
     def begin_evictions(self, preemptor: Pod, victims: Iterable[Pod]) -> list[Pod]:
-        """The preemptor waits until the victims have left their nodes.
+        """Let the preemptor wait until the victims have left their nodes.
 
         Returns the victims to evict: those that are on a node, are not terminating and are not
         being evicted for another preemptor.
@@ -352,11 +352,11 @@ class ClusterState:
         return self._evictions.begin(preemptor, victims)
 
     def abandon_eviction(self, victim: Pod) -> list[Pod]:
-        """The victim's eviction failed, so it stays; returns the preemptors that waited for it."""
+        """End the eviction of a victim, which failed; return the preemptors that waited for it."""
         return self._evictions.abandon(victim)
 
     def budget_exhausted(self, victim: Pod) -> None:
-        """The Eviction API says that a budget allows no disruption of the victim for now.
+        """Note the answer of the Eviction API that a budget allows no disruption of the victim.
 
         Its budgets allow none until their status is written again.
         """
@@ -368,40 +368,40 @@ class ClusterState:
         volumes: Sequence[PersistentVolume],
         claims: Sequence[PersistentVolumeClaim],
     ) -> None:
-        """Decisions see the objects like this until the watch shows newer versions of them."""
+        """Let decisions see these objects until the watch shows newer versions of them."""
         self.storage.volumes.assume(pod.uid, volumes, claims)
 
     def restore_volumes(self, pod: Pod) -> None:
-        """What was assumed for the pod, and for no other, is assumed no more."""
+        """Undo what was assumed for the pod and for no other."""
         self.storage.volumes.restore(pod.uid)
 
     def track_cards(self, form: CardFormat, *, demand: bool = False) -> Cards:
-        """The books of GPU cards in this format, kept as long as the caller keeps them.
+        """Return the books of GPU cards in this format, kept as long as the caller keeps them.
 
         With `demand` they also tell which requests are typical.
         """
         return self.devices.track(form, demand=demand)
 
     def assign_cards(self, pod: Pod, form: CardFormat, assignment: Assignment) -> None:
-        """The assumed pod has these cards of its node, until its annotations say otherwise."""
+        """Assign these cards of its node to the assumed pod until its annotations say otherwise."""
         placed = self.pods.assumed.get(pod.uid)
         if placed is not None:
             self.devices.assign(placed, form, assignment)
             self.nodes.changes.mark(placed.row)
 
     def track_pod_groups(self, formats: tuple[GroupFormat, ...]) -> None:
-        """Groups without an object are known in exactly these formats from now on."""
+        """Find groups without an object by exactly these formats from now on."""
         if self._pod_groups.track(formats):
             for placed in self.pods:
                 self._pod_columns.renew(placed.pod, self._pod_groups.number_of(placed.pod.uid))
 
     def take_changed_groups(self) -> set[GroupKey]:
-        """The pod groups that changed or went since the last call; the first call returns all."""
+        """Return the pod groups that changed or went since the last call; at first all."""
         return self._pod_groups.take_changed()
 
     @contextmanager
     def trial(self) -> Iterator["Trial"]:
-        """Allow a dry run on the live state; what it changes is undone at the end.
+        """Begin a dry run on the live state, and undo at the end what the trial changes.
 
         No event is delivered meanwhile.
         """
@@ -409,7 +409,7 @@ class ClusterState:
             yield Trial(self, undo)
 
     def overdue(self, now: float) -> list[Pod]:
-        """Assumed pods whose confirmation has not come in time (`now` in seconds)."""
+        """Return assumed pods whose confirmation has not come in time (`now` in seconds)."""
         return [
             placed.pod
             for placed in self.pods.assumed.values()
@@ -454,7 +454,7 @@ class ClusterState:
         return (ClusterEvent(Kind.POD, Action.UPDATE, known.pod, pod),)
 
     def _update_in_place(self, known: PodState, pod: Pod) -> tuple[ClusterEvent, ...]:
-        """A newer version, or the confirmation, of a pod that takes of its node what it took.
+        """Take over a newer version, or the confirmation, of a pod whose place counts the same.
 
         Almost every confirmation shows other labels than the assumed pod has: with the Binding the
         API server gives the pod its node's zone and region (PodTopologyLabelsAdmission).
@@ -479,7 +479,7 @@ class ClusterState:
         return (ClusterEvent(Kind.POD, Action.UPDATE, before, pod),)
 
     def _publish_demand(self, placed: PodState) -> None:
-        """A pod is new on its node: typical demand for cards may follow.
+        """Update typical demand for cards for a pod that is new on its node, if it is time.
 
         Every cached score may depend on it, so that no row's result is taken from before.
         """
@@ -493,7 +493,7 @@ class ClusterState:
         return () if nominee is not None and nominee.row == row else withdrawn
 
     def _object_changed(self, kind: Kind, key: str, before: Any, after: Any) -> None:
-        """An object that is neither node nor pod is like this now (None: there is none)."""
+        """Update what is derived from an object that is neither node nor pod; None: deleted."""
         self.storage.object_changed(kind, key, before, after)
         if kind in GROUP_KINDS:
             self._pod_groups.define(kind, key, after)
@@ -501,7 +501,7 @@ class ClusterState:
             self._evictions.budget_written(key)
 
     def _relabelling(self, node: str, labels: Mapping[str, str]) -> AbstractContextManager[None]:
-        """Inside, the node may get these labels; counts of its pods per label follow."""
+        """Return a context in which the node may get these labels; counts per label follow."""
         row = self.nodes.row_of.get(node)
         known = self.nodes.nodes[row] if row is not None else None
         if row is None or known is None or known.labels == labels:
@@ -511,7 +511,7 @@ class ClusterState:
         )
 
     def _withdraw_from(self, row: int) -> None:
-        """Nobody is nominated to a node that goes; its row may serve another name."""
+        """Drop the nominations to a node that goes, because its row may serve another name."""
         for nominee in self.nominations:
             if nominee.row == row:
                 self._nominations.drop(nominee.pod.uid)
@@ -525,7 +525,7 @@ class ClusterState:
             self._enter(placed)
 
     def _attach(self, placed: PodState) -> None:
-        """Adds the pod to every table and count; `_detach` is the exact reverse."""
+        """Add the pod to every table and count; `_detach` is the exact reverse."""
         self._pod_groups.attach(placed)
         self._enter(placed)
 
@@ -570,7 +570,7 @@ class ClusterState:
 
 
 def _same_object(before: object | None, after: object) -> bool:
-    """Whether no field differs that a decision reads.
+    """Return whether no field differs that a decision reads.
 
     Nodes are compared by field because their `==` is identity.
     """
@@ -582,7 +582,7 @@ def _same_object(before: object | None, after: object) -> bool:
 
 
 def _changed(before: Pod, pod: Pod) -> bool:
-    """Whether anything but the status of an unscheduled pod differs; equal specs share a shape."""
+    """Return whether an unscheduled pod differs in more than status; equal specs share a shape."""
     return (
         before.shape is not pod.shape
         or before.labels != pod.labels
@@ -592,7 +592,7 @@ def _changed(before: Pod, pod: Pod) -> bool:
 
 
 def _in_place(known: Pod, pod: Pod) -> bool:
-    """Whether the pod takes of its node what is known."""
+    """Return whether the pod takes the same of its node as before."""
     return (
         known.shape.demand == pod.shape.demand
         and known.shape.host_ports == pod.shape.host_ports
@@ -611,7 +611,7 @@ def _by_node(changed: Iterable[tuple[str, Pod]]) -> Iterable[list[Pod]]:
 
 
 def _is_equivalent(known: Pod, pod: Pod) -> bool:
-    """Whether counts per topology domain, which select pods, see no difference."""
+    """Return whether counts per topology domain, which select pods, see no difference."""
     return (
         known.labels == pod.labels
         and known.shape.affinity == pod.shape.affinity
@@ -620,7 +620,7 @@ def _is_equivalent(known: Pod, pod: Pod) -> bool:
 
 
 def _drop(_events: tuple[ClusterEvent, ...]) -> None:
-    """The sink of a state whose events nothing reads, as in a simulation."""
+    """Drop the events of a state that nothing observes, as in a simulation."""
 
 
 class Trial:
@@ -652,7 +652,7 @@ class Trial:
         """Remove the nomination of the pod of this uid, if it has one."""
         nominee = self._state._nominations.drop(uid)  # noqa: SLF001 - see above
         if nominee is not None:
-            self._undo.callback(self._state._nominations.put, *nominee)  # noqa: SLF001
+            self._undo.callback(self._state._nominations.put, *nominee)  # noqa: SLF001 - see above
 
     def add(self, pod: Pod, row: int) -> None:
         """Add the pod, which must not be placed now, on the row.
@@ -668,7 +668,7 @@ class Trial:
             self._added[pod.uid] = None
 
     def _restore(self) -> None:
-        """All pods are as they were before the trial."""
+        """Put all pods back to where they were before the trial."""
         for uid in reversed(self._added):
             self._state._detach(uid)  # noqa: SLF001 - see above
         for placed in reversed(self._removed.values()):

@@ -27,14 +27,14 @@ _Value = TypeVar("_Value", bound=Hashable)
 
 
 def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """A view of the same data that raises an error on writes."""
+    """Return a view of the same data that raises an error on writes."""
     view = array.view()
     view.flags.writeable = False
     return view
 
 
 def as_numbers(columns: Sequence[IntArray], *amounts: int) -> list[list[int]] | None:
-    """The columns as numbers of Python, to compute row by row; None if arrays have to be used.
+    """Return the columns as Python's numbers, to compute by row; None if arrays have to be used.
 
     An operation on an array takes about a microsecond for one row and for a hundred; an operation
     on a number takes a tenth of that. Between two decisions one or two nodes change, so few rows
@@ -63,7 +63,7 @@ class Column:
         self.data: npt.NDArray[Any] = np.full(capacity, fill, dtype)
 
     def grow(self, capacity: int) -> None:
-        """Makes space for `capacity` rows; existing rows keep their values."""
+        """Make space for `capacity` rows; existing rows keep their values."""
         grown = np.full(capacity, self.fill, self.data.dtype)
         grown[: len(self.data)] = self.data
         self.data = grown
@@ -77,13 +77,13 @@ class Columns:
         self._columns: list[Column] = []
 
     def add(self, dtype: npt.DTypeLike, fill: int = 0) -> Column:
-        """A further column, filled with `fill`."""
+        """Add a further column, filled with `fill`, and return it."""
         column = Column(dtype, fill, self.capacity)
         self._columns.append(column)
         return column
 
     def remove(self, column: Column) -> None:
-        """Removes a column of this table, so that its memory is freed."""
+        """Remove a column of this table, so that its memory is freed."""
         self._columns.remove(column)
 
     @property
@@ -92,7 +92,7 @@ class Columns:
         return sum(column.data.nbytes for column in self._columns)
 
     def reserve(self, rows: int) -> None:
-        """Makes space for at least `rows` rows in every column."""
+        """Make space for at least `rows` rows in every column."""
         if rows <= self.capacity:
             return
         while self.capacity < rows:
@@ -123,7 +123,7 @@ class ResourceColumns:
         return iter((*self._dense, *self._sparse))
 
     def at(self, resource: str, row: int) -> int:
-        """The row's amount of the resource, 0 if it has none."""
+        """Return the row's amount of the resource, 0 if it has none."""
         dense = self._dense.get(resource)
         if dense is not None:
             return int(dense[0].data.item(row))
@@ -131,7 +131,7 @@ class ResourceColumns:
         return sparse.get(row, 0) if sparse is not None else 0
 
     def put(self, resource: str, row: int, amount: int) -> None:
-        """Sets the row's amount of the resource."""
+        """Set the row's amount of the resource."""
         dense = self._dense.get(resource)
         if dense is None:
             self._put_sparse(resource, row, amount)
@@ -153,13 +153,13 @@ class ResourceColumns:
                 )
 
     def add(self, resource: str, row: int, amount: int) -> None:
-        """Adds to the row's amount of the resource, which may be negative."""
+        """Add to the row's amount of the resource, by `amount`, which may be negative."""
         total = self.at(resource, row) + amount
         # Sums beyond int64 wrap around as in Go, so that taking the pod off gives the old sum.
         self.put(resource, row, (total + 2**63) % 2**64 - 2**63)
 
     def amounts(self, resource: str, rows: int) -> IntArray | None:
-        """int64[rows]: the amounts of the first rows, read-only; None if no row has any."""
+        """Return int64[rows]: the amounts of the first rows, read-only; None if no row has any."""
         dense = self._dense.get(resource)
         if dense is not None:
             return read_only(dense[0].data[:rows])
@@ -169,7 +169,7 @@ class ResourceColumns:
         return read_only(_spread(sparse, rows))
 
     def of_rows(self, resource: str, rows: IntArray) -> IntArray:
-        """int64[len(rows)]: the amounts of these rows, 0 where there is none; a copy."""
+        """Return int64[len(rows)]: the amounts of these rows, 0 where there is none; a copy."""
         dense = self._dense.get(resource)
         if dense is not None:
             found: IntArray = dense[0].data[rows]
@@ -201,7 +201,7 @@ class ResourceColumns:
 
 
 def _spread(sparse: Mapping[int, int], rows: int) -> IntArray:
-    """int64[rows]: the amounts by row as an array."""
+    """Return int64[rows]: the amounts by row as an array."""
     amounts = np.zeros(rows, np.int64)
     amounts[list(sparse)] = list(sparse.values())
     return amounts
@@ -216,7 +216,7 @@ class Interned(Generic[_Value]):
     __slots__ = ("_free", "_holders", "_index", "codes", "values")
 
     def __init__(self, columns: Columns, first: _Value) -> None:
-        """`first` is the value of new rows; its code is 0."""
+        """Add the column of codes; `first` is the value of new rows, and its code is 0."""
         self.codes = columns.add(np.int32)
         self.values: list[_Value] = [first]
         self._index: dict[_Value, int] = {first: 0}
@@ -224,11 +224,11 @@ class Interned(Generic[_Value]):
         self._free: list[int] = []
 
     def code_of(self, value: _Value) -> int | None:
-        """The code of the value; None if no row holds it."""
+        """Return the code of the value; None if no row holds it."""
         return self._index.get(value)
 
     def put(self, row: int, value: _Value) -> None:
-        """The row holds the value."""
+        """Set the value of the row."""
         before = self.codes.data.item(row)
         code = self._index.get(value)
         if code is None:
@@ -276,7 +276,7 @@ class ChangeLog:
         return self._start + self._length
 
     def mark(self, row: int) -> None:
-        """The row changed."""
+        """Note that the row changed."""
         if self._length == len(self._rows):
             self._rows[: self._KEEP] = self._rows[-self._KEEP :]
             self._start += self._length - self._KEEP
@@ -285,7 +285,7 @@ class ChangeLog:
         self._length += 1
 
     def since(self, position: int) -> IntArray | None:
-        """The rows that changed since `position`; None if the log does not reach back that far.
+        """Return the rows that changed since `position`; None if the log does not go back so far.
 
         A row that changed twice is listed twice. A view, only to be read, and only until the next
         change.

@@ -59,15 +59,15 @@ class Evictions:
         self._records = records
 
     def evicting(self, pod: Pod) -> bool:
-        """Whether this scheduler is evicting the pod, which is still on its node."""
+        """Return whether this scheduler is evicting the pod, which is still on its node."""
         return pod.uid in self._records.evicting
 
     def awaits_victims(self, preemptor: Pod) -> bool:
-        """Whether a victim of the pod's last preemption is still on its node."""
+        """Return whether a victim of the pod's last preemption is still on its node."""
         return preemptor.uid in self._records.victims
 
     def matching_budgets(self, pod: Pod) -> list[PodDisruptionBudget]:
-        """The budgets that an eviction of the pod would be charged to.
+        """Return the budgets that an eviction of the pod would be charged to.
 
         Empty for a pod that is being evicted: it is charged already. See
         filterPodsWithPDBViolation in framework/plugins/defaultpreemption/default_preemption.go.
@@ -75,7 +75,7 @@ class Evictions:
         return [] if self.evicting(pod) else _matching(self._objects, pod)
 
     def disruptions_allowed(self, budget: PodDisruptionBudget) -> int:
-        """How many more disruptions the budget allows; may be negative."""
+        """Return how many more disruptions the budget allows; may be negative."""
         if budget.key in self._records.exhausted:
             return 0
         return budget.disruptions_allowed - len(self._records.charges.get(budget.key, ()))
@@ -92,7 +92,7 @@ class EvictionsWriter:
         self.evictions = Evictions(objects, self._records)
 
     def begin(self, preemptor: Pod, victims: Iterable[Pod]) -> list[Pod]:
-        """The preemptor waits for those of the victims that are on a node, and for no others.
+        """Let the preemptor wait for those of the victims that are on a node, and for no others.
 
         Returns the victims that must be evicted for it: they are neither terminating nor being
         evicted for another preemptor.
@@ -113,7 +113,7 @@ class EvictionsWriter:
         return new
 
     def abandon(self, victim: Pod) -> list[Pod]:
-        """The victim stays on its node; returns the preemptors that waited for it."""
+        """End the eviction of a victim that stays; return the preemptors that waited for it."""
         budgets = self._records.evicting.pop(victim.uid, None)
         if budgets is not None:
             self._columns.mark_evicting(victim, evicting=False)
@@ -121,12 +121,12 @@ class EvictionsWriter:
         return self._awaited_no_more(victim)
 
     def victim_terminating(self, pod: Pod) -> None:
-        """The watch shows the pod terminating; it may be one that is not being evicted."""
+        """Note that the watch shows the pod terminating, which need not be being evicted."""
         for budget in self._records.evicting.get(pod.uid, ()):
             self._update_charge(budget.key, pod.uid, victim_left=True)
 
     def victim_removed(self, pod: Pod, *, assumed: bool) -> None:
-        """The pod is not on its node any more; it may be one that was not being evicted.
+        """Note that the pod, which need not be being evicted, is not on its node any more.
 
         A pod that was only assumed there has never run: no budget's status will show its end.
         """
@@ -138,7 +138,7 @@ class EvictionsWriter:
         self._awaited_no_more(pod)
 
     def stop_waiting(self, preemptor: Pod) -> None:
-        """The preemptor needs its victims' resources no more; their evictions go on."""
+        """Stop the preemptor's waiting for its victims, whose evictions go on."""
         for victim in self._records.victims.pop(preemptor.uid, ()):
             preemptors = self._records.awaited_by[victim]
             del preemptors[preemptor.uid]
@@ -146,7 +146,7 @@ class EvictionsWriter:
                 del self._records.awaited_by[victim]
 
     def budget_exhausted(self, victim: Pod) -> None:
-        """The Eviction API says that a budget of the victim allows no disruption for now.
+        """Note the answer of the Eviction API that a budget allows no disruption of the victim now.
 
         Every budget that matches the victim allows none until its status is written again. One
         whose status has been written since the eviction began is not older than this answer.
@@ -157,13 +157,13 @@ class EvictionsWriter:
                 self._records.exhausted.add(budget.key)
 
     def budget_written(self, key: str) -> None:
-        """The budget of this namespace/name has a new status, or does not exist any more."""
+        """Note that the budget of this namespace/name has a new status or does not exist now."""
         self._records.exhausted.discard(key)
         for victim in tuple(self._records.charges.get(key, ())):
             self._update_charge(key, victim, status_written=True)
 
     def _on_nodes(self, victims: Iterable[Pod]) -> Iterable[Pod]:
-        """The victims that are on a node, as the cluster shows them now."""
+        """Return the victims that are on a node, as the cluster shows them now."""
         for victim in victims:
             placed = self._pods.get(victim.uid)
             if placed is not None:
@@ -191,7 +191,7 @@ class EvictionsWriter:
             self._records.charges.pop(key, None)
 
     def _awaited_no_more(self, victim: Pod) -> list[Pod]:
-        """No preemptor waits for the victim; returns those that did."""
+        """Let no preemptor wait for the victim any more; return those that did."""
         preemptors = self._records.awaited_by.pop(victim.uid, {})
         for preemptor in preemptors:
             awaited = self._records.victims[preemptor]

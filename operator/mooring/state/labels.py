@@ -56,7 +56,7 @@ class LabelColumn(Domains):
     )
 
     def __init__(self, key: str, columns: Columns, absent: Column) -> None:
-        """`absent` is a column in which every row is ABSENT; it is never written."""
+        """Begin without a row; `absent` is a column in which every row is ABSENT, never written."""
         super().__init__(key, absent, [])
         self._columns = columns
         self._absent = absent
@@ -86,7 +86,7 @@ class LabelColumn(Domains):
         return self._numbers
 
     def put(self, row: int, labels: Mapping[str, str]) -> None:
-        """Sets the row's code to that of its label value, or ABSENT."""
+        """Set the row's code to that of its label value, or ABSENT."""
         before, value = int(self.codes.data[row]), labels.get(self.key)
         if value == (None if before == ABSENT else self.values[before]):
             return
@@ -142,11 +142,11 @@ class LabelColumns:
         self._unheld: WeakValueDictionary[str, LabelColumn] = WeakValueDictionary()
 
     def __len__(self) -> int:
-        """How many columns take memory over the nodes."""
+        """Return how many columns take memory over the nodes."""
         return len(self._by_key)
 
     def column(self, key: str, rows: Iterable[tuple[int, Mapping[str, str]]]) -> LabelColumn:
-        """The column of a key; `rows` (row, labels) fills it if it is new and not empty."""
+        """Return the column of a key; `rows` (row, labels) fills it if it is new and not empty."""
         column = self._by_key.get(key) or self._unheld.get(key)
         if column is None:
             column = LabelColumn(key, self._columns, self._absent)
@@ -157,7 +157,7 @@ class LabelColumns:
         return column
 
     def put(self, row: int, before: Mapping[str, str], labels: Mapping[str, str]) -> None:
-        """Updates all columns with the row's labels, which were `before` until now."""
+        """Update all columns with the row's labels, which were `before` until now."""
         for key in before.keys() - labels.keys():
             self._carriers[key] -= 1
             if not self._carriers[key]:

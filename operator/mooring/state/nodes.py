@@ -128,7 +128,7 @@ class NodeTable:
         return row
 
     def add_column(self, dtype: npt.DTypeLike, fill: int = 0) -> Column:
-        """Adds a column that the caller fills; new rows start with `fill`.
+        """Add a column that the caller fills; new rows start with `fill`.
 
         A row that is used for another name keeps what was written to it.
         """
@@ -144,16 +144,16 @@ class NodeTable:
         return self._columns.bytes
 
     def label(self, key: str) -> LabelColumn:
-        """The column of a node label, kept up to date as long as the caller keeps it."""
+        """Return the column of a node label, kept up to date as long as the caller keeps it."""
         labelled = ((i, node.labels) for i, node in enumerate(self.nodes) if node is not None)
         return self._labels.column(key, labelled)
 
     def domains(self, key: str) -> Domains:
-        """The rows by the value of a node label, or with EACH_NODE each on its own."""
+        """Return the rows by the value of a node label, or with EACH_NODE each on its own."""
         return self._each_node if key == EACH_NODE else self.label(key)
 
     def order(self) -> npt.NDArray[np.int64]:
-        """Rows of all nodes, zones taking turns (backend/cache/node_tree.go)."""
+        """Return the rows of all nodes, zones taking turns (backend/cache/node_tree.go)."""
         version, order = self._order
         if version != self.set_version:
             order = self._interleaved()
@@ -174,7 +174,7 @@ class NodeTable:
         return np.array([row for _, _, row in sorted(turns)], dtype=np.int64)
 
     def put(self, node: Node) -> Node | None:
-        """Adds or updates the node; returns the former version."""
+        """Add or update the node; return the former version."""
         row = self.row_of.get(node.name)
         if row is None:
             row = self.row_of[node.name] = self._new_row(node.name)
@@ -237,14 +237,14 @@ class NodeTable:
             heapq.heapify(self._free_rows)
 
     def add_pod(self, row: int, pod: Pod) -> None:
-        """Adds the pod's requests to the row."""
+        """Add the pod's requests to the row."""
         self._account(row, pod, 1)
         for port in pod.shape.host_ports:
             rows = self.host_ports.setdefault((port.protocol, port.port), {})
             rows.setdefault(row, Counter())[port.ip] += 1
 
     def remove_pod(self, row: int, pod: Pod) -> None:
-        """Removes the pod's requests from the row."""
+        """Remove the pod's requests from the row."""
         self._account(row, pod, -1)
         for port in pod.shape.host_ports:
             self._free_port(row, port)
@@ -259,7 +259,7 @@ class NodeTable:
         self.changes.mark(row)
 
     def fits_requests(self, row: int, amounts: Mapping[str, int]) -> bool:
-        """Whether a pod slot and these amounts are free on the row."""
+        """Return whether a pod slot and these amounts are free on the row."""
         if self.pod_count.data.item(row) >= self.pod_slots.data.item(row):
             return False
         for resource, amount in amounts.items():
@@ -268,7 +268,7 @@ class NodeTable:
         return True
 
     def port_taken(self, row: int, port: HostPort) -> bool:
-        """Whether a pod on the row already uses the port on the same or on every address."""
+        """Return whether a pod on the row already uses the port on the same or on every address."""
         taken = self.host_ports.get((port.protocol, port.port), {}).get(row)
         if not taken:
             return False

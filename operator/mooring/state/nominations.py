@@ -45,22 +45,22 @@ class Nominations:
         return self._by_uid.get(uid)
 
     def rows(self) -> list[int]:
-        """The rows that have nominated pods."""
+        """Return the rows that have nominated pods."""
         return list(self._by_row)
 
     def on(self, row: int) -> tuple[Pod, ...]:
-        """The pods nominated to the row."""
+        """Return the pods nominated to the row."""
         return tuple(self._by_row.get(row, {}).values())
 
     def below(self, row: int | None, priority: int) -> list[Pod]:
-        """The row's nominated pods of lower priority; none where there is no such row."""
+        """Return the row's nominated pods of lower priority; none where there is no such row."""
         here = self.on(row) if row is not None else ()
         return [pod for pod in here if pod.shape.priority < priority]
 
     def at(
         self, row: int, least_priority: int, other_than: Uid | None, ends: float = math.inf
     ) -> list[Pod]:
-        """The row's nominated pods of at least this priority, without the one of that uid.
+        """Return the row's nominated pods of at least this priority, without the one of that uid.
 
         They are those that a pod which has ended by `ends` (seconds since the epoch) must leave
         what they request.
@@ -87,7 +87,7 @@ class NominationsWriter:
         self.nominations = Nominations(self._by_uid, self._by_row)
 
     def put(self, pod: Pod, row: int, backfill_until: float = -math.inf) -> None:
-        """The pod is nominated to the row, and to no other; see Nominee."""
+        """Nominate the pod to the row, and to no other; see Nominee."""
         self.drop(pod.uid)
         self._by_uid[pod.uid] = Nominee(pod, row, backfill_until)
         self._by_row.setdefault(row, {})[pod.uid] = pod

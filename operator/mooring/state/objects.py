@@ -22,11 +22,11 @@ class Objects:
         self._service_versions: dict[str, int] = {}
 
     def of(self, kind: Kind) -> Mapping[str, Any]:
-        """The objects of a kind, read-only."""
+        """Return the objects of a kind, read-only."""
         return MappingProxyType(self._by_kind[kind])
 
     def put(self, kind: Kind, key: str, value: Any) -> Any | None:
-        """Stores the object; returns the former one."""
+        """Store the object; return the former one."""
         objects = self._by_kind[kind]
         before = objects.get(key)
         objects[key] = value
@@ -36,7 +36,7 @@ class Objects:
         return before
 
     def pop(self, kind: Kind, key: str) -> Any | None:
-        """Removes the object and returns it, if there was one."""
+        """Remove the object and return it, if there was one."""
         before = self._by_kind[kind].pop(key, None)
         if kind is Kind.SERVICE and before is not None:
             del self._services[before.namespace][before.name]
@@ -55,7 +55,7 @@ class Objects:
         return self._service_versions.get(namespace, 0)
 
     def services(self, namespace: str) -> tuple[Service, ...]:
-        """The Services of a namespace; the same tuple object until one of them changes."""
+        """Return the Services of a namespace; the same tuple object until one of them changes."""
         if namespace not in self._services:
             return ()
         services = self._service_tuples.get(namespace)
@@ -65,11 +65,11 @@ class Objects:
         return services
 
     def namespace_labels(self, name: str) -> Mapping[str, str]:
-        """Labels of a namespace, none where it is unknown."""
+        """Return the labels of a namespace, none where it is unknown."""
         labels = self.known_namespace_labels(name)
         return {} if labels is None else labels
 
     def known_namespace_labels(self, name: str) -> Mapping[str, str] | None:
-        """Labels of a namespace, None where it is unknown."""
+        """Return the labels of a namespace, None where it is unknown."""
         namespace: Namespace | None = self._by_kind[Kind.NAMESPACE].get(name)
         return None if namespace is None else namespace.labels

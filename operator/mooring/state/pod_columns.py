@@ -57,7 +57,7 @@ class PodColumns:
         return self._slots.get((uid, nominated))
 
     def slots_of(self, pods: Iterable[Pod]) -> IntArray:
-        """The slots (int64) of those of these pods that are on a node now, each once."""
+        """Return the slots (int64) of those of these pods that are on a node now, each once."""
         found = (self.slot(pod.uid, nominated=False) for pod in pods)
         return np.array([*dict.fromkeys(slot for slot in found if slot is not None)], np.int64)
 
@@ -92,11 +92,11 @@ class PodColumns:
         return read_only(self._groups.data[: len(self._pods)])
 
     def in_groups(self, numbers: Iterable[int]) -> npt.NDArray[np.bool_]:
-        """True for slots of placed pods in groups of these numbers."""
+        """Return True for slots of placed pods in groups of these numbers."""
         return np.isin(self.groups, np.fromiter(numbers, np.int64))
 
     def in_namespaces(self, names: Iterable[str]) -> npt.NDArray[np.bool_]:
-        """True for slots of pods in one of the namespaces."""
+        """Return True for slots of pods in one of the namespaces."""
         codes = [code for name in names if (code := self._namespaces.code_of(name)) is not None]
         return np.isin(self._namespaces.codes.data[: len(self._pods)], codes)
 
@@ -108,7 +108,7 @@ class PodColumns:
         rows: int,
         ends: float = np.inf,
     ) -> tuple[IntArray, dict[str, IntArray]]:
-        """How many pods are nominated to each row, and what they request of each resource.
+        """Return how many pods are nominated to each row, and what they request of each resource.
 
         Counts nominated pods of at least the priority, without the one of the uid `other_than`, and
         without those to which a pod that has ended by `ends` (seconds since the epoch) need not
@@ -127,7 +127,7 @@ class PodColumns:
         return np.bincount(at, minlength=rows), sums
 
     def requests(self, resource: str) -> IntArray:
-        """What the pods request of a resource, 0 where they request none."""
+        """Return how much the pods request of a resource, 0 where they request none."""
         requests = self._requests.amounts(resource, len(self._pods))
         return np.zeros(len(self._pods), np.int64) if requests is None else requests
 
@@ -145,7 +145,7 @@ class MutablePodColumns(PodColumns):
         backfill_until: float = _NO_BACKFILL,
         group: int | None = None,
     ) -> None:
-        """Adds the pod on the row; a pod may be placed and nominated, each in its own slot."""
+        """Add the pod on the row; a pod may be placed and nominated, each in its own slot."""
         slot = self._free.pop() if self._free else len(self._pods)
         if slot == len(self._pods):
             self._pods.append(None)
@@ -164,7 +164,7 @@ class MutablePodColumns(PodColumns):
             self._requests.put(resource, slot, amount)
 
     def drop(self, pod: Pod, *, nominated: bool) -> None:
-        """Removes the placed or nominated pod."""
+        """Remove the placed or nominated pod."""
         slot = self._slots.pop((pod.uid, nominated))
         self._pods[slot] = None
         self._rows.data[slot] = _NOWHERE
@@ -175,14 +175,14 @@ class MutablePodColumns(PodColumns):
         self._free.append(slot)
 
     def renew(self, pod: Pod, group: int | None = None) -> None:
-        """Replaces a placed pod by a newer version of which only start and group may differ."""
+        """Replace a placed pod by a newer version of which only start and group may differ."""
         slot = self._slots[pod.uid, False]
         self._pods[slot] = pod
         self._started.data[slot] = _NOT_STARTED if pod.started is None else pod.started
         self._groups.data[slot] = _NO_GROUP if group is None else group
 
     def mark_evicting(self, pod: Pod, *, evicting: bool) -> None:
-        """Says whether the placed pod is being evicted; does nothing if it is on no node."""
+        """Set whether the placed pod is being evicted; do nothing if it is on no node."""
         slot = self._slots.get((pod.uid, False))
         if slot is not None:
             self._evicting.data[slot] = evicting

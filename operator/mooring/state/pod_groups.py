@@ -67,7 +67,7 @@ class _Largest(Generic[_Value]):
             del self._values[bisect_left(self._values, value)]
 
     def get(self) -> _Value | None:
-        """None if there is no value."""
+        """Return the largest value; None if there is no value."""
         return self._values[-1] if self._values else None
 
 
@@ -196,7 +196,7 @@ class PodGroupState:
             self._define_by_members()
 
     def _remove(self, pod: Pod, declared: DeclaredByPod | None) -> None:
-        """The exact reverse of `_add`, with what it was called with."""
+        """Remove the pod, which `_add` was called with, from all counts."""
         if self._terminating.pop(pod.uid, None) is not None:
             return
         if self._unscheduled.pop(pod.uid, None) is not None:
@@ -245,20 +245,20 @@ class PodGroups:
         return iter(self._groups.values())
 
     def get(self, key: GroupKey) -> PodGroupState | None:
-        """The group, if it has a definition or a member."""
+        """Return the group, if it has a definition or a member."""
         return self._groups.get(key)
 
     def of(self, pod: Pod) -> PodGroupState | None:
-        """The group that the pod belongs to; None if it belongs to none."""
+        """Return the group that the pod belongs to; None if it belongs to none."""
         key = self.key_of(pod)
         return self._groups.get(key) if key is not None else None
 
     def key_of(self, pod: Pod) -> GroupKey | None:
-        """The group that the pod names, which need not be known; None if it names none."""
+        """Return the key of the group that the pod names, known or not; None if it names none."""
         return self.named_by(pod)[0]
 
     def named_by(self, pod: Pod) -> tuple[GroupKey | None, GroupFormat | None]:
-        """The group that the pod names, and the site's format that it names it by."""
+        """Return the group that the pod names, and the site's format by which it names it."""
         if pod.scheduling_group is not None:
             key = GroupKey(GroupSource.KUBERNETES, pod.namespace, pod.scheduling_group)
             return key, None
@@ -293,7 +293,7 @@ class PodGroupsWriter:
         self._changed: set[GroupKey] | None = None
 
     def take_changed(self) -> set[GroupKey]:
-        """The groups that changed or went since the last call; the first call returns all.
+        """Return the groups that changed or went since the last call; the first call returns all.
 
         Before the first call nothing is noted, because nothing would ever take it.
         """
@@ -302,13 +302,13 @@ class PodGroupsWriter:
         return changed
 
     def track(self, formats: tuple[GroupFormat, ...]) -> bool:
-        """Groups without an object are known in these formats from now on; the first match counts.
+        """Find groups without an object by these formats from now on; the first match counts.
 
         If they are others than before, every pod is counted anew, and True is returned.
         """
         if formats == self.groups._formats:  # noqa: SLF001 - see above
             return False
-        self.groups._formats = formats  # noqa: SLF001
+        self.groups._formats = formats  # noqa: SLF001 - see above
         for placed in self._pods:
             self.attach(placed)
         for uid in tuple(self._unscheduled):
@@ -316,12 +316,12 @@ class PodGroupsWriter:
         return True
 
     def number_of(self, uid: Uid) -> int | None:
-        """The number of the group of the pod of this uid; None without one, or if terminating."""
+        """Return the number of the pod's group; None without one, or if the pod is terminating."""
         member = self._members.get(uid)
         return member.group.number if member is not None and not member.pod.terminating else None
 
     def define(self, kind: Kind, key: str, definition: PodGroup | None) -> None:
-        """The object of this kind and namespace/name is like this; None: it does not exist."""
+        """Set the definition of a group, which comes from the object of this kind and key."""
         namespace, _, name = key.partition("/")
         group = self._group(GroupKey(GROUP_KINDS[kind], namespace, name))
         group.definition = definition
@@ -329,7 +329,7 @@ class PodGroupsWriter:
         self._drop_if_empty(group)
 
     def put_unscheduled(self, pod: Pod) -> Pod | None:
-        """The pod has no node; returns what was known of it, None if it is new.
+        """Note a pod without a node; return what was known of it, None if it is new.
 
         All pods are kept, because others may be members once other formats are tracked.
         """
@@ -339,32 +339,32 @@ class PodGroupsWriter:
         return before
 
     def drop_unscheduled(self, uid: Uid) -> Pod | None:
-        """The pod is gone, or has a node; returns what was known of it."""
+        """Drop a pod that is gone or has a node; return what was known of it."""
         before = self._unscheduled.pop(uid, None)
         if before is not None:
             self._count(uid)
         return before
 
     def attach(self, placed: PodState) -> None:
-        """The pod is on a node, or is on it in another way; `detach` is the exact reverse."""
+        """Count the pod on its node, or count it anew; `detach` is the exact reverse."""
         uid = placed.pod.uid
         if uid in self._members or self.groups.key_of(placed.pod) is not None:
             self._placed[uid] = placed
             self._count(uid)
 
     def detach(self, placed: PodState) -> None:
-        """The pod is on no node any more; if it is still unscheduled it counts as that again."""
+        """Stop counting the pod on its node; one that is still unscheduled counts as that again."""
         if self._placed.pop(placed.pod.uid, None) is not None:
             self._count(placed.pod.uid)
 
     def left_its_node(self, pod: Pod) -> None:
-        """A bound pod is gone or has ended; to be called before it is detached."""
+        """Count a bound pod that is gone or has ended; to be called before it is detached."""
         member = self._members.get(pod.uid)
         if member is not None:
             member.group.left += 1
 
     def _count(self, uid: Uid) -> None:
-        """Counts the pod as it is now, after removing what was counted of it before."""
+        """Count the pod as it is now, after removing what was counted of it before."""
         member = self._members.pop(uid, None)
         if member is not None:
             member.group._remove(member.pod, member.declared)  # noqa: SLF001 - its writer
@@ -375,7 +375,7 @@ class PodGroupsWriter:
         if pod is not None and key is not None:
             declared = DeclaredByPod.by(pod, form) if form is not None else None
             group = self._group(key)
-            group._add(pod, placed, declared)  # noqa: SLF001
+            group._add(pod, placed, declared)  # noqa: SLF001 - see above
             self._members[uid] = _Member(group, pod, declared)
             self._note(group)
         else:
@@ -384,13 +384,13 @@ class PodGroupsWriter:
             self._drop_if_empty(member.group)
 
     def _note(self, group: PodGroupState) -> None:
-        """The group has changed."""
+        """Note that the group has changed."""
         if self._changed is not None:
             self._changed.add(group.key)
         definition, groups = group.definition, self.groups
         whole = definition is not None and definition.disruption_mode is DisruptionMode.POD_GROUP
         _index(groups._with_surplus, group, applies=bool(group.minimum and group.surplus))  # noqa: SLF001 - see above
-        _index(groups._disrupted_whole, group, applies=whole)  # noqa: SLF001
+        _index(groups._disrupted_whole, group, applies=whole)  # noqa: SLF001 - see above
 
     def _group(self, key: GroupKey) -> PodGroupState:
         group = self._groups.get(key)
@@ -404,7 +404,7 @@ class PodGroupsWriter:
 
 
 def _index(groups: dict[GroupKey, PodGroupState], group: PodGroupState, *, applies: bool) -> None:
-    """The group is among these groups if this applies to it."""
+    """Put the group among these groups if this applies to it, else remove it from them."""
     if applies:
         groups[group.key] = group
     else:

@@ -74,7 +74,7 @@ class PodTable:
         return max(found, key=lambda placed: placed.pod.created, default=None)
 
     def on(self, row: int) -> dict[Uid, PodState]:
-        """The pods of a row by uid; not to be changed by the caller."""
+        """Return the pods of a row by uid; not to be changed by the caller."""
         return self._by_row.get(row, {})
 
     def put(self, placed: PodState) -> None:

@@ -71,7 +71,7 @@ class Snapshot:
         return tuple(self._state.nodes.names)
 
     def pods_on(self, row: int) -> Iterable[PodState]:
-        """The pods on a row, assumed ones included."""
+        """Return the pods on a row, assumed ones included."""
         return self._state.pods.on(row).values()
 
     def pods_of(self, node: str) -> Iterable[PodState]:
@@ -102,17 +102,17 @@ class Snapshot:
         return self._state.pod_groups
 
     def row(self, node: str) -> int | None:
-        """The row of a node's name, if it has one."""
+        """Return the row of a node's name, if it has one."""
         return self._state.nodes.row_of.get(node)
 
     def rows(self, nodes: Iterable[str]) -> IntArray:
-        """The rows of several names (int64); -1 for a name without one."""
+        """Return the rows of several names (int64); -1 for a name without one."""
         return np.array([*map(self._state.nodes.row_of.get, nodes, repeat(-1))], np.int64)
 
     def nodes_with_nominated(
         self, rows: IntArray, resources: Iterable[str], pod: Pod, ends: float = math.inf
     ) -> NodeView:
-        """A view of rows with the nominated pods that this pod must leave their requests.
+        """Return a view of rows with the nominated pods whose requests this pod must leave free.
 
         `ends` is when the pod has ended, in seconds since the epoch.
         """
@@ -123,15 +123,15 @@ class Snapshot:
         return NodeViewWithNominated(table, rows, more_pods, more_requested)
 
     def node(self, row: int) -> Node | None:
-        """The node of a row, if it exists."""
+        """Return the node of a row, if it exists."""
         return self._state.nodes.nodes[row]
 
     def fits_requests(self, row: int, amounts: Mapping[str, int]) -> bool:
-        """Whether a pod slot and these amounts are free on the row."""
+        """Return whether a pod slot and these amounts are free on the row."""
         return self._state.nodes.fits_requests(row, amounts)
 
     def trial(self) -> AbstractContextManager[Trial]:
-        """A dry run: inside, pods may be removed and added; afterwards all is as before."""
+        """Begin a dry run: pods may be removed and added inside, which is undone at the end."""
         return self._state.trial()
 
     def pod(self, uid: Uid) -> PodState | None:
@@ -150,11 +150,11 @@ class Snapshot:
         return self.pod(pod.uid) is not None
 
     def objects(self, kind: Kind) -> Mapping[str, Any]:
-        """The mirrored objects of a kind by name, or by namespace/name."""
+        """Return the mirrored objects of a kind by name, or by namespace/name."""
         return self._state.objects.of(kind)
 
     def namespace_labels(self, name: str) -> Mapping[str, str]:
-        """Labels of a namespace, none where it is unknown."""
+        """Return the labels of a namespace, none where it is unknown."""
         return self._state.objects.namespace_labels(name)
 
     @property
@@ -163,31 +163,31 @@ class Snapshot:
         return StorageView(self._state.storage)
 
     def counts(self, pods: Selection, key: str) -> DomainCounts:
-        """How many placed pods are selected per value of a node label, or per node (EACH_NODE).
+        """Count the selected placed pods per value of a node label, or per node (EACH_NODE).
 
         Terminating pods are counted if the selection includes them, assumed pods always.
         """
         return self._state.topology.counts(pods, key)
 
     def owners(self, role: Role, pod: Pod) -> list[tuple[int, DomainCounts]]:
-        """The distinct inter-pod terms of placed pods that select this pod.
+        """Return the distinct inter-pod terms of placed pods that select this pod.
 
         Each has its weight (1 if required) and how many owners it has per domain, at least one.
         """
         return self._state.topology.owners(role, pod)
 
     def selects(self, pods: Selection, pod: Pod) -> bool:
-        """Whether the selection includes a pod, which need not be placed."""
+        """Return whether the selection includes a pod, which need not be placed."""
         return self._state.topology.selects(pods, pod)
 
     def default_selector(self, pod: Pod) -> Selection | None:
-        """Pods that the pod's Services and controller all select; None if it has neither."""
+        """Return the pods that the pod's Services and controller all select; None without these."""
         return self._state.default_selector.of(pod)
 
     def behind_services(self, pod: Pod) -> Selection | None:
-        """Pods that the pod's Services all select; None if there is no Service."""
+        """Return the pods that the pod's Services all select; None if there is no Service."""
         return self._state.default_selector.behind_services(pod)
 
     def services(self, pod: Pod) -> tuple[Service, ...]:
-        """The Services that select the pod, by name."""
+        """Return the Services that select the pod, by name."""
         return self._state.default_selector.services(pod)

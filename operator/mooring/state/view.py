@@ -48,21 +48,21 @@ class NodeView:
         return self._rows
 
     def take(self, rows: IntArray) -> "NodeView":
-        """A view of other rows of the same table."""
+        """Return a view of other rows of the same table."""
         return NodeView(self._table, rows)
 
     def only(self, name: str) -> "NodeView":
-        """A view of the node of this name alone, or of nothing if it does not exist."""
+        """Return a view of the node of this name alone, or of nothing if it does not exist."""
         row = self._table.row_of.get(name)
         exists = row is not None and self._table.nodes[row] is not None
         return self.take(np.array([row] if exists else [], np.int64))
 
     def name(self, index: int) -> str:
-        """The name of the node at a position of this view."""
+        """Return the name of the node at a position of this view."""
         return self._table.names[int(self._rows[index])]
 
     def node(self, index: int) -> Node | None:
-        """The node at a position of this view; None where it does not exist."""
+        """Return the node at a position of this view; None where it does not exist."""
         return self._table.nodes[int(self._rows[index])]
 
     @property
@@ -86,19 +86,19 @@ class NodeView:
         return self._taken(self._table.pod_count)
 
     def allocatable(self, resource: str) -> IntArray:
-        """What the node offers of a resource."""
+        """Return how much the node offers of a resource."""
         return self._amounts(self._table.allocatable, resource)
 
     def requested(self, resource: str) -> IntArray:
-        """What the node's pods request of a resource."""
+        """Return how much the node's pods request of a resource."""
         return self._amounts(self._table.requested, resource)
 
     def requested_at(self, index: int, resource: str) -> int:
-        """What the pods of the node at a position of this view request of a resource."""
+        """Return how much the pods of the node at a position request of a resource."""
         return self._table.requested.at(resource, int(self._rows[index]))
 
     def requested_scored(self, resource: str) -> IntArray:
-        """Like `requested`, with 100m and 200Mi for containers that name no cpu or memory."""
+        """Return `requested`, but with 100m and 200Mi for containers that name no cpu or memory."""
         if resource == "cpu":
             return self._taken(self._table.requested_scored_cpu)
         if resource == "memory":
@@ -136,19 +136,19 @@ class NodeView:
         return self._table.zones.values
 
     def avoiding(self, kind: str, uid: str) -> BoolArray:
-        """True where the node's preferAvoidPods annotation names this controller."""
+        """Return True where the node's preferAvoidPods annotation names this controller."""
         return self._at(self._table.avoiding.get((kind, uid), ()))
 
     def label(self, key: str) -> LabelColumn:
-        """The column of a label over all rows of the table; see `label_codes`."""
+        """Return the column of a label over all rows of the table; see `label_codes`."""
         return self._table.label(key)
 
     def label_codes(self, key: str) -> IntArray:
-        """The label's value per row as an index into `label(key).values`, or ABSENT."""
+        """Return the label's value per row as an index into `label(key).values`, or ABSENT."""
         return self._taken(self._table.label(key).codes)
 
     def domain_codes(self, domains: Domains) -> IntArray:
-        """The number of each row's domain, or ABSENT."""
+        """Return the number of each row's domain, or ABSENT."""
         return self._taken(domains.codes)
 
     @property
@@ -162,18 +162,18 @@ class NodeView:
         return self._table.present_count
 
     def with_image(self, image: str) -> BoolArray:
-        """True where the node has the image (a normalized name)."""
+        """Return True where the node has the image (a normalized name)."""
         known = self._table.images.get(image)
         return self._at(known.rows if known is not None else ())
 
     def image_spread(self, image: str) -> tuple[int, int, int]:
-        """The image's size in bytes, how many nodes have it, and how many nodes there are."""
+        """Return the image's size in bytes, how many nodes have it, and the number of nodes."""
         known = self._table.images.get(image)
         size, holders = (known.size, len(known.rows)) if known is not None else (0, 0)
         return size, holders, self._table.present_count
 
     def port_free(self, port: HostPort) -> BoolArray:
-        """True where no pod uses the host port on the same or on every address."""
+        """Return True where no pod uses the host port on the same or on every address."""
         table = self._table
         used = table.host_ports.get((port.protocol, port.port), {})
         if len(self) < len(used):
@@ -185,11 +185,11 @@ class NodeView:
         return free if self._all else free[self._rows]
 
     def named(self, name: str) -> BoolArray:
-        """True at the node of this name."""
+        """Return True at the node of this name."""
         return np.equal(self._rows, self._table.row_of.get(name, -1))
 
     def meets(self, requirement: Requirement) -> BoolArray:
-        """True where the node's label satisfies the requirement."""
+        """Return True where the node's label satisfies the requirement."""
         column = self.label(requirement.key)
         if not column.held:
             return np.full(len(self), requirement.operator in ("DoesNotExist", "NotIn"))
@@ -207,7 +207,7 @@ class NodeView:
                 return _compared(codes, column, requirement)
 
     def selected(self, term: NodeSelectorTerm) -> BoolArray:
-        """True where the node satisfies the term (which may be invalid or empty: nowhere)."""
+        """Return True where the node satisfies the term (an invalid or empty one: nowhere)."""
         if not term.valid or term.empty:
             return np.zeros(len(self), np.bool_)
         mask = np.ones(len(self), np.bool_)
@@ -221,7 +221,7 @@ class NodeView:
         return mask
 
     def admitted(self, labels: LabelSelector, required: NodeSelector | None) -> BoolArray:
-        """True where a nodeSelector and, if there is one, required node affinity are satisfied."""
+        """Return True where a nodeSelector and required node affinity (None: any) are satisfied."""
         mask = np.ones(len(self), np.bool_)
         for requirement in labels.requirements:
             mask &= self.meets(requirement)
@@ -233,7 +233,7 @@ class NodeView:
         return mask
 
     def _at(self, rows: Collection[int]) -> BoolArray:
-        """True at these rows of the table."""
+        """Return True at these rows of the table."""
         chosen = np.zeros(self._table.row_count, np.bool_)
         chosen[list(rows)] = True
         return chosen if self._all else chosen[self._rows]
@@ -270,7 +270,7 @@ class NodeViewWithNominated(NodeView):
         self._more_requested = more_requested
 
     def take(self, rows: IntArray) -> "NodeViewWithNominated":
-        """The same additional pods on other rows."""
+        """Return a view of other rows with the same additional pods."""
         return NodeViewWithNominated(self._table, rows, self._more_pods, self._more_requested)
 
     @property
@@ -279,13 +279,13 @@ class NodeViewWithNominated(NodeView):
         return super().pod_count + self._more_pods[self._rows]
 
     def requested(self, resource: str) -> IntArray:
-        """What the node's pods would request of a resource."""
+        """Return how much the node's pods would request of a resource."""
         more = self._more_requested.get(resource)
         requested = super().requested(resource)
         return requested if more is None else requested + more[self._rows]
 
     def requested_at(self, index: int, resource: str) -> int:
-        """What the pods of the node at a position of this view would request of a resource."""
+        """Return how much the pods of the node at a position would request of a resource."""
         more = self._more_requested.get(resource)
         requested = super().requested_at(index, resource)
         return requested if more is None else requested + int(more[self._rows[index]])
@@ -305,7 +305,7 @@ def _compared(codes: IntArray, column: LabelColumn, requirement: Requirement) ->
 
 
 def _has_code(codes: IntArray, column: LabelColumn, wanted: Sequence[int] | IntArray) -> BoolArray:
-    """True where the code is one of those wanted."""
+    """Return True where the code is one of those wanted."""
     if len(wanted) == 1:
         return np.equal(codes, wanted[0])
     by_code = np.zeros(len(column.values) + 1, np.bool_)

@@ -235,13 +235,13 @@ def test_a_group_whose_first_search_is_too_long_evicts_nobody_and_says_so() -> N
 
 
 def ticking() -> Callable[[], float]:
-    """A clock on which each reading is 30 milliseconds later: a slice is a few searches."""
+    """Return a clock that advances 30 ms at each reading: a slice is a few searches."""
     ticks = count()
     return lambda: next(ticks) * 0.03
 
 
 def lower_on(names: list[str], **fields: Any) -> list[Raw]:
-    """A node of one CPU for each name, full with a pod of low priority."""
+    """Return a node of one CPU for each name, full with a pod of low priority."""
     nodes = [node(name, cpu="1") for name in names]
     lower = (running(f"low-{n}", n, priority=i % 7, **fields) for i, n in enumerate(names))
     return [*nodes, *lower]
@@ -254,7 +254,7 @@ PORTS: Raw = {"ports": (80,)}
 
 @pytest.fixture
 def placed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The members that are placed, each time by counting or one in a trial."""
+    """Return a list that gets how many members are placed, each time by counting or in a trial."""
     placed: list[int] = []
     count_them, add = CountingSearch.place_once_ended, Trial.add
 

@@ -18,7 +18,7 @@ HIGH, MIDDLE, LOW = 1000, 100, 10
 
 
 def full(name: str, *priorities: int, cpu: str = "1") -> list[dict[str, object]]:
-    """A node of 4 cpus and the pods on it, one cpu each, named after the node."""
+    """Return a node of 4 cpus and the pods on it, one cpu each, named after the node."""
     return [
         node(name, cpu="4"),
         *(
@@ -123,7 +123,7 @@ def test_an_eviction_that_has_begun_counts_against_its_budget_at_once() -> None:
 
 
 def evict_for(deciding: Deciding, raw: dict[str, object]) -> tuple[str, list[str]]:
-    """The pod's preemption begins; returns its nominated node and its victims."""
+    """Begin the pod's preemption; return its nominated node and its victims."""
     outcome = deciding.outcome(raw)
     assert isinstance(outcome, FitError)
     assert outcome.nomination is not None
@@ -134,7 +134,7 @@ def evict_for(deciding: Deciding, raw: dict[str, object]) -> tuple[str, list[str
 
 
 def starts(deciding: Deciding, key: str, when: str, **fields: Any) -> None:
-    """The kubelet says when a placed pod has started."""
+    """Set when a placed pod has started, as the kubelet does."""
     placed = deciding.state.pods.named(key)
     assert placed is not None
     namespace, name = key.split("/")
@@ -203,7 +203,7 @@ def test_pods_that_have_not_run_long_enough_for_the_profile_are_no_victims() -> 
 
 
 def preempting() -> tuple[Deciding, dict[str, object]]:
-    """A pod that is nominated to node a, whose victim there is being evicted."""
+    """Return a pod that is nominated to node a, whose victim there is being evicted."""
     deciding = Deciding(*full("a", LOW, LOW, LOW, LOW), *full("b", MIDDLE, MIDDLE, MIDDLE, MIDDLE))
     raw = pod("new", cpu="1", priority=HIGH)
     assert evict_for(deciding, raw)[0] == "a"
@@ -248,7 +248,7 @@ def test_a_pod_that_is_rejected_at_pre_filter_loses_its_nomination() -> None:
 def terminating_on_a(
     reason: str = "PreemptionByScheduler", *, priority: int = 0, budgets: str = "Default"
 ) -> tuple[Deciding, dict[str, object]]:
-    """A pod nominated to node a, where a victim of an earlier leader is terminating."""
+    """Return a pod nominated to node a, where a victim of an earlier leader is terminating."""
     condition = {"type": "DisruptionTarget", "status": "True", "reason": reason}
     status = {"conditions": [condition]}
     deciding = Deciding(
@@ -403,7 +403,7 @@ def test_a_node_beyond_the_bound_is_tried_in_another_attempt(
 
 
 def with_extenders(deciding: Deciding, raw: dict[str, object], **answers: Any) -> Any:
-    """The result of `decide` for a pod for which extenders preempt."""
+    """Return the result of `decide` for a pod for which extenders preempt."""
     given = ExtenderAnswers(preempts=True, **answers)
     found, pipeline = parse_pod(raw), deciding.pipeline
     return decide(found, pipeline, deciding.cluster, deciding.shared, seed=0, answers=given)

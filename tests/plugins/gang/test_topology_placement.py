@@ -94,7 +94,7 @@ def test_members_in_several_domains_leave_none() -> None:
 def slowly_described(
     raws: Iterable[dict[str, Any]], keys: list[str], order: list[str], occupied: dict[str, int]
 ) -> list[tuple[int, str, str, list[str]]]:
-    """What `described` returns, one node after the other; `order` has the names of all nodes.
+    """Return what `described` returns, node by node; `order` has the names of all nodes.
 
     `occupied` has the requested cpus of the nodes on which members of the group are.
     """

@@ -28,7 +28,7 @@ def placed(free: list[int], shares: list[CardShare], choice: Choice = "Binpack")
 
 
 def possible(free: list[int], shares: list[CardShare]) -> bool:
-    """Whether there is any way, found by trying all of them."""
+    """Return whether there is any way, found by trying all of them."""
     flat = [
         (number, share.memory) for number, share in enumerate(shares) for _ in range(share.cards)
     ]

@@ -17,7 +17,7 @@ PREFIX = "scheduling.mooring.dev/gpu"
 
 
 def matrix(groups: Sequence[int], inside: str = "NV4", between: str = "SYS") -> list[list[str]]:
-    """Cards in groups of these sizes, with one kind of link inside and another between."""
+    """Return cards in groups of these sizes, with one link inside and another between."""
     of = [group for group, size in enumerate(groups) for _ in range(size)]
     count = len(of)
     return [

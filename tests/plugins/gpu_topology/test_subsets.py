@@ -12,7 +12,7 @@ RANKS = [link_rank(code) for code in ("SYS", "NODE", "PIX", "NV1", "NV4")]
 
 
 def quality(links: Links, cards: tuple[int, ...]) -> tuple[int, int]:
-    """Weakest link and sum of links of a set, the plain way."""
+    """Return weakest link and sum of links of a set, the plain way."""
     pairs = [links[a][b] for a, b in combinations(cards, 2)]
     return (min(pairs, default=127), sum(pairs))
 
@@ -48,7 +48,7 @@ def test_no_set_of_free_cards_is_better_connected_than_the_chosen_one(
 
 
 def pairs_in_fours() -> Links:
-    """Two groups of four with NVLink inside and nothing but the system bus between."""
+    """Return two groups of four with NVLink inside and only the system bus between."""
     return tuple(
         tuple(0 if i == j else link_rank("NV4" if i // 4 == j // 4 else "SYS") for j in range(8))
         for i in range(8)

@@ -57,7 +57,7 @@ def domains(found: CountedNodes) -> set[str]:
 
 
 def counted(state: ClusterState, found: CountedNodes) -> dict[str, int]:
-    """The web pods per domain, of domains with some."""
+    """Return the web pods per domain, of domains with some."""
     *by_code, absent = found.counts(Snapshot(state), ALL_WEB).tolist()
     assert absent == 0
     return {found.domains.values[code]: number for code, number in enumerate(by_code) if number}

@@ -9,7 +9,7 @@ from mooring.policy.rules.expressions import Program
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What the library was called with."""
+    """Return a list that gets what the library is called with."""
     made: list[Any] = []
     run = Program.__call__
 

@@ -40,7 +40,7 @@ NUMBERS = (0, 1, -1, 7, 1000, 2**62, 2**63 - 1, -(2**63) + 1)
 
 
 def _formed(*forms: str, **parts: SearchStrategy[str]) -> SearchStrategy[str]:
-    """One of the forms, with its parts filled in."""
+    """Return one of the forms, with its parts filled in."""
     return st.builds(
         lambda form, given: form.format(**given),
         st.sampled_from(forms),
@@ -49,7 +49,7 @@ def _formed(*forms: str, **parts: SearchStrategy[str]) -> SearchStrategy[str]:
 
 
 def _trees(depth: int) -> dict[str, SearchStrategy[str]]:
-    """Expressions of each type: mostly right, sometimes with errors at some nodes."""
+    """Return expressions of each type: mostly right, sometimes with errors at some nodes."""
     keys = st.sampled_from(("disk", "cores", "rack", "lost"))
     leaves = {
         "bool": _formed(
@@ -110,7 +110,7 @@ def _trees(depth: int) -> dict[str, SearchStrategy[str]]:
 
 
 def _expected(source: str, state: ClusterState, incoming: Pod, name: str) -> Any:
-    """What the library gives for one node, from everything that a rule can read."""
+    """Return what the library gives for one node, from all that a rule can read."""
     snapshot = Snapshot(state)
     row = state.nodes.row_of[name]
     found = snapshot.node(row)
@@ -146,7 +146,7 @@ def _expected(source: str, state: ClusterState, incoming: Pod, name: str) -> Any
 
 
 def results_of(evaluator: Evaluator, incoming: Pod, nodes: NodeView) -> Results:
-    """The results for the nodes of the view."""
+    """Return the results for the nodes of the view."""
     results, rows = evaluator.run(incoming, nodes)
     return results if rows is None else results.take(rows)
 

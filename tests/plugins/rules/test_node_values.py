@@ -17,7 +17,7 @@ from mooring.testing.builders import cluster, node, pod
 
 
 def library(source: str) -> Library:
-    """The first step of the library in the plan of a score."""
+    """Return the first step of the library in the plan of a score."""
     step = plan_score(source).step
     while isinstance(step, Operation):
         step = step.operands[0]
@@ -38,7 +38,7 @@ def put(state: ClusterState, name: str, price: str | None) -> None:
 
 
 def finish(values: NodeValues) -> int:
-    """Evaluates everything that is missing; the number of steps."""
+    """Evaluate everything that is missing; return the number of steps."""
     steps = 0
     while not values.is_current:
         assert values.advance() > 0
@@ -47,7 +47,7 @@ def finish(values: NodeValues) -> int:
 
 
 def found(values: NodeValues, rows: Any = None) -> list[object]:
-    """The value of each row, or the text of its error."""
+    """Return the value of each row, or the text of its error."""
     errors = Errors()
     value = values.at(rows, errors)
     data = value.data

@@ -55,7 +55,7 @@ def _contract(
     counts_pods: bool = False,
     **more: str,
 ) -> type[PluginContract]:
-    """The contract of one rule, which is either a filter or a score."""
+    """Return the contract of one rule, which is either a filter or a score."""
     own = {"row_local": row_local, "ignores_pods": not counts_pods}
     absent = {"score": None} if keeps else {"filter": None}
     expression = {"filter": keeps} if keeps else {"score": score}

@@ -24,7 +24,7 @@ NODES = (node("n1", zone="a"), node("n2", zone="a"), node("n3", zone="b"))
 
 
 def chosen(volumes: Sequence[Raw], *claims: Raw) -> dict[str, tuple[str | None, ...]]:
-    """Per node, the names of the volumes that the claims would take."""
+    """Return for each node the names of the volumes that the claims would take."""
     snapshot = Snapshot(cluster(*NODES, *volumes))
     parsed = [parse_persistent_volume_claim(claim) for claim in claims]
     made = choices(parsed, snapshot.nodes, snapshot.storage)
@@ -122,7 +122,7 @@ def smallest(
     taken: set[str],
     here: set[str],
 ) -> str | None:
-    """The rule for one node as FindMatchingVolume states it, volume by volume."""
+    """Apply FindMatchingVolume's rule for one node, volume by volume."""
     best: PersistentVolume | None = None
     for volume in sorted(volumes, key=lambda v: v.name):
         kept = volume.claim

@@ -33,7 +33,7 @@ MADE = storage_class("made", provisioner="csi.example")
 
 
 def find(*objects: Raw) -> tuple[PodVolumes, Snapshot]:
-    """What is found for all claims among the objects, in their order."""
+    """Return what is found for all claims among the objects, in their order."""
     snapshot = Snapshot(cluster(*NODES, *objects))
     raw_claims = [raw for raw in objects if raw["kind"] == "PersistentVolumeClaim"]
     claims = [parse_persistent_volume_claim(raw) for raw in raw_claims]
@@ -50,7 +50,7 @@ def conflicts(*objects: Raw) -> dict[str, int]:
 
 
 def made_at(*objects: Raw) -> dict[str, set[str]]:
-    """Per claim for which volumes are made, the nodes where they are."""
+    """Return for each claim for which volumes are made the nodes where they are."""
     found, snapshot = find(*objects)
     return {
         claim.name: {snapshot.nodes.name(i) for i, here in enumerate(where) if here}

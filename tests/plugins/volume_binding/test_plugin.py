@@ -50,7 +50,7 @@ def with_ephemeral() -> Raw:
 
 
 def claim(**metadata: Any) -> Raw:
-    """The claim of the pod's ephemeral volume, with these metadata."""
+    """Return the claim of the pod's ephemeral volume, with these metadata."""
     raw = pvc("web-scratch", storage_class="static")
     return {**raw, "metadata": raw["metadata"] | metadata}
 

@@ -53,14 +53,14 @@ class Binding:
         )
 
     def take(self, raw: Raw, on: str) -> Pod:
-        """The pod is assumed on the node and its volumes are reserved."""
+        """Assume the pod on the node, and reserve its volumes."""
         web = parse_pod(raw)
         self.state.assume(web, self.state.nodes.row_of[on])
         assert self.plugin.reserve(web, on) is None
         return web
 
     def rejected(self, raw: Raw) -> dict[str, tuple[str, ...]]:
-        """Per node that is out, why."""
+        """Return the reason of each node that is out."""
         wanted, nodes = parse_pod(raw), self.cluster.nodes
         claims = self.plugin.pre_filter(wanted, self.cluster)
         assert claims is not SKIP
@@ -70,16 +70,16 @@ class Binding:
         return {out.name(i): why.reasons_at(i) for i in range(len(out))}
 
     def show(self, raw: Raw, number: int) -> None:
-        """The watch shows a version of the object."""
+        """Show a version of the object, as the watch does."""
         kind, shown = Kind(raw["kind"]), self._versioned(raw, number)
         self.state.put(kind, object_key(kind, shown), parse_object(kind, shown))
 
     def meanwhile(self, *events: tuple[Raw, int]) -> None:
-        """What the watch will show, event by event, while the plugin waits."""
+        """Show the events one by one while the plugin waits."""
         self.api.events.extend(partial(self.show, *event) for event in events)
 
     def seen(self) -> tuple[Any, ...]:
-        """All that decisions see of volumes and claims."""
+        """Return all that decisions see of volumes and claims."""
         storage = self.cluster.storage
         volumes = sorted(self.cluster.objects(Kind.PERSISTENT_VOLUME))
         claims = sorted(self.cluster.objects(Kind.PERSISTENT_VOLUME_CLAIM))
@@ -95,7 +95,7 @@ class Binding:
 
 
 def bound_pv(name: str, nodes: Iterable[str] = ()) -> Raw:
-    """The volume as it is once it has the claim."""
+    """Return the volume as it is once it has the claim."""
     ref = {"namespace": "default", "name": "data", "uid": PENDING["metadata"]["uid"]}
     spec = {"claimRef": ref}
     return pv(name, nodes=[*nodes], storage_class="static", claim="default/data", spec=spec)

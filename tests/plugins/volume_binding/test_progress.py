@@ -34,20 +34,20 @@ def taken(**fields: Any) -> dict[str, Any]:
 
 
 def shown(*objects: Raw) -> ClusterState:
-    """A cluster that shows the objects, with the pod assumed on n1."""
+    """Return a cluster that shows the objects, with the pod assumed on n1."""
     state = cluster(node("n1"), *objects)
     state.assume(WEB, state.nodes.row_of["n1"])
     return state
 
 
 def binding(state: ClusterState) -> BindingProgress:
-    """The volume was bound to the claim at version 10."""
+    """Return the progress of binding the volume to the claim at version 10."""
     pair = (parse_persistent_volume(taken()), parse_persistent_volume_claim(pvc("data")))
     return BindingProgress(WEB, "n1", [pair], [], Snapshot(state))
 
 
 def sent(state: ClusterState) -> BindingProgress:
-    """The claim was sent to n1 at version 20."""
+    """Return the progress of a claim that was sent to n1 at version 20."""
     return BindingProgress(WEB, "n1", [], [parse_persistent_volume_claim(SENT)], Snapshot(state))
 
 

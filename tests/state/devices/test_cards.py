@@ -27,7 +27,7 @@ def books(*objects: dict[str, Any], preset: str = "gpushare") -> tuple[ClusterSt
 
 
 def free(cards: Cards, row: int = 0) -> list[int]:
-    """Free memory of the cards that may be used, None of the others."""
+    """Return the free memory of the cards that may be used, None for the others."""
     left = cards.free(np.array([row], np.int64))[0]
     return [int(amount) for amount in left[: len(cards.known(row))]]
 
@@ -174,7 +174,7 @@ drawn_pods = st.one_of(
 
 
 def everything(state: ClusterState, cards: Cards) -> dict[str, Any]:
-    """All that the books say, by node name."""
+    """Return all that the books say, by node name."""
     return {
         name: (
             free(cards, row),

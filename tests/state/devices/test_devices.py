@@ -23,7 +23,7 @@ def owners(cards: Cards) -> dict[str, tuple[tuple[int, ...], ...]]:
 
 
 def assumed(state: ClusterState, on: int | None = None) -> None:
-    """The pod p is assumed on the first row, on the card if one is given."""
+    """Assume the pod p on the first row, on the card if one is given."""
     waiting = parse_pod(share_pod("p"))
     state.assume(waiting, 0)
     if on is not None:

@@ -17,7 +17,7 @@ TOTAL = 10
 
 
 def unusable(free: list[int], demand: Demand, cpu: int) -> int:
-    """Free thousandths of a node's cards of 10 that a class of requests cannot use."""
+    """Return free thousandths of a node's cards of 10 that a class of requests cannot use."""
     serves = [left == TOTAL if demand.memory == 0 else left >= demand.memory for left in free]
     usable = sum(left * 100 for left, ok in zip(free, serves, strict=True) if ok)
     if sum(serves) < demand.cards:

@@ -80,7 +80,7 @@ def put(state: ClusterState, raw: Raw) -> None:
 
 
 def used(state: ClusterState) -> set[str]:
-    """The handles of the volumes that pods on n1 use."""
+    """Return the handles of the volumes that pods on n1 use."""
     known = state.storage.attachments
     row = state.nodes.row_of["n1"]
     handles = ("h1", "h2", UNBOUND)

@@ -57,7 +57,7 @@ def plain(thing: Thing) -> bool:
 
 
 def smallest(index: BestFitIndex[Thing], size: int, count: int) -> list[list[Thing]]:
-    """Per node, the items that are found for it, smallest first."""
+    """Return the items that are found for each node, smallest first."""
     found = index.smallest_on(index.at_least(size, plain), NODES.rows, count)
     per_node = np.array([*found]).reshape(-1, len(NODES)).T
     return [
@@ -66,7 +66,7 @@ def smallest(index: BestFitIndex[Thing], size: int, count: int) -> list[list[Thi
 
 
 def expected(things: list[Thing], size: int) -> list[list[Thing]]:
-    """The suitable items of each node, smallest first and then by name."""
+    """Return the suitable items of each node, smallest first and then by name."""
     fitting = sorted(
         (t for t in things if t.size >= size and plain(t)), key=lambda t: (t.size, t.name)
     )

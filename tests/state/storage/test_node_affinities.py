@@ -56,7 +56,7 @@ def test_only_match_expressions_of_an_affinity_count(
 
 
 def check(affinities: NodeAffinities, state: ClusterState) -> None:
-    """Every affinity is in just one column, on the nodes that match it."""
+    """Check that every affinity is in just one column, on the nodes that match it."""
     nodes = Snapshot(state).nodes
     columns = np.array(affinities.by_row())
     for number, affinity in enumerate(affinities.affinities):

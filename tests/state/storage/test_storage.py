@@ -30,7 +30,7 @@ def storage(state: ClusterState) -> StorageView:
 
 
 def in_use(state: ClusterState) -> tuple[bool, list[int], list[int]]:
-    """Whether the claim is, on which rows the disk is, and how many volumes drivers have on n1."""
+    """Return whether the claim is in use, on which rows the disk, and volume counts on n1."""
     view, rows = storage(state), np.array([state.nodes.row_of["n1"]])
     counts = [int(view.attached(d, rows)[0]) for d in ("csi.example", "ebs.csi.aws.com")]
     return view.claim_in_use("default/data"), [*view.rows_in_conflict(DISK)], counts

@@ -30,7 +30,7 @@ def kept(state: ClusterState) -> list[str]:
 
 
 def assume(state: ClusterState, holder: str, *names: str) -> None:
-    """The volumes are assumed for the claim, and so is the claim's selected node."""
+    """Assume the volumes for the claim, and the claim's selected node."""
     taken = []
     for name in names:
         volume = volumes_of(state).volume(name)

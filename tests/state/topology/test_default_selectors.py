@@ -28,7 +28,7 @@ def web(**fields: Any) -> Pod:
 
 
 def asked(pods: Selection | None) -> dict[str, tuple[str, ...]]:
-    """The labels that the selection asks for."""
+    """Return the labels that the selection asks for."""
     assert pods is not None
     (part,) = pods.parts
     assert part.namespaces == {"default"}

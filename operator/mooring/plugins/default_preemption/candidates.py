@@ -49,14 +49,14 @@ class Candidate:
 
 
 def by_importance(pods: Iterable[Pod]) -> list[Pod]:
-    """The pods by priority, highest first, then by start, earliest first (MoreImportantPod)."""
+    """Return the pods by priority, highest first, then earliest start first (MoreImportantPod)."""
     return sorted(pods, key=lambda pod: (-pod.shape.priority, _started(pod)))
 
 
 def select_victims(
     row: int, potential: Iterable[Pod], reprieve: Callable[[Pod], bool], evictions: Evictions
 ) -> Candidate:
-    """Reprieves as many of the row's potential victims as possible; the others are its victims.
+    """Reprieve as many of the row's potential victims as possible; the others are its victims.
 
     All potential victims have been removed from the row before. `reprieve` adds one back, and
     returns False and removes it again if the pod does not fit beside it. Pods whose eviction
@@ -79,12 +79,12 @@ def select_victims(
 
 
 def select_candidate(candidates: Sequence[Candidate]) -> Candidate:
-    """The candidate that costs least, the first of equals."""
+    """Return the candidate that costs least, the first of equals."""
     return min(candidates, key=lambda candidate: candidate.cost)
 
 
 def _split_by_budgets(pods: Iterable[Pod], evictions: Evictions) -> tuple[list[Pod], list[Pod]]:
-    """The pods whose eviction, after those before them, violates a budget; and the others."""
+    """Split the pods into those whose eviction, in this order, violates a budget, and others."""
     disruptions: Counter[str] = Counter()
     violating: list[Pod] = []
     others: list[Pod] = []

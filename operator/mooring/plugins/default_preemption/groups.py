@@ -82,7 +82,7 @@ class _Unit:
 
 
 def preempt_for_group(state: PodGroupPostFilterState) -> _Pausing[GroupPreemption]:
-    """The victims without which the group fits, and its members' nodes; or why there are none."""
+    """Return the victims without which the group fits, and its nodes; or why there are none."""
     cluster, limits = state.cluster, state.limits
     if not all(pod.shape.preempts for pod in state.members):
         return NotEligible(_NEVER)
@@ -115,7 +115,7 @@ def preempt_for_group(state: PodGroupPostFilterState) -> _Pausing[GroupPreemptio
 
 
 def _potential(state: PodGroupPostFilterState) -> Iterator[_Unit]:
-    """The units of lower priority than the group, without pods that are being evicted already.
+    """Yield the units of lower priority than the group, without pods that are being evicted.
 
     Of single pods at most _MOST_UNITS, the least important: no others can be among the least
     important of all units.
@@ -152,7 +152,7 @@ def _potential(state: PodGroupPostFilterState) -> Iterator[_Unit]:
 
 
 def _surplus(state: PodGroupPostFilterState) -> npt.NDArray[np.bool_]:
-    """bool[slots]: the members beyond the minimum of their group, those that started last."""
+    """Return bool[slots]: the members beyond their group's minimum, those that started last."""
     columns, groups = state.cluster.pod_columns, state.cluster.pod_groups.with_surplus
     found = np.zeros(len(columns.pods), np.bool_)
     slots = np.flatnonzero(columns.in_groups(group.number for group in groups))
@@ -165,7 +165,7 @@ def _surplus(state: PodGroupPostFilterState) -> npt.NDArray[np.bool_]:
 
 
 def _evicting(state: PodGroupPostFilterState) -> Iterator[tuple[Pod, int]]:
-    """The pods of lower priority that this scheduler is evicting, with their rows."""
+    """Yield the pods of lower priority that this scheduler is evicting, with their rows."""
     columns = state.cluster.pod_columns
     chosen = (columns.rows >= 0) & ~columns.nominated & columns.evicting
     chosen &= columns.priority < state.group.priority
@@ -190,7 +190,7 @@ class _Reprieve:
         self._searches = 0
 
     def fits(self) -> _Pausing[bool]:
-        """Whether the group fits now, beside the units that stay."""
+        """Return whether the group fits now, beside the units that stay."""
         self._searches += 1
         gone = [pod for pod, _ in _evicting(self._state)]
         gone += (pod for unit in self._gone for pod, _ in unit.pods)
@@ -200,7 +200,7 @@ class _Reprieve:
         return rows is not None
 
     def victims(self, units: Sequence[_Unit]) -> _Pausing[list[_Unit]]:
-        """The units that cannot stay, if they are added one after the other.
+        """Return the units that cannot stay, if they are added one after the other.
 
         Whole halves are added at once: where all of a half can stay, each of it can.
         """
@@ -218,14 +218,14 @@ class _Reprieve:
         return first + (yield from self.victims(units[half:]))
 
     def on_the_nodes(self, units: Sequence[_Unit]) -> _Pausing[list[_Unit]]:
-        """Of these victims those with a pod on the group's nodes, if the others can stay."""
+        """Return the victims with a pod on the group's nodes if the others can stay, else all."""
         rows = set(self.rows.values())
         needed = [unit for unit in units if any(row in rows for _, row in unit.pods)]
         others = [unit for unit in units if not any(row in rows for _, row in unit.pods)]
         return needed if (yield from self._can_stay(others)) else list(units)
 
     def _can_stay(self, units: Sequence[_Unit]) -> _Pausing[bool]:
-        """Whether the group fits beside these units too; then they stay."""
+        """Return whether the group fits beside these units too; then they stay."""
         for unit in units:
             del self._gone[unit]
         if (yield from self.fits()):
@@ -237,7 +237,7 @@ class _Reprieve:
 def _split_by_budgets(
     units: Sequence[_Unit], evictions: Evictions
 ) -> tuple[list[_Unit], list[_Unit]]:
-    """The units whose eviction, after those before them, violates a budget; and the others."""
+    """Split the units into those whose eviction, in this order, violates a budget, and others."""
     disruptions: Counter[str] = Counter()
     violating: list[_Unit] = []
     others: list[_Unit] = []

@@ -65,7 +65,7 @@ class DefaultPreemption:
     def post_filter(
         self, state: PostFilterState
     ) -> Nomination | Candidates | Unschedulable | NotEligible:
-        """The cheapest candidate as a nomination, or why there is none.
+        """Return the cheapest candidate as a nomination, or why there is none.
 
         If extenders take part, all candidates are returned for them first.
         """
@@ -93,13 +93,13 @@ class DefaultPreemption:
     def pod_group_post_filter(
         self, state: PodGroupPostFilterState
     ) -> Generator[None, None, GroupPreemption]:
-        """The victims without which a whole pod group fits, on all nodes; or why there are none."""
+        """Return the victims without which a whole pod group fits, or why there are none."""
         return preempt_for_group(state)
 
     def _find_candidates(
         self, state: PostFilterState, rows: IntArray, rejections: Counter[str]
     ) -> list[Candidate]:
-        """The candidates, as many as kube-scheduler compares, within the profile's limits.
+        """Return the candidates, as many as kube-scheduler compares, within the profile's limits.
 
         Where it is known to be the best, only one is found, unless extenders must see all. If there
         is none, `rejections` gets the reason of every node.
@@ -126,11 +126,11 @@ class DefaultPreemption:
         return [potential.candidate(position, victims) for position in ranked[:most].tolist()]
 
     def _wanted(self, nodes: int) -> int:
-        """How many candidates to find on so many nodes (calculateNumCandidates)."""
+        """Return how many candidates to find on so many nodes (calculateNumCandidates)."""
         return max(nodes * self._percentage // 100, self._absolute)
 
     def _enough(self, state: PostFilterState, candidates: list[Candidate], nodes: int) -> bool:
-        """Whether there are as many candidates as the profile asks for, and one violates nothing.
+        """Return whether there are as many candidates as wanted, and one violates nothing.
 
         See calculateNumCandidates and DryRunPreemption in framework/preemption/preemption.go.
         """
@@ -144,7 +144,7 @@ class DefaultPreemption:
     def _dry_run(
         self, state: PostFilterState, potential: PotentialVictims, rejections: Counter[str]
     ) -> list[Candidate]:
-        """The candidates that dry runs find, as many as kube-scheduler compares.
+        """Return the candidates that dry runs find, as many as kube-scheduler compares.
 
         One decision must not hold up all others for seconds. So the number of dry runs is bounded;
         of a pod with many inter-pod terms there are fewer, because each dry run checks all of them.
@@ -184,7 +184,7 @@ def _for_extenders(state: PostFilterState, candidate: Candidate) -> PreemptionCa
 def _of_processed(
     state: PostFilterState, processed: ProcessedCandidates
 ) -> Nomination | NotEligible:
-    """The cheapest of the candidates that the extenders left (SelectCandidate in preemption.go).
+    """Return the cheapest candidate that the extenders left (SelectCandidate in preemption.go).
 
     A candidate is left out if one of its victims has gone meanwhile, or if the node has become one
     where preemption cannot help.
@@ -213,7 +213,7 @@ def _of_processed(
 def _without_victims(
     state: PostFilterState, rows: IntArray, rejections: Counter[str]
 ) -> str | None:
-    """What kube-scheduler says of nodes that the filters passed and an extender filtered out.
+    """Return kube-scheduler's text for nodes that only an extender has filtered out.
 
     Every potential victim there can be reprieved, so that none is left, which it takes for an
     error. If none of the nodes has potential victims, they are counted and None is returned.
@@ -232,7 +232,7 @@ def _without_victims(
 
 
 def _not_eligible_to_preempt_others(state: PostFilterState) -> str | None:
-    """Why the pod may not preempt, or not yet; None if it may.
+    """Return why the pod may not preempt, or not yet; None if it may.
 
     A pod waits for the victims of its last preemption, unless its nominated node does not exist any
     more or has become unresolvable. Victims of an earlier leader are recognised by their condition.
@@ -261,7 +261,7 @@ def _not_eligible_to_preempt_others(state: PostFilterState) -> str | None:
 
 
 def _protected(state: PostFilterState) -> npt.NDArray[np.bool_] | None:
-    """True for slots of pods that may not be victims of a single pod; None if all may.
+    """Return True for slots of pods that may not be victims of a single pod; None if all may.
 
     Those have not run long enough, or belong to a group that is disrupted as a whole: that may take
     more nodes than the one that the pod needs.
@@ -277,7 +277,7 @@ def _protected(state: PostFilterState) -> npt.NDArray[np.bool_] | None:
 
 
 def _by_requests(state: PostFilterState, potential: PotentialVictims, position: int) -> Candidate:
-    """The candidate for one row where only requests reject the pod."""
+    """Return the candidate for one row where only requests reject the pod."""
     return select_victims(
         int(potential.rows[position]),
         potential.pods_at(position),
@@ -289,7 +289,7 @@ def _by_requests(state: PostFilterState, potential: PotentialVictims, position: 
 def _by_filters(
     state: PostFilterState, row: int, potential: Iterable[Pod], rejections: Counter[str]
 ) -> Candidate | None:
-    """The candidate for one row, found by running the filters; None if the pod does not fit.
+    """Find the candidate for one row by running the filters; None if the pod does not fit.
 
     `rejections` then counts the reasons.
     """
@@ -314,7 +314,7 @@ def _by_filters(
 def _allowed(
     state: PostFilterState, candidates: list[Candidate], rejections: Counter[str]
 ) -> list[Candidate]:
-    """The candidates within the profile's limits; `rejections` counts the others."""
+    """Return the candidates within the profile's limits; `rejections` counts the others."""
     allowed = list[Candidate]()
     for candidate in candidates:
         exceeded = _exceeded_limit(state, candidate)
@@ -326,7 +326,7 @@ def _allowed(
 
 
 def _exceeded_limit(state: PostFilterState, candidate: Candidate) -> str | None:
-    """Which of the profile's limits the candidate exceeds."""
+    """Return which of the profile's limits the candidate exceeds; None if none."""
     limits = state.limits
     if limits.disruption_budgets == "Strict" and candidate.violations:
         return "node(s) need a disruption that a PodDisruptionBudget does not allow"
@@ -336,7 +336,7 @@ def _exceeded_limit(state: PostFilterState, candidate: Candidate) -> str | None:
 
 
 def _count_insufficient(potential: PotentialVictims, rejections: Counter[str]) -> None:
-    """Counts why the pod fits on no node, even without the potential victims."""
+    """Count why the pod fits on no node, even without the potential victims."""
     has_victims = potential.counts > 0
     rejections[_NO_VICTIMS] += int((~has_victims).sum())
     for reason, where in potential.insufficient():

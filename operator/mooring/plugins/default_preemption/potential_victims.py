@@ -32,7 +32,7 @@ class FreeResources:
     slots: int
 
     def reprieve(self, pod: Pod) -> bool:
-        """Whether the pod fits; if it does, its requests are not free any more."""
+        """Return whether the pod fits; if it does, subtract its requests from what is free."""
         demand = pod.shape.demand.resources
         if self.slots < 1 or any(free < demand.get(name, 0) for name, free in self.amounts.items()):
             return False
@@ -99,7 +99,7 @@ class PotentialVictims:
         self._free_slots = nodes.pod_slots - nodes.pod_count - nominated[rows] + self.counts - 1
 
     def may_match_budgets(self, cluster: Snapshot) -> bool:
-        """Whether a potential victim is in a namespace that has a disruption budget."""
+        """Return whether a potential victim is in a namespace that has a disruption budget."""
         budgets = cluster.objects(Kind.POD_DISRUPTION_BUDGET).values()
         in_namespaces = self._columns.in_namespaces({budget.namespace for budget in budgets})
         return bool(in_namespaces[self._slots].any())
@@ -113,22 +113,22 @@ class PotentialVictims:
         return fits
 
     def insufficient(self) -> list[tuple[str, BoolArray]]:
-        """Each reason, and True where it rejects the pod even without the potential victims."""
+        """Return each reason, and True where it rejects the pod even without potential victims."""
         reasons = [("Too many pods", self._free_slots < 0)]
         reasons += [(f"Insufficient {name}", free < 0) for name, free in self._free.items()]
         return reasons
 
     def pods_at(self, position: int) -> list[Pod]:
-        """The potential victims of one of the rows."""
+        """Return the potential victims of one of the rows."""
         return list(self._pods(self._slots[self._at == position]))
 
     def free_at(self, position: int) -> FreeResources:
-        """What is free on one of the rows beside the pod and without the potential victims."""
+        """Return what is free on a row beside the pod and without the potential victims."""
         amounts = {name: int(free[position]) for name, free in self._free.items()}
         return FreeResources(amounts, int(self._free_slots[position]))
 
     def victims(self) -> VictimSlots:
-        """The victims of the rows where the pod fits: the pods that cannot be reprieved.
+        """Return the victims of the rows where the pod fits: the pods that cannot be reprieved.
 
         Pods that are being evicted already are not reprieved.
         """
@@ -158,7 +158,7 @@ class PotentialVictims:
         return VictimSlots(slots[victim], at[victim], evicting[victim])
 
     def ranked(self, victims: VictimSlots) -> IntArray:
-        """Positions in `rows` of the nodes where the pod fits, by `Candidate.cost`, best first."""
+        """Return the positions in `rows` where the pod fits, by `Candidate.cost`, best first."""
         new = ~victims.evicting
         at, slots = victims.at[new], victims.slots[new]
         priority, started = self._columns.priority[slots], self._columns.started[slots]
@@ -175,7 +175,7 @@ class PotentialVictims:
         return ranked
 
     def candidate(self, position: int, victims: VictimSlots) -> Candidate:
-        """The candidate for one of the rows where the pod fits."""
+        """Return the candidate for one of the rows where the pod fits."""
         here = victims.at == position
         new = self._pods(victims.slots[here & ~victims.evicting])
         evicting = self._pods(victims.slots[here & victims.evicting])

@@ -47,7 +47,7 @@ class GangScheduling:
         )
 
     def pre_enqueue(self, pod: Pod) -> Unschedulable | None:
-        """None if the pod is in no gang, or in one of which enough members exist."""
+        """Return None if the pod is in no gang, or in one of which enough members exist."""
         group = self._cluster.pod_groups.of(pod)
         if group is None:
             return None
@@ -55,7 +55,7 @@ class GangScheduling:
         return Unschedulable(reason) if reason is not None else None
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: Snapshot) -> QueueingHint:
-        """QUEUE for another member of the pod's group, and for the group's object."""
+        """Return QUEUE for another member of the pod's group, and for the group's object."""
         key, about = cluster.pod_groups.key_of(pod), event.after or event.before
         if isinstance(about, PodGroup):
             return queue_if(about.key == key)

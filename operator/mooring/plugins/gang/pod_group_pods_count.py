@@ -24,5 +24,5 @@ class PodGroupPodsCount:
     def score_placement(
         self, _group: PodGroupState, assignments: PodGroupAssignments, _cluster: Snapshot
     ) -> int:
-        """How many members have a node then."""
+        """Return how many members have a node then."""
         return assignments.scheduled + len(assignments.rows)

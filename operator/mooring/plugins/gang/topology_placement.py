@@ -32,7 +32,7 @@ class TopologyPlacementGenerator:
     def generate_placements(
         self, group: PodGroupState, parent: Placement, cluster: Snapshot
     ) -> tuple[Placement, ...] | Unschedulable:
-        """The domains, tightest first; the parent if the group has no topology constraint."""
+        """Return the domains, tightest first; the parent if the group has no topology keys."""
         topology = group.definition.topology if group.definition is not None else None
         if topology is None or not topology.keys:
             return (parent,)
@@ -56,7 +56,7 @@ class TopologyPlacementGenerator:
 def _domains(
     key: str, parent: Placement, tier: int, placed: IntArray, cluster: Snapshot
 ) -> Iterator[Placement]:
-    """The parent's nodes by their value of the label, those with the least free first.
+    """Yield the parent's nodes by their value of the label, those with the least free first.
 
     `placed` are the int64 rows of members that are on a node: only a domain with all of them is a
     placement. The nodes are sorted once, because each node may be a domain of its own.
@@ -83,7 +83,7 @@ def _domains(
 
 
 def _free(rows: IntArray, cluster: Snapshot) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
-    """float64[rows]: the share of each node's cpu that is free; the node's size counts, too."""
+    """Return float64[rows]: the free share of each node's cpu; the node's size counts, too."""
     nodes = cluster.nodes.take(rows)
     free: np.ndarray[tuple[int], np.dtype[np.float64]] = np.maximum(
         nodes.allocatable("cpu") - nodes.requested("cpu"), 0

@@ -32,12 +32,12 @@ class PlacedShares:
     left: CardsLeft
 
     def assignment(self, index: int) -> Assignment:
-        """The cards of each share on one row."""
+        """Return the cards of each share on one row."""
         return tuple(tuple(sorted(cards[index].tolist())) for cards in self.chosen)
 
 
 def needed(share: CardShare, total: IntArray) -> IntArray:
-    """int64[row, card]: the memory the share takes of each card."""
+    """Return int64[row, card]: the memory the share takes of each card."""
     if share.permille:
         part: IntArray = -(-total * share.permille // 1000)
         return part
@@ -47,7 +47,7 @@ def needed(share: CardShare, total: IntArray) -> IntArray:
 def fitting(
     share: CardShare, left: CardsLeft, need: IntArray, suitable: BoolArray | None
 ) -> BoolArray:
-    """bool[row, card]: cards that can be used and have space for the share."""
+    """Return bool[row, card]: cards that can be used and have space for the share."""
     fits: BoolArray = left.free >= need
     if share.cores:
         fits &= left.free_cores >= share.cores
@@ -65,7 +65,7 @@ def place_shares(
     typical: Mapping[Demand, int],
     cpu: Cpu | None,
 ) -> PlacedShares:
-    """Each share on cards with space for it, the largest first.
+    """Place each share on cards with space for it, the largest first.
 
     `typical` and `cpu` are for `LeastFragmentation`; without the cpu it chooses as `Binpack` does.
 
@@ -94,7 +94,7 @@ def place_shares(
 def place_plain_share(
     free: IntArray, memory: int, choice: Literal["Binpack", "Spread", "FirstFit"]
 ) -> IntArray:
-    """int64[row]: the card that `place_shares` chooses for one share of nothing but memory.
+    """Return int64[row]: the card that `place_shares` chooses for one share of only memory.
 
     It means nothing where the share fits on no card.
     """
@@ -113,7 +113,7 @@ def _size(share: CardShare) -> tuple[int, int, int, int]:
 
 
 def _smallest(preference: IntArray, count: int) -> IntArray:
-    """The columns of the smallest values of each row, the first of equal ones."""
+    """Return the columns of the smallest values of each row, the first of equal ones."""
     columns: IntArray
     if count == 1:
         columns = np.argmin(preference, axis=1)[:, None]
@@ -130,7 +130,7 @@ def _preference(
     typical: Mapping[Demand, int],
     cpu: Cpu | None,
 ) -> IntArray:
-    """int64[row, card]: the smaller, the rather the share goes there."""
+    """Return int64[row, card]: the smaller, the rather the share goes there."""
     remaining: IntArray = left.free - need
     match choice:
         case "Binpack":

@@ -52,7 +52,7 @@ class GPUShare(CardPlugin):
         self._choice = args.cards
 
     def filter(self, pod: Pod, nodes: NodeView, request: CardRequest) -> BoolArray:
-        """True where every share fits on cards that can be used."""
+        """Return True where every share fits on cards that can be used."""
         rows, (share, *others) = nodes.rows, request.shares
         if _is_plain(request):
             return self._cards.largest_free(rows) >= share.memory
@@ -65,7 +65,7 @@ class GPUShare(CardPlugin):
         return enough
 
     def explain(self, _pod: Pod, nodes: NodeView, request: CardRequest) -> Explanation:
-        """Why no card has space for the pod; unresolvable where an empty node has none either."""
+        """Explain why no card has space; unresolvable where an empty node has none either."""
         rows = nodes.rows
         left, total = self._cards.left(rows), self._cards.total(rows)
         usable, suitable = left.usable, self._cards.suitable(request, rows)
@@ -97,7 +97,7 @@ class GPUShare(CardPlugin):
         return Explanation(reasons, np.left_shift(np.uint64(1), case.astype(np.uint64)), case >= 3)
 
     def score(self, pod: Pod, nodes: NodeView, request: CardRequest) -> IntArray:
-        """How full the chosen card and all cards of the node are then, half each; or how empty."""
+        """Return how full the chosen card and the node's cards are then, half each; or how free."""
         rows, share = nodes.rows, request.shares[0]
         index, total, sums = np.arange(len(rows)), self._cards.total(rows), self._cards.sums(rows)
         if self._choice != "LeastFragmentation" and _is_plain(request):
@@ -122,13 +122,13 @@ class GPUShare(CardPlugin):
         return full if self._nodes == "Binpack" else _MAX - full
 
     def _handled(self, request: CardRequest) -> CardRequest | Skip | Unschedulable:
-        """Shares of cards; GPUTopology is for whole cards."""
+        """Return the request if it is for shares of cards; SKIP for whole cards; reject a mix."""
         if request.is_whole:
             return SKIP
         return request if request.is_shared else Unschedulable(_MIXED)
 
     def _chosen(self, pod: Pod, request: CardRequest, row: int) -> Assignment | None:
-        """The best cards of a row for the pod, which is on it; None if none fit."""
+        """Return the best cards of the row for the pod, which is on it; None if none fit."""
         left = self._cards.left_without(row, pod.uid)
         if self._choice != "LeastFragmentation" and _is_plain(request):
             memory = request.shares[0].memory
@@ -168,13 +168,13 @@ class GPUShare(CardPlugin):
 
 
 def _cpu(nodes: NodeView, pod: Pod) -> Cpu:
-    """The nodes' free cpu, and what the pod takes of it."""
+    """Return the nodes' free cpu, and what the pod takes of it."""
     free = nodes.allocatable("cpu") - nodes.requested("cpu")
     return Cpu(free, pod.shape.demand.resources.get("cpu", 0))
 
 
 def _is_plain(request: CardRequest) -> bool:
-    """Whether one share of nothing but memory is requested, on any card."""
+    """Return whether one share of nothing but memory is requested, on any card."""
     share = request.shares[0]
     return request == CardRequest((CardShare(1, share.memory),))
 

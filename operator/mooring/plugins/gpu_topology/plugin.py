@@ -47,7 +47,7 @@ class GPUTopology(CardPlugin):
     Args: ClassVar[type[GPUTopologyArgs]] = GPUTopologyArgs
 
     def filter(self, _pod: Pod, nodes: NodeView, request: CardRequest) -> BoolArray:
-        """True where enough cards are free, linked as the pod requires."""
+        """Return True where enough cards are free, linked as the pod requires."""
         free = self._free(nodes.rows, request)
         fits = np.bitwise_count(free) >= request.whole_cards
         if request.link_required:
@@ -57,7 +57,7 @@ class GPUTopology(CardPlugin):
         return fits
 
     def explain(self, _pod: Pod, nodes: NodeView, request: CardRequest) -> Explanation:
-        """Too few cards, too few of the kind, or links that are not good enough."""
+        """Explain: too few cards, too few of the kind, or links that are not good enough."""
         rows, wanted = nodes.rows, request.whole_cards
         usable = self._cards.left(rows).usable
         suitable = self._cards.suitable(request, rows)
@@ -82,7 +82,7 @@ class GPUTopology(CardPlugin):
         return Explanation(_REASONS, bits, case >= _RESOLVABLE)
 
     def score(self, _pod: Pod, nodes: NodeView, request: CardRequest) -> IntArray:
-        """How well the set is linked, and that no last group of 8 or 4 free cards is broken up."""
+        """Return how well the set is linked and keeps groups of 8 or 4 free cards whole."""
         free = self._free(nodes.rows, request)
         scores = np.zeros(len(nodes), np.int64)
         seen: dict[tuple[Subsets, int, int], int] = {}
@@ -95,11 +95,11 @@ class GPUTopology(CardPlugin):
         return scores
 
     def _handled(self, request: CardRequest) -> CardRequest | Skip:
-        """Whole cards; GPUShare is for shares of cards."""
+        """Return the request if it is for whole cards, else SKIP."""
         return request if request.is_whole else SKIP
 
     def _chosen(self, pod: Pod, request: CardRequest, row: int) -> Assignment | None:
-        """The best set of the node's free cards."""
+        """Return the best set of the node's free cards; None if it is not linked as required."""
         left = self._cards.left_without(row, pod.uid)
         suitable = self._cards.suitable(request, np.array([row], np.int64))
         untouched = left.untouched if suitable is None else left.untouched & suitable
@@ -115,7 +115,7 @@ class GPUTopology(CardPlugin):
         return {self._format.cards_annotation: assignment_text(assignment)}
 
     def _free(self, rows: IntArray, request: CardRequest) -> IntArray:
-        """Per row a mask of the cards that are free and of the requested kind."""
+        """Return per row a mask of the cards that are free and of the requested kind."""
         free = self._cards.free_cards(rows)
         suitable = self._cards.suitable(request, rows)
         return free if suitable is None else free & _masks(suitable)
@@ -125,7 +125,7 @@ class GPUTopology(CardPlugin):
         return subsets(cards.links, len(cards))
 
     def _best(self, row: int, free: int, request: CardRequest) -> int | None:
-        """The best set of the free cards, if it is linked as the pod requires."""
+        """Return the best set of the free cards, if it is linked as the pod requires."""
         sets = self._subsets(row)
         chosen = sets.best(free, request.whole_cards)
         if chosen is None or sets.weakest_link(chosen) < request.link_required:
@@ -139,7 +139,7 @@ def _masks(cards: BoolArray) -> IntArray:
 
 
 def _score(sets: Subsets, free: int, all_free: int, request: CardRequest) -> int:
-    """0-100: two thirds are the links, if there are any; the rest is what stays whole."""
+    """Return 0-100: two thirds are the links, if there are any; the rest is what stays whole."""
     chosen = sets.best(free, request.whole_cards)
     if chosen is None:
         return 0

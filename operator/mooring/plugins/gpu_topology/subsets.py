@@ -23,7 +23,7 @@ _GROUPS: Final = (8, 4, 2)
 
 @cached(64 * 2**20)
 def subsets(links: Links, count: int) -> "Subsets":
-    """The sets of a node's cards; matrices that many nodes have are looked at once."""
+    """Return the sets of a node's cards; equal matrices of several nodes share one object."""
     return Subsets(links, count)
 
 
@@ -45,7 +45,7 @@ class Subsets:
         """How many bytes this object takes at most."""
 
     def best(self, free: int, cards: int) -> int | None:
-        """The best-connected set of so many of the free cards; None if there are too few.
+        """Return the best-connected set of so many of the free cards; None if there are too few.
 
         Of equally good ones it is the one that leaves the best-connected groups of 8, 4 and 2 free
         cards, and of these the one with the lowest numbers.
@@ -58,11 +58,11 @@ class Subsets:
         return known[0]
 
     def weakest_link(self, chosen: int) -> int:
-        """The rank of the weakest link within a set; `_NO_LINK`, more than any, for one card."""
+        """Return the rank of the weakest link within a set; `_NO_LINK`, above all, for one card."""
         return int(self._weakest[chosen])
 
     def quality(self, chosen: int) -> int:
-        """A number that is higher the better a set of this size is connected."""
+        """Return a number that is higher the better a set of this size is connected."""
         return int(self._weakest[chosen]) * 2**16 + int(self._sum[chosen])
 
     def _choose(self, free: int, cards: int) -> int | None:
@@ -76,7 +76,7 @@ class Subsets:
         return int(masks[0])
 
     def _add_card(self, card: int, ranks: tuple[int, ...]) -> None:
-        """Sets with this card and cards before it, from those without it."""
+        """Add the sets with this card and cards before it, from those without it."""
         size = 1 << card
         weakest, total = np.full(size, _NO_LINK, np.int32), np.zeros(size, np.int32)
         for other in range(card):
@@ -87,7 +87,7 @@ class Subsets:
         self._sum[size : 2 * size] = self._sum[:size] + total
 
     def _best_within(self, group: int) -> npt.NDArray[np.int32]:
-        """Of each set the quality of its best subset of so many cards, -1 if it has fewer."""
+        """Return for each set the quality of its best subset of so many cards; -1 if too small."""
         quality = self._weakest * 2**16 + self._sum
         best = np.where(self._cards == group, quality, -1)
         masks = np.arange(len(best))
@@ -105,6 +105,6 @@ def _bit_counts(size: int) -> npt.NDArray[np.int32]:
 
 
 def _highest(masks: IntArray, values: npt.NDArray[np.int32]) -> IntArray:
-    """The masks of the highest value."""
+    """Return the masks of the highest value."""
     best: IntArray = masks[values == values.max()]
     return best

@@ -40,7 +40,7 @@ class CountedNodes:
     inhabited: BoolArray
 
     def counts(self, cluster: Snapshot, pods: Selection | None) -> CountArray | IntArray:
-        """How many selected pods (None: none) these nodes have per code; a last 0 for ABSENT."""
+        """Return the number of selected pods (None: 0) on these nodes per code; 0 for ABSENT."""
         if pods is None:
             return np.zeros(len(self.inhabited), np.int64)
         if self.rows is None:
@@ -63,7 +63,7 @@ class NodeInclusion:
     def counted_nodes(
         self, shape: PodShape, constraint: SpreadConstraint, keys: tuple[str, ...], nodes: NodeView
     ) -> CountedNodes:
-        """The nodes that the constraint counts for a pod of this shape.
+        """Return the nodes that the constraint counts for a pod of this shape.
 
         `nodes` is a view of all nodes. The counted ones have the constraint's label and those of
         `keys`, and match its node inclusion policies
@@ -129,7 +129,7 @@ def _number(_selecting: _HashedOnce) -> int:
 def _counted_nodes(
     shape: PodShape | None, constraint: SpreadConstraint, keys: tuple[str, ...], nodes: NodeView
 ) -> CountedNodes:
-    """As `NodeInclusion.counted_nodes`; `shape` is None if neither policy can exclude a node."""
+    """Count nodes like `NodeInclusion.counted_nodes`; `shape` is None if no policy excludes any."""
     domains = nodes.label(constraint.topology_key)
     partial = [k for k in keys if k != domains.key and nodes.label(k).held < nodes.node_count]
     if shape is None and not partial:
@@ -148,14 +148,14 @@ def _counted_nodes(
 
 
 def includes(shape: PodShape, constraint: SpreadConstraint, node: Node) -> bool:
-    """Whether the node matches the constraint's inclusion policies for a pod of this shape."""
+    """Return whether the node matches the constraint's inclusion policies for the shape."""
     if constraint.honor_affinity and not shape.selects(node):
         return False
     return not (constraint.honor_taints and repelled(node.taints, shape.tolerations))
 
 
 def _tolerated(shape: PodShape, nodes: NodeView) -> BoolArray:
-    """True where the pod tolerates every taint that would repel it."""
+    """Return True where the pod tolerates every taint that would repel it."""
     by_code = [not repelled(taints, shape.tolerations) for taints in nodes.taint_sets]
     passed: BoolArray = np.array(by_code)[nodes.taint_codes]
     return passed

@@ -101,20 +101,20 @@ class PodTopologySpread:
         self._inclusion = NodeInclusion()
 
     def pre_filter(self, pod: Pod, cluster: Snapshot) -> Skip | tuple[_Limit, ...]:
-        """The domains that each DoNotSchedule constraint allows."""
+        """Return the domains that each DoNotSchedule constraint allows."""
         rules = self._rules(pod, cluster, hard=True)
         keys = tuple(rule.constraint.topology_key for rule in rules)
         return tuple(self._limit(pod.shape, rule, keys, cluster) for rule in rules) or SKIP
 
     def filter(self, _pod: Pod, nodes: NodeView, limits: tuple[_Limit, ...]) -> BoolArray:
-        """True where every constraint allows the node's domain."""
+        """Return True where every constraint allows the node's domain."""
         fits = np.ones(len(nodes), np.bool_)
         for limit in limits:
             fits &= limit.allows[nodes.label_codes(limit.key)]
         return fits
 
     def explain(self, _pod: Pod, nodes: NodeView, limits: tuple[_Limit, ...]) -> Explanation:
-        """The reason of the first constraint that fails; a missing label is not resolvable."""
+        """Return the reason of the first constraint that fails; a missing label is unresolvable."""
         reasons = (
             "node(s) didn't match pod topology spread constraints (missing required label)",
             "node(s) didn't match pod topology spread constraints",
@@ -127,7 +127,7 @@ class PodTopologySpread:
         return Explanation(reasons, bits, bits == 2)
 
     def pre_score(self, pod: Pod, nodes: NodeView, cluster: Snapshot) -> Skip | _Scoring:
-        """What each ScheduleAnyway constraint adds per domain."""
+        """Return what each ScheduleAnyway constraint adds per domain."""
         rules = self._rules(pod, cluster, hard=False)
         if not rules:
             return SKIP
@@ -143,7 +143,7 @@ class PodTopologySpread:
         )
 
     def score(self, _pod: Pod, nodes: NodeView, scoring: _Scoring) -> IntArray:
-        """A higher score for fewer pods in the node's domains; 0 where a label is missing."""
+        """Return higher scores for fewer pods in the node's domains; 0 where a label is missing."""
         total = np.zeros(len(nodes), np.float64)
         for added in scoring.by_constraint:
             total += added.by_code[nodes.domain_codes(added.domains)]
@@ -156,7 +156,7 @@ class PodTopologySpread:
         return scores
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: Snapshot) -> QueueingHint:
-        """Queues the pod if its constraints, their counted pods or their domains change."""
+        """Return QUEUE if the pod's constraints, their counted pods or their domains change."""
         if event.kind in _PARENTS:
             return queue_if(not pod.shape.spread and any(c.hard for c in self._defaults))
         before, after = event.before, event.after
@@ -171,7 +171,7 @@ class PodTopologySpread:
         return queue_if(_domains(before, pod.shape, rules) != _domains(after, pod.shape, rules))
 
     def _rules(self, pod: Pod, cluster: Snapshot, *, hard: bool) -> tuple[_Rule, ...]:
-        """The pod's own constraints of this strictness, or the defaults if it has none at all."""
+        """Return the pod's own constraints of this strictness, or the defaults if it has none."""
         if pod.shape.spread:
             return _own_rules(pod.shape, frozenset(pod.labels.items()), hard=hard)
         defaults = tuple(c for c in self._defaults if c.hard is hard)
@@ -183,7 +183,7 @@ class PodTopologySpread:
     def _limit(
         self, shape: PodShape, rule: _Rule, keys: tuple[str, ...], cluster: Snapshot
     ) -> _Limit:
-        """The domains that may have one more pod within maxSkew of the minimum (filtering.go)."""
+        """Return the domains that may have one more pod within maxSkew of the minimum."""
         constraint = rule.constraint
         included = self._inclusion.counted_nodes(shape, constraint, keys, cluster.nodes)
         counts = included.counts(cluster, rule.pods)
@@ -201,7 +201,7 @@ class PodTopologySpread:
         scored: NodeView,
         cluster: Snapshot,
     ) -> _DomainScores:
-        """Counts weighted by the number of domains; `scored` are all nodes that are scored."""
+        """Return counts weighted by the number of domains; `scored` are all nodes to be scored."""
         constraint, nodes = rule.constraint, cluster.nodes
         if constraint.topology_key == HOSTNAME and rule.pods is not None:
             counted = cluster.counts(rule.pods, EACH_NODE)
@@ -222,12 +222,12 @@ class PodTopologySpread:
 def _weighted(
     counts: npt.NDArray[np.signedinteger], domains: int, constraint: SpreadConstraint
 ) -> npt.NDArray[np.float64]:
-    """The raw score of each count: a pod counts more where there are more domains (scoring.go)."""
+    """Return the raw score of each count: a pod counts more if there are more domains."""
     return counts.astype(np.float64) * math.log(domains + 2) + (constraint.max_skew - 1)
 
 
 def _normalized(raw: IntArray) -> IntArray:
-    """Scores of 0 to 100, lower for more pods; all 100 if no pod is counted (scoring.go)."""
+    """Return scores of 0 to 100, lower for more pods; all 100 if no pod is counted (scoring.go)."""
     most = int(raw.max(initial=0))
     if not most:
         return np.full(len(raw), MAX_SCORE, np.int64)
@@ -235,7 +235,7 @@ def _normalized(raw: IntArray) -> IntArray:
 
 
 def _is_counted(pod: object | None, rule: _Rule, cluster: Snapshot) -> bool:
-    """Whether a placed or nominated pod is one of those that the rule counts."""
+    """Return whether a placed or nominated pod is one of those that the rule counts."""
     return (
         isinstance(pod, Pod)
         and rule.pods is not None
@@ -247,7 +247,7 @@ def _is_counted(pod: object | None, rule: _Rule, cluster: Snapshot) -> bool:
 def _domains(
     node: object | None, shape: PodShape, rules: tuple[_Rule, ...]
 ) -> list[tuple[str, bool]] | None:
-    """The node's domain for each rule, and whether the rule counts the node.
+    """Return the node's domain for each rule, and whether the rule counts the node.
 
     None if it does not exist or lacks a label.
     """
@@ -260,7 +260,7 @@ def _domains(
 
 
 def _missing(nodes: NodeView, keys: tuple[str, ...]) -> BoolArray:
-    """True where a node lacks one of the labels."""
+    """Return True where a node lacks one of the labels."""
     missing = np.zeros(len(nodes), np.bool_)
     for key in keys:
         missing |= nodes.label_codes(key) == ABSENT
@@ -274,7 +274,7 @@ def _own_rules(shape: PodShape, labels: frozenset[Pair], *, hard: bool) -> tuple
 
 
 def _rule(constraint: SpreadConstraint, namespace: str, labels: Mapping[str, str]) -> _Rule:
-    """The rule of a constraint, with matchLabelKeys added to its selector (common.go).
+    """Return the rule of a constraint, with matchLabelKeys added to its selector (common.go).
 
     A selector that is still `{}` then counts no pod, but matches this one.
     """

@@ -45,7 +45,7 @@ class Errors:
         return len(self._texts)
 
     def number(self, text: str) -> int:
-        """The number of the text."""
+        """Return the number of the text."""
         return self._texts.setdefault(text, len(self._texts) + 1)
 
     @property
@@ -67,7 +67,7 @@ class Codes:
     code_of: Callable[[str], int] | None = None
 
     def compact(self) -> "Codes":
-        """The same column; its table has hardly more items than there are nodes."""
+        """Return the same column with a table of hardly more items than there are nodes."""
         if 4 * len(self.codes) >= len(self.table):
             return self
         used, codes = np.unique(self.codes, return_inverse=True)
@@ -91,7 +91,7 @@ class Value:
 
 
 def coded(value: Value, texts: Callable[[Any], Any], errors: Errors, kind: str) -> Value:
-    """The value of a function of a column of texts, which runs once per distinct text.
+    """Apply a function to a column of texts, once per distinct text.
 
     The function returns Failed where it fails. `kind` is the type of its results.
     """
@@ -108,7 +108,7 @@ def gathered(
     errors: Errors,
     kind: str,
 ) -> Value:
-    """The results by code as a column; an error that a row had before remains."""
+    """Return the results by code as a column; an error that a row had before remains."""
     failed = [errors.number(r.why) if isinstance(r, Failed) else 0 for r in results]
     found = _first(former, np.array(failed)[codes]) if any(failed) else former
     if kind == Type.STRING:
@@ -122,7 +122,7 @@ def gathered(
 
 
 def _first(former: Any, later: Any) -> Any:
-    """The errors of two operands: that of the former where both fail."""
+    """Return the errors of two operands: that of the former where both fail."""
     if isinstance(former, int) and isinstance(later, int):
         return former or later
     if isinstance(former, int) and not former:
@@ -133,7 +133,7 @@ def _first(former: Any, later: Any) -> Any:
 
 
 def logical(function: str, left: Value, right: Value) -> Value:
-    """`&&` or `||`: an error does not count where the other operand decides."""
+    """Compute `&&` or `||`: an error does not count where the other operand decides."""
     decisive = function == "_||_"
     operation = np.logical_or if decisive else np.logical_and
     data = operation(left.data, right.data)
@@ -149,17 +149,17 @@ def _clean(value: Value) -> bool:
 
 
 def _has(operand: Value, value: int) -> Any:
-    """Where the operand is this value, without an error."""
+    """Return where the operand is this value, without an error."""
     return np.equal(operand.data, value) & np.equal(operand.errors, 0)
 
 
 def negation(operand: Value) -> Value:
-    """`!` of a boolean."""
+    """Compute `!` of a boolean."""
     return Value(np.logical_not(operand.data), operand.errors)
 
 
 def selected(condition: Value, yes: Value, no: Value) -> Value:
-    """`condition ? yes : no`: only errors of the chosen operand count."""
+    """Compute `condition ? yes : no`: only errors of the chosen operand count."""
     chosen = condition.data
     errors: Any = 0
     if not (_clean(yes) and _clean(no)):
@@ -178,7 +178,7 @@ def _as_codes(data: Any) -> Codes:
 
 
 def computed(function: str, operands: Sequence[Value], errors: Errors) -> Value:
-    """Any other operation of `mooring.policy.rules.plan` on numbers, booleans or texts."""
+    """Compute any other operation of `mooring.policy.rules.plan` on numbers, booleans or texts."""
     if any(isinstance(operand.data, Codes) for operand in operands):
         return _of_texts(function, *operands, errors=errors)
     if function in ("int", "double", "-_"):
@@ -198,7 +198,7 @@ def computed(function: str, operands: Sequence[Value], errors: Errors) -> Value:
 
 
 def _with_failures(former: Any, failures: Iterable[tuple[str, BoolArray]], errors: Errors) -> Any:
-    """The errors of operands, and what fails in the operation itself."""
+    """Return the errors of operands with those of the operation itself added."""
     for why, failed in failures:
         if failed.any():
             former = _first(former, np.where(failed, errors.number(why), 0))
@@ -245,7 +245,7 @@ def _product(a: IntArray, b: IntArray) -> _Ints:
 
 
 def _quotient(a: IntArray, b: IntArray) -> _Ints:
-    """Truncated towards zero, as in C++."""
+    """Return the quotient, truncated towards zero as in C++."""
     zero, overflow = b == 0, (a == _LOWEST) & (b == -1)
     divisor = np.where(zero | overflow, 1, b)
     result = a // divisor
@@ -316,7 +316,7 @@ def _of_texts(function: str, left: Value, right: Value, *, errors: Errors) -> Va
 
 
 def _compared(function: str, a: Any, b: Any) -> BoolArray | None:
-    """A column compared with one text, by its code; None if its code is not known."""
+    """Compare a column with one text, by its code; return None if its code is not known."""
     column, text = (a, b) if isinstance(a, Codes) else (b, a)
     if isinstance(text, Codes) or column.code_of is None:
         return None

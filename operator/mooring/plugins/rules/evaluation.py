@@ -240,7 +240,7 @@ class Evaluator:
         return Value(Codes(codes, (*column.values, ""), lambda t: index.get(t, NO_NODE)), missing)
 
     def _logical(self, step: Operation, pod: Pod, nodes: NodeView, errors: Errors) -> Value:
-        """Operands that are the same for every node come first: they may decide alone."""
+        """Compute `&&` or `||`: operands that are equal for all nodes come first and may decide."""
         decisive = step.function == "_||_"
         values: list[Value] = []
         for operand in sorted(step.operands, key=_differs):
@@ -275,7 +275,7 @@ class Evaluator:
         return self._of_nodes[step].at(None if all_rows else nodes.rows, errors)
 
     def _distinct(self, step: Library, pod: Pod, nodes: NodeView, errors: Errors) -> Value:
-        """Runs the library once per distinct combination of what the step reads of the nodes."""
+        """Run the library once per distinct combination of what the step reads of the nodes."""
         columns = [codes_of(read, nodes, self._cluster).compact() for read in step.of_node]
         codes, tuples = combined(columns)
         pods = self._read_pod(step, pod)
@@ -330,7 +330,7 @@ def _bytes_of(raws: Iterable[Any]) -> int:
 
 
 def _finite(values: npt.NDArray[Any], numbers: npt.NDArray[np.int16], errors: Errors) -> Results:
-    """The results; a number that is not finite is an error."""
+    """Return the results; a number that is not finite becomes an error."""
     if values.dtype == np.float64:
         finite = np.isfinite(values)
         if not finite.all():
@@ -342,7 +342,7 @@ def _finite(values: npt.NDArray[Any], numbers: npt.NDArray[np.int16], errors: Er
 
 
 def _libraries(step: Step) -> Iterator[Library]:
-    """The library steps in a step."""
+    """Yield the library steps in a step."""
     match step:
         case Library():
             yield step
@@ -356,7 +356,7 @@ def _libraries(step: Step) -> Iterator[Library]:
 
 
 def _differs(step: Step) -> bool:
-    """Whether the value may differ between nodes."""
+    """Return whether the value may differ between nodes."""
     return not (isinstance(step, Literal) or (isinstance(step, Library) and not step.of_node))
 
 

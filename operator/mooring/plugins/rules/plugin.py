@@ -53,12 +53,12 @@ class Rules:
         self.events_to_register = frozenset(_events(plan))
 
     def filter(self, pod: Pod, nodes: NodeView, _: None) -> BoolArray:
-        """True where the expression is true; a node on which it fails is rejected."""
+        """Return True where the expression is true; a node on which it fails is rejected."""
         results, rows = self._evaluator.run(pod, nodes)
         return results.fits if rows is None else results.fits[rows]
 
     def explain(self, pod: Pod, nodes: NodeView, _: None) -> Explanation:
-        """The rule's message, or why it fails on the node.
+        """Return the rule's message, or why it fails on the node.
 
         Evicting pods can help only if the rule reads what pods request.
         """
@@ -72,7 +72,7 @@ class Rules:
         return Explanation.from_masks(reasons, resolvable=np.full(len(nodes), self._counts_pods))
 
     def score(self, pod: Pod, nodes: NodeView, _: None) -> IntArray:
-        """int64[nodes], 0 to 100; 0 where the expression fails or is not a finite number."""
+        """Return int64[nodes], 0 to 100; 0 where the expression fails or is not finite."""
         results, rows = self._evaluator.run(pod, nodes)
         if self._rule.normalize in (None, "None"):
             return results.scores if rows is None else results.scores[rows]
@@ -82,7 +82,7 @@ class Rules:
         return (results if rows is None else results.take(rows)).proportions(reverse=reverse)
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: Snapshot) -> QueueingHint:
-        """QUEUE when the rule is true for the event's node now, or the namespace changed.
+        """Return QUEUE when the rule is true for the event's node now, or the namespace changed.
 
         Also QUEUE if it would take too long to find that out, because many nodes have changed.
         """
@@ -96,7 +96,7 @@ class Rules:
         return queue_if(self.filter(pod, cluster.nodes.only(name), None).any())
 
     def _changed_node(self, event: ClusterEvent) -> str | None:
-        """The node of the event, unless the rule reads nothing that the event changed."""
+        """Return the node of the event, if the event changed something that the rule reads."""
         match event.before, event.after:
             case Node() as before, Node() as after:
                 changed = any(_of(before, read) != _of(after, read) for read in self._reads)
@@ -120,7 +120,7 @@ def _events(plan: Plan) -> Iterable[tuple[Kind, Action]]:
 
 
 def _of(node: Node, read: Read) -> Any:
-    """What the rule reads of a node, to be compared; pods are not counted here."""
+    """Return what the rule reads of a node, to be compared; pods are not counted here."""
     if read.variable == "node.labels" and read.key is not None:
         return node.labels.get(read.key)
     field = _FIELDS.get(read.variable)

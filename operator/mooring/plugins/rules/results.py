@@ -33,7 +33,7 @@ class Results:
     """Whether these are results for all nodes that further decisions use too."""
 
     def take(self, rows: IntArray) -> "Results":
-        """The results of some nodes."""
+        """Return the results of some nodes."""
         return Results(self.values[rows], self.errors[rows], self.texts)
 
     @cached_property
@@ -49,7 +49,7 @@ class Results:
         return read_only(scores * (self.errors == 0) if self.texts else scores)
 
     def proportions(self, *, reverse: bool) -> IntArray:
-        """int64[nodes]: 100 times the number over the highest, truncated; 0 where it is an error.
+        """Return int64[nodes]: 100 times the number over the highest, truncated; 0 for an error.
 
         With `reverse` this is taken from 100. A number below 0 counts as 0.
         """
@@ -80,7 +80,7 @@ class Ranks:
     _tables: dict[tuple[int, bool], IntArray] = field(default_factory=dict)
 
     def proportions(self, rows: IntArray | None, *, reverse: bool) -> IntArray:
-        """What `Results.proportions` gives for these rows (int64; None: for all)."""
+        """Return what `Results.proportions` gives for these rows (int64; None: for all)."""
         ranks = self.ranks if rows is None else self.ranks[rows]
         highest = int(ranks.max(initial=0))
         table = self._tables.get((highest, reverse))
@@ -95,7 +95,7 @@ class Ranks:
 
 
 def _in_proportion(amounts: npt.NDArray[Any]) -> IntArray:
-    """The highest amount as 100 and the others in proportion, truncated; 0 if all are 0."""
+    """Return the highest amount as 100 and the others in proportion, truncated; 0 if all are 0."""
     highest = amounts.max(initial=0)
     if highest == 0:
         return np.zeros(len(amounts), np.int64)

@@ -41,7 +41,7 @@ class Choice:
         return np.not_equal(self.chosen, _NOTHING)
 
     def at(self, index: int) -> PersistentVolume | None:
-        """The volume on the node at this position; None if there is none."""
+        """Return the volume on the node at this position; None if there is none."""
         chosen = int(self.chosen[index])
         return None if chosen == _NOTHING else self.volumes[chosen]
 
@@ -49,7 +49,7 @@ class Choice:
 def choices(
     claims: Iterable[PersistentVolumeClaim], nodes: NodeView, storage: StorageView
 ) -> list[Choice]:
-    """The choice for each unbound claim; no two claims get the same volume on a node."""
+    """Return the choice for each unbound claim; no two claims get the same volume on a node."""
     made: list[Choice] = []
     for claim in claims:
         prebound = [v for v in storage.with_claim_ref(claim) if _matches(v, claim)]
@@ -71,14 +71,14 @@ def _matches(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
 
 
 def _available_matches(claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
-    """Whether an available volume matches the claim, apart from the claim's selector."""
+    """Return whether an available volume matches the claim, apart from the claim's selector."""
     return _matches(volume, claim) and claim.access_modes <= volume.access_modes
 
 
 def _smallest(
     claim: PersistentVolumeClaim, nodes: NodeView, storage: StorageView, made: Sequence[Choice]
 ) -> Choice:
-    """The smallest available volume on each node that no claim before it has taken there."""
+    """Return the smallest available volume on each node that no claim before it has taken there."""
     available = storage.available(claim.storage_class)
     positions = available.at_least(claim.requested or 0, partial(_available_matches, claim))
     if claim.selector is not None:

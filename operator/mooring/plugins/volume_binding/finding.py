@@ -64,7 +64,7 @@ class PodVolumes:
 
 
 def find_volumes(claims: PodVolumeClaims, nodes: NodeView, cluster: Snapshot) -> PodVolumes:
-    """The volumes for all of the claims on each node, and the conflicts where there are none."""
+    """Return the volumes for all claims on each node, and the conflicts where there are none."""
     conflicts = np.zeros(len(nodes), np.uint64)
     _check_bound(claims.bound, nodes, cluster, conflicts)
     by_size = sorted(
@@ -89,7 +89,7 @@ def _check_bound(
     cluster: Snapshot,
     conflicts: npt.NDArray[np.uint64],
 ) -> None:
-    """Adds to `conflicts` the first conflict of a bound claim on each node."""
+    """Add to `conflicts` the first conflict of a bound claim on each node."""
     undecided = np.ones(len(nodes), np.bool_)
     for claim in claims:
         volume = cluster.storage.volume(claim.volume_name)
@@ -104,7 +104,7 @@ def _check_bound(
 def matches_node_affinity(
     volume: PersistentVolume, nodes: NodeView, cluster: Snapshot
 ) -> BoolArray:
-    """True on nodes that match a bound volume's node affinity."""
+    """Return True on nodes that match a bound volume's node affinity."""
     matches = check_node_affinity(nodes, volume.node_affinity)
     if not isinstance(volume.source, Disk) or volume.source.kind not in CSI_DRIVERS:
         return matches
@@ -118,7 +118,7 @@ def _check_provisions(
     cluster: Snapshot,
     conflicts: npt.NDArray[np.uint64],
 ) -> Iterator[tuple[PersistentVolumeClaim, BoolArray]]:
-    """Yields the claims to provision and where; adds each node's first conflict to `conflicts`."""
+    """Yield the claims to provision and where; add each node's first conflict to `conflicts`."""
     undecided = np.ones(len(nodes), np.bool_)
     for claim, where in without_volume:
         wanted = where & undecided
@@ -134,7 +134,7 @@ def _check_provisions(
 
 
 def _allowed(storage_class: StorageClass, nodes: NodeView) -> BoolArray:
-    """True on nodes in the class's allowed topologies, if the class has a provisioner."""
+    """Return True on nodes in the class's allowed topologies, if the class has a provisioner."""
     if storage_class.provisioner in ("", _NO_PROVISIONER):
         return np.zeros(len(nodes), np.bool_)
     return check_node_affinity(nodes, storage_class.allowed_topologies)
@@ -143,7 +143,7 @@ def _allowed(storage_class: StorageClass, nodes: NodeView) -> BoolArray:
 def _has_enough_capacity(
     claim: PersistentVolumeClaim, storage_class: StorageClass, nodes: NodeView, cluster: Snapshot
 ) -> BoolArray:
-    """True where the driver can provision the volume, or does not publish its capacity."""
+    """Return True where the driver can provision the volume, or does not publish its capacity."""
     driver: CSIDriver | None = cluster.objects(Kind.CSI_DRIVER).get(storage_class.provisioner)
     if claim.requested is None or driver is None or not driver.storage_capacity:
         return np.ones(len(nodes), np.bool_)

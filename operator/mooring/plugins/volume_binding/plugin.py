@@ -100,7 +100,7 @@ class VolumeBinding:
         self._reserved: dict[str, _Reserved] = {}
 
     def pre_filter(self, pod: Pod, cluster: Snapshot) -> Skip | PodVolumeClaims | Unschedulable:
-        """The pod's claims, or why one of them rejects the pod on every node.
+        """Return the pod's claims, or why one of them rejects the pod on every node.
 
         Every claim must be usable, and bound unless its class delays the binding.
         """
@@ -114,16 +114,16 @@ class VolumeBinding:
         return _claims_of(pod, volumes, cluster)
 
     def filter(self, _pod: Pod, nodes: NodeView, claims: PodVolumeClaims) -> BoolArray:
-        """True where each claim is bound to, can be bound to, or can be provisioned a volume."""
+        """Return True where each claim has a suitable volume, or can get or be provisioned one."""
         return np.equal(find_volumes(claims, nodes, self._cluster).conflicts, 0)
 
     def explain(self, _pod: Pod, nodes: NodeView, claims: PodVolumeClaims) -> Explanation:
-        """Every conflict; none is resolvable, because evicting pods frees no volume."""
+        """Return every conflict; none is resolvable, because evicting pods frees no volume."""
         conflicts = find_volumes(claims, nodes, self._cluster).conflicts
         return Explanation(_REASONS, conflicts, np.zeros(len(nodes), np.bool_))
 
     def reserve(self, pod: Pod, node: str) -> Unschedulable | None:
-        """Assumes the volumes found on the node, and the node as selected node of other claims."""
+        """Assume the volumes found on the node, and the node as selected node of other claims."""
         claims = self.pre_filter(pod, self._cluster)
         if isinstance(claims, Unschedulable):
             return claims
@@ -150,12 +150,12 @@ class VolumeBinding:
         return None
 
     def unreserve(self, pod: Pod, _node: str) -> None:
-        """Takes back what was assumed for the pod."""
+        """Undo what was assumed for the pod."""
         self._reserved.pop(pod.uid, None)
         self._assume_cache.restore_volumes(pod)
 
     async def pre_bind(self, pod: Pod, node: str) -> None:
-        """Writes volumes and claims, and waits until all of the pod's claims are bound.
+        """Write volumes and claims, and wait until all of the pod's claims are bound.
 
         If this fails, what was written stays written, as in kube-scheduler.
 
@@ -188,7 +188,7 @@ class VolumeBinding:
         return _Binding(taken, claim, prebound=shown.claim is not None)
 
     async def _bind(self, binding: _Binding) -> PersistentVolume:
-        """Binds the volume to the claim; returns it as written."""
+        """Bind the volume to the claim; return it as written."""
         patch = binding_patch(binding.volume, binding.claim, prebound=binding.prebound)
         name = binding.volume.name
         return parse_persistent_volume(
@@ -198,14 +198,14 @@ class VolumeBinding:
     async def _write_selected_node(
         self, claim: PersistentVolumeClaim, node: str
     ) -> PersistentVolumeClaim:
-        """Writes the claim's selected node; returns the claim as written."""
+        """Write the claim's selected node; return the claim as written."""
         patch = selected_node_patch(claim, node)
         return parse_persistent_volume_claim(
             await self._api.patch("persistentvolumeclaims", claim.namespace, claim.name, patch)
         )
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: Snapshot) -> QueueingHint:
-        """Queues the pod if the event may give a claim a volume."""
+        """Return QUEUE if the event may give a claim a volume."""
         match event.before, event.after:
             case _, PersistentVolumeClaim() as claim:
                 named = {v.claim for v in pod.volumes if isinstance(v, ClaimVolume)}
@@ -234,7 +234,7 @@ class VolumeBinding:
 
 
 def _unusable(volume: ClaimVolume, pod: Pod, cluster: Snapshot) -> Unschedulable | None:
-    """Why the claim rejects the pod on every node."""
+    """Return why the claim rejects the pod on every node; None if it does not."""
     claim: PersistentVolumeClaim | None
     claim = cluster.objects(Kind.PERSISTENT_VOLUME_CLAIM).get(f"{pod.namespace}/{volume.claim}")
     said = f'persistentvolumeclaim "{volume.claim}"'
@@ -256,7 +256,7 @@ def _unusable(volume: ClaimVolume, pod: Pod, cluster: Snapshot) -> Unschedulable
 def _claims_of(
     pod: Pod, volumes: Iterable[ClaimVolume], cluster: Snapshot
 ) -> PodVolumeClaims | Unschedulable:
-    """The pod's claims, each once; kube-scheduler looks for a volume per use of a claim."""
+    """Return the pod's claims, each once; kube-scheduler looks for a volume per use of a claim."""
     keys = dict.fromkeys(f"{pod.namespace}/{volume.claim}" for volume in volumes)
     bound, unbound = [], []
     for claim in filter(None, map(cluster.storage.claim, keys)):
@@ -281,7 +281,7 @@ BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
 def binding_patch(
     volume: PersistentVolume, claim: PersistentVolumeClaim, *, prebound: bool
 ) -> dict[str, Any]:
-    """The patch that binds the volume to the claim; `prebound` if its claimRef named it already."""
+    """Return the patch that binds the volume; `prebound` if its claimRef named the claim."""
     metadata: dict[str, Any] = {"resourceVersion": volume.resource_version}
     if not prebound:
         metadata["annotations"] = {BOUND_BY_CONTROLLER: "yes"}
@@ -297,7 +297,7 @@ def binding_patch(
 
 
 def selected_node_patch(claim: PersistentVolumeClaim, node: str) -> dict[str, Any]:
-    """The patch that asks the claim's provisioner for a volume on the node."""
+    """Return the patch that asks the claim's provisioner for a volume on the node."""
     return {
         "metadata": {
             "resourceVersion": claim.resource_version,

@@ -35,7 +35,7 @@ class BindingProgress:
     cluster: Snapshot
 
     def done(self) -> bool:
-        """Whether every claim is bound.
+        """Return whether every claim is bound.
 
         Raises:
             VolumesLostError: if a claim cannot be bound any more.
@@ -50,7 +50,7 @@ class BindingProgress:
         )
 
     def unbound(self) -> Iterator[str]:
-        """The claims, as namespace/name, that are not bound yet."""
+        """Yield the claims, as namespace/name, that are not bound yet."""
         for claim in (*(claim for _, claim in self.bindings), *self.provisioning):
             shown = self._claims.get(claim.key)
             if shown is None or not shown.bound:
@@ -108,6 +108,6 @@ class BindingProgress:
 
 
 def _older(one: Versioned, other: Versioned) -> bool:
-    """Whether a version is older than another; versions are decimal numbers that only grow."""
+    """Return whether a version is older than another; they are decimal numbers that only grow."""
     a, b = one.resource_version, other.resource_version
     return (len(a), a) < (len(b), b)

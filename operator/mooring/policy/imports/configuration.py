@@ -45,7 +45,7 @@ _JITTER: Final = 1.2
 
 
 def _positive_or(default: timedelta) -> AfterValidator:
-    """A validator that replaces zero by the default, because in Go absent and zero are the same."""
+    """Return a validator that replaces zero by the default: to Go, absent and zero are the same."""
 
     def check(given: timedelta) -> timedelta:
         if given < timedelta(0):
@@ -65,7 +65,7 @@ class _LeaderElection(PolicyModel):
     resource_name: str = ""
 
     def mistakes(self) -> Iterator[FieldError]:
-        """A leader must give up before its lease expires."""
+        """Yield mistakes: a leader must give up before its lease expires."""
         if not self.leader_elect:
             return
         if self.lease_duration <= self.renew_deadline:
@@ -112,7 +112,7 @@ class Configuration(PolicyModel):
     delay_cache_until_active: bool = False
 
     def mistakes(self) -> Iterator[FieldError]:
-        """The longest backoff must not be shorter than the first."""
+        """Yield a mistake if the longest backoff is shorter than the first."""
         if self.pod_max_backoff_seconds < self.pod_initial_backoff_seconds:
             message = (
                 f"must be at least podInitialBackoffSeconds, {self.pod_initial_backoff_seconds}"
@@ -178,7 +178,7 @@ def import_configuration(document: object, catalog: Catalog) -> Imported:
 
 
 def _cleaned(document: object) -> object:
-    """The document without fields without meaning that kube-scheduler itself writes into files."""
+    """Return the document without meaningless fields that kube-scheduler itself writes."""
     if not isinstance(document, Mapping) or not isinstance(document.get("profiles"), list):
         return document
     return {**document, "profiles": [_cleaned_profile(profile) for profile in document["profiles"]]}
@@ -196,7 +196,7 @@ def _cleaned_profile(profile: object) -> object:
 
 
 def _cleaned_set(plugins: object) -> object:
-    """The plugin set without weight 0 in `disabled`, which kube-scheduler's type writes."""
+    """Return the plugin set without weight 0 in `disabled`, which kube-scheduler's type writes."""
     if not isinstance(plugins, Mapping) or not isinstance(plugins.get("disabled"), list):
         return plugins
     disabled = [
@@ -209,7 +209,7 @@ def _cleaned_set(plugins: object) -> object:
 
 
 def _spec(profile: _Profile, configuration: Configuration) -> SchedulingProfileSpec:
-    """The spec of a profile, including fields that the file sets for all profiles.
+    """Return the spec of a profile, including fields that the file sets for all profiles.
 
     Fields that the file does not set are not set in the spec.
     """
@@ -234,7 +234,7 @@ def _unresolvable(specs: Iterable[SchedulingProfileSpec], catalog: Catalog) -> I
 
 
 def _wrong_scheduler_names(profiles: Sequence[_Profile]) -> Iterator[FieldError]:
-    """Only a single profile may have no name, and no two profiles may have the same name."""
+    """Yield mistakes: a name that occurs twice; no name, unless there is one profile only."""
     owners = dict[str, int]()
     for number, profile in enumerate(profiles):
         path, name = f"profiles[{number}].schedulerName", profile.scheduler_name
@@ -247,7 +247,7 @@ def _wrong_scheduler_names(profiles: Sequence[_Profile]) -> Iterator[FieldError]
 
 
 def _different_queues(profiles: Sequence[_Profile]) -> Iterator[FieldError]:
-    """All profiles share one queue, so they must have the same queueSort plugin and arguments."""
+    """Yield mistakes where profiles, which share one queue, differ in the queueSort plugin."""
     first = profiles[0]
     sorters = {plugin.name for plugin in first.plugins.queue_sort.enabled}
 
@@ -264,7 +264,7 @@ def _different_queues(profiles: Sequence[_Profile]) -> Iterator[FieldError]:
 
 
 def _without_counterpart(configuration: Configuration) -> Iterator[FieldError]:
-    """Notes on fields that have no counterpart in Mooring."""
+    """Yield notes on fields that have no counterpart in Mooring."""
     reasons = {
         "parallelism": "Mooring decides on all nodes at once",
         "enable_profiling": "Mooring has no profiling endpoint",
@@ -306,20 +306,20 @@ class WithAbsentDefaults:
         self._catalog = catalog
 
     def names(self) -> Iterable[str]:
-        """Every plugin's name, absent ones included."""
+        """Return every plugin's name, absent ones included."""
         return {*self._catalog.names(), *ABSENT}
 
     def points(self, name: str) -> frozenset[Point] | None:
-        """The extension points of a plugin; for an absent one, those it has in kube-scheduler."""
+        """Return a plugin's extension points; those of an absent one are kube-scheduler's."""
         return ABSENT[name] if name in ABSENT else self._catalog.points(name)
 
     def args_model(self, name: str) -> type[BaseModel] | None:
-        """The model of a plugin's arguments; an absent one takes none."""
+        """Return the model of a plugin's arguments; None for an absent one, which takes none."""
         return self._catalog.args_model(name)
 
 
 def absent_in(spec: SchedulingProfileSpec, path: str) -> Iterator[FieldError]:
-    """A note for every field in which the spec enables or configures an absent plugin."""
+    """Yield a note for every field in which the spec enables or configures an absent plugin."""
     message = "is left out: Mooring does not have this plugin"
     for field, plugins in spec.plugins:
         for number, enabled in enumerate(plugins.enabled):
@@ -332,7 +332,7 @@ def absent_in(spec: SchedulingProfileSpec, path: str) -> Iterator[FieldError]:
 
 
 def without_absent(spec: SchedulingProfileSpec) -> SchedulingProfileSpec:
-    """The spec without the fields that `absent_in` names."""
+    """Return the spec without the fields that `absent_in` names."""
     changed = {field: _kept(plugins) for field, plugins in spec.plugins if plugins.enabled}
     config = tuple(entry for entry in spec.plugin_config if entry.name not in ABSENT)
     update = {"plugins": spec.plugins.model_copy(update=changed), "plugin_config": config}

@@ -63,7 +63,7 @@ class _Use:
 
 
 def import_provider(name: str, scheduler_name: str = DEFAULT_SCHEDULER) -> SchedulingProfile:
-    """The profile of an algorithm provider; ProfileInvalid for an unknown name."""
+    """Return the profile of an algorithm provider; ProfileInvalid for an unknown name."""
     if name not in PROVIDERS:
         known = ", ".join(PROVIDERS)
         message = f'unknown algorithm provider "{name}"; known are {known}'
@@ -110,7 +110,7 @@ def _wrong_predicates(policy: Policy) -> Iterator[FieldError]:
 
 
 def _wrong_priorities(policy: Policy) -> Iterator[FieldError]:
-    """Mistakes in the priorities.
+    """Yield the mistakes in the priorities.
 
     Priorities with an argument may use a plugin several times, but only with equal weights, and
     not RequestedToCapacityRatio.
@@ -135,7 +135,7 @@ def _wrong_priorities(policy: Policy) -> Iterator[FieldError]:
 
 
 def _filters(policy: Policy) -> list[_Use]:
-    """The plugins of the predicates, in the order in which predicates run."""
+    """Return the plugins of the predicates, in the order in which predicates run."""
     given = policy.predicates
     named = (
         [(f"predicates[{number}]", predicate) for number, predicate in enumerate(given)]
@@ -149,7 +149,7 @@ def _filters(policy: Policy) -> list[_Use]:
 
 
 def _predicate_name(predicate: Predicate) -> str:
-    """The predicate's name; for one with an argument, whose name is free, the name of its type."""
+    """Return the predicate's name; if it has an argument, and so a free name, that of its type."""
     if predicate.argument is None:
         return predicate.name
     return _CUSTOM[0] if predicate.argument.service_affinity else _CUSTOM[1]
@@ -247,7 +247,7 @@ def _collect(args: dict[str, dict[str, Any]], plugin: str, more: Mapping[str, An
 
 
 def _unused_points(roles: Mapping[str, set[bool]], catalog: Catalog) -> dict[str, Any]:
-    """The plugins to disable at single points: filters at score, score plugins at filter."""
+    """Return the plugins to disable at single points: filters at score, scores at filter."""
     unused = dict[str, Any]()
     for plugin, scores in roles.items():
         points = catalog.points(plugin) or frozenset()

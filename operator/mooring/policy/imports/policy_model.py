@@ -56,7 +56,7 @@ class Ratio(PolicyModel):
 
 class _Argument(PolicyModel):
     def mistakes(self) -> Iterator[FieldError]:
-        """Exactly one member must be given."""
+        """Yield a mistake unless exactly one member is given."""
         given = [name for name, value in self if value is not None]
         if len(given) != 1:
             members = ", ".join(field.alias or "" for field in type(self).model_fields.values())
@@ -133,7 +133,7 @@ def _as_v1(document: object) -> object:
 
 
 def _as_v1_extender(extender: object) -> object:
-    """The extender in the v1 form: `enableHTTPS`, and a timeout as text instead of nanoseconds."""
+    """Return the extender in the v1 form: `enableHTTPS`, and a timeout as text."""
     if not isinstance(extender, Mapping):
         return extender
     modern: dict[str, Any] = dict(extender)

@@ -28,7 +28,7 @@ _SET_SIZE: Final = 8
 
 
 def cost(expression: Expression) -> int:
-    """The units of one evaluation, without CALL."""
+    """Return the units of one evaluation, without CALL."""
     match expression:
         case Comprehension(parts=(items, *body)):
             times = len(items.parts) if isinstance(items, ListOf) else _ITEMS
@@ -41,7 +41,7 @@ def cost(expression: Expression) -> int:
 
 
 def _size(pattern: str) -> int:
-    """About how many instructions a regular expression has: `(ab){3}` counts as six."""
+    """Return about how many instructions a regular expression has: `(ab){3}` counts as six."""
     groups, last = [0], 0
     for token in _TOKEN.finditer(pattern):
         if token["open"]:

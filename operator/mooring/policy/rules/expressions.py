@@ -147,7 +147,7 @@ class Program:
         self._expression = expression
 
     def __call__(self, data: Mapping[str, Any]) -> Any:
-        """The value as a Python object, or Failed; `data` are values of VARIABLES by name."""
+        """Return the program's value or Failed; `data` are values of VARIABLES by name."""
         try:
             value = self._expression.eval(data=data)
         except RuntimeError as error:  # the limit of iterations, a text that is not valid Unicode
@@ -169,13 +169,13 @@ class Checked:
     """The type URL and the encoding of everything but the expression itself."""
 
     def program(self, part: Expression) -> Program:
-        """The program of the whole expression or of a part without bound variables."""
+        """Return the program of the whole expression or of a part without bound variables."""
         url, rest = self.surroundings
         whole = _field(1, url) + _field(2, rest + _field(4, part.encoded))
         return Program(_ENVIRONMENT.deserialize(whole))
 
     def mistake(self, part: Expression, message: str) -> FieldError:
-        """A mistake at the position of a part; its path is empty."""
+        """Return a mistake at the position of a part; its path is empty."""
         before = self.source[: self.offsets.get(part.number, 0)]
         line = before.count("\n") + 1
         return mistake_at(line, len(before) - (before.rfind("\n") + 1) + 1, message)
@@ -183,7 +183,7 @@ class Checked:
 
 @cached(16 * 2**20)
 def check(source: str) -> Checked:
-    """The checked expression.
+    """Parse and check the expression.
 
     Raises:
         ProfileInvalid: with every mistake, its line and its column; the paths are empty.
@@ -209,7 +209,7 @@ def check(source: str) -> Checked:
 
 
 def mistake_at(line: int, column: int, message: str) -> FieldError:
-    """A mistake at a position; its path is empty."""
+    """Return a mistake at a position; its path is empty."""
     return FieldError("", f"line {line}, column {column}: {message}")
 
 
@@ -228,19 +228,19 @@ def _mistakes(text: str) -> Iterator[FieldError]:
 
 
 def _known(name: str) -> str:
-    """What may have been meant by an unknown name."""
+    """Return a hint at what may have been meant by an unknown name."""
     likely = did_you_mean(".".join(name.split(".")[:2]), VARIABLES)
     siblings = [v for v in VARIABLES if v.split(".")[0] == name.split(".", maxsplit=1)[0]]
     return likely or f"; known are {', '.join(siblings or VARIABLES)}"
 
 
 def _reason(text: str) -> str:
-    """The library's message about an evaluation that failed, in one line."""
+    """Return the library's message about an evaluation that failed, in one line."""
     return " ".join(_without_code(text).split()).replace("Key not found in map :", "no such key:")
 
 
 def _without_code(text: str) -> str:
-    """The library's message without the code around it: `NOT_FOUND: ...`, `... [CANCELLED]`."""
+    """Return the library's message without the code: `NOT_FOUND: ...`, `... [CANCELLED]`."""
     return re.sub(r"^[A-Z_]+: | \[[A-Z_]+\]$", "", text.strip())
 
 
@@ -251,12 +251,12 @@ _PRIMITIVES: Final = {1: Type.BOOL, 2: Type.INT, 4: Type.DOUBLE, 5: Type.STRING}
 
 
 def _type(encoded: bytes) -> str:
-    """Of a `cel.expr.Type` the primitive type."""
+    """Return the primitive type of a `cel.expr.Type`."""
     return _PRIMITIVES.get(dict(_fields(encoded)).get(3, 0), Type.OTHER)
 
 
 def _decoded(encoded: bytes, types: Mapping[int, str]) -> Expression:
-    """The tree of a `cel.expr.Expr`."""
+    """Decode the tree of a `cel.expr.Expr`."""
     fields = dict(_fields(encoded))
     number = fields.pop(2, 0)
     kind, body = next(iter(fields.items()))
@@ -308,7 +308,7 @@ def _constant(encoded: bytes) -> bool | int | float | str | None:
 
 
 def _fields(encoded: bytes) -> Iterator[tuple[int, Any]]:
-    """The fields of a protobuf message: number, and an int or the bytes of the value."""
+    """Yield the fields of a protobuf message: number, and an int or the bytes of the value."""
     at = 0
     while at < len(encoded):
         key, at = _varint(encoded, at)
@@ -339,12 +339,12 @@ def _varint(encoded: bytes, at: int) -> tuple[int, int]:
 
 
 def _field(number: int, value: bytes) -> bytes:
-    """A field of bytes, encoded."""
+    """Encode a field of bytes."""
     return _encoded(number << 3 | 2) + _encoded(len(value)) + value
 
 
 def _encoded(value: int) -> bytes:
-    """A number as a varint."""
+    """Encode a number as a varint."""
     written = bytearray()
     while value > 127:
         written.append(value & 127 | 128)

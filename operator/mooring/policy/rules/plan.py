@@ -171,7 +171,7 @@ class Plan:
 
 @cached(16 * 2**20)
 def plan_filter(source: str) -> Plan:
-    """The plan of an expression that is true or false.
+    """Plan an expression that is true or false.
 
     Raises:
         ProfileInvalid: with every mistake and its position; the paths are empty.
@@ -181,7 +181,7 @@ def plan_filter(source: str) -> Plan:
 
 @cached(16 * 2**20)
 def plan_score(source: str) -> Plan:
-    """The plan of an expression that is an int or a double.
+    """Plan an expression that is an int or a double.
 
     Raises:
         ProfileInvalid: with every mistake and its position; the paths are empty.
@@ -221,7 +221,7 @@ def _walk(expression: Expression) -> Iterator[Expression]:
 
 
 def _too_costly(checked: Checked) -> Iterator[FieldError]:
-    """What would make an evaluation longer than its text is."""
+    """Yield a mistake for whatever makes an evaluation longer than its text is."""
     everything = [*_walk(checked.root)]
     if len(everything) > _MOST_PARTS:
         message = f"must have {_MOST_PARTS} or fewer parts, has {len(everything)}"
@@ -270,7 +270,7 @@ def _wrong_pattern(checked: Checked, call: Call) -> Iterator[FieldError]:
 
 
 def _reads(expression: Expression) -> Iterator[Read]:
-    """Every variable that is read; a read by a constant key has the key."""
+    """Return every variable that is read; a read by a constant key has the key."""
     keyed = _keyed(expression)
     if keyed is not None and isinstance(keyed[1], Constant):
         yield Read(keyed[0].name, str(keyed[1].value))
@@ -282,7 +282,7 @@ def _reads(expression: Expression) -> Iterator[Read]:
 
 
 def _keyed(expression: Expression) -> tuple[Variable, Expression] | None:
-    """The variable and the key of `map.key`, `map["key"]`, `has(map.key)` and `"key" in map`."""
+    """Return variable and key of `map.key`, `map["key"]`, `has(map.key)` and `"key" in map`."""
     match expression:
         case Select(parts=(Variable() as variable,), field=field):
             key: Expression = Constant(expression.number, Type.STRING, b"", value=field)
@@ -296,7 +296,7 @@ def _keyed(expression: Expression) -> tuple[Variable, Expression] | None:
 
 
 def _in_order(reads: Iterable[Read]) -> tuple[Read, ...]:
-    """The reads by name; a variable that is also read as a whole is there once."""
+    """Return the reads by name; a variable that is also read as a whole occurs once."""
     whole = {read.variable for read in reads if read.key is None} | {*_SETS}
     needed = {Read(r.variable) if r.variable in whole else r for r in reads}
     return tuple(sorted(needed, key=lambda read: (read.variable, read.key or "")))
@@ -314,7 +314,7 @@ class _Planner:
         self.mistakes: list[FieldError] = []
 
     def step(self, expression: Expression) -> Step:
-        """The step of an expression or of a part of it."""
+        """Return the step of an expression or of a part of it."""
         if isinstance(expression, Constant) and expression.type in _KNOWN:
             return Literal(expression.value)
         if not _of_node(_reads(expression)):
@@ -366,7 +366,7 @@ def _asks_presence(expression: Expression) -> bool:
 
 
 def _is_operation(call: Call) -> bool:
-    """Whether columns have the operation for operands of these types."""
+    """Return whether columns have the operation for operands of these types."""
     if call.function == "_?_:_":
         return call.type in _KNOWN
     if call.function == "@in":

@@ -72,7 +72,7 @@ class Rule(PolicyModel):
     """The factor of the score, as a plugin's weight; 1 if absent."""
 
     def mistakes(self) -> Iterator[FieldError]:
-        """Exactly one of filter and score; the other fields belong to one of them."""
+        """Yield mistakes: not exactly one of filter and score; a field of the wrong one."""
         if (self.filter is None) == (self.score is None):
             yield FieldError("", "must have either filter or score")
         elif self.filter is None and self.message is not None:

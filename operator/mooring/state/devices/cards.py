@@ -114,7 +114,7 @@ class _Row:
         self.guessed: dict[Uid, Assignment] = {}
 
     def put_cards(self, cards: NodeCards) -> None:
-        """The node has these cards; its pods are counted anew."""
+        """Set the node's cards, and count its pods anew."""
         held, self.held = self.held, {}
         self.cards = cards
         self.used, self.cores = [0] * MAX_CARDS, [0] * MAX_CARDS
@@ -123,7 +123,7 @@ class _Row:
             self.add(uid, pod)
 
     def add(self, uid: Uid, held: _Held) -> None:
-        """The pod counts."""
+        """Count the pod."""
         self.held[uid] = held
         if held.known is None or any(c >= len(self.cards) for cards in held.known for c in cards):
             self.elsewhere.add(uid)
@@ -131,7 +131,7 @@ class _Row:
             _take(held.request, held.known, self.cards, self.used, self.cores, 1)
 
     def remove(self, uid: Uid) -> _Held:
-        """The pod counts no more."""
+        """Stop counting the pod, and return what it held."""
         held = self.held.pop(uid)
         if uid in self.elsewhere:
             self.elsewhere.discard(uid)
@@ -194,7 +194,7 @@ class Cards:
         self._since_published = 0
 
     def left(self, rows: IntArray) -> CardsLeft:
-        """What the cards of the rows have left."""
+        """Return what the cards of the rows have left."""
         self._reach(rows)
         columns = self._columns[rows]
         return CardsLeft(columns[:, _FREE], columns[:, _FREE_CORES], columns[:, _FREE_CARDS])
@@ -209,37 +209,37 @@ class Cards:
         )
 
     def free(self, rows: IntArray) -> IntArray:
-        """Free memory of each card; -1 for a card that does not exist or must not be used."""
+        """Return the free memory of each card; -1 if it does not exist or must not be used."""
         self._reach(rows)
         part: IntArray = self._columns[rows, _FREE]
         return part
 
     def free_cards(self, rows: IntArray) -> IntArray:
-        """Per row an int64 of which bit i says that card i can be used and no pod is on it."""
+        """Return per row an int64 whose bit i says that card i is usable and without a pod."""
         self._reach(rows)
         part: IntArray = self._columns[rows, _FREE_CARDS]
         return part
 
     def largest_free(self, rows: IntArray) -> IntArray:
-        """Per row the most free memory of any card; -1 where no card can be used."""
+        """Return per row the most free memory of any card; -1 where no card can be used."""
         self._reach(rows)
         part: IntArray = self._columns[rows, _LARGEST]
         return part
 
     def sums(self, rows: IntArray) -> IntArray:
-        """int64[row, 2]: memory and free memory of all cards that can be used."""
+        """Return int64[row, 2]: memory and free memory of all cards that can be used."""
         self._reach(rows)
         part: IntArray = self._columns[rows, _SUMS]
         return part
 
     def total(self, rows: IntArray) -> IntArray:
-        """The memory of each card, 0 where it is unknown or there is no card."""
+        """Return the memory of each card, 0 where it is unknown or there is no card."""
         self._reach(rows)
         part: IntArray = self._columns[rows, _TOTAL]
         return part
 
     def suitable(self, request: CardRequest, rows: IntArray) -> npt.NDArray[np.bool_] | None:
-        """True for cards of the requested product and least memory, free or not; None: all are."""
+        """Return which cards have the requested product and least memory; None if all have."""
         if not request.products and not request.least_memory:
             return None
         least = request.least_memory
@@ -251,11 +251,11 @@ class Cards:
         return fits
 
     def known(self, row: int) -> NodeCards:
-        """The cards of a row's node."""
+        """Return the cards of a row's node."""
         return self._row(row).cards
 
     def owners(self, row: int) -> Iterator[CardOwner]:
-        """The pods on the cards of a row, by name."""
+        """Yield the pods on the cards of a row, by name."""
         known = self._row(row)
         for uid, held in sorted(known.held.items(), key=lambda entry: (entry[1].key, entry[0])):
             guess = known.guessed.get(uid)
@@ -263,13 +263,13 @@ class Cards:
             yield CardOwner(uid, held.key, held.request, cards or (), guess is None)
 
     def overcommitted(self, row: int) -> list[int]:
-        """Cards of which pods have more than there is."""
+        """Return the cards of which pods hold more than there is."""
         return self._row(row).books().overcommitted
 
     # What follows is for `Devices` alone.
 
     def put_node(self, row: int, node: Node | None) -> None:
-        """The row has the node's cards, or none."""
+        """Set the row's cards to those of the node, or to none."""
         cards = node_cards(node, self.format) if node is not None else NO_CARDS
         known = self._rows.get(row)
         if known is None:
@@ -281,7 +281,7 @@ class Cards:
             self._refresh(row)
 
     def put_pod(self, row: int, pod: Pod, known: Assignment | None) -> bool:
-        """The pod counts on the row, on its known cards; True if the row's books changed."""
+        """Count the pod on the row, on its known cards; return whether the row's books changed."""
         request = _request(pod, self.format)
         if request is None:
             return self.drop_pod(row, pod.uid)
@@ -302,7 +302,7 @@ class Cards:
         return True
 
     def drop_pod(self, row: int, uid: Uid) -> bool:
-        """The pod counts no more; True if it did."""
+        """Stop counting the pod; return whether it was counted."""
         there = self._rows.get(row)
         if there is None or uid not in there.held:
             return False
@@ -311,7 +311,7 @@ class Cards:
         return True
 
     def publish(self, row: int, uid: Uid) -> bool:
-        """The pod of this uid was placed on the row: from time to time `typical` follows the pods.
+        """Note that the pod was placed, and from time to time let `typical` follow the pods.
 
         It does once half as many were placed as there are, if a plugin follows it. True if it did.
         """
@@ -324,7 +324,7 @@ class Cards:
         return True
 
     def follow(self) -> None:
-        """`typical` is what the pods request now."""
+        """Set `typical` to what the pods request now, and keep it up to date from now on."""
         self.followed = True
         self._since_published = 0
         self.typical = dict(sorted(self._demand.items(), key=_frequency)[:_MOST_CLASSES])
@@ -338,7 +338,7 @@ class Cards:
         return self._rows.get(row, _NO_ROW)
 
     def _reach(self, rows: IntArray) -> None:
-        """Every row has columns, also of nodes that came without any card."""
+        """Make columns for every row, also for nodes that came without any card."""
         if len(rows) and int(rows.max()) >= len(self._columns):
             self._grow(int(rows.max()) + 1)
 
@@ -351,7 +351,7 @@ class Cards:
         self._columns = grown
 
     def _refresh(self, row: int) -> None:
-        """The row's columns follow from its node's cards and its pods."""
+        """Compute the row's columns from its node's cards and its pods."""
         if row >= len(self._columns):
             self._grow(row + 1)
         there = self._rows[row]
@@ -379,7 +379,7 @@ _NO_ROW: Final = _Row()
 
 
 def _unusable(cards: NodeCards, used: Sequence[int], cores: Sequence[int]) -> frozenset[int]:
-    """The unhealthy cards; of those that the node does not name the last without a pod."""
+    """Return the unhealthy cards; of those that the node does not name, the last without a pod."""
     if not cards.unnamed:
         return cards.unhealthy
     left = [card for card in range(len(cards)) if card not in cards.unhealthy]
@@ -388,7 +388,7 @@ def _unusable(cards: NodeCards, used: Sequence[int], cores: Sequence[int]) -> fr
 
 
 def _columns(rows: int) -> IntArray:
-    """Columns of rows without cards."""
+    """Return columns for rows without cards."""
     columns = np.zeros((rows, _WIDTH), np.int64)
     for part in (_FREE, _FREE_CORES, _LARGEST):
         columns[:, part] = -1
@@ -396,7 +396,7 @@ def _columns(rows: int) -> IntArray:
 
 
 def _request(pod: Pod, form: CardFormat) -> CardRequest | None:
-    """What the pod requests; a request that cannot be read counts as none."""
+    """Return what the pod requests; a request that cannot be read counts as none."""
     try:
         return card_request(pod.shape, form)
     except CardRequestError:
@@ -412,7 +412,7 @@ def _class_of(request: CardRequest, pod: Pod) -> Demand:
 
 
 def _frequency(entry: tuple[Demand, int]) -> tuple[int, Demand]:
-    """Sorts frequent classes first, and those of one frequency always alike."""
+    """Return a sort key: frequent classes first, and those of one frequency always alike."""
     return -entry[1], entry[0]
 
 
@@ -424,7 +424,7 @@ def _take(
     cores: list[int],
     times: int,
 ) -> None:
-    """The pod takes its shares of the cards, or with `times` -1 gives them back."""
+    """Add the pod's shares to what is used of the cards, or with `times` -1 subtract them."""
     for share, numbers in zip(request.shares, assignment, strict=True):
         for card in numbers:
             used[card] += times * share.memory_on(cards.memory[card])
@@ -438,7 +438,7 @@ def _guess(
     used: list[int],
     cores: list[int],
 ) -> Assignment:
-    """Where the pod most likely is, which is accounted: the fullest cards with space for it.
+    """Guess the pod's cards, for accounting: the fullest cards with space for it.
 
     A pod that fits nowhere is there all the same: it counts on the emptiest cards.
     """

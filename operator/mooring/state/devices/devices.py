@@ -26,7 +26,7 @@ class Devices:
         """How many pods turned out to have other cards than those that were chosen for them."""
 
     def track(self, form: CardFormat, *, demand: bool = False) -> Cards:
-        """The books in this format; they are kept as long as the caller keeps them.
+        """Return the books in this format, which are kept as long as the caller keeps them.
 
         With `demand` they also tell which requests are typical.
         """
@@ -48,27 +48,27 @@ class Devices:
         return tuple(self._cards.values())
 
     def attach(self, placed: PodState) -> None:
-        """The pod has its cards; `detach` is the exact reverse."""
+        """Count the pod on its cards; `detach` is the exact reverse."""
         if not self._cards or not self._is_counted(placed):
             return  # asking for the items of a weak dictionary takes longer than all else here
         for form, cards in self._cards.items():
             cards.put_pod(placed.row, placed.pod, _known(placed, form))
 
     def detach(self, placed: PodState) -> None:
-        """The pod has no card any more."""
+        """Stop counting the pod on its cards."""
         if not self._cards:
             return
         for cards in self._cards.values():
             cards.drop_pod(placed.row, placed.pod.uid)
 
     def assign(self, placed: PodState, form: CardFormat, assignment: Assignment) -> bool:
-        """These cards are chosen for an assumed pod; True if the books changed."""
+        """Assign these cards to an assumed pod; return whether the books changed."""
         placed.cards = (form, assignment)
         cards = self._cards.get(form)
         return cards is not None and cards.put_pod(placed.row, placed.pod, assignment)
 
     def renew(self, placed: PodState) -> bool:
-        """A newer version of the pod counts; True if the books changed.
+        """Count a newer version of the pod; return whether the books changed.
 
         If its annotations name other cards than those chosen for it, they are right.
         """
@@ -95,7 +95,7 @@ class Devices:
             cards.put_node(row, node)
 
     def publish(self, placed: PodState) -> bool:
-        """A pod was placed: typical demand follows; True if it did for any books."""
+        """Note that a pod was placed; return whether typical demand has followed it."""
         if not self._cards:
             return False
         uid = placed.pod.uid
@@ -104,7 +104,7 @@ class Devices:
 
 
 def _known(placed: PodState, form: CardFormat) -> Assignment | None:
-    """The pod's cards: once it is bound those of its annotations, else those chosen for it."""
+    """Return the pod's cards: those of its annotations once bound, else those chosen for it."""
     actual = _actual(placed, form)
     if actual is None and placed.cards is not None and placed.cards[0] == form:
         return placed.cards[1]
@@ -112,7 +112,7 @@ def _known(placed: PodState, form: CardFormat) -> Assignment | None:
 
 
 def _actual(placed: PodState, form: CardFormat) -> Assignment | None:
-    """The cards that the annotations of a bound pod name.
+    """Return the cards that the annotations of a bound pod name.
 
     What an annotation says of an assumed pod is left from an earlier attempt, or a tenant's wish.
     """

@@ -38,7 +38,7 @@ class Cpu(NamedTuple):
 def growth_by_share(
     left: CardsLeft, total: IntArray, need: IntArray, typical: Mapping[Demand, int], cpu: Cpu
 ) -> IntArray:
-    """int64[row, card]: by how much fragmentation grows if a share is placed on the card.
+    """Return int64[row, card]: by how much fragmentation grows if a share is placed on the card.
 
     `need` (int64[row, card]) is what the share takes of the memory of each card. The result means
     nothing where the share does not fit.
@@ -65,7 +65,7 @@ def growth_by_share(
 def growth_by_whole_cards(
     left: CardsLeft, total: IntArray, chosen: BoolArray, typical: Mapping[Demand, int], cpu: Cpu
 ) -> IntArray:
-    """int64[row]: by how much fragmentation grows if the chosen cards (bool[row, card]) go."""
+    """Return int64[row]: by how much fragmentation grows if the chosen cards (bool) are taken."""
     after = np.where(chosen, np.minimum(left.free, 0), left.free)
     untouched = left.untouched & ~chosen
     before_permille, after_permille = _permille(left.free, total), _permille(after, total)
@@ -93,13 +93,13 @@ def growth_by_whole_cards(
 def growth_by_cpu(
     left: CardsLeft, total: IntArray, typical: Mapping[Demand, int], cpu: Cpu
 ) -> IntArray:
-    """int64[row]: by how much fragmentation grows if a pod without cards takes its cpu."""
+    """Return int64[row]: by how much fragmentation grows if a pod without cards takes its cpu."""
     nothing = np.zeros(left.free.shape, np.bool_)
     return growth_by_whole_cards(left, total, nothing, typical, cpu)
 
 
 def _growth(lost: IntArray, taken: IntArray, typical: Mapping[Demand, int]) -> IntArray:
-    """What becomes unusable: what is lost to the classes in the mean, but for what the pod takes.
+    """Return what becomes unusable: the mean loss of the classes, without what the pod takes.
 
     Without any class nothing is.
     """
@@ -110,13 +110,13 @@ def _growth(lost: IntArray, taken: IntArray, typical: Mapping[Demand, int]) -> I
 
 
 def _usable(served: IntArray, cards: IntArray, demand: Demand, limit: IntArray) -> IntArray:
-    """What the class can use if `served` is free on so many cards that can serve it."""
+    """Return what the class can use if `served` is free on so many cards that can serve it."""
     usable: IntArray = np.where(cards >= demand.cards, np.minimum(served, limit), 0)
     return usable
 
 
 def _limit(demand: Demand, total: IntArray, free_cpu: IntArray) -> IntArray:
-    """int64[row, 1]: the GPU of as many requests of the class as the free cpu suffices for."""
+    """Return int64[row, 1]: the GPU of as many requests of the class as the free cpu allows."""
     if not demand.cpu:
         return np.full((len(total), 1), _NO_LIMIT, np.int64)
     each = np.full((len(total), 1), 1000 * demand.cards, np.int64)
@@ -132,6 +132,6 @@ def _serves(free: IntArray, untouched: BoolArray, demand: Demand) -> BoolArray:
 
 
 def _permille(free: IntArray, total: IntArray) -> IntArray:
-    """The free part of each card in thousandths, 0 for cards that cannot be used."""
+    """Return the free part of each card in thousandths, 0 for cards that cannot be used."""
     permille: IntArray = np.maximum(free, 0) * 1000 // np.maximum(total, 1)
     return permille

@@ -36,18 +36,18 @@ class AssumeCache(Generic[_Value]):
         self._assumed: dict[str, _Assumption[_Value]] = {}
 
     def get(self, key: str, mirrored: _Value | None) -> _Value | None:
-        """The assumed value of the key, else the mirrored one."""
+        """Return the assumed value of the key, else the mirrored one."""
         assumption = self._assumed.get(key)
         return assumption.value if assumption is not None else mirrored
 
     def assume(self, holder: str, key: str, value: _Value) -> None:
-        """Assumes the value until `holder` and all earlier holders have restored it."""
+        """Assume the value until `holder` and all earlier holders have restored it."""
         assumption = self._assumed.setdefault(key, _Assumption(value))
         assumption.value = value
         assumption.holders.add(holder)
 
     def restore(self, holder: str) -> list[str]:
-        """Removes the holder; returns the keys without another holder, not assumed any more."""
+        """Remove the holder; return the keys without another holder, not assumed any more."""
         restored = []
         for key, assumption in tuple(self._assumed.items()):
             assumption.holders.discard(holder)
@@ -57,7 +57,7 @@ class AssumeCache(Generic[_Value]):
         return restored
 
     def shown(self, key: str, value: _Value | None) -> None:
-        """The watch shows the object; it replaces an assumed value of another resource version."""
+        """Note what the watch shows; it ends the assumption of another resource version."""
         assumption = self._assumed.get(key)
         if assumption is None:
             return

@@ -39,7 +39,7 @@ class AttachableVolumes:
         self._claims_of: dict[str, set[str]] = {}
 
     def source(self, key: str) -> CSISource | None:
-        """The CSI volume of a claim; None if it is not counted or not known.
+        """Return the CSI volume of a claim; None if it is not counted or not known.
 
         The volume of an unbound claim has no name yet; the claim's name stands for it.
         """
@@ -59,7 +59,7 @@ class AttachableVolumes:
         return CSISource(driver, f"unbound:{key}")
 
     def add_pod(self, row: int, pod: Pod) -> None:
-        """Counts the pod's volumes as used on the row."""
+        """Count the pod's volumes as used on the row."""
         for volume in pod.volumes:
             if isinstance(volume, ClaimVolume):
                 self._add_claim(f"{pod.namespace}/{volume.claim}", row)
@@ -67,7 +67,7 @@ class AttachableVolumes:
                 self._use(csi_source(volume, {}), row, 1)
 
     def remove_pod(self, row: int, pod: Pod) -> None:
-        """The exact reverse of `add_pod`."""
+        """Undo `add_pod` exactly."""
         for volume in pod.volumes:
             if isinstance(volume, ClaimVolume):
                 self._remove_claim(f"{pod.namespace}/{volume.claim}", row)
@@ -75,17 +75,17 @@ class AttachableVolumes:
                 self._use(csi_source(volume, {}), row, -1)
 
     def claim_changed(self, key: str) -> None:
-        """The claim was added, updated or deleted."""
+        """Resolve the claim again, which was added, updated or deleted."""
         if key in self._rows:
             self._resolve(key)
 
     def volume_changed(self, name: str) -> None:
-        """The volume was added or deleted, or its source was updated."""
+        """Resolve the volume's claims again: it was added or deleted, or its source was updated."""
         for key in tuple(self._claims_of.get(name, ())):
             self._resolve(key)
 
     def classes_changed(self) -> None:
-        """A storage class was added, updated or deleted."""
+        """Resolve all claims again, because a storage class was added, updated or deleted."""
         for key in self._rows:
             self._resolve(key)
 
@@ -108,7 +108,7 @@ class AttachableVolumes:
             self._bind(key, "")
 
     def _resolve(self, key: str) -> None:
-        """Resolves the claim again and moves its uses to the volume that it resolves to now."""
+        """Resolve the claim again, and move its uses to the volume that it resolves to now."""
         before, after = self._sources.get(key), self.source(key)
         self._sources[key] = after
         claim = self._objects.of(Kind.PERSISTENT_VOLUME_CLAIM).get(key)
@@ -119,7 +119,7 @@ class AttachableVolumes:
                 self._use(after, row, times)
 
     def _bind(self, key: str, volume: str) -> None:
-        """The claim resolves to this volume, and has to be resolved again when it changes."""
+        """Note the volume that the claim resolves to, with which it has to be resolved again."""
         before = self._volumes.pop(key, "")
         if before:
             self._claims_of[before].discard(key)

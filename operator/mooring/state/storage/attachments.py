@@ -34,20 +34,20 @@ class Attachments:
         self._observed: dict[CSISource, Counter[int]] = {}
 
     def rows_using(self, source: CSISource) -> Collection[int]:
-        """The rows whose pods use the volume."""
+        """Return the rows whose pods use the volume."""
         return self._used.get(source, _NONE)
 
     def counts(self, driver: str, rows: IntArray) -> IntArray:
-        """How many of the driver's volumes are on each of the rows."""
+        """Return how many of the driver's volumes are on each of the rows."""
         column = self._counts.get(driver)
         return np.zeros(len(rows), np.int64) if column is None else column.data[rows]
 
     def use(self, source: CSISource, row: int, times: int) -> None:
-        """Adds `times` uses of the volume by pods on the row; removes them if negative."""
+        """Add `times` uses of the volume by pods on the row; remove them if negative."""
         self._add(self._used, source, row, times)
 
     def observe(self, source: CSISource, row: int, times: int) -> None:
-        """Adds `times` VolumeAttachments of the volume to the row; removes them if negative."""
+        """Add `times` VolumeAttachments of the volume to the row; remove them if negative."""
         self._add(self._observed, source, row, times)
 
     def _add(
@@ -89,7 +89,7 @@ class ObservedAttachments:
         self._by_volume: dict[str, set[str]] = {}
 
     def changed(self, before: VolumeAttachment | None, after: VolumeAttachment | None) -> None:
-        """A VolumeAttachment was added, updated or deleted."""
+        """Count a VolumeAttachment anew that was added, updated or deleted."""
         if before == after:
             return
         if before is not None:
@@ -102,12 +102,12 @@ class ObservedAttachments:
             self._refresh(after.name)
 
     def node_changed(self, node: str) -> None:
-        """The node was added or deleted."""
+        """Count the node's VolumeAttachments anew, because it was added or deleted."""
         for name in self._by_node.get(node, ()):
             self._refresh(name)
 
     def volume_changed(self, volume: str) -> None:
-        """The volume was added or deleted, or its source was updated."""
+        """Count the volume's VolumeAttachments anew: it came or went, or its source was updated."""
         for name in self._by_volume.get(volume, ()):
             self._refresh(name)
 
@@ -122,7 +122,7 @@ class ObservedAttachments:
             self._attachments.observe(*found, 1)
 
     def _found(self, attachment: VolumeAttachment) -> tuple[CSISource, int] | None:
-        """The CSI volume and the row; None without a CSI volume or without the node."""
+        """Find the CSI volume and the row; None without a CSI volume or without the node."""
         row = self._nodes.row_of.get(attachment.node_name)
         volume: PersistentVolume | None = self._objects.of(Kind.PERSISTENT_VOLUME).get(
             attachment.volume_name

@@ -49,7 +49,7 @@ class BestFitIndex(Generic[_Item]):
     def add(
         self, size: int, name: str, affinity: NodeSelector | None, traits: Hashable, item: _Item
     ) -> None:
-        """Adds an item, whose name no other item has."""
+        """Add an item, whose name no other item has."""
         at = bisect_left(self._keys, (size, name))
         numbers = (
             self._affinities.number(affinity),
@@ -64,7 +64,7 @@ class BestFitIndex(Generic[_Item]):
         self._columns = columns
 
     def remove(self, size: int, name: str) -> None:
-        """Removes the item of this size and name.
+        """Remove the item of this size and name.
 
         Raises:
             ValueError: if there is no such item.
@@ -77,7 +77,7 @@ class BestFitIndex(Generic[_Item]):
             self._renumber()
 
     def at_least(self, size: int, suitable: Callable[[_Item], bool]) -> IntArray:
-        """Ascending positions of the suitable items of this size or larger.
+        """Return ascending positions of the suitable items of this size or larger.
 
         `suitable` is called with one item of each traits.
         """
@@ -92,7 +92,7 @@ class BestFitIndex(Generic[_Item]):
         return positions[~np.isin(traits[positions], unsuitable)] if unsuitable else positions
 
     def smallest_on(self, positions: IntArray, rows: IntArray, count: int) -> Iterator[IntArray]:
-        """Arrays of positions, int64[len(rows)], with NO_POSITION where a row has none.
+        """Return arrays of positions, int64[len(rows)], with NO_POSITION where a row has none.
 
         The `count` smallest of `positions` that each row's node has are in one of the arrays each;
         the arrays may have further ones.
@@ -109,7 +109,7 @@ class BestFitIndex(Generic[_Item]):
             positions = positions[smallest[affinities[positions]] != positions]
 
     def _columns_to_update(self) -> IntArray | None:
-        """The columns, unless it is less work to make them again when they are read."""
+        """Return the columns, unless it is less work to make them again when they are read."""
         self._changes += 1
         return self._columns if self._changes <= _MANY else None
 

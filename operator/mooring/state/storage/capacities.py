@@ -20,7 +20,7 @@ class Capacities:
         self._by_class: dict[str, BestFitIndex[CSIStorageCapacity]] = {}
 
     def changed(self, before: CSIStorageCapacity | None, after: CSIStorageCapacity | None) -> None:
-        """A capacity was added, updated or deleted."""
+        """Count a capacity anew that was added, updated or deleted."""
         if before == after:
             return
         if before is not None and before.largest is not None:
@@ -35,7 +35,7 @@ class Capacities:
             found.add(after.largest, after.key, _affinity(after), None, after)
 
     def has_capacity(self, storage_class: str, size: int, rows: IntArray) -> BoolArray:
-        """True where a volume of the class and of this size can be provisioned."""
+        """Return True where a volume of the class and of this size can be provisioned."""
         found = np.zeros(len(rows), np.bool_)
         capacities = self._by_class.get(storage_class)
         if capacities is not None:
@@ -46,7 +46,7 @@ class Capacities:
 
 
 def _affinity(capacity: CSIStorageCapacity) -> NodeSelector | None:
-    """The nodes that the capacity is for: none without a topology, all with an empty one."""
+    """Return the nodes that the capacity is for: none without a topology, all with an empty one."""
     topology = capacity.node_topology
     if topology is None:
         return NodeSelector()

@@ -31,16 +31,16 @@ class CSINodes:
         self._migrated: dict[str, set[int]] = {}
 
     def limits(self, driver: str, rows: IntArray) -> IntArray:
-        """How many of the driver's volumes each of the rows may have."""
+        """Return how many of the driver's volumes each of the rows may have."""
         column = self._limits.get(driver)
         return np.full(len(rows), UNLIMITED) if column is None else column.data[rows]
 
     def migrated(self, plugin: str, rows: IntArray) -> BoolArray:
-        """True on rows where the plugin's volumes belong to its CSI driver."""
+        """Return True on rows where the plugin's volumes belong to its CSI driver."""
         return np.isin(rows, list(self._migrated.get(plugin, ())))
 
     def refresh(self, name: str) -> None:
-        """The node or the CSINode of this name was added, updated or deleted."""
+        """Update the limits for a name whose node or CSINode was added, updated or deleted."""
         shown = self._shown.pop(name, None)
         if shown is not None:
             self._clear(*shown)

@@ -16,7 +16,7 @@ NO_AFFINITY = -1
 
 
 def check_node_affinity(nodes: NodeView, affinity: NodeSelector | None) -> BoolArray:
-    """True where the node matches a volume's node affinity; everywhere if it is None.
+    """Return True where the node matches a volume's node affinity; everywhere if it is None.
 
     Only match expressions count, not match fields (CheckNodeAffinity in component-helpers
     storage/volume/helpers.go).
@@ -52,7 +52,7 @@ class NodeAffinities:
         return len(self.affinities)
 
     def number(self, affinity: NodeSelector | None) -> int:
-        """The affinity's number; a new one if the affinity is new."""
+        """Return the affinity's number; a new one if the affinity is new."""
         number = self._numbers.get(affinity)
         if number is None:
             number = self._numbers[affinity] = len(self.affinities)
@@ -61,7 +61,7 @@ class NodeAffinities:
         return number
 
     def by_row(self) -> Sequence[IntArray]:
-        """Columns (int64 per row of the table) of the affinities' numbers, or NO_AFFINITY.
+        """Return columns (int64 per row) of the affinities' numbers, or NO_AFFINITY.
 
         Each affinity is in one of the columns, on all rows whose nodes match it.
         """
@@ -91,7 +91,7 @@ class NodeAffinities:
 
 
 def _one_label(affinity: NodeSelector | None) -> tuple[str, str] | None:
-    """The label and value, if the affinity requires one value of one label; else None."""
+    """Return the label and value, if the affinity requires one value of one label; else None."""
     if affinity is None or len(affinity.terms) != 1:
         return None
     (term,) = affinity.terms

@@ -35,24 +35,24 @@ class Storage:
         self._observed = ObservedAttachments(nodes, objects, self.attachments)
 
     def add_pod(self, row: int, pod: Pod) -> None:
-        """The pod is on the row; most pods have no volume that matters here."""
+        """Count the volumes of a pod on the row; most pods have none that matters here."""
         if pod.volumes:
             self.users.add(row, pod)
             self.attachable.add_pod(row, pod)
 
     def remove_pod(self, row: int, pod: Pod) -> None:
-        """The exact reverse of `add_pod`."""
+        """Undo `add_pod` exactly."""
         if pod.volumes:
             self.users.remove(row, pod)
             self.attachable.remove_pod(row, pod)
 
     def node_changed(self, name: str) -> None:
-        """The node was added or deleted."""
+        """Update what depends on the node, which was added or deleted."""
         self.csi_nodes.refresh(name)
         self._observed.node_changed(name)
 
     def object_changed(self, kind: Kind, key: str, before: Any | None, after: Any | None) -> None:
-        """An object that is neither node nor pod is like this now (None: there is none)."""
+        """Update what is derived from an object that is neither node nor pod; None: deleted."""
         match kind:
             case Kind.PERSISTENT_VOLUME:
                 self.volumes.volume_changed(key, after)
@@ -75,7 +75,7 @@ class Storage:
 
 
 def _identity(volume: PersistentVolume | None) -> tuple[Any, Any] | None:
-    """The parts of a PersistentVolume that say which CSI volume it is."""
+    """Return the parts of a PersistentVolume that say which CSI volume it is."""
     return (volume.source, volume.labels) if volume is not None else None
 
 
@@ -88,49 +88,49 @@ class StorageView:
         self._storage = storage
 
     def volume(self, name: str) -> PersistentVolume | None:
-        """The volume of this name."""
+        """Return the volume of this name; None if it is unknown."""
         return self._storage.volumes.volume(name)
 
     def claim(self, key: str) -> PersistentVolumeClaim | None:
-        """The claim of this namespace/name."""
+        """Return the claim of this namespace/name; None if it is unknown."""
         return self._storage.volumes.claim(key)
 
     def with_claim_ref(self, claim: PersistentVolumeClaim) -> Sequence[PersistentVolume]:
-        """The volumes of the claim's class bound or pre-bound to it, by name."""
+        """Return the volumes of the claim's class bound or pre-bound to it, by name."""
         return self._storage.volumes.with_claim_ref(claim)
 
     def available(self, storage_class: str) -> BestFitIndex[PersistentVolume]:
-        """The Available volumes of a class; not to be changed."""
+        """Return the Available volumes of a class; not to be changed."""
         return self._storage.volumes.available(storage_class)
 
     def has_capacity(self, storage_class: str, size: int, rows: IntArray) -> BoolArray:
-        """True on rows where a driver can provision a volume of this size in bytes."""
+        """Return True on rows where a driver can provision a volume of this size in bytes."""
         return self._storage.capacities.has_capacity(storage_class, size, rows)
 
     def claim_in_use(self, key: str) -> bool:
-        """Whether a pod with a node names the claim; ephemeral ones are not named."""
+        """Return whether a pod with a node names the claim; ephemeral ones are not named."""
         return self._storage.users.claim_in_use(key)
 
     def rows_in_conflict(self, volume: PodVolume) -> Iterator[int]:
-        """The rows with a pod that uses the same disk and excludes a second user."""
+        """Return the rows with a pod that uses the same disk and excludes a second user."""
         return self._storage.users.rows_in_conflict(volume)
 
     def source(self, claim: str) -> CSISource | None:
-        """The CSI volume of a claim; None if it is not counted or not known."""
+        """Return the CSI volume of a claim; None if it is not counted or not known."""
         return self._storage.attachable.source(claim)
 
     def rows_using(self, source: CSISource) -> Collection[int]:
-        """The rows whose pods use the volume."""
+        """Return the rows whose pods use the volume."""
         return self._storage.attachments.rows_using(source)
 
     def attached(self, driver: str, rows: IntArray) -> IntArray:
-        """How many of a driver's volumes are on each of the rows (int64)."""
+        """Return how many of a driver's volumes are on each of the rows (int64)."""
         return self._storage.attachments.counts(driver, rows)
 
     def attach_limits(self, driver: str, rows: IntArray) -> IntArray:
-        """How many of a driver's volumes each of the rows may have (int64)."""
+        """Return how many of a driver's volumes each of the rows may have (int64)."""
         return self._storage.csi_nodes.limits(driver, rows)
 
     def migrated(self, plugin: str, rows: IntArray) -> BoolArray:
-        """True on rows where an in-tree plugin is migrated to its CSI driver."""
+        """Return True on rows where an in-tree plugin is migrated to its CSI driver."""
         return self._storage.csi_nodes.migrated(plugin, rows)

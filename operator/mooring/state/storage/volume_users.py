@@ -19,7 +19,7 @@ _Name: TypeAlias = tuple[str, str]
 
 
 def is_restricted(volume: PodVolume) -> bool:
-    """Whether there are volumes of this type that two pods on one node cannot share."""
+    """Return whether there are volumes of this type that two pods on one node cannot share."""
     return isinstance(volume, RbdVolume) or (
         isinstance(volume, Disk) and volume.kind in _RESTRICTED
     )
@@ -33,24 +33,24 @@ class VolumeUsers:
         self._disks: dict[_Name, dict[int, Counter[PodVolume]]] = {}
 
     def claim_in_use(self, key: str) -> bool:
-        """Whether a pod with a node names the claim (ephemeral ones are not named)."""
+        """Return whether a pod with a node names the claim (ephemeral ones are not named)."""
         return key in self._claims
 
     def rows_in_conflict(self, volume: PodVolume) -> Iterator[int]:
-        """The rows with a pod that uses the same volume and excludes a second user."""
+        """Yield the rows with a pod that uses the same volume and excludes a second user."""
         for row, users in self._disks.get(_name(volume), {}).items():
             if any(in_conflict(volume, other) for other in users):
                 yield row
 
     def add(self, row: int, pod: Pod) -> None:
-        """The pod is on the row."""
+        """Count the pod's volumes on the row."""
         self._claims.update(_named_claims(pod))
         for volume in filter(is_restricted, pod.volumes):
             rows = self._disks.setdefault(_name(volume), {})
             rows.setdefault(row, Counter())[volume] += 1
 
     def remove(self, row: int, pod: Pod) -> None:
-        """The pod is not on the row any more."""
+        """Undo `add` exactly."""
         for key in _named_claims(pod):
             self._claims[key] -= 1
             if not self._claims[key]:
@@ -89,7 +89,7 @@ def _name(volume: PodVolume) -> _Name:
 
 
 def in_conflict(one: PodVolume, other: PodVolume) -> bool:
-    """Whether two volumes are the same and cannot both be used on one node."""
+    """Return whether two volumes are the same and cannot both be used on one node."""
     match one, other:
         case Disk(), Disk():
             same = (one.kind, one.id) == (other.kind, other.id) and one.kind in _RESTRICTED

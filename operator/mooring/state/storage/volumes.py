@@ -30,16 +30,16 @@ class Volumes:
         self._by_claim_ref: dict[str, dict[str, PersistentVolume]] = {}
 
     def volume(self, name: str) -> PersistentVolume | None:
-        """The volume of this name."""
+        """Return the volume of this name; None if it is unknown."""
         mirrored = self._mirrored.of(Kind.PERSISTENT_VOLUME).get(name)
         return self._volumes.get(name, mirrored)
 
     def claim(self, key: str) -> PersistentVolumeClaim | None:
-        """The claim of this namespace/name."""
+        """Return the claim of this namespace/name; None if it is unknown."""
         return self._claims.get(key, self._mirrored.of(Kind.PERSISTENT_VOLUME_CLAIM).get(key))
 
     def with_claim_ref(self, claim: PersistentVolumeClaim) -> list[PersistentVolume]:
-        """The volumes of the claim's class bound or pre-bound to it, by name."""
+        """Return the volumes of the claim's class bound or pre-bound to it, by name."""
         volumes = self._by_claim_ref.get(claim.key, {}).values()
         return sorted(
             (
@@ -53,16 +53,16 @@ class Volumes:
         )
 
     def available(self, storage_class: str) -> BestFitIndex[PersistentVolume]:
-        """The Available volumes of a class; traits are volume mode, attributes and access modes."""
+        """Return the Available volumes of a class; traits are mode, attributes and access modes."""
         return self._available.get(storage_class, self._none)
 
     def volume_changed(self, name: str, value: PersistentVolume | None) -> None:
-        """The watch shows the volume like this; None if it is deleted."""
+        """Take over the volume as the watch shows it; None: it was deleted."""
         self._volumes.shown(name, value)
         self._index(name)
 
     def claim_changed(self, key: str, value: PersistentVolumeClaim | None) -> None:
-        """The watch shows the claim like this; None if it is deleted."""
+        """Take over the claim as the watch shows it; None: it was deleted."""
         self._claims.shown(key, value)
 
     def assume(
@@ -71,7 +71,7 @@ class Volumes:
         volumes: Iterable[PersistentVolume],
         claims: Iterable[PersistentVolumeClaim],
     ) -> None:
-        """Decisions see the objects like this until the watch shows newer versions.
+        """Let decisions see these objects until the watch shows newer versions.
 
         `holder` is the uid of the pod that they are assumed for.
         """
@@ -82,7 +82,7 @@ class Volumes:
             self._claims.assume(holder, claim.key, claim)
 
     def restore(self, holder: str) -> None:
-        """Decisions see as mirrored again what was assumed for the holder, and for no other."""
+        """Undo what was assumed for the holder and for no other."""
         self._claims.restore(holder)
         for name in self._volumes.restore(holder):
             self._index(name)

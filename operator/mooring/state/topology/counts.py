@@ -59,7 +59,7 @@ class TopologyCounts:
         return self._taken.bytes
 
     def attach(self, pod: Pod, row: int) -> EquivalentPods:
-        """Counts the pod on the row; returns the pods it is equivalent to, for `detach`."""
+        """Count the pod on the row; return the pods it is equivalent to, for `detach`."""
         equivalent = self._table.find(pod)
         if equivalent is None:
             equivalent = self._table.add(pod)
@@ -70,7 +70,7 @@ class TopologyCounts:
         return equivalent
 
     def detach(self, equivalent: EquivalentPods, row: int) -> None:
-        """One of the equivalent pods is on the row no more."""
+        """Remove one of the equivalent pods from the row."""
         for counts in equivalent.counted_in:
             counts.add(row, -1)
         equivalent.pods_on[row] -= 1
@@ -84,7 +84,7 @@ class TopologyCounts:
 
     @contextmanager
     def relabelling(self, pods: Sequence[EquivalentPods], row: int) -> Iterator[None]:
-        """Inside, the row's domains may change; `pods` has one item per pod on the row."""
+        """Count the row's pods anew after its domains have changed inside."""
         for equivalent in pods:
             for counts in equivalent.counted_in:
                 counts.add(row, -1)
@@ -94,7 +94,7 @@ class TopologyCounts:
                 counts.add(row, 1)
 
     def namespace_changed(self, namespace: str) -> None:
-        """The namespace's labels have changed, and with them what namespace selectors select."""
+        """Count the namespace's pods anew by selectors of its labels, which have changed."""
         for equivalent in self._table.in_namespace(namespace):
             before = equivalent.counted_in
             equivalent.counted_in = self._counts_including(equivalent)
@@ -104,11 +104,11 @@ class TopologyCounts:
                 _add_all(counts, equivalent, 1)
 
     def counts(self, pods: Selection, key: str) -> DomainCounts:
-        """The selected pods per value of a node label, or per node if `key` is EACH_NODE."""
+        """Return the selected pods per value of a node label, or per node if `key` is EACH_NODE."""
         return self._counts_of(pods, key)
 
     def owners(self, role: Role, pod: Pod) -> list[tuple[int, DomainCounts]]:
-        """The weight and the owners per domain of every term of placed pods that selects the pod.
+        """Return weight and owners per domain of every term of placed pods that selects the pod.
 
         Terms without an owner in any domain are left out.
         """
@@ -123,7 +123,7 @@ class TopologyCounts:
         return [(weight, counts) for weight, counts in counted if counts.total]
 
     def selects(self, pods: Selection, pod: Pod) -> bool:
-        """Whether the selection includes a pod, which need not be placed."""
+        """Return whether the selection includes a pod, which need not be placed."""
         labels = self._objects.known_namespace_labels(pod.namespace)
         return pods.selects(pod.namespace, labels, pod.labels)
 
@@ -163,7 +163,7 @@ class TopologyCounts:
                 self._taken.bytes -= source.memory
 
     def _counted_by(self, source: _Source) -> list[EquivalentPods]:
-        """The equivalent pods that a source counts, as often as it counts each of the pods."""
+        """Return the equivalent pods that a source counts, one as often as it is counted."""
         if isinstance(source, OwnedTerm):  # a pod may have the same term twice
             owned = self._table.owned(source)
             return [e for e in owned.owners for _ in range(e.terms.count(owned))]

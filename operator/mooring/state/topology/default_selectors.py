@@ -47,18 +47,18 @@ class DefaultSelectors:
         self._known: BoundedCache[_Key, _Known] = BoundedCache(most_bytes, _memory)
 
     def of(self, pod: Pod) -> Selection | None:
-        """The pods that all selectors of the pod's Services and controller select.
+        """Return the pods that all selectors of the pod's Services and controller select.
 
         Terminating pods are left out. None if there is no selector (DefaultSelector).
         """
         return self._found(pod).pods
 
     def services(self, pod: Pod) -> tuple[Service, ...]:
-        """The Services that select the pod, by name (GetPodServices)."""
+        """Return the Services that select the pod, by name (GetPodServices)."""
         return self._found(pod).services
 
     def behind_services(self, pod: Pod) -> Selection | None:
-        """The pods that all of these Services select; None without a Service."""
+        """Return the pods that all of these Services select; None without a Service."""
         return self._found(pod).behind_services
 
     def _found(self, pod: Pod) -> _Known:

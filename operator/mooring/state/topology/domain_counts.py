@@ -30,7 +30,7 @@ class DomainCounts:
     __slots__ = ("_counts", "_recount", "_taken", "domains", "total")
 
     def __init__(self, domains: Domains, taken: TakenBytes) -> None:
-        """The bytes of the array are added to `taken`."""
+        """Begin with no pod; the bytes of the array are added to `taken`."""
         self.domains = domains
         self.total = 0
         """The counted pods in all domains; pods on nodes without the label are in none."""
@@ -47,12 +47,12 @@ class DomainCounts:
         return read_only(self._counts[: len(self.domains.values) + 1])
 
     def at(self, nodes: NodeView) -> CountArray:
-        """The pods in each node's domain (int32[len(nodes)]), 0 where it is in none."""
+        """Return int32[len(nodes)]: the pods in each node's domain, 0 where it is in none."""
         counts: CountArray = self.by_code[nodes.domain_codes(self.domains)]
         return counts
 
     def _reserve(self, code: int) -> None:
-        """Makes an item for the code, and a 0 behind it."""
+        """Make an item for the code, and a 0 behind it."""
         if code + 1 >= len(self._counts):
             grown = np.zeros(max(code + 2, 8, 2 * len(self._counts)), np.int32)
             grown[: len(self._counts)] = self._counts
@@ -84,7 +84,7 @@ class MutableDomainCounts(DomainCounts):
         self._counts = np.zeros(0, np.int32)
 
     def add(self, row: int, number: int) -> None:
-        """Adds `number` pods on the row, or removes them if it is negative."""
+        """Add `number` pods on the row, or remove them if it is negative."""
         code = self.domains.codes.data.item(row)
         if code != ABSENT:
             self._reserve(code)
@@ -92,7 +92,7 @@ class MutableDomainCounts(DomainCounts):
             self.total += number
 
     def add_each(self, rows: Sequence[int], numbers: Sequence[int]) -> None:
-        """Adds as many pods to each of the rows."""
+        """Add as many pods to each of the rows."""
         codes = self.domains.codes.data[np.array(rows, np.int64)]
         inside = codes != ABSENT
         added = np.array(numbers, np.int64)[inside]

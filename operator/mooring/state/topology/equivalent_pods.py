@@ -76,11 +76,11 @@ class EquivalenceTable:
         """The distinct terms of placed pods, found by the pods that they select."""
 
     def find(self, pod: Pod) -> EquivalentPods | None:
-        """The placed pods that the pod is equivalent to; None if there are none."""
+        """Return the placed pods that the pod is equivalent to; None if there are none."""
         return self._by_key.get(_key(pod))
 
     def add(self, pod: Pod) -> EquivalentPods:
-        """Adds a pod that no placed pod is equivalent to."""
+        """Add a pod that no placed pod is equivalent to."""
         terms = tuple(self._owned_term(*stated) for stated in _stated(pod.shape.affinity))
         equivalent = EquivalentPods(_key(pod), pod.namespace, pod.labels, pod.terminating, terms)
         self._by_key[equivalent.key] = equivalent
@@ -92,7 +92,7 @@ class EquivalenceTable:
         return equivalent
 
     def drop(self, equivalent: EquivalentPods) -> list[OwnedTerm]:
-        """Removes what no pod is left of; returns the terms that have no owner any more."""
+        """Remove equivalent pods of which none is placed; return the terms without an owner now."""
         del self._by_key[equivalent.key]
         by_label = self._by_label[equivalent.namespace]
         for label in (None, *equivalent.labels.items()):
@@ -117,11 +117,11 @@ class EquivalenceTable:
         return self._owned.get((term.role, term.weight, term.term), term)
 
     def in_namespace(self, namespace: str) -> tuple[EquivalentPods, ...]:
-        """All placed pods of a namespace."""
+        """Return all placed pods of a namespace."""
         return tuple(self._by_label.get(namespace, {}).get(None, ()))
 
     def candidates(self, pods: Selection) -> Iterator[EquivalentPods]:
-        """Placed pods that the selection may include; none that it includes is missing."""
+        """Return placed pods that the selection may include; none that it includes is missing."""
         for namespace, label in lookup_keys(pods):
             for name in self._by_label if namespace is None else (namespace,):
                 yield from self._by_label.get(name, {}).get(label, ())

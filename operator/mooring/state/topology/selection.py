@@ -35,7 +35,7 @@ class PodSelector:
     def selects(
         self, namespace: str, namespace_labels: Mapping[str, str] | None, labels: Mapping[str, str]
     ) -> bool:
-        """Whether a pod is selected.
+        """Return whether a pod is selected.
 
         `namespace_labels` is None for an unknown namespace: only a list of names or the empty
         namespace selector, `{}`, includes it.
@@ -65,7 +65,7 @@ class Selection:
     def selects(
         self, namespace: str, namespace_labels: Mapping[str, str] | None, labels: Mapping[str, str]
     ) -> bool:
-        """Whether a pod that is not terminating is selected."""
+        """Return whether a pod that is not terminating is selected."""
         return all(part.selects(namespace, namespace_labels, labels) for part in self.parts)
 
 
@@ -77,7 +77,7 @@ _SELECTIONS: Final[WeakValueDictionary[tuple[tuple[PodSelector, ...], bool], Sel
 
 
 def selection(parts: tuple[PodSelector, ...], *, terminating: bool) -> Selection:
-    """The selection of these parts, with or without terminating pods; one while anything keeps it.
+    """Return the selection of these parts; equal calls share one while anything keeps it.
 
     What keeps a selection, a count or a pod with the term, bounds how many there are.
     """
@@ -90,7 +90,7 @@ def selection(parts: tuple[PodSelector, ...], *, terminating: bool) -> Selection
 
 
 def term_selector(term: AffinityTerm) -> PodSelector:
-    """The selector of an inter-pod affinity term."""
+    """Return the selector of an inter-pod affinity term."""
     return PodSelector(term.selector, term.namespaces, term.namespace_selector)
 
 
@@ -108,12 +108,12 @@ class SelectionIndex(Generic[_Item]):
         return bool(self._items)
 
     def add(self, item: _Item, pods: Selection) -> None:
-        """Adds the item with its selection."""
+        """Add the item with its selection."""
         for namespace, pair in lookup_keys(pods):
             self._items.setdefault(namespace, {}).setdefault(pair, {})[item] = pods
 
     def remove(self, item: _Item, pods: Selection) -> None:
-        """Removes the item, which was added with this selection."""
+        """Remove the item, which was added with this selection."""
         for namespace, pair in lookup_keys(pods):
             by_label = self._items[namespace]
             del by_label[pair][item]
@@ -125,7 +125,7 @@ class SelectionIndex(Generic[_Item]):
     def selecting(
         self, namespace: str, namespace_labels: Mapping[str, str] | None, labels: Mapping[str, str]
     ) -> Iterator[_Item]:
-        """Each item whose selection includes a pod like this."""
+        """Yield each item whose selection includes a pod like this."""
         pairs = (None, *labels.items())
         for by_label in filter(None, (self._items.get(namespace), self._items.get(None))):
             for items in filter(None, map(by_label.get, pairs)):
@@ -135,7 +135,7 @@ class SelectionIndex(Generic[_Item]):
 
 
 def lookup_keys(pods: Selection) -> Iterator[tuple[str | None, Pair | None]]:
-    """The namespaces and labels, one of which every selected pod has; None stands for any."""
+    """Yield namespaces and labels, one of which every selected pod has; None stands for any."""
     namespaces, pairs = _places(pods.parts[0])
     for namespace in namespaces:
         for pair in pairs:
