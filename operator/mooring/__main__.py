@@ -32,11 +32,11 @@ class _Commands(click.Group):
     """Imports a command when it is used, because only `run` needs the slow import of a client."""
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
-        """The commands in the order of the help text."""
+        """Return the commands in the order of the help text."""
         return [*_COMMANDS]
 
     def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of this name."""
+        """Return the command of this name."""
         if cmd_name not in _COMMANDS:
             return None
         command: click.Command = getattr(import_module(f"mooring.cli.{cmd_name}"), cmd_name)
@@ -45,7 +45,7 @@ class _Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that the arguments name; NoSuchCommand with the most similar names."""
+        """Return the command named by the arguments, else NoSuchCommand with similar names."""
         try:
             return super().resolve_command(ctx, args)
         except NoSuchCommand as unknown:

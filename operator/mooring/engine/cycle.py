@@ -82,7 +82,7 @@ def decide(
     now: float = 0.0,
     answers: ExtenderAnswers | None = None,
 ) -> Outcome | FilterCall | PreemptCall:
-    """The node with the highest score, or the diagnosis of why no node fits.
+    """Return the node with the highest score, or the diagnosis of why no node fits.
 
     `seed` chooses among nodes with the same total score. `start` is the position in the node order
     at which a search that samples nodes begins. `now` is in seconds since the epoch. `answers` are
@@ -124,7 +124,7 @@ class _Feasible:
 def _nominated_node(
     search: Search, pre_filtered: PreFiltered, fits: BoolArray, answers: ExtenderAnswers | None
 ) -> ScheduleResult | FilterCall | None:
-    """The node to which the pod is nominated, if the pod fits there (evaluateNominatedNode).
+    """Return the node to which the pod is nominated, if the pod fits there (evaluateNominatedNode).
 
     Preemption chose this node for the pod. kube-scheduler evaluates no others either.
     """
@@ -155,7 +155,7 @@ def _feasible(
     start: int,
     answers: ExtenderAnswers | None,
 ) -> _Feasible | FilterCall:
-    """The nodes that fit with the nominated pods, and that the extenders pass.
+    """Return the nodes that fit with the nominated pods, and that the extenders pass.
 
     If what the extenders passed does not fit any more, they are called again.
     """
@@ -213,7 +213,7 @@ def _fit_error(
     seed: int,
     answers: ExtenderAnswers | None,
 ) -> FitError | PreemptCall:
-    """The outcome when no node fits: runs the post_filter plugins (RunPostFilterPlugins).
+    """Run the post_filter plugins when no node fits (RunPostFilterPlugins); return the outcome.
 
     If a plugin has candidates that extenders must see, that call is returned.
     """
@@ -241,7 +241,7 @@ def _fit_error(
 def _post_filter(
     pipeline: Pipeline, state: PostFilterState, message: str
 ) -> tuple[FitError | PreemptCall, object]:
-    """The outcome, and what the last plugin that ran returned."""
+    """Return the outcome, and what the last plugin that ran returned."""
     diagnosis, answer = state.diagnosis, None
     reasons: list[str] = []
     keeps_nomination = False
@@ -264,7 +264,7 @@ def _post_filter(
 
 
 def tie_break_seed(uid: str, attempt: int, salt: int = 0) -> int:
-    """A number of 32 bits that depends on the pod's uid, the attempt and the salt alone."""
+    """Return a number of 32 bits that depends on the pod's uid, the attempt and the salt alone."""
     return crc32(f"{uid}/{attempt}/{salt}".encode())
 
 

@@ -75,7 +75,7 @@ class Search:
     ends: float = math.inf
 
     def pre_filter(self) -> PreFiltered | Diagnosis:
-        """Runs the pre_filter plugins; a Diagnosis if one of them rejects the pod."""
+        """Run the pre_filter plugins; return a Diagnosis if one of them rejects the pod."""
         metrics = self.pipeline.metrics
         metrics.mark()
         found = self._pre_filter()
@@ -147,7 +147,7 @@ class Search:
         return fits
 
     def nodes_at(self, rows: IntArray) -> NodeView:
-        """A view of these rows, which are in ascending order.
+        """Return a view of these rows, which are in ascending order.
 
         If they are all rows, which is common, the view does not have to gather columns.
         """
@@ -166,7 +166,7 @@ class Search:
     def rejected_with_nominated(
         self, pre_filtered: PreFiltered, fits: BoolArray
     ) -> tuple[RejectedNodes, ...]:
-        """The feasible rows that reject the pod when the pods nominated to them are added.
+        """Return the feasible rows that reject the pod when the pods nominated to them are added.
 
         Only nominated pods of equal or higher priority are added
         (RunFilterPluginsWithNominatedPods in framework/runtime/framework.go).
@@ -200,7 +200,7 @@ class Search:
     def resource_filter(
         self, pre_filtered: PreFiltered
     ) -> tuple[ResourceFilterPlugin, Mapping[str, int]] | None:
-        """The resource filter and the pod's requests, if no other filter depends on other pods.
+        """Return the resource filter and the pod's requests, if only it depends on other pods.
 
         Then adding or evicting pods can be computed for all nodes at once. None: other filters
         (host ports, affinity, volumes) depend on other pods too, or no resource filter runs.
@@ -228,7 +228,7 @@ class Search:
             return self.rejections(row)
 
     def _nominated_at(self, row: int) -> Sequence[Pod]:
-        """The pods nominated to the row to which this pod must leave what they request."""
+        """Return the pods nominated to the row to which this pod must leave what they request."""
         pod = self.pod
         return self.cluster.nominations.at(row, pod.shape.priority, pod.uid, self.ends)
 
@@ -250,7 +250,7 @@ class Search:
     def shared_diagnosis(
         self, pre_filtered: PreFiltered, with_nominated: tuple[RejectedNodes, ...]
     ) -> Diagnosis:
-        """The result of `diagnose`; from the cache where an identical pod had the same."""
+        """Return the result of `diagnose`; from the cache where an identical pod had the same."""
         if with_nominated or not self.depends_on_shape_alone(pre_filtered):
             return self.diagnose(pre_filtered, with_nominated)
         return self.results.diagnosis(lambda: self.diagnose(pre_filtered))
@@ -279,13 +279,13 @@ class Search:
         return Diagnosis(len(rows), self.cluster.node_names, tuple(rejected))
 
     def diagnosis_without_nodes(self) -> Diagnosis:
-        """The diagnosis of a cluster without nodes."""
+        """Return the diagnosis of a cluster without nodes."""
         return self._diagnosis()
 
     def _filter_rejections(
         self, pre_filtered: PreFiltered, remaining: IntArray
     ) -> list[RejectedNodes]:
-        """The rows that each plugin rejects.
+        """Return the rows that each plugin rejects.
 
         Later filters do not run on a rejected row, unless the profile wants all filters checked.
         """
@@ -317,7 +317,7 @@ class Search:
 
 
 def _empty(plugins: list[str]) -> str:
-    """The message of an empty intersection (RunPreFilterPlugins in framework/runtime)."""
+    """Return the message of an empty intersection (RunPreFilterPlugins in framework/runtime)."""
     if len(plugins) == 1:
         return f"node(s) didn't satisfy plugin {plugins[0]}"
     return f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(plugins))}] simultaneously"
@@ -339,7 +339,7 @@ def nodes_to_find(nodes: int, percentage: int) -> int:
 def sampled(
     fits: BoolArray, cluster: Snapshot, pipeline: Pipeline, candidates: int, start: int
 ) -> tuple[IntArray, int]:
-    """The feasible rows (int64) that a search finds, and how many nodes it evaluated.
+    """Return the feasible rows (int64) that a search finds, and how many nodes it evaluated.
 
     `fits` is bool[rows]; `candidates` counts the nodes that pre_filter left. The search goes
     through the zone-interleaved order of nodes from position `start`, and at the end begins
@@ -357,7 +357,7 @@ def sampled(
 def passed_by_extenders(
     fits: BoolArray, cluster: Snapshot, filtered: Filtered
 ) -> tuple[IntArray, IntArray, tuple[RejectedNodes, ...]]:
-    """The feasible rows that the extenders passed, their positions, and those they filtered out.
+    """Return the rows that the extenders passed, their positions, and those they filtered out.
 
     `fits` is bool[rows]. The rows are int64 and ascending, the positions count in
     `filtered.passed`. Nodes that do not fit any more are in neither.

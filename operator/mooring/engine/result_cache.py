@@ -59,7 +59,7 @@ class ShapeEvaluations:
     _others: dict[tuple[ExtensionPoint, str], tuple[Evaluations, ...]] = field(default_factory=dict)
 
     def others(self, point: ExtensionPoint, plugin: str) -> tuple[Evaluations, ...]:
-        """The counter of a plugin that is not row-local."""
+        """Return the counter of a plugin that is not row-local."""
         found = self._others.get((point, plugin))
         if found is None:
             pipeline = self.pipeline
@@ -136,7 +136,7 @@ class _RowResults:
         return True
 
     def _dirty(self, position: int, nodes: NodeView) -> tuple[IntArray | None, NodeView]:
-        """The rows to look at again, None for all, and a view of them."""
+        """Return the rows to look at again, None for all, and a view of them."""
         dirty = self._changes.since(position) if position >= 0 else None
         if dirty is None or 2 * len(dirty) > len(nodes):
             return None, nodes
@@ -210,7 +210,7 @@ class ShapeResults:
         """What the cache has counted for it so far."""
 
     def diagnosis(self, diagnose: Callable[[], Diagnosis]) -> Diagnosis:
-        """The result of `diagnose`, kept until a row changes.
+        """Return the result of `diagnose`, kept until a row changes.
 
         A diagnosis with more than 64 reasons of one plugin is not kept: with thousands of invented
         resources it takes megabytes, and there may be many such shapes.

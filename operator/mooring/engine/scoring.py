@@ -33,7 +33,7 @@ class PluginScores(NamedTuple):
     """The row (int64) at each position; None if the column has no other rows."""
 
     def at(self, positions: Iterable[int]) -> list[int]:
-        """The weighted scores at these positions."""
+        """Return the weighted scores at these positions."""
         if self.rows is not None:
             positions = map(self.rows.item, positions)
         return [self.weight * value for value in map(self.column.item, positions)]
@@ -75,7 +75,7 @@ class ScoreTable:
         }
 
     def of_row(self, rows: IntArray, row: int) -> NodeScore | None:
-        """The score of the node at a row, where `rows` (int64) are the rows of all positions."""
+        """Return the score of the node at a row; `rows` (int64) are the rows of all positions."""
         found = np.flatnonzero(rows == row)
         if not len(found):
             return None
@@ -84,7 +84,7 @@ class ScoreTable:
         return NodeScore(plugins, self.total.item(position))
 
     def _highest(self, most: int | None) -> list[int]:
-        """The positions of the `most` highest totals, or of all."""
+        """Return the positions of the `most` highest totals, or of all."""
         if most is None or most >= len(self.total):
             return [*range(len(self.total))]
         found: list[int] = self.best[:most].tolist()  # of nodes with equal totals any will do
@@ -135,7 +135,7 @@ def score(search: Search, rows: IntArray) -> ScoreTable:
 
 
 def with_extender_scores(table: ScoreTable, scores: Mapping[str, IntArray]) -> ScoreTable:
-    """The table with the extenders' weighted scores added: by extender, int64 at each position."""
+    """Return the table with the extenders' weighted scores added: int64 by extender and place."""
     total = table.total + sum(scores.values())
     plugins = {**table.plugins, **{name: PluginScores(column) for name, column in scores.items()}}
     return ScoreTable(table.nodes, total, np.flatnonzero(total == total.max()), plugins)
