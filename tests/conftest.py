@@ -12,7 +12,7 @@ from hypothesis import settings
 settings.register_profile("mooring", deadline=None)
 settings.load_profile("mooring")
 
-pytest_plugins = ["controlplane.fixtures"]
+pytest_plugins = ["controlplane.fixtures", "time_limits"]
 
 _OPENS = frozenset({"socket.__new__", "subprocess.Popen"})
 """Audit events of what has to be closed; a new event loop makes sockets too."""
