@@ -50,6 +50,7 @@ def test_help_lists_every_target(tmp_path: Path) -> None:
         "tools",
         "browser",
         "demo",
+        "unit",
         "test",
         "check",
         "site",

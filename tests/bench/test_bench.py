@@ -20,6 +20,8 @@ from bench.workloads import WORKLOADS, EquivalentPods, Workload
 from controlplane import ControlPlane, ControlPlaneError
 from controlplane.nodes import delete_nodes
 
+pytestmark = pytest.mark.server
+
 ROOT = Path(__file__).parents[2]
 SCALE = 50
 VICTIMS_PER_PREEMPTOR = 3

@@ -16,6 +16,8 @@ from controlplane.build import cache_root, programs_folder
 from controlplane.nodes import create_nodes
 from controlplane.tests.waiting import session_members, wait_for
 
+pytestmark = pytest.mark.server
+
 ROOT = Path(__file__).parents[2]
 SUMMARY = "one operator all the time"
 

@@ -63,7 +63,7 @@ class Life:
 
 
 def growth(lives: Iterable[Life], tasks: tuple[int, int]) -> list[str]:
-    """What has grown: memory of a process over its life, or tasks from quiet to quiet."""
+    """Return what has grown: memory of a process over its life, or tasks from quiet to quiet."""
     found = []
     for life in lives:
         trend = life.trend()
@@ -87,7 +87,7 @@ class Happened:
 def fault_table(
     happened: Sequence[Happened], struck: Mapping[str, int], verdict: Verdict, end: float
 ) -> list[str]:
-    """A Markdown table of what was tried and what came of it, a row per fault.
+    """Return a Markdown table of what was tried and what came of it, a row per fault.
 
     Columns: how often it struck, pods lost, pods bound twice, nodes over their allocatable, victims
     evicted in vain, writes after the lease was lost, and the longest time in which a pod that could

@@ -221,7 +221,7 @@ class _Soak:
             self._act(episode.what, leader)
 
     def _act(self, what: Act, leader: Member) -> None:
-        """The fault strikes; it is counted only when it is seen to have struck."""
+        """Let the fault strike; count it only when it is seen to have struck."""
         plane = self._scene.plane
         match what:
             case Act.KILL:
@@ -247,7 +247,7 @@ class _Soak:
         self._struck[Act.STOP] += member.program.wait(ENDED_SECONDS) is not None
 
     def _idle(self) -> list[str]:
-        """The episodes that are not the proxy's and did not strike each time.
+        """Return the episodes that are not the proxy's and did not strike each time.
 
         Rules that struck nothing are in the verdict.
         """
@@ -289,7 +289,7 @@ class _Soak:
         self._lives[member.name] = Life(member.name)
 
     def _revive(self, now: float) -> None:
-        """A replica that has ended is started again behind the same proxy."""
+        """Start a replica that has ended again, behind the same proxy."""
         for member in list(self._scene.members):
             if member.name not in self._born or member.runs:
                 continue
@@ -336,7 +336,7 @@ class _Soak:
         return total
 
     def _quiet_tasks(self) -> int:
-        """The fewest tasks of the leader within some quiet seconds."""
+        """Return the fewest tasks of the leader within some quiet seconds."""
         leader = self._scene.wait_for_leader()
         fewest = eventually(leader.tasks, bool, "a number of tasks")
         deadline = time.monotonic() + QUIET_SECONDS

@@ -1,4 +1,4 @@
-"""Three minutes of `make soak`, and how it judges."""
+"""A minute and a half of `make soak`, and how it judges."""
 
 from collections import Counter
 from http import HTTPStatus
@@ -8,25 +8,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from faults.books import Verdict
+from faults.rules import Kind
 from soak.churn import FIXED, STRICT
 from soak.figures import HEADER, Happened, Life, Minute, fault_table, growth
 from soak.run import soak
-from soak.schedule import episodes
+from soak.schedule import Act, episodes
 
 WIDTH = 80
-MINUTES = 3.0
-SEED = 34
-"""Ten faults in three minutes, a paused leader and 409 among them."""
-PODS = 300
+MINUTES = 1.5
+SEED = 2858
+"""Five faults within 47 seconds after the first drain: 409 is among them, a kill comes last."""
+PODS = 150
 
 
-@pytest.mark.timeout(600)
-def test_three_minutes_of_churn_and_faults_leave_nothing_wrong() -> None:
+@pytest.mark.server
+def test_churn_and_faults_leave_nothing_wrong() -> None:
     lines: list[str] = []
     result = soak(MINUTES, seed=SEED, pods=PODS, say=lines.append)
     assert result.faults == [], "\n".join([*lines, *result.table])
     assert result.bound > PODS
-    assert result.episodes >= 5
+    assert result.episodes >= 3
     names = Counter(name.rstrip("-0123456789") for name in (*FIXED, *STRICT))
     assert [kind for kind, n in names.items() if result.kinds[kind] <= n] == [], "names return"
     assert result.strict[HTTPStatus.CREATED]
@@ -41,6 +42,12 @@ def test_the_same_seed_is_the_same_schedule_in_order_and_in_time(seed: int, seco
     times = [episode.at for episode in planned]
     assert times == sorted(times)
     assert all(0 < at < seconds for at in times)
+
+
+def test_the_short_run_has_its_faults_early_and_kills_the_leader_last() -> None:
+    planned = list(episodes(SEED, 60))
+    assert [episode.name for episode in planned][1::3] == [Kind.CONFLICT, Act.KILL]
+    assert planned[-1].at < 48
 
 
 def test_half_an_hour_has_every_fault_several_times() -> None:
