@@ -42,7 +42,7 @@ def server_with_groups() -> Iterator[ControlPlane]:
 
 @contextmanager
 def nodes_of(server: ControlPlane, workload: Workload) -> Iterator[None]:
-    """The workload's nodes exist."""
+    """Let the workload's nodes exist inside."""
     load_nodes(server.access, workload)
     try:
         yield
