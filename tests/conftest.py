@@ -36,7 +36,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests that start servers, and put them first: the others fill up the end."""
     for item in items:
         fixtures = getattr(item, "fixturenames", ())
-        if "e2e" in item.path.parts or not STARTING.isdisjoint(fixtures):
+        if item.nodeid.startswith("tests/e2e/") or not STARTING.isdisjoint(fixtures):
             item.add_marker("server")
     items.sort(key=lambda item: item.get_closest_marker("server") is None)
 
