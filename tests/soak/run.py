@@ -136,7 +136,7 @@ class _Soak:
         self._struck: Counter[str] = Counter()
         """How often each fault that is none of the proxy's has struck."""
         self._lives: dict[str, Life] = {}
-        self._born: dict[str, float] = {}
+        self._born: set[str] = set()
         self._ended: dict[str, float] = {}
         self._leaders = 0
         self._holder = ""
@@ -285,7 +285,7 @@ class _Soak:
     def _start(self, before: Member | None = None) -> None:
         proxy = before.proxy if before else None
         member = self._scene.start(proxy=proxy, packages=self._packages)
-        self._born[member.name] = time.monotonic()
+        self._born.add(member.name)
         self._lives[member.name] = Life(member.name)
 
     def _revive(self, now: float) -> None:
@@ -294,7 +294,7 @@ class _Soak:
             if member.name not in self._born or member.runs:
                 continue
             if now - self._ended.setdefault(member.name, time.monotonic()) >= RESTART_SECONDS:
-                del self._born[member.name]
+                self._born.remove(member.name)
                 self._start(member)
 
     # Figures
@@ -306,10 +306,10 @@ class _Soak:
         if now - self._sampled < SAMPLE_SECONDS:
             return
         self._sampled = now
-        for member in self._running():
-            if mib := member.rss_mib():
-                age = now - self._born[member.name]
-                self._lives[member.name].samples.append((age, mib))
+        if leader := self._scene.leader():
+            for member in self._running():
+                if mib := member.rss_mib():
+                    self._lives[member.name].note(now, mib, leads=member is leader)
         holder = self._scene.holder()
         if holder and holder != self._holder:
             self._leaders += bool(self._holder)

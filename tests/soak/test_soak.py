@@ -56,7 +56,12 @@ def test_half_an_hour_has_every_fault_several_times() -> None:
 
 
 def life(*mib: float) -> Life:
-    return Life("r", [(60.0 + 10.0 * index, each) for index, each in enumerate(mib)])
+    """A leader's life whose memory was this from when it was warm."""
+    found = Life("r")
+    found.note(40.0, 1.0, leads=True)
+    for index, each in enumerate(mib):
+        found.note(100.0 + 10.0 * index, each, leads=True)
+    return found
 
 
 def test_memory_that_goes_up_and_down_is_flat() -> None:
@@ -65,6 +70,21 @@ def test_memory_that_goes_up_and_down_is_flat() -> None:
 
 def test_memory_that_rises_over_a_life_has_grown() -> None:
     assert len(growth([life(*range(100, 200, 5))], (50, 50))) == 1
+
+
+def test_memory_of_a_stand_by_that_has_begun_to_lead_has_not_grown() -> None:
+    one = Life("r")
+    for at in range(0, 1000, 10):
+        one.note(at, 190.0 if at >= 500 else 140.0, leads=at >= 480)
+    assert growth([one], (50, 50)) == []
+
+
+def test_memory_that_is_more_each_time_a_replica_leads_has_grown() -> None:
+    one = Life("r")
+    for at in range(0, 1000, 10):
+        leads = at % 200 >= 100
+        one.note(at, 140.0 + leads * at / 10, leads=leads)
+    assert len(growth([one], (50, 50))) == 1
 
 
 def test_a_short_life_has_no_trend() -> None:
