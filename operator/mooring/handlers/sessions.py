@@ -199,9 +199,7 @@ class KopfSessions:
         if is_watch:
             self._has_watched_pods |= read.resource is POD
             path = read.resource.path()
-            return _Watch(
-                content, read, self._garbage, lambda: self._on_watch(path, accepted=True)
-            )
+            return _Watch(content, read, self._garbage, lambda: self._on_watch(path, accepted=True))
         hands_over = read.resource is POD and not self._has_watched_pods
         return _List(content, read, self._on_pods if hands_over else None)
 
