@@ -2,7 +2,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help venv controlplane tools browser demo test check site audit sbom image bench conformance soak lock clean
+.PHONY: help venv controlplane tools browser demo unit test check site audit sbom image bench conformance soak lock clean
 
 PYTHON ?= $(firstword $(foreach name,python3 python3.14 python3.13 python3.12 python3.11, \
 	$(shell $(name) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(name))))
@@ -60,8 +60,16 @@ DEMO_ON := $(if $(filter command,$(firstword $(origin KUBECONFIG))),--kubeconfig
 demo: venv ## a scheduler, 20 nodes, a changed policy; KEEP=1 leaves it up; KUBECONFIG=FILE: there
 	@KEEP=$(KEEP) $(PY) -m demo --build $(DEMO_ON)
 
+# Files go to the processes in pytest's order: those that start servers first, the short ones last.
+PYTEST := $(PY) -m pytest --dist loadfile --no-loadscope-reorder --durations 15
+
+# The site's tests build it twice, which `make check` does once.
+unit: venv ## every test that starts no control plane; run it after every edit
+	$(PYTEST) -n 2 -m 'not server' --ignore tests/website
+
+# Tests with servers wait more than they compute: three processes keep two cores busy.
 test: check controlplane tools browser ## every test, those against a real control plane included
-	$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(PYTEST) -n 3
 
 check: venv ## ruff, mypy --strict, import-linter, the site's links, audit
 	$(VENV)/bin/ruff check operator tests

@@ -12,7 +12,10 @@ from hypothesis import settings
 settings.register_profile("mooring", deadline=None)
 settings.load_profile("mooring")
 
-pytest_plugins = ["controlplane.fixtures"]
+pytest_plugins = ["controlplane.fixtures", "time_limits"]
+
+STARTING = frozenset({"control_plane", "fresh_control_plane"})
+"""Fixtures that start a control plane."""
 
 _OPENS = frozenset({"socket.__new__", "subprocess.Popen"})
 """Audit events of what has to be closed; a new event loop makes sockets too."""
@@ -26,6 +29,16 @@ def pytest_configure() -> None:
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that start servers, and put them first: the others fill up the end."""
+    for item in items:
+        fixtures = getattr(item, "fixturenames", ())
+        if item.nodeid.startswith("tests/e2e/") or not STARTING.isdisjoint(fixtures):
+            item.add_marker("server")
+    items.sort(key=lambda item: item.get_closest_marker("server") is None)
 
 
 def _note_opening(event: str, _: object) -> None:
@@ -42,7 +55,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(autouse=True)
 def leaves_nothing_to_the_collector() -> Iterator[None]:
-    """A test fails if it leaves a socket, a transport or an event loop to the garbage collector.
+    """Fail a test that leaves a socket, a transport or an event loop to the garbage collector.
 
     Without this the warning would come while a later test runs, and fail that one. What outlives
     its test, such as what a module shares, is left out of later collections: with it they would

@@ -71,6 +71,8 @@ class Cluster:
             request.refuse(403, "Forbidden", "nodes are not for you")
         elif "sendInitialEvents" in request.query and request.path in self._paths:
             self._mirrored(request)
+        elif request.path == NODE.path():
+            request.send(bookmark(1))  # a watch that goes on
         else:
             self._small.respond(request)
 
@@ -216,6 +218,28 @@ async def test_a_replica_asks_for_the_lease_only_once_it_has_seen_the_whole_clus
     synced = max(n for n, request in enumerate(cluster.seen) if request.path == NODE.path())
     asked = [n for n, request in enumerate(cluster.seen) if request.path.startswith(COLLECTION)]
     assert synced < min(asked)
+
+
+async def test_a_stand_by_whose_watch_is_broken_does_not_ask_for_the_lease() -> None:
+    """It has not seen all that the last leader bound, so that full nodes look free to it."""
+    cluster = Cluster()
+    cluster.leases.write("another")
+
+    def asked(path: str) -> int:
+        return sum(request.path.startswith(path) for request in cluster.seen)
+
+    async with electing(cluster) as running:
+        await until(lambda: asked(COLLECTION))
+        cluster.stop_serving_nodes()
+        refused = asked(NODE.path()) + 1
+        await until(lambda: asked(NODE.path()) >= refused)
+        cluster.leases.write("")
+        await until(lambda: asked(NODE.path()) >= refused + 3)
+        assert cluster.holder == ""
+        cluster.nodes_allowed = True
+        await until(lambda: cluster.holder == "here")
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert await running == 0
 
 
 async def test_on_sigterm_the_lease_is_released_after_the_last_write_and_within_the_deadline() -> (

@@ -21,7 +21,7 @@ def _make(tmp_path: Path, python: Path) -> "subprocess.CompletedProcess[str]":
 
 
 def _python(path: Path, *, refuses: str) -> Path:
-    """A Python that fails whatever mentions a word."""
+    """Return a Python that fails whatever mentions a word."""
     path.write_text(f'#!/bin/sh\ncase "$*" in *{refuses}*) exit 1;; esac\n')
     path.chmod(0o755)
     return path
@@ -50,6 +50,7 @@ def test_help_lists_every_target(tmp_path: Path) -> None:
         "tools",
         "browser",
         "demo",
+        "unit",
         "test",
         "check",
         "site",

@@ -256,7 +256,12 @@ class Scheduler:
         await self._kopf.until_watchable()
 
     def _is_able(self) -> bool:
-        return self._reflectors.lacking() is None
+        """Return whether this replica may ask for the lease.
+
+        What the last leader has bound may be missing in a watch that is broken; without it, full
+        nodes look free.
+        """
+        return self._reflectors.is_current()
 
     async def _give_up_when_unable(self) -> None:
         """Return when this replica has been unable to do its work for too long."""

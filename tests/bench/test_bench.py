@@ -20,6 +20,8 @@ from bench.workloads import WORKLOADS, EquivalentPods, Workload
 from controlplane import ControlPlane, ControlPlaneError
 from controlplane.nodes import delete_nodes
 
+pytestmark = pytest.mark.server
+
 ROOT = Path(__file__).parents[2]
 SCALE = 50
 VICTIMS_PER_PREEMPTOR = 3
@@ -40,7 +42,7 @@ def server_with_groups() -> Iterator[ControlPlane]:
 
 @contextmanager
 def nodes_of(server: ControlPlane, workload: Workload) -> Iterator[None]:
-    """The workload's nodes exist."""
+    """Let the workload's nodes exist inside."""
     load_nodes(server.access, workload)
     try:
         yield

@@ -30,7 +30,7 @@ def test_waiting_ends_when_all_are_bound_or_none_has_been_for_too_long() -> None
 
 
 def creator(plane: ControlPlane, namespace: str) -> Callable[[str, str | None], None]:
-    """Creates a pod, with a node if one is given."""
+    """Create a pod, with a node if one is given."""
 
     def create(name: str, node: str | None = None) -> None:
         placed = {"nodeName": node} if node else {}

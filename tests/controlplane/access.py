@@ -35,14 +35,14 @@ class Access:
         return self.kubeconfig_for(ADMIN)
 
     def kubeconfig_for(self, user: str) -> Path:
-        """The kubeconfig file of a user that the control plane was started with."""
+        """Return the kubeconfig file of a user that the control plane was started with."""
         if user not in self.tokens:
             known = ", ".join(sorted(self.tokens))
             raise ControlPlaneError(f"user {user!r} was not given to ControlPlane; known: {known}")
         return self._write_kubeconfig(user, self.tokens[user], "default")
 
     def kubeconfig_for_service_account(self, namespace: str, name: str) -> Path:
-        """The kubeconfig file of an existing service account, with a fresh token for a day."""
+        """Return the kubeconfig file of an existing service account, with a token for a day."""
         with self.client() as client:
             answer = client.post(
                 f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token",
@@ -52,11 +52,11 @@ class Access:
         return self._write_kubeconfig(f"{namespace}-{name}", token, namespace)
 
     def client(self, user: str = ADMIN) -> Client:
-        """A JSON client acting as the user."""
+        """Return a JSON client acting as the user."""
         return Client.to(self.url, self.tokens[user], self.ca_file)
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
-        """The standard output of `kubectl` run as admin; raises ControlPlaneError if it fails."""
+        """Return what `kubectl` prints, run as admin; raises ControlPlaneError if it fails."""
         command = [str(self.kubectl_program), f"--cache-dir={self.folder / 'kubectl-cache'}"]
         done = subprocess.run(
             [*command, *arguments],

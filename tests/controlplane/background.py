@@ -49,7 +49,7 @@ class Options:
         return {name for name, wanted in asked.items() if wanted}
 
     def arguments(self) -> list[str]:
-        """The options as arguments of `python -m controlplane up`."""
+        """Return the options as arguments of `python -m controlplane up`."""
         arguments = [f"--kwok-nodes={self.kwok_nodes}", f"--zones={self.zones}"]
         if self.controller_manager:
             arguments.append("--controller-manager")
@@ -75,7 +75,7 @@ class Running:
 
 
 def up(name: str = DEFAULT_NAME, options: Options | None = None) -> Access:
-    """The control plane runs, in the background, until `down`; interrupted, nothing runs."""
+    """Run the control plane in the background, until `down`; interrupted, nothing runs."""
     if _holder_of(name):
         raise _already_running(name)
     folder = _folder(name)
@@ -112,7 +112,7 @@ def down(name: str = DEFAULT_NAME) -> None:
 
 
 def status(name: str = DEFAULT_NAME) -> Running | None:
-    """The control plane of that name, or None when none runs."""
+    """Return the control plane of that name, or None when none runs."""
     holder = _holder_of(name)
     if not holder:
         return None
@@ -131,13 +131,13 @@ def status(name: str = DEFAULT_NAME) -> Running | None:
 
 
 def running_names() -> list[str]:
-    """The names of the control planes that run in the background."""
+    """Return the names of the control planes that run in the background."""
     folders = sorted((cache_root() / "running").glob("*/"))
     return [folder.name for folder in folders if _holder_of(folder.name)]
 
 
 def hold(name: str, options: Options, ready: Callable[[Running], None]) -> None:
-    """The control plane runs until SIGTERM or SIGINT; `ready` is called once, when it is usable."""
+    """Run the control plane until SIGTERM or SIGINT; call `ready` once, when it is usable."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     folder = _folder(name)
     folder.mkdir(parents=True, exist_ok=True)
@@ -214,7 +214,7 @@ def _held_lock(name: str) -> Iterator[None]:
 
 
 def _holder_of(name: str) -> int | None:
-    """The holder's process id while it holds the lock."""
+    """Return the holder's process id while it holds the lock."""
     try:
         with (_folder(name) / "lock").open() as lock:
             return None if _try_lock(lock, fcntl.LOCK_SH) else int(lock.read() or 0) or None

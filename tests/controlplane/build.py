@@ -66,7 +66,7 @@ def cache_root() -> Path:
 
 
 def kubernetes_version(module: Path = HERE / "go.mod") -> str:
-    """The Kubernetes release that `go.mod` requires, such as v1.36.3."""
+    """Return the Kubernetes release that `go.mod` requires, such as v1.36.3."""
     match = re.search(r"^\s*k8s\.io/kubernetes (v\S+)", module.read_text(), re.MULTILINE)
     if not match:
         raise ControlPlaneError(f"{module}: no version of k8s.io/kubernetes is required there")
@@ -101,7 +101,7 @@ TOOLS_MODULE = GoModule(
 
 
 def programs_folder(module: GoModule = CONTROL_PLANE) -> Path:
-    """The folder of the built programs; raises ControlPlaneError when they are not built."""
+    """Return the folder of the built programs; raises ControlPlaneError when they are not built."""
     folder = _target(module)
     if not folder.is_dir():
         raise ControlPlaneError(f"{module.name} is not built: run `make {module.target}`")
@@ -109,7 +109,7 @@ def programs_folder(module: GoModule = CONTROL_PLANE) -> Path:
 
 
 def ensure_built(progress: Progress | None = None, module: GoModule = CONTROL_PLANE) -> Path:
-    """The folder of the programs, built now if need be (about five minutes on two cores)."""
+    """Return the folder of the programs, built now if need be (about five minutes on two cores)."""
     progress = progress or Progress()
     target = _target(module)
     if target.is_dir():

@@ -16,7 +16,7 @@ INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit code: 0 done, 1 failed or not running, 2 wrong use, 130 interrupted."""
+    """Return the exit code: 0 done, 1 failed or not running, 2 wrong use, 130 interrupted."""
     chosen = _parser().parse_args(arguments)
     command: Callable[[argparse.Namespace], int] = chosen.command
     try:

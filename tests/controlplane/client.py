@@ -37,7 +37,7 @@ class Client:
 
     @classmethod
     def to(cls, url: str, token: str, ca_file: Path) -> Self:
-        """A client of the API server at the URL, whose certificate is verified."""
+        """Return a client of the API server at the URL, whose certificate is verified."""
         parts = urlsplit(url)
         connection = http.client.HTTPSConnection(
             parts.hostname or "",
@@ -61,7 +61,7 @@ class Client:
     def request(
         self, method: str, path: str, body: object = None, *, content_type: str = "application/json"
     ) -> Any:
-        """The decoded answer; raises ApiError for a refusal and OSError for a lost connection."""
+        """Return the decoded answer; raise ApiError when refused, OSError for a lost connection."""
         payload = None if body is None else body if isinstance(body, bytes) else json.dumps(body)
         headers = self._headers if body is None else {**self._headers, "Content-Type": content_type}
         self._send(method, path, payload, headers)
@@ -72,7 +72,7 @@ class Client:
         return json.loads(answer)
 
     def watch(self, path: str) -> Generator[Any, None, None]:
-        """The events of a watch as they come, until the server or the caller ends it."""
+        """Yield the events of a watch as they come, until the server or the caller ends it."""
         self._send("GET", path, None, self._headers)
         try:
             response = self._connection.getresponse()
@@ -92,23 +92,23 @@ class Client:
         self._connection.request(method, path, payload, headers)
 
     def get(self, path: str) -> Any:
-        """The object or list at the path."""
+        """Return the object or list at the path."""
         return self.request("GET", path)
 
     def post(self, path: str, body: object) -> Any:
-        """The created object."""
+        """Return the created object."""
         return self.request("POST", path, body)
 
     def put(self, path: str, body: object) -> Any:
-        """The replaced object."""
+        """Return the replaced object."""
         return self.request("PUT", path, body)
 
     def patch(self, path: str, body: object) -> Any:
-        """The object after a JSON merge patch."""
+        """Return the object after a JSON merge patch."""
         return self.request("PATCH", path, body, content_type="application/merge-patch+json")
 
     def delete(self, path: str) -> Any:
-        """The deleted object, or the status of the deletion."""
+        """Return the deleted object, or the status of the deletion."""
         return self.request("DELETE", path)
 
 

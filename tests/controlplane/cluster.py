@@ -52,7 +52,7 @@ class ControlPlane:
         admission_off: Collection[str] | None = None,
         scheduler_config: Mapping[str, Any] | None = None,
     ) -> None:
-        """Describes a control plane; nothing runs yet.
+        """Describe a control plane; nothing runs yet.
 
         Args:
             components: what runs beside etcd and kube-apiserver.
@@ -143,7 +143,7 @@ class ControlPlane:
     def start_scheduler(
         self, config: Mapping[str, Any] | None = None, timeout: float = START_TIMEOUT
     ) -> None:
-        """The kube-scheduler runs under the configuration fields given; it must not run already.
+        """Start the kube-scheduler with these configuration fields; it must not run already.
 
         It may take `timeout` seconds to read the cluster.
         """
@@ -151,17 +151,17 @@ class ControlPlane:
         self.start_component("kube-scheduler", timeout)
 
     def stop_scheduler(self) -> None:
-        """The kube-scheduler has ended."""
+        """Stop the kube-scheduler."""
         self.stop_component("kube-scheduler")
 
     def start_component(self, name: str, timeout: float = START_TIMEOUT) -> None:
-        """The program runs (again) on its port and is healthy; it must not run already."""
+        """Start the program (again) on its port, and wait until it is healthy."""
         if name in self.pids:
             raise ControlPlaneError(f"{name} already runs")
         self._wait_for(self._launch(name), timeout)
 
     def stop_component(self, name: str) -> None:
-        """The program has ended; raises ControlPlaneError when it was not running."""
+        """Stop the program; raises ControlPlaneError when it was not running."""
         for program in self._programs:
             if program.name == name and self._group:
                 self._group.stop(program)

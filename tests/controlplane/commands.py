@@ -37,7 +37,7 @@ class Layout:
     ports: Mapping[str, int]
 
     def url(self, name: str, scheme: str = "https") -> str:
-        """The address of a program."""
+        """Return the address of a program."""
         return f"{scheme}://{LOOPBACK}:{self.ports[name]}"
 
     @property
@@ -123,7 +123,7 @@ def kube_scheduler(layout: Layout, kubeconfig: Path, config: Path) -> list[str]:
 
 
 def scheduler_config(kubeconfig: Path, config: Mapping[str, Any]) -> str:
-    """The given fields of a KubeSchedulerConfiguration, completed, as the file's text."""
+    """Return the given fields of a KubeSchedulerConfiguration, completed, as the file's text."""
     connection = {"kubeconfig": str(kubeconfig), **config.get("clientConnection", {})}
     whole = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",

@@ -11,7 +11,7 @@ class ControlPlaneError(Exception):
 
 
 def log_tail(path: Path, lines: int = TAIL_LINES) -> str:
-    """The last lines of a log, indented for printing below an error; empty without a log."""
+    """Return the last lines of a log, indented for printing below an error; empty without a log."""
     try:
         with path.open("rb") as log:
             log.seek(max(0, path.stat().st_size - TAIL_BYTES))
@@ -22,5 +22,5 @@ def log_tail(path: Path, lines: int = TAIL_LINES) -> str:
 
 
 def with_log(sentence: str, log: Path) -> ControlPlaneError:
-    """An error whose text is the sentence, the log's path and the log's last lines."""
+    """Return an error whose text is the sentence, the log's path and the log's last lines."""
     return ControlPlaneError(f"{sentence}; log: {log}\n{log_tail(log)}".rstrip())

@@ -40,7 +40,7 @@ def is_healthy(url: str) -> bool:
 
 
 def wait_until_healthy(program: Program, url: str, timeout: float) -> None:
-    """The program answers 200; raises ControlPlaneError when it ends or takes too long."""
+    """Wait for the answer 200; raises ControlPlaneError when the program ends or is too slow."""
     deadline = time.monotonic() + timeout
     while not is_healthy(url):
         if time.monotonic() > deadline:

@@ -12,7 +12,7 @@ CAPACITY: Mapping[str, str] = {"cpu": "4", "memory": "32Gi", "pods": "110"}
 def node_object(
     name: str, zone: str, capacity: Mapping[str, str], labels: Mapping[str, str]
 ) -> dict[str, Any]:
-    """A Node in a zone, with allocatable equal to capacity, not Ready until kwok says so."""
+    """Return a Node in a zone, with allocatable equal to capacity, not Ready until kwok says so."""
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -38,7 +38,7 @@ def create_nodes(
     capacity: Mapping[str, str] = CAPACITY,
     labels: Mapping[str, str] | None = None,
 ) -> list[str]:
-    """The names of `count` nodes, now existing, dealt out to zones zone-1, zone-2, ... in turn."""
+    """Create nodes dealt out to zones zone-1, zone-2, ... in turn; return their names."""
     with access.client() as client:
         return [
             client.post("/api/v1/nodes", node)["metadata"]["name"]

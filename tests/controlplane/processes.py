@@ -41,19 +41,19 @@ class Program:
         return self._process.poll()
 
     def wait(self, timeout: float | None = None) -> int | None:
-        """The exit code, or None when the program still runs after `timeout` seconds."""
+        """Return the exit code, or None when the program still runs after `timeout` seconds."""
         try:
             return self._process.wait(timeout)
         except subprocess.TimeoutExpired:
             return None
 
     def require_alive(self) -> None:
-        """Raises ControlPlaneError with the log's last lines when the program has ended."""
+        """Raise ControlPlaneError with the log's last lines when the program has ended."""
         if self.exit_code is not None:
             raise with_log(f"{self.name} ended with exit code {self.exit_code}", self.log)
 
     def stop(self, grace: float = STOP_GRACE) -> None:
-        """The program has ended: asked by SIGTERM, forced by SIGKILL after `grace` seconds."""
+        """End the program by SIGTERM, and by SIGKILL after `grace` seconds."""
         self._process.terminate()
         if self.wait(grace) is None:
             self._process.kill()
@@ -104,7 +104,7 @@ class ProcessGroup:
         env: Mapping[str, str],
         cwd: Path | None = None,
     ) -> Program:
-        """The command runs; its output is appended to `log`, its environment is exactly `env`."""
+        """Start the command; append its output to `log`; its environment is exactly `env`."""
         with log.open("ab") as output:
             try:
                 process = subprocess.Popen(
@@ -123,7 +123,7 @@ class ProcessGroup:
         return program
 
     def stop(self, program: Program, grace: float = STOP_GRACE) -> None:
-        """The program has ended and is forgotten."""
+        """Stop the program and forget it."""
         program.stop(grace)
         self._programs.remove(program)
 
@@ -160,6 +160,6 @@ def free_ports(count: int) -> list[int]:
 
 
 def _own_ports() -> range:
-    """The ports of this process, which is one of pytest-xdist's or has them all."""
+    """Return the ports of this process, which is one of pytest-xdist's or has them all."""
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     return PORT_RANGE[worker :: int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))]

@@ -22,16 +22,16 @@ class Progress:
         self._last_line = 0.0
 
     def begin(self, step: str) -> None:
-        """The step is shown as running."""
+        """Show the step as running."""
         self._step, self._started = step, time.monotonic()
         self._show(force=True)
 
     def tick(self) -> None:
-        """The running step's elapsed time is shown, when it is time for it."""
+        """Show the running step's elapsed time, when it is time for it."""
         self._show(force=False)
 
     def end(self, result: str = "done") -> None:
-        """The running step is shown with its result and the seconds it took."""
+        """Show the running step with its result and the seconds it took."""
         elapsed = time.monotonic() - self._started
         self._write(f"{self._step}: {result} in {elapsed:.1f} s", final=True)
 

@@ -16,7 +16,7 @@ GRACE = 1.0
 
 
 def main() -> None:
-    """Waits for the owner's end, then ends the group and removes the folder given as argument."""
+    """Wait for the owner's end, then end the group and remove the folder given as argument."""
     if os.getpgrp() != os.getpid():
         sys.exit("reaper: must lead a process group of its own")
     for ignored in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

@@ -17,7 +17,7 @@ LOCK = Path(__file__).with_name("go.lock")
 
 
 def find_go(cache: Path, progress: Progress, lock: Path = LOCK) -> Path:
-    """The path of a Go command that is at least MINIMUM; installed under `cache` if need be."""
+    """Return the path of a Go of at least MINIMUM; install it under `cache` if need be."""
     on_path = shutil.which("go")
     if on_path and go_version(Path(on_path)) >= MINIMUM:
         return Path(on_path)

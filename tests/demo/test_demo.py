@@ -16,13 +16,15 @@ from controlplane.build import cache_root, programs_folder
 from controlplane.nodes import create_nodes
 from controlplane.tests.waiting import session_members, wait_for
 
+pytestmark = pytest.mark.server
+
 ROOT = Path(__file__).parents[2]
 SUMMARY = "one operator all the time"
 
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    """A cache of the test's own, so that a demo that somebody has kept is not in the way."""
+    """Return an environment with a cache of the test's own: a demo may have been kept."""
     cache = tmp_path / "cache"
     cache.mkdir()
     (cache / "controlplane").symlink_to(cache_root() / "controlplane")
@@ -39,7 +41,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 @contextmanager
 def demo(environment: dict[str, str], *options: str) -> Iterator["subprocess.Popen[str]"]:
-    """The demo as the leader of a session, so that whatever it leaves behind is found."""
+    """Start the demo as the leader of a session, so that whatever it leaves behind is found."""
     with subprocess.Popen(
         [sys.executable, "-m", "demo", *options],
         env=environment,
@@ -55,7 +57,7 @@ def demo(environment: dict[str, str], *options: str) -> Iterator["subprocess.Pop
 
 
 def operator_of(process: "subprocess.Popen[str]") -> int:
-    """The operator's process id, as soon as the demo says it."""
+    """Return the operator's process id, as soon as the demo says it."""
     assert process.stdout
     for line in process.stdout:
         if found := re.search(r"Mooring runs, process (\d+)", line):
@@ -151,7 +153,7 @@ def test_a_control_plane_that_is_not_built_is_said_in_one_line(
 
 @pytest.fixture
 def assets(tmp_path: Path) -> Path:
-    """The programs that envtest has, and no others."""
+    """Return a folder with the programs that envtest has, and no others."""
     folder = tmp_path / "assets"
     folder.mkdir()
     for name in ("etcd", "kube-apiserver", "kubectl"):
@@ -192,7 +194,7 @@ def test_programs_of_another_version_are_not_used(
 
 
 def objects(access: Access) -> dict[str, list[str]]:
-    """The names of what a demo could leave behind in a cluster."""
+    """Return the names of what a demo could leave behind in a cluster."""
     kinds = ("nodes", "namespaces", "crd", "clusterroles", "clusterrolebindings", "priorityclasses")
     return {kind: sorted(access.kubectl("get", kind, "-o", "name").split()) for kind in kinds}
 

@@ -9,7 +9,7 @@ import pytest
 import replica
 from controlplane import Access, ControlPlane
 from controlplane.client import Client
-from controlplane.namespaces import create_namespace, delete_namespace
+from controlplane.namespaces import Baseline, create_namespace, delete_namespace
 from e2e.node_pool import NodePool
 from e2e.replicas import Replica, Replicas
 
@@ -23,15 +23,27 @@ class Cluster:
 
 
 @pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Shared: every test has its own namespace and its own nodes, and leaves none of them."""
-    with ControlPlane() as plane:
-        replica.apply_manifests(plane.access)
-        with Replicas.of(plane.access, tmp_path_factory.mktemp("shared")) as replicas:
-            scheduler = replicas.start()
-            scheduler.wait_until_leads()
-            yield Cluster(plane.access, scheduler)
-            assert scheduler.terminate() == 0
+def installed(control_plane: ControlPlane) -> Baseline:
+    """Return the shared server once crds/ and manifests/ are applied."""
+    replica.apply_manifests(control_plane.access)
+    return Baseline(control_plane.access)
+
+
+@pytest.fixture(scope="module")
+def plane(control_plane: ControlPlane, installed: Baseline) -> Iterator[ControlPlane]:
+    """Yield the shared server with Mooring's manifests, which a module has to itself."""
+    yield control_plane
+    installed.restore()
+
+
+@pytest.fixture(scope="module")
+def cluster(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """One scheduler: every test has its own namespace and nodes, and leaves none of them."""
+    with Replicas.of(plane.access, tmp_path_factory.mktemp("shared")) as replicas:
+        scheduler = replicas.start()
+        scheduler.wait_until_leads()
+        yield Cluster(plane.access, scheduler)
+        assert scheduler.terminate() == 0
 
 
 @pytest.fixture
@@ -42,14 +54,14 @@ def client(cluster: Cluster) -> Iterator[Client]:
 
 @pytest.fixture
 def replicas(plane: ControlPlane, tmp_path: Path) -> Iterator[Replicas]:
-    """Schedulers of a module that has a control plane, its fixture `plane`, of its own."""
+    """Schedulers of the test's own."""
     with Replicas.of(plane.access, tmp_path) as replicas:
         yield replicas
 
 
 @pytest.fixture
 def pool(cluster: Cluster) -> Iterator[NodePool]:
-    """A namespace, and nodes that only its pods select."""
+    """Yield a namespace, and nodes that only its pods select."""
     name = create_namespace(cluster.access, "pool")
     with cluster.access.client() as client:
         pool = NodePool(name, cluster.access, client)

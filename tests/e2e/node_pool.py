@@ -51,7 +51,7 @@ class NodePool:
         self.client.patch(f"/api/v1/namespaces/{self.name}/pods/{name}", patch)
 
     def bound(self) -> dict[str, str]:
-        """The node of every bound pod, by the pod's name."""
+        """Return the node of every bound pod, by the pod's name."""
         return bound(self.client, self.name)
 
     def wait_until_bound(self, *names: str) -> Counter[str]:
@@ -60,14 +60,14 @@ class NodePool:
         return Counter(nodes.values())
 
     def wait_until_unschedulable(self, name: str) -> Raw:
-        """The pod's PodScheduled condition once it has reason Unschedulable."""
+        """Return the pod's PodScheduled condition once it has reason Unschedulable."""
         raw = eventually(lambda: pods(self.client, self.name)[name], _rejection, f"{name} rejected")
         rejection = _rejection(raw)
         assert rejection is not None
         return rejection
 
     def events(self, reason: str) -> list[Raw]:
-        """The events of this reason about pods of this pool."""
+        """Return the events of this reason about pods of this pool."""
         events = self.client.get(f"/apis/events.k8s.io/v1/namespaces/{self.name}/events")["items"]
         return [event for event in events if event["reason"] == reason]
 

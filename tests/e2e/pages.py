@@ -36,7 +36,7 @@ kubectl() {{  # `kubectl wait` ends with an error while a new CRD has no conditi
 def run_page(
     page: str, access: Access, home: Path, *, before: str = "", stand_ins: tuple[str, ...] = ()
 ) -> str:
-    """What all commands of `docs/<page>` print; AssertionError if one of them fails.
+    """Run all commands of `docs/<page>` and return what they print; AssertionError if one fails.
 
     `before` are commands that run first. The programs of `stand_ins` print their arguments and do
     nothing else. Files are written to the folder `home`.

@@ -54,7 +54,7 @@ LOOK_AGAIN: Final = 0.05
 
 
 def eventually(ask: Callable[[], T], holds: Callable[[T], object], what: str) -> T:
-    """The first answer that is as it should be."""
+    """Ask until the answer is as it should be, and return it."""
     deadline = time.monotonic() + WAIT_SECONDS
     while not holds(answer := ask()):
         assert time.monotonic() < deadline, f"{what} did not come about; at last: {answer!r:.2000}"
@@ -70,7 +70,7 @@ class Replica:
         self._token = token
 
     def log(self) -> list[Raw]:
-        """The records written so far; a line that is no record stands as its own message."""
+        """Return the records written so far; a line that is no record stands as its own message."""
         lines = self._program.log.read_text().splitlines()
         return [json.loads(line) if line.startswith("{") else {"message": line} for line in lines]
 
@@ -79,11 +79,11 @@ class Replica:
         return any(words in record["message"] for record in self.log())
 
     def wait_until_says(self, words: str) -> None:
-        """Some record's message has these words."""
+        """Wait until some record's message has these words."""
         eventually(self._messages, lambda all_: words in all_, f"the log line {words!r}")
 
     def wait_until_leads(self) -> None:
-        """It holds the lease, has seen the cluster, and schedules."""
+        """Wait until it holds the lease, has seen the cluster, and schedules."""
         self.wait_until_says("leading:")
         eventually(lambda: self.get("/readyz")[0], lambda status: status == 200, "readiness")
 
@@ -116,16 +116,16 @@ class Replica:
         return self._program.wait(WAIT_SECONDS)
 
     def kill(self) -> None:
-        """It has ended in the middle of whatever it did."""
+        """Kill the process in the middle of whatever it does."""
         os.kill(self._program.pid, signal.SIGKILL)
         self._program.wait()
 
     def pause(self) -> None:
-        """It does nothing until it is resumed, as on a host that is suspended."""
+        """Stop the process until it is resumed, as on a host that is suspended."""
         os.kill(self._program.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
-        """It goes on where it was paused."""
+        """Let the process go on where it was paused."""
         os.kill(self._program.pid, signal.SIGCONT)
 
     def _messages(self) -> str:
@@ -148,7 +148,7 @@ class Replicas:
     @classmethod
     @contextmanager
     def of(cls, access: Access, folder: Path) -> Iterator["Replicas"]:
-        """The cluster's replicas, none of which may have written a traceback in the end."""
+        """Yield the cluster's replicas, none of which may have written a traceback in the end."""
         with ProcessGroup() as group:
             yield cls(access, folder, group)
         for log in folder.glob("mooring-*.log"):
@@ -157,7 +157,7 @@ class Replicas:
     def start(
         self, *options: str, kubeconfig: Path | None = None, packages: Path | None = None
     ) -> Replica:
-        """A replica that is only beginning; it also finds the packages in this folder."""
+        """Start a replica, which is only beginning; it also finds the packages in this folder."""
         self._started += 1
         environment = replica.environment()
         if packages is not None:
@@ -173,7 +173,7 @@ class Replicas:
 
 
 def pod(name: str, *, cpu: str = "100m", scheduler: str = "mooring", **fields: Any) -> Raw:
-    """A pod with one container; `labels` go to its metadata, other fields to its spec."""
+    """Return a pod with one container; `labels` go to its metadata, other fields to its spec."""
     requests = {"cpu": cpu, **fields.pop("requests", {})}
     resources = {"requests": requests, "limits": fields.pop("limits", {})}
     return {
@@ -192,19 +192,19 @@ def create_pods(client: Client, namespace: str, *created: Raw) -> None:
 
 
 def delete_now(client: Client, namespace: str, name: str) -> None:
-    """The pod is gone, without the grace for which a kubelet would have to answer."""
+    """Delete the pod without the grace for which a kubelet would have to answer."""
     path = f"/api/v1/namespaces/{namespace}/pods/{name}"
     client.request("DELETE", path, {"gracePeriodSeconds": 0})
 
 
 def pods(client: Client, namespace: str) -> dict[str, Raw]:
-    """The namespace's pods by name."""
+    """Return the namespace's pods by name."""
     items = client.get(f"/api/v1/namespaces/{namespace}/pods")["items"]
     return {raw["metadata"]["name"]: raw for raw in items}
 
 
 def bound(client: Client, namespace: str) -> dict[str, str]:
-    """The node of every bound pod, by the pod's name."""
+    """Return the node of every bound pod, by the pod's name."""
     found = pods(client, namespace)
     return {
         name: raw["spec"]["nodeName"] for name, raw in found.items() if "nodeName" in raw["spec"]
@@ -212,7 +212,7 @@ def bound(client: Client, namespace: str) -> dict[str, str]:
 
 
 def profile(name: str, **spec: Any) -> Raw:
-    """A SchedulingProfile."""
+    """Return a SchedulingProfile."""
     return {
         "apiVersion": "scheduling.mooring.dev/v1alpha1",
         "kind": "SchedulingProfile",

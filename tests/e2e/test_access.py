@@ -49,11 +49,11 @@ class Cluster:
     """The requests that the OTLP endpoint got."""
 
     def get(self, path: str, user: str | None) -> tuple[int, str]:
-        """The answer to a user of the API server; to nobody in particular without one."""
+        """Return the answer to a user of the API server; to nobody in particular without one."""
         return self.scheduler.get(path, self.access.tokens[user] if user else "no-such-token")
 
     def status(self, path: str, user: str | None = None, pair: Pair | None = None) -> int:
-        """The status for a client with a certificate, or with nothing at all."""
+        """Return the status for a client with a certificate, or with nothing at all."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
@@ -73,11 +73,11 @@ class Cluster:
                 return refusal.code
 
     def explain(self, *words: str, user: str = "", kubeconfig: Path | None = None) -> Any:
-        """The finished `mooring explain`, as the user."""
+        """Return the finished `mooring explain`, as the user."""
         return self.run("explain", *words, user=user, kubeconfig=kubeconfig)
 
     def run(self, *words: str, user: str = "", kubeconfig: Path | None = None) -> Any:
-        """The finished command, as the user."""
+        """Return the finished command, as the user."""
         config = kubeconfig or self.access.kubeconfig_for(user)
         return subprocess.run(
             [sys.executable, "-m", "mooring", *words, f"--kubeconfig={config}"],
@@ -107,7 +107,7 @@ class Cluster:
 
 @contextmanager
 def _collector() -> Iterator[tuple[str, list[bytes]]]:
-    """An OTLP endpoint: its URL, and the requests that it gets."""
+    """Yield an OTLP endpoint: its URL, and the requests that it gets."""
     requests: list[bytes] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -201,7 +201,7 @@ def _bind(client: Client, kind: str, role: str, user: str, namespace: str | None
 
 
 def _create_the_leaders_pod(plane: ControlPlane, client: Client) -> None:
-    """A pod of this machine's name, on a node whose kubelet is kwok."""
+    """Create a pod of this machine's name, on a node whose kubelet is kwok."""
     (node,) = create_nodes(plane.access, 1)
     kubelet = {
         "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],

@@ -155,7 +155,7 @@ def promtool(*arguments: str, stdin: str = "") -> "subprocess.CompletedProcess[s
 
 @pytest.fixture(scope="module")
 def rules(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The rules as Prometheus reads them, without the object around them."""
+    """Return the rules as Prometheus reads them, without the object around them."""
     file = tmp_path_factory.mktemp("rules") / "rules.yaml"
     file.write_text(yaml.safe_dump(RULES))
     return file

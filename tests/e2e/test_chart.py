@@ -55,7 +55,7 @@ def helm(*arguments: str, stdin: str = "") -> "subprocess.CompletedProcess[str]"
 
 
 def template(namespace: str = "mooring-system", **values: Any) -> list[Object]:
-    """The objects of the chart with these values."""
+    """Return the objects of the chart with these values."""
     command = ["template", "mooring", str(CHART), "--namespace", namespace, "--include-crds"]
     rendered = helm(*command, "--values", "-", stdin=json.dumps(values))
     assert rendered.returncode == 0, rendered.stderr
@@ -72,7 +72,7 @@ def kustomize(folder: Path) -> list[Object]:
 
 
 def overlay(folder: Path, components: list[str]) -> list[Object]:
-    """The objects of an overlay beside a copy of manifests/, as a user has it."""
+    """Return the objects of an overlay beside a copy of manifests/, as a user has it."""
     shutil.copytree(MANIFESTS, folder / "manifests", ignore=shutil.ignore_patterns("chart"))
     mine = folder / "deploy"
     mine.mkdir()
@@ -87,7 +87,7 @@ def overlay(folder: Path, components: list[str]) -> list[Object]:
 
 
 def labels_of(found: Object) -> list[dict[str, str]]:
-    """The labels of the object, and those of the pods that it makes."""
+    """Return the labels of the object, and those of the pods that it makes."""
     metadata = [found["metadata"]]
     if found["kind"] == "Deployment":
         metadata.append(found["spec"]["template"]["metadata"])
@@ -95,7 +95,7 @@ def labels_of(found: Object) -> list[dict[str, str]]:
 
 
 def by_name(objects: list[Object]) -> dict[tuple[str, str, str], Object]:
-    """The objects by kind, namespace and name, without the labels that name the tool."""
+    """Return the objects by kind, namespace and name, without the labels that name the tool."""
     named: dict[tuple[str, str, str], Object] = {}
     for found in objects:
         for labels in labels_of(found):

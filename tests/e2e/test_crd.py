@@ -29,7 +29,7 @@ def profile(spec: dict[str, Any], name: str = "tested") -> str:
 
 @pytest.fixture(scope="module")
 def cluster(control_plane: ControlPlane) -> Iterator[ControlPlane]:
-    """The shared server with the CRD."""
+    """Yield the shared server with the CRD."""
     control_plane.access.kubectl("apply", "-f", str(CRD))
     replica.wait_until_established(control_plane.access)
     yield control_plane
@@ -37,7 +37,7 @@ def cluster(control_plane: ControlPlane) -> Iterator[ControlPlane]:
 
 
 def said(cluster: ControlPlane, *words: str) -> str:
-    """What kubectl prints; "" while it does not know the new kind."""
+    """Return what kubectl prints; "" while it does not know the new kind."""
     try:
         return cluster.access.kubectl(*words)
     except ControlPlaneError:

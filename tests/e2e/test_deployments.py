@@ -23,7 +23,7 @@ Raw = dict[str, Any]
 
 
 def scored_by(strategy: str) -> Raw:
-    """A profile that scores nodes by this strategy of NodeResourcesFit alone."""
+    """Return a profile that scores nodes by this strategy of NodeResourcesFit alone."""
     args = {"scoringStrategy": {"type": strategy, "resources": RESOURCES}}
     score = {"disabled": [{"name": "*"}], "enabled": [{"name": "NodeResourcesFit", "weight": 1}]}
     return {
@@ -33,7 +33,7 @@ def scored_by(strategy: str) -> Raw:
 
 
 def deployment() -> Raw:
-    """A Deployment whose template names no scheduler."""
+    """Return a Deployment whose template names no scheduler."""
     labels = {"app": "web"}
     template = pod("web", labels=labels)
     del template["spec"]["schedulerName"]
@@ -46,7 +46,7 @@ def deployment() -> Raw:
 
 
 def labelled_namespace(access: Access, client: Client, scheduler: str) -> str:
-    """A namespace whose pods get this scheduler, once the API server does it."""
+    """Create a namespace and return its name once its pods get this scheduler."""
     namespace = create_namespace(access, scheduler)
     accounts = f"/api/v1/namespaces/{namespace}/serviceaccounts"
     eventually(lambda: client.get(accounts)["items"], bool, "the account that pods need")
@@ -64,7 +64,7 @@ def labelled_namespace(access: Access, client: Client, scheduler: str) -> str:
 
 @pytest.fixture
 def plane() -> Iterator[ControlPlane]:
-    """A cluster with controllers, the admission policy, and a profile for each strategy."""
+    """Yield a cluster with controllers, the admission policy, and a profile for each strategy."""
     with ControlPlane({"kube-controller-manager"}) as plane, plane.access.client() as client:
         replica.apply_manifests(plane.access)
         plane.access.kubectl("apply", "-k", str(ROOT / "manifests" / "admission"))

@@ -57,7 +57,7 @@ def extenders(port: int) -> list[Raw]:
 
 @pytest.fixture(scope="module")
 def extender(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """The port of the deterministic extender, a process of its own."""
+    """Yield the port of the deterministic extender, a process of its own."""
     (port,) = free_ports(1)
     log = tmp_path_factory.mktemp("extender") / "extender.log"
     command = [sys.executable, "-m", "deterministic_extender", f"--port={port}"]
@@ -70,7 +70,7 @@ def extender(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 
 @pytest.fixture(scope="module")
 def plane(extender: int) -> Iterator[ControlPlane]:
-    """A control plane with nodes, priorities, and a kube-scheduler with the extenders."""
+    """Yield a control plane with nodes, priorities, and a kube-scheduler with the extenders."""
     configuration = {"extenders": extenders(extender), "percentageOfNodesToScore": 100}
     with (
         ControlPlane({"kube-scheduler"}, scheduler_config=configuration) as plane,
@@ -90,7 +90,7 @@ def plane(extender: int) -> Iterator[ControlPlane]:
 def mooring(
     plane: ControlPlane, extender: int, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Replica]:
-    """A replica that takes pods of SCHEDULER with what `convert` makes of the extenders."""
+    """Yield a replica that takes pods of SCHEDULER with what `convert` makes of the extenders."""
     folder = tmp_path_factory.mktemp("mooring")
     configuration = folder / "configuration.yaml"
     configuration.write_text(
@@ -121,7 +121,7 @@ def namespace(access: Access) -> Iterator[str]:
 
 
 def pod(dice: Random, number: int, scheduler: str) -> Raw:
-    """A pod that is the same for each scheduler."""
+    """Return a pod that is the same for each scheduler."""
     requests = {"cpu": dice.choice(("500m", "1", "1500m", "2"))}
     card = {CARD: "1"} if dice.random() < 0.3 else {}
     container = {
@@ -141,7 +141,7 @@ def pod(dice: Random, number: int, scheduler: str) -> Raw:
 
 
 def outcomes(client: Client, name: str, scheduler: str) -> list[Outcome]:
-    """What becomes of 200 pods, one after the other; a third of the time one is deleted before."""
+    """Return the fate of 200 pods, one by one; a third of the time one is deleted before."""
     dice, found = Random(20261122), list[Outcome]()  # noqa: S311 - reproducible, not secret
     for number in range(PODS):
         placed = bound(client, name)

@@ -40,7 +40,7 @@ ANSWER_SEED: Final = "seven"
 
 
 def extender(port: int, resource: str) -> Raw:
-    """The extender on this port for pods that request the resource."""
+    """Return the extender on this port for pods that request the resource."""
     return {
         "urlPrefix": f"http://127.0.0.1:{port}",
         "filterVerb": "filter",
@@ -113,7 +113,7 @@ def namespace(plane: ControlPlane) -> Iterator[str]:
 
 
 def passed(client: Client) -> set[str]:
-    """The nodes that the extender passes for each member."""
+    """Return the nodes that the extender passes for each member."""
     names = [raw["metadata"]["name"] for raw in client.get("/api/v1/nodes")["items"]]
     seeded = {"metadata": {"name": "any", "annotations": {SEED: ANSWER_SEED}}}
     return set(filtered({"Pod": seeded, "NodeNames": names})["NodeNames"])

@@ -8,7 +8,6 @@ from typing import Final
 
 import pytest
 
-import replica
 from controlplane import ControlPlane
 from controlplane.client import Client
 from controlplane.namespaces import create_namespace, delete_namespace
@@ -45,11 +44,9 @@ LEASE = "/apis/coordination.k8s.io/v1/namespaces/mooring-system/leases/mooring"
 
 
 @pytest.fixture(scope="module")
-def plane() -> Iterator[ControlPlane]:
-    with ControlPlane() as plane:
-        replica.apply_manifests(plane.access)
-        create_nodes(plane.access, 3)
-        yield plane
+def plane(plane: ControlPlane) -> ControlPlane:
+    create_nodes(plane.access, 3)
+    return plane
 
 
 @pytest.fixture
@@ -59,7 +56,7 @@ def client(plane: ControlPlane) -> Iterator[Client]:
 
 
 def place(client: Client, name: str, scheduler: str = "mooring") -> None:
-    """A new pod is bound."""
+    """Create a pod and wait until it is bound."""
     create_pods(client, "default", pod(name, cpu="1m", scheduler=scheduler))
     eventually(lambda: bound(client, "default"), lambda nodes: name in nodes, f"{name} bound")
 
@@ -73,7 +70,7 @@ def namespace(plane: ControlPlane) -> Iterator[str]:
 
 @pytest.fixture
 def priorities(client: Client) -> Iterator[tuple[str, str]]:
-    """The names of a low and a high PriorityClass."""
+    """Yield the names of a low and a high PriorityClass."""
     names = ("failover-low", "failover-high")
     for value, name in enumerate(names):
         client.post(CLASSES, {"metadata": {"name": name}, "value": value})

@@ -42,7 +42,7 @@ def client(plane: ControlPlane) -> Iterator[Client]:
 
 @pytest.fixture
 def namespace(plane: ControlPlane, client: Client) -> Iterator[str]:
-    """A namespace; the cluster has no node before and after the test."""
+    """Yield a namespace; the cluster has no node before and after the test."""
     yield create_namespace(plane.access)
     for node in client.get("/api/v1/nodes")["items"]:
         client.delete(f"/api/v1/nodes/{node['metadata']['name']}")
@@ -78,7 +78,7 @@ def job(name: str, size: int, metadata: Raw, **spec: Any) -> Raw:
 def is_placed_whole(
     plane: ControlPlane, client: Client, namespace: str, replicas: Replicas, created: Raw
 ) -> None:
-    """The Job's four pods wait on a node with space for two, and are bound with a second node."""
+    """Assert that the Job's four pods wait on a node for two, and are bound with a second one."""
     leader = replicas.start()
     leader.wait_until_leads()
     add_node(plane, f"{namespace}-a")

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-import replica
 from controlplane import ControlPlane
 from controlplane.client import Client
 from controlplane.namespaces import create_namespace, delete_namespace
@@ -32,15 +31,13 @@ SETTLED_SECONDS = 1.0
 
 
 @pytest.fixture(scope="module")
-def plane() -> Iterator[ControlPlane]:
-    with ControlPlane() as plane:
-        replica.apply_manifests(plane.access)
-        with plane.access.client() as client:
-            labels = [{"name": GROUP, "minimum": MINIMUM}]
-            args = {"podGroupLabels": labels}
-            spec = {"pluginConfig": [{"name": "GangScheduling", "args": args}]}
-            client.patch(f"{PROFILES}/mooring", {"spec": spec})
-        yield plane
+def plane(plane: ControlPlane) -> ControlPlane:
+    with plane.access.client() as client:
+        labels = [{"name": GROUP, "minimum": MINIMUM}]
+        args = {"podGroupLabels": labels}
+        spec = {"pluginConfig": [{"name": "GangScheduling", "args": args}]}
+        client.patch(f"{PROFILES}/mooring", {"spec": spec})
+    return plane
 
 
 @pytest.fixture
@@ -51,7 +48,7 @@ def client(plane: ControlPlane) -> Iterator[Client]:
 
 @pytest.fixture
 def namespace(plane: ControlPlane, client: Client) -> Iterator[str]:
-    """A namespace; the cluster has no node before and after the test."""
+    """Yield a namespace; the cluster has no node before and after the test."""
     name = create_namespace(plane.access)
     yield name
     delete_namespace(plane.access, name)
@@ -60,7 +57,7 @@ def namespace(plane: ControlPlane, client: Client) -> Iterator[str]:
 
 
 def add_nodes(plane: ControlPlane, *cpus: int, prefix: str = "n", **labels: str) -> list[str]:
-    """A node for each amount of cpus, with these labels."""
+    """Create a node for each amount of cpus, with these labels; return their names."""
     return [
         create_nodes(
             plane.access,
@@ -89,7 +86,7 @@ def bound_per_group(client: Client, namespace: str) -> Counter[str]:
 
 
 def message(client: Client, namespace: str, name: str) -> str:
-    """The message of the pod's condition PodScheduled=False."""
+    """Return the message of the pod's condition PodScheduled=False."""
     conditions = pods(client, namespace)[name]["status"].get("conditions", ())
     return next((c["message"] for c in conditions if c["status"] == "False"), "")
 

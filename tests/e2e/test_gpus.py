@@ -51,7 +51,7 @@ GROUP, MINIMUM = "example.com/group", "example.com/minimum"
 def gpu_node(
     name: str, cards: int, use: str, *, lost: int = 0, unhealthy: str = "", clique: str = ""
 ) -> dict[str, Any]:
-    """A node for the pods of one use; nodes of four cards have two linked pairs."""
+    """Return a node for the pods of one use; nodes of four cards have two linked pairs."""
     found = {CLIQUE: clique, "nvidia.com/gpu.product": PRODUCT, "nvidia.com/gpu.count": str(cards)}
     labels = {"use": use, **(found if clique else {})}
     raw = node_object(name, "zone-1", offered(cards), labels)
@@ -82,20 +82,18 @@ NODES = (
 
 
 @pytest.fixture(scope="module")
-def plane() -> Iterator[ControlPlane]:
-    with ControlPlane() as plane:
-        replica.apply_manifests(plane.access)
-        with plane.access.client() as client:
-            for raw in NODES:
-                client.post("/api/v1/nodes", raw)
-            enabled = [{"name": name} for name in ("GPUShare", "GPUTopology", "GPUFragmentation")]
-            groups = {"podGroupLabels": [{"name": GROUP, "minimum": MINIMUM}]}
-            spec = {
-                "plugins": {"multiPoint": {"enabled": enabled}},
-                "pluginConfig": [{"name": "GangScheduling", "args": groups}],
-            }
-            client.post(PROFILES, profile("gpus", **spec))
-        yield plane
+def plane(plane: ControlPlane) -> ControlPlane:
+    with plane.access.client() as client:
+        for raw in NODES:
+            client.post("/api/v1/nodes", raw)
+        enabled = [{"name": name} for name in ("GPUShare", "GPUTopology", "GPUFragmentation")]
+        groups = {"podGroupLabels": [{"name": GROUP, "minimum": MINIMUM}]}
+        spec = {
+            "plugins": {"multiPoint": {"enabled": enabled}},
+            "pluginConfig": [{"name": "GangScheduling", "args": groups}],
+        }
+        client.post(PROFILES, profile("gpus", **spec))
+    return plane
 
 
 @pytest.fixture
@@ -139,7 +137,7 @@ def gang(group: str, size: int, **annotations: str) -> list[dict[str, Any]]:
 
 
 def used(client: Client, *nodes: str) -> Counter[tuple[str, int]]:
-    """What pods have of each card by their annotations, which must be those of gpushare."""
+    """Return what pods have of each card by their annotations, which must be those of gpushare."""
     totals: Counter[tuple[str, int]] = Counter()
     for raw in pods(client, "default").values():
         annotations = raw["metadata"].get("annotations", {})
@@ -158,7 +156,7 @@ def placed(client: Client, *names: str) -> None:
 
 
 def message(client: Client, name: str) -> str:
-    """The message of the pod's PodScheduled condition, empty while it has none."""
+    """Return the message of the pod's PodScheduled condition, empty while it has none."""
     conditions = pods(client, "default")[name]["status"].get("conditions", [])
     return next((c.get("message", "") for c in conditions if c["type"] == "PodScheduled"), "")
 
@@ -168,7 +166,7 @@ def card_of(client: Client, name: str) -> str:
 
 
 def started(client: Client, replicas: Replicas, kubeconfig: Path | None = None) -> Replica:
-    """A leading replica with the profile in force."""
+    """Start a replica and return it once it leads with the profile in force."""
     leader = replicas.start(*QUICK_LEASE, kubeconfig=kubeconfig)
     leader.wait_until_leads()
     eventually(lambda: ready(client.get(f"{PROFILES}/gpus"))[0], lambda s: s == "True", "in force")

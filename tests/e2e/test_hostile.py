@@ -20,7 +20,7 @@ from controlplane.client import Client
 from controlplane.namespaces import create_namespace
 from controlplane.nodes import create_nodes
 from e2e.replicas import PROFILES, create_pods, delete_now, eventually, pod, profile, ready
-from faults.scene import Member, Scene, prepare
+from faults.scene import Member, Scene, create_priorities
 
 Raw = dict[str, Any]
 
@@ -79,14 +79,14 @@ class Tenants:
         return taken
 
     def restart(self) -> None:
-        """The operator is another process, which has seen the cluster."""
+        """Start the operator anew, and wait until it has seen the cluster."""
         self.member.terminate()
         self.member = self._scene.start("--no-leader-elect")
         self.member.wait_until_ready()
         self._read = 0
 
     def forget_log(self) -> None:
-        """What has been logged so far is not looked at any more."""
+        """Forget what has been logged so far."""
         self._read = len(self.member.text)
 
     def withdraw(self) -> None:
@@ -109,7 +109,7 @@ class Tenants:
         return waited
 
     def assert_unharmed(self) -> None:
-        """The operator lives and had no unexpected error, and the ordinary pod is bound in time."""
+        """Assert that the operator lives, had no unexpected error, and binds a pod in time."""
         used = usage_of(self.member.pid).cpu_seconds
         waited = self.seconds_to_bind()
         assert self.member.runs, self.member.text[-3000:]
@@ -123,24 +123,23 @@ class Tenants:
 
 
 @pytest.fixture(scope="module")
-def tenants(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tenants]:
-    with ControlPlane() as plane:
-        prepare(plane)
-        create_nodes(plane.access, NODES, zones=3)
-        with (
-            Scene.of(plane, tmp_path_factory.mktemp("hostile")) as scene,
-            plane.access.client() as client,
-        ):
-            member = scene.start("--no-leader-elect")
-            member.wait_until_ready()
-            tenants = Tenants(scene, member, client)
-            tenants.seconds_to_bind()
-            yield tenants
+def tenants(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tenants]:
+    create_priorities(plane.access)
+    create_nodes(plane.access, NODES, zones=3)
+    with (
+        Scene.of(plane, tmp_path_factory.mktemp("hostile")) as scene,
+        plane.access.client() as client,
+    ):
+        member = scene.start("--no-leader-elect")
+        member.wait_until_ready()
+        tenants = Tenants(scene, member, client)
+        tenants.seconds_to_bind()
+        yield tenants
 
 
 @pytest.fixture(autouse=True)
 def alone(tenants: Tenants) -> Iterator[None]:
-    """What a test sends is gone after it, and what it broke in the log is its own."""
+    """Remove after each test what it has sent; what it broke in the log is its own."""
     tenants.forget_log()
     yield
     tenants.withdraw()
@@ -155,7 +154,7 @@ def expression(key: str) -> Raw:
 
 
 def with_preferences(name: str, count: int) -> Raw:
-    """A pod that prefers nodes with labels that no node has."""
+    """Return a pod that prefers nodes with labels that no node has."""
     terms = [{"weight": 1, "preference": expression(key)} for key in invented("key", count, name)]
     preferred = "preferredDuringSchedulingIgnoredDuringExecution"
     return pod(name, affinity={"nodeAffinity": {preferred: terms}})
@@ -319,7 +318,7 @@ counts = st.integers(1, MOST)
 
 @st.composite
 def hostile_pods(draw: st.DrawFn) -> Raw:
-    """A pod that is odd in one of many ways."""
+    """Return a pod that is odd in one of many ways."""
     name = draw(names)
     make = draw(st.sampled_from(KINDS))
     raw = make(name, draw(counts)) if draw(st.booleans()) else pod(name)

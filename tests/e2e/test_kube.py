@@ -127,7 +127,7 @@ async def client(control_plane: ControlPlane) -> AsyncIterator[ApiClient]:
 
 @pytest.fixture
 async def node(client: ApiClient, namespace: str) -> AsyncIterator[str]:
-    """A node that is gone after the test; named after the namespace, which is unique."""
+    """Yield a node that is gone after the test; named after the namespace, which is unique."""
     await client.create(NODE, {"metadata": {"name": namespace}})
     yield namespace
     await client.delete(NODE, namespace)

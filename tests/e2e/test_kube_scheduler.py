@@ -40,7 +40,7 @@ class RecordedCatalog:
 
 
 def random_plugins(dice: random.Random) -> dict[str, Any]:
-    """Changes kube-scheduler accepts: a weight may be absent, a star may stand beside names."""
+    """Return changes that kube-scheduler accepts: with or without weights, stars beside names."""
     by_point = {
         "preFilter": ["NodeAffinity", "NodePorts", "VolumeZone", "InterPodAffinity"],
         "filter": ["NodeName", "NodePorts", "NodeAffinity", "VolumeZone", "TaintToleration"],

@@ -36,7 +36,7 @@ def pod(**spec: Any) -> dict[str, Any]:
 
 
 def eventually(holds: Callable[[], bool], what: str) -> None:
-    """`holds` is asked again until it is true; nothing tells when a server's caches are filled."""
+    """Ask `holds` until it is true; nothing tells when a server's caches are filled."""
     deadline = time.monotonic() + 20
     while not holds():
         assert time.monotonic() < deadline, f"not within 20 s: {what}"
@@ -44,7 +44,7 @@ def eventually(holds: Callable[[], bool], what: str) -> None:
 
 @pytest.fixture(scope="module")
 def access() -> Iterator[Access]:
-    """A server of this module's own, because the policies and CRDs it gets hold everywhere."""
+    """Yield a server of this module's own: the policies and CRDs it gets hold everywhere."""
     with ControlPlane() as control_plane:
         control_plane.access.kubectl("apply", "-f", str(ROOT / "crds"))
         replica.wait_until_established(control_plane.access)
@@ -208,7 +208,7 @@ class Admission:
         self._access = access
 
     def namespace(self, scheduler: str | None) -> str:
-        """A new namespace; `scheduler` is the label's value, None leaves the label out."""
+        """Return a new namespace; `scheduler` is the label's value, None leaves the label out."""
         name = f"team-{next(names)}"
         labels = {} if scheduler is None else {DEFAULT_SCHEDULER_LABEL: scheduler}
         with self._access.client() as client:
@@ -216,7 +216,7 @@ class Admission:
         return name
 
     def scheduler_of(self, namespace: str, body: dict[str, Any]) -> str:
-        """The schedulerName with which the API server stores the pod."""
+        """Return the schedulerName with which the API server stores the pod."""
         with self._access.client() as client:
             stored = client.post(f"/api/v1/namespaces/{namespace}/pods", body)
         return str(stored["spec"]["schedulerName"])
@@ -224,7 +224,7 @@ class Admission:
 
 @pytest.fixture(scope="module")
 def admission(access: Access) -> Admission:
-    """The admission policy, in force."""
+    """Return the admission policy, in force."""
     access.kubectl("apply", "-k", str(ROOT / "manifests" / "admission"))
     applied = Admission(access)
     probe = applied.namespace("probe")
@@ -274,7 +274,7 @@ class Publisher:
         create_nodes(access, 2)
 
     def token(self, node: str | None) -> str:
-        """The token of a pod on the node; without one, a token of the account alone."""
+        """Return the token of a pod on the node; without one, a token of the account alone."""
         spec: dict[str, Any] = {"expirationSeconds": 3600}
         with self._access.client() as client:
             if node is not None:
@@ -285,7 +285,7 @@ class Publisher:
             return str(client.post(ACCOUNT, {"spec": spec})["status"]["token"])
 
     def patch(self, token: str, node: str, **changed: Any) -> dict[str, Any]:
-        """The node after the patch with this token."""
+        """Return the node after the patch with this token."""
         with Client.to(self._access.url, token, self._access.ca_file) as client:
             stored: dict[str, Any] = client.patch(f"/api/v1/nodes/{node}", changed)
             return stored
@@ -308,7 +308,7 @@ LINKS = annotated(**{TOPOLOGY: '{"links": [["X"]]}'})
 
 @pytest.fixture(scope="module")
 def publisher(access: Access) -> Publisher:
-    """The service account, its role and the policy, in force."""
+    """Return the service account, its role and the policy, in force."""
     access.kubectl("apply", "-f", str(GPU_TOPOLOGY))
     applied = Publisher(access)
     token = applied.token("node-1")

@@ -7,7 +7,6 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 import browser
-import replica
 from browser import Tab
 from controlplane import Access, ControlPlane
 from controlplane.access import ADMIN
@@ -48,36 +47,34 @@ class Cluster:
     port: int
 
     def start(self) -> None:
-        """A replica serves the page at the same address again, and leads."""
+        """Start a replica at the same address again, and wait until it leads."""
         self.scheduler = self.replicas.start(f"--secure-port={self.port}", *QUICK_LEASE)
         self.scheduler.wait_until_leads()
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     folder = tmp_path_factory.mktemp("page")
     (port,) = free_ports(1)
-    with ControlPlane(users={"ann": [], "bob": []}) as plane:
-        replica.apply_manifests(plane.access)
-        with plane.access.client() as client:
-            capacity = {"cpu": "4", "memory": "8Gi", "pods": "110"}
-            for zone in ("x", "y"):
-                labels = {"topology.kubernetes.io/zone": f"zone-{zone}"}
-                create_nodes(plane.access, 3, prefix=zone, capacity=capacity, labels=labels)
-            for namespace in (SHOP, BANK):
-                client.post("/api/v1/namespaces", {"metadata": {"name": namespace}})
-            _grant(client, "ann")
-            with Replicas.of(plane.access, folder) as replicas:
-                scheduler = replicas.start(f"--secure-port={port}", *QUICK_LEASE)
-                scheduler.wait_until_leads()
-                create_pods(client, SHOP, pod("web", cpu="1"), pod("greedy", cpu="64"))
-                create_pods(client, BANK, pod("vault", cpu="1"))
-                eventually(lambda: bound(client, SHOP), lambda names: "web" in names, "a binding")
-                yield Cluster(plane.access, replicas, scheduler, port)
+    with plane.access.client() as client:
+        capacity = {"cpu": "4", "memory": "8Gi", "pods": "110"}
+        for zone in ("x", "y"):
+            labels = {"topology.kubernetes.io/zone": f"zone-{zone}"}
+            create_nodes(plane.access, 3, prefix=zone, capacity=capacity, labels=labels)
+        for namespace in (SHOP, BANK):
+            client.post("/api/v1/namespaces", {"metadata": {"name": namespace}})
+        _grant(client, "ann")
+        with Replicas.of(plane.access, folder) as replicas:
+            scheduler = replicas.start(f"--secure-port={port}", *QUICK_LEASE)
+            scheduler.wait_until_leads()
+            create_pods(client, SHOP, pod("web", cpu="1"), pod("greedy", cpu="64"))
+            create_pods(client, BANK, pod("vault", cpu="1"))
+            eventually(lambda: bound(client, SHOP), lambda names: "web" in names, "a binding")
+            yield Cluster(plane.access, replicas, scheduler, port)
 
 
 def _grant(client: Client, user: str) -> None:
-    """The user sees the page, and the pods of one namespace."""
+    """Let the user see the page, and the pods of one namespace."""
     rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]
     subjects = [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}]
     api = "rbac.authorization.k8s.io"
@@ -99,7 +96,7 @@ def chromium() -> Iterator[Browser]:
 
 @pytest.fixture
 def tab(cluster: Cluster, chromium: Browser) -> Iterator[Tab]:
-    """A tab at the page; in the end it has broken no rule and spoken to no other host."""
+    """Yield a tab at the page; in the end it has broken no rule and spoken to no other host."""
     with browser.opened(chromium) as opened:
         opened.page.goto(f"{cluster.scheduler.url}/ui/")
         yield opened

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-import replica
 from controlplane import ControlPlane
 from controlplane.client import Client
 from controlplane.nodes import create_nodes
@@ -48,12 +47,10 @@ class Hold:
 
 
 @pytest.fixture(scope="module")
-def plane() -> Iterator[ControlPlane]:
+def plane(plane: ControlPlane) -> ControlPlane:
     """One node, of which the held pods take all cores."""
-    with ControlPlane() as plane:
-        replica.apply_manifests(plane.access)
-        create_nodes(plane.access, 1, capacity={"cpu": "3", "memory": "8Gi", "pods": "110"})
-        yield plane
+    create_nodes(plane.access, 1, capacity={"cpu": "3", "memory": "8Gi", "pods": "110"})
+    return plane
 
 
 @pytest.fixture
@@ -64,7 +61,7 @@ def client(plane: ControlPlane) -> Iterator[Client]:
 
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
-    """A folder with an installed package that announces the plugin Hold."""
+    """Return a folder with an installed package that announces the plugin Hold."""
     folder = tmp_path / "packages"
     info = folder / "acme_hold-1.0.dist-info"
     info.mkdir(parents=True)
@@ -75,7 +72,7 @@ def package(tmp_path: Path) -> Path:
 
 
 def holding(*, hold: bool) -> dict[str, Any]:
-    """A profile whose pods wait at Permit for ten minutes, or not at all."""
+    """Return a profile whose pods wait at Permit for ten minutes, or not at all."""
     return profile(
         "held",
         plugins={"permit": {"enabled": [{"name": "Hold"}]}},

@@ -122,7 +122,7 @@ WAYS: Final = (Way(KUBERNETES, pod_group), Way(COSCHEDULING, coscheduling_pod_gr
 
 
 def messages_of(client: Client, namespace: str) -> set[str]:
-    """What the conditions of all pods of the namespace say."""
+    """Return what the conditions of all pods of the namespace say."""
     return {
         known["message"]
         for raw in pods(client, namespace).values()

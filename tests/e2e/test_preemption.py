@@ -28,7 +28,7 @@ Raw = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """A control plane with nodes and controllers, and Mooring as shipped."""
+    """Yield a control plane with nodes and controllers, and Mooring as shipped."""
     log = tmp_path_factory.mktemp("mooring") / "mooring.log"
     with (
         ControlPlane({"kube-controller-manager", "kwok"}) as plane,
@@ -57,7 +57,7 @@ def client(plane: ControlPlane) -> Iterator[Client]:
 
 @pytest.fixture
 def namespace(plane: ControlPlane, client: Client) -> Iterator[str]:
-    """A namespace of the test's own; afterwards its pods are gone."""
+    """Yield a namespace of the test's own; afterwards its pods are gone."""
     name = create_namespace(plane.access)
     accounts = f"/api/v1/namespaces/{name}/serviceaccounts"
     replicas.eventually(lambda: client.get(accounts)["items"], bool, "the account that pods need")
@@ -116,7 +116,7 @@ def create(client: Client, namespace: str, *created: Raw) -> None:
 
 
 def release(client: Client, pod: Raw) -> None:
-    """The pod may leave."""
+    """Let the pod leave."""
     metadata = pod["metadata"]
     path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
     if metadata.get("finalizers"):
@@ -149,7 +149,7 @@ def node_of(found: list[Raw], name: str) -> str | None:
 def eventually(
     client: Client, namespace: str, holds: Callable[[list[Raw]], object], what: str
 ) -> list[Raw]:
-    """The namespace's pods once they are as they should be."""
+    """Return the namespace's pods once they are as they should be."""
     deadline = time.monotonic() + SECONDS
     while not holds(found := pods(client, namespace)):
         if time.monotonic() > deadline:
@@ -163,7 +163,7 @@ def eventually(
 
 
 def pool(client: Client, name: str, *numbers: int) -> str:
-    """Some of the nodes, 4 cpus each, for one test alone."""
+    """Label some nodes, of 4 cpus each, for one test alone; return the label's value."""
     for number in numbers:
         client.patch(f"/api/v1/nodes/node-{number:02}", {"metadata": {"labels": {"pool": name}}})
     return name

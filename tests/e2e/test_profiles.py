@@ -63,7 +63,7 @@ class AppliedProfile:
         self._path = f"{PROFILES}/{pool.name}"
 
     def apply(self, **spec: Any) -> Raw:
-        """The profile with this spec, once its status is of this generation."""
+        """Return the profile with this spec, once its status is of this generation."""
         made = profile(self._pool.name, **spec)
         client = self._pool.client
         try:
@@ -253,13 +253,13 @@ def test_a_profile_nested_too_deeply_to_be_parsed_harms_no_other(
 
 
 def unscheduled(pool: NodePool, name: str) -> Raw:
-    """The pod's PodScheduled condition; empty if it has none."""
+    """Return the pod's PodScheduled condition; empty if it has none."""
     conditions = pods(pool.client, pool.name)[name]["status"].get("conditions", ())
     return next((dict(found) for found in conditions if found["type"] == "PodScheduled"), {})
 
 
 def wait_until_told(pool: NodePool, name: str) -> str:
-    """The message of the pod's condition once it says that no profile takes the pod."""
+    """Return the message of the pod's condition once it says that no profile takes the pod."""
     told = eventually(
         lambda: unscheduled(pool, name), lambda found: found.get("reason") == "NoProfile", "words"
     )
@@ -315,7 +315,7 @@ POLICIES = 5
 
 
 def only_nodes_of(policy: str) -> Raw:
-    """A profile whose pods fit the nodes with this label `policy` alone."""
+    """Return a profile whose pods fit the nodes with this label `policy` alone."""
     expression = {"key": "policy", "operator": "In", "values": [policy]}
     required = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
     affinity = {"requiredDuringSchedulingIgnoredDuringExecution": required}
@@ -324,7 +324,7 @@ def only_nodes_of(policy: str) -> Raw:
 
 @contextmanager
 def decision_records(cluster: Cluster, namespace: str) -> Iterator[dict[str, Raw]]:
-    """The record of each pod of the namespace that is decided inside, as far as they are seen."""
+    """Yield the records of the namespace's pods that are decided inside, as far as seen."""
     records: dict[str, Raw] = {}
     over = threading.Event()
 

@@ -63,7 +63,7 @@ Right = tuple[str, str, str]
 
 
 def granted() -> Iterator[tuple[dict[str, Any], int, dict[str, Any]]]:
-    """The roles bound to Mooring, with each of their rules and its number."""
+    """Yield the roles bound to Mooring, with each of their rules and its number."""
     bound_roles = {
         (item["roleRef"]["kind"], item["roleRef"]["name"])
         for item in DOCUMENTS
@@ -110,7 +110,7 @@ class Cluster:
         )
 
     def used(self) -> set[Right]:
-        """What Mooring was allowed to do so far."""
+        """Return what Mooring was allowed to do so far."""
         events = [json.loads(line) for line in self.audit.read_text().splitlines()]
         return {
             (event["verb"], ref.get("apiGroup", ""), _with_subresource(ref))
@@ -119,13 +119,13 @@ class Cluster:
         }
 
     def add_pod(self, name: str, **fields: Any) -> str:
-        """The pod's name, which is new in each run."""
+        """Return the pod's name, which is new in each run."""
         name = f"{name}-{self.runs}"
         create_pods(self.client, self.namespace, pod(name, **fields))
         return name
 
     def add_claim(self, name: str, class_name: str, pod_name: str) -> str:
-        """The path of a claim that a new pod wants."""
+        """Return the path of a claim that a new pod wants."""
         path = f"/api/v1/namespaces/{self.namespace}/persistentvolumeclaims"
         self.client.post(path, pvc(name, namespace=self.namespace, storage_class=class_name))
         volume = {"name": "data", "persistentVolumeClaim": {"claimName": name}}
@@ -206,7 +206,7 @@ def tells_of_a_pod_without_a_node(cluster: Cluster) -> Sign:
 
 
 def tells_of_pod_groups(cluster: Cluster) -> Sign:
-    """A group of each kind, with too few members."""
+    """Create a group of each kind, with too few members."""
     number, paths = cluster.runs, []
     for make, resource in (
         (pod_group, POD_GROUP_V1ALPHA2),
@@ -236,7 +236,7 @@ def evicts_a_victim(cluster: Cluster) -> Sign:
 
 
 def _preempts(cluster: Cluster, scheduler: str) -> Sign:
-    """A victim without grace is gone at once; with some, nothing here would end it."""
+    """Create a victim, which has no grace because nothing here would end it, and a preemptor."""
     common: dict[str, Any] = {"cpu": "3", "terminationGracePeriodSeconds": 0}
     cluster.wait_until_bound(cluster.add_pod(f"victim-of-{scheduler}", **common))
     high = {"scheduler": scheduler, "priorityClassName": "high"}
@@ -368,7 +368,7 @@ def first(rule: Mapping[str, Any]) -> str:
 
 @contextmanager
 def without(cluster: Cluster, role: Mapping[str, Any], number: int) -> Iterator[None]:
-    """The role is short of one rule, in the server's own eyes too."""
+    """Take one rule from the role inside, in the server's own eyes too."""
     metadata = role["metadata"]
     folder = f"namespaces/{metadata['namespace']}/" if "namespace" in metadata else ""
     path = f"{RBAC}/{folder}{role['kind'].lower()}s/{metadata['name']}"
@@ -383,7 +383,7 @@ def without(cluster: Cluster, role: Mapping[str, Any], number: int) -> Iterator[
 
 
 def _wait_until(cluster: Cluster, rule: Mapping[str, Any], *, allowed: bool) -> None:
-    """The server's cache of roles has followed."""
+    """Wait until the server's cache of roles has followed."""
     resource, _, subresource = rule["resources"][0].partition("/")
     attributes = {
         "verb": rule["verbs"][0],
@@ -428,7 +428,7 @@ def test_without_a_rule_something_fails_and_says_so(
 
 
 def told(cluster: Cluster, scheduler: Replica) -> str:
-    """The log's messages, and what pods say about themselves."""
+    """Return the log's messages, and what pods say about themselves."""
     messages = [record["message"] for record in scheduler.log()]
     for raw in pods(cluster.client, cluster.namespace).values():
         messages += [c.get("message", "") for c in raw["status"].get("conditions", ())]

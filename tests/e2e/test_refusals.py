@@ -15,7 +15,7 @@ WORDS: Final = "the platform team does not allow this today"
 
 
 def policy(name: str, namespace: str, resource: str, operation: str) -> tuple[Raw, Raw]:
-    """A policy that denies the operation in the namespace, and its binding."""
+    """Return a policy that denies the operation in the namespace, and its binding."""
     rule = {
         "apiGroups": [""],
         "apiVersions": ["v1"],

@@ -51,7 +51,7 @@ class Beside:
         self._names = (f"p{number}" for number in range(10_000))
 
     def pod(self) -> Raw:
-        """A pod of random size, of which some tolerate the taint of some nodes."""
+        """Return a pod of random size, of which some tolerate the taint of some nodes."""
         tolerations = [{"key": "spot", "operator": "Exists"}] if self._dice.random() < 0.3 else []
         return pod(
             next(self._names),
@@ -76,12 +76,12 @@ class Beside:
         return found
 
     def status(self) -> Raw:
-        """What the comparisons show; empty while the profile is not in force."""
+        """Return what the comparisons show; empty while the profile is not in force."""
         found: Raw = self.report()["profiles"].get("candidate", {})
         return found
 
     def status_of(self, reached: int) -> Raw:
-        """What the comparisons show once there are so many."""
+        """Return what the comparisons show once there are so many."""
         return eventually(
             self.status,
             lambda status: status and status["compared"] + status["notCompared"] >= reached,

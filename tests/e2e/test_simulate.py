@@ -37,7 +37,7 @@ def plane() -> Iterator[ControlPlane]:
 
 
 def role() -> str:
-    """The ClusterRole of docs/simulate.md."""
+    """Return the ClusterRole of docs/simulate.md."""
     text = (ROOT / "docs" / "simulate.md").read_text()
     found = re.search(r"^```yaml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     assert found is not None

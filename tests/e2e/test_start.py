@@ -36,7 +36,7 @@ def plane() -> Iterator[ControlPlane]:
 
 @pytest.fixture(scope="module")
 def installed(plane: ControlPlane) -> Access:
-    """The cluster once crds/ and manifests/ are applied."""
+    """Return the cluster once crds/ and manifests/ are applied."""
     replica.apply_manifests(plane.access)
     create_nodes(plane.access, 1)
     return plane.access
@@ -49,7 +49,7 @@ def client(installed: Access) -> Iterator[Client]:
 
 
 def only_line(folder: Path, kubeconfig: Path) -> str:
-    """The one line with which Mooring ends at once, as wrong use."""
+    """Return the one line with which Mooring ends at once, as wrong use."""
     with ProcessGroup() as group:
         log = folder / "mooring.log"
         program = group.spawn(
@@ -87,7 +87,7 @@ def test_without_rights_it_says_whose_are_missing(installed: Access, tmp_path: P
 
 
 def without(role: dict[str, Any], resource: str) -> dict[str, Any]:
-    """The role without any right to the resource."""
+    """Return the role without any right to the resource."""
     rules = [
         {**rule, "resources": [name for name in rule["resources"] if name != resource]}
         for rule in role["rules"]
@@ -97,7 +97,7 @@ def without(role: dict[str, Any], resource: str) -> dict[str, Any]:
 
 @pytest.fixture
 def role(client: Client) -> Iterator[dict[str, Any]]:
-    """The shipped role, as it will be again after the test."""
+    """Yield the shipped role, as it will be again after the test."""
     role = client.get(ROLE)
     yield role
     client.patch(ROLE, {"rules": role["rules"]})

@@ -56,7 +56,7 @@ class Cluster:
         self.kubectl("wait", f"--for={condition}", what, f"--timeout={PATIENCE}")
 
     def runs_on(self, name: str) -> str:
-        """The node of the pod, once it runs."""
+        """Return the node of the pod, once it runs."""
         self.wait(f"pod/{name}", "jsonpath={.status.phase}=Running")
         return str(self.get("pods", name)["spec"]["nodeName"])
 
@@ -100,7 +100,7 @@ def cluster(access: Access) -> Cluster:
 
 
 def local(name: str, node: str, class_name: str) -> Raw:
-    """A disk of the node."""
+    """Return a disk of the node."""
     source = {"local": {"path": f"/mnt/{name}"}}
     return pv(name, nodes=[node], storage_class=class_name, spec=source)
 

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 
 import pytest
 
-import replica
 from controlplane import ControlPlane
 from controlplane.client import Client
 from controlplane.namespaces import create_namespace, delete_namespace
@@ -36,11 +35,9 @@ CAPACITY = {"cpu": f"{PER_NODE * 100}m", "memory": "4Gi", "pods": "110"}
 
 
 @pytest.fixture(scope="module")
-def plane() -> Iterator[ControlPlane]:
-    with ControlPlane() as plane:
-        replica.apply_manifests(plane.access)
-        create_nodes(plane.access, NODES, zones=3, capacity=CAPACITY)
-        yield plane
+def plane(plane: ControlPlane) -> ControlPlane:
+    create_nodes(plane.access, NODES, zones=3, capacity=CAPACITY)
+    return plane
 
 
 @pytest.fixture

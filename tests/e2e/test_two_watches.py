@@ -22,7 +22,7 @@ from controlplane.nodes import create_nodes
 from e2e.replicas import PROFILES, create_pods, delete_now, eventually
 from faults.books import GPU_MEMORY
 from faults.rules import ASSIGNED_PODS, PENDING_PODS, Kind, Rule
-from faults.scene import LOW, Member, Scene, drained_pod, prepare
+from faults.scene import LOW, Member, Scene, create_priorities, drained_pod
 
 Raw = dict[str, Any]
 
@@ -43,17 +43,16 @@ MOST_PENDING: Final = 30
 
 
 @pytest.fixture(scope="module")
-def plane() -> Iterator[ControlPlane]:
-    with ControlPlane() as plane:
-        prepare(plane)
-        capacity = {"cpu": str(CORES), "memory": "32Gi", "pods": "110"}
-        cards = {GPU_MEMORY: str(CARDS * CARD_MEMORY), "aliyun.com/gpu-count": str(CARDS)}
-        create_nodes(plane.access, PLAIN_NODES, capacity=capacity)
-        create_nodes(plane.access, GPU_NODES, prefix="gpu", capacity=capacity | cards)
-        with plane.access.client() as client:
-            shares = {"plugins": {"multiPoint": {"enabled": [{"name": "GPUShare"}]}}}
-            client.patch(f"{PROFILES}/mooring", {"spec": shares})
-        yield plane
+def plane(plane: ControlPlane) -> ControlPlane:
+    create_priorities(plane.access)
+    capacity = {"cpu": str(CORES), "memory": "32Gi", "pods": "110"}
+    cards = {GPU_MEMORY: str(CARDS * CARD_MEMORY), "aliyun.com/gpu-count": str(CARDS)}
+    create_nodes(plane.access, PLAIN_NODES, capacity=capacity)
+    create_nodes(plane.access, GPU_NODES, prefix="gpu", capacity=capacity | cards)
+    with plane.access.client() as client:
+        shares = {"plugins": {"multiPoint": {"enabled": [{"name": "GPUShare"}]}}}
+        client.patch(f"{PROFILES}/mooring", {"spec": shares})
+    return plane
 
 
 @pytest.fixture
@@ -74,7 +73,7 @@ def scene(plane: ControlPlane, namespace: str, tmp_path: Path) -> Iterator[Scene
 
 @contextmanager
 def unless_gone() -> Iterator[None]:
-    """The object may not exist any more."""
+    """Ignore inside that an object does not exist any more."""
     try:
         yield
     except ApiError as error:
@@ -97,17 +96,17 @@ class Returning:
         self._times: Counter[int] = Counter()
 
     def create(self, numbers: Sequence[int]) -> None:
-        """The pods of these numbers exist."""
+        """Create the pods of these numbers."""
         create_pods(self._client, self._namespace, *map(self._next, numbers))
 
     def delete(self, numbers: Sequence[int]) -> None:
-        """The pods of these numbers exist no more."""
+        """Delete the pods of these numbers."""
         for number in numbers:
             with unless_gone():
                 delete_now(self._client, self._namespace, f"web-{number}")
 
     def again(self) -> None:
-        """Some pod changes its status, one in five ends; it is deleted, and its name returns."""
+        """Change a pod's status, end one in five, delete it, and let its name return."""
         number = self._random.randrange(NAMES)
         ends = {"phase": "Succeeded"} if self._random.random() < 0.2 else {}
         path = f"/api/v1/namespaces/{self._namespace}/pods/web-{number}/status"
@@ -117,7 +116,7 @@ class Returning:
         self.create([number])
 
     def _next(self, number: int) -> Raw:
-        """A third of the pods share GPU cards, a third have a host port."""
+        """Return the number's next pod: a third share GPU cards, a third have a host port."""
         self._times[number] += 1
         draw = Random(f"{number}-{self._times[number]}")  # noqa: S311 - has to be repeatable
         memory = {GPU_MEMORY: SHARE} if number % 3 == 0 else {}
@@ -134,7 +133,7 @@ def pending(scene: Scene) -> int:
 
 
 def started(scene: Scene, pods: Returning) -> Member:
-    """A leader that has bound most of the first pods."""
+    """Start a leader and return it once it has bound most of the first pods."""
     member = scene.start()
     member.wait_until_ready()
     scene.wait_for_leader()
@@ -175,7 +174,7 @@ def assert_no_room_was_given_twice(scene: Scene, pods: Returning) -> None:
 
 
 def delay(path: str, seconds: float, jitter: float = 0.0) -> Rule:
-    """The watch is late by so much, until the rule is taken back."""
+    """Return a rule by which the watch is late by so much, until it is taken back."""
     return Rule(Kind.DELAY, "GET", path, 100_000, 600.0, delay=seconds, jitter=jitter)
 
 

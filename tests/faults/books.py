@@ -140,7 +140,7 @@ class PodSeen:
 
     @classmethod
     def read(cls, raw: Raw) -> Self:
-        """The audited part of an API object."""
+        """Return the audited part of an API object."""
         metadata, spec, status = raw["metadata"], raw["spec"], raw.get("status") or {}
         need = Amount(pods=1)
         ports = set[int]()
@@ -177,7 +177,7 @@ class PodSeen:
 
 
 def _cards(annotations: Mapping[str, str]) -> tuple[tuple[int, int], ...]:
-    """The card that gpushare's annotations name, with the memory taken of it."""
+    """Return the card that gpushare's annotations name, with the memory taken of it."""
     index = annotations.get(f"{GPUSHARE}_IDX", "")
     return ((int(index), int(annotations.get(f"{GPUSHARE}_POD", "0"))),) if index else ()
 
@@ -200,7 +200,7 @@ class NodeSeen:
 
     @classmethod
     def read(cls, raw: Raw) -> Self:
-        """The audited part of an API object."""
+        """Return the audited part of an API object."""
         has = raw["status"].get("allocatable") or {}
         spec = raw.get("spec") or {}
         return cls(
@@ -222,7 +222,7 @@ class LeaseSeen:
 
     @classmethod
     def read(cls, raw: Raw) -> Self:
-        """The audited part of an API object."""
+        """Return the audited part of an API object."""
         metadata = raw["metadata"]
         return cls(metadata["name"], metadata["uid"], raw["spec"].get("holderIdentity") or "")
 
@@ -277,7 +277,7 @@ class Verdict:
         return [f"{name}: {text}" for name, found in named.items() for _, text in found]
 
     def longest_stall(self, since: float, until: float) -> float:
-        """The longest time in the interval without a Binding while some pod waited needlessly."""
+        """Return the longest time without a Binding while some pod waited needlessly."""
         longest = 0.0
         for begin, end in self.waited:
             begun, ended = max(begin, since), min(end, until)
@@ -381,7 +381,7 @@ class Books:
         read: Callable[[Raw], Object],
         known: dict[str, Object],
     ) -> tuple[str, bool]:
-        """The last version that was seen, and whether a watch can go on from there."""
+        """Return the last version that was seen, and whether a watch can go on from there."""
         query = f"{path}?watch=1&allowWatchBookmarks=true&timeoutSeconds=3600"
         with suppress(OSError, HTTPException, ValueError):
             for event in client.watch(f"{query}&resourceVersion={version}"):
@@ -445,7 +445,7 @@ class _Replay:
         self.pending: dict[str, PodSeen] = {}
 
     def put(self, event: Seen) -> None:
-        """The event has happened."""
+        """Add an event."""
         found = event.object
         if isinstance(found, NodeSeen):
             if event.deleted:
@@ -514,7 +514,7 @@ def audit(
     *,
     quiet_since: float,
 ) -> Verdict:
-    """What the events and the replicas' journals say.
+    """Return what the events and the replicas' journals say.
 
     Args:
         seen: what Books saw.
@@ -597,7 +597,7 @@ class _Waiting:
 
 
 def _overcommitted(replay: _Replay, bound: PodSeen, at: float) -> Iterator[tuple[float, str]]:
-    """The node of a bound pod, or its card, has less than nothing left, or a port twice."""
+    """Yield what a bound pod's node, or its card, has too little of, and ports used twice."""
     free, there = replay.free.get(bound.node), replay.on_node[bound.node].values()
     if free is not None and not free.covers(Amount()):
         yield at, f"{bound.node} after {bound.key} ({bound.uid}): {free}"
@@ -682,7 +682,7 @@ class _Evictions:
         self._bound: dict[str, dict[str, tuple[float, PodSeen]]] = defaultdict(dict)
 
     def look(self, event: Seen, pod: PodSeen) -> None:
-        """Notes what the event says about preemptions."""
+        """Note what the event says about preemptions."""
         if pod.preempted and pod.node and pod.uid not in self._marked:
             self._marked.add(pod.uid)
             self.all.append((event.at, pod))
@@ -735,7 +735,7 @@ class _Evictions:
         return list(claims.values())
 
     def _others(self, victim: PodSeen, at: float) -> list[PodSeen]:
-        """The other victims of the victim's node that may belong to the same preemptions."""
+        """Return the other victims of the victim's node that may belong to the same preemptions."""
         return [
             pod
             for when, pod in self.all
@@ -784,7 +784,7 @@ class _Nomination:
 def _between(
     history: Sequence[tuple[float, Amount, bool]], since: float, until: float
 ) -> list[tuple[float, Amount, bool]]:
-    """The states at some time in the interval, each with the time from which it was so."""
+    """Return the states at some time in the interval, each with the time from which it was so."""
     first = max(0, bisect_right(history, since, key=lambda state: state[0]) - 1)
     return [state for state in history[first:] if state[0] < until]
 
@@ -792,7 +792,7 @@ def _between(
 def _unauthorised(
     events: Sequence[Seen], journals: Mapping[str, Sequence[Raw]]
 ) -> Iterator[tuple[float, str]]:
-    """Writes that a replica sent while the lease was another's, or free.
+    """Yield the writes that a replica sent while the lease was another's, or free.
 
     The auditor sees a lease a moment after it was written, and a write counts from when the proxy
     received it, so that a replica that has lost the lease sent what is found here too late beyond
@@ -831,7 +831,7 @@ def counts(seen: Iterable[Seen]) -> Counter[str]:
 
 
 def read_metrics(text: str) -> dict[str, float]:
-    """The samples of a Prometheus page by name and labels."""
+    """Return the samples of a Prometheus page by name and labels."""
     samples = {}
     for line in text.splitlines():
         if line and not line.startswith("#"):

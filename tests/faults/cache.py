@@ -23,7 +23,7 @@ class DumpError(ValueError):
 
 
 def read_dump(text: str) -> list[Record]:
-    """The records of a dump without the last one, which says how many there are."""
+    """Return the records of a dump without the last one, which says how many there are."""
     try:
         records = [json.loads(line) for line in text.splitlines()]
     except json.JSONDecodeError as error:

@@ -36,7 +36,7 @@ class FaultProxy:
     def start(
         cls, access: Access, folder: Path, group: ProcessGroup, name: str, *, seed: int = 0
     ) -> Self:
-        """A proxy that answers, in front of the API server."""
+        """Start a proxy in front of the API server, and return it once it answers."""
         port, control_port = free_ports(2)
         journal = folder / f"{name}.journal"
         command = [
@@ -54,7 +54,7 @@ class FaultProxy:
         return proxy
 
     def kubeconfig(self, original: Path) -> Path:
-        """A kubeconfig like the original that goes through this proxy."""
+        """Return a kubeconfig like the original that goes through this proxy."""
         config = json.loads(original.read_text())
         config["clusters"][0]["cluster"] = {"server": self._url}
         path = self._journal.with_suffix(".kubeconfig")
@@ -71,7 +71,7 @@ class FaultProxy:
         self._ask("DELETE", "/rules")
 
     def injected(self) -> list[dict[str, Any]]:
-        """What was struck so far: time, number of the rule, kind, method and path of each."""
+        """Return the strikes so far: time, number of the rule, kind, method and path of each."""
         struck: list[dict[str, Any]] = json.loads(self._ask("GET", "/injected"))
         return struck
 
@@ -84,7 +84,7 @@ class FaultProxy:
         return Counter(Kind(one["kind"]) for one in self.injected())
 
     def writes(self) -> list[dict[str, Any]]:
-        """The journal: requests other than GET, in the order in which they were done with."""
+        """Return the journal: requests other than GET, in the order of their ends."""
         if not self._journal.exists():
             return []
         lines = self._journal.read_text().splitlines(keepends=True)

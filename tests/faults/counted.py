@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 def main() -> None:
-    """Runs the module as if it had been run alone."""
+    """Run the module as if it had been run alone."""
     output, module, *arguments = sys.argv[1:]
     for library in (asyncio, uvloop):
         library.run = _counting(library.run, Path(output))  # type: ignore[attr-defined] # replaced
@@ -29,7 +29,7 @@ def main() -> None:
 
 
 def _counting(run: Callable[..., T], output: Path) -> Callable[..., T]:
-    """The library's `run`, with a timer on the loop that it makes."""
+    """Return the library's `run`, with a timer on the loop that it makes."""
 
     def run_counted(awaited: Coroutine[Any, Any, T], **options: Any) -> T:
         async def counted() -> T:

@@ -201,7 +201,7 @@ class Proxy:
         return True
 
     def _struck(self, method: str, path: str, *, watch: bool) -> _Rule | None:
-        """The first rule that strikes a new request."""
+        """Return the first rule that strikes a new request."""
         now = time.monotonic()
         self._rules = [active for active in self._rules if active.left and active.until > now]
         for active in self._rules:
@@ -242,7 +242,7 @@ class Proxy:
 
     @staticmethod
     async def _until(moment: float, struck: _Rule) -> None:
-        """Waits until then, or until the rule is over."""
+        """Wait until then, or until the rule is over."""
         with suppress(TimeoutError):
             await asyncio.wait_for(struck.over.wait(), moment - time.monotonic())
 
@@ -344,7 +344,7 @@ class Proxy:
         return response
 
     async def _delay(self, stream: _Stream, came: float) -> None:
-        """Waits as long as an event that came then is delayed; the next one waits behind it."""
+        """Wait as long as an event that came then is delayed; the next one waits behind it."""
         for active in list(self._rules):
             if active.rule.kind is Kind.DELAY and self._strikes(
                 active, stream.method, stream.path, watch=True
@@ -362,7 +362,7 @@ class Proxy:
     def _entry(
         request: web.Request, body: bytes, fault: Kind | None, received: float
     ) -> dict[str, Any]:
-        """The journal's line about a request, before it is passed on."""
+        """Return the journal's line about a request, before it is passed on."""
         try:
             sent = orjson.loads(body)
         except orjson.JSONDecodeError:
@@ -379,7 +379,7 @@ class Proxy:
 
 
 async def _read_lines(answer: aiohttp.ClientResponse, stream: _Stream) -> None:
-    """The server's lines are put into the stream, and None at its end."""
+    """Put the server's lines into the stream, and None at its end."""
     rest = b""
     with suppress(*CONNECTIONS_ARE_OVER):
         async for chunk in _chunks(answer):
@@ -394,7 +394,7 @@ def _chunks(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
 
 
 def _hang_up(request: web.Request) -> web.Response:
-    """The client's connection is reset; what is returned goes nowhere."""
+    """Reset the client's connection; what is returned goes nowhere."""
     if request.transport is not None:
         request.transport.abort()
     return web.Response()

@@ -98,7 +98,7 @@ class Rule:
 
     @classmethod
     def read(cls, raw: Mapping[str, Any]) -> Self:
-        """The rule that `written` wrote; RuleError if it is not bounded or not one."""
+        """Return the rule that `written` wrote; RuleError if it is not bounded or not one."""
         try:
             rule = cls(**{**raw, "kind": Kind(raw["kind"])})
             re.compile(rule.method)
@@ -110,7 +110,7 @@ class Rule:
         return rule
 
     def written(self) -> dict[str, Any]:
-        """The rule as JSON values."""
+        """Return the rule as JSON values."""
         return asdict(self)
 
     def matches(self, method: str, path: str, *, watch: bool) -> bool:

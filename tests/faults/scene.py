@@ -43,7 +43,16 @@ from faults.cache import DumpError, cache_differences, read_dump
 from faults.control import FaultProxy
 from faults.rules import Rule
 
-__all__ = ["HIGH", "LOW", "Injected", "Member", "Scene", "drained_pod", "prepare"]
+__all__ = [
+    "HIGH",
+    "LOW",
+    "Injected",
+    "Member",
+    "Scene",
+    "create_priorities",
+    "drained_pod",
+    "prepare",
+]
 
 Raw = dict[str, Any]
 
@@ -60,15 +69,20 @@ RUNNING: Final = {"phase": "Running", "conditions": [{"type": "Ready", "status":
 
 
 def prepare(plane: ControlPlane) -> None:
-    """Mooring's manifests and the audited priority classes exist."""
+    """Install Mooring's manifests and the audited priority classes."""
     replica.apply_manifests(plane.access)
-    with plane.access.client() as client:
+    create_priorities(plane.access)
+
+
+def create_priorities(access: Access) -> None:
+    """Create the priority classes that the auditor knows."""
+    with access.client() as client:
         for name, value in PRIORITIES.items():
             client.post(CLASSES, {"metadata": {"name": name}, "value": value})
 
 
 def drained_pod(name: str, priority: str, cpu: str, *, grace: int = 0, **fields: Any) -> Raw:
-    """A pod of which the auditor understands everything."""
+    """Return a pod of which the auditor understands everything."""
     fields = {"priorityClassName": priority, "terminationGracePeriodSeconds": grace, **fields}
     return pod(name, cpu=cpu, **fields)
 
@@ -132,11 +146,11 @@ class Member:
         return all(words == "the watch works again" for words in last.values())
 
     def wait_until_ready(self) -> None:
-        """It has seen the cluster."""
+        """Wait until it has seen the cluster."""
         eventually(lambda: self.get("/readyz"), lambda page: page[0] == 200, f"{self.name} ready")
 
     def signal(self, number: signal.Signals) -> None:
-        """The process gets the signal."""
+        """Send the process the signal."""
         os.kill(self.pid, number)
 
     def terminate(self) -> int | None:
@@ -145,7 +159,7 @@ class Member:
         return self.program.wait(STOP_SECONDS)
 
     def kill(self) -> None:
-        """It has ended in the middle of whatever it did."""
+        """Kill the process in the middle of whatever it does."""
         self.signal(signal.SIGKILL)
         self.program.wait()
 
@@ -246,7 +260,7 @@ class Scene:
     @classmethod
     @contextmanager
     def of(cls, plane: ControlPlane, folder: Path, *, seed: int = 0) -> Iterator["Scene"]:
-        """A scene without replicas; those that are started end with it."""
+        """Yield a scene without replicas; those that are started end with it."""
         with ExitStack() as stack:
             kubelets = stack.enter_context(Kubelets(plane.access))
             books = stack.enter_context(Books(plane.access, kubelets.saw))
@@ -256,7 +270,7 @@ class Scene:
     def start(
         self, *options: str, proxy: FaultProxy | None = None, packages: Path | None = None
     ) -> Member:
-        """A replica that is only beginning, behind a proxy that does nothing yet or the given.
+        """Start a replica behind a proxy that does nothing yet, or behind the given one.
 
         It also finds the packages in this folder.
         """
@@ -299,7 +313,7 @@ class Scene:
         return ""
 
     def leader(self) -> Member | None:
-        """The replica that holds the lease, if it runs."""
+        """Return the replica that holds the lease, if it runs."""
         holder = self.holder()
         for member in self.members:
             if member.runs and holder and holder in self._identities(member):
@@ -307,7 +321,7 @@ class Scene:
         return None
 
     def wait_for_leader(self, *, but: Member | None = None) -> Member:
-        """The replica that holds the lease, once there is one, other than `but`."""
+        """Return the replica that holds the lease, once there is one, other than `but`."""
         found = eventually(
             self.leader, lambda member: member is not None and member is not but, "a leader"
         )
@@ -315,7 +329,7 @@ class Scene:
         return found
 
     def inject(self, rule: Rule, *members: Member) -> Injected:
-        """The rule is set at these members' proxies, at all without any."""
+        """Set the rule at these members' proxies, at all without any."""
         proxies = {member.proxy for member in members} or self.proxies
         self.injected.append(Injected(rule, proxies, time.monotonic()))
         self.injected[-1].inject()
@@ -327,7 +341,7 @@ class Scene:
         return {member.proxy for member in self.members}
 
     def journals(self) -> dict[str, list[Raw]]:
-        """The writes through each proxy, whose replicas follow one another."""
+        """Return the writes through each proxy, whose replicas follow one another."""
         return {proxy.name: proxy.writes() for proxy in self.proxies}
 
     def wait_until_bound(self, number: int) -> None:
@@ -337,7 +351,7 @@ class Scene:
         )
 
     def settle(self, seconds: float = LOST_SECONDS) -> Verdict:
-        """The verdict once no fault is in force and every pod that can be placed is.
+        """Return the verdict once no fault is in force and every pod that can be placed is.
 
         If some are not, after `seconds` they are lost. It is a fault, too, if a rule struck nothing
         each time it was set: what was to be tried has not been.
@@ -359,7 +373,7 @@ class Scene:
         yield from ((at, str(rule)) for rule, at in first.items() if not strikes[rule])
 
     def save(self) -> None:
-        """The auditor's events stand in a file, a line each, for whoever looks into a verdict."""
+        """Write the auditor's events to a file, a line each, for whoever looks into a verdict."""
         lines = (repr(event) for event in self.books.seen)
         (self._folder / "events.txt").write_text("\n".join(lines))
 
@@ -393,12 +407,12 @@ class Scene:
         return None
 
     def tracebacks(self) -> list[str]:
-        """The names of logs that hold a traceback."""
+        """Return the names of logs that hold a traceback."""
         return [member.name for member in self.members if "Traceback" in member.text]
 
     @contextmanager
     def creating(self, namespace: str, pods: list[Raw]) -> Iterator[Callable[[], int]]:
-        """The pods are created one after the other meanwhile, all of them before the end."""
+        """Create the pods one after the other meanwhile, all of them before the end."""
         created = 0
 
         def create() -> None:
@@ -413,7 +427,7 @@ class Scene:
         thread.join()
 
     def persist(self, act: Callable[[Client], None]) -> None:
-        """The object is created or deleted, though the API server may be away for a while."""
+        """Create or delete an object, though the API server may be away for a while."""
         while True:
             try:
                 with self.plane.access.client() as client:

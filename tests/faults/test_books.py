@@ -260,13 +260,13 @@ def test_a_wait_ends_with_the_last_binding_also_right_after_another_event() -> N
 
 
 def gpu_node_seen() -> NodeSeen:
-    """A node with two cards of 16."""
+    """Return a node with two cards of 16."""
     others = ((GPU_COUNT, 2), (GPU_MEMORY, 32))
     return NodeSeen("n", "n", Amount(1000, 10**9, 10, others))
 
 
 def share(name: str, memory: int, card: int | None, **fields: Any) -> PodSeen:
-    """A pod on the node, with this much memory of a card if there is one."""
+    """Return a pod on the node, with this much memory of a card if there is one."""
     need = Amount(1, 0, 1, ((GPU_MEMORY, memory),))
     cards = ((card, memory),) if card is not None else ()
     key = f"ns/{name}"
@@ -323,7 +323,7 @@ mooring_bindings_in_flight 0.0
 
 @pytest.fixture
 def clean(control_plane: ControlPlane, namespace: str) -> Callable[..., None]:
-    """Creates a bound and a pending pod, and a node, in the shared control plane."""
+    """Return what creates a bound and a pending pod, and a node, in the shared control plane."""
 
     def create() -> None:
         with control_plane.access.client() as client:

@@ -54,7 +54,7 @@ def pending_record(pod: PodSeen, **fields: Any) -> Record:
 
 
 def dump() -> dict[str, Record]:
-    """The records of a dump that is right, by the uid or node they are about."""
+    """Return the records of a dump that is right, by the uid or node they are about."""
     web, other, share, waiting = PODS
     owner = {"pod": share.key, "uid": share.uid, "cards": [[1]], "known": True}
     return {

@@ -210,7 +210,7 @@ class Clock:
 
 
 def announced(plugin: type[Hostile]) -> Registry:
-    """A registry that finds the plugin in the distribution acme."""
+    """Return a registry that finds the plugin in the distribution acme."""
     entry: Any = SimpleNamespace(
         name="Hostile", value="acme:Hostile", dist=SimpleNamespace(name="acme"), load=lambda: plugin
     )
@@ -342,7 +342,7 @@ async def until(holds: Callable[[], object], tasks: list["asyncio.Task[None]"]) 
 
 
 def blames(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """What was logged; all of it must be about Hostile and name its distribution."""
+    """Return what was logged; all of it must be about Hostile and name its distribution."""
     found = [r for r in caplog.records if r.name != "mooring.framework.slow_decisions"]
     assert all(record.levelno == logging.ERROR for record in found)
     assert all("\n" not in r.getMessage() and len(r.getMessage()) < 2000 for r in found)

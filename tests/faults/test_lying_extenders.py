@@ -255,7 +255,7 @@ async def test_a_binding_whose_answer_is_lost_counts_if_the_pod_is_bound(stage: 
 
 
 def keeps(*nodes: str) -> Any:
-    """A preempt verb that leaves these nodes."""
+    """Return a preempt verb that leaves these nodes."""
 
     def answer(arguments: dict[str, Any]) -> object:
         victims = arguments["NodeNameToMetaVictims"]

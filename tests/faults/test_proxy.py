@@ -59,7 +59,7 @@ class Client:
             yield answer.content
 
     async def inject(self, kind: Kind, **fields: Any) -> int:
-        """The rule's number."""
+        """Return the rule's number."""
         rule = Rule(kind, **fields).written()
         async with self._session.post(f"{self._control}/rules", json=rule) as answer:
             answer.raise_for_status()
@@ -69,7 +69,7 @@ class Client:
         await self._session.delete(f"{self._control}/rules")
 
     async def injected(self) -> list[tuple[int, str]]:
-        """Number and kind of the rule, for each strike."""
+        """Return number and kind of the rule, for each strike."""
         async with self._session.get(f"{self._control}/injected") as answer:
             return [(one["rule"], one["kind"]) for one in await answer.json()]
 

@@ -1,10 +1,11 @@
 """What kopf is given to talk with, and that nothing of it is left when it stops."""
 
 import asyncio
+import gc
 import json
 import ssl
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import pytest
 from certificates import Authority
 from controlplane.processes import free_ports
 from kube.api_server import ApiServer
-from mooring.handlers.sessions import KopfSessions
+from mooring.handlers.sessions import MOST_GARBAGE_BYTES, KopfSessions
 from mooring.kube.config import Connection
 from mooring.kube.credentials import Credentials, NoToken
 from mooring.kube.resources import POD, PRIORITY_CLASS, SCHEDULING_PROFILE, Resource
@@ -486,4 +487,41 @@ async def test_an_unfinished_event_at_the_end_of_a_watch_is_left_out(
     request.end()
     answer = await asking
     assert [data async for data in answer.content.iter_chunked(1000)] == [whole]
+    await sessions.close()
+
+
+@contextmanager
+def collections_of_garbage() -> Iterator[list[int]]:
+    """Yields the generations that are collected inside; of itself, Python collects none there."""
+    generations: list[int] = []
+
+    def note(phase: str, info: dict[str, int]) -> None:
+        if phase == "start":
+            generations.append(info["generation"])
+
+    gc.disable()
+    gc.callbacks.append(note)
+    try:
+        yield generations
+    finally:
+        gc.callbacks.remove(note)
+        gc.enable()
+
+
+@pytest.mark.parametrize(("size", "collected"), [(2**20, [1, 1]), (2**13, [])])
+async def test_garbage_of_large_objects_is_collected_by_their_bytes(
+    server: ApiServer, sessions: KopfSessions, size: int, collected: list[int]
+) -> None:
+    session = await session_of(sessions)
+    asking = asyncio.create_task(session.get(f"{server.url}/base{POD.path()}?watch=true"))
+    request = await server.next()
+    large = {**WEB, "spec": {"nodeName": "x" * size}}
+    line = orjson.dumps({"type": "MODIFIED", "object": large}) + b"\n"
+    request.send_bytes(line * (2 * MOST_GARBAGE_BYTES // len(line) + 1))
+    request.end()
+    answer = await asking
+    with collections_of_garbage() as generations:
+        async for _ in answer.content.iter_chunked(2**16):
+            pass
+    assert generations == collected
     await sessions.close()

@@ -247,6 +247,7 @@ async def test_a_watch_that_fails_is_lacking_only_once_it_is_dead(
     await feeding.begin()
     streams.nodes_allowed = False
     await feeding.cut(streams.open[NODE.path()])
+    assert not feeding.reflectors.is_current()
     feeding.time += DEAD_SECONDS
     assert feeding.reflectors.lacking() is None
     feeding.time += 1.0
@@ -261,6 +262,7 @@ async def test_a_feed_that_works_again_lags_no_more(streams: Streams, feeding: F
     await feeding.synced()
     feeding.time += 7.0
     assert feeding.reflectors.lacking() is None
+    assert feeding.reflectors.is_current()
     assert set(feeding.reflectors.lags().values()) == {0.0}
 
 

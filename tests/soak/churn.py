@@ -72,7 +72,7 @@ class Churn:
             raise self._failure
 
     def begin(self) -> None:
-        """The nodes exist, and pods that nearly fill them are created at once."""
+        """Create the nodes, and at once pods that nearly fill them."""
         self._persist(partial(_post, at=workloads.budget(self._namespace)))
         for name in (*self._nodes[: self._fewest_nodes], *workloads.NODES):
             self._create_node(name)
@@ -191,7 +191,7 @@ class Churn:
     # Pods with fixed names, which are replaced at once
 
     def _replace(self, names: Iterable[str], pods: Iterable[PodSeen]) -> None:
-        """The pods of these names end, and others have their names in the next moment."""
+        """End the pods of these names, and create others of the same names in the next moment."""
         by_name = {_name(found): found for found in pods}
         names = [*names]
         for name in names:
@@ -216,12 +216,12 @@ class Churn:
         self._replace(self._draw.sample(SINGLE, 3), pods)
 
     def _replace_gang(self, pods: Sequence[PodSeen]) -> None:
-        """A whole gang, or one of its members."""
+        """Replace a whole gang, or one of its members."""
         gang = self._draw.choice(workloads.GANGS)
         self._replace(gang if self._draw.random() < 0.7 else gang[:1], pods)
 
     def _replace_disk(self, pods: Sequence[PodSeen]) -> None:
-        """A pod, its claim and its volume, which may be on another node then."""
+        """Replace a pod, its claim and its volume, which may be on another node then."""
         name = self._draw.choice(workloads.DISKS)
         for found in pods:
             if _name(found) == name:
@@ -235,7 +235,7 @@ class Churn:
             self._persist(partial(_post, at=at))
 
     def _preempt_strictly(self, pods: Sequence[PodSeen]) -> None:
-        """A pod whose victims are evicted with the Eviction API, or not at all."""
+        """Create a pod whose victims are evicted with the Eviction API, or not at all."""
         name = self._draw.choice(STRICT)
         for found in pods:
             if _name(found) == name:
@@ -254,11 +254,11 @@ class Churn:
         self._persist(partial(_post, at=("/api/v1/nodes", raw)))
 
     def _present(self) -> set[str]:
-        """The nodes of the pool that exist."""
+        """Return the nodes of the pool that exist."""
         return {found.key for found in self._scene.books.nodes} & {*self._nodes}
 
     def _add_node(self) -> None:
-        """A node of a name that a node has had."""
+        """Add a node of a name that a node has had."""
         if missing := [name for name in self._nodes if name not in self._present()]:
             self._create_node(self._draw.choice(missing))
 
@@ -267,13 +267,13 @@ class Churn:
             self._delete_node(self._draw.choice(present))
 
     def _replace_node(self) -> None:
-        """A node goes, and another has its name in the next moment."""
+        """Delete a node, and add one of its name in the next moment."""
         name = self._draw.choice([*sorted(self._present()), *workloads.GPUS])
         self._delete_node(name)
         self._create_node(name)
 
     def _delete_node(self, name: str) -> None:
-        """A node goes, and its pods as the pod garbage collector would end them."""
+        """Delete a node, and its pods as the pod garbage collector would end them."""
         self._persist(partial(_delete_path, path=f"/api/v1/nodes/{name}"))
         for found in self._scene.books.pods:
             if found.node == name:

@@ -1,6 +1,6 @@
 """What a run measured, judged and printed; at most 80 columns wide."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median
@@ -16,7 +16,7 @@ GROWTH_MIB: Final = 20.0
 MORE_TASKS: Final = 10
 """A quiet replica at the end may have so many tasks more than the quietest at the beginning."""
 WARM_SECONDS: Final = 60.0
-"""A process that begins has to see the cluster first."""
+"""A process that begins, or begins to lead, has to see the cluster first."""
 JUDGED_SECONDS: Final = 60.0
 """A process that was not sampled for so long after that has no trend."""
 
@@ -47,28 +47,39 @@ class Minute:
 
 @dataclass
 class Life:
-    """The memory of one process over its life: (seconds since its beginning, MiB)."""
+    """The memory of one process over its life; what leads knows more than what stands by."""
 
     name: str
-    samples: list[tuple[float, float]] = field(default_factory=list)
+    _warm: dict[bool, list[tuple[float, float]]] = field(
+        default_factory=lambda: {True: [], False: []}
+    )
+    """When the process had led, or stood by, for long enough, and the MiB that it had then."""
+    _leads: bool | None = None
+    _since: float = 0.0
 
-    def trend(self) -> tuple[float, float] | None:
-        """Median MiB in the first and in the last quarter once warm; None for a short life."""
-        warm = [(at, mib) for at, mib in self.samples if at >= WARM_SECONDS]
-        if not warm or warm[-1][0] - warm[0][0] < JUDGED_SECONDS:
-            return None
-        quarter = max(1, len(warm) // 4)
-        first, last = warm[:quarter], warm[-quarter:]
-        return median(mib for _, mib in first), median(mib for _, mib in last)
+    def note(self, at: float, mib: float, *, leads: bool) -> None:
+        """Note the memory at this time, in seconds of any clock, of a process that leads or not."""
+        if leads is not self._leads:
+            self._leads, self._since = leads, at
+        if at - self._since >= WARM_SECONDS:
+            self._warm[leads].append((at, mib))
+
+    def trends(self) -> Iterator[tuple[float, float]]:
+        """Yield median MiB in the first and in the last quarter, leading and standing by."""
+        for warm in self._warm.values():
+            if warm and warm[-1][0] - warm[0][0] >= JUDGED_SECONDS:
+                quarter = max(1, len(warm) // 4)
+                first, last = warm[:quarter], warm[-quarter:]
+                yield median(mib for _, mib in first), median(mib for _, mib in last)
 
 
 def growth(lives: Iterable[Life], tasks: tuple[int, int]) -> list[str]:
-    """What has grown: memory of a process over its life, or tasks from quiet to quiet."""
+    """Return what has grown: memory of a process over its life, or tasks from quiet to quiet."""
     found = []
     for life in lives:
-        trend = life.trend()
-        if trend and trend[1] > trend[0] * (1 + GROWTH_SHARE) + GROWTH_MIB:
-            found.append(f"{life.name} grew from {trend[0]:.0f} to {trend[1]:.0f} MiB")
+        for first, last in life.trends():
+            if last > first * (1 + GROWTH_SHARE) + GROWTH_MIB:
+                found.append(f"{life.name} grew from {first:.0f} to {last:.0f} MiB")
     begin, end = tasks
     if end > begin + MORE_TASKS:
         found.append(f"a quiet leader had {begin} tasks at the beginning and {end} at the end")
@@ -87,7 +98,7 @@ class Happened:
 def fault_table(
     happened: Sequence[Happened], struck: Mapping[str, int], verdict: Verdict, end: float
 ) -> list[str]:
-    """A Markdown table of what was tried and what came of it, a row per fault.
+    """Return a Markdown table of what was tried and what came of it, a row per fault.
 
     Columns: how often it struck, pods lost, pods bound twice, nodes over their allocatable, victims
     evicted in vain, writes after the lease was lost, and the longest time in which a pod that could

@@ -136,7 +136,7 @@ class _Soak:
         self._struck: Counter[str] = Counter()
         """How often each fault that is none of the proxy's has struck."""
         self._lives: dict[str, Life] = {}
-        self._born: dict[str, float] = {}
+        self._born: set[str] = set()
         self._ended: dict[str, float] = {}
         self._leaders = 0
         self._holder = ""
@@ -221,7 +221,7 @@ class _Soak:
             self._act(episode.what, leader)
 
     def _act(self, what: Act, leader: Member) -> None:
-        """The fault strikes; it is counted only when it is seen to have struck."""
+        """Let the fault strike; count it only when it is seen to have struck."""
         plane = self._scene.plane
         match what:
             case Act.KILL:
@@ -247,7 +247,7 @@ class _Soak:
         self._struck[Act.STOP] += member.program.wait(ENDED_SECONDS) is not None
 
     def _idle(self) -> list[str]:
-        """The episodes that are not the proxy's and did not strike each time.
+        """Return the episodes that are not the proxy's and did not strike each time.
 
         Rules that struck nothing are in the verdict.
         """
@@ -285,16 +285,16 @@ class _Soak:
     def _start(self, before: Member | None = None) -> None:
         proxy = before.proxy if before else None
         member = self._scene.start(proxy=proxy, packages=self._packages)
-        self._born[member.name] = time.monotonic()
+        self._born.add(member.name)
         self._lives[member.name] = Life(member.name)
 
     def _revive(self, now: float) -> None:
-        """A replica that has ended is started again behind the same proxy."""
+        """Start a replica that has ended again, behind the same proxy."""
         for member in list(self._scene.members):
             if member.name not in self._born or member.runs:
                 continue
             if now - self._ended.setdefault(member.name, time.monotonic()) >= RESTART_SECONDS:
-                del self._born[member.name]
+                self._born.remove(member.name)
                 self._start(member)
 
     # Figures
@@ -306,10 +306,10 @@ class _Soak:
         if now - self._sampled < SAMPLE_SECONDS:
             return
         self._sampled = now
-        for member in self._running():
-            if mib := member.rss_mib():
-                age = now - self._born[member.name]
-                self._lives[member.name].samples.append((age, mib))
+        if leader := self._scene.leader():
+            for member in self._running():
+                if mib := member.rss_mib():
+                    self._lives[member.name].note(now, mib, leads=member is leader)
         holder = self._scene.holder()
         if holder and holder != self._holder:
             self._leaders += bool(self._holder)
@@ -336,7 +336,7 @@ class _Soak:
         return total
 
     def _quiet_tasks(self) -> int:
-        """The fewest tasks of the leader within some quiet seconds."""
+        """Return the fewest tasks of the leader within some quiet seconds."""
         leader = self._scene.wait_for_leader()
         fewest = eventually(leader.tasks, bool, "a number of tasks")
         deadline = time.monotonic() + QUIET_SECONDS

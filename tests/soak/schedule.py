@@ -48,7 +48,7 @@ class Episode:
 
 
 def episodes(seed: int, seconds: float) -> Iterator[Episode]:
-    """The faults of a run in order: each kind once in a random order, then again, until the end."""
+    """Yield the faults of a run in order: each kind once in a random order, then again."""
     draw = random.Random(seed)  # noqa: S311 - has to be repeatable
     at = draw.uniform(*SECONDS_BETWEEN)
     deck: list[str] = []

@@ -87,7 +87,7 @@ class Hold:
 
 
 def install_plugin(folder: Path) -> Path:
-    """The folder with an installed package that announces the Permit plugin Hold."""
+    """Return the folder with an installed package that announces the Permit plugin Hold."""
     info = folder / "soak_hold-1.0.dist-info"
     info.mkdir(parents=True)
     (folder / "soak_hold.py").write_text(_PLUGIN)
@@ -125,7 +125,7 @@ def put_profiles(plane: ControlPlane, extender_port: int) -> None:
 
 
 def special_node(name: str) -> Raw:
-    """A node with cards or disks, for pods that ask for it only."""
+    """Return a node with cards or disks, for pods that ask for it only."""
     capacity = {"cpu": "16", "memory": "32Gi", "pods": "110"}
     use = name.partition("-")[0]
     if name in GPUS:
@@ -135,7 +135,7 @@ def special_node(name: str) -> Raw:
 
 
 def constrained_pod(name: str, draw: random.Random) -> Raw:
-    """The pod of this name, with requests that may be others than last time."""
+    """Return the pod of this name, with requests that may be others than last time."""
     kind = name.partition("-")[0]
     cpu = draw.choice(("100m", "250m", "500m"))
     if kind in {"ring", "share"}:
@@ -189,7 +189,7 @@ def _affinity(kind: str, key: str) -> Raw:
 
 
 def claim_of(name: str) -> str:
-    """The name of the pod's claim, as a StatefulSet gives it."""
+    """Return the name of the pod's claim, as a StatefulSet gives it."""
     return f"data-{name}"
 
 

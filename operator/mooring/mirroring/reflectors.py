@@ -105,9 +105,7 @@ class Reflectors:
 
     def lacking(self) -> str | None:
         """Return what is not listed yet or not watched for long, and why; None if all is."""
-        counted = self._reflectors | {
-            served.resource: served.reflector for served in self._served.values() if served.counts()
-        }
+        counted = self._counted()
         unlisted = [r for r, reflector in counted.items() if not reflector.synced.is_set()]
         if unlisted:
             return f"not listed yet: {', '.join(map(self._described, unlisted))}"
@@ -116,6 +114,16 @@ class Reflectors:
             longest = max(map(self._lag, dead))
             return f"not watched for {longest:.0f} seconds: {', '.join(map(self._described, dead))}"
         return None
+
+    def is_current(self) -> bool:
+        """Return whether everything has been listed, and the watch of nothing is broken now."""
+        return self.lacking() is None and self._troubles.keys().isdisjoint(self._counted())
+
+    def _counted(self) -> dict[Resource, Reflector]:
+        """Return what this replica cannot work without."""
+        return self._reflectors | {
+            served.resource: served.reflector for served in self._served.values() if served.counts()
+        }
 
     def lags(self) -> Mapping[str, float]:
         """Return for how many seconds each resource has not been watched; 0 for those that are."""

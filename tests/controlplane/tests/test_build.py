@@ -35,7 +35,7 @@ echo "$3" > "$2"
 
 @pytest.fixture
 def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A Go that writes its calls to this file, and an empty cache."""
+    """Return a Go that writes its calls to this file, and an empty cache."""
     go = tmp_path / "bin" / "go"
     go.parent.mkdir()
     go.write_text(FAKE_GO)

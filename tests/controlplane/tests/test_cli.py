@@ -16,6 +16,8 @@ from controlplane import background
 from controlplane.build import cache_root
 from controlplane.tests.waiting import session_members, wait_for, wait_until_gone
 
+pytestmark = pytest.mark.server
+
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
 COMMAND = (sys.executable, "-m", "controlplane")
 
@@ -29,7 +31,7 @@ chmod +x "$2"
 
 @pytest.fixture
 def name() -> Iterator[str]:
-    """A name of a control plane that nobody else uses; whatever runs under it is ended."""
+    """Yield a name of a control plane that nobody else uses; whatever runs under it is ended."""
     chosen = f"test-{secrets.token_hex(4)}"
     yield chosen
     if background.status(chosen):

@@ -14,6 +14,8 @@ from controlplane.namespaces import create_namespace
 from controlplane.nodes import create_nodes
 from controlplane.tests.waiting import wait_for, wait_until_gone
 
+pytestmark = pytest.mark.server
+
 TESTS = Path(__file__).parents[2]
 
 Factory = Callable[..., ControlPlane]

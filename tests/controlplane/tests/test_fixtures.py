@@ -3,7 +3,7 @@ from collections.abc import Callable
 import pytest
 
 from controlplane import ApiError, ControlPlane
-from controlplane.namespaces import create_namespace, delete_namespace
+from controlplane.namespaces import Baseline, create_namespace, delete_namespace
 from controlplane.nodes import create_nodes, delete_nodes
 
 
@@ -32,6 +32,23 @@ def test_a_deleted_namespace_is_gone_with_a_pod_that_a_finalizer_held(
         assert client.get(f"/api/v1/namespaces/{namespace}/pods")["items"] == []
         with pytest.raises(ApiError, match="404"):
             client.get(f"/api/v1/namespaces/{namespace}")
+
+
+def test_a_restored_server_holds_what_it_held_before(control_plane: ControlPlane) -> None:
+    access = control_plane.access
+    with access.client() as client:
+        kept = client.post("/api/v1/namespaces/default/configmaps", {"metadata": {"name": "kept"}})
+        baseline = Baseline(access)
+        client.post("/api/v1/namespaces/default/configmaps", {"metadata": {"name": "other"}})
+        client.post("/api/v1/namespaces/default/pods", _pod("held"))
+        client.post(f"/api/v1/namespaces/{create_namespace(access)}/pods", _pod("held"))
+        create_nodes(access, 2)
+        baseline.restore()
+        left = client.get("/api/v1/namespaces/default/configmaps")["items"]
+        assert kept["metadata"]["uid"] in {item["metadata"]["uid"] for item in left}
+        assert "other" not in {item["metadata"]["name"] for item in left}
+        assert client.get("/api/v1/pods")["items"] == client.get("/api/v1/nodes")["items"] == []
+        client.delete("/api/v1/namespaces/default/configmaps/kept")
 
 
 def test_a_bare_node_on_the_shared_server_stays_without_taints(control_plane: ControlPlane) -> None:

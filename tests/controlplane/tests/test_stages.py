@@ -9,6 +9,8 @@ from controlplane import Access, Client, ControlPlane
 from controlplane.nodes import create_nodes
 from controlplane.tests.waiting import wait_for
 
+pytestmark = pytest.mark.server
+
 PODS = "/api/v1/namespaces/default/pods"
 
 

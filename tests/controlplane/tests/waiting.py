@@ -26,7 +26,7 @@ def wait_until_gone(pids: Iterable[int]) -> None:
 
 
 def wait_for(condition: Callable[[], object], what: str) -> None:
-    """The condition has become true."""
+    """Wait until the condition is true."""
     deadline = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < deadline, f"not within {PATIENCE:.0f} s: {what}"
@@ -34,7 +34,7 @@ def wait_for(condition: Callable[[], object], what: str) -> None:
 
 
 def session_members(session: int) -> list[int]:
-    """The processes of a session, the leader included."""
+    """Return the processes of a session, the leader included."""
     members = []
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(ProcessLookupError):

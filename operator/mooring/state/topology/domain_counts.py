@@ -1,7 +1,6 @@
 """Counts of pods per topology domain."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +26,7 @@ class TakenBytes:
 class DomainCounts:
     """What plugins read: how many of the counted pods are in each domain."""
 
-    __slots__ = ("_counts", "_recount", "_taken", "domains", "total")
+    __slots__ = ("_counts", "_taken", "domains", "total")
 
     def __init__(self, domains: Domains, taken: TakenBytes) -> None:
         """Begin with no pod; the bytes of the array are added to `taken`."""
@@ -35,14 +34,12 @@ class DomainCounts:
         self.total = 0
         """The counted pods in all domains; pods on nodes without the label are in none."""
         self._taken = taken
-        self._recount: Callable[[], None] | None = None
         self._counts: CountArray = np.zeros(0, np.int32)
 
     @property
     def by_code(self) -> CountArray:
         """int32 per code of `domains.values`; the last item is 0, for nodes in no domain (-1)."""
-        if self._recount is not None:
-            self._recount()
+        self._count_anew()
         self._reserve(len(self.domains.values))
         return read_only(self._counts[: len(self.domains.values) + 1])
 
@@ -50,6 +47,9 @@ class DomainCounts:
         """Return int32[len(nodes)]: the pods in each node's domain, 0 where it is in none."""
         counts: CountArray = self.by_code[nodes.domain_codes(self.domains)]
         return counts
+
+    def _count_anew(self) -> None:
+        """Count all pods again, if the counts are not kept up to date any more."""
 
     def _reserve(self, code: int) -> None:
         """Make an item for the code, and a 0 behind it."""
@@ -63,21 +63,28 @@ class DomainCounts:
 class MutableDomainCounts(DomainCounts):
     """Domain counts as TopologyCounts changes them."""
 
-    __slots__ = ()
+    __slots__ = ("_count",)
+
+    def __init__(self, domains: Domains, taken: TakenBytes) -> None:
+        """The bytes of the array are added to `taken`."""
+        super().__init__(domains, taken)
+        self._count: Callable[[MutableDomainCounts], None] | None = None
 
     def drop(self, count: Callable[["MutableDomainCounts"], None]) -> None:
         """Free the array; from now on `count` is called to fill it whenever `by_code` is read.
 
         A decision that got these counts may read them again after it has put pods elsewhere.
         """
-        self._recount = partial(self._count_anew, count)
+        # Not bound to these counts: in a cycle, they would outlive what bounds the bytes of counts.
+        self._count = count
         self._free()
         self._taken = TakenBytes()
 
-    def _count_anew(self, count: Callable[["MutableDomainCounts"], None]) -> None:
-        self._free()
-        self.total = 0
-        count(self)
+    def _count_anew(self) -> None:
+        if self._count is not None:
+            self._free()
+            self.total = 0
+            self._count(self)
 
     def _free(self) -> None:
         self._taken.bytes -= self._counts.nbytes
