@@ -61,7 +61,7 @@ class Held:
     announced: bool = True
 
     def parsed(self, *, placed: bool = True, **fields: Any) -> Pod:
-        """The pod as the API server shows it."""
+        """Return the pod as the API server shows it."""
         raw = pod(
             self.name,
             cpu=None if self.cpu is None else f"{self.cpu}m",
@@ -106,7 +106,7 @@ class Cluster(RuleBasedStateMachine):
         self.zone = self.state.nodes.label(ZONE)
 
     def hear(self, changes: Iterable[ClusterEvent]) -> None:
-        """What the events say is on which node."""
+        """Note which pod is on which node, as the events say."""
         self.delivered += 1
         for change in changes:
             if change.kind is not Kind.POD:
@@ -210,7 +210,7 @@ class Cluster(RuleBasedStateMachine):
     @precondition(lambda self: any(held.assumed for held in self.model.pods.values()))
     @rule(data=st.data(), on=node_names)
     def assumption_confirmed(self, data: st.DataObject, on: str) -> None:
-        """The watch shows the pod bound, perhaps by somebody else and elsewhere."""
+        """Show in the watch that the pod is bound, perhaps by somebody else and elsewhere."""
         known = self.one_of_the_pods(data, assumed=True)
         held = replace(known, node=on, assumed=False, announced=True)
         self.state.put(Kind.POD, held.uid, held.parsed())
@@ -225,7 +225,7 @@ class Cluster(RuleBasedStateMachine):
 
     @rule(name=pod_names)
     def pod_gone_that_was_never_placed(self, name: str) -> None:
-        """It may have the name of one that is."""
+        """Delete a pod that was never placed; it may have the name of one that is."""
         before = self.delivered
         self.state.delete(Kind.POD, f"another {name}")
         assert self.delivered == before
@@ -239,9 +239,10 @@ class Cluster(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def pods_relisted(self, data: st.DataObject) -> None:
-        """What is missing is gone, but for assumed pods: the list may be older than they are.
+        """List the pods again: what is missing is gone, except assumed pods.
 
-        It may still have the predecessor of an assumed pod of its name.
+        The list may be older than an assumed pod. It may still have that pod's predecessor, which
+        had the same name.
         """
         placed = sorted(uid for uid, held in self.model.pods.items() if not held.assumed)
         kept = data.draw(st.sets(st.sampled_from(placed))) if placed else set()
@@ -303,7 +304,7 @@ class Cluster(RuleBasedStateMachine):
         del self.model.nominated[uid]
 
     def one_of_the_pods(self, data: st.DataObject, *, assumed: bool = False) -> Held:
-        """A placed pod, or an assumed one."""
+        """Return a placed pod, or an assumed one."""
         uids = sorted(uid for uid, h in self.model.pods.items() if h.assumed or not assumed)
         return self.model.pods[data.draw(st.sampled_from(uids))]
 
@@ -450,13 +451,13 @@ class Cluster(RuleBasedStateMachine):
 
 
 def every(resources: ResourceColumns, resource: str, rows: int) -> IntArray:
-    """The amounts of all rows."""
+    """Return the amounts of all rows."""
     amounts = resources.amounts(resource, rows)
     return np.zeros(rows, np.int64) if amounts is None else amounts
 
 
 def amount(held: Held, what: str) -> int:
-    """What the pod counts for; a container that requests nothing counts a little in scores."""
+    """Return what the pod counts for; a container without requests counts a little in scores."""
     mib = 2**20
     return {
         "pods": 1,

@@ -66,7 +66,7 @@ class Record(RuleBasedStateMachine):
             self.another_pod_of_its_name_is_seen(pod)
 
     def _in_its_state(self, known: Known) -> None:
-        """The time since the last step was spent in the pod's present state."""
+        """Count the time since the last step for the pod's present state."""
         state = known.times.state
         if state not in (PodState.BOUND, PodState.GONE):
             known.seconds[state] += self.now - known.times.since

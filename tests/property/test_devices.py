@@ -129,7 +129,7 @@ class Piece:
 
 
 def pod_of(preset: str, name: str, pieces: tuple[Piece, ...]) -> dict[str, Any]:
-    """The pod as users of the project write it."""
+    """Return the pod as users of the project write it."""
     first = pieces[0]
     amounts: list[dict[str, Any]] = []
     annotations: dict[str, str] = {}
@@ -185,7 +185,7 @@ def pieces_of(preset: str) -> st.SearchStrategy[tuple[Piece, ...]]:
 
 @st.composite
 def mixes(draw: st.DrawFn) -> tuple[str, list[tuple[int, set[int]]], list[tuple[Piece, ...]]]:
-    """A preset, nodes as their number of cards and the unhealthy ones, and what pods want."""
+    """Draw a preset, each node's number of cards and unhealthy ones, and what pods want."""
     preset = draw(st.sampled_from(("gpushare", "hami", "kai")))
     cards = st.integers(1, 4).flatmap(
         lambda count: st.tuples(st.just(count), st.sets(st.integers(0, count - 1), max_size=1))

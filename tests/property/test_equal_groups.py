@@ -163,7 +163,7 @@ class EqualGroups(RuleBasedStateMachine):
         assert in_vain <= len(alone) + len(equal)
 
     def attempts(self) -> Iterator[bool]:
-        """Runs one attempt after the other; whether each placed members."""
+        """Run one attempt after the other; yield whether each placed members."""
         while True:
             while self.queue.run_hints(self.now):
                 pass

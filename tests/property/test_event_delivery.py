@@ -17,17 +17,17 @@ Write = Callable[[ClusterState], None]
 
 
 def shown(member: Pod) -> Write:
-    """A member that is shown without a node."""
+    """Return a write that shows a member without a node."""
     return lambda state: state.put_unscheduled(member)
 
 
 def gone(member: Pod) -> Write:
-    """A member that is deleted."""
+    """Return a write that deletes a member."""
     return lambda state: state.delete_unscheduled(member.uid)
 
 
 def assumed(member: Pod) -> Write:
-    """A member that is assumed on node a, and announced."""
+    """Return a write that assumes a member on node a, and announces it."""
 
     def write(state: ClusterState) -> None:
         state.assume(member, state.nodes.row_of["a"])
@@ -37,12 +37,12 @@ def assumed(member: Pod) -> Write:
 
 
 def forgotten(member: Pod) -> Write:
-    """A member whose assumption is undone."""
+    """Return a write that undoes the assumption of a member."""
     return lambda state: state.forget(member)
 
 
 def nominated(member: Pod) -> Write:
-    """A member that is nominated to node a, or from there to none."""
+    """Return a write that nominates a member to node a, or from there to none."""
 
     def write(state: ClusterState) -> None:
         known = state.nominations.get(member.uid) is not None
@@ -89,7 +89,7 @@ class Listener:
 
 
 def group() -> ClusterState:
-    """A cluster of one node, with a group that has no members yet."""
+    """Return a cluster of one node, with a group that has no members yet."""
     return cluster(node("a"), pod_group("g", 2))
 
 

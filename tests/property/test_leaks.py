@@ -72,7 +72,7 @@ def entries(*roots: object) -> Counter[str]:
 
 
 def attributes(one: object) -> Iterator[tuple[str, object]]:
-    """The attributes of an object, with or without a dictionary."""
+    """Yield the attributes of an object, with or without a dictionary."""
     yield from getattr(one, "__dict__", {}).items()
     for each in type(one).__mro__:
         slots = each.__dict__.get("__slots__", ())
@@ -97,7 +97,7 @@ class World:
         self.shown: list[tuple[Kind, str]] = []
 
     def show(self, objects: Iterable[Raw]) -> None:
-        """The watches show the objects."""
+        """Show the objects, as the watches do."""
         for raw in objects:
             kind = Kind(raw["kind"])
             key = identity(kind, raw)
@@ -105,13 +105,13 @@ class World:
             self.state.put(kind, key, parse_object(kind, raw))
 
     def pending(self, raw: Raw) -> Pod:
-        """The pod comes in."""
+        """Let the pod come in, and return it."""
         came = parse_pod(raw)
         self.intake.pending(came)
         return came
 
     def attempt(self) -> bool:
-        """The first pod is bound, or it is unschedulable; False if no pod is active."""
+        """Bind the first pod, or find it unschedulable; return False if no pod is active."""
         scheduler = self.scheduler
         queued = scheduler.queue.pop(0.0)
         if queued is None:
@@ -217,7 +217,7 @@ def waiting(name: str) -> Iterator[Raw]:
 
 
 def lives(world: World, name: str) -> None:
-    """A cluster of that name comes, is worked on, and goes."""
+    """Show a cluster of that name, work on it, and delete it."""
     state, home = world.state, f"ns-{name}"
     world.show(everything(name))
     preemptor = world.pending(pod(f"high-{name}", namespace=home, priority=9, cpu="1000"))

@@ -84,7 +84,7 @@ class Known:
         return None
 
     def declares(self, formats: tuple[GroupFormat, ...]) -> int:
-        """The minimum that this member of a group without an object declares."""
+        """Return the minimum that this member of a group without an object declares."""
         form = next(f for f in formats if self.features["site" if f == SITE else "other"])
         minimum: int | None = self.features["minimum"] if form == SITE else None
         return 1 if minimum is None else minimum
@@ -219,7 +219,7 @@ class Groups(RuleBasedStateMachine):
     @precondition(lambda self: self.model.pods)
     @rule(data=st.data())
     def trial(self, data: st.DataObject) -> None:
-        """Some are added and some removed; the counts follow, and are as before afterwards."""
+        """Add some pods and remove some; the counts follow, and are as before afterwards."""
         chosen = data.draw(st.sets(st.sampled_from(self.known(lambda _: True))))
         before = {name: replace(known) for name, known in self.model.pods.items()}
         with self.state.trial() as trial:

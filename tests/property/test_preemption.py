@@ -75,7 +75,7 @@ def _by_dry_runs(deciding: Deciding, raw: Raw) -> list[Candidate]:
 
 
 def _evict_one_in(deciding: Deciding, every: int) -> None:
-    """Some of the pods are being evicted for another preemptor."""
+    """Begin to evict some of the pods for another preemptor."""
     earlier = parse_pod(pod("earlier", priority=1000))
     placed = [placed.pod for placed in deciding.state.pods]
     deciding.state.begin_evictions(earlier, placed[::every])
@@ -166,11 +166,11 @@ class Evicting(RuleBasedStateMachine):
         return self.parsed(name, uid=Uid(name), priority=100)
 
     def one_of_the_pods(self, data: st.DataObject) -> Placed:
-        """A placed pod; another one may have its name."""
+        """Return a placed pod; another one may have its name."""
         return self.placed[data.draw(st.sampled_from(sorted(self.placed)))]
 
     def left(self, uid: Uid) -> None:
-        """The pod is on no node any more."""
+        """Note that the pod is on no node any more."""
         gone = self.placed.pop(uid, None)
         if gone is None:
             return
@@ -184,7 +184,7 @@ class Evicting(RuleBasedStateMachine):
 
     @rule(name=victim_names, on=st.sampled_from(NODES), same=st.booleans())
     def pod_assumed(self, name: str, on: str, *, same: bool) -> None:
-        """A pod comes back after its binding was called off, or another one of its name comes."""
+        """Assume a pod that returns after its binding was called off, or another of its name."""
         back = self.pending.pop(name, None)
         waiting = self.parsed(name, uid=back.uid if back is not None and same else None)
         self.state.assume(waiting, self.state.nodes.row_of[on])
@@ -201,7 +201,7 @@ class Evicting(RuleBasedStateMachine):
     @precondition(lambda self: self.placed)
     @rule(data=st.data(), on=st.sampled_from(NODES))
     def pod_seen_bound(self, data: st.DataObject, on: str) -> None:
-        """An assumed pod is confirmed, perhaps elsewhere."""
+        """Confirm an assumed pod, perhaps elsewhere."""
         known = self.one_of_the_pods(data)
         before = self.state.pods.get(known.pod.uid)
         assert before is not None
@@ -239,7 +239,7 @@ class Evicting(RuleBasedStateMachine):
     @precondition(lambda self: self.placed)
     @rule(data=st.data())
     def binding_ends_without_success(self, data: st.DataObject) -> None:
-        """It failed, or was called off at Permit or PreBind."""
+        """End a binding that failed, or was called off at Permit or PreBind."""
         known = self.one_of_the_pods(data)
         self.state.forget(known.pod)
         if known.assumed:
@@ -250,7 +250,7 @@ class Evicting(RuleBasedStateMachine):
             self.stays(known, {p for p, waited in self.awaited.items() if uid in waited})
 
     def stays(self, known: Placed, withdrawn: Iterable[str] = ()) -> None:
-        """The pod is not evicted any more, and stays on its node."""
+        """Note that the pod is not evicted any more, and stays on its node."""
         uid = known.pod.uid
         for preemptor in withdrawn:
             del self.awaited[preemptor]

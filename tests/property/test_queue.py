@@ -120,14 +120,14 @@ class QueueMachine(RuleBasedStateMachine):
         return [k for k in self.known.values() if k.state == "rejected" and not k.moved]
 
     def one_is_moved(self, among: list[Known], signature: Signature) -> None:
-        """The queue has moved exactly one of these, which is tried for its group."""
+        """Check that the queue has moved exactly one of these, which is tried for its group."""
         moving = [known for known in among if self.queue_of(known) is not SubQueue.UNSCHEDULABLE]
         assert len(moving) == 1
         moved = moving[0]
         moved.moved, moved.tries_for = True, signature
 
     def the_next_follows(self, known: Known) -> None:
-        """The pod is tried for its group no more; if a pod of it is left, that one is."""
+        """Try the pod for its group no more; if a pod of the group is left, try that one."""
         signature, known.tries_for = known.tries_for, None
         left = [
             other
@@ -172,7 +172,7 @@ class QueueMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.known)
     @rule(data=st.data())
     def the_group_of_a_pod_changes(self, data: st.DataObject) -> None:
-        """That is as if the pod itself had changed."""
+        """Change the group of a pod, which is as if the pod itself had changed."""
         known = self.known[data.draw(st.sampled_from(sorted(self.known)))]
         self.queue.try_again(known.pod.uid, self.now)
         if known.state == "flying":
@@ -225,11 +225,11 @@ class QueueMachine(RuleBasedStateMachine):
         known.moved, known.outdated, known.missed = False, False, []
 
     def is_first(self, known: Known, active: list[Known]) -> None:
-        """The pod is popped in the right order."""
+        """Check that the pod is popped in the right order."""
         assert known.sort == min(other.sort for other in active)
 
     def landed(self, data: st.DataObject) -> tuple[Known, QueuedPod]:
-        """Some pod in flight, whose attempt ends now."""
+        """Return some pod in flight, whose attempt ends now."""
         flying = sorted(uid for uid, known in self.known.items() if known.state == "flying")
         known = self.known[data.draw(st.sampled_from(flying))]
         assert known.attempt is not None
@@ -255,7 +255,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(data=st.data(), plugins=st.sets(st.sampled_from(PLUGINS), min_size=1))
     def an_event_has_a_pod_tried_for_others(self, data: st.DataObject, plugins: set[str]) -> None:
-        """What is rare in a random order: who is moved is tried and rejected at once."""
+        """Try and reject a pod as soon as an event moves it, which is rare in a random order."""
         self.the_cluster_changes(NODE_ADDED)
         self.all_hints_run()
         self.the_first_is_tried()
@@ -385,7 +385,10 @@ class QueueMachine(RuleBasedStateMachine):
         assert not backing_off or (due is not None and due <= min(backing_off))
 
     def teardown(self) -> None:
-        """An event helps every pod: all are soon bound, though some fail or are deleted."""
+        """Check that all pods are soon bound when an event helps every pod.
+
+        Some fail or are deleted on the way.
+        """
         for known in self.known.values():
             if known.state == "flying" and known.attempt is not None:
                 self.queue.add_unschedulable(known.attempt, frozenset(PLUGINS), self.now)
@@ -419,7 +422,10 @@ class TurnsMachine(QueueMachine):
         self.passed_over: Counter[str] = Counter()
 
     def is_first(self, known: Known, active: list[Known]) -> None:
-        """The first of its namespace and priority; no other namespace is passed over twice."""
+        """Check that the pod is the first of its namespace and priority.
+
+        No other namespace is passed over twice.
+        """
         priority = max(other.pod.shape.priority for other in active)
         equals = [other for other in active if other.pod.shape.priority == priority]
         own = [other for other in equals if other.pod.namespace == known.pod.namespace]

@@ -121,11 +121,11 @@ class Lone:
         self._since: list[ClusterEvent] = []
 
     def begin(self) -> None:
-        """An attempt begins that knows the cluster as it is now, and no later change."""
+        """Begin an attempt that knows the cluster as it is now, and no later change."""
         self._began_with, self._since = self._answer, []
 
     def check(self, events: Sequence[ClusterEvent]) -> None:
-        """A node that opened, by these changes or since the attempt began, opened by a cure."""
+        """Check that a node that opened, now or since the attempt began, opened by a cure."""
         self._since += events
         now, name = self._asked(), self._plugin.name
         assert not self._answer.opens(now) or self._is_cured(events), f"{name}: {events}"
@@ -212,7 +212,7 @@ class Refusals(RuleBasedStateMachine):
 
     @rule()
     def attempts_begin(self) -> None:
-        """The rejections of now are those of attempts that end much later."""
+        """Begin attempts, which end much later, with the rejections of now."""
         self.since = []
         attempts = (self.rejected(waits, None) for waits in self.waiting)
         self.in_flight = [attempt for attempt in attempts if attempt is not None]
@@ -431,7 +431,7 @@ class Refusals(RuleBasedStateMachine):
             self.held += events
 
     def tell(self, events: Sequence[ClusterEvent]) -> None:
-        """What happened is enough to wake every pod that could be placed now."""
+        """Check that what happened is enough to wake every pod that could be placed now."""
         for lone in self.lone:
             lone.check(events)
         self.since += events
@@ -444,7 +444,7 @@ class Refusals(RuleBasedStateMachine):
             self.told(queued, self.since)
 
     def told(self, queued: QueuedPod, events: Iterable[ClusterEvent]) -> QueuedPod | None:
-        """The pod as it waits on, for new reasons if the changes woke it; None if it is placed."""
+        """Return the pod as it waits on, for new reasons if changes woke it; None if placed."""
         now = self.rejected(queued.pod, queued.queue)
         flew = queued.queue is None
         if any(self.hint(queued, event, during_attempt=flew) for event in events):
@@ -453,7 +453,7 @@ class Refusals(RuleBasedStateMachine):
         return queued
 
     def rejected(self, waits: Pod, queue: SubQueue | None) -> QueuedPod | None:
-        """The pod with those who reject it now; None if it could be placed."""
+        """Return the pod with those who reject it now; None if it could be placed."""
         outcome = decide(waits, self.pipeline, self.cluster, self.shared, seed=0)
         if not isinstance(outcome, FitError):
             return None

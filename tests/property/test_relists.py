@@ -33,7 +33,7 @@ class Place:
     memory: int
 
     def pod(self, uid: str, *, bound: bool = True) -> Pod:
-        """The pod as the API server shows it."""
+        """Return the pod as the API server shows it."""
         raw = pod(
             f"pod-{int(uid[-1]) % 3}",  # of several uids, as names return
             cpu=str(self.cpu),
@@ -61,7 +61,7 @@ events = st.lists(
 
 
 def amounts(pod: Pod) -> Amounts:
-    """What the pod requests of its node."""
+    """Return what the pod requests of its node."""
     requests, on = pod.shape.demand.resources, pod.node_name
     assert on is not None
     return Amounts({(on, resource): requests[resource] for resource in ("cpu", "memory")})
@@ -101,7 +101,7 @@ class Cluster:
                 self.state.forget(found)
 
     def placed(self) -> dict[str, tuple[Pod, bool]]:
-        """The pods that are on a node, and whether each is assumed."""
+        """Return the pods that are on a node, and whether each is assumed."""
         return {found.pod.uid: (found.pod, found.assumed) for found in self.state.pods}
 
     def requested(self) -> Amounts:

@@ -27,7 +27,7 @@ SHAPE: Final = [
 
 @st.composite
 def asked(draw: st.DrawFn, plugin: type[Any], args: dict[str, Any]) -> PluginAnswers:
-    """The plugin and many nodes, each with a pod; a few offer huge amounts, or nothing."""
+    """Draw the plugin and many nodes, each with a pod; a few offer huge amounts, or nothing."""
     objects = list[dict[str, Any]]()
     for number in range(MANY):
         cpu, memory, cards = draw(st.tuples(SMALL, SMALL | AMOUNTS, SMALL | AMOUNTS))

@@ -46,7 +46,7 @@ TEMPLATES: Final = 3
 
 
 def in_force(state: ClusterState) -> InForce:
-    """A profile with every shipped plugin, over this state."""
+    """Return a profile with every shipped plugin, over this state."""
     profile = SchedulingProfile("default-scheduler", EVERY_PLUGIN)
     return Profiles(REGISTRY, handle(state)).put(profile, resolve(EVERY_PLUGIN, REGISTRY))
 
@@ -54,7 +54,7 @@ def in_force(state: ClusterState) -> InForce:
 def decided(
     state: ClusterState, profile: InForce, shared: ResultCache, pod: Pod, seed: int
 ) -> tuple[Decision, int | None]:
-    """The record about every node, and the row of a placement."""
+    """Return the record about every node, and the row of a placement."""
     outcome = decide(pod, profile.pipeline, Snapshot(state), shared, seed=seed)
     row = outcome.row if isinstance(outcome, ScheduleResult) else None
     return decision_of(pod, profile.pipeline, outcome), row
@@ -121,7 +121,7 @@ class Stream(RuleBasedStateMachine):
 
     @rule(template=st.integers(0, TEMPLATES - 1))
     def extenders_are_to_be_called(self, template: int) -> None:
-        """The first half of a decision uses the filters' results, and not yet the scores."""
+        """Run the first half of a decision: it uses the filters' results, not yet the scores."""
         pod = parse_pod(self.named(self.templates[template], "first-half"))
         cluster, answers = Snapshot(self.state), ExtenderAnswers()
         ends = [

@@ -130,7 +130,7 @@ class StorageMachine(RuleBasedStateMachine):
 
     @rule(name=pod_names, on=names, volumes=pod_volumes)
     def it_is_tried_what_would_be(self, name: str, on: str, volumes: list[dict[str, Any]]) -> None:
-        """A trial is about nodes that exist, for only these can be chosen."""
+        """Make a trial about a node that exists, for only such a node can be chosen."""
         assume(self.exists(on))
         known = [(p, row) for p, row in self.pods() if p.name == name]
         assume(all(self.exists(self.state.nodes.names[row]) for _, row in known))
@@ -176,7 +176,7 @@ class StorageMachine(RuleBasedStateMachine):
         return [(placed.pod, placed.row) for placed in self.state.pods]
 
     def sources_on(self, name: str) -> set[CSISource]:
-        """The volumes of the node's pods, and those attached to it if it exists."""
+        """Return the volumes of the node's pods, and those attached to it if it exists."""
         row = self.state.nodes.row_of[name]
         of_pods = {self.source(v) for p, on in self.pods() if on == row for v in p.volumes}
         shown = {
@@ -189,7 +189,7 @@ class StorageMachine(RuleBasedStateMachine):
         return {source for source in of_pods | shown if source is not None}
 
     def source(self, volume: PodVolume) -> CSISource | None:
-        """What a pod's volume is, looked up from the mirrored objects."""
+        """Return what a pod's volume is, looked up from the mirrored objects."""
         if isinstance(volume, Disk):
             return csi_source(volume, {})
         assert isinstance(volume, ClaimVolume)

@@ -168,7 +168,7 @@ class CountedCluster(RuleBasedStateMachine):
             self.every_count_is_that_of_a_recount()
 
     def row_of_a_node(self, pod: Pod) -> int | None:
-        """The row on which the pod could be placed: that of a node, not only of a node's name."""
+        """Return the row where the pod could be placed: the row of a node, not only of a name."""
         row = self.state.nodes.row_of.get(pod.node_name or "")
         return None if row is None or self.state.nodes.nodes[row] is None else row
 

@@ -40,7 +40,7 @@ class Stored:
     node: str | None = None
 
     def raw(self, *, placed: bool = True) -> dict[str, Any]:
-        """The pod as the API server shows it, or as it was before it had a node."""
+        """Return the pod as the API server shows it, or as it was before it had a node."""
         raw = pod(self.name, cpu=f"{self.cpu}m", node=self.node if placed else None)
         raw["metadata"]["uid"] = self.uid
         return raw
@@ -90,7 +90,7 @@ class TwoWatches(RuleBasedStateMachine):
     @precondition(lambda self: self.bindings)
     @rule(data=st.data())
     def binding_comes(self, data: st.DataObject) -> None:
-        """It binds the pod or, as the pod has gone, is refused, and the pod is forgotten."""
+        """Bind the pod or, if the pod has gone, refuse the binding and forget the pod."""
         uid = data.draw(st.sampled_from(sorted(self.bindings)))
         assumed = self.bindings.pop(uid)
         stored = self.etcd.get(assumed.name)
@@ -108,7 +108,7 @@ class TwoWatches(RuleBasedStateMachine):
 
     @rule()
     def the_watch_of_assigned_pods_ends(self) -> None:
-        """What it has not told is lost; a list as of now comes, some time."""
+        """Lose what the watch has not told; a list as of now comes later."""
         self.assigned.clear()
         self.assigned.append([each for each in self.etcd.values() if each.node is not None])
 
@@ -140,7 +140,7 @@ class TwoWatches(RuleBasedStateMachine):
     @precondition(lambda self: self.waiting)
     @rule(data=st.data(), on=nodes)
     def decided(self, data: st.DataObject, on: str) -> None:
-        """A pod is assumed if its node has space for it; one that is placed is not decided."""
+        """Assume a pod if its node has space for it; do not decide one that is placed."""
         waiting = self.waiting.pop(data.draw(st.sampled_from(sorted(self.waiting))))
         row = self.state.nodes.row_of[on]
         fits = self.state.nodes.fits_requests(row, waiting.shape.demand.resources)
@@ -156,7 +156,7 @@ class TwoWatches(RuleBasedStateMachine):
     @precondition(lambda self: self.assumed.keys() - self.bindings.keys())
     @rule(data=st.data())
     def asked(self, data: st.DataObject) -> None:
-        """A pod that was bound and has gone before a watch told of it is forgotten."""
+        """Forget a pod that was bound and has gone before a watch told of it."""
         uid = data.draw(st.sampled_from(sorted(self.assumed.keys() - self.bindings.keys())))
         if uid not in {each.uid for each in self.etcd.values()}:
             placed = next(each.pod for each in self.state.pods if each.pod.uid == uid)
