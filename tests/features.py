@@ -47,7 +47,7 @@ _SELECTORS: tuple[dict[str, Any] | None, ...] = (
 
 
 def _named(mounts: Iterable[Any]) -> list[dict[str, Any]]:
-    """The volumes, each with a name."""
+    """Return the volumes, each with a name."""
     return [{"name": f"v{i}", **mount} for i, mount in enumerate(mounts)]
 
 

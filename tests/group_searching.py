@@ -27,7 +27,7 @@ def search_for(
     budget: SearchBudget | None = None,
     answers: GroupAnswers | None = None,
 ) -> GroupSearch:
-    """A search for nodes for these members."""
+    """Return a search for nodes for these members."""
     searched = SearchedMembers(
         [parse_pod(raw) for raw in members],
         deciding.pipeline,
@@ -47,14 +47,14 @@ def placed(
     rejected: dict[str, list[str]] | None = None,
     answers: GroupAnswers | None = None,
 ) -> Assignment:
-    """What the search finds."""
+    """Return what the search finds."""
     return run_whole(search_for(deciding, members, rejected, answers=answers).place())
 
 
 def answered(
     passed: dict[str, list[str]], scores: dict[str, list[int]] | None = None
 ) -> GroupAnswers:
-    """Extenders passed these of the nodes a, b and c for the pod of each name, with scores."""
+    """Return extenders' answers: the nodes of a, b and c that pass, by pod name, with scores."""
     answers = GroupAnswers()
     for name, nodes in passed.items():
         failed = {
@@ -70,7 +70,7 @@ def answered(
 
 
 def pausing() -> SearchBudget:
-    """A budget that pauses as often as the search can."""
+    """Return a budget that pauses as often as the search can."""
     seconds = count()
     return SearchBudget(clock=lambda: float(next(seconds)))
 
@@ -78,17 +78,17 @@ def pausing() -> SearchBudget:
 def placed_in_slices(
     deciding: Deciding, members: list[Raw], in_pause: Callable[[], object] = lambda: None
 ) -> tuple[Assignment, int]:
-    """What a search finds that pauses as often as it can, and how often that is."""
+    """Return what a search finds that pauses as often as it can, and how often that is."""
     return driven(search_for(deciding, members, budget=pausing()).place(), in_pause)
 
 
 def by_name(deciding: Deciding, assignment: Assignment) -> dict[str, str]:
-    """The node of each member that was placed, by its name."""
+    """Return the node of each member that was placed, by the member's name."""
     names = deciding.state.nodes.names
     return {uid.removeprefix("pod-default-"): names[row] for uid, row in assignment.rows.items()}
 
 
 def apart(app: str) -> Raw:
-    """An affinity of a pod that keeps it from nodes with pods of this app."""
+    """Return an affinity that keeps a pod from nodes with pods of this app."""
     term = {"topologyKey": HOSTNAME, "labelSelector": {"matchLabels": {"app": app}}}
     return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}

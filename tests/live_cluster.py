@@ -28,7 +28,7 @@ class LiveCluster:
         request.reply({"metadata": {"resourceVersion": "1"}, "items": items})
 
     async def invoke(self, command: Command, folder: Path, *words: str) -> Result:
-        """The command with a kubeconfig of this server."""
+        """Run the command with a kubeconfig of this server."""
         async with ApiServer(self.answer) as server:
             kubeconfig = folder / "kubeconfig"
             config = {

@@ -35,7 +35,7 @@ _MAP = re.compile(r"dict[\[(]str, (.*)[\])]")
 
 
 def table() -> str:
-    """The table as JSON, a line per type."""
+    """Return the table as JSON, a line per type."""
     types: dict[str, dict[str, str]] = {}
     for root in sorted(ROOTS):
         _walk(f"V1{root}", types)
@@ -44,7 +44,7 @@ def table() -> str:
 
 
 def _walk(model: str, types: dict[str, dict[str, str]]) -> str:
-    """The name of the model's type, whose fields are in the table from now on."""
+    """Put the model's type and its fields into the table; return the type's name."""
     name = model.removeprefix("V1")
     if name not in types:
         types[name] = {}

@@ -36,7 +36,7 @@ class Rights:
         self.rights = {user: set(allowed) for user, allowed in rights.items()}
 
     async def user_of(self, token: str) -> User | None:
-        """The user of this name, if any rights are known of it."""
+        """Return the user of this name, if any rights are known of it."""
         return User(token) if token in self.rights else None
 
     async def allows(self, user: User, attributes: Attributes) -> bool:
@@ -48,7 +48,7 @@ class Rights:
 def page(
     shared: SchedulerState, decisions: DecisionLog | None = None, *, leading: bool = True
 ) -> Page:
-    """The page over this state."""
+    """Return the page over this state."""
     handler = ProfileHandler(shared.profiles, silent_intake(shared))
     log = decisions or DecisionLog()
     no_shadows: dict[str, Any] = {"profiles": {}, "pods": []}
@@ -93,7 +93,7 @@ async def served(
     user: str | None = "admin",
     context: ssl.SSLContext | None = None,
 ) -> AsyncIterator[aiohttp.ClientSession]:
-    """A client of the page as this user; without a user it sends no token."""
+    """Yield a client of the page as this user; without a user it sends no token."""
     serving = endpoints(shown, rights)
     port = await serving.start("127.0.0.1", 0)
     headers = {} if user is None else {"Authorization": f"Bearer {user}"}

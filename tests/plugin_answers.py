@@ -43,7 +43,7 @@ class PluginAnswers:
         self._nodes = self._cluster.nodes.take(self._cluster.nodes_in_order)
 
     def rejections(self, raw: Raw) -> dict[str, Rejected] | None:
-        """The nodes that the filter rejects; None if the plugin skips the pod."""
+        """Return the nodes that the filter rejects; None if the plugin skips the pod."""
         pod, state = parse_pod(raw), None
         if hasattr(self._plugin, "pre_filter"):
             state = self._plugin.pre_filter(pod, self._cluster)
@@ -60,7 +60,7 @@ class PluginAnswers:
         }
 
     def scores(self, raw: Raw, *feasible: str) -> dict[str, int] | None:
-        """Normalized scores of the feasible nodes (none named: of all); None if it skips."""
+        """Return normalized scores of the feasible nodes (none named: of all); None if it skips."""
         pod, state = parse_pod(raw), None
         rows = [self.state.nodes.row_of[name] for name in feasible]
         nodes = self._nodes.take(np.array(rows, np.int64)) if feasible else self._nodes

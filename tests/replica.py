@@ -49,7 +49,7 @@ def apply_manifests(access: Access) -> None:
 
 
 def command(kubeconfig: Path, secure_port: int, *options: str) -> list[str]:
-    """The command line of a replica that serves its endpoints on loopback."""
+    """Return the command line of a replica that serves its endpoints on loopback."""
     return [
         sys.executable,
         "-m",
@@ -63,13 +63,13 @@ def command(kubeconfig: Path, secure_port: int, *options: str) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """An environment without anything of the caller's that Mooring would take for a setting."""
+    """Return an environment without the caller's variables that Mooring takes for settings."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
     return {**kept, "PYTHONPATH": str(ROOT / "operator")}
 
 
 def wait_until_ready(program: Program, secure_port: int) -> None:
-    """The replica mirrors the whole cluster; ControlPlaneError if it ends or takes too long."""
+    """Wait until the replica mirrors the cluster; ControlPlaneError if it ends or is too slow."""
     wait_until_healthy(program, f"https://127.0.0.1:{secure_port}/readyz", READY_SECONDS)
 
 

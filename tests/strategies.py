@@ -36,7 +36,7 @@ def _rarely(strategy: SearchStrategy[Any], otherwise: Any) -> SearchStrategy[Any
 
 
 def nodes(name: SearchStrategy[str]) -> SearchStrategy[Raw]:
-    """A node with some room, labels, taints and images."""
+    """Draw a node with some room, labels, taints and images."""
     return st.builds(
         node,
         name,
@@ -147,7 +147,7 @@ def _spread() -> SearchStrategy[list[Raw]]:
 def pods(
     name: SearchStrategy[str], on: SearchStrategy[str | None], **features: Any
 ) -> SearchStrategy[Raw]:
-    """A pod on a node or on none; `features` replace arguments of the builder."""
+    """Draw a pod on a node or on none; `features` replace arguments of the builder."""
     affinity = st.fixed_dictionaries(
         {},
         optional={
@@ -206,7 +206,7 @@ def surroundings() -> tuple[Raw, ...]:
 
 @st.composite
 def scenarios(draw: st.DrawFn) -> Scenario:
-    """A cluster with pods on it, and a pod to place."""
+    """Draw a cluster with pods on it, and a pod to place."""
     chosen = draw(clusters_of_nodes())
     names = [raw["metadata"]["name"] for raw in chosen]
     placed = [

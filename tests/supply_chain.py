@@ -49,7 +49,7 @@ class Pin:
 
 
 def pins(lock: str) -> tuple[Pin, ...]:
-    """The packages of a lock written by `uv pip compile`."""
+    """Return the packages of a lock written by `uv pip compile`."""
     found: list[Pin] = []
     for block in re.split(r"\n(?=[a-z0-9])", lock):
         match = _PIN.match(block)
@@ -69,7 +69,7 @@ def _wanted_by(block: str) -> Iterator[str]:
 
 
 def sbom(packages: Sequence[Pin], version: str) -> dict[str, Any]:
-    """A CycloneDX 1.6 document; the same for the same lock."""
+    """Return a CycloneDX 1.6 document; the same for the same lock."""
     mooring = f"pkg:pypi/mooring@{version}"
     purls = {"": mooring, **{pin.name: pin.purl for pin in packages}}
     return {
@@ -110,7 +110,7 @@ def _component(pin: Pin) -> dict[str, Any]:
 
 
 def audit(packages: Sequence[Pin], url: str) -> dict[str, list[str]] | None:
-    """The advisories by package; None if the database cannot be asked."""
+    """Return the advisories by package; None if the database cannot be asked."""
     queries = {"queries": [{"package": {"purl": pin.purl}} for pin in packages]}
     request = urllib.request.Request(  # noqa: S310 - the caller's own address
         url, json.dumps(queries).encode(), {"Content-Type": "application/json"}
@@ -128,7 +128,7 @@ def audit(packages: Sequence[Pin], url: str) -> dict[str, list[str]] | None:
 
 
 def main(words: Sequence[str]) -> int:
-    """The command's exit code."""
+    """Run the command, and return its exit code."""
     if words and words[0] == "sbom" and len(words) <= 2:
         lock = ROOT / words[1] if len(words) == 2 else LOCK
         packages = pins(lock.read_text())

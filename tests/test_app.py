@@ -116,7 +116,7 @@ def signals_restored() -> Iterator[None]:
 
 @asynccontextmanager
 async def replica(server: ApiServer) -> AsyncIterator[tuple[str, asyncio.Task[int]]]:
-    """The address of a running replica's endpoints, and the replica."""
+    """Yield the address of a running replica's endpoints, and the replica."""
     (port,) = free_ports(1)
     settings = RunSettings(leader_elect=False, bind_address="127.0.0.1", secure_port=port)
     connection = Connection(server.url)
@@ -128,7 +128,7 @@ async def replica(server: ApiServer) -> AsyncIterator[tuple[str, asyncio.Task[in
 
 @asynccontextmanager
 async def electing(cluster: Cluster) -> AsyncIterator[asyncio.Task[int]]:
-    """A replica that takes part in the election; `cluster.ends` gets its ends at once."""
+    """Yield a replica that takes part in the election; `cluster.ends` gets its ends at once."""
     settings = RunSettings(bind_address="127.0.0.1", secure_port=0, stop_seconds=0.2, **QUICK)
     leadership = Leadership()
     async with (
@@ -167,7 +167,7 @@ async def until(holds: Callable[[], object]) -> None:
 
 
 async def answer(url: str) -> tuple[int, str]:
-    """The endpoint's answer, as soon as there is one."""
+    """Return the endpoint's answer, as soon as there is one."""
     async with aiohttp.ClientSession() as session, asyncio.timeout(SECONDS):
         while True:
             try:

@@ -103,7 +103,7 @@ class Cluster:
         self._tell(self._watches[POD.path()], "ADDED", raw)
 
     def put(self, resource: Resource, raw: Raw) -> None:
-        """The object exists, and everybody who watches is told."""
+        """Put the object into the cluster, and tell everybody who watches."""
         if resource is POD and not raw["spec"].get("nodeName"):
             self.pods[_path(POD, raw)] = raw
             self._tell(self._small.watches(POD), "ADDED", raw)
@@ -111,7 +111,7 @@ class Cluster:
             self._tell(self._watched(resource), "ADDED", raw)
 
     def delete(self, resource: Resource, raw: Raw) -> None:
-        """The object is gone."""
+        """Delete the object from the cluster, and tell everybody who watches."""
         path = _path(resource, raw)
         watches = self._small.watches(POD) if path in self.pods else self._watched(resource)
         self.pods.pop(path, None)
@@ -159,7 +159,7 @@ def kind_of(name: str) -> Resource:
 
 
 def surroundings(mark: str) -> Iterator[Raw]:
-    """What is there beside the pods, each with names of this tenant."""
+    """Yield what is there beside the pods, each with names of this tenant."""
     yield namespace(mark, texts(mark))
     yield node(
         f"{mark}-node",
@@ -285,7 +285,7 @@ class Holders:
         self._walk(deque(roots), self.bounded)
 
     def own_bytes(self, where: str, bounded: object) -> int:
-        """What a bounded object takes that nothing else of the program has."""
+        """Return the bytes of a bounded object that nothing else of the program has."""
         before = len(self._keep)
         self._seen.discard(id(bounded))
         self._walk(deque(_children(where, bounded)), [])
@@ -308,7 +308,7 @@ class Holders:
 
 
 def _children(where: str, found: object) -> Iterator[tuple[str, object]]:
-    """The objects that an object refers to; only objects of Mooring, and containers, have any."""
+    """Return the objects that an object refers to; only Mooring's and containers have any."""
     for kind, of_kind in _PARTS:
         if isinstance(found, kind):
             return ((f"{where}{name}", part) for name, part in list(of_kind(found)))
@@ -363,7 +363,7 @@ def _attributes(found: object) -> Iterator[tuple[str, object]]:
 
 
 def _most_bytes(found: object) -> int | None:
-    """The bound of an object that counts its bytes; None if it is none."""
+    """Return the bound of an object that counts its bytes; None for any other object."""
     if not _is_ours(found) or type(getattr(found, "bytes", None)) is not int:
         return None
     most = getattr(found, "limit" if isinstance(found, DecisionLog) else "most_bytes", None)
@@ -417,7 +417,7 @@ async def until(holds: Any) -> None:
 
 
 async def come_and_go(cluster: Cluster, mark: str) -> None:
-    """A tenant of a new name uses everything, and goes."""
+    """Let a tenant of a new name use everything, and go."""
     around = [(kind_of(raw["kind"]), raw) for raw in surroundings(mark)]
     fitting, others = [*placed(mark)], [*unplaced(mark)]
     pods = [*fitting, *others, *waiting(mark)]
@@ -460,7 +460,7 @@ async def test_whatever_is_kept_of_what_is_gone_has_a_bound_in_bytes() -> None:
 
 
 def bomb(number: int) -> Raw:
-    """A pod of 250 KB within every limit."""
+    """Return a pod of 250 KB within every limit."""
     values = [f"tnt-{number}-{'z' * 44}-{value:05}" for value in range(3800)]
     selected = {"matchExpressions": [{"key": "app", "operator": "In", "values": values}]}
     term = {"labelSelector": selected, "topologyKey": HOSTNAME}
@@ -469,7 +469,7 @@ def bomb(number: int) -> Raw:
 
 @contextmanager
 def own_garbage() -> Iterator[list[object]]:
-    """Yields what objects of the program are unreachable at the end, and in cycles."""
+    """Yield a list; at the end, it gets the program's objects that are unreachable, in cycles."""
     found: list[object] = []
     gc.collect()
     gc.disable()

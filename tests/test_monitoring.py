@@ -20,7 +20,7 @@ OF_PROMETHEUS = {"le", "pod"}
 
 
 def labels_by_metric() -> dict[str, set[str]]:
-    """The labels of each metric, as docs/metrics.md has them; test_documents.py compares that."""
+    """Return each metric's labels as docs/metrics.md has them; test_documents.py compares that."""
     return {
         row["name"]: set(re.findall(r"`(\w+)`", row["labels"])) for row in ROW.finditer(DOCUMENT)
     }
@@ -41,7 +41,7 @@ def expressions() -> list[str]:
 
 
 def base(metric: str) -> str:
-    """The metric without what a histogram's series end with."""
+    """Return the metric without what a histogram's series end with."""
     return re.sub(r"_(bucket|sum|count)$", "", metric)
 
 

@@ -32,7 +32,7 @@ def project() -> dict[str, Any]:
 
 
 def name_of(requirement: str) -> str:
-    """The distribution's normalized name: `PyYAML>=6.0.2` is pyyaml."""
+    """Return the distribution's normalized name: `PyYAML>=6.0.2` is pyyaml."""
     (name,) = re.findall(r"^[A-Za-z0-9._-]+", requirement)
     return re.sub(r"[-_.]+", "-", name).lower()
 

@@ -49,7 +49,7 @@ class ApiAnswers:
             request.reply({}, 201)
 
     def message(self, name: str) -> str:
-        """The message of the pod's condition; "" without one."""
+        """Return the message of the pod's condition; "" without one."""
         conditions = self.statuses.get(name, {}).get("conditions", [{"message": ""}])
         message: str = conditions[0]["message"]
         return message
@@ -85,7 +85,7 @@ class Stage:
         self.api = api
 
     async def engine(self, *objects: dict[str, Any], answers: Answers, **fields: Any) -> Engine:
-        """An engine that runs, with one extender; `fields` are fields of the extender."""
+        """Return an engine that runs, with one extender; `fields` are fields of the extender."""
         verbs = fields.pop("verbs", tuple(answers.by_verb))
         port = await self._stack.enter_async_context(answers.serving())
         engine = Engine(self._client, *objects, extenders=[extender(port, *verbs, **fields)])
@@ -96,7 +96,7 @@ class Stage:
 
 @asynccontextmanager
 async def staged() -> AsyncIterator[Stage]:
-    """An API server; inside, engines may be made, which end with it."""
+    """Yield a stage with an API server; engines that are made inside end with it."""
     api = ApiAnswers()
     async with (
         ApiServer(api) as server,
@@ -107,7 +107,7 @@ async def staged() -> AsyncIterator[Stage]:
 
 
 def all_pass(arguments: dict[str, Any]) -> object:
-    """A filter that passes every node."""
+    """Answer as a filter that passes every node."""
     return {"NodeNames": arguments["NodeNames"]}
 
 

@@ -41,7 +41,7 @@ def nodes(names: str, **fields: Any) -> list[Raw]:
 
 
 def passes(*names: str) -> Callable[[Raw], object]:
-    """A filter that passes these nodes and says that the others are busy."""
+    """Return a filter that passes these nodes and says that the others are busy."""
 
     def answer(arguments: Raw) -> object:
         sent = arguments["NodeNames"]
@@ -68,7 +68,7 @@ def left_in_flight(engine: Engine) -> bool:
 async def during_the_calls(
     stage: Stage, *objects: Raw, answer: Callable[[Raw], object] = all_pass, **fields: Any
 ) -> tuple[Engine, Answers, Held]:
-    """An engine whose extender is called about both members of a group, and does not answer yet.
+    """Return an engine whose extender is called about both members and does not answer yet.
 
     `fields` are those of the members.
     """
@@ -313,7 +313,7 @@ async def test_a_scheduler_that_stops_gives_up_a_group_that_waits_for_an_extende
 
 
 def gangs(count: int, size: int, **fields: Any) -> list[Raw]:
-    """The PodGroups, slow-0 and so on."""
+    """Return the PodGroups, slow-0 and so on."""
     return [pod_group(f"slow-{i}", size, **fields) for i in range(count)]
 
 
@@ -334,7 +334,7 @@ class SlowForGangs:
         return all_pass(arguments)
 
     def go(self) -> None:
-        """The calls that are held now are answered."""
+        """Answer the calls that are held now."""
         for go in self.held:
             go.set()
         self.held.clear()

@@ -43,7 +43,7 @@ class SmallApi:
         self._watches: dict[Resource, list[Request]] = {resource: [] for resource in SERVED}
 
     def watches(self, resource: Resource) -> list[Request]:
-        """The open watches of a resource that kopf has, oldest first."""
+        """Return the open watches of a resource that kopf has, oldest first."""
         return [request for request in self._watches[resource] if not request.gone.is_set()]
 
     def respond(self, request: Request) -> None:

@@ -18,7 +18,7 @@ from scheduler_states import scheduler_state, silent_intake
 async def handlers(
     shared: SchedulerState, listed: list[int] | None = None
 ) -> AsyncIterator[ObjectHandlers]:
-    """The handlers over this state; each listing of kopf's is added to `listed`."""
+    """Yield the handlers over this state; each listing of kopf's is added to `listed`."""
     intake = silent_intake(shared)
     async with ApiServer() as server, ApiClient(Connection(server.url)) as client:
         profiles = ProfileStatusWriter(ProfileHandler(shared.profiles, intake), client)

@@ -377,7 +377,7 @@ def test_the_status_follows_the_nodes(
 async def writing(
     shared: SchedulerState, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 ) -> AsyncIterator[tuple[SmallApi, ProfileStatusWriter]]:
-    """A server, and what writes statuses to it."""
+    """Yield a server, and what writes statuses to it."""
     api = SmallApi()
     async with ApiServer(api.respond) as server, ApiClient(Connection(server.url)) as client:
         handler = ProfileHandler(shared.profiles, silent_intake(shared))

@@ -48,7 +48,7 @@ Raw = dict[str, Any]
 
 @pytest.fixture
 def client(control_plane: ControlPlane) -> Iterator[Client]:
-    """A client of a server that knows SchedulingProfiles; what the tests made is gone after."""
+    """Yield a client of a server that knows SchedulingProfiles; then delete what tests made."""
     control_plane.access.kubectl("apply", "-f", str(Path(replica.ROOT) / "crds"))
     replica.wait_until_established(control_plane.access)
     with control_plane.access.client() as connected:
@@ -193,7 +193,7 @@ async def kopf_against(
     seen: Callable[[Pod, Mapping[str, Any]], None] = lambda _pod, _raw: None,
     **options: Any,
 ) -> AsyncIterator[KopfRunner]:
-    """A real kopf that works with a server whose faults the test decides.
+    """Yield a real kopf that works with a server whose faults the test decides.
 
     If it `waits`, it has looked what it may watch before, as a stand-by does.
     """
@@ -347,7 +347,7 @@ def is_kopfs_task(task: "asyncio.Task[Any]") -> bool:
 
 
 def kopfs_tasks() -> list[str]:
-    """The names of kopf's tasks that have not ended."""
+    """Return the names of kopf's tasks that have not ended."""
     return [task.get_name() for task in asyncio.all_tasks() if is_kopfs_task(task)]
 
 

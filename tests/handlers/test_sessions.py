@@ -42,7 +42,7 @@ class Watches:
 
 
 async def no_pods(pods: list[dict[str, Any]]) -> None:
-    """Takes the pods of lists of which a test has none."""
+    """Take the pods of lists of which a test has none."""
     assert pods == []
 
 
@@ -288,7 +288,7 @@ async def test_the_answer_to_a_write_can_be_read_when_kopf_is_to_stop(
 
 @asynccontextmanager
 async def silent_server(folder: Path) -> AsyncIterator[tuple[int, ssl.SSLContext]]:
-    """A TLS server that begins an answer and then neither writes nor reads; its port."""
+    """Yield the port of a TLS server that begins an answer, then neither writes nor reads."""
     ended = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -492,7 +492,7 @@ async def test_an_unfinished_event_at_the_end_of_a_watch_is_left_out(
 
 @contextmanager
 def collections_of_garbage() -> Iterator[list[int]]:
-    """Yields the generations that are collected inside; of itself, Python collects none there."""
+    """Yield the generations that are collected inside; of itself, Python collects none there."""
     generations: list[int] = []
 
     def note(phase: str, info: dict[str, int]) -> None:

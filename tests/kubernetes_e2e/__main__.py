@@ -27,7 +27,7 @@ INTERRUPTED: Final = 130
 
 
 def main() -> int:
-    """The exit code: 0 both end alike, 1 they differ or something failed, 130 interrupted."""
+    """Return the exit code: 0 if both end alike, 1 if not or something failed, 130 interrupted."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     chosen = _parser().parse_args()
     try:
@@ -67,7 +67,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(focus: str) -> dict[str, dict[str, Result]]:
-    """The results by scheduler; both run at the same time, each on its own control plane."""
+    """Return the results by scheduler; both run at the same time, on a control plane each."""
     progress = Progress()
     ensure_built(progress)
     program = ensure_built(progress, MODULE) / next(iter(MODULE.programs))

@@ -14,7 +14,7 @@ _INTERVAL: Final = 0.2
 
 
 def copy_extended_resources(access: Access, stop: Event) -> None:
-    """Makes extended resources of a node's capacity allocatable, until `stop` is set."""
+    """Make extended resources of a node's capacity allocatable, until `stop` is set."""
     with access.client() as client:
         while not stop.wait(_INTERVAL):
             for node in client.get("/api/v1/nodes")["items"]:
@@ -26,7 +26,7 @@ def copy_extended_resources(access: Access, stop: Event) -> None:
 
 
 def run_required_pods(access: Access, nodes: Iterable[str]) -> None:
-    """A pod runs on each node whose name has the words that the cases look for.
+    """Run a pod on each node; the pod's name has the words that the cases look for.
 
     Without them, cases that preempt wait for a minute each (WaitForTotalHealthy in node/wait.go).
     """
@@ -54,7 +54,7 @@ def set_addresses(access: Access, nodes: Iterable[str]) -> None:
 
 
 def missing_allocatable(status: Mapping[str, Any]) -> dict[str, str | None]:
-    """What to change in the allocatable amounts: those of capacity; None for what is gone there."""
+    """Return the changes that make allocatable what capacity has; None for what is gone there."""
     capacity, allocatable = _extended(status, "capacity"), _extended(status, "allocatable")
     changed: dict[str, str | None] = dict.fromkeys(allocatable.keys() - capacity.keys())
     changed |= {name: n for name, n in capacity.items() if allocatable.get(name) != n}

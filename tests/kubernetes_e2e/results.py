@@ -23,7 +23,7 @@ class Result:
 
 
 def read_junit(folder: Path) -> dict[str, Result]:
-    """The results of all cases in the folder's JUnit files, by the whole name of the case.
+    """Return the results of all cases in the folder's JUnit files, by the case's whole name.
 
     Cases that were not selected are left out.
     """
@@ -45,12 +45,12 @@ def read_junit(folder: Path) -> dict[str, Result]:
 
 
 def shown_name(name: str) -> str:
-    """The case without its kind and its tags."""
+    """Return the case without its kind and its tags."""
     return _TAG.sub("", name).strip()
 
 
 def markdown(results: Mapping[str, Mapping[str, Result]]) -> str:
-    """A table with a row for each case and a column for each scheduler, and their sums."""
+    """Return a table with a row for each case, a column for each scheduler, and their sums."""
     schedulers = list(results)
     cases = sorted({case for found in results.values() for case in found}, key=shown_name)
     lines = [
@@ -67,7 +67,7 @@ def markdown(results: Mapping[str, Mapping[str, Result]]) -> str:
 
 
 def differences(one: Mapping[str, Result], other: Mapping[str, Result]) -> Sequence[str]:
-    """The cases that did not end alike, with what each of the two says."""
+    """Return the cases that did not end alike, with what each of the two says."""
     return [
         f"{shown_name(case)}: {_outcome(one.get(case))} and {_outcome(other.get(case))}"
         for case in sorted({*one, *other}, key=shown_name)
@@ -76,7 +76,7 @@ def differences(one: Mapping[str, Result], other: Mapping[str, Result]) -> Seque
 
 
 def replace_table(document: str, table: str) -> str:
-    """The document with this table between the two marks.
+    """Return the document with this table between the two marks.
 
     Raises:
         ValueError: if a mark is missing.

@@ -53,7 +53,7 @@ PROFILE: Final = {
 
 @contextmanager
 def running_cases(scheduler: str, program: Path, folder: Path, focus: str) -> Iterator[Program]:
-    """The program that runs the cases; its JUnit files and logs are in the folder."""
+    """Yield the program that runs the cases; its JUnit files and logs are in the folder."""
     components: set[Component] = {"kube-controller-manager", "kwok"}
     if scheduler == KUBE_SCHEDULER:
         components.add("kube-scheduler")

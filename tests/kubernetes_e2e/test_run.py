@@ -7,7 +7,7 @@ from kubernetes_e2e.run import MODULE
 
 
 def _required(folder: Path) -> dict[str, str]:
-    """The version of each module that the folder's go.mod requires."""
+    """Return the version of each module that the folder's go.mod requires."""
     lines = (line.split() for line in (folder / "go.mod").read_text().splitlines())
     return {words[0]: words[1] for words in lines if len(words) > 1 and words[1].startswith("v")}
 

@@ -22,7 +22,7 @@ class Pauses:
 
 
 async def written(file: DecisionFile, *lines: bytes) -> None:
-    """The lines are written as when the process ends."""
+    """Write the lines as when the process ends."""
     for line in lines:
         file.append(line)
     running = asyncio.create_task(file.run())

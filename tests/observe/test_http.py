@@ -342,7 +342,7 @@ async def test_decision_records_are_shown_to_those_who_may_get_the_pods() -> Non
 
 
 def preempting() -> DecisionLog:
-    """The path of shop/web, for which pods of two namespaces were to be evicted, and of shop/low.
+    """Return a record of shop/web, which was to evict pods of two namespaces, and of shop/low.
 
     The evictions failed, and the API server named a pod.
     """

@@ -103,17 +103,17 @@ def test_a_preemption_names_its_node_and_victims() -> None:
 
 
 def log(**fields: Any) -> DecisionLog:
-    """A record whose clock is the wall clock and always at 0."""
+    """Return a record whose clock is the wall clock and always at 0."""
     return DecisionLog(clock=lambda: 0.0, wall=lambda: 0.0, **fields)
 
 
 def at(seconds: float) -> str:
-    """The time so many seconds after the epoch, as the record writes it."""
+    """Return the time so many seconds after the epoch, as the record writes it."""
     return f"1970-01-01T00:00:{seconds:06.3f}+00:00"
 
 
 def steps(record: DecisionLog, pod: str = POD) -> list[tuple[str, int]]:
-    """The steps of the pod's path with their counts."""
+    """Return the steps of the pod's path with their counts."""
     path = plain(record.path(pod))
     return [(step["step"], step["count"]) for step in path["steps"]] if path is not None else []
 

@@ -175,7 +175,7 @@ async def test_a_bad_request_gets_one_line(path: str, status: int) -> None:
 
 @asynccontextmanager
 async def stream(client: aiohttp.ClientSession, path: str) -> AsyncIterator[AsyncIterator[Any]]:
-    """The events of a stream as (name, data)."""
+    """Yield the events of a stream as (name, data)."""
 
     async def events(response: aiohttp.ClientResponse) -> AsyncIterator[Any]:
         name = ""

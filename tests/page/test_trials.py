@@ -33,7 +33,7 @@ spec:
 
 
 def new(raw: dict[str, Any]) -> dict[str, Any]:
-    """The object as a user writes it."""
+    """Return the object as a user writes it."""
     metadata = {k: v for k, v in raw["metadata"].items() if k in ("name", "namespace", "labels")}
     return {**{k: v for k, v in raw.items() if k != "status"}, "metadata": metadata}
 
@@ -265,7 +265,7 @@ async def test_a_node_may_go_when_a_group_has_got_it() -> None:
     trials = Trials(shared, SHIPPED_ONLY, now=lambda: 0.0)
 
     async def last(namespaces: Iterable[str]) -> frozenset[str]:
-        """The node goes when the trial pauses, which it does after the decision."""
+        """Delete the node when the trial pauses, which it does after the decision."""
         asyncio.get_running_loop().call_soon(shared.state.delete, Kind.NODE, "b")
         return frozenset(namespaces)
 

@@ -10,7 +10,7 @@ from mooring.testing.storage_builders import pv
 
 
 def manifest(**spec: Any) -> dict[str, Any]:
-    """A raw pod as a user writes it."""
+    """Return a raw pod as a user writes it."""
     return {"kind": "Pod", "metadata": {"name": "web"}, "spec": {"containers": [], **spec}}
 
 

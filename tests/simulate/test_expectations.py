@@ -18,7 +18,7 @@ PODS = {"labelSelector": {"matchLabels": WEB}}
 def run(
     *expect: dict[str, Any], folder: Path = Path(), test: dict[str, Any] | None = None, **case: Any
 ) -> CaseResult:
-    """The result of one case; `test` has fields of the whole test, `case` those of the case."""
+    """Return one case's result; `test` has fields of the whole test, `case` those of the case."""
     document = {"name": "a", "expect": expect, **case}
     whole = PolicyTest.model_validate(
         {

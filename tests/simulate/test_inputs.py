@@ -109,7 +109,7 @@ def test_bad_input_is_one_line_with_file_object_and_field(
 
 
 def new(raw: dict[str, Any], api_version: str | None = None) -> dict[str, Any]:
-    """The object as a user writes it: no API server has stored it."""
+    """Return the object as a user writes it: no API server has stored it."""
     metadata = {k: v for k, v in raw["metadata"].items() if k not in ("uid", "creationTimestamp")}
     return {**raw, "metadata": metadata, "apiVersion": api_version or raw["apiVersion"]}
 

@@ -21,7 +21,7 @@ def manifest(raw: dict[str, Any]) -> Manifest:
 
 
 def written(name: str, **spec: Any) -> dict[str, Any]:
-    """A pod as a user writes it."""
+    """Return a pod as a user writes it."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",

@@ -57,7 +57,7 @@ def test_half_an_hour_has_every_fault_several_times() -> None:
 
 
 def life(*mib: float) -> Life:
-    """A leader's life whose memory was this from when it was warm."""
+    """Return a leader's life whose memory was this from when it was warm."""
     found = Life("r")
     found.note(40.0, 1.0, leads=True)
     for index, each in enumerate(mib):

@@ -13,7 +13,7 @@ __all__ = ["command_line", "custom_resource", "custom_resources"]
 
 
 def command_line() -> str:
-    """A page with every command, its options and its examples, as `--help` has them."""
+    """Return a page with every command, its options and its examples, as `--help` has them."""
     lines = ["# Command line", "", "Every command has `-h` and `--help`.", ""]
     context = click.Context(main, info_name="mooring")
     lines += _command(main, context, depth=1)
@@ -33,7 +33,7 @@ def _command(command: click.Command, context: click.Context, depth: int) -> Iter
 
 
 def custom_resources(folder: Path) -> dict[str, str]:
-    """A page for each CRD of the folder, by the plural name of its kind and its group."""
+    """Return a page for each CRD of the folder, by the plural name of its kind and its group."""
     definitions = [
         document
         for path in sorted(folder.glob("*.yaml"))
@@ -45,7 +45,7 @@ def custom_resources(folder: Path) -> dict[str, str]:
 
 
 def custom_resource(definition: Mapping[str, Any]) -> str:
-    """A page with all fields of a CRD."""
+    """Return a page with all fields of a CRD."""
     spec = definition["spec"]
     lines = [f"# {spec['names']['kind']}", ""]
     for version in spec["versions"]:
@@ -62,7 +62,7 @@ def custom_resource(definition: Mapping[str, Any]) -> str:
 
 
 def _fields(schema: Mapping[str, Any], path: str) -> Iterator[str]:
-    """A row for each field below the path, itself included."""
+    """Yield a row for each field below the path, itself included."""
     yield f"| `{path}` | {_type(schema)} | {_text(schema)} |"
     inner = schema.get("items", schema) if schema.get("type") == "array" else schema
     prefix = f"{path}[]" if schema.get("type") == "array" else path

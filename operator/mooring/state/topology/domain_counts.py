@@ -66,7 +66,7 @@ class MutableDomainCounts(DomainCounts):
     __slots__ = ("_count",)
 
     def __init__(self, domains: Domains, taken: TakenBytes) -> None:
-        """The bytes of the array are added to `taken`."""
+        """Add the bytes of the array to `taken`."""
         super().__init__(domains, taken)
         self._count: Callable[[MutableDomainCounts], None] | None = None
 
