@@ -90,18 +90,18 @@ class Beside:
         put_profile(self.scheduler, name, registry=REGISTRY, **{**OTHERS, "mode": mode, **spec})
 
     def pending(self, raw: dict[str, Any]) -> None:
-        """The pod is shown without a node, and no profile takes it."""
+        """Show the pod without a node; no profile takes it."""
         parsed = parse_pod(raw)
         self.scheduler.without_profile[parsed.uid] = parsed
 
     def shown_bound(self, raw: dict[str, Any], node_name: str) -> Pod:
-        """The watch shows the pod on the node."""
+        """Let the watch show the pod on the node."""
         bound = parse_pod({**raw, "spec": {**raw["spec"], "nodeName": node_name}})
         self.scheduler.state.put(Kind.POD, bound.uid, bound)
         return bound
 
     def bind(self, raw: dict[str, Any], node_name: str) -> Pod:
-        """The other scheduler binds a pod that was pending, and both watches show it."""
+        """Let the other scheduler bind a pod that was pending; both watches show it."""
         self.pending(raw)
         bound = self.shown_bound(raw, node_name)
         del self.scheduler.without_profile[bound.uid]
@@ -491,7 +491,7 @@ class Status:
 
 
 def nothing() -> None:
-    """A step in which nothing changes."""
+    """Change nothing in this step."""
 
 
 async def test_the_status_is_written_when_it_has_changed() -> None:

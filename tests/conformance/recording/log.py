@@ -49,11 +49,11 @@ class SchedulerLog:
         self.entries: list[Entry] = []
 
     def close(self) -> None:
-        """The log is read no more."""
+        """Close the log; it is read no more."""
         self._file.close()
 
     def forget(self) -> None:
-        """What was logged so far does not count any more."""
+        """Forget what was logged so far."""
         self.read()
         self.entries.clear()
 

@@ -56,7 +56,7 @@ class Stage:
         self._open.close()
 
     def store(self, objects: Iterable[Raw]) -> None:
-        """The objects exist: nodes before the pods on them, everything else before both."""
+        """Make the objects: nodes before the pods on them, everything else before both."""
         groups: dict[Resource | None, list[Raw]] = {None: [], NODE: [], POD: []}
         for raw in objects:
             resource = _BY_KIND[raw["kind"]]
@@ -65,7 +65,7 @@ class Stage:
             self._each(self._create, group)
 
     def create(self, raw: Raw) -> Raw:
-        """The stored form of one new object."""
+        """Make one new object; return its stored form."""
         return self._create(raw)
 
     def stored(self) -> list[Raw]:

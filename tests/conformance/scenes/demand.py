@@ -83,7 +83,7 @@ def init_containers(cluster: Cluster, pod: Raw) -> None:
 
 
 def pod_level(cluster: Cluster, pod: Raw) -> None:
-    """The pod asks as a whole, and its containers for nothing or for less than that."""
+    """Let the pod request resources as a whole, and its containers nothing or less than that."""
     for container in (*pod["spec"]["containers"], *pod["spec"].get("initContainers", ())):
         container["resources"] = (
             {"requests": {"cpu": "100m", "memory": "64Mi"}} if cluster.draw.chance(0.3) else {}
@@ -95,12 +95,12 @@ def pod_level(cluster: Cluster, pod: Raw) -> None:
 
 
 def overhead(_: Cluster, pod: Raw) -> None:
-    """The pod runs under a runtime class that costs something itself."""
+    """Put the pod under a runtime class that costs something itself."""
     pod["spec"]["runtimeClassName"] = "heavy"
 
 
 def resize(cluster: Cluster, pod: Raw) -> None:
-    """A bound pod is being resized in place: a container still has more than it asks for."""
+    """Let a bound pod be resized in place: a container still has more than it asks for."""
     container = pod["spec"]["containers"][0]
     had = {"cpu": cluster.draw.choice(CPU), "memory": cluster.draw.choice(MEMORY)}
     state = {"name": container["name"], "image": container["image"], "imageID": "", "ready": True}
@@ -167,7 +167,7 @@ def _image_name(draw: Draw) -> str:
 
 
 def priority(*classes: str) -> Feature:
-    """The pod is of one of the priority classes."""
+    """Return a feature that gives the pod one of the priority classes."""
 
     def apply(cluster: Cluster, pod: Raw) -> None:
         pod["spec"]["priorityClassName"] = cluster.draw.choice(classes)

@@ -57,7 +57,7 @@ def _effect(draw: Draw) -> Raw:
 
 
 def node_affinity(cluster: Cluster, pod: Raw) -> None:
-    """A node selector, required terms, preferred terms: any of the three."""
+    """Give the pod a node selector, required terms, preferred terms: any of the three."""
     draw = cluster.draw
     if draw.chance(0.25):
         pod["spec"]["nodeSelector"] = {"disk": draw.choice(("ssd", "hdd"))}
@@ -78,7 +78,7 @@ def _preference(draw: Draw) -> Raw:
 
 
 def pod_affinity(cluster: Cluster, pod: Raw) -> None:
-    """Required and preferred terms, towards other pods and away from them."""
+    """Give the pod required and preferred terms, towards other pods and away from them."""
     _add_pod_affinity(cluster, pod, required=0.3, preferred=0.65)
 
 
@@ -163,7 +163,7 @@ def services(cluster: Cluster, pod: Raw) -> None:
 
 
 def owner(cluster: Cluster, pod: Raw) -> None:
-    """The pod belongs to a workload, which may be gone, or may select by other labels."""
+    """Give the pod to a workload, which may be gone, or may select by other labels."""
     draw, metadata = cluster.draw, pod["metadata"]
     kind = draw.choice(("ReplicaSet", "ReplicationController", "StatefulSet", "Job"))
     version = {"ReplicationController": "v1", "Job": "batch/v1"}.get(kind, "apps/v1")

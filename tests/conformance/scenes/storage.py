@@ -22,7 +22,7 @@ NO_PROVISIONER = "kubernetes.io/no-provisioner"
 
 
 def volumes(cluster: Cluster, pod: Raw) -> None:
-    """The pod mounts one or two claims."""
+    """Let the pod mount one or two claims."""
     if not cluster.named("StorageClass"):
         _classes(cluster)
         csi_nodes(cluster)
@@ -36,7 +36,7 @@ def volumes(cluster: Cluster, pod: Raw) -> None:
 
 
 def inline_disk(cluster: Cluster, pod: Raw) -> None:
-    """The pod mounts a disk directly that other pods may have mounted too."""
+    """Let the pod mount a disk directly that other pods may have mounted too."""
     draw = cluster.draw
     monitors = draw.choice((["a", "b"], ["b", "c"], ["d"]))
     disk = draw.choice(
@@ -139,7 +139,7 @@ def _for_one_pod(cluster: Cluster, namespace: str, name: str) -> None:
 
 
 def _local(cluster: Cluster, namespace: str, name: str) -> None:
-    """Waiting for one of several local volumes, not all of which will do."""
+    """Add a claim that waits for one of several local volumes, not all of which will do."""
     draw = cluster.draw
     wanted = claim(cluster, namespace, name, "wait")
     if draw.chance(0.2):
@@ -159,7 +159,7 @@ def _local(cluster: Cluster, namespace: str, name: str) -> None:
 
 
 def _provisioned(cluster: Cluster, namespace: str, name: str) -> None:
-    """Waiting for a volume to be made, where there is room; perhaps a node is chosen already."""
+    """Add a claim whose volume is yet to be made, where there is room; its node may be chosen."""
     made = claim(cluster, namespace, name, cluster.draw.choice(("dyn", "measured")))
     if cluster.draw.chance(0.25):
         node = cluster.draw.choice(cluster.node_names)
@@ -174,7 +174,7 @@ def _immediate(cluster: Cluster, namespace: str, name: str) -> None:
 
 
 def _missing(_: Cluster, _namespace: str, _name: str) -> None:
-    """Does not exist."""
+    """Add nothing: the claim does not exist."""
 
 
 def _lost(cluster: Cluster, namespace: str, name: str) -> None:
@@ -197,7 +197,7 @@ def _leaving(cluster: Cluster, namespace: str, name: str) -> None:
 
 
 def _ephemeral(cluster: Cluster, pod: Raw) -> None:
-    """The pod's own claim, which nobody has made yet, or which is somebody else's."""
+    """Give the pod a claim of its own, which nobody has made yet, or which is somebody else's."""
     name = f"v{len(pod['spec']['volumes'])}"
     if cluster.draw.chance(0.5):
         metadata = pod["metadata"]
