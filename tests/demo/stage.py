@@ -100,7 +100,7 @@ class Stage(Protocol):
         """Start the operator; wait until it mirrors the cluster."""
 
     def run_pods(self, count: int) -> str:
-        """There are so many pods, the earlier ones among them; returns who makes them."""
+        """Make the missing pods, so that there are so many; return who makes them."""
 
 
 def start_mooring(

@@ -47,7 +47,7 @@ class _Story:
         self._show = narrator.show
 
     def tell(self) -> Operator:
-        """All steps in order."""
+        """Show all steps in order."""
         self._set_up()
         operator = self._run_operator()
         first = self._spread(operator)

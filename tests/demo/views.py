@@ -25,7 +25,7 @@ class Narrator:
         self._began = time.monotonic()
 
     def say(self, line: str) -> None:
-        """Something has become true."""
+        """Print a line about what has become true."""
         elapsed = time.monotonic() - self._began
         self._console.print(f"[dim]{elapsed:5.1f} s[/]  {escape(line)}", highlight=False)
 

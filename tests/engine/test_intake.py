@@ -92,7 +92,7 @@ class Door:
         return pending
 
     def flush(self) -> int:
-        """Flushes; how many times other work could have been done between."""
+        """Flush; return how many times other work could have been done between."""
         return sum(1 for _ in self.intake.flush())
 
     def slices(self) -> Iterator[None]:
@@ -120,7 +120,7 @@ class Door:
         return queued
 
     def put_group(self, name: str, minimum: int) -> None:
-        """There is a pod group of Kubernetes' own kind."""
+        """Put a pod group of Kubernetes' own kind."""
         group = parse_pod_group(pod_group(name, minimum))
         self.scheduler_state.state.put(Kind.POD_GROUP, f"default/{name}", group)
 

@@ -102,42 +102,42 @@ def again(cluster: Cluster, first: Raw) -> None:
 
 
 def modified(cluster: Cluster, first: Raw) -> None:
-    """Show a change of the status."""
+    """Show a change of the first pod's status."""
     cluster.show("MODIFIED", first)
 
 
 def terminating(cluster: Cluster, first: Raw) -> None:
-    """Its deletion has begun."""
+    """Show that the deletion of the first pod has begun."""
     metadata = {**first["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}
     cluster.show("MODIFIED", {**first, "metadata": metadata})
 
 
 def resized(cluster: Cluster, first: Raw) -> None:
-    """Show that it was resized in place."""
+    """Show that the first pod was resized in place."""
     resources_ = {"requests": {"cpu": "3500m"}}
     containers = [{**first["spec"]["containers"][0], "resources": resources_}]
     cluster.show("MODIFIED", {**first, "spec": {**first["spec"], "containers": containers}})
 
 
 def listed(cluster: Cluster, first: Raw) -> None:
-    """Show a list that still holds it."""
+    """Show a list that still holds the first pod."""
     cluster.relist(first)
 
 
 def listed_twice(cluster: Cluster, first: Raw) -> None:
-    """Two lists hold it still."""
+    """Show two lists that still hold the first pod."""
     cluster.relist(first)
     cluster.relist(first)
 
 
 def ended(cluster: Cluster, first: Raw) -> None:
-    """Show it, and then show its end."""
+    """Show the first pod, and then its end."""
     cluster.show("MODIFIED", first)
     cluster.show("DELETED", first)
 
 
 def finished(cluster: Cluster, first: Raw) -> None:
-    """Show that it has run to its end."""
+    """Show that the first pod has run to its end."""
     cluster.show("MODIFIED", first)
     cluster.show("MODIFIED", {**first, "status": {"phase": "Succeeded"}})
 

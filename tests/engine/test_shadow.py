@@ -43,18 +43,18 @@ class Breaks:
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 
     def pre_filter(self, pod: Pod, _cluster: Snapshot) -> None:
-        """Fails for a pod with the label `breaks`."""
+        """Fail for a pod with the label `breaks`."""
         if pod.labels.get("breaks") == "at once":
             raise PluginError("broken")
 
     def filter(self, pod: Pod, nodes: NodeView, _: None) -> BoolArray:
-        """Rejects the node "small" for pods with the label."""
+        """Reject the node "small" for pods with the label."""
         if "breaks" not in pod.labels:
             return np.ones(len(nodes), np.bool_)
         return np.array([nodes.name(row) != "small" for row in range(len(nodes))])
 
     def explain(self, _pod: Pod, _nodes: NodeView, _: None) -> Explanation:
-        """Fails always."""
+        """Fail always."""
         raise PluginError("broken")
 
 
@@ -109,7 +109,7 @@ class Beside:
         return bound
 
     def compare(self) -> None:
-        """Everything is decided that can be, one decision at a time."""
+        """Decide everything that can be decided, one decision at a time."""
         while self.shadow.compare(until=-1.0):
             pass
 

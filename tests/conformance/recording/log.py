@@ -58,12 +58,12 @@ class SchedulerLog:
         self.entries.clear()
 
     def read(self) -> None:
-        """`entries` holds everything logged by now."""
+        """Read everything logged by now into `entries`."""
         *lines, self._rest = (self._rest + self._file.read()).split("\n")
         self.entries.extend(_parsed(lines))
 
     def wait_for(self, expected: Iterable[tuple[str, str]]) -> None:
-        """Each message about its subject stands in `entries`, as often as in `expected`.
+        """Wait until `entries` has each message about its subject as often as `expected`.
 
         Raises:
             RecordingError: when one does not within 30 seconds.

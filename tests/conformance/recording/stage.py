@@ -69,12 +69,12 @@ class Stage:
         return self._create(raw)
 
     def stored(self) -> list[Raw]:
-        """Every object of the scene, as stored."""
+        """Return every object of the scene, as stored."""
         found = self._each(self._list, _LISTED)
         return [raw for objects in found for raw in objects]
 
     def remove(self, objects: Iterable[Raw]) -> None:
-        """Nothing of the kinds of these objects exists any more."""
+        """Remove all objects of the kinds of these objects."""
         objects = list(objects)
         self._each(self._let_go, [raw for raw in objects if raw["metadata"].get("finalizers")])
         resources = {_BY_KIND[raw["kind"]] for raw in objects} | {POD}

@@ -65,7 +65,7 @@ Feature = Callable[[Cluster, Raw], None]
 
 
 def always(features: Iterable[Feature]) -> Feature:
-    """All of the features, in order."""
+    """Return a feature that applies all of the features, in order."""
     chosen = tuple(features)
 
     def apply(cluster: Cluster, pod: Raw) -> None:

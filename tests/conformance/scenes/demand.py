@@ -30,13 +30,13 @@ __all__ = [
 
 
 def requests(cluster: Cluster, pod: Raw) -> None:
-    """Each container asks for some of cpu, memory and disk."""
+    """Let each container ask for some of cpu, memory and disk."""
     for container in pod["spec"]["containers"]:
         container["resources"] = {"requests": _amounts(cluster.draw)}
 
 
 def modest_requests(cluster: Cluster, pod: Raw) -> None:
-    """Each container asks for cpu and memory, of which small nodes have several times as much."""
+    """Let each container ask for cpu and memory; small nodes have several times as much of both."""
     for container in pod["spec"]["containers"]:
         container["resources"] = {
             "requests": {
@@ -47,7 +47,7 @@ def modest_requests(cluster: Cluster, pod: Raw) -> None:
 
 
 def scarce(cluster: Cluster, pod: Raw) -> None:
-    """One container asks for what few nodes have: devices or huge pages."""
+    """Let one container ask for what few nodes have: devices or huge pages."""
     name, amounts = cluster.draw.choice(
         ((GPU, ("1", "2")), (GPU, ("1", "2")), (WIDGET, ("1", "2")), (HUGE_PAGES, ("32Mi", "64Mi")))
     )
@@ -61,7 +61,7 @@ def scarce(cluster: Cluster, pod: Raw) -> None:
 
 
 def limits_only(cluster: Cluster, pod: Raw) -> None:
-    """One container has limits, which the API server takes for its requests, or asks for zero."""
+    """Give one container limits, which the API server takes for its requests, or zero requests."""
     container = cluster.draw.choice(pod["spec"]["containers"])
     if cluster.draw.chance(0.7):
         container["resources"] = {"limits": _amounts(cluster.draw)}
@@ -70,7 +70,7 @@ def limits_only(cluster: Cluster, pod: Raw) -> None:
 
 
 def init_containers(cluster: Cluster, pod: Raw) -> None:
-    """One to three init containers, half of them sidecars."""
+    """Add one to three init containers, half of them sidecars."""
     pod["spec"]["initContainers"] = [
         {
             "name": f"i{number}",
@@ -114,7 +114,7 @@ def resize(cluster: Cluster, pod: Raw) -> None:
 
 
 def host_ports(cluster: Cluster, pod: Raw) -> None:
-    """One or two ports of the host, on an address or all; perhaps the host's whole network."""
+    """Give the pod one or two host ports, on an address or all; perhaps the host's own network."""
     draw = cluster.draw
     wanted = [_host_port(draw, number) for number in draw.some((8080, 8081, 9000), 1, 2)]
     wanted = [port for port in wanted if _is_free(cluster, pod, port)]
@@ -149,7 +149,7 @@ def _host_port(draw: Draw, number: int) -> Raw:
 
 
 def images(cluster: Cluster, pod: Raw) -> None:
-    """One to three containers of images that nodes may have, by tag, without one, or by digest."""
+    """Give 1 to 3 containers images that nodes may have, by tag, without one, or by digest."""
     draw = cluster.draw
     pod["spec"]["containers"] = [
         {"name": f"c{number}", "image": _image_name(draw)} for number in range(draw.randint(1, 3))

@@ -694,7 +694,7 @@ class Pausing:
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 
     def post_filter(self, _state: PostFilterState) -> NotEligible:
-        """Evicts nobody for a single pod."""
+        """Evict nobody for a single pod."""
         return NotEligible("never")
 
     def pod_group_post_filter(

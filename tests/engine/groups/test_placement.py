@@ -318,7 +318,7 @@ class Disturbed:
             state.put(Kind.NODE, name, parse_object(Kind.NODE, self.sizes[name].raw(name)))
 
     def on(self, target: str) -> list[Member]:
-        """Who is on the node."""
+        """Return who is on the node."""
         row = self.deciding.state.nodes.row_of[target]
         known = {**self.others, **self.members}
         return [known[placed.pod.name] for placed in self.deciding.cluster.pods_on(row)]

@@ -74,7 +74,7 @@ class Groups:
         await over.wait()
 
     async def round(self) -> None:
-        """Another look at the groups that changed has ended."""
+        """Wait until another look at the groups that changed has ended."""
         async with asyncio.timeout(WAIT_SECONDS):
             (await self._rounds.get()).set()
             waiting = await self._rounds.get()
