@@ -81,7 +81,7 @@ class Stage:
         self.scheduler_state.state.on_events(self.heard.extend)
 
     def take(self, row: int = 0, **points: list[Step]) -> AssumedPod:
-        """The pod is assumed and reserved by a profile with these plugins alone at `points`."""
+        """Assume and reserve the pod; the profile has only these plugins at `points`."""
         queued = self.scheduler_state.queue.get(WEB.uid)
         assert queued is not None
         none = dict.fromkeys(("reserve", "permit", "pre_bind", "bind"), ())
@@ -95,7 +95,7 @@ class Stage:
         await asyncio.create_task(bind(attempted, self.scheduler_state, NO_EXTENDERS, nothing_said))
 
     def step(self, name: str, **as_told: Any) -> Step:
-        """A plugin that speaks here."""
+        """Return a plugin that lists its calls in `said`."""
         return Step(name, self.said, **as_told)
 
     def is_assumed(self) -> bool:
@@ -103,5 +103,5 @@ class Stage:
         return self.scheduler_state.state.pods.get(WEB.uid) is not None
 
     def heard_actions(self) -> list[Action]:
-        """The actions of the events that were delivered."""
+        """Return the actions of the events that were delivered."""
         return [change.action for change in self.heard]

@@ -28,7 +28,7 @@ class Tab:
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """The browser; the test fails if there is none."""
+    """Yield the browser; the test fails if there is none."""
     path = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, _NAMES)), None)
     if path is None:
         pytest.fail("no chromium: run make browser, or say where one is: CHROMIUM=PATH")
@@ -45,7 +45,7 @@ def chromium() -> Iterator[Browser]:
 
 @contextmanager
 def opened(browser: Browser) -> Iterator[Tab]:
-    """A tab of its own, in which certificates are not verified; other hosts are not reached."""
+    """Yield a new tab, in which certificates are not verified; other hosts are not reached."""
     context = browser.new_context(
         ignore_https_errors=True,
         viewport={"width": 1280, "height": 900},

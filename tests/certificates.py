@@ -36,12 +36,12 @@ class Authority:
         )
 
     def server(self, address: str = "127.0.0.1") -> Pair:
-        """A server's certificate."""
+        """Return a server's certificate."""
         names = x509.SubjectAlternativeName([x509.IPAddress(ip_address(address))])
         return self._signed(x509.Name([]), ExtendedKeyUsageOID.SERVER_AUTH, names)
 
     def client(self, user: str, *groups: str) -> Pair:
-        """A user's certificate."""
+        """Return a user's certificate."""
         attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
         name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, user), *attributes])
         return self._signed(name, ExtendedKeyUsageOID.CLIENT_AUTH)
@@ -85,7 +85,7 @@ def _builder(
 
 
 def insecure() -> ssl.SSLContext:
-    """A client's context that takes any server for the right one."""
+    """Return a client's context that takes any server for the right one."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

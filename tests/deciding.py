@@ -52,11 +52,11 @@ class Deciding:
         )
 
     def decision(self, raw: Raw, **arguments: Any) -> Decision:
-        """The record of the attempt, with all nodes."""
+        """Return the record of the attempt, with all nodes."""
         return decision_of(parse_pod(raw), self.pipeline, self.outcome(raw, **arguments))
 
     def search(self, raw: Raw) -> tuple[Search, PreFiltered]:
-        """The search for a pod that no pre_filter rejects."""
+        """Return the search for a pod that no pre_filter rejects."""
         pod = parse_pod(raw)
         work = self.shared.of(pod, self.pipeline, self.cluster)
         search = Search(pod, self.pipeline, self.cluster, work)
@@ -65,11 +65,11 @@ class Deciding:
         return search, asked
 
     def place(self, raw: Raw, node: str) -> None:
-        """The pod is assumed on the node."""
+        """Assume the pod on the node."""
         self.state.assume(parse_pod(raw), self.state.nodes.row_of[node])
 
     def nominate(self, raw: Raw, node: str) -> None:
-        """The pod is nominated to the node."""
+        """Nominate the pod to the node."""
         self.state.nominate(parse_pod(raw), node)
 
 

@@ -41,7 +41,7 @@ Json = Mapping[str, Any]
 
 
 def numbers(pod: Json, prefix: str) -> Callable[[str], int]:
-    """What gives the number that decides about the pod on a node, under this prefix of the URL.
+    """Return what gives the number that decides about the pod on a node, under this URL prefix.
 
     It is the CRC-32 of prefix, seed and node, begun once for all nodes: benchmarks ask for many.
     """
@@ -52,7 +52,7 @@ def numbers(pod: Json, prefix: str) -> Callable[[str], int]:
 
 
 def filtered(args: Json, prefix: str = "") -> dict[str, Any]:
-    """The ExtenderFilterResult: about one node in four fails, one in ten for good."""
+    """Return the ExtenderFilterResult: about one node in four fails, one in ten for good."""
     pod, names = args["Pod"], args["NodeNames"]
     by_name = names is not None
     items = [] if by_name else args["Nodes"]["items"]
@@ -78,7 +78,7 @@ def filtered(args: Json, prefix: str = "") -> dict[str, Any]:
 
 
 def prioritized(args: Json, prefix: str = "") -> list[dict[str, Any]]:
-    """The HostPriorityList: scores from 0 to 10."""
+    """Return the HostPriorityList: scores from 0 to 10."""
     names = args["NodeNames"]
     nodes = names if names is not None else [i["metadata"]["name"] for i in args["Nodes"]["items"]]
     number, highest = numbers(args["Pod"], prefix), 100_003 if prefix == UNIQUE else 11
@@ -86,7 +86,7 @@ def prioritized(args: Json, prefix: str = "") -> list[dict[str, Any]]:
 
 
 def preempted(args: Json, prefix: str = "") -> dict[str, Any]:
-    """The ExtenderPreemptionResult: about one node in three is left out."""
+    """Return the ExtenderPreemptionResult: about one node in three is left out."""
     victims = args["NodeNameToMetaVictims"]
     if victims is None:
         victims = {
@@ -107,7 +107,7 @@ def preempted(args: Json, prefix: str = "") -> dict[str, Any]:
 
 
 def application(*, delay: float = 0.0) -> web.Application:
-    """The extender, which answers after `delay` seconds."""
+    """Return the extender, which answers after `delay` seconds."""
 
     def verb(answer: Any) -> Any:
         async def handle(request: web.Request) -> web.Response:
@@ -133,7 +133,7 @@ async def _healthy(_request: web.Request) -> web.Response:
 
 @asynccontextmanager
 async def serving(served: web.Application, ssl_context: Any = None) -> AsyncIterator[int]:
-    """The port of 127.0.0.1 on which the application is served inside."""
+    """Yield the port of 127.0.0.1 on which the application is served inside."""
     # A timeout of 0 would wait for ever for handlers that do not answer, as after a failed test.
     runner = web.AppRunner(served, access_log=None, shutdown_timeout=0.1)
     await runner.setup()
@@ -147,7 +147,7 @@ async def serving(served: web.Application, ssl_context: Any = None) -> AsyncIter
 
 @contextmanager
 def served_by_thread(served: web.Application) -> Iterator[int]:
-    """The port of 127.0.0.1 on which a thread serves the application inside."""
+    """Yield the port of 127.0.0.1 on which a thread serves the application inside."""
     started: Future[tuple[int, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
 
     async def serve() -> None:

@@ -24,14 +24,14 @@ class GivenObjects:
         self.gone: set[str] = set()
 
     async def pod(self, pod: Pod) -> bytes:
-        """The pod, unless it is among those gone."""
+        """Return the pod, unless it is among those gone."""
         if pod.name in self.gone:
             raise PodGone(pod.key)
         stub = {"metadata": {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid}}
         return orjson.dumps(self.by_name.get(pod.name, stub))
 
     async def nodes(self, names: Sequence[str]) -> Mapping[str, bytes]:
-        """The nodes that were given."""
+        """Return the nodes that were given."""
         return {name: orjson.dumps(self.by_name[name]) for name in names if name in self.by_name}
 
 
@@ -46,11 +46,11 @@ class Answers:
         self.asked: list[tuple[str, dict[str, Any]]] = []
 
     def serving(self) -> AbstractAsyncContextManager[int]:
-        """The port of 127.0.0.1 on which it is served inside."""
+        """Return the context in which it is served; entering gives its port of 127.0.0.1."""
         return serving(self.application())
 
     def application(self) -> web.Application:
-        """What serves the answers."""
+        """Return what serves the answers."""
         served = web.Application(client_max_size=2**30)
         served.router.add_post("/{verb}", self._handle)
         return served
@@ -70,7 +70,7 @@ class Answers:
 
 
 def extender(port: int, *verbs: str, **fields: Any) -> dict[str, Any]:
-    """The extender on this port as a user writes it, for nodes by name; verbs are called so."""
+    """Return the extender on this port as a user writes it, for nodes by name, with these verbs."""
     weight = {"weight": 1} if "prioritize" in verbs else {}
     return {
         "urlPrefix": f"http://127.0.0.1:{port}",

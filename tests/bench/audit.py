@@ -45,7 +45,7 @@ def faults(nodes: Iterable[Raw], pods: Sequence[Raw], expected: Collection[str])
 
 
 def quantity(text: str) -> Fraction:
-    """The value of a quantity such as 250m or 2Gi."""
+    """Return the value of a quantity such as 250m or 2Gi."""
     digits = text.rstrip("".join(SUFFIXES))
     return Fraction(digits) * SUFFIXES[text[len(digits) :]]
 
@@ -112,7 +112,7 @@ def _uneven(nodes: Mapping[str, Raw], placed: Sequence[Raw]) -> Iterator[str]:
 
 
 def _partly_bound(pods: Iterable[Raw]) -> Iterator[str]:
-    """Groups of which some members are bound and some are not."""
+    """Yield a line for each group of which some members are bound and some are not."""
     bound: dict[str, list[bool]] = defaultdict(list)
     for pod in pods:
         if group := pod["spec"].get("schedulingGroup"):

@@ -89,7 +89,7 @@ def rate(pods: int, seconds: float) -> float:
 
 
 def compare(runs: Iterable[Run], first: str, second: str, goal: float) -> Comparison:
-    """The comparison of two schedulers by their labels."""
+    """Return the comparison of two schedulers by their labels."""
     by_label: dict[str, list[Run]] = {first: [], second: []}
     for run in runs:
         by_label[run.scheduler].append(run)
@@ -116,7 +116,7 @@ def compare(runs: Iterable[Run], first: str, second: str, goal: float) -> Compar
 
 
 def times_the_cpu(result: Comparison, other: Comparison) -> float | None:
-    """The first scheduler's CPU per pod over that on another workload; None if either is void."""
+    """Return the first scheduler's CPU per pod over another workload's; None if either is void."""
     if result.cpu_us_per_pod is None or not other.cpu_us_per_pod:
         return None
     return result.cpu_us_per_pod / other.cpu_us_per_pod

@@ -27,7 +27,7 @@ _HOST = "kubernetes.io/hostname"
 
 
 def hostile_pods() -> Mapping[str, Pod]:
-    """The pods by what makes them slow; none exceeds a limit."""
+    """Return the pods by what makes them slow; none exceeds a limit."""
     many = LIMITS[Counted.NODE_TERMS]
     terms = range(LIMITS[Counted.POD_TERMS])
     names = [f"n{i}" for i in range(LIMITS[Counted.VALUES])]

@@ -38,7 +38,7 @@ def nodes(workload: Workload) -> Iterator[Creation]:
 
 
 def _labels_for_rules(index: int) -> dict[str, str]:
-    """A price, and for every tenth node another team."""
+    """Return a price, and for every tenth node another team."""
     price = {"acme.example/price": f"{1 + index % 7}.5"}
     return price if index % 10 else {**price, "team": "search"}
 
@@ -78,7 +78,7 @@ FIVE_RULES: tuple[Mapping[str, Any], ...] = (
 
 
 def profiles(scheduler: str) -> Iterator[Creation]:
-    """The profiles of pods that need more than kube-scheduler's defaults, chosen by a label.
+    """Yield the profiles of pods that need more than kube-scheduler's defaults, chosen by a label.
 
     They are those with shares of GPU cards, and those to which rules apply.
     """
@@ -103,7 +103,7 @@ def _profile(name: str, scheduler: str, pods: Mapping[str, Any], **spec: Any) ->
 
 
 def extender(port: int) -> dict[str, Any]:
-    """The extender on this port, as both schedulers are configured with it."""
+    """Return the extender on this port, as both schedulers are configured with it."""
     return {
         "urlPrefix": f"http://127.0.0.1:{port}/every",
         "filterVerb": "filter",
@@ -115,7 +115,7 @@ def extender(port: int) -> dict[str, Any]:
 
 
 def extended_profile(scheduler: str, port: int) -> Creation:
-    """The profile of pods that the extender cares for."""
+    """Return the profile of pods that the extender cares for."""
     match = {
         "schedulerNames": [scheduler],
         "podSelector": {"matchLabels": {"extended": "true"}},
@@ -154,7 +154,7 @@ def hopeless_pods(workload: Workload, namespace: str, scheduler: str) -> Iterato
 
 
 def pod_groups(workload: Workload, namespace: str) -> Iterator[Creation]:
-    """The groups of the measured pods; a group is placed whole or not at all."""
+    """Yield the groups of the measured pods; a group is placed whole or not at all."""
     path = f"/apis/scheduling.k8s.io/v1alpha2/namespaces/{namespace}/podgroups"
     for number, size in enumerate(_group_sizes(workload)):
         group = {
@@ -165,7 +165,7 @@ def pod_groups(workload: Workload, namespace: str) -> Iterator[Creation]:
 
 
 def measured_pods(workload: Workload, namespace: str, scheduler: str) -> Iterator[Creation]:
-    """The pods whose placing is measured, app after app in turn, and group after group."""
+    """Yield the pods whose placing is measured, app after app in turn, and group after group."""
     members = (number for number, size in enumerate(_group_sizes(workload)) for _ in range(size))
     for index in range(workload.pods):
         kind = workload.kind if index % 2 else workload.second_kind or workload.kind

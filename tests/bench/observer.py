@@ -45,7 +45,7 @@ class Binds:
             return dict(self._times)
 
     def saw(self, name: str) -> GoOn:
-        """The pod is bound."""
+        """Note that the pod is bound; return whether other pods are still missing."""
         now = time.monotonic()
         with self._more:
             if name in self._missing:
@@ -55,7 +55,7 @@ class Binds:
             return bool(self._missing)
 
     def wait(self, patience: float) -> bool:
-        """True once all are bound, False once none has been for `patience` seconds."""
+        """Return True once all are bound, False once none has been for `patience` seconds."""
         with self._more:
             while self._missing:
                 if not self._more.wait(patience):
@@ -67,7 +67,7 @@ class Binds:
 def watched_binds(
     access: Access, namespace: str, names: Collection[str], *, seconds: int = WATCH_SECONDS
 ) -> Iterator[Binds]:
-    """The bindings of these pods, from now on; the server ends every watch after `seconds`."""
+    """Yield the bindings of these pods from now on; the server ends every watch after `seconds`."""
     binds = Binds(names)
     with _watching(_Watch(access, namespace, BOUND, binds.saw, seconds)):
         yield binds
@@ -113,7 +113,7 @@ class _Watch:
                     self._wire.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """The reader ends, from another thread."""
+        """End the reader, from another thread."""
         self._closing.set()
         with suppress(OSError):  # it may have ended
             self._wire.shutdown(socket.SHUT_RDWR)
@@ -138,7 +138,7 @@ class _Watch:
         return connection, response
 
     def _read(self) -> GoOn:
-        """What the open stream has, to its end; True if there is more to be seen."""
+        """Read the open stream to its end; return True if there is more to be seen."""
         try:
             while line := self._response.readline():
                 event = orjson.loads(line)

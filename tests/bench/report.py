@@ -69,7 +69,7 @@ def costs(results: Sequence[tuple[Workload, Comparison]]) -> list[tuple[str, boo
 
 
 def verdict(result: Comparison, runs: Sequence[Run]) -> list[str]:
-    """The comparison in words, and what makes it void."""
+    """Return the comparison in words, and what makes it void."""
     faults = [f"{run.scheduler}: {fault}" for run in runs for fault in run.faults[:5]]
     if faults:
         return ["void:", *faults]
@@ -89,7 +89,7 @@ def verdict(result: Comparison, runs: Sequence[Run]) -> list[str]:
 def write_json(
     folder: Path, workload: Workload, runs: Sequence[Run], result: Comparison | None
 ) -> Path:
-    """The figures as a file; its path."""
+    """Write the figures to a file; return its path."""
     path = folder / f"{workload.name}.json"
     document = {
         "workload": _described(workload),

@@ -16,12 +16,12 @@ LABEL = re.compile(r'(\w+)="([^"]*)"')
 
 
 def requests_so_far(access: Access) -> Counter[str]:
-    """Requests since the server began, by `VERB resource[/subresource] code`."""
+    """Count the requests since the server began, by `VERB resource[/subresource] code`."""
     return parse(access.kubectl("get", "--raw", "/metrics"))
 
 
 def parse(metrics: str) -> Counter[str]:
-    """The same, from the text of the server's metrics."""
+    """Count the same, from the text of the server's metrics."""
     counts = Counter[str]()
     for found in LINE.finditer(metrics):
         labels = dict(LABEL.findall(found["labels"]))

@@ -47,7 +47,7 @@ REFUSALS = {"409", "429"}
 
 @contextmanager
 def bench_server(*, pod_groups: bool = False) -> Iterator[ControlPlane]:
-    """A control plane for runs of any workload: its priority classes, and Mooring's manifests.
+    """Yield a control plane for all workloads, with their priority classes and Mooring's manifests.
 
     With `pod_groups` the API server has Kubernetes' own PodGroups, and kube-scheduler its gates on.
     """
@@ -61,12 +61,12 @@ def bench_server(*, pod_groups: bool = False) -> Iterator[ControlPlane]:
 
 
 def load_nodes(access: Access, workload: Workload) -> None:
-    """The workload's nodes exist."""
+    """Make the workload's nodes."""
     create(access, objects.nodes(workload))
 
 
 def run_once(control_plane: ControlPlane, workload: Workload, scheduler: Scheduler) -> Run:
-    """The scheduler has drained the workload's pods in a fresh namespace, which is gone again."""
+    """Let the scheduler drain the pods in a new namespace, then delete it; return the figures."""
     access = control_plane.access
     namespace = create_namespace(access, "bench")
     try:
@@ -88,7 +88,7 @@ def run_once(control_plane: ControlPlane, workload: Workload, scheduler: Schedul
 def _extenders(
     access: Access, workload: Workload, scheduler: Scheduler
 ) -> Iterator[Sequence[dict[str, Any]]]:
-    """The workload's extender runs inside, and Mooring has a profile with it."""
+    """Run the workload's extender inside, with a profile for Mooring; yield its configuration."""
     if not workload.extender_seconds:
         yield ()
         return
@@ -128,7 +128,7 @@ class _Drain:
         self._first_sign: tuple[float, Usage] | None = None
 
     def run(self, names: Sequence[str], others: Sequence[str]) -> Run:
-        """The figures, audited; `others` are the names of the second kind's pods."""
+        """Return the figures, audited; `others` are the names of the second kind's pods."""
         requests = requests_so_far(self._access)
         servers = self._servers()
         with (

@@ -23,7 +23,7 @@ Stack = tuple[str, ...]
 
 
 def main() -> None:
-    """Runs the module as if it had been run alone, and writes the samples when it ends."""
+    """Run the module as if it had been run alone, and write the samples when it ends."""
     output, module, *arguments = sys.argv[1:]
     samples = Counter[Stack]()
 
@@ -41,7 +41,7 @@ def main() -> None:
 
 
 def read_samples(path: Path) -> Counter[Stack]:
-    """The samples that `main` wrote."""
+    """Return the samples that `main` wrote."""
     return Counter({tuple(stack): count for stack, count in json.loads(path.read_text())})
 
 

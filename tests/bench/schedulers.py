@@ -31,10 +31,10 @@ class Scheduler(Protocol):
         """The process id; only while it runs."""
 
     def start(self, extenders: Sequence[Raw] = ()) -> None:
-        """It runs, and mirrors the cluster; Mooring has its extenders in a profile."""
+        """Start it, and wait until it mirrors the cluster; Mooring's extenders are in a profile."""
 
     def stop(self) -> None:
-        """It has ended."""
+        """Stop it and wait until it has ended."""
 
 
 class KubeScheduler:
@@ -74,7 +74,7 @@ class Mooring:
         *,
         records: bool = True,
     ) -> None:
-        """`samples`: the file that bench.sampling writes, if it is to take samples.
+        """Set it up; `samples` is the file that bench.sampling writes, if it is to take samples.
 
         Without `records` it keeps no record of decisions.
         """

@@ -24,7 +24,7 @@ class Usage:
 
 
 def usage_of(pid: int, proc: Path = Path("/proc")) -> Usage:
-    """The usage of a running process."""
+    """Return the usage of a running process."""
     folder = proc / str(pid)
     # The program's name, in parentheses, may itself hold spaces and parentheses.
     fields = (folder / "stat").read_text().rpartition(")")[2].split()
@@ -34,7 +34,7 @@ def usage_of(pid: int, proc: Path = Path("/proc")) -> Usage:
 
 
 def wait_until_idle(pid: int, limit: float) -> None:
-    """The process does nothing any more, or `limit` seconds are over."""
+    """Wait until the process does nothing any more, or `limit` seconds are over."""
     deadline = time.monotonic() + limit
     before = usage_of(pid).cpu_seconds
     while time.monotonic() < deadline:

@@ -26,12 +26,12 @@ GPU_NODE: Mapping[str, str] = {
 
 
 def no_constraint(_app: str) -> Mapping[str, Any]:
-    """A plain pod."""
+    """Return the spec of a plain pod."""
     return {}
 
 
 def alone_on_its_host(app: str) -> Mapping[str, Any]:
-    """Required anti-affinity: no two pods of an app on one node."""
+    """Return required anti-affinity: no two pods of an app on one node."""
     return {"affinity": {"podAntiAffinity": {_REQUIRED: [_same_app(app, _HOST)]}}}
 
 
@@ -42,7 +42,7 @@ def prefers_its_apps_hosts(app: str) -> Mapping[str, Any]:
 
 
 def even_over_zones(app: str) -> Mapping[str, Any]:
-    """A hard spread of the app's pods over the zones."""
+    """Return a hard spread of the app's pods over the zones."""
     constraint = {
         **_same_app(app, _ZONE),
         "maxSkew": 1,
@@ -104,7 +104,7 @@ class Workload:
     """Another workload, and how many times its CPU per pod Mooring may need for this one."""
 
     def scaled(self, divisor: int) -> "Workload":
-        """The same in small: an app keeps its number of pods, there are fewer apps.
+        """Return the same in small: an app keeps its number of pods, there are fewer apps.
 
         Groups keep their size too, as long as there are four of them.
         """

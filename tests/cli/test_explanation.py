@@ -4,7 +4,7 @@ from mooring.cli.explanation import explanation, score_table
 
 
 def decision(**fields: Any) -> dict[str, Any]:
-    """A decision in its JSON form."""
+    """Return a decision in its JSON form."""
     return {"message": None, "nominatedNode": None, "victims": [], "rejections": {}, **fields}
 
 

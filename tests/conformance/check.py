@@ -21,7 +21,7 @@ DEFAULT_SHOWN = 10
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit code: 0 every case agrees, 1 some do not, 2 wrong use or a file of no cases."""
+    """Return the exit code: 0 all cases agree, 1 some do not, 2 wrong use or a file of no cases."""
     parser = argparse.ArgumentParser(
         prog="python -m conformance.check",
         description="Decides recorded cases with Mooring and says where kube-scheduler differed.",
@@ -60,7 +60,7 @@ class BadFileError(Exception):
 
 
 def cases(path: Path) -> Iterator[dict[str, Any]]:
-    """The cases of a file, one by one; raises BadFileError."""
+    """Yield the cases of a file, one by one; raise BadFileError if it cannot be read."""
     try:
         with gzip.open(path) as lines:
             for line in lines:

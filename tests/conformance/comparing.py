@@ -30,7 +30,7 @@ Scores = dict[str, tuple[dict[str, int], int]]
 
 
 def decided(case: Mapping[str, Any], *, converted: bool = False) -> Decision:
-    """What `mooring simulate` decides about the case's pod; it calls the case's extenders.
+    """Return what `mooring simulate` decides about the case's pod; it calls the case's extenders.
 
     With `converted`, the profile is what `mooring convert` prints of the configuration.
     """
@@ -60,7 +60,7 @@ def _decided(
 
 
 def _converted(configuration: Mapping[str, Any]) -> list[Any]:
-    """The documents that `mooring convert` prints of the configuration."""
+    """Return the documents that `mooring convert` prints of the configuration."""
     run = CliRunner().invoke(convert, ["-"], input=json.dumps(configuration))
     assert run.exit_code == 0, run.output
     return list(yaml.safe_load_all(run.stdout))
@@ -89,7 +89,7 @@ def _refusal_differences(oracle: Mapping[str, Any], decision: Decision) -> Itera
 
 
 def _sorted(message: str | None) -> str | None:
-    """The message with the list of nodes without victims sorted: its order is random."""
+    """Return the message with the list of nodes without victims sorted: its order is random."""
     head, bracket, errors = (message or "").rpartition("preemption: [")
     if not bracket:
         return message
@@ -139,5 +139,5 @@ def _scores_of_decision(decision: Decision) -> Scores:
 
 
 def _of_plugins(shares: Mapping[str, int]) -> dict[str, int]:
-    """The shares of plugins; those of extenders, which are URLs, kube-scheduler logs unweighted."""
+    """Return the shares of plugins; kube-scheduler logs those of extenders (URLs) unweighted."""
     return {name: share for name, share in shares.items() if "://" not in name}

@@ -34,7 +34,7 @@ INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit code: 0 all recorded, 1 failed, 2 wrong use, 130 interrupted."""
+    """Return the exit code: 0 all recorded, 1 failed, 2 wrong use, 130 interrupted."""
     chosen = _parser().parse_args(arguments)
     try:
         chosen.out.mkdir(parents=True, exist_ok=True)
@@ -131,7 +131,7 @@ def _line(case: dict[str, Any]) -> bytes:
 
 @contextmanager
 def _replaced(path: Path) -> Iterator[Path]:
-    """A file beside `path` that takes its place at the end, and is gone if that does not come."""
+    """Yield a file beside `path` that replaces it at the end, or is removed after an error."""
     partial = path.with_suffix(".partial")
     try:
         yield partial

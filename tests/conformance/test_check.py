@@ -13,7 +13,7 @@ DISAGREES = "taints-dev-000"
 
 @pytest.fixture
 def one_wrong(tmp_path: Path) -> Path:
-    """The first two cases of a suite, the first with a score that Mooring does not give."""
+    """Write the first two cases of a suite, the first with a score that Mooring does not give."""
     recorded = list(cases(TAINTS))[:2]
     oracle = recorded[0]["oracle"]
     oracle["scores"][oracle["node"]]["total"] += 1

@@ -13,19 +13,19 @@ Case = dict[str, Any]
 
 
 def first(suite: str, wanted: Callable[[dict[str, Any]], Any]) -> Case:
-    """The first case of a suite whose oracle is wanted; it may be changed."""
+    """Return the first case of a suite whose oracle is wanted; it may be changed."""
     return next(case for case in cases(DATA / f"{suite}.jsonl.gz") if wanted(case["oracle"]))
 
 
 @pytest.fixture
 def chosen() -> Case:
-    """A case with a choice of nodes."""
+    """Return a case with a choice of nodes."""
     return first("spread", lambda oracle: oracle["scores"])
 
 
 @pytest.fixture
 def refused() -> Case:
-    """A case that ended in a preemption."""
+    """Return a case that ended in a preemption."""
     return first("preemption", lambda oracle: oracle["victims"])
 
 

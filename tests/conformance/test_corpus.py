@@ -22,14 +22,14 @@ DATA: Final = Path(__file__).parent / "data"
 
 @cache
 def corpus() -> dict[str, list[dict[str, Any]]]:
-    """The cases by suite."""
+    """Return the cases by suite."""
     return {
         path.name.removesuffix(".jsonl.gz"): list(cases(path)) for path in sorted(DATA.iterdir())
     }
 
 
 def cases_of(*suites: str) -> list[Any]:
-    """A parameter for each case of these suites."""
+    """Return a parameter for each case of these suites."""
     return [
         pytest.param(case, id=f"{suite}-{index}")
         for suite in suites

@@ -13,7 +13,7 @@ RACK = "example.com/rack"
 
 
 def described(gang: Gang) -> Any:
-    """What of a gang does not depend on who schedules it."""
+    """Return what of a gang does not depend on who schedules it."""
     return (
         gang.minimum,
         gang.topology,

@@ -54,7 +54,7 @@ def required_and_preferred(kind: str, term: dict[str, Any]) -> dict[str, Any]:
 
 
 def disks(name: str, suffix: str, **fields: Any) -> dict[str, Any]:
-    """A pod with one disk of each cloud."""
+    """Return a pod with one disk of each cloud."""
     sources: list[dict[str, Any]] = [
         {"awsElasticBlockStore": {"volumeID": f"vol-{suffix}"}},
         {"gcePersistentDisk": {"pdName": f"pd-{suffix}"}},

@@ -30,7 +30,7 @@ INTERRUPTED = 130
 
 
 def main() -> int:
-    """The exit code: 0 all came true, 1 something did not, 130 interrupted."""
+    """Return the exit code: 0 all came true, 1 something did not, 130 interrupted."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     chosen = _parser().parse_args()
     narrator = Narrator()
@@ -72,7 +72,7 @@ def _parser() -> argparse.ArgumentParser:
 def _stage(
     chosen: argparse.Namespace, narrator: Narrator, *, keep: bool
 ) -> AbstractContextManager[Stage]:
-    """The stage on which the demo plays; kept ones are always of programs that were built here."""
+    """Return the stage of the demo; a kept one is always of programs that were built here."""
     if chosen.kubeconfig is not None:
         if keep:
             raise DemoError("KEEP=1 keeps a control plane of the demo's own; leave out KUBECONFIG")

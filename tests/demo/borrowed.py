@@ -88,15 +88,15 @@ class _BorrowedStage:
         return self.folder / "logs"
 
     def client(self) -> Client:
-        """A client with the rights of the kubeconfig."""
+        """Return a client with the rights of the kubeconfig."""
         return self.make_client()
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
-        """What kubectl prints with the rights of the kubeconfig."""
+        """Return what kubectl prints with the rights of the kubeconfig."""
         return run_kubectl(self.kubectl_program, self.kubeconfig, *arguments, stdin=stdin)
 
     def nodes(self) -> list[Raw]:
-        """The demo's own nodes."""
+        """Return the demo's own nodes."""
         with self.client() as client:
             found: list[Raw] = client.get(f"/api/v1/nodes?labelSelector={LABEL}%3D{self.name}")[
                 "items"
@@ -104,7 +104,7 @@ class _BorrowedStage:
         return found
 
     def prepare(self) -> Sequence[str]:
-        """Makes the CRD and the profile."""
+        """Make the CRD and the profile."""
         self.kubectl("apply", "-f", str(replica.ROOT / "crds" / "schedulingprofiles.yaml"))
         self.made.append(f"{CRDS}/{CRD}")
         self._wait_until_established()
@@ -133,13 +133,13 @@ class _BorrowedStage:
                 time.sleep(_LOOK_AGAIN)
 
     def start_operator(self) -> Operator:
-        """The operator mirrors the cluster, with the rights of the kubeconfig."""
+        """Start the operator with the kubeconfig's rights; wait until it mirrors the cluster."""
         options = (f"--lease-namespace={self.namespace}",)
         log, rights = self.logs / "mooring.log", "with the rights of the kubeconfig's user"
         return start_mooring(self.spawn, self.kubeconfig, log, *options, rights=rights)
 
     def run_pods(self, count: int) -> str:
-        """Makes the pods that are missing."""
+        """Make the pods that are missing."""
         path = f"/api/v1/namespaces/{self.namespace}/pods"
         with self.client() as client:
             there = len(client.get(path)["items"])
@@ -148,7 +148,7 @@ class _BorrowedStage:
         return "the demo itself"
 
     def _pod(self, number: int) -> Raw:
-        """A pod that takes a sixteenth of a node and runs only on the demo's nodes."""
+        """Return a pod that takes a sixteenth of a node and runs only on the demo's nodes."""
         container = {
             "name": "web",
             "image": "pause",
@@ -169,7 +169,7 @@ class _BorrowedStage:
 
 @contextmanager
 def envtest_stage(programs: Path) -> Iterator[Stage]:
-    """A control plane of envtest's programs, which leaves nothing running."""
+    """Yield a control plane of envtest's programs, which leaves nothing running."""
     with (
         temporary_folder() as folder,
         ControlPlane((), data_dir=folder, programs=programs) as plane,
@@ -191,7 +191,7 @@ def envtest_stage(programs: Path) -> Iterator[Stage]:
 
 @contextmanager
 def borrowed_stage(kubeconfig: Path, kubectl: Path) -> Iterator[Stage]:
-    """The cluster of the kubeconfig's current context; what the demo makes there is removed.
+    """Yield the cluster of the kubeconfig's current context; remove what the demo makes there.
 
     Raises:
         DemoError: if Mooring is installed in the cluster: both would schedule the same pods.
@@ -225,7 +225,7 @@ def borrowed_stage(kubeconfig: Path, kubectl: Path) -> Iterator[Stage]:
 
 @contextmanager
 def _on_loan(stage: _BorrowedStage, *, sweeps: bool) -> Iterator[None]:
-    """The stage has its namespace and nodes; in the end they are gone if it `sweeps`."""
+    """Make the stage's namespace and nodes; remove them in the end if it `sweeps`."""
     stop = threading.Event()
     kubelets = threading.Thread(target=_stand_in_for_kubelets, args=(stage, stop), daemon=True)
     try:
@@ -256,7 +256,7 @@ def _set_up(stage: _BorrowedStage) -> None:
 
 
 def _sweep(stage: _BorrowedStage) -> None:
-    """Removes what the demo has made, and waits until the namespace is gone."""
+    """Remove what the demo has made, and wait until the namespace is gone."""
     deadline = time.monotonic() + _WAIT_SECONDS
     with stage.client() as client:
         with suppress(ApiError):
@@ -281,7 +281,7 @@ def _exists(client: Client, path: str) -> bool:
 
 
 def _stand_in_for_kubelets(stage: _BorrowedStage, stop: threading.Event) -> None:
-    """The demo's nodes stay ready, pods on them run at once, and deleted ones are gone at once."""
+    """Keep the demo's nodes ready, run pods on them at once, and remove deleted pods at once."""
     ready_since = datetime.now(UTC)
     next_heartbeat = 0.0
     with stage.client() as client:
@@ -319,7 +319,7 @@ def _text(moment: datetime) -> str:
 
 
 def _proxy(group: ProcessGroup, where: Path, log: Path, kubeconfig: Path, kubectl: Path) -> None:
-    """The socket leads to the cluster with the user's rights; only this user can open it.
+    """Open a socket to the cluster with the user's rights; only this user can open it.
 
     So kubectl reads the kubeconfig, with every way to log in that it knows.
     """
@@ -346,14 +346,14 @@ class _SocketConnection(http.client.HTTPConnection):
         self._path = path
 
     def connect(self) -> None:
-        """Opens the socket."""
+        """Open the socket."""
         self.sock = socket.socket(socket.AF_UNIX)
         self.sock.settimeout(TIMEOUT)
         self.sock.connect(str(self._path))
 
 
 def run_kubectl(kubectl: Path, kubeconfig: Path, *arguments: str, stdin: str | None = None) -> str:
-    """What kubectl prints; raises ControlPlaneError if it fails."""
+    """Return what kubectl prints; raise ControlPlaneError if it fails."""
     done = subprocess.run(
         [str(kubectl), f"--kubeconfig={kubeconfig}", *arguments],
         input=stdin,

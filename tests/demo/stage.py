@@ -85,28 +85,28 @@ class Stage(Protocol):
         """The folder of the logs of all programs."""
 
     def client(self) -> Client:
-        """A JSON client with every right that the demo needs."""
+        """Return a JSON client with every right that the demo needs."""
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
-        """What kubectl prints."""
+        """Return what kubectl prints."""
 
     def nodes(self) -> list[dict[str, Any]]:
-        """The nodes that the demo may use."""
+        """Return the nodes that the demo may use."""
 
     def prepare(self) -> Sequence[str]:
-        """Makes ready what Mooring needs; returns lines that say what was done."""
+        """Make ready what Mooring needs; return lines that say what was done."""
 
     def start_operator(self) -> Operator:
-        """The operator mirrors the cluster."""
+        """Start the operator; wait until it mirrors the cluster."""
 
     def run_pods(self, count: int) -> str:
-        """There are so many pods, the earlier ones among them; returns who makes them."""
+        """Make the missing pods, so that there are so many; return who makes them."""
 
 
 def start_mooring(
     spawn: Spawn, kubeconfig: Path, log: Path, *options: str, rights: str
 ) -> Operator:
-    """The operator mirrors the cluster with the rights of this kubeconfig."""
+    """Start the operator with this kubeconfig's rights; wait until it mirrors the cluster."""
     (port,) = free_ports(1)
     program = spawn(replica.command(kubeconfig, port, *options), log)
     replica.wait_until_ready(program, port)
@@ -136,11 +136,11 @@ class OwnStage:
         return self.access.folder / "logs"
 
     def client(self) -> Client:
-        """A client of the administrator."""
+        """Return a client of the administrator."""
         return self.access.client()
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
-        """What kubectl prints for the administrator."""
+        """Return what kubectl prints for the administrator."""
         return self.access.kubectl(*arguments, stdin=stdin)
 
     def nodes(self) -> list[dict[str, Any]]:
@@ -150,7 +150,7 @@ class OwnStage:
         return found
 
     def prepare(self) -> Sequence[str]:
-        """Applies crds/ and manifests/."""
+        """Apply crds/ and manifests/."""
         replica.apply_manifests(self.access)
         return (
             "crds/ are established, manifests/ are applied",
@@ -158,14 +158,14 @@ class OwnStage:
         )
 
     def start_operator(self) -> Operator:
-        """The operator mirrors the cluster, as its own service account and nothing more."""
+        """Start the operator as only its own service account; wait until it mirrors the cluster."""
         kubeconfig = self.access.kubeconfig_for_service_account(*replica.SERVICE_ACCOUNT)
         rights = f"as the service account {'/'.join(replica.SERVICE_ACCOUNT)}"
         rights = f"{rights}, with the shipped RBAC only"
         return start_mooring(self.spawn, kubeconfig, self.logs / "mooring.log", rights=rights)
 
     def run_pods(self, count: int) -> str:
-        """A Deployment has so many replicas."""
+        """Give a Deployment so many replicas."""
         self.kubectl("apply", "-f", str(DEPLOYMENT))
         self.kubectl("scale", "deployment/web", f"--replicas={count}")
         return "a Deployment"
@@ -173,7 +173,7 @@ class OwnStage:
 
 @contextmanager
 def temporary_stage() -> Iterator[Stage]:
-    """A stage that leaves nothing running; after a failure its logs stay."""
+    """Yield a stage that leaves nothing running; after a failure its logs stay."""
     with (
         temporary_folder() as folder,
         ControlPlane({"kube-controller-manager", "kwok"}, data_dir=folder) as plane,
@@ -185,7 +185,7 @@ def temporary_stage() -> Iterator[Stage]:
 
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """A new folder that is removed in the end; after a failure its subfolder `logs` stays."""
+    """Yield a new folder that is removed in the end; after a failure its subfolder `logs` stays."""
     folder = Path(tempfile.mkdtemp(prefix="mooring-demo-"))
     failed = False
     try:
@@ -199,7 +199,7 @@ def temporary_folder() -> Iterator[Path]:
 
 @contextmanager
 def kept_stage() -> Iterator[Stage]:
-    """A stage that goes on after the demo, also after a failed one; Ctrl-C sweeps it away."""
+    """Yield a stage that goes on after the demo, even if the demo fails; Ctrl-C removes it."""
     options = Options(kwok_nodes=NODES, zones=ZONES, controller_manager=True)
     if background.status(KEPT_NAME):
         raise DemoError("a demo is still up; stop it first, as it said at its end")
@@ -230,7 +230,7 @@ def kept_stage() -> Iterator[Stage]:
 
 
 def envtest_programs() -> Path | None:
-    """The folder of envtest's programs (KUBEBUILDER_ASSETS); None if it is not set.
+    """Return the folder of envtest's programs (KUBEBUILDER_ASSETS); None if it is not set.
 
     Raises:
         DemoError: if the folder lacks a program, or has another minor version of Kubernetes.
@@ -253,7 +253,7 @@ def envtest_programs() -> Path | None:
 
 
 def child_of(group: ProcessGroup) -> Spawn:
-    """Starts programs that end with the group."""
+    """Return a function that starts programs that end with the group."""
     return lambda command, log: group.spawn("mooring", command, log=log, env=replica.environment())
 
 

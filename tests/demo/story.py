@@ -29,7 +29,7 @@ BIN_PACKING = replica.ROOT / "manifests" / "examples" / "bin-packing.yaml"
 
 
 def tell(stage: Stage, narrator: Narrator) -> Operator:
-    """The story has been shown, and all of it was true; the operator that still runs.
+    """Show the story, and check that all of it is true; return the operator that still runs.
 
     Raises:
         DemoError: for what did not come true.
@@ -47,7 +47,7 @@ class _Story:
         self._show = narrator.show
 
     def tell(self) -> Operator:
-        """All steps in order."""
+        """Show all steps in order."""
         self._set_up()
         operator = self._run_operator()
         first = self._spread(operator)
@@ -115,7 +115,7 @@ class _Story:
         self._note(f"one operator all the time: process {operator.program.pid}, never restarted")
 
     def _wait_for_profile(self, operator: Operator) -> None:
-        """The profile's status says that it is in force as it is now."""
+        """Wait until the profile's status says that it is in force as it is now."""
         name = self._stage.profile
         with self._stage.client() as client:
             generation = client.get(f"{PROFILES}/{name}")["metadata"]["generation"]
@@ -160,7 +160,7 @@ class _Story:
         )
 
     def _wait(self, holds: Callable[[], bool], what: str, operator: Operator | None = None) -> None:
-        """`holds` is asked until it is true; at once a failure if the operator ends meanwhile."""
+        """Wait until `holds` returns True; fail at once if the operator ends meanwhile."""
         deadline = time.monotonic() + STEP_SECONDS
         while not holds():
             if time.monotonic() > deadline:

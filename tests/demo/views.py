@@ -25,20 +25,20 @@ class Narrator:
         self._began = time.monotonic()
 
     def say(self, line: str) -> None:
-        """Something has become true."""
+        """Print a line about what has become true."""
         elapsed = time.monotonic() - self._began
         self._console.print(f"[dim]{elapsed:5.1f} s[/]  {escape(line)}", highlight=False)
 
     def note(self, line: str) -> None:
-        """A line below the last one, without a time."""
+        """Print a line below the last one, without a time."""
         self._console.print(f"         {escape(line)}", highlight=False, soft_wrap=True)
 
     def heading(self, line: str) -> None:
-        """A new part of the story begins."""
+        """Begin a new part of the story."""
         self._console.print(f"\n[bold]{escape(line)}[/]", highlight=False)
 
     def show(self, table: Table) -> None:
-        """A table, with air around it."""
+        """Print a table, with air around it."""
         self._console.print()
         self._console.print(table)
         self._console.print()
@@ -75,7 +75,7 @@ def _figures(uses: Sequence[NodeUse], *, some_new: bool) -> list[str]:
 
 
 def _mean(values: Iterable[float]) -> float:
-    """The nodes of the demo are alike, so that the mean is the share of all of them together."""
+    """Return the mean; the demo's nodes are alike, so it is the share of all of them together."""
     found = list(values)
     return sum(found) / len(found)
 

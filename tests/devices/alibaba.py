@@ -116,7 +116,7 @@ class Request:
 
 
 def requests(seed: int) -> Iterator[Request]:
-    """Requests without end; the same seed, the same requests."""
+    """Yield requests without end; the same seed, the same requests."""
     random = Random(seed)  # noqa: S311 - an experiment is to be repeated
     while True:
         kind = _drawn(random, CLASSES)
@@ -149,7 +149,7 @@ def nodes(counts: Mapping[tuple[int, int], int]) -> Iterator[dict[str, Any]]:
 
 
 def raw_pod(name: str, request: Request) -> dict[str, Any]:
-    """The pod of a request; beside what it needs it tells what plain counting counts."""
+    """Return the pod of a request; it also requests what plain counting counts."""
     cpu = f"{request.cpu}m"
     if request.share:
         raw = share_pod(name, request.share, cpu=cpu)

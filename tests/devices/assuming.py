@@ -25,19 +25,19 @@ class Assuming:
         self.plugin = plugin(read(model, args, ""), handle(self.state, self.api))
 
     def reserve(self, raw: Raw, node: str) -> Unschedulable | None:
-        """The pod is assumed on the node and the plugin has reserved, or said why not."""
+        """Assume the pod on the node and let the plugin reserve; return why if it refuses."""
         pod = parse_pod(raw)
         self.state.assume(pod, self.state.nodes.row_of[node])
         answer: Unschedulable | None = self.plugin.reserve(pod, node)
         return answer
 
     def annotations(self, raw: Raw, node: str) -> dict[str, str]:
-        """What the binding of the reserved pod carries."""
+        """Return what the binding of the reserved pod carries."""
         asyncio.run(self.plugin.pre_bind(parse_pod(raw), node))
         return self.api.annotations.get(parse_pod(raw).key, {})
 
     def cards(self, raw: Raw) -> tuple[tuple[int, ...], ...]:
-        """The cards that were chosen for the assumed pod."""
+        """Return the cards that were chosen for the assumed pod."""
         placed = self.state.pods.get(parse_pod(raw).uid)
         assert placed is not None
         assert placed.cards is not None

@@ -37,7 +37,7 @@ class Policy:
     strategy: str = "LeastAllocated"
 
     def spec(self) -> dict[str, Any]:
-        """The profile's spec: only the policy's scores, and filters of cards if it knows them."""
+        """Return the profile's spec: only the policy's scores, card filters if it knows cards."""
         strategy = {"type": self.strategy, "resources": [{"name": MILLI}]}
         assigning = ("GPUShare", "GPUTopology") if self.cards else ()
         plugins = dict.fromkeys((*assigning, *(n for n in self.scores if n.startswith("GPU"))))
@@ -133,7 +133,7 @@ def run(policy: Policy, seed: int, counts: Mapping[tuple[int, int], int] = NODES
 
 
 def drawn(runs: Mapping[str, Run]) -> str:
-    """The allocated share over the requested one as an SVG."""
+    """Return an SVG of the allocated share over the requested one."""
     width, height, left, bottom = 720, 420, 56, 380
     x_from, x_to, y_from, y_to = 60.0, 130.0, 60.0, 100.0
     colours = ("#888888", "#d08000", "#c04080", "#2070c0", "#108040")
@@ -172,7 +172,7 @@ def drawn(runs: Mapping[str, Run]) -> str:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Runs every policy with every seed, prints means and standard deviations, draws the first."""
+    """Run every policy with every seed, print means and standard deviations, draw the first."""
     drawn_runs: dict[str, Run] = {}
     print("| policy | allocated when the first pod fits nowhere | allocated at 130 % |")  # noqa: T201 - the output
     print("|---|---|---|")  # noqa: T201

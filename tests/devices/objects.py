@@ -30,7 +30,7 @@ def gpu_node(
     labels: Mapping[str, str] | None = None,
     **fields: Any,
 ) -> Raw:
-    """A node with so many cards of so many GiB each, of which `lost` are not allocatable."""
+    """Return a node with so many cards of so many GiB each; `lost` of them are not allocatable."""
     topology = {
         **({"links": [list(row) for row in links]} if links else {}),
         **({"cards": list(described)} if described else {}),
@@ -65,7 +65,7 @@ def share_pod(
     annotations: Mapping[str, str] | None = None,
     **fields: Any,
 ) -> Raw:
-    """A pod with so many GiB of one card; `card` is the one its annotation names."""
+    """Return a pod with so many GiB of one card; `card` is the one its annotation names."""
     named = {} if card is None else {f"{GPUSHARE}_IDX": str(card)}
     amounts = {MEMORY: memory, **({CORES: cores} if cores else {})}
     return pod(name, requests=amounts, annotations={**named, **(annotations or {})}, **fields)
@@ -79,7 +79,7 @@ def whole_pod(
     annotations: Mapping[str, str] | None = None,
     **fields: Any,
 ) -> Raw:
-    """A pod with so many whole cards; `on` are those its annotation names, such as `0,1`."""
+    """Return a pod with so many whole cards; `on` are those its annotation names, such as `0,1`."""
     named = {} if on is None else {"scheduling.mooring.dev/gpu-cards": on}
     return pod(
         name, requests={WHOLE: cards}, annotations={**named, **(annotations or {})}, **fields

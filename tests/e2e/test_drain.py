@@ -74,7 +74,7 @@ def have_begun(scene: Scene, number: int) -> bool:
 
 
 def killed_before(leader: Member, are_all_bound: Callable[[], bool]) -> bool:
-    """Kills the leader, unless all pods are bound: then the wave was over too soon."""
+    """Kill the leader, unless all pods are bound: then the wave was over too soon."""
     leader.signal(signal.SIGSTOP)
     over = are_all_bound()
     leader.signal(signal.SIGCONT if over else signal.SIGKILL)

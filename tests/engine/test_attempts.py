@@ -43,7 +43,7 @@ class Stage:
         self._written: list[str] = []
 
     def counted(self) -> dict[str, float]:
-        """The attempts that have ended, by result."""
+        """Count the attempts that have ended, by result."""
         page, _ = self.metrics.exposition("")
         return {
             sample.labels["result"]: sample.value

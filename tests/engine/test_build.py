@@ -29,7 +29,7 @@ async def client() -> AsyncIterator[ApiClient]:
 
 
 def put_node(engine: Engine, name: str) -> None:
-    """The watch shows the node."""
+    """Let the watch show the node."""
     engine.scheduler_state.state.put(Kind.NODE, name, parse_node(node(name)))
 
 

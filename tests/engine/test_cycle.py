@@ -185,7 +185,7 @@ def test_pods_nominated_to_the_row_must_fit_beside() -> None:
 
 
 def answered(deciding: Deciding, raw: dict[str, object], answers: ExtenderAnswers) -> Any:
-    """The result of `decide` for a pod that extenders care for."""
+    """Return the result of `decide` for a pod that extenders care for."""
     found, pipeline = parse_pod(raw), deciding.pipeline
     return decide(found, pipeline, deciding.cluster, deciding.shared, seed=0, answers=answers)
 

@@ -32,7 +32,7 @@ class FailedError(Exception):
 
 
 def group_of(minimum: int) -> PodGroupState:
-    """A group of which no member is on a node."""
+    """Return a group of which no member is on a node."""
     group = PodGroupState(GroupKey(GroupSource.KUBERNETES, "default", "g"))
     group.definition = parse_pod_group(pod_group("g", minimum))
     return group
@@ -327,7 +327,7 @@ class Held(Bindings):
             super().__call__(request)
 
     def answer(self, name: str) -> None:
-        """The request about the pod is answered, as are those that follow."""
+        """Answer the request about the pod, and those that follow."""
         self.hold.discard(name)
         super().__call__(self.held.pop(name))
 
@@ -351,7 +351,7 @@ class Stage:
         self.scheduler = self.engine.scheduler_state
 
     def pending(self, **does: str) -> None:
-        """These pods are members, to which happens what plugins and the API server are told."""
+        """Add these pods as members; plugins and the API server do to each what `does` says."""
         for name, what in does.items():
             self.engine.pending(pod(name, cpu="1", group="g", labels={"does": what}))
 
@@ -361,7 +361,7 @@ class Stage:
         return {placed.pod.name for placed in self.scheduler.state.pods.assumed.values()}
 
     def deleted(self, name: str) -> None:
-        """The pod leaves its watch."""
+        """Let the pod leave its watch."""
         self.engine.intake.gone(uid_of(name))
 
     async def status_is_being_written(self, name: str) -> None:
@@ -373,11 +373,11 @@ class Stage:
         await until(lambda: name in self.bindings.held)
 
     async def at_permit(self, *names: str) -> None:
-        """Returns when these members, and no others, are at Permit."""
+        """Wait until these members, and no others, are at Permit."""
         await until(lambda: {w.pod.name for w in self.scheduler.waiting} == {*names})
 
     async def preparing(self, *names: str, sent: int = 0) -> None:
-        """Returns when these members, and no others, can be called off, and are not at Permit.
+        """Wait until these members, and no others, can be called off, and are not at Permit.
 
         So many Bindings were sent before.
         """
@@ -387,7 +387,7 @@ class Stage:
         )
 
     async def held(self, place: str, *names: str) -> None:
-        """Returns when these members are in this place; the last one may be at Permit instead."""
+        """Bring these members to this place and wait; the last one may be at Permit instead."""
         does = {AT_PERMIT: "wait", IN_PRE_BIND: "wait in pre_bind"}.get(place, "")
         last = "wait" if place == AT_A_MEETING else does
         self.bindings.refuse |= dict.fromkeys(names, 500)
@@ -402,7 +402,7 @@ class Stage:
                 await self.preparing(*names, sent=len(names) if place == IN_A_PAUSE else 0)
 
     async def called_off(self) -> None:
-        """Returns when nothing is held for any member; the clock has not moved."""
+        """Wait until nothing is held for any member; the clock has not moved."""
         await until(lambda: not self.engine.loop.binding)
         assert not self.assumed
         assert not len(self.scheduler.waiting)
@@ -410,7 +410,7 @@ class Stage:
         assert not self.scheduler.being_bound
 
     async def next_attempt(self, *names: str) -> None:
-        """Returns when the gang of these members is bound, to which nothing happens any more."""
+        """Let nothing more happen to these members, and wait until their gang is bound."""
         self.bindings.refuse.clear()
         self.bindings.sent.clear()
         self.pending(**dict.fromkeys(names, ""))

@@ -67,7 +67,7 @@ class House:
         self.changed.set()
 
     def bound(self, seconds: float) -> None:
-        """The pod is bound, and the watch must confirm it within `seconds`."""
+        """Bind the pod; the watch must confirm it within `seconds`."""
         self.scheduler_state.state.assume(WEB, self.scheduler_state.state.nodes.row_of["a"])
         self.scheduler_state.state.announce(WEB)
         self.heard.clear()
@@ -75,7 +75,7 @@ class House:
         self.scheduler_state.state.expect_confirmation(WEB, self.clock() + seconds)
 
     async def events_of_the_pod(self) -> list[Action]:
-        """The actions of the events that came in the end."""
+        """Wait for the pod's events; return their actions."""
         async with asyncio.timeout(10.0):
             await self.changed.wait()
         return [change.action for change in self.heard]

@@ -86,17 +86,17 @@ class Door:
         self.failed.append((pod.name, message))
 
     def comes(self, name: str = "web", **fields: Any) -> Pod:
-        """The pod as it is parsed and comes in."""
+        """Let the pod come in; return it as it is parsed."""
         pending = parse_pod(pod(name, **fields))
         self.intake.pending(pending)
         return pending
 
     def flush(self) -> int:
-        """Flushes; how many times other work could have been done between."""
+        """Flush; return how many times other work could have been done between."""
         return sum(1 for _ in self.intake.flush())
 
     def slices(self) -> Iterator[None]:
-        """The steps in which profiles are found after a change."""
+        """Return the steps in which profiles are found after a change."""
         return self.intake.find_profiles()
 
     def queue(self, name: str = "web") -> SubQueue | None:
@@ -105,13 +105,13 @@ class Door:
         return queued.queue if queued is not None else None
 
     def popped(self) -> QueuedPod:
-        """The first pod, whose attempt begins."""
+        """Begin the attempt of the first pod; return that pod."""
         queued = self.scheduler_state.queue.pop(self.now)
         assert queued is not None
         return queued
 
     def rejected(self, name: str = "web") -> QueuedPod:
-        """The pod comes in and no node can take it."""
+        """Let the pod come in and find no node that can take it; return it."""
         self.comes(name, cpu="100")
         queued = self.popped()
         self.scheduler_state.queue.add_unschedulable(
@@ -120,17 +120,17 @@ class Door:
         return queued
 
     def put_group(self, name: str, minimum: int) -> None:
-        """There is a pod group of Kubernetes' own kind."""
+        """Put a pod group of Kubernetes' own kind."""
         group = parse_pod_group(pod_group(name, minimum))
         self.scheduler_state.state.put(Kind.POD_GROUP, f"default/{name}", group)
 
     def reports(self) -> None:
-        """Some seconds pass, and pods that wait are told why."""
+        """Let some seconds pass, and tell pods that wait why."""
         self.now += 10.0
         self.intake.report()
 
     def namespace_is(self, **labels: str) -> None:
-        """The pods' namespace has these labels from now on."""
+        """Give the pods' namespace these labels from now on."""
         labelled = parse_namespace(namespace("default", labels))
         self.scheduler_state.state.put(Kind.NAMESPACE, "default", labelled)
 
@@ -165,7 +165,7 @@ def test_a_pod_without_a_profile_is_queued_when_its_profile_comes(door: Door) ->
 
 
 def steps(door: Door, name: str = "web") -> list[str]:
-    """The path of the pod."""
+    """Return the path of the pod."""
     path = plain(door.scheduler_state.decisions.path(f"default/{name}"))
     return [step["step"] for step in path["steps"]] if path is not None else []
 

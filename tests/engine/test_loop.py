@@ -61,7 +61,7 @@ async def test_pods_are_bound_the_most_important_first(
 
 
 def measured(engine: Engine, name: str) -> dict[tuple[str, ...], float]:
-    """The values of all series of this name by their label values, sorted by label."""
+    """Return the values of all series of this name by their label values, sorted by label."""
     page, _ = engine.metrics.exposition("")
     return {
         tuple(value for _, value in sorted(sample.labels.items())): sample.value
@@ -224,7 +224,7 @@ async def test_an_unschedulable_pod_waits_until_a_node_comes(
 
 
 def only_in(zone: str) -> dict[str, object]:
-    """The part of a PersistentVolume's spec that ties it to the zone."""
+    """Return the part of a PersistentVolume's spec that ties it to the zone."""
     expression = {"key": ZONE, "operator": "In", "values": [zone]}
     term = {"matchExpressions": [expression]}
     return {"nodeAffinity": {"required": {"nodeSelectorTerms": [term]}}}
@@ -714,7 +714,7 @@ def calls_of_the_library(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]
 
 
 def ticking(seconds: float = 0.00025) -> Callable[[], float]:
-    """A clock that goes on by so much whenever it is read."""
+    """Return a clock that goes on by `seconds` whenever it is read."""
     ticks = count()
     return lambda: next(ticks) * seconds
 

@@ -53,7 +53,7 @@ class Stage:
         self.queued = self.rejected(self.preemptor)
 
     def rejected(self, waiting: Pod) -> QueuedPod:
-        """The pod has been found unschedulable."""
+        """Let the pod be found unschedulable; return it as the queue has it."""
         queue = self.scheduler.queue
         queue.add(waiting, self.deciding.pipeline, 0.0)
         popped = queue.pop(0.0)

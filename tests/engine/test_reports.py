@@ -41,7 +41,7 @@ async def client(server: ApiServer) -> AsyncIterator[ApiClient]:
 
 @pytest.fixture
 async def recorder(client: ApiClient) -> EventRecorder:
-    """Keeps events; those who want to see them let it run."""
+    """Return a recorder that keeps events; those who want to see them let it run."""
     return EventRecorder(client, "mooring", "test")
 
 
@@ -78,7 +78,7 @@ async def answered(server: ApiServer) -> Request:
 
 
 async def event(server: ApiServer, recorder: EventRecorder) -> dict[str, Any]:
-    """The one event recorded so far, as it is written."""
+    """Return the one event recorded so far, as it is written."""
     task = asyncio.create_task(recorder.run())
     try:
         return dict((await answered(server)).body)

@@ -96,13 +96,13 @@ class Cached:
         self.registry = registry
 
     def replace_profile(self, name: str = "p", **spec: Any) -> None:
-        """The profile is in force with another spec, as a new pipeline."""
+        """Put the profile in force with another spec, as a new pipeline."""
         changed = read(SchedulingProfileSpec, spec, "spec")
         resolved = resolve(changed, self.registry)
         self.pipeline = self.put(SchedulingProfile(name, changed), resolved).pipeline
 
     def rows_run_for(self, raw: dict[str, Any], *, scored: bool = True) -> list[list[int]]:
-        """The rows on which the plugin ran for this pod."""
+        """Return the rows on which the plugin ran for this pod."""
         self.plugin.ran_on.clear()
         self.shared.of(parse_pod(raw), self.pipeline, Snapshot(self.state), scored=scored)
         return list(self.plugin.ran_on)

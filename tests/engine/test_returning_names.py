@@ -36,7 +36,7 @@ CARDS = {"multiPoint": {"enabled": [{"name": "GPUShare"}]}}
 
 
 def incarnation(number: int, make: Callable[..., Raw] = pod, **fields: Any) -> Raw:
-    """The pod web-0 of this uid: another pod with each number."""
+    """Return the pod web-0 of this uid: another pod with each number."""
     raw = make("web-0", **fields)
     raw["metadata"]["uid"] = f"uid-{number}"
     return raw
@@ -51,33 +51,33 @@ class Cluster:
         self._mirror = Mirror(self.state)
 
     def show(self, event: Any, raw: Raw) -> None:
-        """The watch of assigned pods shows an event."""
+        """Let the watch of assigned pods show an event."""
         self._mirror.apply(resources.POD, event, raw)
 
     def relist(self, *pods: Raw) -> None:
-        """The list of assigned pods holds exactly these."""
+        """Let the list of assigned pods hold exactly these."""
         relisted(self._mirror, resources.POD, pods)
 
     def assume(self, raw: Raw, on: str) -> Pod:
-        """A decision of our own put the pod on the node; its Binding is under way."""
+        """Put the pod on the node by a decision of our own; its Binding is under way."""
         assumed = parse_pod(raw)
         self.state.assume(assumed, self.state.nodes.row_of[on])
         return assumed
 
     def reserve(self, raw: Raw, on: str) -> None:
-        """The same, and its plugins have chosen the pod's cards."""
+        """Do the same, and let its plugins choose the pod's cards."""
         assumed = self.assume(raw, on)
         for plugin in self.deciding.pipeline.reserve:
             assert plugin.reserve(assumed, on) is None
 
     def decide(self, raw: Raw) -> str | None:
-        """The node that is chosen for the pod; None if there is none."""
+        """Return the node that is chosen for the pod; None if there is none."""
         outcome = self.deciding.outcome(raw)
         assert isinstance(outcome, ScheduleResult | FitError)
         return outcome.node if isinstance(outcome, ScheduleResult) else None
 
     def others(self, make: Callable[..., Raw], **fields: Any) -> set[str]:
-        """The nodes that get other pods like this, decided about and assumed until none fits."""
+        """Decide about other pods like this and assume them until none fits; return their nodes."""
         chosen: list[str] = []
         while (name := self.decide(raw := make(f"other-{len(chosen)}", **fields))) is not None:
             self.reserve(raw, name)
@@ -97,47 +97,47 @@ Late = Callable[[Cluster, Raw], None]
 
 
 def again(cluster: Cluster, first: Raw) -> None:
-    """A watch that began anew shows the first pod as if it were new."""
+    """Show the first pod as new, as a watch does that began again."""
     cluster.show("ADDED", first)
 
 
 def modified(cluster: Cluster, first: Raw) -> None:
-    """A status."""
+    """Show a change of the first pod's status."""
     cluster.show("MODIFIED", first)
 
 
 def terminating(cluster: Cluster, first: Raw) -> None:
-    """Its deletion has begun."""
+    """Show that the deletion of the first pod has begun."""
     metadata = {**first["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}
     cluster.show("MODIFIED", {**first, "metadata": metadata})
 
 
 def resized(cluster: Cluster, first: Raw) -> None:
-    """It was resized in place."""
+    """Show that the first pod was resized in place."""
     resources_ = {"requests": {"cpu": "3500m"}}
     containers = [{**first["spec"]["containers"][0], "resources": resources_}]
     cluster.show("MODIFIED", {**first, "spec": {**first["spec"], "containers": containers}})
 
 
 def listed(cluster: Cluster, first: Raw) -> None:
-    """A list holds it still."""
+    """Show a list that still holds the first pod."""
     cluster.relist(first)
 
 
 def listed_twice(cluster: Cluster, first: Raw) -> None:
-    """Two lists hold it still."""
+    """Show two lists that still hold the first pod."""
     cluster.relist(first)
     cluster.relist(first)
 
 
 def ended(cluster: Cluster, first: Raw) -> None:
-    """It is shown, and its end is shown."""
+    """Show the first pod, and then its end."""
     cluster.show("MODIFIED", first)
     cluster.show("DELETED", first)
 
 
 def finished(cluster: Cluster, first: Raw) -> None:
-    """It is shown to have run to its end."""
+    """Show that the first pod has run to its end."""
     cluster.show("MODIFIED", first)
     cluster.show("MODIFIED", {**first, "status": {"phase": "Succeeded"}})
 
@@ -325,7 +325,7 @@ class Returning:
 
 
 async def returned(first_status: int, successor: Raw, holds: Callable[[Engine], object]) -> Engine:
-    """The engine once the successor has come, the late answer is in, and `holds` does."""
+    """Return the engine once the successor has come, the late answer is in, and `holds` does."""
     server = Returning(first_status, successor)
     async with ApiServer(server) as listening, ApiClient(Connection(listening.url)) as client:
         engine = server.engine = Engine(client, node("a"), node("b"))

@@ -18,7 +18,7 @@ from scheduler_states import put_profile, scheduler_state
 
 
 def one_node() -> SchedulerState:
-    """A cluster of one node, in which nothing happened yet."""
+    """Return a cluster of one node, in which nothing happened yet."""
     return scheduler_state(node("a"))
 
 

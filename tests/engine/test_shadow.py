@@ -43,18 +43,18 @@ class Breaks:
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 
     def pre_filter(self, pod: Pod, _cluster: Snapshot) -> None:
-        """Fails for a pod with the label `breaks`."""
+        """Fail for a pod with the label `breaks`."""
         if pod.labels.get("breaks") == "at once":
             raise PluginError("broken")
 
     def filter(self, pod: Pod, nodes: NodeView, _: None) -> BoolArray:
-        """Rejects the node "small" for pods with the label."""
+        """Reject the node "small" for pods with the label."""
         if "breaks" not in pod.labels:
             return np.ones(len(nodes), np.bool_)
         return np.array([nodes.name(row) != "small" for row in range(len(nodes))])
 
     def explain(self, _pod: Pod, _nodes: NodeView, _: None) -> Explanation:
-        """Fails always."""
+        """Fail always."""
         raise PluginError("broken")
 
 
@@ -90,18 +90,18 @@ class Beside:
         put_profile(self.scheduler, name, registry=REGISTRY, **{**OTHERS, "mode": mode, **spec})
 
     def pending(self, raw: dict[str, Any]) -> None:
-        """The pod is shown without a node, and no profile takes it."""
+        """Show the pod without a node; no profile takes it."""
         parsed = parse_pod(raw)
         self.scheduler.without_profile[parsed.uid] = parsed
 
     def shown_bound(self, raw: dict[str, Any], node_name: str) -> Pod:
-        """The watch shows the pod on the node."""
+        """Let the watch show the pod on the node."""
         bound = parse_pod({**raw, "spec": {**raw["spec"], "nodeName": node_name}})
         self.scheduler.state.put(Kind.POD, bound.uid, bound)
         return bound
 
     def bind(self, raw: dict[str, Any], node_name: str) -> Pod:
-        """The other scheduler binds a pod that was pending, and both watches show it."""
+        """Let the other scheduler bind a pod that was pending; both watches show it."""
         self.pending(raw)
         bound = self.shown_bound(raw, node_name)
         del self.scheduler.without_profile[bound.uid]
@@ -109,7 +109,7 @@ class Beside:
         return bound
 
     def compare(self) -> None:
-        """Everything is decided that can be, one decision at a time."""
+        """Decide everything that can be decided, one decision at a time."""
         while self.shadow.compare(until=-1.0):
             pass
 
@@ -491,7 +491,7 @@ class Status:
 
 
 def nothing() -> None:
-    """A step in which nothing changes."""
+    """Change nothing in this step."""
 
 
 async def test_the_status_is_written_when_it_has_changed() -> None:

@@ -33,7 +33,7 @@ def changes(deciding: Deciding, raw: Raw) -> list[str]:
 
 
 def hidden(deciding: Deciding, raw: Raw) -> list[str]:
-    """What users read who may not get the pods that are to end."""
+    """Return what users read who may not get the pods that are to end."""
     texts = (suggestion.change for suggestion in suggested(deciding, raw))
     return [text.otherwise for text in texts if isinstance(text, TextAboutPods)]
 

@@ -12,7 +12,7 @@ INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit code: 0 Mooring places what kube-scheduler does, 1 not, 2 wrong use."""
+    """Return the exit code: 0 Mooring places what kube-scheduler does, 1 not, 2 wrong use."""
     parser = argparse.ArgumentParser(
         prog="python -m conformance.gangs",
         description="Gives random gangs to kube-scheduler, with its gates on, and to Mooring on "
@@ -45,7 +45,7 @@ def _compare(cases: int, seed: int) -> int:
 
 
 def summary(found: Sequence[Verdict]) -> str:
-    """The counts, and a line for each gang that Mooring should have placed, or placed wrongly."""
+    """Return the counts, and a line for each gang that Mooring missed or placed wrongly."""
     theirs = {v.number for v in found if v.kube_scheduler}
     ours = {v.number for v in found if v.mooring}
     lines = [

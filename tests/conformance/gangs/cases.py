@@ -72,7 +72,7 @@ def random_gang(seed: int, number: int, scheduler: str, namespace: str) -> Gang:
 
 
 def wrong_placement(gang: Gang, node_of: Mapping[str, str]) -> str:
-    """What is wrong with the nodes of the bound members, by name; "" if nothing is."""
+    """Return what is wrong with the nodes of the bound members, by name; "" if nothing is."""
     if 0 < len(node_of) < gang.minimum:
         return f"{len(node_of)} of at least {gang.minimum} members are bound"
     used: Counter[str] = Counter()
@@ -96,7 +96,7 @@ def _node(draw: Draw, name: str, pool: str) -> Raw:
 
 
 def _common(draw: Draw, name: str, scheduler: str) -> Raw:
-    """The spec that all members have beside what they request."""
+    """Return the spec that all members have beside what they request."""
     spec: Raw = {"schedulerName": scheduler, "nodeSelector": {POOL: name}}
     if draw.chance(0.15):
         spec["nodeSelector"]["disk"] = "ssd"

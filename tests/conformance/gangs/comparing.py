@@ -41,7 +41,7 @@ class Verdict(NamedTuple):
 
 @contextmanager
 def both_schedulers() -> Iterator[Access]:
-    """A control plane with PodGroups, on which kube-scheduler with its gates and Mooring run."""
+    """Run kube-scheduler with its gates, and Mooring, on one control plane with PodGroups."""
     with (
         ControlPlane({"kube-scheduler"}, flags=POD_GROUPS) as plane,
         TemporaryDirectory() as folder,
@@ -100,7 +100,7 @@ class _Found:
         self._pods = {raw["metadata"]["name"]: raw for raw in found}
 
     def node_of(self, gang: Gang) -> dict[str, str]:
-        """The nodes of the bound members, by name."""
+        """Return the nodes of the bound members, by name."""
         names = [raw["metadata"]["name"] for raw in gang.members]
         nodes = {name: self._pods[name]["spec"].get("nodeName") for name in names}
         return {name: node for name, node in nodes.items() if node}
@@ -122,7 +122,7 @@ class _Found:
 
 
 def _settled(client: Client, namespace: str, pairs: Sequence[Sequence[Gang]]) -> _Found:
-    """What is found when every gang is placed, or has been unschedulable for long enough."""
+    """Wait until every gang is placed, or unschedulable for long enough; return what is found."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     since: dict[str, float] = {}
     while True:

@@ -49,21 +49,21 @@ class SchedulerLog:
         self.entries: list[Entry] = []
 
     def close(self) -> None:
-        """The log is read no more."""
+        """Close the log; it is read no more."""
         self._file.close()
 
     def forget(self) -> None:
-        """What was logged so far does not count any more."""
+        """Forget what was logged so far."""
         self.read()
         self.entries.clear()
 
     def read(self) -> None:
-        """`entries` holds everything logged by now."""
+        """Read everything logged by now into `entries`."""
         *lines, self._rest = (self._rest + self._file.read()).split("\n")
         self.entries.extend(_parsed(lines))
 
     def wait_for(self, expected: Iterable[tuple[str, str]]) -> None:
-        """Each message about its subject stands in `entries`, as often as in `expected`.
+        """Wait until `entries` has each message about its subject as often as `expected`.
 
         Raises:
             RecordingError: when one does not within 30 seconds.

@@ -64,14 +64,14 @@ class Recorder:
         self._open.close()
 
     def _served(self, opening: ExitStack) -> dict[str, Any]:
-        """The part of the configuration that is about extenders."""
+        """Return the part of the configuration that is about extenders."""
         if not self._extenders:
             return {}
         port = opening.enter_context(served_by_thread(application()))
         return {"extenders": at_port(self._extenders, port)}
 
     def record(self, scene: Scene) -> dict[str, Any]:
-        """The scene as stored and what kube-scheduler decided; the scene is gone afterwards.
+        """Return the scene as stored and what kube-scheduler decided; the scene is gone afterwards.
 
         Raises:
             RecordingError: when kube-scheduler does not decide, or does not say what it does.
@@ -111,7 +111,7 @@ class Recorder:
         }
 
     def _verdict(self, pod: Raw) -> Raw:
-        """The pod when it is first bound, refused, or left waiting for a volume on a node."""
+        """Return the pod when first bound, refused, or left waiting for a volume on a node."""
         metadata = pod["metadata"]
         events = self._client.watch(
             f"/api/v1/namespaces/{metadata['namespace']}/pods?watch=1"
@@ -136,7 +136,7 @@ class Recorder:
 
 
 def _arrivals(scene: Scene) -> list[tuple[str, str]]:
-    """What kube-scheduler logs when it has seen the nodes and pods of a scene, as they shall be."""
+    """Return what kube-scheduler logs when it has seen the scene's nodes and pods in full."""
     expected = []
     for raw in scene.objects:
         if raw["kind"] == "Node":

@@ -56,7 +56,7 @@ class Stage:
         self._open.close()
 
     def store(self, objects: Iterable[Raw]) -> None:
-        """The objects exist: nodes before the pods on them, everything else before both."""
+        """Make the objects: nodes before the pods on them, everything else before both."""
         groups: dict[Resource | None, list[Raw]] = {None: [], NODE: [], POD: []}
         for raw in objects:
             resource = _BY_KIND[raw["kind"]]
@@ -65,16 +65,16 @@ class Stage:
             self._each(self._create, group)
 
     def create(self, raw: Raw) -> Raw:
-        """The stored form of one new object."""
+        """Make one new object; return its stored form."""
         return self._create(raw)
 
     def stored(self) -> list[Raw]:
-        """Every object of the scene, as stored."""
+        """Return every object of the scene, as stored."""
         found = self._each(self._list, _LISTED)
         return [raw for objects in found for raw in objects]
 
     def remove(self, objects: Iterable[Raw]) -> None:
-        """Nothing of the kinds of these objects exists any more."""
+        """Remove all objects of the kinds of these objects."""
         objects = list(objects)
         self._each(self._let_go, [raw for raw in objects if raw["metadata"].get("finalizers")])
         resources = {_BY_KIND[raw["kind"]] for raw in objects} | {POD}

@@ -8,7 +8,7 @@ __all__ = ["budgets"]
 
 
 def budgets(cluster: Cluster, _: Raw) -> None:
-    """Up to three budgets, each of a team, some used up."""
+    """Add up to three budgets, each of a team, some used up."""
     draw = cluster.draw
     for number in range(draw.randint(0, 3)):
         namespace = draw.choice(tuple(TEAMS))

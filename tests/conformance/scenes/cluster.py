@@ -49,11 +49,11 @@ class Cluster:
         return [node["metadata"]["name"] for node in self.nodes]
 
     def named(self, kind: str) -> list[str]:
-        """The names of the other objects of a kind."""
+        """Return the names of the other objects of a kind."""
         return [raw["metadata"]["name"] for raw in self.others if raw["kind"] == kind]
 
     def add(self, kind: str, name: str, namespace: str | None = None, **fields: Any) -> Raw:
-        """A new object beside nodes and pods; the result may be changed further."""
+        """Add a new object beside nodes and pods; return it for further changes."""
         metadata = {"name": name} if namespace is None else {"name": name, "namespace": namespace}
         raw = {"kind": kind, "metadata": metadata, **fields}
         self.others.append(raw)
@@ -65,7 +65,7 @@ Feature = Callable[[Cluster, Raw], None]
 
 
 def always(features: Iterable[Feature]) -> Feature:
-    """All of the features, in order."""
+    """Return a feature that applies all of the features, in order."""
     chosen = tuple(features)
 
     def apply(cluster: Cluster, pod: Raw) -> None:
@@ -76,7 +76,7 @@ def always(features: Iterable[Feature]) -> Feature:
 
 
 def sometimes(probability: float, feature: Feature) -> Feature:
-    """The feature, as often as `probability` says."""
+    """Return a feature that applies this one as often as `probability` says."""
 
     def apply(cluster: Cluster, pod: Raw) -> None:
         if cluster.draw.chance(probability):

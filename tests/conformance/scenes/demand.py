@@ -30,13 +30,13 @@ __all__ = [
 
 
 def requests(cluster: Cluster, pod: Raw) -> None:
-    """Each container asks for some of cpu, memory and disk."""
+    """Let each container ask for some of cpu, memory and disk."""
     for container in pod["spec"]["containers"]:
         container["resources"] = {"requests": _amounts(cluster.draw)}
 
 
 def modest_requests(cluster: Cluster, pod: Raw) -> None:
-    """Each container asks for cpu and memory, of which small nodes have several times as much."""
+    """Let each container ask for cpu and memory; small nodes have several times as much of both."""
     for container in pod["spec"]["containers"]:
         container["resources"] = {
             "requests": {
@@ -47,7 +47,7 @@ def modest_requests(cluster: Cluster, pod: Raw) -> None:
 
 
 def scarce(cluster: Cluster, pod: Raw) -> None:
-    """One container asks for what few nodes have: devices or huge pages."""
+    """Let one container ask for what few nodes have: devices or huge pages."""
     name, amounts = cluster.draw.choice(
         ((GPU, ("1", "2")), (GPU, ("1", "2")), (WIDGET, ("1", "2")), (HUGE_PAGES, ("32Mi", "64Mi")))
     )
@@ -61,7 +61,7 @@ def scarce(cluster: Cluster, pod: Raw) -> None:
 
 
 def limits_only(cluster: Cluster, pod: Raw) -> None:
-    """One container has limits, which the API server takes for its requests, or asks for zero."""
+    """Give one container limits, which the API server takes for its requests, or zero requests."""
     container = cluster.draw.choice(pod["spec"]["containers"])
     if cluster.draw.chance(0.7):
         container["resources"] = {"limits": _amounts(cluster.draw)}
@@ -70,7 +70,7 @@ def limits_only(cluster: Cluster, pod: Raw) -> None:
 
 
 def init_containers(cluster: Cluster, pod: Raw) -> None:
-    """One to three init containers, half of them sidecars."""
+    """Add one to three init containers, half of them sidecars."""
     pod["spec"]["initContainers"] = [
         {
             "name": f"i{number}",
@@ -83,7 +83,7 @@ def init_containers(cluster: Cluster, pod: Raw) -> None:
 
 
 def pod_level(cluster: Cluster, pod: Raw) -> None:
-    """The pod asks as a whole, and its containers for nothing or for less than that."""
+    """Let the pod request resources as a whole, and its containers nothing or less than that."""
     for container in (*pod["spec"]["containers"], *pod["spec"].get("initContainers", ())):
         container["resources"] = (
             {"requests": {"cpu": "100m", "memory": "64Mi"}} if cluster.draw.chance(0.3) else {}
@@ -95,12 +95,12 @@ def pod_level(cluster: Cluster, pod: Raw) -> None:
 
 
 def overhead(_: Cluster, pod: Raw) -> None:
-    """The pod runs under a runtime class that costs something itself."""
+    """Put the pod under a runtime class that costs something itself."""
     pod["spec"]["runtimeClassName"] = "heavy"
 
 
 def resize(cluster: Cluster, pod: Raw) -> None:
-    """A bound pod is being resized in place: a container still has more than it asks for."""
+    """Let a bound pod be resized in place: a container still has more than it asks for."""
     container = pod["spec"]["containers"][0]
     had = {"cpu": cluster.draw.choice(CPU), "memory": cluster.draw.choice(MEMORY)}
     state = {"name": container["name"], "image": container["image"], "imageID": "", "ready": True}
@@ -114,7 +114,7 @@ def resize(cluster: Cluster, pod: Raw) -> None:
 
 
 def host_ports(cluster: Cluster, pod: Raw) -> None:
-    """One or two ports of the host, on an address or all; perhaps the host's whole network."""
+    """Give the pod one or two host ports, on an address or all; perhaps the host's own network."""
     draw = cluster.draw
     wanted = [_host_port(draw, number) for number in draw.some((8080, 8081, 9000), 1, 2)]
     wanted = [port for port in wanted if _is_free(cluster, pod, port)]
@@ -149,7 +149,7 @@ def _host_port(draw: Draw, number: int) -> Raw:
 
 
 def images(cluster: Cluster, pod: Raw) -> None:
-    """One to three containers of images that nodes may have, by tag, without one, or by digest."""
+    """Give 1 to 3 containers images that nodes may have, by tag, without one, or by digest."""
     draw = cluster.draw
     pod["spec"]["containers"] = [
         {"name": f"c{number}", "image": _image_name(draw)} for number in range(draw.randint(1, 3))
@@ -167,7 +167,7 @@ def _image_name(draw: Draw) -> str:
 
 
 def priority(*classes: str) -> Feature:
-    """The pod is of one of the priority classes."""
+    """Return a feature that gives the pod one of the priority classes."""
 
     def apply(cluster: Cluster, pod: Raw) -> None:
         pod["spec"]["priorityClassName"] = cluster.draw.choice(classes)

@@ -16,7 +16,7 @@ class Draw(Random):
         super().__init__(seed)
 
     def chance(self, probability: float) -> bool:
-        """True as often as `probability` (0 to 1) says."""
+        """Return True as often as `probability` (0 to 1) says."""
         return self.random() < probability
 
     def some(self, options: Sequence[T], least: int, most: int) -> list[T]:

@@ -52,12 +52,12 @@ EXTENDERS: Final[Sequence[dict[str, Any]]] = (
 
 
 def at_port(extenders: Sequence[dict[str, Any]], port: int) -> list[dict[str, Any]]:
-    """The extenders with their URLs at this port."""
+    """Return the extenders with their URLs at this port."""
     return [{**e, "urlPrefix": e["urlPrefix"].replace(PORT, str(port))} for e in extenders]
 
 
 def extended(cluster: Cluster, pod: Raw) -> None:
-    """The pod has a seed of its own for the extenders, and requests what some look after."""
+    """Give the pod a seed of its own for the extenders; let it request what some look after."""
     pod["metadata"]["annotations"] = {SEED: str(cluster.draw.randint(0, 10**9))}
     container = pod["spec"]["containers"][0]
     resources = container.setdefault("resources", {})

@@ -39,7 +39,7 @@ class NodeStyle:
 
 
 def random_nodes(draw: Draw, label: str, style: NodeStyle) -> list[Raw]:
-    """The nodes `<label>-n00`, `<label>-n01`, ..."""
+    """Return the nodes `<label>-n00`, `<label>-n01`, ..."""
     count = draw.randint(style.least, style.most)
     return [_node(draw, f"{label}-n{number:02}", style) for number in range(count)]
 

@@ -31,7 +31,7 @@ _UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
 
 
 def tolerations(cluster: Cluster, pod: Raw) -> None:
-    """One to four tolerations of any shape the API allows."""
+    """Give the pod one to four tolerations of any shape the API allows."""
     count = cluster.draw.randint(1, 4)
     pod["spec"]["tolerations"] = [_toleration(cluster.draw) for _ in range(count)]
 
@@ -57,7 +57,7 @@ def _effect(draw: Draw) -> Raw:
 
 
 def node_affinity(cluster: Cluster, pod: Raw) -> None:
-    """A node selector, required terms, preferred terms: any of the three."""
+    """Give the pod a node selector, required terms, preferred terms: any of the three."""
     draw = cluster.draw
     if draw.chance(0.25):
         pod["spec"]["nodeSelector"] = {"disk": draw.choice(("ssd", "hdd"))}
@@ -78,17 +78,17 @@ def _preference(draw: Draw) -> Raw:
 
 
 def pod_affinity(cluster: Cluster, pod: Raw) -> None:
-    """Required and preferred terms, towards other pods and away from them."""
+    """Give the pod required and preferred terms, towards other pods and away from them."""
     _add_pod_affinity(cluster, pod, required=0.3, preferred=0.65)
 
 
 def required_pod_affinity(cluster: Cluster, pod: Raw) -> None:
-    """Mostly required terms."""
+    """Give the pod mostly required terms."""
     _add_pod_affinity(cluster, pod, required=0.5, preferred=0.2)
 
 
 def avoid_own_app(_: Cluster, pod: Raw) -> None:
-    """No node with a pod of app a."""
+    """Let the pod take no node with a pod of app a."""
     term = {"labelSelector": {"matchLabels": {"app": "a"}}, "topologyKey": "kubernetes.io/hostname"}
     pod["spec"].setdefault("affinity", {})["podAntiAffinity"] = {_REQUIRED: [term]}
 
@@ -125,7 +125,7 @@ def _pod_term(draw: Draw) -> Raw:
 
 
 def spread(cluster: Cluster, pod: Raw) -> None:
-    """One to three constraints, hard and soft."""
+    """Give the pod one to three constraints, hard and soft."""
     draw = cluster.draw
     whens = [(key, hard) for key in TOPOLOGY_KEYS for hard in (True, False)]
     pod["spec"]["topologySpreadConstraints"] = [
@@ -153,7 +153,7 @@ def _constraint(draw: Draw, key: str, *, hard: bool) -> Raw:
 
 
 def services(cluster: Cluster, pod: Raw) -> None:
-    """One or two services that select the pod, or another app's pods, or everything of a tier."""
+    """Add one or two services that select the pod, or another app's pods, or all of a tier."""
     draw, metadata = cluster.draw, pod["metadata"]
     for number in range(draw.randint(1, 2)):
         app = metadata["labels"]["app"] if draw.chance(0.8) else draw.choice(APPS)
@@ -163,7 +163,7 @@ def services(cluster: Cluster, pod: Raw) -> None:
 
 
 def owner(cluster: Cluster, pod: Raw) -> None:
-    """The pod belongs to a workload, which may be gone, or may select by other labels."""
+    """Give the pod to a workload, which may be gone, or may select by other labels."""
     draw, metadata = cluster.draw, pod["metadata"]
     kind = draw.choice(("ReplicaSet", "ReplicationController", "StatefulSet", "Job"))
     version = {"ReplicationController": "v1", "Job": "batch/v1"}.get(kind, "apps/v1")

@@ -8,7 +8,7 @@ __all__ = ["finished", "leaving", "new_pod", "started"]
 
 
 def new_pod(draw: Draw, name: str) -> Raw:
-    """A pod of one of the teams, with an app's labels and one or two containers."""
+    """Return a pod of one of the teams, with an app's labels and one or two containers."""
     labels = {"app": draw.choice(APPS)}
     if draw.chance(0.6):
         labels["tier"] = draw.choice(TIERS)
@@ -21,18 +21,18 @@ def new_pod(draw: Draw, name: str) -> Raw:
 
 
 def started(cluster: Cluster, pod: Raw) -> None:
-    """The bound pod runs, since a moment of its own: else victims would be chosen at random."""
+    """Let the bound pod run, with its own start time: else victims would be chosen at random."""
     minute, second = divmod(cluster.moments.pop(), 60)
     status = pod.setdefault("status", {})
     status |= {"phase": "Running", "startTime": f"2026-01-01T00:{minute:02}:{second:02}Z"}
 
 
 def finished(cluster: Cluster, pod: Raw) -> None:
-    """The bound pod has ended and holds nothing any more."""
+    """End the bound pod: it holds nothing any more."""
     pod["metadata"].pop("deletionTimestamp", None)
     pod.setdefault("status", {})["phase"] = cluster.draw.choice(("Succeeded", "Failed"))
 
 
 def leaving(_: Cluster, pod: Raw) -> None:
-    """The bound pod is terminating."""
+    """Mark the bound pod as terminating."""
     pod["metadata"]["deletionTimestamp"] = "now"

@@ -18,7 +18,7 @@ _NODE_VALUES = {
 
 
 def label_selector(draw: Draw, *, with_hash: bool = True) -> Raw:
-    """A selector of pods, perhaps the empty one; without the pod-template-hash if so asked."""
+    """Return a selector of pods, perhaps an empty one; `with_hash` allows pod-template-hash."""
     selector: Raw = {}
     if draw.chance(0.7):
         selector["matchLabels"] = {"app": draw.choice(APPS)}
@@ -35,7 +35,7 @@ def _pod_expression(draw: Draw, key: str) -> Raw:
 
 
 def node_term(draw: Draw, node_names: Sequence[str], *, least: int = 0) -> Raw:
-    """A term of a required node affinity; without `least` expressions perhaps an empty one."""
+    """Return a term of required node affinity, perhaps an empty one unless `least` is 1 or more."""
     term: Raw = {}
     expressions = [node_expression(draw) for _ in range(draw.randint(least, 2))]
     if expressions:
@@ -49,7 +49,7 @@ def node_term(draw: Draw, node_names: Sequence[str], *, least: int = 0) -> Raw:
 
 
 def node_expression(draw: Draw) -> Raw:
-    """A requirement on a node's labels."""
+    """Return a requirement on a node's labels."""
     key = draw.choice(tuple(_NODE_VALUES))
     if key == "cores" and draw.chance(0.6):
         bound = draw.choice(("0", "3", "4", "8"))

@@ -22,7 +22,7 @@ NO_PROVISIONER = "kubernetes.io/no-provisioner"
 
 
 def volumes(cluster: Cluster, pod: Raw) -> None:
-    """The pod mounts one or two claims."""
+    """Let the pod mount one or two claims."""
     if not cluster.named("StorageClass"):
         _classes(cluster)
         csi_nodes(cluster)
@@ -36,7 +36,7 @@ def volumes(cluster: Cluster, pod: Raw) -> None:
 
 
 def inline_disk(cluster: Cluster, pod: Raw) -> None:
-    """The pod mounts a disk directly that other pods may have mounted too."""
+    """Let the pod mount a disk directly that other pods may have mounted too."""
     draw = cluster.draw
     monitors = draw.choice((["a", "b"], ["b", "c"], ["d"]))
     disk = draw.choice(
@@ -85,7 +85,7 @@ def _classes(cluster: Cluster) -> None:
 
 
 def _bound(cluster: Cluster, namespace: str, name: str) -> None:
-    """Bound to a volume that is everywhere, in one place, or in labelled zones."""
+    """Add a claim bound to a volume that is everywhere, in one place, or in labelled zones."""
     draw = cluster.draw
     made = bound_claim(cluster, namespace, name, {"hostPath": {"path": "/mnt/y"}})
     place = draw.choice(("anywhere", "node", "zone", "label", "beta label"))
@@ -99,7 +99,7 @@ def _bound(cluster: Cluster, namespace: str, name: str) -> None:
 
 
 def _attached(cluster: Cluster, namespace: str, name: str) -> None:
-    """Bound to a CSI volume, on nodes to which others are attached already."""
+    """Add a claim bound to a CSI volume, on nodes to which others are attached already."""
     draw = cluster.draw
     handles = [name, *(f"{name}-used{number}" for number in range(draw.randint(0, 8)))]
     for handle in handles:
@@ -115,7 +115,7 @@ def _attached(cluster: Cluster, namespace: str, name: str) -> None:
 
 
 def _migrated(cluster: Cluster, namespace: str, name: str) -> None:
-    """Bound to an in-tree volume that counts as one of its CSI driver's."""
+    """Add a claim bound to an in-tree volume that counts as one of its CSI driver's."""
     for handle in (name, f"{name}-used"):
         bound_claim(cluster, namespace, handle, {"awsElasticBlockStore": {"volumeID": handle}})
     for user in users(cluster, namespace, 1):
@@ -131,7 +131,7 @@ def _migrated(cluster: Cluster, namespace: str, name: str) -> None:
 
 
 def _for_one_pod(cluster: Cluster, namespace: str, name: str) -> None:
-    """Bound to a volume that one pod at a time may use; perhaps one does."""
+    """Add a claim bound to a volume that one pod at a time may use; perhaps one does."""
     source = {"hostPath": {"path": "/mnt/y"}}
     bound_claim(cluster, namespace, name, source, mode="ReadWriteOncePod")
     for user in users(cluster, namespace, 1 if cluster.draw.chance(0.6) else 0):
@@ -139,7 +139,7 @@ def _for_one_pod(cluster: Cluster, namespace: str, name: str) -> None:
 
 
 def _local(cluster: Cluster, namespace: str, name: str) -> None:
-    """Waiting for one of several local volumes, not all of which will do."""
+    """Add a claim that waits for one of several local volumes, not all of which will do."""
     draw = cluster.draw
     wanted = claim(cluster, namespace, name, "wait")
     if draw.chance(0.2):
@@ -159,7 +159,7 @@ def _local(cluster: Cluster, namespace: str, name: str) -> None:
 
 
 def _provisioned(cluster: Cluster, namespace: str, name: str) -> None:
-    """Waiting for a volume to be made, where there is room; perhaps a node is chosen already."""
+    """Add a claim whose volume is yet to be made, where there is room; a node may be chosen."""
     made = claim(cluster, namespace, name, cluster.draw.choice(("dyn", "measured")))
     if cluster.draw.chance(0.25):
         node = cluster.draw.choice(cluster.node_names)
@@ -167,18 +167,18 @@ def _provisioned(cluster: Cluster, namespace: str, name: str) -> None:
 
 
 def _immediate(cluster: Cluster, namespace: str, name: str) -> None:
-    """Not bound, though its class does not wait, or it names a volume already."""
+    """Add an unbound claim, though its class does not wait, or it names a volume already."""
     made = claim(cluster, namespace, name, cluster.draw.choice(("now", "", "wait")))
     if made["spec"]["storageClassName"] == "wait":
         made["spec"]["volumeName"] = f"{name}-elsewhere"
 
 
 def _missing(_: Cluster, _namespace: str, _name: str) -> None:
-    """Does not exist."""
+    """Add nothing: the claim does not exist."""
 
 
 def _lost(cluster: Cluster, namespace: str, name: str) -> None:
-    """Bound to a volume that does not exist."""
+    """Add a claim bound to a volume that does not exist."""
     bound_claim(cluster, namespace, name, {"hostPath": {"path": "/mnt/y"}})
     cluster.others = [
         raw
@@ -190,14 +190,14 @@ def _lost(cluster: Cluster, namespace: str, name: str) -> None:
 
 
 def _leaving(cluster: Cluster, namespace: str, name: str) -> None:
-    """Being deleted."""
+    """Add a claim that is being deleted."""
     bound_claim(cluster, namespace, name, {"hostPath": {"path": "/mnt/y"}})
     metadata = cluster.others[-1]["metadata"]
     metadata["finalizers"], metadata["deletionTimestamp"] = ["example.com/hold"], "now"
 
 
 def _ephemeral(cluster: Cluster, pod: Raw) -> None:
-    """The pod's own claim, which nobody has made yet, or which is somebody else's."""
+    """Give the pod a claim of its own, which nobody has made yet, or which is somebody else's."""
     name = f"v{len(pod['spec']['volumes'])}"
     if cluster.draw.chance(0.5):
         metadata = pod["metadata"]

@@ -38,7 +38,7 @@ def csi_nodes(cluster: Cluster) -> None:
 def volume(
     cluster: Cluster, name: str, storage_class: str, source: Raw, size: str, mode: str
 ) -> Raw:
-    """A new volume that is nobody's yet."""
+    """Add a new volume that is nobody's yet; return it."""
     return cluster.add(
         "PersistentVolume",
         name,
@@ -60,7 +60,7 @@ def claim(
     storage_class: str,
     mode: str = "ReadWriteOnce",
 ) -> Raw:
-    """A new claim that waits for a volume."""
+    """Add a new claim that waits for a volume; return it."""
     return cluster.add(
         "PersistentVolumeClaim",
         name,
@@ -77,7 +77,7 @@ def claim(
 def bound_claim(
     cluster: Cluster, namespace: str, name: str, source: Raw, mode: str = "ReadWriteOnce"
 ) -> Raw:
-    """The volume of a new claim (the newest object) of the same name, bound to each other."""
+    """Add a claim (the newest object) and its volume, of one name and bound; return the volume."""
     made = volume(cluster, name, "now", source, SIZE, mode)
     made["spec"]["claimRef"] = {
         "apiVersion": "v1",
@@ -94,13 +94,13 @@ def bound_claim(
 
 
 def users(cluster: Cluster, namespace: str, most: int) -> list[Raw]:
-    """Some of the bound pods of a namespace, which may use its claims."""
+    """Return some of the bound pods of a namespace, which may use its claims."""
     there = [pod for pod in cluster.pods if pod["metadata"]["namespace"] == namespace]
     return cluster.draw.some(there, most, most)
 
 
 def attach(pod: Raw, claim_name: str) -> None:
-    """The pod mounts the claim too."""
+    """Let the pod mount the claim too."""
     mounted = pod["spec"].setdefault("volumes", [])
     source = {"persistentVolumeClaim": {"claimName": claim_name}}
     mounted.append({"name": f"v{len(mounted)}", **source})

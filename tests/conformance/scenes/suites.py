@@ -174,7 +174,7 @@ SUITES: Final[Mapping[str, Suite]] = {
 
 
 def random_scene(suite: str, seed: int, index: int) -> Scene:
-    """The scene of this number in a suite: the same for the same seed, whatever else is drawn."""
+    """Return a suite's scene of this number: the same for the same seed, whatever else is drawn."""
     draw = Draw(f"{seed} {suite} {index}")
     return _compose(SUITES[suite], draw, f"{suite}-{index:03}")
 

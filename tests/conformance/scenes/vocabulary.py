@@ -68,12 +68,12 @@ HEAVY: Final[Mapping[str, str]] = {"cpu": "250m", "memory": "120Mi"}
 
 
 def image(name: str, suffix: str = ":v1") -> str:
-    """The full name of an image."""
+    """Return the full name of an image."""
     return f"registry.example/{name}{suffix}"
 
 
 def surroundings() -> list[dict[str, Any]]:
-    """What every scene takes for granted: namespaces, priority classes, a runtime class."""
+    """Return what every scene takes for granted: namespaces, priority classes, a runtime class."""
     classes = [(name, value, "PreemptLowerPriority") for name, value in PRIORITIES.items()]
     classes.append(("never", PRIORITIES["high"], "Never"))
     return [

@@ -165,7 +165,7 @@ JSON = st.recursive(
 
 
 def complaints(body: bytes) -> list[str]:
-    """What each decoder says of these bytes; anything but an AnswerError fails the test."""
+    """Return what each decoder says of these bytes; anything but an AnswerError fails the test."""
     found: list[str] = []
     for decode in (
         lambda: decode_filter(body, ("n1",), by_name=True),

@@ -24,7 +24,7 @@ def member(name: str, **fields: Any) -> Pod:
 def answer(
     *passed: str, failed: tuple[str, ...] = (), scores: tuple[int, ...] = ()
 ) -> ExtenderAnswers:
-    """Extenders passed these nodes, with scores, and failed those."""
+    """Return answers of extenders that passed these nodes, with scores, and failed those."""
     by_extender = {"http://e": np.array(scores, np.int64)} if scores else {}
     filtered = Filtered(passed, dict.fromkeys(failed, BUSY))
     return ExtenderAnswers(filtered=filtered, scores=by_extender)

@@ -69,7 +69,7 @@ def all_pass(arguments: dict[str, Any]) -> object:
 
 
 def by_name(arguments: dict[str, Any]) -> object:
-    """Passes the node that has the pod's number."""
+    """Pass only the node that has the pod's number."""
     number = arguments["Pod"]["metadata"]["name"].removeprefix("w")
     return {"NodeNames": [name for name in arguments["NodeNames"] if name == f"n{number}"]}
 

@@ -368,13 +368,13 @@ class Counting:
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 
     def pre_filter(self, _pod: Pod, _cluster: Snapshot) -> Skip:
-        """It filters nothing."""
+        """Filter nothing."""
         Counting.decisions += 1
         return SKIP
 
 
 def ticking() -> Callable[[], float]:
-    """A clock on which each reading is ten milliseconds later: a slice is a few decisions."""
+    """Return a clock that gains ten milliseconds at each reading: a slice is a few decisions."""
     ticks = count()
     return lambda: next(ticks) / 100
 
@@ -556,7 +556,7 @@ async def test_a_member_that_another_scheduler_binds_in_a_pause_stays_on_its_nod
 
 
 def status_of(engine: Engine, name: str = "g") -> str:
-    """What the status of the group would say now."""
+    """Return what the status of the group would say now."""
     (report,) = engine.group_reports.report("default", name)
     return str(report["message"])
 
@@ -641,7 +641,7 @@ async def test_a_member_that_comes_while_its_group_is_called_off_waits_for_a_bac
 async def half_bound_before(
     client: ApiClient, *objects: Raw, scheduled: str = "False", **fields: Any
 ) -> Engine:
-    """A gang of which a former leader has bound one member, and whose profile deletes such."""
+    """Return an engine: a former leader bound one of a gang's members; the profile deletes such."""
     condition = {"type": "PodGroupScheduled", "status": scheduled}
     group = pod_group("g", 2)
     group["status"] = {"conditions": [condition]}
@@ -694,7 +694,7 @@ class Pausing:
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 
     def post_filter(self, _state: PostFilterState) -> NotEligible:
-        """Evicts nobody for a single pod."""
+        """Evict nobody for a single pod."""
         return NotEligible("never")
 
     def pod_group_post_filter(
@@ -718,7 +718,7 @@ def paused() -> type[Pausing]:
 
 
 def preempting(client: ApiClient) -> Engine:
-    """A group of two that fits only once a pod is evicted, which is for `Pausing` to say."""
+    """Return an engine with a group of two that fits only once `Pausing` has a pod evicted."""
     registry = Registry((*SHIPPED, Marked, Pausing), {})
     victim = pod("victim", node="a", cpu="2")
     engine = Engine(client, node("a", cpu="2"), victim, pod_group("g", 2), registry=registry)
@@ -912,7 +912,7 @@ class Attempts:
     def generate_placements(
         self, _group: PodGroupState, parent: Placement, _cluster: Snapshot
     ) -> tuple[Placement, ...]:
-        """The parent."""
+        """Return the parent."""
         Attempts.made += 1
         return (parent,)
 
@@ -931,7 +931,7 @@ BY_LABELS: dict[str, Any] = {
 
 
 def by_labels(name: str, does: str = "") -> dict[str, object]:
-    """A member of a gang of two that labels name."""
+    """Return a member of a gang of two that labels name."""
     return pod(name, labels={"team/gang": "g", "team/min": "2", "does": does})
 
 
@@ -996,7 +996,7 @@ class Answering(Bindings):
 
 
 def is_gone(engine: Engine, *names: str) -> None:
-    """The watches show these members of the gang g bound, and then deleted."""
+    """Let the watches show these members of the gang g bound, and then deleted."""
     state = engine.scheduler_state.state
     for name in names:
         state.put(Kind.POD, uid_of(name), parse_pod(pod(name, node="a", group="g", ports=(80,))))

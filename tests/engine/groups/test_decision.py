@@ -38,7 +38,7 @@ def nodes_of(deciding: Deciding, decision: GroupDecision) -> set[str]:
 
 
 def racks(**cpus: list[int]) -> list[Raw]:
-    """A node for each amount, in racks by name."""
+    """Return a node for each amount, in racks by name."""
     return [
         node(f"{rack}-{i}", cpu=str(cpu), labels={"rack": rack, "block": rack[0]})
         for rack, amounts in cpus.items()
@@ -73,7 +73,7 @@ def test_members_on_a_node_count_for_the_minimum() -> None:
 
 
 def passing(raws: list[Raw], *passed: str, failed: tuple[str, ...] = ()) -> GroupAnswers:
-    """An extender passed these nodes for each of the pods, and failed those."""
+    """Return answers of an extender that passed these nodes for each pod, and failed those."""
     answers, busy = GroupAnswers(), NodeFailure("busy", resolvable=True, extender="http://e")
     for raw in raws:
         filtered = Filtered(passed, dict.fromkeys(failed, busy))

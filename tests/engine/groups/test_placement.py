@@ -186,7 +186,7 @@ def exists(members: list[Member], nodes: list[Size]) -> bool:
 
 
 def drawn(rng: random.Random) -> tuple[list[Member], list[Size]]:
-    """A group that fits or nearly fits: nodes are as large as what was put on them."""
+    """Return a group that fits or nearly fits: nodes are as large as what was put on them."""
     kinds = [
         Member(
             rng.randint(1, 6),
@@ -239,7 +239,7 @@ def searched(members: list[Member], nodes: list[Size]) -> tuple[Assignment, list
 def with_extender(
     rng: random.Random, members: list[Member], nodes: list[Size]
 ) -> tuple[list[Member], list[Size]]:
-    """The same, but an extender passes some of the nodes for each kind of members."""
+    """Return the same, but an extender passes some of the nodes for each kind of members."""
     numbers = range(len(nodes))
     passes = {
         member: frozenset(n for n in numbers if rng.random() < 0.8) if rng.random() < 0.8 else None
@@ -295,7 +295,7 @@ class Disturbed:
             self.deciding.state.put_unscheduled(self.pods[-1])
 
     def disturb(self) -> None:
-        """A pod of another scheduler is bound where it fits beside all pods, or one ends."""
+        """Bind a pod of another scheduler where it fits beside all pods, or end one."""
         rng, state = self.rng, self.deciding.state
         what = rng.random()
         if what < 0.3:
@@ -318,13 +318,13 @@ class Disturbed:
             state.put(Kind.NODE, name, parse_object(Kind.NODE, self.sizes[name].raw(name)))
 
     def on(self, target: str) -> list[Member]:
-        """Who is on the node."""
+        """Return who is on the node."""
         row = self.deciding.state.nodes.row_of[target]
         known = {**self.others, **self.members}
         return [known[placed.pod.name] for placed in self.deciding.cluster.pods_on(row)]
 
     def run(self) -> tuple[GroupDecision, int]:
-        """The decision, and how many pauses there were."""
+        """Return the decision, and how many pauses there were."""
         group = self.deciding.state.pod_groups.of(self.pods[0])
         assert group is not None
         seconds = count()

@@ -16,7 +16,7 @@ Raw = dict[str, Any]
 
 
 def planner_for(deciding: Deciding, *raws: Raw) -> GroupPlanner:
-    """The planner of one attempt about the group of these pods."""
+    """Return the planner of one attempt about the group of these pods."""
     pods = [parse_pod(raw) for raw in raws]
     for member in pods:
         deciding.state.put_unscheduled(member)
@@ -27,7 +27,7 @@ def planner_for(deciding: Deciding, *raws: Raw) -> GroupPlanner:
 
 
 def planner_of_two() -> GroupPlanner:
-    """The planner of one attempt about a group of two that fit."""
+    """Return the planner of one attempt about a group of two that fit."""
     raws = (pod(f"g-{i}", group="g") for i in range(2))
     return planner_for(Deciding(node("a"), pod_group("g", 2)), *raws)
 

@@ -68,13 +68,13 @@ class Groups:
         state.on_events(self.reports.on_events)
 
     async def _sleep(self, _seconds: float) -> None:
-        """The end of a round: the next begins when the test says so."""
+        """End a round: the next begins when the test says so."""
         over = asyncio.Event()
         self._rounds.put_nowait(over)
         await over.wait()
 
     async def round(self) -> None:
-        """Another look at the groups that changed has ended."""
+        """Wait until another look at the groups that changed has ended."""
         async with asyncio.timeout(WAIT_SECONDS):
             (await self._rounds.get()).set()
             waiting = await self._rounds.get()
@@ -90,7 +90,7 @@ class Groups:
         return only
 
     def show(self, raw: dict[str, Any]) -> None:
-        """The watch shows this object."""
+        """Let the watch show this object."""
         coscheduling = raw["apiVersion"].startswith("scheduling.x-k8s.io")
         kind = Kind.COSCHEDULING_POD_GROUP if coscheduling else Kind(raw["kind"])
         value = parse_object(kind, raw)
@@ -128,7 +128,7 @@ class Server:
             request.reply({})
 
     def patched(self) -> list[dict[str, Any]]:
-        """The statuses written since the last call."""
+        """Return the statuses written since the last call."""
         statuses = [request.body["status"] for request in self.patches]
         self.patches.clear()
         return statuses
@@ -141,7 +141,7 @@ def server() -> Server:
 
 @pytest.fixture
 def objects() -> list[dict[str, Any]]:
-    """What is in the cluster at the start."""
+    """Return what is in the cluster at the start."""
     return [
         node("n"),
         coscheduling_pod_group("train", 3),

@@ -56,7 +56,7 @@ class Scene:
         run_whole(self.reservation.update(group, members, now, answers))
 
     def waits(self, group: str, count: int, **fields: Any) -> tuple[PodGroupState, list[QueuedPod]]:
-        """The group, and its members without a node."""
+        """Return the group, and its members without a node."""
         raws = [pod(f"{group}{i}", group=group, cpu="1", **fields) for i in range(count)]
         pods = [parse_pod(raw) for raw in raws]
         members = list[QueuedPod]()
@@ -198,7 +198,7 @@ def test_a_group_that_waits_for_its_victims_keeps_the_nodes_that_they_leave() ->
 
 @pytest.fixture
 def removed(monkeypatch: pytest.MonkeyPatch) -> list[Uid]:
-    """The pods that are removed in trials, each time."""
+    """Return a list that gets every pod that is removed in a trial, each time."""
     uids: list[Uid] = []
     remove = Trial.remove
 
@@ -332,7 +332,7 @@ def test_nodes_are_searched_for_again_soon_after_one_was_added() -> None:
 
 
 def busy_for(seconds: int | None, *others: Raw) -> Scene:
-    """A node of 2 CPUs, full with a pod that runs so long, and a free one, both reserved."""
+    """Return a scene: a node full with a pod that runs `seconds`, and a free one, both reserved."""
     limit = {"activeDeadlineSeconds": seconds} if seconds is not None else {}
     full_node = [node("a", cpu="2"), pod("s", cpu="2", node="a", started=STARTED, spec=limit)]
     scene = Scene(*full_node, node("b", cpu="2"), *others, pod_group("g", 4))
@@ -416,7 +416,7 @@ def racks(clock: Callable[[], float] | None) -> Scene:
 
 
 def ticking() -> Callable[[], float]:
-    """A clock on which each reading is 30 milliseconds later: a slice is a few searches."""
+    """Return a clock that gains 30 milliseconds at each reading: a slice is a few searches."""
     ticks = count()
     return lambda: next(ticks) * 0.03
 
@@ -507,7 +507,7 @@ def test_a_new_group_has_neither_the_nodes_nor_the_times_of_a_former_one_of_its_
 
 
 def groups_of(scene: Scene, name: str) -> tuple[PodGroupState, list[QueuedPod]]:
-    """The group that waits, as an attempt sees it."""
+    """Return the group that waits, as an attempt sees it."""
     pods = [n.pod for n in scene.scheduler.state.nominations if n.pod.scheduling_group == name]
     group = scene.scheduler.state.pod_groups.of(pods[0])
     assert group is not None

@@ -22,7 +22,7 @@ def group(
     starting: int = 0,
     status: Mapping[str, Any] | None = None,
 ) -> PodGroupState:
-    """A coscheduling group of members without a node, running ones, and bound ones."""
+    """Return a coscheduling group of members without a node, running ones, and bound ones."""
     state = cluster(
         node("n"),
         coscheduling_pod_group("train", minimum, status=status),

@@ -16,7 +16,7 @@ Raw = dict[str, Any]
 
 
 def after_a_pause(deciding: Deciding, members: list[Raw]) -> tuple[Validation, list[Pod]]:
-    """What knows the state before a pause, and the members that were placed then."""
+    """Return what knows the state before a pause, and the members that were placed then."""
     search = search_for(deciding, members, budget=pausing())
     search.searched.budget.resumed()
     return search.validation, [parse_pod(raw) for raw in members]
