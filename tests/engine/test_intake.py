@@ -253,19 +253,25 @@ def test_a_pod_that_loses_its_profile_in_flight_waits_for_another(open_door: Doo
     assert open_door.scheduler_state.without_profile == {in_flight.uid: in_flight}
 
 
+def bound_without_a_profile(door: Door) -> QueuedPod:
+    """Return a pod that was assumed and is being bound when its profile goes."""
+    pod, state = door.comes(), door.scheduler_state.state
+    queued = door.popped()
+    state.assume(pod, 0)
+    state.announce(pod)
+    door.scheduler_state.profiles.remove("default-scheduler")
+    door.intake.profiles_changed()
+    return queued
+
+
 def test_a_pod_whose_profile_came_back_while_it_was_bound_is_queued_if_that_fails(
     open_door: Door,
 ) -> None:
-    pod, state = open_door.comes(), open_door.scheduler_state.state
-    queued = open_door.popped()
-    state.assume(pod, 0)
-    state.announce(pod)
-    open_door.scheduler_state.profiles.remove("default-scheduler")
-    open_door.intake.profiles_changed()
+    queued = bound_without_a_profile(open_door)
     put_profile(open_door.scheduler_state)
     open_door.intake.profiles_changed()
     assert open_door.queue() is None
-    state.forget(pod)
+    open_door.scheduler_state.state.forget(queued.pod)
     open_door.scheduler_state.queue.add_after_error(queued, 0.0)
     assert open_door.queue() is SubQueue.ACTIVE
     assert open_door.scheduler_state.without_profile == {}
@@ -825,16 +831,12 @@ def test_members_of_a_group_get_their_new_profile_together(open_door: Door) -> N
 def test_the_newest_version_of_a_pod_counts_when_its_binding_fails_without_a_profile(
     open_door: Door,
 ) -> None:
-    old, state = open_door.comes(), open_door.scheduler_state.state
-    queued = open_door.popped()
-    state.assume(old, 0)
-    state.announce(old)
-    open_door.scheduler_state.profiles.remove("default-scheduler")
-    open_door.intake.profiles_changed()
+    queued = bound_without_a_profile(open_door)
+    old = queued.pod
     open_door.comes(labels={"new": "yes"})
     put_profile(open_door.scheduler_state)
     open_door.intake.profiles_changed()
-    state.forget(old)
+    open_door.scheduler_state.state.forget(old)
     open_door.scheduler_state.queue.add_after_error(queued, 0.0)
     found = open_door.scheduler_state.queue.get(old.uid)
     assert found is not None

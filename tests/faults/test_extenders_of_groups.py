@@ -340,6 +340,33 @@ class SlowForGangs:
         self.held.clear()
 
 
+async def a_fast_group_behind_slow_ones(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, count: int, size: int
+) -> tuple[Engine, SlowForGangs, Answers]:
+    """Return an engine with one place for groups, which a slow one has; a fast one of 2 waits."""
+    monkeypatch.setattr(two_halves, "MOST_GROUPS", 1)
+    monkeypatch.setattr(cycle, "_TURN_SECONDS", 0.0)
+    slow = SlowForGangs()
+    answers = Answers(filter=slow)
+    groups = (*gangs(count, size), pod_group("fast", 2))
+    engine = await stage.engine(*nodes("a", cpu="8"), *groups, answers=answers, httpTimeout="5m")
+    for number in range(count):
+        engine.pending(*gang_members(f"slow-{number}", size))
+    await until(lambda: len(slow.held) == 16)
+    engine.pending(*gang_members("fast", 2))
+    return engine, slow, answers
+
+
+async def answered_until_bound(stage: Stage, slow: SlowForGangs, number: int) -> None:
+    """Let all calls be answered as they come, until so many pods are bound."""
+
+    def are_bound() -> bool:
+        slow.go()
+        return len(stage.api.bound) >= number
+
+    await until(are_bound)
+
+
 async def test_groups_with_slow_extenders_leave_the_places_of_pods_free(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -365,45 +392,22 @@ async def test_groups_with_slow_extenders_leave_the_places_of_pods_free(
 async def test_a_group_with_fast_extenders_is_placed_while_slow_groups_go_on(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(two_halves, "MOST_GROUPS", 1)
-    monkeypatch.setattr(cycle, "_TURN_SECONDS", 0.0)
-    slow = SlowForGangs()
-    answers = Answers(filter=slow)
-    groups = (*gangs(2, 40), pod_group("fast", 2))
-    engine = await stage.engine(*nodes("a", cpu="8"), *groups, answers=answers, httpTimeout="5m")
-    for number in range(2):
-        engine.pending(*gang_members(f"slow-{number}", 40))
-    await until(lambda: len(slow.held) == 16)
-    engine.pending(*gang_members("fast", 2))
-    while len(stage.api.bound) < 2:
-        slow.go()
-        await asyncio.sleep(0)
+    _, slow, answers = await a_fast_group_behind_slow_ones(stage, monkeypatch, 2, 40)
+    await answered_until_bound(stage, slow, 2)
     assert {*stage.api.bound} == {"fast-0", "fast-1"}
-    while len(stage.api.bound) < 82:
-        slow.go()
-        await asyncio.sleep(0)
+    await answered_until_bound(stage, slow, 82)
     assert set(called_about(answers).values()) == {1}
 
 
 async def test_a_group_that_gives_way_after_its_profile_was_replaced_is_decided_by_the_new_one(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(two_halves, "MOST_GROUPS", 1)
-    monkeypatch.setattr(cycle, "_TURN_SECONDS", 0.0)
-    slow = SlowForGangs()
-    answers = Answers(filter=slow)
-    groups = (*gangs(1, 20), pod_group("fast", 2))
-    engine = await stage.engine(*nodes("a", cpu="8"), *groups, answers=answers, httpTimeout="5m")
-    engine.pending(*gang_members("slow-0", 20))
-    await until(lambda: len(slow.held) == 16)
-    engine.pending(*gang_members("fast", 2))
+    engine, slow, _ = await a_fast_group_behind_slow_ones(stage, monkeypatch, 1, 20)
     await until(lambda: not engine.state.queue.counts()["active"])
     engine.state.profiles.remove("default-scheduler")
     put_profile(engine.state, "another", match={"schedulerNames": ["default-scheduler"]})
     engine.intake.profiles_changed()
-    while len(stage.api.bound) < 22:
-        slow.go()
-        await asyncio.sleep(0)
+    await answered_until_bound(stage, slow, 22)
     assert not any(record.exc_info for record in caplog.records)
 
 

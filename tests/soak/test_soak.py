@@ -1,4 +1,4 @@
-"""A minute and a half of `make soak`, and how it judges."""
+"""Two minutes of `make soak`, and how it judges."""
 
 from collections import Counter
 from http import HTTPStatus
@@ -17,7 +17,7 @@ from soak.schedule import Act, episodes
 WIDTH = 80
 MINUTES = 2
 SEED = 2858
-"""Five faults within 47 seconds after the first drain: 409 is among them, a kill comes last."""
+"""Five faults within 47 seconds after the first drain, 409 and a kill of the leader among them."""
 PODS = 150
 
 
@@ -29,9 +29,8 @@ def test_churn_and_faults_leave_nothing_wrong() -> None:
     assert result.bound > PODS
     assert result.episodes >= 3
     names = Counter(name.rstrip("-0123456789") for name in FIXED)
-    assert [kind for kind, n in names.items() if result.kinds[kind] < n] == [], "all are there"
-    assert sum(result.kinds[kind] for kind in names) > 2 * names.total(), "names return"
-    assert result.kinds["strict"]
+    assert [kind for kind, n in names.items() if result.kinds[kind] <= n] == [], "names return"
+    assert result.kinds["strict"]  # which of their names come is drawn
     assert result.strict[HTTPStatus.CREATED]
     assert len(lines) >= MINUTES
     assert all(len(line) <= WIDTH for line in lines)
@@ -46,7 +45,7 @@ def test_the_same_seed_is_the_same_schedule_in_order_and_in_time(seed: int, seco
     assert all(0 < at < seconds for at in times)
 
 
-def test_the_short_run_has_its_faults_early_and_kills_the_leader_last() -> None:
+def test_the_short_run_begins_with_five_faults_of_which_the_last_kills_the_leader() -> None:
     planned = list(episodes(SEED, 60))
     assert [episode.name for episode in planned][1::3] == [Kind.CONFLICT, Act.KILL]
     assert planned[-1].at < 48

@@ -45,11 +45,12 @@ from mooring.model.errors import ManifestError
 
 __all__ = ["KopfSessions", "OnPods", "OnWatch"]
 
-LARGE_BYTES: Final = 2**14
-"""The collector runs often enough for smaller objects."""
-MOST_GARBAGE_BYTES: Final = 2**25
-
 logger = logging.getLogger(__name__)
+
+MOST_GARBAGE_BYTES: Final = 2**25
+"""Of the JSON of large objects that kopf may have read since garbage was collected."""
+_LARGE_BYTES: Final = 2**14
+"""From this size on an object counts; Python's collector runs often enough for smaller ones."""
 
 _WATCHED: Final = (POD, SCHEDULING_PROFILE, PRIORITY_CLASS)
 """What kopf lists and watches."""
@@ -95,7 +96,7 @@ class KopfSessions:
         self._has_watched_pods = False
         self._sleep = sleep
         self._reads = {resource.path(): _Read(resource) for resource in _WATCHED}
-        self._garbage = Garbage()
+        self._garbage = _Garbage()
         self._request_class = _guarded_request(may_write)
         self._base = URL(connection.url).path.rstrip("/")
         self._sessions: list[aiohttp.ClientSession] = []
@@ -320,8 +321,8 @@ class _List(_Content):
         return orjson.dumps({**page, "items": []})
 
 
-class Garbage:
-    """Has the young garbage collected after every 32 MiB of large objects.
+class _Garbage:
+    """Has young garbage collected each time that `MOST_GARBAGE_BYTES` of large objects were read.
 
     kopf keeps what it has read of an object in a cycle of references until Python's collector runs.
     That counts containers, of which a pod of a megabyte may have as few as one of a kilobyte: in
@@ -333,7 +334,7 @@ class Garbage:
 
     def received(self, size: int) -> None:
         """Count an object of this many bytes of JSON."""
-        if size < LARGE_BYTES:
+        if size < _LARGE_BYTES:
             return
         self._bytes += size
         if self._bytes >= MOST_GARBAGE_BYTES:
@@ -348,7 +349,7 @@ class _Watch(_Content):
         self,
         content: aiohttp.StreamReader,
         read: _Read,
-        garbage: Garbage,
+        garbage: _Garbage,
         on_recovery: Callable[[], None],
     ) -> None:
         super().__init__(content)
