@@ -30,7 +30,7 @@ class Step:
     `as_told` maps a point to what it answers, or to the error it raises.
     """
 
-    row_local: ClassVar[bool] = True
+    depends_on_node_only: ClassVar[bool] = True
 
     def __init__(self, name: str, said: list[str], **as_told: Any) -> None:
         self.name = name

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from mooring.engine.cycle import decide
-from mooring.engine.filtering import PreFiltered, Search
+from mooring.engine.filtering import NodeSearch, PreFiltered
 from mooring.engine.outcome import Outcome, decision_of
 from mooring.engine.result_cache import ResultCache
 from mooring.framework.decision import Decision
@@ -55,11 +55,11 @@ class Deciding:
         """Return the record of the attempt, with all nodes."""
         return decision_of(parse_pod(raw), self.pipeline, self.outcome(raw, **arguments))
 
-    def search(self, raw: Raw) -> tuple[Search, PreFiltered]:
+    def search(self, raw: Raw) -> tuple[NodeSearch, PreFiltered]:
         """Return the search for a pod that no pre_filter rejects."""
         pod = parse_pod(raw)
         work = self.shared.of(pod, self.pipeline, self.cluster)
-        search = Search(pod, self.pipeline, self.cluster, work)
+        search = NodeSearch(pod, self.pipeline, self.cluster, work)
         asked = search.pre_filter()
         assert isinstance(asked, PreFiltered)
         return search, asked

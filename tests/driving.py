@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-from mooring.engine.groups.slices import Slices
+from mooring.engine.groups.slices import Pausing
 
 __all__ = ["driven"]
 
@@ -11,12 +11,12 @@ _Result = TypeVar("_Result")
 
 
 def driven(
-    steps: Slices[_Result], in_pause: Callable[[], object] = lambda: None
+    steps: Pausing[_Result], in_pause: Callable[[], object] = lambda: None
 ) -> tuple[_Result, int]:
     """Return the result of the steps, and how many pauses there were."""
     results, pauses = list[_Result](), 0
 
-    def kept() -> Slices[None]:
+    def kept() -> Pausing[None]:
         results.append((yield from steps))
 
     for _ in kept():

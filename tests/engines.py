@@ -16,7 +16,7 @@ from mooring.observe.documents import plain
 from mooring.observe.metrics import Metrics
 from mooring.observe.records import DEFAULT_LIMIT, DecisionLog, NotedStep
 from mooring.plugins import SHIPPED
-from mooring.state.snapshot import Snapshot
+from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster
 from scheduler_states import put_profile
 
@@ -30,11 +30,11 @@ class Marked:
     """Does at reserve and permit what a pod's label `does` says."""
 
     name: ClassVar[str] = "Marked"
-    row_local: ClassVar[bool] = False
+    depends_on_node_only: ClassVar[bool] = False
 
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 
-    def pre_filter(self, pod: Pod, _cluster: Snapshot) -> Skip:
+    def pre_filter(self, pod: Pod, _cluster: ClusterView) -> Skip:
         """Fail if the pod is marked so."""
         if pod.labels.get("does") == "break":
             raise PluginError("the plugin is broken")
@@ -115,7 +115,7 @@ class Engine:
         )
         self.scheduler_state, self.decisions = parts.scheduler, parts.scheduler.decisions
         self.metrics, self.reports, self.api = parts.metrics, parts.reports, parts.api
-        self.loop, self.intake, self.shadow = parts.loop, parts.intake, parts.shadow
+        self.loop, self.pod_enqueuer, self.shadow = parts.loop, parts.pod_enqueuer, parts.shadow
         self.group_reports, self.extenders = parts.group_reports, parts.extenders
         self._registry = registry
         self.put_profile(**{"plugins": MARKED, **spec})
@@ -123,14 +123,14 @@ class Engine:
     def put_profile(self, **spec: Any) -> None:
         """Put the profile in force, also for the pods that wait."""
         put_profile(self.scheduler_state, registry=self._registry, **spec)
-        self.intake.profiles_changed()
+        self.pod_enqueuer.profiles_changed()
 
     def pending(self, *pods: dict[str, Any]) -> None:
         """Show the pods without a node."""
         for raw in pods:
             pod = parse_pod(raw)
             self.parts.extender_objects.seen(pod, raw)
-            self.intake.pending(pod)
+            self.pod_enqueuer.pending(pod)
 
     @contextmanager
     def running(self) -> Iterator[None]:

@@ -8,7 +8,7 @@ from typing import Any
 import aiohttp
 
 from certificates import insecure
-from mooring.engine.pod_report import PodReports
+from mooring.engine.pod_report import PodReportBuilder
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.handlers.profiles import ProfileHandler
 from mooring.model.access import Attributes, User
@@ -21,7 +21,7 @@ from mooring.page.nodes import Nodes
 from mooring.page.pods import Pods
 from mooring.page.policy import Policy
 from mooring.page.queue import Queue
-from mooring.page.trials import Trials
+from mooring.page.trials import WhatIfRunner
 from scheduler_states import SHIPPED_ONLY, silent_intake
 
 __all__ = ["EVERYTHING", "Rights", "endpoints", "page", "served"]
@@ -55,9 +55,9 @@ def page(
     return Page(
         nodes=Nodes(shared),
         queue=Queue(shared, bound=lambda: 0, cause=log.cause, clock=lambda: 0.0, now=lambda: 0.0),
-        pods=Pods(shared, log, PodReports(shared, lambda: 0.0).of, now=lambda: 0.0),
+        pods=Pods(shared, log, PodReportBuilder(shared, lambda: 0.0).of, now=lambda: 0.0),
         policy=Policy(shared.profiles, handler, lambda _: no_shadows),
-        trials=Trials(shared, SHIPPED_ONLY, now=lambda: 0.0),
+        trials=WhatIfRunner(shared, SHIPPED_ONLY, now=lambda: 0.0),
         leading=lambda: leading,
     )
 

@@ -15,7 +15,7 @@ from mooring.model.objects import parse_object
 from mooring.model.pod import parse_pod
 from mooring.policy.reading import read
 from mooring.state.cluster import ClusterState
-from mooring.state.snapshot import Snapshot
+from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster
 from mooring.testing.fakes import handle
 
@@ -39,7 +39,7 @@ class PluginAnswers:
         self.state: ClusterState = cluster(*objects)
         model = getattr(plugin, "Args", NoArgs)
         self._plugin = plugin(read(model, args, "args"), handle(self.state))
-        self._cluster = Snapshot(self.state)
+        self._cluster = ClusterView(self.state)
         self._nodes = self._cluster.nodes.take(self._cluster.nodes_in_order)
 
     def rejections(self, raw: Raw) -> dict[str, Rejected] | None:

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from mooring.engine.build import Options, build_scheduler_state
-from mooring.engine.intake import Intake
-from mooring.engine.profiles import InForce
+from mooring.engine.pod_enqueuer import PodEnqueuer
+from mooring.engine.profiles import ActiveProfile
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.registry import Registry
 from mooring.plugins import SHIPPED
@@ -45,19 +45,19 @@ def put_profile(
     *,
     registry: Registry = SHIPPED_ONLY,
     **spec: Any,
-) -> InForce:
+) -> ActiveProfile:
     """Put the profile in force; `spec` is as a user writes it."""
     read_spec = read(SchedulingProfileSpec, spec, "spec")
     return shared.profiles.put(SchedulingProfile(name, read_spec), resolve(read_spec, registry))
 
 
-def silent_intake(shared: SchedulerState, clock: Callable[[], float] = lambda: 0.0) -> Intake:
+def silent_intake(shared: SchedulerState, clock: Callable[[], float] = lambda: 0.0) -> PodEnqueuer:
     """Return an intake, by default at time 0, that wakes nothing and tells nobody."""
-    return Intake(
+    return PodEnqueuer(
         shared,
         clock=clock,
         wake=lambda: None,
-        left=lambda _: None,
+        not_pending=lambda _: None,
         failed=lambda _pod, _message: None,
         gated=lambda _pod, _message: None,
         no_profile=lambda _pod, _message: None,

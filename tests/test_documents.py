@@ -19,8 +19,8 @@ from mooring.cli.run import run
 from mooring.framework.registry import ENTRY_POINT_GROUP, Registry
 from mooring.model.devices import CardFormat, node_cards
 from mooring.model.node import parse_node
+from mooring.observe.collector import StateCollector
 from mooring.observe.metrics import Metrics
-from mooring.observe.readings import Readings
 from mooring.plugins import SHIPPED
 from mooring.policy.defaults import DEFAULT_WEIGHTS
 from mooring.policy.errors import ProfileInvalid
@@ -334,8 +334,8 @@ def test_every_field_of_the_settings_is_an_option() -> None:
 def _exported() -> set[str]:
     """Return the names of our own metrics as a scrape shows them."""
     metrics = Metrics()
-    nothing: dict[str, Any] = {field.name: dict for field in fields(Readings)}
-    metrics.read_from(Readings(**nothing))
+    nothing: dict[str, Any] = {field.name: dict for field in fields(StateCollector)}
+    metrics.read_from(StateCollector(**nothing))
     return {
         f"{family.name}_total" if family.type == "counter" else family.name
         for family in metrics.collect()

@@ -23,7 +23,7 @@ from uuid import uuid4
 from mooring import __version__
 from mooring.engine.build import Options, build_engine
 from mooring.engine.cache_dump import cache_dump
-from mooring.engine.pod_report import PodReports
+from mooring.engine.pod_report import PodReportBuilder
 from mooring.engine.scheduler_state import (
     cache_sizes,
     configuration,
@@ -38,14 +38,14 @@ from mooring.kube.config import Connection
 from mooring.kube.lease import LeaderElector
 from mooring.kube.resources import POD, SCHEDULING_PROFILE
 from mooring.kube.reviews import Reviews
-from mooring.mirroring.comparer import CacheComparer, Compared
+from mooring.mirroring.comparer import CacheComparer, WatchedResource
 from mooring.mirroring.mirror import Mirror
 from mooring.mirroring.reflectors import Reflectors
 from mooring.model.pod import Uid
+from mooring.observe.collector import StateCollector
 from mooring.observe.decision_file import DecisionFile
 from mooring.observe.http import Endpoints
 from mooring.observe.metrics import Metrics
-from mooring.observe.readings import Readings
 from mooring.observe.records import DecisionLog
 from mooring.observe.tls import ServingTls
 from mooring.page.api import Page
@@ -53,7 +53,7 @@ from mooring.page.nodes import Nodes
 from mooring.page.pods import Pods
 from mooring.page.policy import Policy
 from mooring.page.queue import Queue
-from mooring.page.trials import Trials
+from mooring.page.trials import WhatIfRunner
 from mooring.plugins import SHIPPED
 from mooring.settings import RunSettings
 from mooring.state.cluster import ClusterState
@@ -131,10 +131,10 @@ class Scheduler:
             extender_client=self._extender_client,
             served=self._reflectors.served,
         )
-        self._profile_handler = ProfileHandler(engine.scheduler.profiles, engine.intake)
+        self._profile_handler = ProfileHandler(engine.scheduler.profiles, engine.pod_enqueuer)
         self._profile_status = ProfileStatusWriter(self._profile_handler, client)
         self._handlers = ObjectHandlers(
-            engine.intake,
+            engine.pod_enqueuer,
             self._profile_status,
             state,
             listed=self._compare_soon,
@@ -151,16 +151,16 @@ class Scheduler:
         return CacheComparer(
             self._client,
             (
-                Compared(
+                WatchedResource(
                     POD,
-                    known=engine.intake.known,
-                    knows=lambda _, uid: engine.intake.knows(Uid(uid)),
-                    gone=lambda _, uid: engine.intake.gone(Uid(uid)),
+                    known=engine.pod_enqueuer.known,
+                    knows=lambda _, uid: engine.pod_enqueuer.knows(Uid(uid)),
+                    gone=lambda _, uid: engine.pod_enqueuer.gone(Uid(uid)),
                     found=self._handlers.pod_found,
                     gone_meanwhile=engine.scheduler.departures.meanwhile,
                     selectors={"fieldSelector": UNSCHEDULED},
                 ),
-                Compared(
+                WatchedResource(
                     SCHEDULING_PROFILE,
                     known=profiles.known,
                     knows=profiles.knows,
@@ -230,7 +230,7 @@ class Scheduler:
                 self._start(work)
                 for work in (
                     self._engine.loop.run(),
-                    self._engine.intake.run(),
+                    self._engine.pod_enqueuer.run(),
                     self._kopf.run(self._catch_signals),
                     self._profile_status.run(),
                     self._engine.housekeeping.run(),
@@ -268,7 +268,7 @@ class Scheduler:
         able_at = time.monotonic()
         while True:
             await asyncio.sleep(_HEALTH_SECONDS)
-            trouble = self._reflectors.lacking() or self._kopf.lacking()
+            trouble = self._reflectors.problem() or self._kopf.problem()
             if trouble is None:
                 able_at = time.monotonic()
             elif time.monotonic() - able_at > _UNABLE_SECONDS:
@@ -342,7 +342,7 @@ class Scheduler:
 
     def _endpoints(self, reviews: Reviews) -> Endpoints:
         settings, engine, scheduler = self._settings, self._engine, self._engine.scheduler
-        pod_reports = PodReports(scheduler)
+        pod_reports = PodReportBuilder(scheduler)
         looks_up_ca = not settings.authentication_skip_lookup and settings.client_ca_file is None
         return Endpoints(
             live={
@@ -351,8 +351,8 @@ class Scheduler:
                 "scheduling": engine.loop.stuck,
             },
             ready={
-                "mirror": self._reflectors.lacking,
-                "kopf": self._kopf.lacking,
+                "mirror": self._reflectors.problem,
+                "kopf": self._kopf.problem,
                 "shutdown": self._stopping,
             },
             metrics=self._metrics,
@@ -374,13 +374,13 @@ class Scheduler:
             page=self._page(pod_reports),
         )
 
-    def _page(self, pod_reports: PodReports) -> Page:
+    def _page(self, pod_reports: PodReportBuilder) -> Page:
         engine, scheduler = self._engine, self._engine.scheduler
         return Page(
             nodes=Nodes(scheduler),
             pods=Pods(scheduler, scheduler.decisions, pod_reports.of),
             policy=Policy(scheduler.profiles, self._profile_handler, engine.shadow.report),
-            trials=Trials(scheduler, engine.registry),
+            trials=WhatIfRunner(scheduler, engine.registry),
             queue=Queue(
                 scheduler,
                 bound=lambda: self._metrics.pods_bound,
@@ -392,9 +392,9 @@ class Scheduler:
     def _stopping(self) -> str | None:
         return "the process is shutting down" if self._stop.is_set() else None
 
-    def _readings(self) -> Readings:
+    def _readings(self) -> StateCollector:
         engine, scheduler = self._engine, self._engine.scheduler
-        return Readings(
+        return StateCollector(
             pending_pods=scheduler.queue.counts,
             unschedulable_pods=scheduler.queue.unschedulable_counts,
             cache_size=partial(cache_sizes, scheduler),

@@ -15,7 +15,7 @@ START_UP = "start-up"
 PARTS: Sequence[tuple[str, tuple[str, ...]]] = (
     (START_UP, ("importlib._bootstrap:",)),
     ("events", ("mooring.kube.recorder:",)),
-    ("status", ("mooring.engine.reports:Reports._write",)),
+    ("status", ("mooring.engine.pod_status_reporter:PodStatusReporter._write",)),
     ("bind", ("mooring.engine.binding:bind", "mooring.engine.loop:SchedulingLoop._bind")),
     ("evict", ("mooring.engine.preemption_executor:",)),
     ("decide", ("mooring.engine.cycle:", "mooring.engine.loop:SchedulingLoop._decide")),

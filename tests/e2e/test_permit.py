@@ -35,7 +35,7 @@ class Holding(BaseModel):
 
 class Hold:
     name = "Hold"
-    row_local = True
+    depends_on_node_only = True
     Args = Holding
 
     def __init__(self, args, handle):

@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from kube.api_server import ApiServer, Request
 from mooring.engine.assumed import PodRejected
 from mooring.engine.attempts import Attempt, Attempts
-from mooring.engine.reports import Reports
+from mooring.engine.pod_status_reporter import PodStatusReporter
 from mooring.framework.queued_pod import SubQueue
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
@@ -35,7 +35,9 @@ class Stage:
         self.queue.add(WEB, pipeline, 0.0)
         queued = self.queue.pop(0.0)
         assert queued is not None
-        self.reports = Reports(PodWriter(client), EventRecorder(client, "mooring", "test"))
+        self.reports = PodStatusReporter(
+            PodWriter(client), EventRecorder(client, "mooring", "test")
+        )
         self.metrics = Metrics()
         self.attempts = Attempts(self.scheduler, self.reports, self.metrics, lambda: 1.0)
         self.attempt = Attempt(queued, pipeline, 0.0)

@@ -74,7 +74,7 @@ async def test_whole_pods_are_kept_for_extenders_alone_and_until_they_leave(
         engine = Engine(client, extenders=called)
         engine.pending(pod("web"))
         kept.append(engine.parts.extender_objects.bytes > 0)
-        engine.intake.gone(uid_of("web"))
+        engine.pod_enqueuer.gone(uid_of("web"))
         assert engine.parts.extender_objects.bytes == 0
     assert kept == [False, True]
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from deciding import Deciding
-from mooring.engine.filtering import PreFiltered, Search, nodes_to_find, sampled
+from mooring.engine.filtering import NodeSearch, PreFiltered, nodes_to_find, sampled
 from mooring.framework.diagnosis import Diagnosis
 from mooring.model.pod import parse_pod
 from mooring.testing.builders import node, pod
@@ -42,7 +42,7 @@ def test_terms_that_contradict_each_other_reject_the_pod_before_any_filter() -> 
     deciding = Deciding(node("a"))
     pending = parse_pod(pod("new", affinity={"nodeAffinity": required}))
     work = deciding.shared.of(pending, deciding.pipeline, deciding.cluster)
-    diagnosis = Search(pending, deciding.pipeline, deciding.cluster, work).pre_filter()
+    diagnosis = NodeSearch(pending, deciding.pipeline, deciding.cluster, work).pre_filter()
     assert isinstance(diagnosis, Diagnosis)
     assert diagnosis.message == "0/1 nodes are available: pod affinity terms conflict."
     assert diagnosis.plugins == {"NodeAffinity"}
@@ -91,7 +91,7 @@ def test_resource_columns_and_trials_agree_about_nominated_pods() -> None:
         assert [row for group in rejected for row in group.rows.tolist()] == [0]
 
 
-def test_a_pod_with_filters_that_are_not_row_local_does_not_share_its_diagnosis() -> None:
+def test_a_pod_with_filters_that_are_not_node_only_does_not_share_its_diagnosis() -> None:
     spread = [
         {
             "maxSkew": 1,
@@ -104,8 +104,8 @@ def test_a_pod_with_filters_that_are_not_row_local_does_not_share_its_diagnosis(
     plain, pre_filtered = deciding.search(pod("plain"))
     spreading, pre_filtered_too = deciding.search(pod("spreading", spread=spread))
     assert isinstance(pre_filtered, PreFiltered)
-    assert plain.depends_on_shape_alone(pre_filtered)
-    assert not spreading.depends_on_shape_alone(pre_filtered_too)
+    assert plain.depends_on_spec_alone(pre_filtered)
+    assert not spreading.depends_on_spec_alone(pre_filtered_too)
 
 
 @pytest.mark.parametrize(

@@ -362,7 +362,7 @@ class Stage:
 
     def deleted(self, name: str) -> None:
         """Let the pod leave its watch."""
-        self.engine.intake.gone(uid_of(name))
+        self.engine.pod_enqueuer.gone(uid_of(name))
 
     async def status_is_being_written(self, name: str) -> None:
         """Return when the status of this member's last attempt is held by the API server."""

@@ -28,7 +28,7 @@ from mooring.observe.documents import plain
 from mooring.observe.records import NotedStep, Step
 from mooring.plugins import SHIPPED
 from mooring.policy.rules.expressions import Program
-from mooring.state.snapshot import Snapshot
+from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import node, pod, pod_group, uid_of
 from mooring.testing.storage_builders import pv, pvc
 from scheduler_states import put_profile
@@ -131,11 +131,11 @@ async def test_shadow_profiles_decide_when_no_pod_is_active(
         """Notes how many pods are active whenever it is asked about a pod."""
 
         name: ClassVar[str] = "Watching"
-        row_local: ClassVar[bool] = False
+        depends_on_node_only: ClassVar[bool] = False
 
         def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 
-        def pre_filter(self, _pod: Pod, _cluster: Snapshot) -> Skip:
+        def pre_filter(self, _pod: Pod, _cluster: ClusterView) -> Skip:
             active.append(engine.scheduler_state.queue.counts()[SubQueue.ACTIVE])
             return SKIP
 
@@ -148,7 +148,7 @@ async def test_shadow_profiles_decide_when_no_pod_is_active(
     for number in range(3):
         raw = pod(f"theirs-{number}", node="a", spec={"schedulerName": "theirs"})
         bound = parse_pod(raw)
-        engine.shadow.left(bound.uid)
+        engine.shadow.forget(bound.uid)
         engine.scheduler_state.state.put(Kind.POD, bound.uid, bound)
     engine.pending(*(pod(f"own-{number}") for number in range(3)))
     with engine.running():
@@ -273,7 +273,7 @@ async def test_a_group_that_lacks_members_keeps_no_nominated_nodes(
     engine.pending(*(pod(f"g{i}", cpu="1", group="g") for i in range(2)))
     for member, name in zip(members, "ab", strict=True):
         state.nominate(member, name)
-    engine.intake.gone(members[1].uid)
+    engine.pod_enqueuer.gone(members[1].uid)
     with engine.running():
         await until(lambda: bindings.statuses)
     assert not len(state.nominations)
@@ -385,7 +385,7 @@ async def test_the_answer_to_a_binding_says_how_a_pod_ended_that_had_left_its_wa
     def leave() -> None:
         if not taken:
             engine.decisions.without_profile("default/web", uid_of("web"), 1.0)
-        engine.intake.gone(uid_of("web"))
+        engine.pod_enqueuer.gone(uid_of("web"))
 
     bindings.before_answer = leave
     if refused is not None:
@@ -408,7 +408,7 @@ async def test_a_pod_that_goes_before_its_binding_is_sent_is_gone_at_once(
     state = engine.scheduler_state
     with engine.running():
         await until(lambda: state.in_pre_bind or len(state.waiting))
-        engine.intake.gone(uid_of("web"))
+        engine.pod_enqueuer.gone(uid_of("web"))
         assert path_of(engine, "web")[-1] == {"step": "gone"}
         await until(lambda: not engine.loop.binding)
     assert bindings.made == []
@@ -426,7 +426,7 @@ async def test_a_pod_that_goes_just_when_it_is_permitted_is_not_bound(
     with engine.running():
         await until(lambda: len(state.waiting))
         state.waiting.allow("pod-default-web", Marked.name)
-        engine.intake.gone(uid_of("web"))
+        engine.pod_enqueuer.gone(uid_of("web"))
         await until(lambda: not engine.loop.binding)
     assert bindings.made == []
     assert not state.state.pods.assumed
@@ -510,12 +510,12 @@ async def test_a_pod_whose_profile_went_before_its_turn_waits_for_another(
     engine = Engine(client, node("a"))
     engine.pending(pod("web"))
     engine.scheduler_state.profiles.remove("default-scheduler")
-    engine.intake.profiles_changed()
+    engine.pod_enqueuer.profiles_changed()
     with engine.running():
         assert engine.scheduler_state.without_profile
         assert engine.scheduler_state.queue.get(uid_of("web")) is None
         put_profile(engine.scheduler_state)
-        engine.intake.profiles_changed()
+        engine.pod_enqueuer.profiles_changed()
         await until(lambda: bindings.made)
 
 
@@ -526,7 +526,7 @@ async def test_no_pod_is_decided_by_a_profile_that_went_while_there_were_many(
     engine = Engine(client, node("a"))
     engine.pending(*(pod(f"web-{number}") for number in range(250)))
     engine.scheduler_state.profiles.remove("default-scheduler")
-    engine.intake.profiles_changed()
+    engine.pod_enqueuer.profiles_changed()
     assert len([*engine.scheduler_state.queue]) == 150
     with engine.running():
         await until(lambda: len(engine.scheduler_state.without_profile) == 250)
@@ -608,13 +608,15 @@ async def test_a_pod_at_permit_is_called_off_when_its_profile_goes_and_runs_when
     with engine.running():
         await until(lambda: len(scheduler.waiting))
         scheduler.profiles.remove("default-scheduler")
-        engine.intake.profiles_changed()
+        engine.pod_enqueuer.profiles_changed()
         await until(lambda: not engine.loop.binding)
         assert not scheduler.state.pods.assumed
         assert [*scheduler.without_profile] == [uid_of("w")]
-        assert bindings.statuses == []  # that no node fits would be wrong; Intake.report tells why
+        assert (
+            bindings.statuses == []
+        )  # that no node fits would be wrong; PodEnqueuer.report tells why
         put_profile(scheduler, registry=PLUGINS)
-        engine.intake.profiles_changed()
+        engine.pod_enqueuer.profiles_changed()
         await until(lambda: bindings.made)
     assert bindings.made == [("w", "a")]
 
@@ -797,7 +799,7 @@ async def test_values_of_a_profile_that_is_gone_are_evaluated_no_more(
     with calls_of_the_library(monkeypatch) as turns, engine.running():
         await until(lambda: turns[-1] > 0)
         engine.scheduler_state.profiles.remove("ruled")
-        engine.intake.profiles_changed()
+        engine.pod_enqueuer.profiles_changed()
         before = turns[-1]
         engine.pending(pod("own"))
         await until(lambda: len(bindings.made) == 1 and not engine.loop.binding)
@@ -847,7 +849,7 @@ async def test_no_pod_whose_extender_is_being_called_is_bound_by_a_profile_that_
         with engine.running():
             await until(lambda: len(answers.asked) >= 8)
             scheduler.profiles.remove("extended")
-            engine.intake.profiles_changed()
+            engine.pod_enqueuer.profiles_changed()
             go.set()
             await until(lambda: len(scheduler.without_profile) == count)
     assert bindings.made == []

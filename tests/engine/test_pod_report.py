@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from deciding import Deciding
-from mooring.engine.pod_report import PodReports, pod_state
+from mooring.engine.pod_report import PodReportBuilder, pod_state
 from mooring.framework.queued_pod import PodState, QueuedPod
 from mooring.model.events import Kind
 from mooring.model.pod import Pod, parse_pod
@@ -22,7 +22,7 @@ class Stage:
         self.deciding = Deciding(node("a", cpu="4"), pod("low", cpu="2", node="a"))
         self.scheduler = self.deciding.scheduler
         self.now = 0.0
-        self.reports = PodReports(self.scheduler, lambda: self.now)
+        self.reports = PodReportBuilder(self.scheduler, lambda: self.now)
 
     def add(self, raw: dict[str, Any], *, gated: bool = False) -> Pod:
         added = parse_pod(raw)

@@ -9,8 +9,8 @@ import pytest
 
 from deciding import Deciding
 from kube.api_server import ApiServer, Request, budget_refusal
+from mooring.engine.pod_status_reporter import PodStatusReporter
 from mooring.engine.preemption_executor import PreemptionExecutor
-from mooring.engine.reports import Reports
 from mooring.framework.post_filter import Nomination
 from mooring.framework.queued_pod import QueuedPod, SubQueue
 from mooring.kube.client import ApiClient
@@ -38,7 +38,7 @@ class Stage:
         self.deciding.state.on_events(self.freed.extend)
         writer = PodWriter(client)
         self.recorder = EventRecorder(client, "mooring", "test")
-        self.reports = Reports(writer, self.recorder)
+        self.reports = PodStatusReporter(writer, self.recorder)
         self.woken = asyncio.Event()
         self.ended: list[tuple[str, float]] = []
         self.preemptions = PreemptionExecutor(

@@ -13,7 +13,7 @@ from mooring.policy.errors import ProfileInvalid
 from mooring.policy.profile import SchedulingProfile, SchedulingProfileSpec
 from mooring.policy.reading import read
 from mooring.policy.resolve import resolve
-from mooring.state.snapshot import Snapshot
+from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster, namespace, pod
 from mooring.testing.fakes import handle
 
@@ -22,7 +22,7 @@ class Fails:
     """Cannot be built."""
 
     name = "Fails"
-    row_local = True
+    depends_on_node_only = True
 
     def __init__(self, _args: NoArgs, _handle: Handle) -> None:
         raise RuntimeError("no licence")
@@ -32,7 +32,7 @@ class Fails:
 
 
 STATE = cluster(namespace("batch", {"env": "batch"}))
-CLUSTER = Snapshot(STATE)
+CLUSTER = ClusterView(STATE)
 REGISTRY = Registry((*SHIPPED, Fails), {})
 
 

@@ -1,4 +1,4 @@
-"""Results are kept per shape and brought up to date; tests/property compares them."""
+"""Results are kept per spec and brought up to date; tests/property compares them."""
 
 from typing import Any
 
@@ -20,8 +20,8 @@ from mooring.plugins import SHIPPED
 from mooring.policy.profile import SchedulingProfile, SchedulingProfileSpec
 from mooring.policy.reading import read
 from mooring.policy.resolve import resolve
+from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
-from mooring.state.snapshot import Snapshot
 from mooring.state.view import BoolArray, NodeView
 from mooring.testing.builders import cluster, node, pod, uid_of
 from mooring.testing.fakes import handle
@@ -33,7 +33,7 @@ class Noting:
     """Notes on which rows it ran."""
 
     name = "Noting"
-    row_local = True
+    depends_on_node_only = True
     ran_on: list[list[int]]
     broken = False
 
@@ -64,7 +64,7 @@ class CountingNodes(Counting):
     """The same, of nodes alone."""
 
     name = "CountingNodes"
-    ignores_pods = True
+    depends_on_node_object_only = True
 
 
 class CountingScores(Noting):
@@ -104,7 +104,7 @@ class Cached:
     def rows_run_for(self, raw: dict[str, Any], *, scored: bool = True) -> list[list[int]]:
         """Return the rows on which the plugin ran for this pod."""
         self.plugin.ran_on.clear()
-        self.shared.of(parse_pod(raw), self.pipeline, Snapshot(self.state), scored=scored)
+        self.shared.of(parse_pod(raw), self.pipeline, ClusterView(self.state), scored=scored)
         return list(self.plugin.ran_on)
 
     def bind(self, name: str, on: str) -> None:
@@ -117,7 +117,7 @@ def test_a_plugin_runs_once_for_identical_pods() -> None:
     assert cached.rows_run_for(pod("b", cpu="1")) == []
 
 
-def test_a_plugin_runs_again_for_a_pod_of_another_shape() -> None:
+def test_a_plugin_runs_again_for_a_pod_of_another_spec() -> None:
     cached = Cached(Counting)
     cached.rows_run_for(pod("a", cpu="1"))
     assert cached.rows_run_for(pod("b", cpu="2")) == [[0, 1, 2, 3, 4]]
@@ -178,19 +178,21 @@ def test_a_score_that_failed_leaves_no_old_results_of_filters_behind() -> None:
     cached.plugin.broken = True
     with pytest.raises(PluginError):
         cached.rows_run_for(raw)
-    found = cached.shared.of(parse_pod(raw), cached.pipeline, Snapshot(cached.state), scored=False)
+    found = cached.shared.of(
+        parse_pod(raw), cached.pipeline, ClusterView(cached.state), scored=False
+    )
     assert found.fits.tolist() == [True, False, True, True, True]
 
 
 def test_results_take_space_also_if_a_score_fails() -> None:
     cached, failing = Cached(CountingScores), Cached(CountingScores)
     raw = parse_pod(pod("a", cpu="1"))
-    found = cached.shared.of(raw, cached.pipeline, Snapshot(cached.state))
+    found = cached.shared.of(raw, cached.pipeline, ClusterView(cached.state))
     failing.plugin.broken = True
     with pytest.raises(PluginError):
-        failing.shared.of(raw, failing.pipeline, Snapshot(failing.state))
+        failing.shared.of(raw, failing.pipeline, ClusterView(failing.state))
     failing.plugin.broken = False
-    again = failing.shared.of(raw, failing.pipeline, Snapshot(failing.state), scored=False)
+    again = failing.shared.of(raw, failing.pipeline, ClusterView(failing.state), scored=False)
     assert found.bytes == again.bytes
 
 
@@ -224,7 +226,7 @@ def test_a_plugin_that_failed_on_all_rows_runs_again_on_all(
     assert cached.rows_run_for(pod("c", cpu="1")) == [[0, 1, 2, 3, 4, 5]]
 
 
-def test_the_least_used_shapes_are_forgotten() -> None:
+def test_the_least_used_specs_are_forgotten() -> None:
     cached = Cached(Counting, most_bytes=MIB)
     cached.rows_run_for(pod("a", cpu="1m"))
     for i in range(2, 258):
@@ -279,14 +281,14 @@ def test_results_are_kept_up_to_so_many_bytes_also_if_a_plugin_fails() -> None:
     assert cached.rows_run_for(pod("c", cpu="1m")) == [[0, 1, 2, 3, 4]]
 
 
-def test_the_results_of_many_small_shapes_are_kept() -> None:
+def test_the_results_of_many_small_specs_are_kept() -> None:
     cached = Cached(Counting)
     for cpu in range(1000):
         cached.rows_run_for(pod("a", cpu=f"{cpu}m"))
     assert cached.rows_run_for(pod("b", cpu="0m")) == []
 
 
-def test_a_large_shape_takes_the_space_of_many_small_ones() -> None:
+def test_a_large_spec_takes_the_space_of_many_small_ones() -> None:
     cached = Cached(Counting, most_bytes=MIB)
     cached.rows_run_for(pod("a", cpu="1m"))
     tolerations = [{"key": f"{'k' * 200}{i}", "operator": "Exists"} for i in range(900)]
@@ -324,7 +326,7 @@ def test_the_pipelines_of_profiles_that_are_gone_take_space() -> None:
 def test_a_diagnosis_that_is_kept_takes_space() -> None:
     cached = Cached(Counting, most_bytes=MIB)
     small, other = parse_pod(pod("a", cpu="1m")), parse_pod(pod("b", cpu="2m"))
-    cluster_ = Snapshot(cached.state)
+    cluster_ = ClusterView(cached.state)
     cached.shared.of(other, cached.pipeline, cluster_)
     results = cached.shared.of(small, cached.pipeline, cluster_)
     wide = Diagnosis(5, names=["n"] * MIB)

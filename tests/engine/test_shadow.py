@@ -25,7 +25,7 @@ from mooring.model.events import Kind
 from mooring.model.pod import Pod, parse_pod
 from mooring.observe.metrics import Metrics
 from mooring.plugins import SHIPPED
-from mooring.state.snapshot import Snapshot
+from mooring.state.cluster_view import ClusterView
 from mooring.state.view import BoolArray, NodeView
 from mooring.testing.builders import node, pod, toleration, uid_of
 from scheduler_states import put_profile, scheduler_state
@@ -38,11 +38,11 @@ class Breaks:
     """A plugin that fails for the pods that are labelled so."""
 
     name: ClassVar[str] = "Breaks"
-    row_local: ClassVar[bool] = False
+    depends_on_node_only: ClassVar[bool] = False
 
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 
-    def pre_filter(self, pod: Pod, _cluster: Snapshot) -> None:
+    def pre_filter(self, pod: Pod, _cluster: ClusterView) -> None:
         """Fail for a pod with the label `breaks`."""
         if pod.labels.get("breaks") == "at once":
             raise PluginError("broken")
@@ -105,7 +105,7 @@ class Beside:
         self.pending(raw)
         bound = self.shown_bound(raw, node_name)
         del self.scheduler.without_profile[bound.uid]
-        self.shadow.left(bound.uid)
+        self.shadow.forget(bound.uid)
         return bound
 
     def compare(self) -> None:
@@ -285,10 +285,10 @@ def test_pods_that_only_one_of_the_watches_shows_are_remembered_up_to_a_number(
     beside = Beside(*TWO)
     for number in range(3):
         beside.shown_bound(pod(f"static-{number}"), "large")
-        beside.shadow.left(f"gone-{number}")
+        beside.shadow.forget(f"gone-{number}")
     beside.compare()
     for number in range(3):
-        beside.shadow.left(parse_pod(pod(f"static-{number}")).uid)
+        beside.shadow.forget(parse_pod(pod(f"static-{number}")).uid)
     assert beside.status()["compared"] == 2
 
 
@@ -297,11 +297,11 @@ def test_the_two_watches_may_show_a_binding_in_either_order(first: str) -> None:
     beside = Beside(*TWO)
     uid = parse_pod(pod()).uid
     if first == "left":
-        beside.shadow.left(uid)
+        beside.shadow.forget(uid)
     beside.shown_bound(pod(), "large")
     if first == "bound":
         assert beside.results() == {}
-        beside.shadow.left(uid)
+        beside.shadow.forget(uid)
     assert beside.results() == {"same": 1}
 
 

@@ -102,10 +102,15 @@ def test_members_of_a_group_get_nodes_together_beside_what_was_added() -> None:
     group = deciding.cluster.pod_groups.of(members[0])
     assert group is not None
     tried = what_if(deciding)
-    about = (group, members, deciding.pipeline)
-    assert len(run_whole(tried.decide_group(*about, SearchBudget())).rows) == 2
+    assert (
+        len(run_whole(tried.decide_group(group, members, deciding.pipeline, SearchBudget())).rows)
+        == 2
+    )
     tried.add(parse_pod(pod("other", cpu="3")), "a")
-    assert len(run_whole(tried.decide_group(*about, SearchBudget())).rows) == 1
+    assert (
+        len(run_whole(tried.decide_group(group, members, deciding.pipeline, SearchBudget())).rows)
+        == 1
+    )
 
 
 def test_a_pod_is_held_back_by_a_limit_before_any_plugin_is_asked() -> None:

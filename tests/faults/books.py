@@ -579,13 +579,13 @@ class _Waiting:
         if replay.pending and event.at - self._looked < self.EVERY:
             return
         self._looked = event.at
-        shapes: dict[Any, PodSeen] = {}
+        specs: dict[Any, PodSeen] = {}
         for pod in replay.pending.values():
             if pod.constrained:
                 continue
             key = (pod.need, pod.priority, pod.nominated, tuple(sorted(pod.selector.items())))
-            shapes.setdefault(key, pod)
-        if any(replay.fits(pod) or replay.fits_by_preemption(pod) for pod in shapes.values()):
+            specs.setdefault(key, pod)
+        if any(replay.fits(pod) or replay.fits_by_preemption(pod) for pod in specs.values()):
             if self._since is None:
                 self._since = event.at
         elif self._since is not None:

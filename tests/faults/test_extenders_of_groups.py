@@ -9,7 +9,7 @@ import pytest
 
 from extending import Answers
 from faults.extender_engine import Engine, Held, Stage, all_pass, staged, until
-from mooring.engine.extenders import two_halves
+from mooring.engine.extenders import extender_attempts
 from mooring.engine.groups import cycle
 from mooring.model.events import Kind
 from mooring.model.objects import parse_object
@@ -153,7 +153,7 @@ async def test_a_group_of_which_a_member_is_deleted_during_the_calls_is_not_plac
     raws = members(2)
     engine.pending(*raws)
     await until(lambda: held.calls == 2)
-    engine.intake.gone(parse_pod(raws[1]).uid)
+    engine.pod_enqueuer.gone(parse_pod(raws[1]).uid)
     held.go()
     await until(lambda: "1 of 2 members exist" in stage.api.message("g-0"))
     assert stage.api.bound == {}
@@ -166,7 +166,7 @@ async def test_a_group_is_placed_without_a_member_that_it_does_not_need(stage: S
     raws = members(3)
     engine.pending(*raws)
     await until(lambda: held.calls == 3)
-    engine.intake.gone(parse_pod(raws[0]).uid)
+    engine.pod_enqueuer.gone(parse_pod(raws[0]).uid)
     held.go()
     await until(lambda: len(stage.api.bound) == 2)
     assert stage.api.bound.keys() == {"g-1", "g-2"}
@@ -344,7 +344,7 @@ async def a_fast_group_behind_slow_ones(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, count: int, size: int
 ) -> tuple[Engine, SlowForGangs, Answers]:
     """Return an engine with one place for groups, which a slow one has; a fast one of 2 waits."""
-    monkeypatch.setattr(two_halves, "MOST_GROUPS", 1)
+    monkeypatch.setattr(extender_attempts, "MOST_GROUPS", 1)
     monkeypatch.setattr(cycle, "_TURN_SECONDS", 0.0)
     slow = SlowForGangs()
     answers = Answers(filter=slow)
@@ -370,8 +370,8 @@ async def answered_until_bound(stage: Stage, slow: SlowForGangs, number: int) ->
 async def test_groups_with_slow_extenders_leave_the_places_of_pods_free(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(two_halves, "MOST_ATTEMPTS", 2)
-    monkeypatch.setattr(two_halves, "MOST_GROUPS", 2)
+    monkeypatch.setattr(extender_attempts, "MOST_ATTEMPTS", 2)
+    monkeypatch.setattr(extender_attempts, "MOST_GROUPS", 2)
     slow = SlowForGangs()
     answers = Answers(filter=slow)
     engine = await stage.engine(
@@ -406,7 +406,7 @@ async def test_a_group_that_gives_way_after_its_profile_was_replaced_is_decided_
     await until(lambda: not engine.state.queue.counts()["active"])
     engine.state.profiles.remove("default-scheduler")
     put_profile(engine.state, "another", match={"schedulerNames": ["default-scheduler"]})
-    engine.intake.profiles_changed()
+    engine.pod_enqueuer.profiles_changed()
     await answered_until_bound(stage, slow, 22)
     assert not any(record.exc_info for record in caplog.records)
 
@@ -506,7 +506,7 @@ async def test_a_group_preempts_though_a_member_is_deleted_during_the_calls(
     engine.pending(*raws)
     await until(lambda: held.calls == 3)
     engine.put(pod("low-c", cpu="4", node="c"))
-    engine.intake.gone(parse_pod(raws[2]).uid)
+    engine.pod_enqueuer.gone(parse_pod(raws[2]).uid)
     held.go()
     await until(lambda: stage.api.deleted)
     assert called_about(answers) == {"g-0": 1, "g-1": 1, "g-2": 1}
@@ -547,7 +547,7 @@ async def test_a_new_group_does_not_wait_for_the_calls_about_a_former_one_of_its
     engine.pending(*gang_members("slow-0", 2))
     await until(lambda: len(slow.held) == 2)
     for number in range(2):
-        engine.intake.gone(uid_of(f"slow-0-{number}"))
+        engine.pod_enqueuer.gone(uid_of(f"slow-0-{number}"))
     engine.state.state.delete(Kind.POD_GROUP, "default/slow-0")
     group_changes(engine, pod_group("slow-0", 2))
     engine.pending(*(pod(f"new-{number}", group="slow-0", cpu="10m") for number in range(2)))

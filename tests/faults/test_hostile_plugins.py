@@ -34,7 +34,7 @@ from mooring.observe.metrics import Metrics
 from mooring.plugins import SHIPPED
 from mooring.policy.errors import ProfileInvalid
 from mooring.state.cluster import ClusterState
-from mooring.state.snapshot import Snapshot
+from mooring.state.cluster_view import ClusterView
 from mooring.state.view import NodeView
 from mooring.testing.builders import node, pod, uid_of
 from mooring.testing.fakes import FakeApi
@@ -118,7 +118,7 @@ class Hostile:
     """Lets every pod pass; for a hostile pod the method `at` does something else."""
 
     name: ClassVar[str] = "Hostile"
-    row_local: ClassVar[bool] = False
+    depends_on_node_only: ClassVar[bool] = False
     normalize: ClassVar[Normalize] = Normalize.MAX
     events_to_register: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
         {(Kind.NODE, Action.ADD)}
@@ -131,10 +131,10 @@ class Hostile:
     def pre_enqueue(self, pod: Pod) -> Any:
         return self._answer("pre_enqueue", pod, None)
 
-    def queueing_hint(self, pod: Pod, _event: ClusterEvent, _cluster: Snapshot) -> Any:
+    def queueing_hint(self, pod: Pod, _event: ClusterEvent, _cluster: ClusterView) -> Any:
         return self._answer("queueing_hint", pod, QueueingHint.SKIP)
 
-    def pre_filter(self, pod: Pod, _cluster: Snapshot) -> Any:
+    def pre_filter(self, pod: Pod, _cluster: ClusterView) -> Any:
         return self._answer("pre_filter", pod, None)
 
     def filter(self, pod: Pod, nodes: NodeView, _state: Any) -> Any:
@@ -148,7 +148,7 @@ class Hostile:
     def post_filter(self, state: PostFilterState) -> Any:
         return self._answer("post_filter", state.pod, Unschedulable("no", resolvable=True))
 
-    def pre_score(self, pod: Pod, _nodes: NodeView, _cluster: Snapshot) -> Any:
+    def pre_score(self, pod: Pod, _nodes: NodeView, _cluster: ClusterView) -> Any:
         return self._answer("pre_score", pod, None)
 
     def score(self, pod: Pod, nodes: NodeView, _state: Any) -> Any:
@@ -194,9 +194,9 @@ class HostileOrder(Hostile):
 
 
 class HostileRows(Hostile):
-    """The same, with results that are kept per shape."""
+    """The same, with results that are kept per spec."""
 
-    row_local: ClassVar[bool] = True
+    depends_on_node_only: ClassVar[bool] = True
 
 
 class Clock:
@@ -316,7 +316,7 @@ async def run(engine: Engine, bindings: Bindings, kind: str, times: int = 2) -> 
     try:
         for name in (x for pair in zip(HOSTILE, PLAIN, strict=True) for x in pair):
             # Requests of their own, so that the hostile pods share no results with the others.
-            engine.intake.pending(parse_pod(pod(name, cpu="1m" if name in HOSTILE else "2m")))
+            engine.pod_enqueuer.pending(parse_pod(pod(name, cpu="1m" if name in HOSTILE else "2m")))
         await until(lambda: engine.settled(bindings.made), tasks)
         if point == "QueueingHint":
             for name, least in (("n3", 1), ("n4", times)):

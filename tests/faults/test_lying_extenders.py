@@ -80,7 +80,7 @@ async def test_a_pod_that_is_deleted_during_the_call_is_dropped(stage: Stage) ->
     engine = await stage.engine(node("a"), answers=Answers(filter=held))
     engine.pending(pod("web"))
     await until(lambda: held.calls == 1)
-    engine.intake.gone(Uid("pod-default-web"))
+    engine.pod_enqueuer.gone(Uid("pod-default-web"))
     held.go()
     engine.pending(pod("next"))
     await until(lambda: stage.api.bound)

@@ -30,7 +30,7 @@ class Sizes:
     """Needs 2 free cores and no taint; prefers fewer pods."""
 
     name: ClassVar[str] = "Mine"
-    row_local: ClassVar[bool] = True
+    depends_on_node_only: ClassVar[bool] = True
 
     def filter(self, _pod: Pod, node: NodeInfo) -> str | Unschedulable | None:
         if node.taints:
@@ -64,9 +64,11 @@ def deciding(*objects: dict[str, Any], plugin: type[Any] = Sizes) -> Deciding:
 
 
 def plugin_with(
-    *, row_local: bool = True, **methods: Callable[[Any, Pod, NodeInfo], Any]
+    *, depends_on_node_only: bool = True, **methods: Callable[[Any, Pod, NodeInfo], Any]
 ) -> type[Any]:
-    return per_node(type("Mine", (), {"name": "Mine", "row_local": row_local, **methods}))
+    return per_node(
+        type("Mine", (), {"name": "Mine", "depends_on_node_only": depends_on_node_only, **methods})
+    )
 
 
 def test_a_node_is_rejected_for_the_reason_that_the_filter_returns() -> None:
@@ -89,7 +91,7 @@ def test_evicting_pods_helps_against_a_reason_that_is_a_text_and_not_against_uns
 
 def test_evicting_pods_does_not_help_where_the_plugin_ignores_pods() -> None:
     mine = plugin_with(filter=lambda *_: "node(s) were odd")
-    mine.ignores_pods = True
+    mine.depends_on_node_object_only = True
     rejections = deciding(node("n1"), plugin=mine).decision(pod()).rejections
     assert rejections["n1"].resolvable is False
 
@@ -127,7 +129,7 @@ def test_a_node_is_read_with_its_amounts_and_the_pods_on_it() -> None:
     }
 
 
-def test_a_row_local_plugin_runs_again_for_changed_nodes_only() -> None:
+def test_a_node_only_plugin_runs_again_for_changed_nodes_only() -> None:
     runs: list[str] = []
 
     def score(_self: Any, _pod: Pod, node: NodeInfo) -> int:
@@ -143,14 +145,14 @@ def test_a_row_local_plugin_runs_again_for_changed_nodes_only() -> None:
     assert runs == ["n3"]
 
 
-def test_a_plugin_that_is_not_row_local_runs_for_every_node_and_pod() -> None:
+def test_a_plugin_that_is_not_node_only_runs_for_every_node_and_pod() -> None:
     runs: list[str] = []
 
     def score(_self: Any, pod: Pod, node: NodeInfo) -> int:
         runs.append(f"{pod.name} {node.name}")
         return 0
 
-    mine = plugin_with(score=score, row_local=False)
+    mine = plugin_with(score=score, depends_on_node_only=False)
     found = deciding(node("n1"), node("n2"), plugin=mine)
     found.outcome(pod("a"))
     found.outcome(pod("b"))
@@ -171,7 +173,7 @@ class Everything:
     """An extension point of its own, arguments, and a constructor."""
 
     name: ClassVar[str] = "Mine"
-    row_local: ClassVar[bool] = False
+    depends_on_node_only: ClassVar[bool] = False
     normalize: ClassVar[Normalize] = Normalize.REVERSED
 
     class Args(BaseModel):

@@ -14,8 +14,8 @@ from mooring.plugins import SHIPPED
 from mooring.policy.errors import ProfileInvalid
 from mooring.policy.profile import read_profile
 from mooring.policy.resolve import resolve
+from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
-from mooring.state.snapshot import Snapshot
 from mooring.state.view import NodeView
 from mooring.testing.builders import cluster
 from mooring.testing.fakes import handle
@@ -31,7 +31,7 @@ class RackAware:
     """Serves two points, and keeps what it was built with."""
 
     name: ClassVar[str] = "RackAware"
-    row_local: ClassVar[bool] = True
+    depends_on_node_only: ClassVar[bool] = True
     normalize: ClassVar[Normalize] = Normalize.MAX
     Args = Racks
 
@@ -41,7 +41,7 @@ class RackAware:
         self.args = args
         self.handle = handle
 
-    def pre_score(self, _pod: Pod, _nodes: NodeView, _cluster: Snapshot) -> None: ...
+    def pre_score(self, _pod: Pod, _nodes: NodeView, _cluster: ClusterView) -> None: ...
 
     def score(self, _pod: Pod, nodes: NodeView, _state: None) -> IntArray:
         """Prefer the later rows."""
@@ -99,7 +99,7 @@ def test_a_plugin_named_at_a_point_runs_there_before_the_others() -> None:
 def test_a_disabled_plugin_is_not_part_of_the_pipeline() -> None:
     pipeline = built(plugins={"multiPoint": {"disabled": [{"name": "ImageLocality"}]}})
     assert "ImageLocality" not in [scorer.name for scorer in pipeline.scores]
-    assert "ImageLocality" not in pipeline.row_local
+    assert "ImageLocality" not in pipeline.plugins_of_node_only
 
 
 def test_scores_have_kube_schedulers_weights_unless_the_profile_gives_others() -> None:
@@ -151,6 +151,6 @@ def test_plugins_with_queueing_hints_are_found_by_name() -> None:
 
 
 def test_plugins_whose_answers_identical_pods_share_are_known() -> None:
-    shared = with_racks().row_local
+    shared = with_racks().plugins_of_node_only
     assert {"RackAware", "NodeResourcesFit"} <= shared
     assert not {"InterPodAffinity", "NodeName"} & shared

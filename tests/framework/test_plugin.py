@@ -24,7 +24,7 @@ def test_a_class_serves_the_points_whose_methods_it_has() -> None:
 @pytest.mark.parametrize("plugin", SHIPPED, ids=lambda plugin: plugin.name)
 def test_a_shipped_plugin_is_complete(plugin: type) -> None:
     assert points_of(plugin)
-    assert isinstance(getattr(plugin, "row_local", None), bool)
+    assert isinstance(getattr(plugin, "depends_on_node_only", None), bool)
     assert hasattr(plugin, "filter") == hasattr(plugin, "explain")
     scores = hasattr(plugin, "score") or hasattr(plugin, "score_placement")
     assert scores == hasattr(plugin, "normalize")
@@ -49,7 +49,7 @@ def test_names_of_shipped_plugins_are_unique() -> None:
         ("binds", "bind"),
         ("unreserved", "unreserve"),
         ("queue_hint", "queueing_hint"),
-        ("ignore_pods", "ignores_pods"),
+        ("depend_on_node_object_only", "depends_on_node_object_only"),
     ],
 )
 def test_a_name_that_is_almost_a_method_is_told_with_the_method(name: str, meant: str) -> None:

@@ -30,10 +30,10 @@ SECONDS = {"Slow": 2.0, "Scorer": 3.0}
 
 
 class Slow:
-    """A row-local filter that takes two seconds, and raises for a pod with the label `break`."""
+    """A node-only filter that takes two seconds, and raises for a pod with the label `break`."""
 
     name: ClassVar[str] = "Slow"
-    row_local: ClassVar[bool] = True
+    depends_on_node_only: ClassVar[bool] = True
     clock: ClassVar[list[float]] = [0.0]
 
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
@@ -54,7 +54,7 @@ class Scorer:
     """Scores that take three seconds and are not shared."""
 
     name: ClassVar[str] = "Scorer"
-    row_local: ClassVar[bool] = False
+    depends_on_node_only: ClassVar[bool] = False
     normalize: ClassVar[Normalize] = Normalize.NONE
     clock: ClassVar[list[float]] = Slow.clock
 

@@ -18,7 +18,7 @@ Announce = Callable[[str], Registry]
 FINE = """
 class RackAware:
     name = "RackAware"
-    row_local = True
+    depends_on_node_only = True
     def filter(self, pod, nodes, state): ...
     def explain(self, pod, nodes, state): ...
 """
@@ -120,7 +120,7 @@ def test_installed_packages_are_searched_where_nothing_else_is_said(announce: An
         (FINE.replace("filter", "score"), "has a score but no normalize"),
         (FINE.replace("def filter", "async def filter"), "has filter as async def; only pre_bind,"),
         (FINE.replace("def expl", "async def expl"), "has explain as async def; only pre_bind, b"),
-        (FINE.replace("row_local", "local"), "does not say whether it is row_local"),
+        (FINE.replace("depends_on_node_only", "local"), "does not set depends_on_node_only"),
     ],
 )
 def test_a_broken_plugin_is_named_with_its_distribution_and_the_cause(

@@ -36,8 +36,8 @@ from mooring.framework.verdicts import (
 )
 from mooring.model.pod import Pod, Uid, parse_pod
 from mooring.model.pod_group import GroupKey, GroupSource
+from mooring.state.cluster_view import ClusterView
 from mooring.state.pod_groups import PodGroupState
-from mooring.state.snapshot import Snapshot
 from mooring.state.view import NodeView
 from mooring.testing.builders import node, pod
 
@@ -56,13 +56,13 @@ class Odd:
     """Lets every pod pass and scores nothing, except where a test says otherwise."""
 
     name: ClassVar[str] = "Odd"
-    row_local: ClassVar[bool] = False
+    depends_on_node_only: ClassVar[bool] = False
     normalize: ClassVar[Normalize] = Normalize.MAX
     answers: ClassVar[dict[str, Answer]] = {}
 
     def __init__(self, _args: NoArgs, _handle: Handle) -> None: ...
 
-    def pre_filter(self, _pod: Pod, cluster: Snapshot) -> Any:
+    def pre_filter(self, _pod: Pod, cluster: ClusterView) -> Any:
         return self._answer("pre_filter", cluster.nodes, None)
 
     def filter(self, _pod: Pod, nodes: NodeView, _: Any) -> Any:
@@ -76,7 +76,7 @@ class Odd:
         rejection = Unschedulable("odd", resolvable=True)
         return self._answer("post_filter", state.cluster.nodes, rejection)
 
-    def pre_score(self, _pod: Pod, nodes: NodeView, _cluster: Snapshot) -> Any:
+    def pre_score(self, _pod: Pod, nodes: NodeView, _cluster: ClusterView) -> Any:
         return self._answer("pre_score", nodes, None)
 
     def score(self, _pod: Pod, nodes: NodeView, _: Any) -> Any:
@@ -87,9 +87,9 @@ class Odd:
 
 
 class OddRows(Odd):
-    """The same, and its results are kept per shape."""
+    """The same, and its results are kept per spec."""
 
-    row_local: ClassVar[bool] = True
+    depends_on_node_only: ClassVar[bool] = True
 
 
 class OddPercentages(Odd):
@@ -286,10 +286,10 @@ def test_a_nomination_of_a_node_and_pods_is_used() -> None:
 class OddForGroups(Odd):
     """A plugin whose answers about a group a test gives."""
 
-    def generate_placements(self, _group: Any, parent: Placement, cluster: Snapshot) -> Any:
+    def generate_placements(self, _group: Any, parent: Placement, cluster: ClusterView) -> Any:
         return self._answer("generate_placements", cluster.nodes, (parent,))
 
-    def score_placement(self, _group: Any, _assignments: Any, cluster: Snapshot) -> Any:
+    def score_placement(self, _group: Any, _assignments: Any, cluster: ClusterView) -> Any:
         return self._answer("score_placement", cluster.nodes, 0)
 
     def pod_group_post_filter(self, state: PodGroupPostFilterState) -> Any:

@@ -15,7 +15,7 @@ class Sleepy:
     """Takes three seconds to filter, and two more in post_filter, which filters as well."""
 
     name: ClassVar[str] = "Sleepy"
-    row_local: ClassVar[bool] = False
+    depends_on_node_only: ClassVar[bool] = False
 
     def __init__(self, timed: "Timed") -> None:
         self._timed = timed

@@ -19,12 +19,12 @@ async def handlers(
     shared: SchedulerState, listed: list[int] | None = None
 ) -> AsyncIterator[ObjectHandlers]:
     """Yield the handlers over this state; each listing of kopf's is added to `listed`."""
-    intake = silent_intake(shared)
+    pod_enqueuer = silent_intake(shared)
     async with ApiServer() as server, ApiClient(Connection(server.url)) as client:
-        profiles = ProfileStatusWriter(ProfileHandler(shared.profiles, intake), client)
+        profiles = ProfileStatusWriter(ProfileHandler(shared.profiles, pod_enqueuer), client)
         noted = listed if listed is not None else []
         yield ObjectHandlers(
-            intake, profiles, shared.state, listed=lambda: noted.append(len(noted))
+            pod_enqueuer, profiles, shared.state, listed=lambda: noted.append(len(noted))
         )
 
 

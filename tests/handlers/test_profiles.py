@@ -41,8 +41,8 @@ def shared() -> SchedulerState:
 
 @pytest.fixture
 def profile_handler(shared: SchedulerState) -> ProfileHandler:
-    intake = silent_intake(shared)
-    return ProfileHandler(shared.profiles, intake)
+    pod_enqueuer = silent_intake(shared)
+    return ProfileHandler(shared.profiles, pod_enqueuer)
 
 
 def profile(

@@ -61,14 +61,14 @@ def client(control_plane: ControlPlane) -> Iterator[Client]:
 async def kopf_serving(
     shared: SchedulerState, plane: ControlPlane, listed: Callable[[], None] = lambda: None
 ) -> AsyncIterator[None]:
-    intake = silent_intake(shared)
+    pod_enqueuer = silent_intake(shared)
     connection = await load_connection(
         kubeconfig=str(plane.access.admin_kubeconfig), user_agent="mooring-test"
     )
     before = open_sockets()
     async with ApiClient(connection) as client:
-        profiles = ProfileStatusWriter(ProfileHandler(shared.profiles, intake), client)
-        handlers = ObjectHandlers(intake, profiles, shared.state, listed=listed)
+        profiles = ProfileStatusWriter(ProfileHandler(shared.profiles, pod_enqueuer), client)
+        handlers = ObjectHandlers(pod_enqueuer, profiles, shared.state, listed=listed)
         operator = KopfRunner(handlers, connection, client)
         task = asyncio.create_task(operator.run(lambda: None))
         try:
@@ -179,9 +179,9 @@ async def small_api() -> AsyncIterator[tuple[SmallApi, ApiServer]]:
 def handlers_of(
     shared: SchedulerState, client: ApiClient, seen: Callable[[Pod, Mapping[str, Any]], None]
 ) -> ObjectHandlers:
-    intake = silent_intake(shared)
-    profiles = ProfileStatusWriter(ProfileHandler(shared.profiles, intake), client)
-    return ObjectHandlers(intake, profiles, shared.state, listed=lambda: None, seen=seen)
+    pod_enqueuer = silent_intake(shared)
+    profiles = ProfileStatusWriter(ProfileHandler(shared.profiles, pod_enqueuer), client)
+    return ObjectHandlers(pod_enqueuer, profiles, shared.state, listed=lambda: None, seen=seen)
 
 
 @asynccontextmanager
@@ -431,18 +431,18 @@ async def test_a_replica_whose_kopf_watches_nothing_for_a_minute_is_not_ready() 
     ):
         await until(lambda: api.watches(POD) and api.watches(SCHEDULING_PROFILE))
         pauses.time += UNWATCHED_SECONDS + 1
-        await until(lambda: operator.lacking() is None)
+        await until(lambda: operator.problem() is None)
         api.refuses[POD] = 10**6
         api.watches(POD)[0].end()
         await until(lambda: not api.watches(POD))
-        assert operator.lacking() is None
+        assert operator.problem() is None
         await until(lambda: api.refuses[POD] < 10**6)
         pauses.time += UNWATCHED_SECONDS + 1
-        words = operator.lacking()
+        words = operator.problem()
         assert words is not None
         assert words.startswith("kopf has not watched pods for 61 seconds")
         api.refuses[POD] = 0
-        await until(lambda: operator.lacking() is None)
+        await until(lambda: operator.problem() is None)
 
 
 async def test_a_kopf_that_does_not_run_lacks_nothing() -> None:
@@ -451,7 +451,7 @@ async def test_a_kopf_that_does_not_run_lacks_nothing() -> None:
         async with kopf_against(server, shared, clock=pauses.clock) as operator:
             await until(lambda: api.watches(POD))
         pauses.time += UNWATCHED_SECONDS + 1
-        assert operator.lacking() is None
+        assert operator.problem() is None
 
 
 async def test_a_missing_right_on_priority_classes_stops_nothing_and_is_said_once(

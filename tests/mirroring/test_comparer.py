@@ -18,7 +18,7 @@ from mooring.mirroring.comparer import (
     MOST_FETCHED,
     PAUSE_SECONDS,
     CacheComparer,
-    Compared,
+    WatchedResource,
 )
 
 PENDING = {"fieldSelector": "spec.nodeName="}
@@ -36,7 +36,7 @@ class Register:
         self.broken: set[str] = set()
         self.departures = Departures()
         compared = (
-            Compared(
+            WatchedResource(
                 POD,
                 lambda: _by_uid(self.pods),
                 self._knows_pod,
@@ -45,7 +45,7 @@ class Register:
                 self.departures.meanwhile,
                 PENDING,
             ),
-            Compared(
+            WatchedResource(
                 PRIORITY_CLASS,
                 lambda: _by_uid(self.classes),
                 lambda name, uid: self.classes.get(name) == uid,

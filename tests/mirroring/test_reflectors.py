@@ -164,9 +164,9 @@ class Feeding:
         stream.cut()
         await self.troubled()
 
-    def lacking(self) -> str:
+    def problem(self) -> str:
         """Return what is lacking; the empty text if nothing is."""
-        return self.reflectors.lacking() or ""
+        return self.reflectors.problem() or ""
 
     async def begin(self) -> None:
         """Start, and wait until everything is listed."""
@@ -191,7 +191,7 @@ async def test_every_mirrored_resource_is_fed_whole_and_then_followed(
 ) -> None:
     streams.objects[NODE.path()] = [versioned("a", 1)]
     await feeding.begin()
-    assert feeding.reflectors.lacking() is None
+    assert feeding.reflectors.problem() is None
     assert set(feeding.seen.names) == set(MIRRORED)
     await feeding.told(len(MIRRORED))
     streams.open[NODE.path()].send(event("ADDED", versioned("b", 2)))
@@ -219,7 +219,7 @@ async def test_only_pods_that_hold_a_place_are_mirrored(
 
 
 async def test_before_anything_was_seen_everything_is_lacking(feeding: Feeding) -> None:
-    lacking = feeding.lacking()
+    lacking = feeding.problem()
     assert lacking.startswith("not listed yet: ")
     assert all(str(resource) in lacking for resource in MIRRORED)
     assert set(feeding.reflectors.lags().values()) == {0.0}
@@ -233,7 +233,7 @@ async def test_a_feed_that_fails_is_named_with_the_reason_and_its_lag(
     await feeding.told(len(MIRRORED) - 1)
     await feeding.troubled()
     feeding.time += 7.0
-    lacking = feeding.lacking()
+    lacking = feeding.problem()
     assert lacking.startswith("not listed yet: nodes (")
     assert "nodes are not for you" in lacking
     lags = dict(feeding.reflectors.lags())
@@ -249,9 +249,9 @@ async def test_a_watch_that_fails_is_lacking_only_once_it_is_dead(
     await feeding.cut(streams.open[NODE.path()])
     assert not feeding.reflectors.is_current()
     feeding.time += DEAD_SECONDS
-    assert feeding.reflectors.lacking() is None
+    assert feeding.reflectors.problem() is None
     feeding.time += 1.0
-    assert feeding.lacking().startswith("not watched for 61 seconds: nodes (")
+    assert feeding.problem().startswith("not watched for 61 seconds: nodes (")
 
 
 async def test_a_feed_that_works_again_lags_no_more(streams: Streams, feeding: Feeding) -> None:
@@ -261,7 +261,7 @@ async def test_a_feed_that_works_again_lags_no_more(streams: Streams, feeding: F
     streams.nodes_allowed = True
     await feeding.synced()
     feeding.time += 7.0
-    assert feeding.reflectors.lacking() is None
+    assert feeding.reflectors.problem() is None
     assert feeding.reflectors.is_current()
     assert set(feeding.reflectors.lags().values()) == {0.0}
 
@@ -328,7 +328,7 @@ async def test_another_version_that_cannot_be_listed_leaves_no_definitions_in_fo
     feeding.clock_read.clear()
     streams.served = {POD_GROUP_V1ALPHA2, POD_GROUP}
     await feeding.troubled()
-    assert feeding.lacking().startswith("not listed yet: podgroups.scheduling.k8s.io (")
+    assert feeding.problem().startswith("not listed yet: podgroups.scheduling.k8s.io (")
 
 
 @pytest.mark.parametrize("allowed", [False, True])
@@ -343,7 +343,7 @@ async def test_pod_groups_that_cannot_be_listed_hold_up_nothing(
     streams.groups_allowed, streams.groups_work = allowed, False
     await feeding.begin()
     feeding.time += DEAD_SECONDS + 1.0
-    assert feeding.reflectors.lacking() is None
+    assert feeding.reflectors.problem() is None
     assert feeding.reflectors.lags()["podgroups.scheduling.k8s.io"] > DEAD_SECONDS
 
 
@@ -357,9 +357,9 @@ async def test_a_watch_of_pod_groups_that_dies_makes_a_replica_unready(
     streams.groups_work = False
     await feeding.cut(streams.open[resource.path()])
     feeding.time += DEAD_SECONDS
-    assert feeding.reflectors.lacking() is None
+    assert feeding.reflectors.problem() is None
     feeding.time += 1.0
-    assert feeding.lacking().startswith(f"not watched for 61 seconds: {resource} (")
+    assert feeding.problem().startswith(f"not watched for 61 seconds: {resource} (")
 
 
 async def test_a_right_that_is_taken_away_leaves_no_definitions_in_force_unnoticed(
@@ -370,7 +370,7 @@ async def test_a_right_that_is_taken_away_leaves_no_definitions_in_force_unnotic
     streams.groups_allowed = False
     await feeding.cut(streams.open[POD_GROUP.path()])
     feeding.time += DEAD_SECONDS + 1.0
-    assert feeding.lacking().startswith("not watched for 61 seconds: podgroups.scheduling.k8s.io (")
+    assert feeding.problem().startswith("not watched for 61 seconds: podgroups.scheduling.k8s.io (")
 
 
 async def test_pod_groups_are_waited_for_until_they_are_listed_or_not_served_any_more(
@@ -381,11 +381,11 @@ async def test_pod_groups_are_waited_for_until_they_are_listed_or_not_served_any
     feeding.start()
     synced = asyncio.create_task(feeding.synced())
     await feeding.told(len(MIRRORED))
-    assert feeding.reflectors.lacking() == "not listed yet: podgroups.scheduling.k8s.io"
+    assert feeding.reflectors.problem() == "not listed yet: podgroups.scheduling.k8s.io"
     assert not synced.done()
     streams.served = set()
     await synced
-    assert feeding.reflectors.lacking() is None
+    assert feeding.reflectors.problem() is None
 
 
 async def test_a_server_that_does_not_say_what_it_serves_holds_up_nothing(

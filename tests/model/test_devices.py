@@ -38,7 +38,7 @@ def cards_of(raw: dict[str, Any], preset: str = "gpushare") -> NodeCards:
 
 
 def requested(raw: dict[str, Any], preset: str = "gpushare") -> CardRequest | None:
-    return card_request(parse_pod(raw).shape, PRESETS[preset])
+    return card_request(parse_pod(raw).spec, PRESETS[preset])
 
 
 def hami(name: str, *containers: dict[str, int]) -> dict[str, Any]:

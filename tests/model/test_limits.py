@@ -75,4 +75,4 @@ def test_exactly_the_limit_is_allowed() -> None:
 
 def test_what_is_bound_already_is_parsed_and_counted_whatever_it_has() -> None:
     bound = parse_pod(pod(node="n1", cpu="1", **ONE_TOO_MANY[Counted.RESOURCES]))
-    assert len(bound.shape.demand.resources) == more(Counted.RESOURCES) + 1
+    assert len(bound.spec.demand.resources) == more(Counted.RESOURCES) + 1

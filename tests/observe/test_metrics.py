@@ -7,8 +7,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from mooring import __version__
 from mooring.framework.plugin_failures import ExtensionPoint
 from mooring.framework.plugin_metrics import PluginMetrics, Status
+from mooring.observe.collector import StateCollector
 from mooring.observe.metrics import Metrics
-from mooring.observe.readings import Readings
 
 BUCKETS = {
     "scheduler_scheduling_attempt_duration_seconds": (0.001, 16.384, 15),
@@ -193,8 +193,8 @@ def test_readings_are_taken_at_the_scrape_and_not_before() -> None:
     active = 1
     pending = ("scheduler_pending_pods", frozenset({("queue", "active")}))
     assert pending not in scrape(metrics)
-    nothing: dict[str, Any] = {field.name: dict for field in fields(Readings)}
-    metrics.read_from(Readings(**nothing | {"pending_pods": lambda: {"active": active}}))
+    nothing: dict[str, Any] = {field.name: dict for field in fields(StateCollector)}
+    metrics.read_from(StateCollector(**nothing | {"pending_pods": lambda: {"active": active}}))
     active = 7
     assert scrape(metrics)[pending] == 7
 

@@ -198,7 +198,11 @@ async def test_a_stream_begins_with_all_nodes_and_goes_on_with_changes() -> None
         stream(client, "stream?resource=cpu&label=none") as events,
     ):
         name, snapshot = await anext(events)
-        assert (name, snapshot["names"], snapshot["label"]) == ("snapshot", ["a"], "none")
+        assert (name, snapshot["names"], snapshot["label"]) == (
+            "snapshot",
+            ["a"],
+            "none",
+        )
         name, queue = await anext(events)
         assert (name, queue["active"], queue["leading"]) == ("queue", 2, True)
         placed = parse_object(Kind.POD, pod("more", cpu="500m", node="a"))

@@ -5,7 +5,7 @@ from itertools import count
 from typing import Any
 
 from deciding import keep
-from mooring.engine.pod_report import PodReports
+from mooring.engine.pod_report import PodReportBuilder
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.decision import Decision, PodRef
 from mooring.model.pod import Uid, parse_pod
@@ -17,7 +17,7 @@ from scheduler_states import put_profile, scheduler_state
 
 
 def pods(shared: SchedulerState, log: DecisionLog | None = None) -> Pods:
-    reports = PodReports(shared, lambda: 0.0)
+    reports = PodReportBuilder(shared, lambda: 0.0)
     return Pods(shared, log or DecisionLog(), reports.of, now=lambda: 0.0)
 
 
@@ -65,7 +65,7 @@ async def test_a_decision_now_does_not_preempt() -> None:
 async def test_after_a_decision_for_a_viewer_other_work_runs_for_longer_than_it_took() -> None:
     shared = scheduler_state(node("a", cpu="1"), pod("web", cpu="1", node="a"))
     put_profile(shared)
-    reports, ticks = PodReports(shared, lambda: 0.0), count(0.0, 0.01)
+    reports, ticks = PodReportBuilder(shared, lambda: 0.0), count(0.0, 0.01)
     shown = Pods(shared, DecisionLog(), reports.of, now=lambda: 0.0, clock=lambda: next(ticks))
     answer = asyncio.create_task(found(shown, "default/web"))
     others = 0

@@ -15,7 +15,7 @@ from mooring.model.events import Kind
 from mooring.model.limits import LIMITS, Counted
 from mooring.model.pod import parse_pod
 from mooring.observe.documents import plain
-from mooring.page.trials import MOST_PODS, Compared, Trials, TrialsBusy, Tried
+from mooring.page.trials import MOST_PODS, CompareRequest, TrialsBusy, TryRequest, WhatIfRunner
 from mooring.simulate.manifests import InputError
 from mooring.testing.builders import api_object, node, pod, priority_class, uid_of
 from scheduler_states import SHIPPED_ONLY, put_profile, scheduler_state
@@ -61,15 +61,15 @@ def deployment(name: str, replicas: int, cpu: str) -> dict[str, Any]:
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": spec}
 
 
-def stage(*objects: dict[str, Any]) -> tuple[SchedulerState, Trials]:
+def stage(*objects: dict[str, Any]) -> tuple[SchedulerState, WhatIfRunner]:
     shared = scheduler_state(*(objects or CLUSTER))
     put_profile(shared)
-    return shared, Trials(shared, SHIPPED_ONLY, now=lambda: 0.0)
+    return shared, WhatIfRunner(shared, SHIPPED_ONLY, now=lambda: 0.0)
 
 
 async def tried(manifests: str, *objects: dict[str, Any], **fields: str) -> dict[str, Any]:
     found: dict[str, Any] = plain(
-        await stage(*objects)[1].tried(Tried(manifests, **fields), everything)
+        await stage(*objects)[1].tried(TryRequest(manifests, **fields), everything)
     )
     return found
 
@@ -103,20 +103,20 @@ async def test_a_pod_whose_rules_lack_values_is_told_to_try_again() -> None:
     shared = scheduler_state(*serials, most_per_decision=5_000)
     rule = {"name": "dear", "filter": "!node.labels.serial.matches('^x(abc){30}')"}
     evaluations = put_profile(shared, rules=[rule]).pipeline.evaluations
-    trials = Trials(shared, SHIPPED_ONLY, now=lambda: 0.0)
-    (found,) = (await trials.tried(Tried(text(new(pod()))), everything))["results"]
+    trials = WhatIfRunner(shared, SHIPPED_ONLY, now=lambda: 0.0)
+    (found,) = (await trials.tried(TryRequest(text(new(pod()))), everything))["results"]
     assert found["node"] is None
     assert "values of nodes that rule dear reads are still being evaluated" in found["message"]
     while evaluations.advance():
         pass
-    (found,) = (await trials.tried(Tried(text(new(pod()))), everything))["results"]
+    (found,) = (await trials.tried(TryRequest(text(new(pod()))), everything))["results"]
     assert found["node"] is not None
 
 
 async def test_nothing_stays_of_a_trial() -> None:
     shared, trials = stage()
     before = shared.cluster.nodes.requested("cpu").tolist()
-    plain(await trials.tried(Tried(text(deployment("web", 3, "1"))), everything))
+    plain(await trials.tried(TryRequest(text(deployment("web", 3, "1"))), everything))
     assert shared.cluster.nodes.requested("cpu").tolist() == before
     assert len(shared.state.pods) == 1
     assert list(shared.queue) == []
@@ -131,7 +131,9 @@ async def test_the_pods_of_a_deployment_see_each_other() -> None:
 
 async def test_the_cluster_may_change_between_two_decisions() -> None:
     shared, trials = stage()
-    waiting = asyncio.create_task(trials.tried(Tried(text(deployment("web", 4, "1"))), everything))
+    waiting = asyncio.create_task(
+        trials.tried(TryRequest(text(deployment("web", 4, "1"))), everything)
+    )
     while not waiting.done():
         shared.state.put_unscheduled(parse_pod(pod("other")))
         await asyncio.sleep(0)
@@ -146,18 +148,20 @@ async def test_a_stored_pod_is_tried_as_if_it_were_new() -> None:
 async def test_a_named_profile_decides_whatever_it_matches() -> None:
     shared, trials = stage()
     put_profile(shared, "other", mode="Active")
-    found = plain(await trials.tried(Tried(text(pod("web")), profile="other"), everything))
+    found = plain(await trials.tried(TryRequest(text(pod("web")), profile="other"), everything))
     assert found["results"][0]["profile"] == "other"
     with pytest.raises(InputError, match='no profile "none" in force'):
-        plain(await trials.tried(Tried(text(pod("web")), profile="none"), everything))
+        plain(await trials.tried(TryRequest(text(pod("web")), profile="none"), everything))
 
 
 async def test_an_edited_profile_decides_without_being_put_in_force() -> None:
     shared, trials = stage()
-    spread = plain(await trials.tried(Tried(text(pod("web", cpu="1", memory="1Gi"))), everything))
+    spread = plain(
+        await trials.tried(TryRequest(text(pod("web", cpu="1", memory="1Gi"))), everything)
+    )
     found = plain(
         await trials.tried(
-            Tried(text(pod("web", cpu="1", memory="1Gi")), profile_text=PACKED), everything
+            TryRequest(text(pod("web", cpu="1", memory="1Gi")), profile_text=PACKED), everything
         )
     )
     assert (nodes(spread), nodes(found)) == (["b"], ["a"])
@@ -229,8 +233,8 @@ def gang(name: str, minimum: int) -> dict[str, Any]:
 async def gang_tried(*objects: dict[str, Any]) -> dict[str, Any]:
     shared = scheduler_state(*CLUSTER)
     put_profile(shared, plugins={"multiPoint": {"enabled": [{"name": "GangScheduling"}]}})
-    trials = Trials(shared, SHIPPED_ONLY, now=lambda: 0.0)
-    found: dict[str, Any] = plain(await trials.tried(Tried(text(*objects)), everything))
+    trials = WhatIfRunner(shared, SHIPPED_ONLY, now=lambda: 0.0)
+    found: dict[str, Any] = plain(await trials.tried(TryRequest(text(*objects)), everything))
     return found
 
 
@@ -262,7 +266,7 @@ async def test_an_incomplete_group_says_how_many_members_it_lacks() -> None:
 async def test_a_node_may_go_when_a_group_has_got_it() -> None:
     shared = scheduler_state(*CLUSTER)
     put_profile(shared, plugins={"multiPoint": {"enabled": [{"name": "GangScheduling"}]}})
-    trials = Trials(shared, SHIPPED_ONLY, now=lambda: 0.0)
+    trials = WhatIfRunner(shared, SHIPPED_ONLY, now=lambda: 0.0)
 
     async def last(namespaces: Iterable[str]) -> frozenset[str]:
         """Delete the node when the trial pauses, which it does after the decision."""
@@ -270,7 +274,7 @@ async def test_a_node_may_go_when_a_group_has_got_it() -> None:
         return frozenset(namespaces)
 
     manifests = text(gang("train", 1), pod("m0", cpu="6", labels={GROUP: "train"}))
-    assert nodes(plain(await trials.tried(Tried(manifests), last))) == ["b"]
+    assert nodes(plain(await trials.tried(TryRequest(manifests), last))) == ["b"]
     assert "b" not in shared.state.nodes.row_of
 
 
@@ -283,9 +287,9 @@ async def test_a_pod_of_a_namespace_that_the_user_may_not_see_is_not_tried() -> 
     definition = {**gang("train", 3), "metadata": {"name": "train", "namespace": "bank"}}
     shared = scheduler_state(*CLUSTER, definition, pod("vault", namespace="bank", node="a"))
     put_profile(shared, plugins={"multiPoint": {"enabled": [{"name": "GangScheduling"}]}})
-    trials = Trials(shared, SHIPPED_ONLY, now=lambda: 0.0)
+    trials = WhatIfRunner(shared, SHIPPED_ONLY, now=lambda: 0.0)
     member = pod("m0", namespace="bank", labels={GROUP: "train"})
-    wanted = Tried(text(member, pod("vault", namespace="bank"), pod("web")))
+    wanted = TryRequest(text(member, pod("vault", namespace="bank"), pod("web")))
     found = plain(await trials.tried(wanted, only_default))
     message = "you may not get the pods of namespace bank; choose another namespace"
     assert [(each["pod"], each["node"], each["message"]) for each in found["results"]] == [
@@ -341,7 +345,7 @@ async def test_a_million_replicas_are_cut() -> None:
 async def test_only_a_few_requests_wait() -> None:
     trials = stage()[1]
     waiting = [
-        asyncio.create_task(trials.tried(Tried(text(deployment("web", 2, "1"))), everything))
+        asyncio.create_task(trials.tried(TryRequest(text(deployment("web", 2, "1"))), everything))
         for _ in range(6)
     ]
     answers = await asyncio.gather(*waiting, return_exceptions=True)
@@ -375,7 +379,7 @@ async def test_nodes_for_a_daemon_set_are_looked_for_beside_the_event_loop() -> 
     del daemons["spec"]["replicas"]
     daemons["spec"]["template"]["spec"]["nodeSelector"] = {"none": "such"}
     with pytest.raises(InputError, match="makes no pods"):
-        plain(await trials.tried(Tried(text(daemons)), everything))
+        plain(await trials.tried(TryRequest(text(daemons)), everything))
     assert labels.threads
     assert threading.get_ident() not in labels.threads
 
@@ -391,7 +395,7 @@ class Comparing:
         self.shared.queue.add(parse_pod(pod(name, **fields)), self.pipeline, 0.0)
 
     async def compared(self, **fields: Any) -> dict[str, Any]:
-        wanted = Compared("default-scheduler", other_text=PACKED, **fields)
+        wanted = CompareRequest("default-scheduler", other_text=PACKED, **fields)
         found: dict[str, Any] = plain(await self.trials.compared(wanted, everything))
         return found
 
@@ -424,12 +428,12 @@ async def test_other_work_runs_while_pods_to_compare_are_looked_for(running: boo
     pipeline = put_profile(shared).pipeline
     for number in range(20):
         shared.queue.add(parse_pod(pod(f"waits-{number}")), pipeline, 0.0)
-    trials = Trials(shared, SHIPPED_ONLY, clock=lambda: next(ticks), now=lambda: 0.0)
+    trials = WhatIfRunner(shared, SHIPPED_ONLY, clock=lambda: next(ticks), now=lambda: 0.0)
 
     async def nothing(_namespaces: Iterable[str]) -> frozenset[str]:
         return frozenset()
 
-    wanted = Compared(
+    wanted = CompareRequest(
         "default-scheduler", other="default-scheduler", namespace="default", running=running
     )
     comparing = asyncio.create_task(trials.compared(wanted, nothing))
@@ -455,7 +459,7 @@ async def test_pods_that_the_user_may_not_get_are_not_compared() -> None:
     comparing = Comparing()
     comparing.queue("vault", namespace="bank")
     comparing.queue("web", namespace="shop")
-    wanted = Compared("default-scheduler", other="default-scheduler")
+    wanted = CompareRequest("default-scheduler", other="default-scheduler")
 
     async def shop(_namespaces: Iterable[str]) -> frozenset[str]:
         return frozenset(["shop"])
@@ -468,13 +472,18 @@ async def test_pods_that_the_user_may_not_get_are_not_compared() -> None:
 @pytest.mark.parametrize(
     ("wanted", "mistake"),
     [
-        (Compared("default-scheduler", running=True, other="default-scheduler"), "which namespace"),
-        (Compared("default-scheduler"), "name the other profile"),
-        (Compared("none", other="default-scheduler"), 'no profile "none"'),
-        (Compared("default-scheduler", other="default-scheduler"), "no such pod"),
+        (
+            CompareRequest("default-scheduler", running=True, other="default-scheduler"),
+            "which namespace",
+        ),
+        (CompareRequest("default-scheduler"), "name the other profile"),
+        (CompareRequest("none", other="default-scheduler"), 'no profile "none"'),
+        (CompareRequest("default-scheduler", other="default-scheduler"), "no such pod"),
     ],
 )
-async def test_a_comparison_that_cannot_be_made_says_why(wanted: Compared, mistake: str) -> None:
+async def test_a_comparison_that_cannot_be_made_says_why(
+    wanted: CompareRequest, mistake: str
+) -> None:
     with pytest.raises(InputError, match=mistake):
         await stage()[1].compared(wanted, everything)
 

@@ -8,7 +8,7 @@ from mooring.model.node import HOSTNAME, ZONE
 from mooring.model.pod import parse_pod
 from mooring.plugins.inter_pod_affinity import InterPodAffinity
 from mooring.policy.args import InterPodAffinityArgs
-from mooring.state.snapshot import Snapshot
+from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster, namespace, node, pod, uid_of
 from mooring.testing.fakes import handle
 from plugin_answers import PluginAnswers, Rejected
@@ -255,5 +255,5 @@ def test_a_node_that_goes_frees_its_domain_of_the_anti_affinity_of_pods_that_are
     state.delete(Kind.NODE, "a1")
     event = ClusterEvent(Kind.NODE, Action.DELETE, gone, None)
     affinity = InterPodAffinity(InterPodAffinityArgs(), handle(state))
-    hint = affinity.queueing_hint(parse_pod(pod("db", labels=DB)), event, Snapshot(state))
+    hint = affinity.queueing_hint(parse_pod(pod("db", labels=DB)), event, ClusterView(state))
     assert hint is QueueingHint.QUEUE

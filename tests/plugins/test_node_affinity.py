@@ -6,7 +6,7 @@ from mooring.framework.verdicts import PreFilterResult, Unschedulable
 from mooring.model.pod import parse_pod
 from mooring.plugins.node_affinity import NodeAffinity
 from mooring.policy.args import NodeAffinityArgs
-from mooring.state.snapshot import Snapshot
+from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster, node, pod
 from mooring.testing.fakes import handle
 from plugin_answers import PluginAnswers, Rejected
@@ -108,7 +108,7 @@ def test_where_every_term_goes_by_name_only_those_nodes_are_looked_at(
 ) -> None:
     state = cluster(*NODES)
     answer = NodeAffinity(NodeAffinityArgs(), handle(state)).pre_filter(
-        parse_pod(wanted), Snapshot(state)
+        parse_pod(wanted), ClusterView(state)
     )
     assert isinstance(answer, PreFilterResult)
     assert answer.node_names == names
@@ -117,7 +117,7 @@ def test_where_every_term_goes_by_name_only_those_nodes_are_looked_at(
 def test_names_that_exclude_each_other_reject_the_pod() -> None:
     state = cluster(*NODES)
     answer = NodeAffinity(NodeAffinityArgs(), handle(state)).pre_filter(
-        parse_pod(requiring(term(names=("plain", "hdd-8")))), Snapshot(state)
+        parse_pod(requiring(term(names=("plain", "hdd-8")))), ClusterView(state)
     )
     assert answer == Unschedulable("pod affinity terms conflict", resolvable=False)
 

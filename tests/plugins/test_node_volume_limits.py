@@ -9,7 +9,7 @@ from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.objects import parse_object
 from mooring.model.pod import parse_pod
 from mooring.plugins.node_volume_limits import NodeVolumeLimits
-from mooring.state.snapshot import Snapshot
+from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster, node, pod, uid_of
 from mooring.testing.fakes import handle
 from mooring.testing.storage_builders import (
@@ -159,7 +159,7 @@ def test_events_that_free_volumes_raise_limits_or_add_the_claim_queue(
     plugin = NodeVolumeLimits(NoArgs(), handle(state))
     assert (happened.kind, happened.action) in plugin.events_to_register
     assert plugin.queueing_hint(
-        parse_pod(pod(claims=["data"])), happened, Snapshot(state)
+        parse_pod(pod(claims=["data"])), happened, ClusterView(state)
     ) is queue_if(expected)
 
 
@@ -170,6 +170,6 @@ def test_a_pod_with_a_disk_waits_for_its_own_driver_to_detach(
     state = cluster()
     plugin = NodeVolumeLimits(NoArgs(), handle(state))
     detached = event(Kind.VOLUME_ATTACHMENT, volume_attachment("va", driver, "n1", "v"), None)
-    assert plugin.queueing_hint(parse_pod(with_volume(EBS)), detached, Snapshot(state)) is queue_if(
-        expected
-    )
+    assert plugin.queueing_hint(
+        parse_pod(with_volume(EBS)), detached, ClusterView(state)
+    ) is queue_if(expected)

@@ -15,7 +15,7 @@ from mooring.plugins import SHIPPED
 from mooring.policy.imports.policy import import_policy
 from mooring.policy.imports.predicates import PREDICATES, PRIORITIES, RATIO
 from mooring.policy.resolve import resolve
-from mooring.state.snapshot import Snapshot
+from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster, node, pod
 from mooring.testing.fakes import handle
 
@@ -25,11 +25,11 @@ REGISTRY = Registry(SHIPPED, {})
 def decided(policy: dict[str, Any], *objects: dict[str, Any]) -> Decision:
     """Return the decision about a pod without requests under the Policy."""
     state = cluster(*objects)
-    snapshot, incoming = Snapshot(state), parse_pod(pod("incoming"))
+    cluster_view, incoming = ClusterView(state), parse_pod(pod("incoming"))
     profile = import_policy({"apiVersion": "v1", "kind": "Policy", **policy}, REGISTRY)
     profiles = Profiles(REGISTRY, handle(state))
     pipeline = profiles.put(profile, resolve(profile.spec, REGISTRY)).pipeline
-    outcome = decide(incoming, pipeline, snapshot, ResultCache(state.nodes), seed=0)
+    outcome = decide(incoming, pipeline, cluster_view, ResultCache(state.nodes), seed=0)
     assert isinstance(outcome, ScheduleResult)
     return decision_of(incoming, pipeline, outcome)
 

@@ -10,7 +10,7 @@ from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.objects import parse_object
 from mooring.model.pod import parse_pod
 from mooring.plugins.volume_restrictions import VolumeRestrictions
-from mooring.state.snapshot import Snapshot
+from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster, node, pod, uid_of
 from mooring.testing.fakes import handle
 from mooring.testing.storage_builders import pvc
@@ -110,11 +110,11 @@ def test_a_pod_without_such_volumes_is_skipped() -> None:
 def test_a_claim_must_exist() -> None:
     state = cluster(*NODES)
     plugin = VolumeRestrictions(NoArgs(), handle(state))
-    snapshot = Snapshot(state)
-    rejected = plugin.pre_filter(parse_pod(pod(claims=["data"])), snapshot)
+    cluster_view = ClusterView(state)
+    rejected = plugin.pre_filter(parse_pod(pod(claims=["data"])), cluster_view)
     assert rejected == Unschedulable('persistentvolumeclaim "data" not found', resolvable=False)
     ephemeral = with_volumes({"ephemeral": {"volumeClaimTemplate": {}}})
-    assert plugin.pre_filter(parse_pod(ephemeral), snapshot) is SKIP
+    assert plugin.pre_filter(parse_pod(ephemeral), cluster_view) is SKIP
 
 
 def deleted(raw: Raw) -> ClusterEvent:
@@ -152,4 +152,4 @@ def test_events_that_free_a_volume_of_the_pod_or_add_its_claim_queue(
     plugin = VolumeRestrictions(NoArgs(), handle(state))
     assert (event.kind, event.action) in plugin.events_to_register
     waiting = parse_pod(with_volumes(gce(), CLAIM))
-    assert plugin.queueing_hint(waiting, event, Snapshot(state)) is queue_if(expected)
+    assert plugin.queueing_hint(waiting, event, ClusterView(state)) is queue_if(expected)

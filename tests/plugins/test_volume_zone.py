@@ -11,7 +11,7 @@ from mooring.model.node import BETA_REGION, BETA_ZONE, REGION, ZONE
 from mooring.model.objects import parse_object
 from mooring.model.pod import parse_pod
 from mooring.plugins.volume_zone import VolumeZone
-from mooring.state.snapshot import Snapshot
+from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster, node, pod
 from mooring.testing.fakes import handle
 from mooring.testing.storage_builders import pv, pvc, storage_class
@@ -109,7 +109,7 @@ def test_a_volume_that_cannot_be_known_keeps_the_pod_from_every_node(
 ) -> None:
     state = cluster(A, *objects)
     plugin = VolumeZone(NoArgs(), handle(state))
-    said = plugin.pre_filter(parse_pod(pod(claims=[claim])), Snapshot(state))
+    said = plugin.pre_filter(parse_pod(pod(claims=[claim])), ClusterView(state))
     assert said == Unschedulable(reason, resolvable=False)
 
 
@@ -143,5 +143,5 @@ def test_events_about_zones_of_volumes_and_nodes_queue(
     plugin = VolumeZone(NoArgs(), handle(state))
     assert (happened.kind, happened.action) in plugin.events_to_register
     assert plugin.queueing_hint(
-        parse_pod(pod(claims=["data"])), happened, Snapshot(state)
+        parse_pod(pod(claims=["data"])), happened, ClusterView(state)
     ) is queue_if(expected)

@@ -10,13 +10,13 @@ from mooring.policy.merge import Catalog
 from mooring.policy.points import Point
 from mooring.policy.profile import SchedulingProfileSpec, read_profile
 from mooring.policy.reading import read
-from mooring.policy.resolve import Effective, load_profile, resolve
+from mooring.policy.resolve import ResolvedProfile, load_profile, resolve
 
 Mistakes = Callable[[Callable[[], object]], dict[str, str]]
 Manifest = Callable[..., Mapping[str, Any]]
 
 
-def resolved(catalog: Catalog, **spec: object) -> Effective:
+def resolved(catalog: Catalog, **spec: object) -> ResolvedProfile:
     return resolve(read(SchedulingProfileSpec, spec, "spec"), catalog)
 
 

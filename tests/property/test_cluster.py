@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.node import ZONE, Node, parse_node
 from mooring.model.pod import Pod, Uid, parse_pod
-from mooring.model.shape import HostPort
+from mooring.model.pod_spec import HostPort
 from mooring.state.cluster import ClusterState
 from mooring.state.columns import IntArray, ResourceColumns
 from mooring.state.labels import ABSENT

@@ -56,8 +56,8 @@ class EqualGroups(RuleBasedStateMachine):
         self.pipeline = put_profile(self.scheduler).pipeline
         self.state, self.queue = self.scheduler.state, self.scheduler.queue
         self.cache, self.backoffs = ResultCache(self.state.nodes), GroupBackoffs()
-        self.intake = silent_intake(self.scheduler, clock=lambda: self.now)
-        self.state.on_events(self.intake.on_events)
+        self.pod_enqueuer = silent_intake(self.scheduler, clock=lambda: self.now)
+        self.state.on_events(self.pod_enqueuer.on_events)
         self.groups: dict[str, Group] = {}
         self.running: dict[str, tuple[str, int]] = {}
         """The node and the CPUs of each pod on a node, by its name."""
@@ -96,7 +96,7 @@ class EqualGroups(RuleBasedStateMachine):
             for i, cpu in enumerate(cpus):
                 raw = pod(f"{group.name}-{i}", group=group.name, cpu=str(cpu), labels={"i": str(i)})
                 group.waiting[f"{group.name}-{i}"] = cpu
-                self.intake.pending(parse_pod(raw))
+                self.pod_enqueuer.pending(parse_pod(raw))
 
     def define(self, group: Group) -> None:
         defined = parse_pod_group(pod_group(group.name, group.minimum))
@@ -130,7 +130,7 @@ class EqualGroups(RuleBasedStateMachine):
         name = data.draw(st.sampled_from(sorted(group.waiting)))
         del group.waiting[name]
         group.changed = True
-        self.intake.gone(uid_of(name))
+        self.pod_enqueuer.gone(uid_of(name))
 
     @precondition(lambda self: any(group.waiting for group in self.groups.values()))
     @rule(data=st.data(), minimum=st.integers(1, 3))
@@ -157,7 +157,7 @@ class EqualGroups(RuleBasedStateMachine):
             group.changed = False
             if group.placed + len(group.waiting) >= group.minimum:
                 assert not group.waiting or not self.fits(group)
-        # Of groups that are equal, one is tried in vain for each shape of their members. A group
+        # Of groups that are equal, one is tried in vain for each spec of their members. A group
         # that was placed in part is tried once more for the others.
         alone |= {name for name, g in self.groups.items() if g.placed > 0}
         assert in_vain <= len(alone) + len(equal)
@@ -185,8 +185,11 @@ class EqualGroups(RuleBasedStateMachine):
         pods = [member.pod for member in members]
 
         if group.incomplete is None:
-            about = (group, pods, self.pipeline, self.scheduler.cluster, self.cache)
-            plan = run_whole(GroupPlanner(*about, seed=0).plan())
+            plan = run_whole(
+                GroupPlanner(
+                    group, pods, self.pipeline, self.scheduler.cluster, self.cache, seed=0
+                ).plan()
+            )
             if isinstance(plan, GroupDecision):
                 decision = plan
             else:
@@ -194,7 +197,7 @@ class EqualGroups(RuleBasedStateMachine):
                 decision = plan.decision
         for member in members:
             if (row := decision.rows.get(member.pod.uid)) is None:
-                member.decided_by_shapes = decision.by_shapes
+                member.decided_by_specs = decision.by_specs
                 self.queue.add_unschedulable(member, decision.plugins, self.now)
             else:
                 self.bound(member.pod, self.state.nodes.names[row])

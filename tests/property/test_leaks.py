@@ -90,8 +90,8 @@ class World:
         self.scheduler = scheduler_state()
         self.state = self.scheduler.state
         put_profile(self.scheduler)
-        self.intake = silent_intake(self.scheduler)
-        self.state.on_events(self.intake.on_events)
+        self.pod_enqueuer = silent_intake(self.scheduler)
+        self.state.on_events(self.pod_enqueuer.on_events)
         self.results = ResultCache(self.state.nodes)
         self.cards = self.state.track_cards(PRESETS["gpushare"], demand=True)
         self.shown: list[tuple[Kind, str]] = []
@@ -107,7 +107,7 @@ class World:
     def pending(self, raw: Raw) -> Pod:
         """Let the pod come in, and return it."""
         came = parse_pod(raw)
-        self.intake.pending(came)
+        self.pod_enqueuer.pending(came)
         return came
 
     def attempt(self) -> bool:
@@ -117,8 +117,7 @@ class World:
         if queued is None:
             return False
         came, pipeline = queued.pod, queued.pipeline
-        about = (came, pipeline, scheduler.cluster, self.results)
-        outcome = decide(*about, seed=0, start=0, now=0.0)
+        outcome = decide(came, pipeline, scheduler.cluster, self.results, seed=0, start=0, now=0.0)
         if not isinstance(outcome, ScheduleResult):
             scheduler.queue.add_unschedulable(queued, outcome.diagnosis.plugins, 0.0)
             return True
@@ -133,16 +132,16 @@ class World:
 
     def size(self) -> Counter[str]:
         """How many entries the containers of the scheduler have."""
-        return entries(self.scheduler, self.intake)
+        return entries(self.scheduler, self.pod_enqueuer)
 
     def ends(self) -> None:
         """Everything that was shown is deleted, pods without a node first."""
         for queued in tuple(self.scheduler.queue):
-            self.intake.gone(queued.pod.uid)
+            self.pod_enqueuer.gone(queued.pod.uid)
         for waiting in tuple(self.scheduler.without_profile.values()):
-            self.intake.gone(waiting.uid)
+            self.pod_enqueuer.gone(waiting.uid)
         for placed in tuple(self.state.pods):
-            self.intake.gone(placed.pod.uid)
+            self.pod_enqueuer.gone(placed.pod.uid)
             self.state.forget(placed.pod)
         for kind, key in reversed(self.shown):
             self.state.delete(kind, key)

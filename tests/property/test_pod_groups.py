@@ -250,8 +250,8 @@ class Groups(RuleBasedStateMachine):
             assert set(group.terminating) == {k.uid for k in here if k.features["terminating"]}
             assert set(group.assigned) == {k.uid for k in staying if k.assigned}
             assert set(group.assumed) == {k.uid for k in staying if k.assumed}
-            shapes = Counter(pod.shape for pod in group.unscheduled.values())
-            assert group.unscheduled_shapes == shapes
+            specs = Counter(pod.spec for pod in group.unscheduled.values())
+            assert group.unscheduled_specs == specs
             assert set(group.unscheduled) == {
                 k.uid for k in staying if not (k.assigned or k.assumed)
             }

@@ -55,8 +55,8 @@ def _by_dry_runs(deciding: Deciding, raw: Raw) -> list[Candidate]:
     dry_run, candidates = LiveDryRun(search, asked), list[Candidate]()
     kept = search.rejected_with_nominated(asked, search.feasible(asked))
     for row in search.diagnose(asked, kept).resolvable_rows.tolist():
-        priority = search.pod.shape.priority
-        lower = [p.pod for p in deciding.cluster.pods_on(row) if p.pod.shape.priority < priority]
+        priority = search.pod.spec.priority
+        lower = [p.pod for p in deciding.cluster.pods_on(row) if p.pod.spec.priority < priority]
         with dry_run.trial() as trial:
             for victim in lower:
                 trial.remove(victim.uid)

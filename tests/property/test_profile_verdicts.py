@@ -15,7 +15,7 @@ from mooring.handlers.profiles import ProfileHandler
 from mooring.model.pod import Pod
 from mooring.plugins import SHIPPED
 from mooring.policy.profile import SchedulingProfile
-from mooring.policy.resolve import Effective
+from mooring.policy.resolve import ResolvedProfile
 from mooring.simulate.inputs import inputs_of
 from mooring.simulate.manifests import Manifest
 from mooring.simulate.profiles import InvalidProfile
@@ -30,7 +30,7 @@ class NeverBuilt:
     """Its constructor fails."""
 
     name = "NeverBuilt"
-    row_local = True
+    depends_on_node_only = True
 
     def __init__(self, _args: NoArgs, _handle: Handle) -> None:
         raise RuntimeError("no licence")
@@ -130,8 +130,8 @@ def simulated(raw: dict[str, Any]) -> Verdict:
 
 def operated(raw: dict[str, Any]) -> Verdict:
     shared = scheduler_state(registry=REGISTRY)
-    intake = silent_intake(shared)
-    status = ProfileHandler(shared.profiles, intake).applied(raw)
+    pod_enqueuer = silent_intake(shared)
+    status = ProfileHandler(shared.profiles, pod_enqueuer).applied(raw)
     assert status is not None
     (ready,) = status["conditions"]
     for in_force in shared.profiles.in_force.values():
@@ -141,7 +141,7 @@ def operated(raw: dict[str, Any]) -> Verdict:
     return str(ready["message"])
 
 
-def shown(profile: SchedulingProfile, effective: Effective) -> Verdict:
+def shown(profile: SchedulingProfile, effective: ResolvedProfile) -> Verdict:
     return effective.policy(profile).model_dump(mode="json")
 
 

@@ -32,10 +32,10 @@ Signature = tuple[Any, Pipeline, frozenset[str]]
 
 
 class FakeHints:
-    """Groups pods by shape, pipeline and plugins; `HELPS` says after which events they may pass."""
+    """Groups pods by spec, pipeline and plugins; `HELPS` says after which events they may pass."""
 
     def signature(self, queued: QueuedPod) -> Signature:
-        return queued.pod.shape, queued.pipeline, queued.unschedulable_plugins
+        return queued.pod.spec, queued.pipeline, queued.unschedulable_plugins
 
     def nominated_node(self, _queued: QueuedPod) -> str | None:
         return None
@@ -72,11 +72,11 @@ class Known:
 
     @property
     def signature(self) -> Signature:
-        return self.pod.shape, self.pipeline, self.unschedulable_plugins
+        return self.pod.spec, self.pipeline, self.unschedulable_plugins
 
     @property
     def sort(self) -> Sort:
-        return -self.pod.shape.priority, self.timestamp
+        return -self.pod.spec.priority, self.timestamp
 
     def may_be_helped_by(self, events: Iterable[ClusterEvent]) -> bool:
         return any(self.unschedulable_plugins & HELPS[event] for event in events)
@@ -104,9 +104,9 @@ class QueueMachine(RuleBasedStateMachine):
         """The pod that came last of each name."""
         self.queue = SchedulingQueue(FakeHints())
 
-    def make_pod(self, name: str, shape: int, uid: str | None = None) -> Pod:
+    def make_pod(self, name: str, spec: int, uid: str | None = None) -> Pod:
         self.uids += 1
-        raw = builders.pod(name, namespace=self.namespaces[name], **SHAPES[shape])
+        raw = builders.pod(name, namespace=self.namespaces[name], **SHAPES[spec])
         raw["metadata"]["uid"] = uid or str(self.uids)
         return parse_pod(raw)
 
@@ -139,22 +139,22 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(
         name=st.sampled_from(NAMES),
-        shape=st.integers(0, 1),
+        spec=st.integers(0, 1),
         profile=st.sampled_from((0, 0, 0, 1)),
         gated=st.booleans(),
     )
     def a_pod_appears_or_changes(
-        self, name: str, shape: int, profile: int = 0, *, gated: bool
+        self, name: str, spec: int, profile: int = 0, *, gated: bool
     ) -> None:
         latest, plugins = self.latest.get(name), PIPELINES[profile]
         known = self.known.get(latest) if latest is not None else None
-        pod = self.make_pod(name, shape, known.pod.uid if known else None)
+        pod = self.make_pod(name, spec, known.pod.uid if known else None)
         self.queue.add(pod, plugins, self.now, gated=gated)
         if known is None:
             self.known[pod.uid] = Known(pod, plugins, self.now, "gated" if gated else "free")
             self.latest[name] = pod.uid
             return
-        changed = pod.shape is not known.pod.shape or plugins is not known.pipeline
+        changed = pod.spec is not known.pod.spec or plugins is not known.pipeline
         known.gated = gated
         if known.state == "flying":
             known.outdated |= changed
@@ -181,20 +181,20 @@ class QueueMachine(RuleBasedStateMachine):
             known.moved = True
         self.the_next_follows(known)
 
-    @initialize(shape=st.integers(0, 1), data=st.data())
-    def equal_pods_are_rejected(self, shape: int, data: st.DataObject) -> None:
+    @initialize(spec=st.integers(0, 1), data=st.data())
+    def equal_pods_are_rejected(self, spec: int, data: st.DataObject) -> None:
         for name in NAMES:
-            self.a_pod_appears_or_changes(name, shape, gated=False)
+            self.a_pod_appears_or_changes(name, spec, gated=False)
             self.the_first_is_tried()
             self.an_attempt_is_rejected(data, {PLUGINS[0]})
 
     @precondition(lambda self: self.known)
-    @rule(data=st.data(), shape=st.integers(0, 1))
+    @rule(data=st.data(), spec=st.integers(0, 1))
     def a_pod_comes_before_the_end_of_another_of_its_name(
-        self, data: st.DataObject, shape: int
+        self, data: st.DataObject, spec: int
     ) -> None:
         name = self.known[data.draw(st.sampled_from(sorted(self.known)))].pod.name
-        pod = self.make_pod(name, shape)
+        pod = self.make_pod(name, spec)
         self.queue.add(pod, PIPELINES[0], self.now)
         self.known[pod.uid] = Known(pod, PIPELINES[0], self.now)
         self.latest[name] = pod.uid
@@ -426,8 +426,8 @@ class TurnsMachine(QueueMachine):
 
         No other namespace is passed over twice.
         """
-        priority = max(other.pod.shape.priority for other in active)
-        equals = [other for other in active if other.pod.shape.priority == priority]
+        priority = max(other.pod.spec.priority for other in active)
+        equals = [other for other in active if other.pod.spec.priority == priority]
         own = [other for other in equals if other.pod.namespace == known.pod.namespace]
         assert known.sort == min(other.sort for other in own)
         waiting = {f"{other.pod.namespace} {priority}" for other in equals if other not in own}

@@ -44,7 +44,7 @@ from mooring.policy.reading import read
 from mooring.policy.resolve import resolve
 from mooring.queueing.hints import QueueingHints
 from mooring.state.cluster import ClusterState
-from mooring.state.snapshot import Snapshot
+from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import api_object, namespace, node, pod, service
 from mooring.testing.fakes import handle
 from mooring.testing.storage_builders import (
@@ -115,7 +115,7 @@ class Answer(NamedTuple):
 class Lone:
     """A plugin by itself, asked about one pod."""
 
-    def __init__(self, plugin: Any, pod: Pod, cluster: Snapshot) -> None:
+    def __init__(self, plugin: Any, pod: Pod, cluster: ClusterView) -> None:
         self._plugin, self._pod, self._cluster = plugin, pod, cluster
         self._answer = self._began_with = self._asked()
         self._since: list[ClusterEvent] = []
@@ -163,7 +163,7 @@ class Refusals(RuleBasedStateMachine):
         self.state = ClusterState()
         self.held: list[ClusterEvent] | None = None
         self.state.on_events(self.hear)
-        self.cluster = Snapshot(self.state)
+        self.cluster = ClusterView(self.state)
         registry = Registry(SHIPPED, {})
         built_with = handle(self.state)
         profiles = Profiles(registry, built_with)

@@ -62,7 +62,7 @@ events = st.lists(
 
 def amounts(pod: Pod) -> Amounts:
     """Return what the pod requests of its node."""
-    requests, on = pod.shape.demand.resources, pod.node_name
+    requests, on = pod.spec.demand.resources, pod.node_name
     assert on is not None
     return Amounts({(on, resource): requests[resource] for resource in ("cpu", "memory")})
 

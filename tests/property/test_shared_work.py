@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from mooring.engine.cycle import decide
 from mooring.engine.extenders.answers import ExtenderAnswers, FilterCall
 from mooring.engine.outcome import ScheduleResult, decision_of
-from mooring.engine.profiles import InForce, Profiles
+from mooring.engine.profiles import ActiveProfile, Profiles
 from mooring.engine.result_cache import ResultCache
 from mooring.framework.decision import Decision
 from mooring.framework.registry import Registry
@@ -28,7 +28,7 @@ from mooring.policy.reading import read
 from mooring.policy.resolve import resolve
 from mooring.policy.rules.rule import RULES
 from mooring.state.cluster import ClusterState
-from mooring.state.snapshot import Snapshot
+from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster, namespace
 from mooring.testing.fakes import handle
 from strategies import NODE_NAMES, clusters_of_nodes, nodes, pods, surroundings
@@ -45,17 +45,17 @@ EVERY_PLUGIN: Final = read(
 TEMPLATES: Final = 3
 
 
-def in_force(state: ClusterState) -> InForce:
+def in_force(state: ClusterState) -> ActiveProfile:
     """Return a profile with every shipped plugin, over this state."""
     profile = SchedulingProfile("default-scheduler", EVERY_PLUGIN)
     return Profiles(REGISTRY, handle(state)).put(profile, resolve(EVERY_PLUGIN, REGISTRY))
 
 
 def decided(
-    state: ClusterState, profile: InForce, shared: ResultCache, pod: Pod, seed: int
+    state: ClusterState, profile: ActiveProfile, shared: ResultCache, pod: Pod, seed: int
 ) -> tuple[Decision, int | None]:
     """Return the record about every node, and the row of a placement."""
-    outcome = decide(pod, profile.pipeline, Snapshot(state), shared, seed=seed)
+    outcome = decide(pod, profile.pipeline, ClusterView(state), shared, seed=seed)
     row = outcome.row if isinstance(outcome, ScheduleResult) else None
     return decision_of(pod, profile.pipeline, outcome), row
 
@@ -123,7 +123,7 @@ class Stream(RuleBasedStateMachine):
     def extenders_are_to_be_called(self, template: int) -> None:
         """Run the first half of a decision: it uses the filters' results, not yet the scores."""
         pod = parse_pod(self.named(self.templates[template], "first-half"))
-        cluster, answers = Snapshot(self.state), ExtenderAnswers()
+        cluster, answers = ClusterView(self.state), ExtenderAnswers()
         ends = [
             decide(pod, self.profile.pipeline, cluster, shared, seed=0, answers=answers)
             for shared in (self.shared, ResultCache(self.state.nodes))

@@ -15,7 +15,7 @@ from mooring.model.pod import Pod, parse_pod
 from mooring.model.storage import CSISource
 from mooring.model.volumes import CSI_DRIVERS, ClaimVolume, Disk, PodVolume
 from mooring.state.cluster import ClusterState
-from mooring.state.snapshot import Snapshot
+from mooring.state.cluster_view import ClusterView
 from mooring.state.storage.csi_nodes import UNLIMITED
 from mooring.state.storage.volume_users import in_conflict, is_restricted
 from mooring.testing.builders import node, pod
@@ -60,7 +60,7 @@ class StorageMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.state = ClusterState()
-        self.cluster = Snapshot(self.state)
+        self.cluster = ClusterView(self.state)
 
     def show(self, raw: Raw) -> None:
         kind = Kind(raw["kind"])

@@ -143,8 +143,8 @@ class CountedCluster(RuleBasedStateMachine):
     def put_other_terms(self, name: str, namespace: str, stated: Pod) -> None:
         held = self.state.pods.named(f"{namespace}/{name}")
         if held is not None:
-            shape = replace(held.pod.shape, affinity=stated.shape.affinity)
-            self.put_pod(replace(held.pod, shape=shape))
+            spec = replace(held.pod.spec, affinity=stated.spec.affinity)
+            self.put_pod(replace(held.pod, spec=spec))
 
     @rule(pod=placed)
     def assume(self, pod: Pod) -> None:
@@ -231,7 +231,7 @@ def by_value(counts: DomainCounts) -> dict[str, int]:
 
 
 def terms_of(pod: Pod, role: Role) -> list[tuple[int, AffinityTerm]]:
-    stated = pod.shape.affinity
+    stated = pod.spec.affinity
     match role:
         case Role.REQUIRED:
             return [(1, term) for term in stated.required]

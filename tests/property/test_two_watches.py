@@ -143,11 +143,11 @@ class TwoWatches(RuleBasedStateMachine):
         """Assume a pod if its node has space for it; do not decide one that is placed."""
         waiting = self.waiting.pop(data.draw(st.sampled_from(sorted(self.waiting))))
         row = self.state.nodes.row_of[on]
-        fits = self.state.nodes.fits_requests(row, waiting.shape.demand.resources)
+        fits = self.state.nodes.fits_requests(row, waiting.spec.demand.resources)
         if waiting.uid in self.held() or not fits:
             return
         self.state.assume(waiting, row)
-        cpu = waiting.shape.demand.resources["cpu"]
+        cpu = waiting.spec.demand.resources["cpu"]
         self.assumed[waiting.uid] = (on, cpu)
         self.bindings[waiting.uid] = next(
             each.pod for each in self.state.pods if each.pod.uid == waiting.uid

@@ -28,7 +28,7 @@ class One:
     """A QueueSort plugin that sorts by a pod's label `key`."""
 
     name: ClassVar[str] = "One"
-    row_local: ClassVar[bool] = True
+    depends_on_node_only: ClassVar[bool] = True
 
     def sort_key(self, queued: QueuedPodInfo) -> tuple[Any, ...]:
         key = queued.pod.labels["key"]

@@ -52,7 +52,7 @@ def test_the_oldest_events_are_dropped_when_their_objects_take_too_much(
 ) -> None:
     log = EventLog(most_bytes=1_000_000)
     for number in range(50):
-        raw["metadata"]["namespace"] = f"team-{number}"  # pods of two namespaces share no shape
+        raw["metadata"]["namespace"] = f"team-{number}"  # pods of two namespaces share no spec
         log.extend([of_object(raw)])
         assert log.bytes <= 1_000_000
     assert 2 <= len(log) <= 10
@@ -61,7 +61,7 @@ def test_the_oldest_events_are_dropped_when_their_objects_take_too_much(
     assert log.bytes == 0
 
 
-def test_events_of_pods_that_share_a_shape_count_it_once() -> None:
+def test_events_of_pods_that_share_a_spec_count_it_once() -> None:
     log = EventLog(most_bytes=1_000_000)
     log.extend(of_object(pod(f"p{n}", spec={"nodeSelector": LARGE})) for n in range(100))
     assert len(log) == 100

@@ -18,7 +18,7 @@ from mooring.model.pod import Pod, parse_pod
 from mooring.plugins import SHIPPED
 from mooring.queueing.hints import QueueingHints
 from mooring.state.cluster import ClusterState
-from mooring.state.snapshot import Snapshot
+from mooring.state.cluster_view import ClusterView
 from mooring.state.view import BoolArray, NodeView
 from mooring.testing.builders import cluster, node, pod, pod_group, service, uid_of
 from mooring.testing.fakes import handle, pipeline, queued_pod
@@ -28,7 +28,7 @@ class Undeclared:
     """Rejects every node and registers for no events."""
 
     name: ClassVar[str] = "Undeclared"
-    row_local: ClassVar[bool] = True
+    depends_on_node_only: ClassVar[bool] = True
 
     def __init__(self, _args: NoArgs, _handle: Handle) -> None: ...
 
@@ -47,7 +47,7 @@ class Broken(Undeclared):
         {(Kind.NODE, Action.UPDATE)}
     )
 
-    def queueing_hint(self, pod: Pod, _event: ClusterEvent, _cluster: Snapshot) -> Any:
+    def queueing_hint(self, pod: Pod, _event: ClusterEvent, _cluster: ClusterView) -> Any:
         if pod.labels.get("hint") == "wrong":
             return False
         raise KeyError("no such thing")
@@ -93,7 +93,7 @@ def left(name: str, **fields: Any) -> ClusterEvent:
     return ClusterEvent(Kind.POD, Action.DELETE, parse_pod(pod(name, cpu="2", **fields)), None)
 
 
-def test_pods_of_one_shape_rejected_by_row_local_plugins_share_a_signature(
+def test_pods_of_one_spec_rejected_by_node_only_plugins_share_a_signature(
     queueing_hint: QueueingHints,
 ) -> None:
     one = rejected("NodeResourcesFit", name="one", labels={"app": "one"})
@@ -124,7 +124,7 @@ def group_member(
     *cpus: int,
     plugins: frozenset[str] = FIT,
     minimum: int = 2,
-    by_shapes: bool = True,
+    by_specs: bool = True,
     **fields: Any,
 ) -> QueuedPod:
     """Return the first, rejected member of a group of this name, with so many CPUs each."""
@@ -141,7 +141,7 @@ def group_member(
         GANGS,
         queue=SubQueue.UNSCHEDULABLE,
         unschedulable_plugins=plugins,
-        decided_by_shapes=by_shapes,
+        decided_by_specs=by_specs,
     )
 
 
@@ -160,7 +160,7 @@ def test_members_of_equal_groups_share_a_signature(
         {"cpus": (2, 1)},
         {"cpus": (2, 1, 2)},
         {"plugins": NOT_ROW_LOCAL},
-        {"by_shapes": False},
+        {"by_specs": False},
     ],
 )
 def test_members_of_groups_that_differ_share_no_signature(
@@ -197,7 +197,7 @@ def test_a_group_with_many_different_members_is_equal_to_no_other(
     assert queueing_hint.signature(one) != queueing_hint.signature(other)
 
 
-def test_pods_of_another_shape_or_rejection_have_another_signature(
+def test_pods_of_another_spec_or_rejection_have_another_signature(
     queueing_hint: QueueingHints,
 ) -> None:
     known = queueing_hint.signature(rejected("NodeResourcesFit"))

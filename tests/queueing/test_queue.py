@@ -27,10 +27,10 @@ DEFAULT, OTHER = pipeline(), pipeline()
 
 
 class FakeHints:
-    """Groups pods by shape, pipeline and rejecting plugins; `HELPS` says which events help."""
+    """Groups pods by spec, pipeline and rejecting plugins; `HELPS` says which events help."""
 
     def signature(self, queued: QueuedPod) -> tuple[Any, ...]:
-        return queued.pod.shape, queued.pipeline, queued.unschedulable_plugins
+        return queued.pod.spec, queued.pipeline, queued.unschedulable_plugins
 
     def __init__(self) -> None:
         self.nominated: dict[str, str] = {}
@@ -577,7 +577,7 @@ def test_an_unschedulable_pod_is_tried_again_with_another_pipeline(queue: Schedu
 def test_an_active_pod_is_sorted_by_its_new_pipeline(queue: SchedulingQueue) -> None:
     class LastFirst:
         name: ClassVar[str] = "LastFirst"
-        row_local: ClassVar[bool] = True
+        depends_on_node_only: ClassVar[bool] = True
 
         def sort_key(self, queued: QueuedPodInfo) -> tuple[float]:
             return (-queued.timestamp,)

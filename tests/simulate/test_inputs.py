@@ -43,7 +43,7 @@ def test_objects_may_come_in_any_order() -> None:
     del raw["spec"]["priority"]
     raw["spec"]["priorityClassName"] = "high"
     (waiting,) = inputs(raw, priority_class("high", 7)).pending
-    assert waiting.shape.priority == 7
+    assert waiting.spec.priority == 7
 
 
 def test_other_objects_are_in_the_state_for_plugins_to_read() -> None:
@@ -157,7 +157,7 @@ def test_limit_ranges_and_runtime_classes_may_come_after_the_pods() -> None:
     runtime_class = api_object("RuntimeClass", "kata", overhead={"podFixed": {"cpu": "250m"}})
     runtime_class["apiVersion"] = "node.k8s.io/v1"
     found = inputs(deployment(1, runtimeClassName="kata"), limit_range, runtime_class)
-    assert found.pending[0].shape.demand.resources == {"cpu": 1250}
+    assert found.pending[0].spec.demand.resources == {"cpu": 1250}
     assert found.ignored == {}
 
 

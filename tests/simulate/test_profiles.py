@@ -26,7 +26,7 @@ class Broken:
     """Cannot be built."""
 
     name = "Broken"
-    row_local = True
+    depends_on_node_only = True
 
     def __init__(self, _args: NoArgs, _handle: Handle) -> None:
         raise RuntimeError("no licence")

@@ -11,7 +11,7 @@ from mooring.plugins import SHIPPED
 from mooring.simulate.inputs import inputs_of
 from mooring.simulate.manifests import Manifest
 from mooring.simulate.simulation import Attempt, simulate
-from mooring.state.snapshot import Snapshot
+from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import api_object, namespace, node, pod, pod_group
 
 
@@ -139,7 +139,7 @@ class Quota:
     """Accepts the Reserve call of one pod and rejects the others."""
 
     name = "Quota"
-    row_local = False
+    depends_on_node_only = False
 
     def __init__(self, _args: NoArgs, _handle: Handle) -> None:
         self._taken = 0
@@ -162,11 +162,11 @@ def test_a_pod_rejected_at_reserve_is_forgotten() -> None:
 
 class Fails:
     name = "Fails"
-    row_local = False
+    depends_on_node_only = False
 
     def __init__(self, _args: NoArgs, _handle: Handle) -> None: ...
 
-    def pre_filter(self, _pod: Pod, _cluster: Snapshot) -> None:
+    def pre_filter(self, _pod: Pod, _cluster: ClusterView) -> None:
         raise PluginError("the catalogue is empty")
 
 

@@ -67,7 +67,7 @@ class Hold:
     """Has every pod wait for half a second; one in four is not allowed at its first attempt."""
 
     name = "Hold"
-    row_local = True
+    depends_on_node_only = True
 
     def __init__(self, args, handle):
         self._waiting = handle.waiting_pods

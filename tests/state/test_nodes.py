@@ -4,7 +4,7 @@ from typing import Any
 
 from mooring.model.node import parse_node
 from mooring.model.pod import parse_pod
-from mooring.model.shape import HostPort
+from mooring.model.pod_spec import HostPort
 from mooring.state.nodes import NodeTable
 from mooring.testing.builders import node, pod
 

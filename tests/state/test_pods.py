@@ -3,12 +3,12 @@ from dataclasses import replace
 import pytest
 
 from mooring.model.pod import Uid, parse_pod
-from mooring.state.pods import PodState, PodTable
+from mooring.state.pods import PlacedPod, PodTable
 from mooring.testing.builders import pod, uid_of
 
 
-def placed(name: str, row: int, *, assumed: bool = False) -> PodState:
-    return PodState(parse_pod(pod(name)), row, assumed)
+def placed(name: str, row: int, *, assumed: bool = False) -> PlacedPod:
+    return PlacedPod(parse_pod(pod(name)), row, assumed)
 
 
 def test_pods_are_found_by_uid_and_by_row() -> None:

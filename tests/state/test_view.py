@@ -5,9 +5,9 @@ import pytest
 
 from mooring.model.events import Kind
 from mooring.model.pod import parse_pod
+from mooring.model.pod_spec import HostPort
 from mooring.model.selectors import NodeSelectorTerm, Requirement, parse_node_term
-from mooring.model.shape import HostPort
-from mooring.state.snapshot import Snapshot
+from mooring.state.cluster_view import ClusterView
 from mooring.state.view import NodeView, NodeViewWithNominated
 from mooring.testing.builders import cluster, node, pod, uid_of
 
@@ -19,7 +19,7 @@ STATE = cluster(
     pod("on-b", node="b"),
     pod("on-nothing", node="no-such-node"),
 )
-ALL = Snapshot(STATE).nodes
+ALL = ClusterView(STATE).nodes
 SOME = ALL.take(np.array([2, 0]))
 
 
@@ -125,7 +125,7 @@ def test_a_host_port_is_free_where_no_pod_uses_it() -> None:
 
 def test_a_port_is_free_on_a_few_rows_as_it_is_on_all() -> None:
     used = [pod(f"p{i}", ports=(80,), node=f"n{i}") for i in range(3)]
-    nodes = Snapshot(cluster(*(node(f"n{i}") for i in range(4)), *used)).nodes
+    nodes = ClusterView(cluster(*(node(f"n{i}") for i in range(4)), *used)).nodes
     port = HostPort("TCP", 80, "0.0.0.0")
     each = [nodes.take(np.array([row])).port_free(port).tolist() for row in range(4)]
     assert each == [[free] for free in nodes.port_free(port).tolist()]
@@ -141,7 +141,7 @@ def test_a_name_is_a_mask_with_one_node_or_none() -> None:
 
 def test_a_view_shows_the_state_of_the_moment_it_is_read() -> None:
     state = cluster(node("n1"))
-    view = Snapshot(state).nodes
+    view = ClusterView(state).nodes
     state.put(Kind.POD, uid_of("late"), parse_pod(pod("late", cpu="1", node="n1")))
     assert view.requested("cpu").tolist() == [1000]
 

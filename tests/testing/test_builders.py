@@ -1,7 +1,7 @@
 from mooring.model.events import Kind
 from mooring.model.node import parse_node
 from mooring.model.pod import parse_pod
-from mooring.model.shape import HostPort
+from mooring.model.pod_spec import HostPort
 from mooring.model.taints import Taint, Toleration
 from mooring.testing.builders import (
     CREATED,
@@ -23,7 +23,7 @@ def test_a_pod_of_one_word_is_stored_pending_and_requests_nothing() -> None:
     assert (parsed.key, parsed.phase, parsed.node_name) == ("default/web", "Pending", None)
     assert parsed.uid
     assert raw["metadata"]["creationTimestamp"] == CREATED
-    assert parsed.shape.demand.resources == {}
+    assert parsed.spec.demand.resources == {}
 
 
 def test_a_pod_says_what_it_was_told() -> None:
@@ -42,14 +42,14 @@ def test_a_pod_says_what_it_was_told() -> None:
         owner={"kind": "ReplicaSet", "name": "web", "uid": "u"},
     )
     parsed = parse_pod(raw)
-    assert parsed.shape.demand.resources == {"cpu": 500, "example.com/gpu": 2}
+    assert parsed.spec.demand.resources == {"cpu": 500, "example.com/gpu": 2}
     assert (parsed.node_name, parsed.phase, parsed.nominated_node) == ("n1", "Running", "n2")
-    assert parsed.shape.host_ports == (
+    assert parsed.spec.host_ports == (
         HostPort("TCP", 80, "0.0.0.0"),
         HostPort("UDP", 53, "0.0.0.0"),
     )
-    assert parsed.shape.images == ("a:latest", "b:latest")
-    assert parsed.shape.gates == ("wait",)
+    assert parsed.spec.images == ("a:latest", "b:latest")
+    assert parsed.spec.gates == ("wait",)
     assert parsed.terminating
     assert parsed.owner is not None
     assert len(parsed.volumes) == 1
@@ -72,7 +72,7 @@ def test_taints_are_written_as_for_kubectl() -> None:
 def test_a_toleration_without_a_value_tolerates_every_value() -> None:
     (any_value, one_value) = parse_pod(
         pod(tolerations=[toleration("dedicated"), toleration("dedicated", "gpu", "NoSchedule")])
-    ).shape.tolerations
+    ).spec.tolerations
     assert any_value == Toleration("dedicated", "Exists", "", "")
     assert one_value == Toleration("dedicated", "Equal", "gpu", "NoSchedule")
 

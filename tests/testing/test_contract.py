@@ -10,8 +10,8 @@ from mooring.framework.plugin import Normalize
 from mooring.framework.registry import NoArgs
 from mooring.framework.verdicts import Explanation, Skip
 from mooring.model.pod import Pod
+from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
-from mooring.state.snapshot import Snapshot
 from mooring.state.view import BoolArray, NodeView
 from mooring.testing.builders import node, pod
 from mooring.testing.contract import PluginContract, Scenario
@@ -21,7 +21,7 @@ class LargeNodes:
     """A correct plugin: needs 4 cores, prefers more."""
 
     name: ClassVar[str] = "LargeNodes"
-    row_local: ClassVar[bool] = True
+    depends_on_node_only: ClassVar[bool] = True
     normalize: ClassVar[Normalize] = Normalize.MAX
 
     def __init__(self, _args: NoArgs, handle: Handle) -> None:
@@ -96,7 +96,7 @@ class ScoresByRank(LargeNodes):
 
 
 class ReadsTheClusterEarly(LargeNodes):
-    def pre_filter(self, _pod: Pod, cluster: Snapshot) -> Skip | int:
+    def pre_filter(self, _pod: Pod, cluster: ClusterView) -> Skip | int:
         return cluster.node_count
 
     def filter(self, _pod: Pod, nodes: NodeView, count: int) -> BoolArray:
@@ -136,8 +136,8 @@ class BeginsEvictions(LargeNodes):
 
 
 class ForgetsPods(LargeNodes):
-    row_local: ClassVar[bool] = True
-    ignores_pods: ClassVar[bool] = True
+    depends_on_node_only: ClassVar[bool] = True
+    depends_on_node_object_only: ClassVar[bool] = True
 
     def filter(self, _pod: Pod, nodes: NodeView, _: Any) -> BoolArray:
         return np.less(nodes.pod_count, 1)
@@ -148,7 +148,7 @@ class RegistersEventsWithoutAHint(LargeNodes):
 
 
 class MisspellsScore(LargeNodes):
-    def pre_scores(self, _pod: Pod, _nodes: NodeView, _cluster: Snapshot) -> None: ...
+    def pre_scores(self, _pod: Pod, _nodes: NodeView, _cluster: ClusterView) -> None: ...
 
 
 class RejectsNothing(LargeNodes):
@@ -165,7 +165,7 @@ class OnlyPermits:
     """A correct plugin, whose scenarios have nothing to filter or to score."""
 
     name: ClassVar[str] = "OnlyPermits"
-    row_local: ClassVar[bool] = False
+    depends_on_node_only: ClassVar[bool] = False
 
     def __init__(self, _args: NoArgs, _handle: Handle) -> None: ...
 
@@ -213,10 +213,10 @@ def test_a_correct_plugin_keeps_every_rule(plugin: type[Any], rule: str) -> None
             ScoresAboveOneHundred,
             "test_it_scores_with_one_integer_per_node_that_normalizes_to_0_to_100",
         ),
-        (ScoresByRank, "test_it_scores_some_nodes_as_it_scores_all_if_it_is_row_local"),
+        (ScoresByRank, "test_it_scores_some_nodes_as_it_scores_all_if_it_is_node_only"),
         (
             ReadsTheClusterEarly,
-            "test_pre_filter_and_pre_score_do_not_read_the_cluster_if_it_is_row_local",
+            "test_pre_filter_and_pre_score_do_not_read_the_cluster_if_it_is_node_only",
         ),
         (Remembers, "test_it_returns_the_same_when_it_runs_again"),
         (CountsRows, "test_it_returns_the_same_whatever_the_order_of_nodes"),

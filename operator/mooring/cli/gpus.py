@@ -18,7 +18,7 @@ from mooring.cli.console import (
     print_table,
 )
 from mooring.cli.progress import Progress
-from mooring.engine.profiles import InForce, Profiles
+from mooring.engine.profiles import ActiveProfile, Profiles
 from mooring.framework.registry import Registry
 from mooring.plugins import SHIPPED
 from mooring.policy.device_args import PRESETS
@@ -101,7 +101,7 @@ def gpus(
         _print_nodes(nodes, unit)
 
 
-def in_force(inputs: Inputs, registry: Registry, preset: str) -> InForce:
+def in_force(inputs: Inputs, registry: Registry, preset: str) -> ActiveProfile:
     """Return the default policy with the plugins that assign cards of the preset.
 
     NodeResourcesFit leaves shares to them, because not all nodes publish what shares request.

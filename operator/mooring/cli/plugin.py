@@ -194,7 +194,7 @@ class $name:
     \"\"\"Rejects nodes without a label; prefers nodes with few pods.\"\"\"
 
     name: ClassVar[str] = "$name"
-    row_local: ClassVar[bool] = True  # a node's results depend on the pod's spec and that node
+    depends_on_node_only: ClassVar[bool] = True  # results depend on the pod's spec and that node
     normalize: ClassVar[Normalize] = Normalize.REVERSED  # the highest becomes 0, and 0 becomes 100
     events_to_register: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
         {(Kind.NODE, Action.ADD), (Kind.NODE, Action.UPDATE)}
@@ -210,7 +210,7 @@ class $name:
     def __init__(self, args: Args, handle: Handle) -> None:
         self._label = args.label
 
-    def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: Snapshot) -> QueueingHint:
+    def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: ClusterView) -> QueueingHint:
         \"\"\"QUEUE: a node that was added or changed may have the label.\"\"\"
         return QueueingHint.QUEUE
 
@@ -224,8 +224,8 @@ from mooring.framework.verdicts import Explanation
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import Pod
 from mooring.model.selectors import Requirement
+from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
-from mooring.state.snapshot import Snapshot
 from mooring.state.view import BoolArray, NodeView
 from pydantic import BaseModel, ConfigDict
 
@@ -258,7 +258,7 @@ from mooring.framework.plugin import Normalize
 from mooring.framework.verdicts import Unschedulable
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import Pod
-from mooring.state.snapshot import Snapshot
+from mooring.state.cluster_view import ClusterView
 from pydantic import BaseModel, ConfigDict
 
 __all__ = ["$name"]

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from mooring.engine.assumed import PodRejected
-from mooring.engine.reports import PodScheduledReason, Reports
+from mooring.engine.pod_status_reporter import PodScheduledReason, PodStatusReporter
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.queued_pod import QueuedPod
@@ -35,7 +35,7 @@ class Attempts:
     def __init__(
         self,
         scheduler: SchedulerState,
-        reports: Reports,
+        reports: PodStatusReporter,
         metrics: Metrics,
         clock: Callable[[], float],
     ) -> None:

@@ -19,7 +19,7 @@ from mooring.engine.extenders.answers import interested
 from mooring.engine.extenders.client import ExtenderError
 from mooring.engine.extenders.extenders import Extenders
 from mooring.engine.group_binding import CalledOff
-from mooring.engine.reports import PodScheduledReason, Reports, failure_reason
+from mooring.engine.pod_status_reporter import PodScheduledReason, PodStatusReporter, failure_reason
 from mooring.engine.scheduler_state import BindingUnderWay, SchedulerState
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin import Plugin
@@ -74,7 +74,7 @@ class BindingCycle:
         attempts: Attempts,
         *,
         extenders: Extenders,
-        reports: Reports,
+        reports: PodStatusReporter,
         metrics: Metrics,
         wake: Callable[[], None],
         clock: Callable[[], float],

@@ -10,13 +10,13 @@ from typing import Final
 from mooring.engine.api import PluginApi
 from mooring.engine.extenders.extenders import Extenders, tls_problem
 from mooring.engine.extenders.objects import ApiObjects
-from mooring.engine.groups.reports import GroupReports
+from mooring.engine.groups.pod_group_status_reporter import PodGroupStatusReporter
 from mooring.engine.housekeeping import Housekeeping
-from mooring.engine.intake import Intake
 from mooring.engine.loop import SchedulingLoop
+from mooring.engine.pod_enqueuer import PodEnqueuer
+from mooring.engine.pod_status_reporter import PodStatusReporter
 from mooring.engine.preemption_executor import PreemptionExecutor
 from mooring.engine.profiles import Profiles
-from mooring.engine.reports import Reports
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.engine.shadow import Shadow
 from mooring.framework.evaluations import MOST_PER_DECISION
@@ -37,7 +37,7 @@ from mooring.observe.records import DecisionLog
 from mooring.queueing.hints import QueueingHints
 from mooring.queueing.queue import SchedulingQueue
 from mooring.state.cluster import ClusterState
-from mooring.state.snapshot import Snapshot
+from mooring.state.cluster_view import ClusterView
 
 __all__ = ["Engine", "Options", "build_engine", "build_scheduler_state"]
 
@@ -69,13 +69,13 @@ class Engine:
     registry: Registry
     metrics: Metrics
     recorder: EventRecorder
-    reports: Reports
-    group_reports: GroupReports
+    reports: PodStatusReporter
+    group_reports: PodGroupStatusReporter
     preemptions: PreemptionExecutor
     shadow: Shadow
     extender_objects: ApiObjects
     extenders: Extenders
-    intake: Intake
+    pod_enqueuer: PodEnqueuer
     loop: SchedulingLoop
     housekeeping: Housekeeping
     api: PluginApi
@@ -89,7 +89,7 @@ class Engine:
     def on_events(self, events: tuple[ClusterEvent, ...]) -> None:
         """Tell every part what has changed in the cluster."""
         self.group_reports.on_events(events)
-        self.intake.on_events(events)
+        self.pod_enqueuer.on_events(events)
         self.shadow.on_events(events)
         self.api.cluster_changed()
 
@@ -138,7 +138,7 @@ def build_engine(
         client, "mooring", identity, gives_way=is_busy, clock=clock, sleep=sleep
     )
     priority_classes = state.objects.of(Kind.PRIORITY_CLASS)
-    reports = Reports(writer, recorder, sleep, priority_classes=priority_classes)
+    reports = PodStatusReporter(writer, recorder, sleep, priority_classes=priority_classes)
     preemptions = PreemptionExecutor(
         scheduler, writer, reports, clock, work.set, metrics.preemption_ended
     )
@@ -152,7 +152,7 @@ def build_engine(
         may_write=client.may_write,
         bound_node=lambda pod: writer.bound_node(pod.namespace, pod.name, pod.uid),
     )
-    group_reports = GroupReports(
+    group_reports = PodGroupStatusReporter(
         state,
         PodGroupWriter(client),
         recorder,
@@ -164,16 +164,16 @@ def build_engine(
         sleep=sleep,
     )
 
-    def left(uid: str) -> None:
+    def not_pending(uid: str) -> None:
         reports.forget(uid)
         extender_objects.forget(uid)
-        shadow.left(uid)
+        shadow.forget(uid)
 
-    intake = Intake(
+    pod_enqueuer = PodEnqueuer(
         scheduler,
         clock=clock,
         wake=work.set,
-        left=left,
+        not_pending=not_pending,
         failed=reports.error,
         gated=reports.gated,
         no_profile=reports.no_profile,
@@ -186,17 +186,17 @@ def build_engine(
         shadow=shadow,
         extenders=extenders,
         group_reports=group_reports,
-        settle=intake.settle,
+        settle=pod_enqueuer.settle,
         work=work,
         clock=clock,
     )
     housekeeping = Housekeeping(
         scheduler,
         client,
-        flush=intake.flush,
-        report=intake.report,
+        flush=pod_enqueuer.flush,
+        report=pod_enqueuer.report,
         expire_nominations=loop.expire_nominations,
-        unbound=intake.pending,
+        unbound=pod_enqueuer.pending,
         clock=clock,
         sleep=sleep,
     )
@@ -211,7 +211,7 @@ def build_engine(
         shadow=shadow,
         extender_objects=extender_objects,
         extenders=extenders,
-        intake=intake,
+        pod_enqueuer=pod_enqueuer,
         loop=loop,
         housekeeping=housekeeping,
         api=api,
@@ -234,7 +234,7 @@ def build_scheduler_state(
 
     Without `metrics` nothing is counted.
     """
-    cluster, waiting = Snapshot(state), WaitingPods()
+    cluster, waiting = ClusterView(state), WaitingPods()
     handle = Handle(cluster, waiting, api, state)
     failures = None
     if metrics is not None:

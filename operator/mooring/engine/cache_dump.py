@@ -10,7 +10,7 @@ from mooring.engine.scheduler_state import SchedulerState
 from mooring.model.node import Node
 from mooring.model.pod import Pod
 from mooring.model.resources import CPU, MEMORY
-from mooring.state.pods import PodState
+from mooring.state.pods import PlacedPod
 
 __all__ = ["cache_dump"]
 
@@ -76,7 +76,7 @@ def _node(scheduler: SchedulerState, row: int, node: Node) -> Record:
     }
 
 
-def _pod(scheduler: SchedulerState, placed: PodState) -> Record:
+def _pod(scheduler: SchedulerState, placed: PlacedPod) -> Record:
     pod = placed.pod
     state = "terminating" if pod.terminating else "added"
     return {
@@ -84,7 +84,7 @@ def _pod(scheduler: SchedulerState, placed: PodState) -> Record:
         **_identity(pod),
         "node": pod.node_name,
         "state": "assumed" if placed.assumed else state,
-        "requests": dict(pod.shape.demand.resources),
+        "requests": dict(pod.spec.demand.resources),
         "evicting": scheduler.state.evictions.evicting(pod),
     }
 

@@ -14,7 +14,7 @@ from zlib import crc32
 import numpy as np
 
 from mooring.engine.extenders.answers import ExtenderAnswers, FilterCall, PreemptCall, RowsAsOf
-from mooring.engine.filtering import PreFiltered, Search, passed_by_extenders, sampled
+from mooring.engine.filtering import NodeSearch, PreFiltered, passed_by_extenders, sampled
 from mooring.engine.outcome import FitError, Outcome, ScheduleResult
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scoring import score, with_extender_scores
@@ -32,8 +32,8 @@ from mooring.framework.verdicts import Unschedulable
 from mooring.model.pod import Pod
 from mooring.policy.status import LONGEST_MESSAGE
 from mooring.state.cluster import Trial
+from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
-from mooring.state.snapshot import Snapshot
 from mooring.state.view import BoolArray
 
 __all__ = [
@@ -47,7 +47,7 @@ __all__ = [
 def decide(
     pod: Pod,
     pipeline: Pipeline,
-    cluster: Snapshot,
+    cluster: ClusterView,
     cache: ResultCache,
     *,
     seed: int,
@@ -61,7 +61,7 @@ def decide(
 def decide(
     pod: Pod,
     pipeline: Pipeline,
-    cluster: Snapshot,
+    cluster: ClusterView,
     cache: ResultCache,
     *,
     seed: int,
@@ -74,7 +74,7 @@ def decide(
 def decide(
     pod: Pod,
     pipeline: Pipeline,
-    cluster: Snapshot,
+    cluster: ClusterView,
     cache: ResultCache,
     *,
     seed: int,
@@ -92,7 +92,7 @@ def decide(
     # No decision reads scores before the extenders have filtered.
     scored = answers is None or answers.filtered is not None
     results = cache.of(pod, pipeline, cluster, scored=scored)
-    search = Search(pod, pipeline, cluster, results, pod.ends_by(now))
+    search = NodeSearch(pod, pipeline, cluster, results, pod.ends_by(now))
     pre_filtered = search.pre_filter() if cluster.node_count else search.diagnosis_without_nodes()
     if isinstance(pre_filtered, Diagnosis):
         return _fit_error(search, pre_filtered, None, now, seed, answers)
@@ -122,7 +122,7 @@ class _Feasible:
 
 
 def _nominated_node(
-    search: Search, pre_filtered: PreFiltered, fits: BoolArray, answers: ExtenderAnswers | None
+    search: NodeSearch, pre_filtered: PreFiltered, fits: BoolArray, answers: ExtenderAnswers | None
 ) -> ScheduleResult | FilterCall | None:
     """Return the node to which the pod is nominated, if the pod fits there (evaluateNominatedNode).
 
@@ -149,7 +149,7 @@ def _nominated_node(
 
 
 def _feasible(
-    search: Search,
+    search: NodeSearch,
     pre_filtered: PreFiltered,
     fits: BoolArray,
     start: int,
@@ -181,7 +181,7 @@ def _feasible(
     return _Feasible(rows, evaluated_nodes, diagnosis)
 
 
-def _highest(search: Search, found: _Feasible, seed: int) -> ScheduleResult:
+def _highest(search: NodeSearch, found: _Feasible, seed: int) -> ScheduleResult:
     """One of the feasible nodes with the highest total score; a single one is not scored."""
     rows, nodes = found.rows, search.cluster.nodes
     if len(rows) == 1:
@@ -206,7 +206,7 @@ def _with_extenders(
 
 
 def _fit_error(
-    search: Search,
+    search: NodeSearch,
     diagnosis: Diagnosis,
     pre_filtered: PreFiltered | None,
     now: float,
@@ -271,7 +271,7 @@ def tie_break_seed(uid: str, attempt: int, salt: int = 0) -> int:
 class LiveDryRun:
     """Implements `mooring.framework.post_filter.DryRun` by trials on the live state."""
 
-    def __init__(self, search: Search, pre_filtered: PreFiltered | None) -> None:
+    def __init__(self, search: NodeSearch, pre_filtered: PreFiltered | None) -> None:
         self._search = search
         resource_filter = search.resource_filter(pre_filtered) if pre_filtered is not None else None
         self.resource_requests: Mapping[str, int] | None = (

@@ -1,7 +1,7 @@
 """Finds the nodes that fit a pod, and why the others do not (schedule_one.go).
 
-In the order in which a decision needs it: `Search.pre_filter`, `Search.feasible`,
-`Search.rejected_with_nominated`, `sampled`, and `Search.shared_diagnosis` for the reasons.
+In the order in which a decision needs it: `NodeSearch.pre_filter`, `NodeSearch.feasible`,
+`NodeSearch.rejected_with_nominated`, `sampled`, and `NodeSearch.shared_diagnosis` for the reasons.
 """
 
 import math
@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from mooring.engine.extenders.answers import Filtered
-from mooring.engine.result_cache import ShapeResults
+from mooring.engine.result_cache import SpecResults
 from mooring.framework.card_plugin import assign_cards
 from mooring.framework.diagnosis import EXTENDER, Diagnosis, RejectedNodes
 from mooring.framework.pipeline import Pipeline
@@ -28,13 +28,13 @@ from mooring.framework.runtime import (
 )
 from mooring.framework.verdicts import SKIP, Explanation, PreFilterResult, Unschedulable
 from mooring.model.pod import Pod
+from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
-from mooring.state.snapshot import Snapshot
 from mooring.state.view import BoolArray, NodeView
 
 __all__ = [
+    "NodeSearch",
     "PreFiltered",
-    "Search",
     "nodes_to_find",
     "passed_by_extenders",
     "sampled",
@@ -61,8 +61,8 @@ class PreFiltered:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Search:
-    """The search for nodes that fit one pod; `results` are those kept for the pod's shape.
+class NodeSearch:
+    """The search for nodes that fit one pod; `results` are those kept for the pod's spec.
 
     `ends` is when the pod has ended if it is bound now, in seconds since the epoch: nodes that are
     reserved for longer are open to it.
@@ -70,8 +70,8 @@ class Search:
 
     pod: Pod
     pipeline: Pipeline
-    cluster: Snapshot
-    results: ShapeResults
+    cluster: ClusterView
+    results: SpecResults
     ends: float = math.inf
 
     def pre_filter(self) -> PreFiltered | Diagnosis:
@@ -121,7 +121,7 @@ class Search:
     def feasible(self, pre_filtered: PreFiltered) -> BoolArray:
         """bool[rows]: the nodes that pass every filter.
 
-        The results of row-local filters are taken from the cache; the other filters run on what
+        The results of node-only filters are taken from the cache; the other filters run on what
         is left.
         """
         nodes, fits, metrics = self.cluster.nodes, self.results.fits, self.pipeline.metrics
@@ -133,7 +133,7 @@ class Search:
             candidate_rows[pre_filtered.candidate_rows] = True
             fits = fits & candidate_rows
         for plugin in self.pipeline.filters:
-            if not plugin.row_local and pre_filtered.runs(plugin):
+            if not plugin.depends_on_node_only and pre_filtered.runs(plugin):
                 rows = np.flatnonzero(fits)
                 state = pre_filtered.states.get(plugin.name)
                 passed = run_filter(self.pipeline, plugin, self.pod, self.nodes_at(rows), state)
@@ -208,7 +208,8 @@ class Search:
         dependent = [
             plugin.name
             for plugin in self.pipeline.filters
-            if pre_filtered.runs(plugin) and not getattr(plugin, "ignores_pods", False)
+            if pre_filtered.runs(plugin)
+            and not getattr(plugin, "depends_on_node_object_only", False)
         ]
         plugin = self.pipeline.resource_filters.get(dependent[0]) if len(dependent) == 1 else None
         if plugin is None:
@@ -230,7 +231,7 @@ class Search:
     def _nominated_at(self, row: int) -> Sequence[Pod]:
         """Return the pods nominated to the row to which this pod must leave what they request."""
         pod = self.pod
-        return self.cluster.nominations.at(row, pod.shape.priority, pod.uid, self.ends)
+        return self.cluster.nominations.at(row, pod.spec.priority, pod.uid, self.ends)
 
     def rejections(self, row: int) -> Sequence[RejectedNodes]:
         """Why one row rejects the pod in the present state; empty if it does not."""
@@ -241,17 +242,18 @@ class Search:
             return [RejectedNodes(next(iter(pre_filtered.pre_filter_plugins)), rows, why)]
         return self._filter_rejections(pre_filtered, rows)
 
-    def depends_on_shape_alone(self, pre_filtered: PreFiltered) -> bool:
-        """Whether all filters that run are row-local: then pods of one shape have one diagnosis."""
+    def depends_on_spec_alone(self, pre_filtered: PreFiltered) -> bool:
+        """Whether all filters that run are node-only: then pods of one spec have one diagnosis."""
         return not pre_filtered.restricted_by and all(
-            plugin.row_local or not pre_filtered.runs(plugin) for plugin in self.pipeline.filters
+            plugin.depends_on_node_only or not pre_filtered.runs(plugin)
+            for plugin in self.pipeline.filters
         )
 
     def shared_diagnosis(
         self, pre_filtered: PreFiltered, with_nominated: tuple[RejectedNodes, ...]
     ) -> Diagnosis:
         """Return the result of `diagnose`; from the cache where an identical pod had the same."""
-        if with_nominated or not self.depends_on_shape_alone(pre_filtered):
+        if with_nominated or not self.depends_on_spec_alone(pre_filtered):
             return self.diagnose(pre_filtered, with_nominated)
         return self.results.diagnosis(lambda: self.diagnose(pre_filtered))
 
@@ -337,7 +339,7 @@ def nodes_to_find(nodes: int, percentage: int) -> int:
 
 
 def sampled(
-    fits: BoolArray, cluster: Snapshot, pipeline: Pipeline, candidates: int, start: int
+    fits: BoolArray, cluster: ClusterView, pipeline: Pipeline, candidates: int, start: int
 ) -> tuple[IntArray, int]:
     """Return the feasible rows (int64) that a search finds, and how many nodes it evaluated.
 
@@ -355,7 +357,7 @@ def sampled(
 
 
 def passed_by_extenders(
-    fits: BoolArray, cluster: Snapshot, filtered: Filtered
+    fits: BoolArray, cluster: ClusterView, filtered: Filtered
 ) -> tuple[IntArray, IntArray, tuple[RejectedNodes, ...]]:
     """Return the rows that the extenders passed, their positions, and those they filtered out.
 

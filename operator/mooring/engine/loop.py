@@ -24,14 +24,14 @@ from mooring.engine.extenders.answers import (
     interested,
 )
 from mooring.engine.extenders.client import ExtenderError
+from mooring.engine.extenders.extender_attempts import ExtenderAttempts
 from mooring.engine.extenders.extenders import Extenders, PodGone
-from mooring.engine.extenders.two_halves import TwoHalves
 from mooring.engine.groups.cycle import GroupCycle
 from mooring.engine.groups.members import group_of
-from mooring.engine.groups.reports import GroupReports
+from mooring.engine.groups.pod_group_status_reporter import PodGroupStatusReporter
 from mooring.engine.outcome import FitError, Outcome, ScheduleResult, decision_of
+from mooring.engine.pod_status_reporter import PodStatusReporter
 from mooring.engine.preemption_executor import PreemptionExecutor
-from mooring.engine.reports import Reports
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.engine.shadow import Shadow
@@ -68,18 +68,18 @@ class SchedulingLoop:
     """Schedules pods while `run` runs; set `work` or call `wake` when the queue may have work.
 
     `settle` is called with each pod that was popped, and returns whether it may be tried now: its
-    profile may have to be found first (`Intake.settle`).
+    profile may have to be found first (`PodEnqueuer.settle`).
     """
 
     def __init__(
         self,
         scheduler: SchedulerState,
         *,
-        reports: Reports,
+        reports: PodStatusReporter,
         metrics: Metrics,
         preemptions: PreemptionExecutor,
         extenders: Extenders,
-        group_reports: GroupReports,
+        group_reports: PodGroupStatusReporter,
         settle: Callable[[QueuedPod], bool],
         work: asyncio.Event,
         shadow: Shadow | None = None,
@@ -92,7 +92,7 @@ class SchedulingLoop:
         self._shadow = shadow
         self._extenders = extenders
         self._settle = settle
-        self._two_halves = TwoHalves()
+        self._extender_attempts = ExtenderAttempts()
         self._clock = clock
         self._shared = ResultCache(scheduler.state.nodes)
         self._slow = SlowDecisions()
@@ -116,7 +116,7 @@ class SchedulingLoop:
             self._bindings,
             self._shared,
             slow=self._slow,
-            two_halves=self._two_halves,
+            extender_attempts=self._extender_attempts,
             extenders=extenders,
             preemptions=preemptions,
             reports=reports,
@@ -176,7 +176,7 @@ class SchedulingLoop:
 
         Attempts that wait for an extender are given up at once.
         """
-        await self._two_halves.cancel(_CANCELLED_SECONDS)
+        await self._extender_attempts.cancel(_CANCELLED_SECONDS)
         await self._bindings.finish(seconds)
 
     def expire_nominations(self) -> None:
@@ -266,7 +266,7 @@ class SchedulingLoop:
         attempt = Attempt(queued, queued.pipeline, self._clock())
         extenders = interested(queued.pipeline, pod)
         if extenders:
-            self._two_halves.add(queued, partial(self._call_extenders, attempt, extenders))
+            self._extender_attempts.add(queued, partial(self._call_extenders, attempt, extenders))
         else:
             self._half(attempt, None)
 
@@ -333,8 +333,7 @@ class SchedulingLoop:
             call = self._half(attempt, answers)
             if call is None:
                 return
-            about = (call, extenders, pod, answers, scheduler.cluster)
-            answers = await self._extenders.answer(*about)
+            answers = await self._extenders.answer(call, extenders, pod, answers, scheduler.cluster)
         raise ExtenderError(_ALWAYS_TAKEN)
 
     def _decide(

@@ -15,12 +15,12 @@ from mooring.framework.plugin import by_priority
 from mooring.framework.plugin_failures import PluginFailed
 from mooring.framework.queued_pod import PodState, QueuedPod
 from mooring.model.pod import Pod, Uid
-from mooring.state.snapshot import Snapshot
+from mooring.state.cluster_view import ClusterView
 from mooring.time_slices import REST
 
 __all__ = [
     "PodReport",
-    "PodReports",
+    "PodReportBuilder",
     "SuggestedChange",
     "pod_state",
     "smallest_suggestions",
@@ -73,7 +73,7 @@ class PodReport:
     suggestions: Sequence[SuggestedChange] | None = None
 
 
-class PodReports:
+class PodReportBuilder:
     """Makes reports of pods on request, one at a time, so that they cost a bounded share of time.
 
     `clock` is the scheduler's monotonic clock, in seconds.
@@ -147,7 +147,7 @@ class PodReports:
 async def smallest_suggestions(
     pod: Pod,
     pipeline: Pipeline,
-    cluster: Snapshot,
+    cluster: ClusterView,
     cache: ResultCache,
     clock: Callable[[], float],
     wanted: Callable[[], bool] = lambda: True,

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
-from mooring.engine.reports import Reports
+from mooring.engine.pod_status_reporter import PodStatusReporter
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.decision import PodRef
 from mooring.framework.post_filter import GroupNomination, Nomination
@@ -51,7 +51,7 @@ class PreemptionExecutor:
         self,
         scheduler: SchedulerState,
         writer: PodWriter,
-        reports: Reports,
+        reports: PodStatusReporter,
         clock: Callable[[], float],
         wake: Callable[[], None],
         ended: Callable[[str, float], None] = lambda _result, _seconds: None,
@@ -138,7 +138,7 @@ class PreemptionExecutor:
         """Withdraws the nominations of pods of lower priority to the node."""
         state = self._scheduler.state
         row = state.nodes.row_of.get(node)
-        for pod in state.nominations.below(row, preemptor.shape.priority):
+        for pod in state.nominations.below(row, preemptor.spec.priority):
             self._withdraw(pod)
 
     async def _evict(

@@ -17,10 +17,10 @@ from mooring.policy.errors import FieldError, ProfileInvalid
 from mooring.policy.extender import Extender
 from mooring.policy.match import ProfileMatcher, may_share_pods
 from mooring.policy.profile import DEFAULT_SCHEDULER, SchedulingProfile
-from mooring.policy.resolve import Effective, load_profile
-from mooring.state.snapshot import Snapshot
+from mooring.policy.resolve import ResolvedProfile, load_profile
+from mooring.state.cluster_view import ClusterView
 
-__all__ = ["InForce", "Profiles"]
+__all__ = ["ActiveProfile", "Profiles"]
 
 
 _MOST_NAMED: Final = 3
@@ -30,11 +30,11 @@ _MOST_BYTES: Final = 2**20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class InForce:
+class ActiveProfile:
     """A profile in force, and the pipeline that was built from it."""
 
     profile: SchedulingProfile
-    effective: Effective
+    effective: ResolvedProfile
     pipeline: Pipeline
 
 
@@ -64,7 +64,7 @@ class Profiles:
         self._metrics = metrics
         self._most_per_decision = most_per_decision
         self._tls_problem = tls_problem
-        self._in_force: dict[str, InForce] = {}
+        self._in_force: dict[str, ActiveProfile] = {}
         self._conflicts: dict[str, set[str]] = {}
         self._not_in_force: dict[str, frozenset[str]] = {}
         self._former: BoundedCache[str, str] = BoundedCache(_MOST_BYTES)
@@ -78,7 +78,7 @@ class Profiles:
         """The `Evaluations` of the profiles in force, without empty ones."""
 
     @property
-    def in_force(self) -> Mapping[str, InForce]:
+    def in_force(self) -> Mapping[str, ActiveProfile]:
         """The profiles in force, by name."""
         return self._in_force
 
@@ -88,7 +88,7 @@ class Profiles:
         pipelines = (entry.pipeline for _, entry in sorted(self._in_force.items()))
         return tuple(dict.fromkeys(form for p in pipelines for form in p.pod_group_formats))
 
-    def check(self, document: object) -> InForce:
+    def check(self, document: object) -> ActiveProfile:
         """Read a SchedulingProfile object and build its plugins, without putting it in force.
 
         It alone decides whether a profile is valid: in the operator, in `mooring simulate` and in
@@ -100,7 +100,7 @@ class Profiles:
         """
         return self.build(*load_profile(document, self._registry))
 
-    def build(self, profile: SchedulingProfile, effective: Effective) -> InForce:
+    def build(self, profile: SchedulingProfile, effective: ResolvedProfile) -> ActiveProfile:
         """Build the plugins of a profile that is read and resolved, without putting it in force.
 
         Raises:
@@ -123,9 +123,9 @@ class Profiles:
             self._metrics,
             self._most_per_decision,
         )
-        return InForce(profile, effective, pipeline)
+        return ActiveProfile(profile, effective, pipeline)
 
-    def apply(self, document: object) -> InForce:
+    def apply(self, document: object) -> ActiveProfile:
         """Check the document as `check` does, and put the profile in force.
 
         Raises:
@@ -133,7 +133,7 @@ class Profiles:
         """
         return self._put_in_force(self.check(document))
 
-    def put(self, profile: SchedulingProfile, effective: Effective) -> InForce:
+    def put(self, profile: SchedulingProfile, effective: ResolvedProfile) -> ActiveProfile:
         """Build the plugins of a profile as `build` does, and put it in force.
 
         Raises:
@@ -164,7 +164,7 @@ class Profiles:
 
         It may if no profile has been for its schedulerName, or if that is kube-scheduler's.
         """
-        scheduler_name = pod.shape.scheduler_name
+        scheduler_name = pod.spec.scheduler_name
         if scheduler_name == DEFAULT_SCHEDULER:
             return None
         claimants = self._matcher.claimants(scheduler_name)
@@ -189,11 +189,11 @@ class Profiles:
             )
         return None
 
-    def of(self, pod: Pod, cluster: Snapshot) -> InForce | None:
+    def of(self, pod: Pod, cluster: ClusterView) -> ActiveProfile | None:
         """Return the profile that takes the pod, which is in mode Active; None if there is none."""
         return self._found(self._matcher, pod, cluster)
 
-    def shadow_of(self, pod: Pod, cluster: Snapshot) -> InForce | None:
+    def shadow_of(self, pod: Pod, cluster: ClusterView) -> ActiveProfile | None:
         """Return the profile in mode Shadow that decides about the pod for comparison.
 
         None if there is none, or if a profile in mode Active takes the pod.
@@ -202,16 +202,18 @@ class Profiles:
             return None
         return self._found(self._shadow_matcher, pod, cluster)
 
-    def _found(self, matcher: ProfileMatcher, pod: Pod, cluster: Snapshot) -> InForce | None:
+    def _found(
+        self, matcher: ProfileMatcher, pod: Pod, cluster: ClusterView
+    ) -> ActiveProfile | None:
         name = matcher.find(
-            pod.shape.scheduler_name,
+            pod.spec.scheduler_name,
             pod.namespace,
             cluster.namespace_labels(pod.namespace),
             pod.labels,
         )
         return self._in_force[name] if name is not None else None
 
-    def _put_in_force(self, entry: InForce) -> InForce:
+    def _put_in_force(self, entry: ActiveProfile) -> ActiveProfile:
         name = entry.profile.name
         before = self._in_force.get(name)
         if before is not None:

@@ -1,6 +1,6 @@
-"""Keeps the results of row-local plugins per pod shape, so that identical pods share them.
+"""Keeps the results of node-only plugins per pod spec, so that identical pods share them.
 
-A row-local plugin's result for a node changes only when that node's row changes. So the masks and
+A node-only plugin's result for a node changes only when that node's row changes. So the masks and
 raw scores of all nodes are kept, and before each use the plugins run again on the rows that the
 node table's change logs name. There are two logs: one of all changes, and one of changes of the
 nodes themselves, for plugins that ignore the pods on a node. The results are always those that
@@ -28,27 +28,27 @@ from mooring.framework.plugin_metrics import (
 from mooring.framework.runtime import run_filter, run_pre_filter, run_pre_score, run_score
 from mooring.framework.verdicts import SKIP, PreFilterResult, Unschedulable
 from mooring.model.pod import Pod
-from mooring.model.shape import PodShape
+from mooring.model.pod_spec import PodSpec
+from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import ChangeLog, IntArray
 from mooring.state.nodes import NodeTable
-from mooring.state.snapshot import Snapshot
 from mooring.state.view import BoolArray, NodeView
 
-__all__ = ["ResultCache", "ShapeResults"]
+__all__ = ["ResultCache", "SpecResults"]
 
 _MOST_BYTES: Final = 128 * 1024 * 1024
-"""Enough for some 500 shapes on 5,000 nodes."""
-_BYTES_PER_SHAPE: Final = 8 * 1024
-"""What results take beside their arrays and the shape itself."""
+"""Enough for some 500 specs on 5,000 nodes."""
+_BYTES_PER_SPEC: Final = 8 * 1024
+"""What results take beside their arrays and the spec itself."""
 _BOOL_BYTES: Final = 1
 _INT64_BYTES: Final = 8
 
 
 @dataclass(slots=True, eq=False)
-class ShapeEvaluations:
-    """The counters of the plugins whose results a decision about a pod of the shape uses.
+class SpecEvaluations:
+    """The counters of the plugins whose results a decision about a pod of the spec uses.
 
-    `filters` and `scores` are those of row-local plugins, `others` gives each of the rest.
+    `filters` and `scores` are those of node-only plugins, `others` gives each of the rest.
     """
 
     pipeline: Pipeline
@@ -59,7 +59,7 @@ class ShapeEvaluations:
     _others: dict[tuple[ExtensionPoint, str], tuple[Evaluations, ...]] = field(default_factory=dict)
 
     def others(self, point: ExtensionPoint, plugin: str) -> tuple[Evaluations, ...]:
-        """Return the counter of a plugin that is not row-local."""
+        """Return the counter of a plugin that is not node-only."""
         found = self._others.get((point, plugin))
         if found is None:
             pipeline = self.pipeline
@@ -69,7 +69,7 @@ class ShapeEvaluations:
 
 
 class _RowResults:
-    """The results of some row-local plugins, kept up to date from one change log.
+    """The results of some node-only plugins, kept up to date from one change log.
 
     After `filter`, `fits` is bool[rows]: the row exists and passes every filter here. After
     `score`, `unnormalized_total` (int64[rows]) is the weighted sum of the scores that are not
@@ -143,16 +143,18 @@ class _RowResults:
         return dirty, nodes.take(dirty)
 
 
-class ShapeResults:
-    """The results of all row-local plugins of one pipeline for one pod shape.
+class SpecResults:
+    """The results of all node-only plugins of one pipeline for one pod spec.
 
     `pre_filtered` and `pre_scored` have the results of pre_filter and pre_score by plugin. After
-    `refresh`, `fits` is bool[rows]: the row exists and passes every row-local filter. After one
-    with `scored`, `unnormalized_total` (int64[rows]) is the weighted sum of the row-local scores
+    `refresh`, `fits` is bool[rows]: the row exists and passes every node-only filter. After one
+    with `scored`, `unnormalized_total` (int64[rows]) is the weighted sum of the node-only scores
     that are not normalized. `evaluations` are the counters of the plugins.
     """
 
-    def __init__(self, pod: Pod, pipeline: Pipeline, cluster: Snapshot, table: NodeTable) -> None:
+    def __init__(
+        self, pod: Pod, pipeline: Pipeline, cluster: ClusterView, table: NodeTable
+    ) -> None:
         self._table = table
         self._pipeline = pipeline
         self._version = -1
@@ -161,25 +163,25 @@ class ShapeResults:
         self.pre_filtered: dict[str, Any] = {
             p.name: run_pre_filter(pipeline, p, pod, cluster)
             for p in pipeline.pre_filter
-            if p.row_local
+            if p.depends_on_node_only
         }
         metrics.lap(PRE_FILTER)
         nodes = cluster.nodes
         self.pre_scored: dict[str, Any] = {
             p.name: run_pre_score(pipeline, p, pod, nodes, cluster)
             for p in pipeline.pre_score
-            if p.row_local
+            if p.depends_on_node_only
         }
         metrics.lap(PRE_SCORE)
         filters = [
             (f, state)
             for f in pipeline.filters
-            if f.row_local and (state := self._filter_state(f.name)) is not SKIP
+            if f.depends_on_node_only and (state := self._filter_state(f.name)) is not SKIP
         ]
         scores = [
             (s, self.pre_scored.get(s.name))
             for s in pipeline.scores
-            if s.row_local and self.pre_scored.get(s.name) is not SKIP
+            if s.depends_on_node_only and self.pre_scored.get(s.name) is not SKIP
         ]
         self.evaluations = _evaluations(
             pipeline,
@@ -203,7 +205,7 @@ class ShapeResults:
         self.prefers_full_nodes: bool | None = None
         """Whether the scores prefer a node that has an identical pod; None if not known yet."""
         self._diagnosed: tuple[tuple[int, int], Diagnosis] | None = None
-        self._fixed_bytes = pod.shape.memory + _BYTES_PER_SHAPE
+        self._fixed_bytes = pod.spec.memory + _BYTES_PER_SPEC
         self._array_bytes = 0
         self._bytes_per_row = 3 * _BOOL_BYTES + (3 + len(scores)) * _INT64_BYTES
         self.counted_bytes = 0
@@ -213,7 +215,7 @@ class ShapeResults:
         """Return the result of `diagnose`, kept until a row changes.
 
         A diagnosis with more than 64 reasons of one plugin is not kept: with thousands of invented
-        resources it takes megabytes, and there may be many such shapes.
+        resources it takes megabytes, and there may be many such specs.
         """
         as_of = (self._table.set_version, self._table.changes.position)
         if self._diagnosed is not None and self._diagnosed[0] == as_of:
@@ -225,7 +227,7 @@ class ShapeResults:
 
     @property
     def bytes(self) -> int:
-        """About how much memory the results and the shape take."""
+        """About how much memory the results and the spec take."""
         diagnosed = 0 if self._diagnosed is None else self._diagnosed[1].nbytes
         return self._fixed_bytes + self._array_bytes + diagnosed
 
@@ -236,11 +238,11 @@ class ShapeResults:
 
     @property
     def rejection(self) -> Unschedulable | None:
-        """The rejection by the first row-local pre_filter that rejects the shape, if any."""
+        """The rejection by the first node-only pre_filter that rejects the spec, if any."""
         return next((r for r in self.pre_filtered.values() if isinstance(r, Unschedulable)), None)
 
     def raw(self, plugin: str) -> IntArray:
-        """int64[rows]: a row-local plugin's scores before they are normalized."""
+        """int64[rows]: a node-only plugin's scores before they are normalized."""
         raw = self._by_node_and_pods.raw.get(plugin)
         return self._by_node.raw[plugin] if raw is None else raw
 
@@ -271,11 +273,11 @@ class ShapeResults:
 
 def _evaluations(
     pipeline: Pipeline, filters: Sequence[str], scores: Sequence[str]
-) -> ShapeEvaluations:
+) -> SpecEvaluations:
     counters, profile = pipeline.metrics.evaluations, pipeline.profile
     pre_filter = [plugin.name for plugin in pipeline.pre_filter]
     pre_score = [plugin.name for plugin in pipeline.pre_score]
-    return ShapeEvaluations(
+    return SpecEvaluations(
         pipeline,
         pre_filter=counters(pre_filter, PRE_FILTER, profile),
         pre_score=counters(pre_score, PRE_SCORE, profile),
@@ -285,64 +287,64 @@ def _evaluations(
 
 
 def _ignores_pods(plugin: Any) -> bool:
-    return bool(getattr(plugin, "ignores_pods", False))
+    return bool(getattr(plugin, "depends_on_node_object_only", False))
 
 
 class ResultCache:
-    """The results for the shapes that were used last; they take at most `most_bytes`."""
+    """The results for the specs that were used last; they take at most `most_bytes`."""
 
     def __init__(self, table: NodeTable, most_bytes: int = _MOST_BYTES) -> None:
         self._table = table
         self.most_bytes = most_bytes
-        self._shapes: OrderedDict[tuple[PodShape, Pipeline], ShapeResults] = OrderedDict()
+        self._specs: OrderedDict[tuple[PodSpec, Pipeline], SpecResults] = OrderedDict()
         self.bytes = 0
-        """About how many bytes the results, their shapes and pipelines take."""
+        """About how many bytes the results, their specs and pipelines take."""
         self._pipelines = Counter[Pipeline]()
         """How many results each pipeline has; a former one is dropped with its last result."""
-        self._last: ShapeResults | None = None
+        self._last: SpecResults | None = None
 
     def __len__(self) -> int:
-        """Return for how many shapes and pipelines results are kept."""
-        return len(self._shapes)
+        """Return for how many specs and pipelines results are kept."""
+        return len(self._specs)
 
     def of(
-        self, pod: Pod, pipeline: Pipeline, cluster: Snapshot, *, scored: bool = True
-    ) -> ShapeResults:
-        """Return the results for the pod's shape and pipeline, up to date; scores if `scored`.
+        self, pod: Pod, pipeline: Pipeline, cluster: ClusterView, *, scored: bool = True
+    ) -> SpecResults:
+        """Return the results for the pod's spec and pipeline, up to date; scores if `scored`.
 
         Every decision begins with this call.
         """
         pipeline.evaluations.begin_decision()
         if self._last is not None:
             self._count(self._last)  # a diagnosis may have been added since
-        key = (pod.shape, pipeline)
-        results = self._shapes.get(key)
+        key = (pod.spec, pipeline)
+        results = self._specs.get(key)
         if results is None:
-            results = self._shapes[key] = ShapeResults(pod, pipeline, cluster, self._table)
+            results = self._specs[key] = SpecResults(pod, pipeline, cluster, self._table)
             if pipeline not in self._pipelines:
                 self._forget_former(pipeline)
                 self.bytes += pipeline.memory
             self._pipelines[pipeline] += 1
         else:
-            self._shapes.move_to_end(key)
+            self._specs.move_to_end(key)
         self._last = results
         try:
             if results.rejection is None:
                 results.refresh(pod, cluster.nodes, scored=scored)
-        finally:  # a plugin may fail for every shape
+        finally:  # a plugin may fail for every spec
             self._count(results)
-            while self.bytes > self.most_bytes and len(self._shapes) > 1:
-                self._drop(*self._shapes.popitem(last=False))
+            while self.bytes > self.most_bytes and len(self._specs) > 1:
+                self._drop(*self._specs.popitem(last=False))
         return results
 
     def _forget_former(self, pipeline: Pipeline) -> None:
         """Drop the results of the pipelines that the profile had before."""
         former = [p for p in self._pipelines if p.profile == pipeline.profile]
         if former:
-            for key in [key for key in self._shapes if key[1] in former]:
-                self._drop(key, self._shapes.pop(key))
+            for key in [key for key in self._specs if key[1] in former]:
+                self._drop(key, self._specs.pop(key))
 
-    def _drop(self, key: tuple[PodShape, Pipeline], dropped: ShapeResults) -> None:
+    def _drop(self, key: tuple[PodSpec, Pipeline], dropped: SpecResults) -> None:
         self.bytes -= dropped.counted_bytes
         _, pipeline = key
         self._pipelines[pipeline] -= 1
@@ -350,7 +352,7 @@ class ResultCache:
             del self._pipelines[pipeline]
             self.bytes -= pipeline.memory
 
-    def _count(self, results: ShapeResults) -> None:
+    def _count(self, results: SpecResults) -> None:
         now = results.bytes
         self.bytes += now - results.counted_bytes
         results.counted_bytes = now

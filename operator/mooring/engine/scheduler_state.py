@@ -12,7 +12,7 @@ from mooring.model.pod import Pod, Uid
 from mooring.observe.records import DecisionLog
 from mooring.queueing.queue import SchedulingQueue
 from mooring.state.cluster import ClusterState
-from mooring.state.snapshot import Snapshot
+from mooring.state.cluster_view import ClusterView
 
 __all__ = [
     "BindingUnderWay",
@@ -41,7 +41,7 @@ class SchedulerState:
     """The cluster, the queue and the profiles; changed on the event loop's thread only."""
 
     state: ClusterState
-    cluster: Snapshot
+    cluster: ClusterView
     queue: SchedulingQueue
     profiles: Profiles
     waiting: WaitingPods

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from mooring.engine.filtering import Search
+from mooring.engine.filtering import NodeSearch
 from mooring.framework.decision import NodeScore
 from mooring.framework.plugin import Normalize
 from mooring.framework.plugin_metrics import PRE_SCORE, SCORE
@@ -97,7 +97,7 @@ class ScoreTable:
         return found
 
 
-def score(search: Search, rows: IntArray) -> ScoreTable:
+def score(search: NodeSearch, rows: IntArray) -> ScoreTable:
     """Run the score plugins for the feasible rows (int64, as `sampled` returns them)."""
     pod, pipeline, cluster, results = search.pod, search.pipeline, search.cluster, search.results
     metrics, evaluations = pipeline.metrics, results.evaluations
@@ -119,10 +119,10 @@ def score(search: Search, rows: IntArray) -> ScoreTable:
         if state is SKIP:
             continue
         how = scorer.plugin.normalize
-        if scorer.row_local and how is Normalize.NONE:
+        if scorer.depends_on_node_only and how is Normalize.NONE:
             plugins[scorer.name] = PluginScores(results.raw(scorer.name), scorer.weight, rows)
             continue
-        if scorer.row_local:
+        if scorer.depends_on_node_only:
             raw = results.raw(scorer.name)[index]
         else:
             raw = run_score(pipeline, scorer.plugin, pod, nodes, state)

@@ -20,7 +20,7 @@ from operator import itemgetter
 from typing import Any, Final
 
 from mooring.engine.outcome import FitError, ScheduleResult
-from mooring.engine.profiles import InForce
+from mooring.engine.profiles import ActiveProfile
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.engine.what_if import WhatIf, without_preemption
@@ -80,7 +80,7 @@ class _BoundPod:
 
     pod: Pod
     at: float
-    profile: InForce | None
+    profile: ActiveProfile | None
     was_pending: bool
 
 
@@ -91,7 +91,7 @@ class _Comparison:
     `usages` are utilization and balance of the nodes of `_CHOICES`; empty if one has no node.
     """
 
-    profile: InForce
+    profile: ActiveProfile
     result: str
     record: dict[str, Any] | None = None
     usages: tuple[tuple[float, float], ...] = ()
@@ -101,7 +101,7 @@ class _Comparison:
 class _Summary:
     """What the comparisons of a profile have shown since it is in force."""
 
-    profile: InForce
+    profile: ActiveProfile
     pipeline: Pipeline
     since: float
     results: Counter[str] = field(default_factory=Counter)
@@ -157,7 +157,7 @@ class Shadow:
             if event.kind is Kind.POD and event.action is Action.ADD:
                 self._note(event.after)
 
-    def left(self, uid: str) -> None:
+    def forget(self, uid: str) -> None:
         """Note that the pod was pending: it is shown no more among those without a node."""
         if not self._scheduler.profiles.has_shadows:
             self._left.clear()
@@ -243,7 +243,7 @@ class Shadow:
                 return
             self._bound.popleft()
 
-    def _is_in_force(self, profile: InForce) -> bool:
+    def _is_in_force(self, profile: ActiveProfile) -> bool:
         return self._scheduler.profiles.in_force.get(profile.profile.name) is profile
 
     def _decide_pending(self, now: float, until: float) -> bool:
@@ -278,7 +278,7 @@ class Shadow:
                 self._pending[pod.uid] = None
                 self._due.append(pod)
 
-    def _compared(self, pod: Pod, at: float, profile: InForce) -> _Comparison:
+    def _compared(self, pod: Pod, at: float, profile: ActiveProfile) -> _Comparison:
         """Return the comparison, with the result `error` if, for example, a plugin fails.
 
         Raises:
@@ -294,7 +294,7 @@ class Shadow:
             logger.debug("no shadow decision about pod %s: %s", pod.key, text_of(error))
             return _Comparison(profile, "error")
 
-    def _decided(self, pod: Pod, at: float, profile: InForce) -> _Comparison:
+    def _decided(self, pod: Pod, at: float, profile: ActiveProfile) -> _Comparison:
         """Decide about a pod that is pending for long, or bound and not in the trial."""
         pipeline, node = self._summary(profile).pipeline, pod.node_name
         outcome = self._what_if.decide(replace(pod, node_name=None), pipeline)
@@ -318,7 +318,7 @@ class Shadow:
         record = self._record(profile, pod, at, result, outcome, scores, message)
         return _Comparison(profile, result, record, usages)
 
-    def _summary(self, profile: InForce) -> _Summary:
+    def _summary(self, profile: ActiveProfile) -> _Summary:
         """Return the summary of the profile; a profile that was changed begins anew."""
         known = self._summaries.get(profile.profile.name)
         if known is None or known.profile is not profile:
@@ -371,7 +371,7 @@ class Shadow:
         nodes = self._scheduler.cluster.nodes
         fractions = []
         for resource in ("cpu", "memory"):
-            amount = pod.shape.demand.resources.get(resource, 0)
+            amount = pod.spec.demand.resources.get(resource, 0)
             requested = int(nodes.requested(resource)[row]) + amount
             fractions.append(min(1.0, requested / max(1, int(nodes.allocatable(resource)[row]))))
         first, second = fractions
@@ -379,7 +379,7 @@ class Shadow:
 
     def _record(
         self,
-        profile: InForce,
+        profile: ActiveProfile,
         pod: Pod,
         at: float,
         result: str,

@@ -24,13 +24,13 @@ from mooring.framework.decision import PodRef, TextAboutPods
 from mooring.framework.pipeline import Pipeline
 from mooring.model.affinity import AffinityTerm, SpreadConstraint
 from mooring.model.pod import Pod
+from mooring.model.pod_spec import HostPort, PodSpec
 from mooring.model.resources import CPU, MEMORY, amount_text
 from mooring.model.selectors import LabelSelector, Requirement
-from mooring.model.shape import HostPort, PodShape
 from mooring.model.taints import NOT_SCHEDULABLE_TAINT, Taint, Toleration, tolerated
 from mooring.model.volumes import ClaimVolume
+from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
-from mooring.state.snapshot import Snapshot
 
 __all__ = ["Suggestion", "suggestions"]
 
@@ -80,13 +80,13 @@ class _Change:
 
 
 def suggestions(
-    pod: Pod, pipeline: Pipeline, cluster: Snapshot, cache: ResultCache
+    pod: Pod, pipeline: Pipeline, cluster: ClusterView, cache: ResultCache
 ) -> Iterator[Suggestion | None]:
     """Yield each suggestion, and None after each change that does not help.
 
     A pod that fits as it is, since the cluster has changed, gets only the suggestion that says so.
     Between two items other work may go on, also such that changes the cluster. One item takes about
-    as long as a decision about a new shape. `cache` should serve nothing else.
+    as long as a decision about a new spec. `cache` should serve nothing else.
     """
     tried = _Suggestions(pod, pipeline, WhatIf(cluster, cache))
     unchanged = tried.unchanged()
@@ -171,7 +171,7 @@ class _Suggestions:
             resource: np.maximum(nodes.allocatable(resource) - nodes.requested(resource), 0)
             for resource in resources
         }
-        requested = self._pod.shape.demand.resources
+        requested = self._pod.spec.demand.resources
         shares = np.min([free[name] / requested[name] for name in resources], axis=0)
         best = int(np.argmax(shares))
         limits = {
@@ -181,7 +181,7 @@ class _Suggestions:
         return limits, min(float(shares[best]), 1.0)
 
     def _request_text(self, resource: str, limit: int) -> str:
-        requested = amount_text(resource, self._pod.shape.demand.resources[resource])
+        requested = amount_text(resource, self._pod.spec.demand.resources[resource])
         if not limit:
             return f"did not request {resource} (it requests {requested})"
         return (
@@ -200,7 +200,7 @@ class _Suggestions:
         nodes = self._cluster.nodes.take(rows)
         lacking = np.zeros(len(rows))
         possible = np.ones(len(rows), np.bool_)
-        for resource, requested in self._pod.shape.demand.resources.items():
+        for resource, requested in self._pod.spec.demand.resources.items():
             allocatable = nodes.allocatable(resource)
             possible &= allocatable >= requested
             short = requested - (allocatable - nodes.requested(resource))
@@ -246,7 +246,7 @@ class _Suggestions:
 
     def _relief(self, pod: Pod) -> float:
         """Return how much of what the pod requests would be free without this one."""
-        requested, theirs = self._pod.shape.demand.resources, pod.shape.demand.resources
+        requested, theirs = self._pod.spec.demand.resources, pod.spec.demand.resources
         return sum(theirs.get(name, 0) / max(most, 1) for name, most in requested.items())
 
     def _names(self, rows: IntArray) -> tuple[str, ...]:
@@ -265,35 +265,35 @@ def _when_ended(pods: Sequence[Pod], node: str) -> TextAboutPods:
     return TextAboutPods(text, tuple(map(PodRef.of, pods)), f"when {which} {end}")
 
 
-def _changes(pod: Pod, cluster: Snapshot) -> Iterator[_Change]:
+def _changes(pod: Pod, cluster: ClusterView) -> Iterator[_Change]:
     """Yield the changes of the pod that are worth a try, the smaller ones first."""
-    shape = pod.shape
-    for resource in shape.demand.resources:
+    spec = pod.spec
+    for resource in spec.demand.resources:
         yield _Change("", resource, 0.0, partial(_requesting, {resource: 0}), resource)
-    yield from _tolerations(shape, cluster)
-    yield from _constraints(shape)
+    yield from _tolerations(spec, cluster)
+    yield from _constraints(spec)
     for volume in pod.volumes:
         if isinstance(volume, ClaimVolume):
             name = f"claim {volume.claim}"
             yield _Change(f"did not use the {name}", name, 2.0, partial(_without_volume, volume))
 
 
-def _constraints(shape: PodShape) -> Iterator[_Change]:
+def _constraints(spec: PodSpec) -> Iterator[_Change]:
     """Yield changes that give up one constraint to nodes or to other pods."""
-    for requirement in shape.node_selector.requirements:
+    for requirement in spec.node_selector.requirements:
         yield _Change(
             f"had no nodeSelector {_shown(requirement)}",
             f"nodeSelector {requirement.key}",
             _CONSTRAINT,
             partial(_without_requirement, requirement),
         )
-    if shape.required_nodes is not None:
+    if spec.required_nodes is not None:
         text = "had no required node affinity"
         yield _Change(text, "node affinity", _CONSTRAINT, _without_node_affinity)
-    for port in shape.host_ports:
+    for port in spec.host_ports:
         name = f"host port {port.port}/{port.protocol}"
         yield _Change(f"used no {name}", name, _CONSTRAINT, partial(_without_port, port))
-    for constraint in shape.spread:
+    for constraint in spec.spread:
         if constraint.hard:
             yield _Change(
                 f"had no topology spread constraint on {constraint.topology_key} "
@@ -303,8 +303,8 @@ def _constraints(shape: PodShape) -> Iterator[_Change]:
                 partial(_without_spread, constraint),
             )
     for word, terms in (
-        ("pod affinity", shape.affinity.required),
-        ("pod anti-affinity", shape.affinity.required_anti),
+        ("pod affinity", spec.affinity.required),
+        ("pod anti-affinity", spec.affinity.required_anti),
     ):
         for term in terms:
             name = f"{word} per {term.topology_key}"
@@ -312,7 +312,7 @@ def _constraints(shape: PodShape) -> Iterator[_Change]:
             yield _Change(text, name, _CONSTRAINT, partial(_without_term, term))
 
 
-def _tolerations(shape: PodShape, cluster: Snapshot) -> Iterator[_Change]:
+def _tolerations(spec: PodSpec, cluster: ClusterView) -> Iterator[_Change]:
     """Yield a toleration of each taint that keeps the pod off nodes, the most frequent first."""
     nodes = cluster.nodes
     counts = Counter[Taint]()
@@ -320,7 +320,7 @@ def _tolerations(shape: PodShape, cluster: Snapshot) -> Iterator[_Change]:
     for taints, number in zip(nodes.taint_sets, per_set.tolist(), strict=False):
         for taint in taints:
             hard = taint.effect in ("NoSchedule", "NoExecute")
-            if hard and number and not tolerated(taint, shape.tolerations):
+            if hard and number and not tolerated(taint, spec.tolerations):
                 counts[taint] += number
     del counts[NOT_SCHEDULABLE_TAINT]  # a node has it when it is cordoned
     for taint, _ in counts.most_common(_MOST_TAINTS):
@@ -328,44 +328,44 @@ def _tolerations(shape: PodShape, cluster: Snapshot) -> Iterator[_Change]:
         text = f"tolerated the taint {shown}:{taint.effect}"
         yield _Change(text, f"taint {shown}", _TOLERATION, partial(_tolerating, taint))
     cordoned = nodes.unschedulable & nodes.present
-    if cordoned.any() and not tolerated(NOT_SCHEDULABLE_TAINT, shape.tolerations):
+    if cordoned.any() and not tolerated(NOT_SCHEDULABLE_TAINT, spec.tolerations):
         tolerate = partial(_tolerating, NOT_SCHEDULABLE_TAINT)
         yield _Change("might use cordoned nodes", "cordoned nodes", _TOLERATION, tolerate)
 
 
 def _tolerating(taint: Taint, pod: Pod) -> Pod:
     toleration = Toleration(taint.key, "Equal", taint.value, taint.effect)
-    tolerations = (*pod.shape.tolerations, toleration)
-    return replace(pod, shape=replace(pod.shape, tolerations=tolerations))
+    tolerations = (*pod.spec.tolerations, toleration)
+    return replace(pod, spec=replace(pod.spec, tolerations=tolerations))
 
 
 def _without_requirement(requirement: Requirement, pod: Pod) -> Pod:
-    selector = LabelSelector(_others(pod.shape.node_selector.requirements, requirement))
-    return replace(pod, shape=replace(pod.shape, node_selector=selector))
+    selector = LabelSelector(_others(pod.spec.node_selector.requirements, requirement))
+    return replace(pod, spec=replace(pod.spec, node_selector=selector))
 
 
 def _without_node_affinity(pod: Pod) -> Pod:
-    return replace(pod, shape=replace(pod.shape, required_nodes=None))
+    return replace(pod, spec=replace(pod.spec, required_nodes=None))
 
 
 def _without_port(port: HostPort, pod: Pod) -> Pod:
-    ports = _others(pod.shape.host_ports, port)
-    return replace(pod, shape=replace(pod.shape, host_ports=ports))
+    ports = _others(pod.spec.host_ports, port)
+    return replace(pod, spec=replace(pod.spec, host_ports=ports))
 
 
 def _without_spread(constraint: SpreadConstraint, pod: Pod) -> Pod:
-    spread = _others(pod.shape.spread, constraint)
-    return replace(pod, shape=replace(pod.shape, spread=spread))
+    spread = _others(pod.spec.spread, constraint)
+    return replace(pod, spec=replace(pod.spec, spread=spread))
 
 
 def _without_term(term: AffinityTerm, pod: Pod) -> Pod:
     """Return the pod without the term, whether it is of affinity or anti-affinity."""
     affinity = replace(
-        pod.shape.affinity,
-        required=_others(pod.shape.affinity.required, term),
-        required_anti=_others(pod.shape.affinity.required_anti, term),
+        pod.spec.affinity,
+        required=_others(pod.spec.affinity.required, term),
+        required_anti=_others(pod.spec.affinity.required_anti, term),
     )
-    return replace(pod, shape=replace(pod.shape, affinity=affinity))
+    return replace(pod, spec=replace(pod.spec, affinity=affinity))
 
 
 def _without_volume(volume: ClaimVolume, pod: Pod) -> Pod:
@@ -382,10 +382,10 @@ def _others(items: tuple[_Item, ...], item: _Item) -> tuple[_Item, ...]:
 
 def _requesting(limits: Mapping[str, int], pod: Pod) -> Pod:
     """Return the pod with these requests; what is 0 is not requested."""
-    demand = pod.shape.demand
+    demand = pod.spec.demand
     resources = {**demand.resources, **limits}
     changed = replace(demand, resources={name: n for name, n in resources.items() if n})
-    return replace(pod, shape=replace(pod.shape, demand=changed))
+    return replace(pod, spec=replace(pod.spec, demand=changed))
 
 
 def _pods(selector: LabelSelector | None) -> str:

@@ -14,19 +14,19 @@ import numpy as np
 
 from mooring.engine.cycle import decide, tie_break_seed
 from mooring.engine.extenders.answers import ExtenderAnswers, FilterCall, PreemptCall
-from mooring.engine.filtering import PreFiltered, Search
+from mooring.engine.filtering import NodeSearch, PreFiltered
 from mooring.engine.groups.decision import GroupDecision, decide_group
 from mooring.engine.groups.placement import DecisionOutdated
-from mooring.engine.groups.slices import SearchBudget, Slices
+from mooring.engine.groups.slices import Pausing, SearchBudget
 from mooring.engine.outcome import Outcome, ScheduleResult
 from mooring.engine.result_cache import ResultCache
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.runtime import first_gate
 from mooring.model.pod import Pod, Uid
 from mooring.state.cluster import Trial
+from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.pod_groups import PodGroupState
-from mooring.state.snapshot import Snapshot
 
 __all__ = ["WhatIf", "held_back", "stays_on_its_node", "without_preemption"]
 
@@ -47,7 +47,7 @@ class WhatIf:
 
     def __init__(
         self,
-        cluster: Snapshot,
+        cluster: ClusterView,
         cache: ResultCache,
         *,
         now: Callable[[], float] = lambda: 0.0,
@@ -125,11 +125,19 @@ class WhatIf:
         members: Sequence[Pod],
         pipeline: Pipeline,
         budget: SearchBudget,
-    ) -> Slices[GroupDecision]:
+    ) -> Pausing[GroupDecision]:
         """Return the decision about all these members, made in trials with pauses between them."""
-        about = (group, members, pipeline, self.cluster, self.cache)
         seed = self.seed_of(members[0])
-        steps = decide_group(*about, seed=seed, rejected={}, budget=budget)
+        steps = decide_group(
+            group,
+            members,
+            pipeline,
+            self.cluster,
+            self.cache,
+            seed=seed,
+            rejected={},
+            budget=budget,
+        )
         while True:
             try:
                 with self.trial():
@@ -141,9 +149,9 @@ class WhatIf:
                 return GroupDecision({}, message=_OUTDATED)
             yield
 
-    def search(self, pod: Pod, pipeline: Pipeline) -> Search:
+    def search(self, pod: Pod, pipeline: Pipeline) -> NodeSearch:
         """Return the search for nodes that pass the pod's filters, whenever the pod ends."""
-        return Search(pod, pipeline, self.cluster, self.cache.of(pod, pipeline, self.cluster))
+        return NodeSearch(pod, pipeline, self.cluster, self.cache.of(pod, pipeline, self.cluster))
 
     def feasible_rows(self, pod: Pod, pipeline: Pipeline) -> IntArray:
         """Return the rows (int64) that pass all filters, also beside the pods nominated there."""

@@ -17,7 +17,7 @@ from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.node import Node
 from mooring.model.pod import Pod
 from mooring.policy.device_args import CardArgs
-from mooring.state.snapshot import Snapshot
+from mooring.state.cluster_view import ClusterView
 from mooring.state.view import NodeView
 
 __all__ = ["CardPlugin", "assign_cards"]
@@ -67,15 +67,15 @@ class CardPlugin(ABC):
     ) -> Mapping[str, str]:
         """Return the annotations that name the pod's cards of the row."""
 
-    def pre_filter(self, pod: Pod, _cluster: Snapshot) -> CardRequest | Skip | Unschedulable:
+    def pre_filter(self, pod: Pod, _cluster: ClusterView) -> CardRequest | Skip | Unschedulable:
         """Return the cards that the pod requests; a request that cannot be read rejects the pod."""
         try:
-            request = card_request(pod.shape, self._format)
+            request = card_request(pod.spec, self._format)
         except CardRequestError as error:
             return Unschedulable(str(error))
         return SKIP if request is None else self._handled(request)
 
-    def pre_score(self, pod: Pod, _nodes: NodeView, cluster: Snapshot) -> CardRequest | Skip:
+    def pre_score(self, pod: Pod, _nodes: NodeView, cluster: ClusterView) -> CardRequest | Skip:
         """Return the cards that the pod requests; SKIP if `pre_filter` would reject the pod."""
         request = self.pre_filter(pod, cluster)
         return SKIP if isinstance(request, Unschedulable) else request
@@ -113,12 +113,12 @@ class CardPlugin(ABC):
         _, assignment = placed.cards
         self._api.annotate(pod, self._annotations(request, assignment, placed.row))
 
-    def queueing_hint(self, _pod: Pod, event: ClusterEvent, _cluster: Snapshot) -> QueueingHint:
+    def queueing_hint(self, _pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
         """Return QUEUE if a pod with cards left or changed, or a node came or changed its cards."""
         match event.before, event.after:
             case Pod() as before, after:
                 same = isinstance(after, Pod) and (
-                    before.shape is after.shape and before.annotations == after.annotations
+                    before.spec is after.spec and before.annotations == after.annotations
                 )
                 return queue_if(not same and self._has_cards(before))
             case Node() as before, Node() as after:
@@ -133,6 +133,6 @@ class CardPlugin(ABC):
 
     def _has_cards(self, pod: Pod) -> bool:
         try:
-            return card_request(pod.shape, self._format) is not None
+            return card_request(pod.spec, self._format) is not None
         except CardRequestError:
             return False

@@ -123,7 +123,7 @@ class Evaluations:
     def excess(self, evaluation: Evaluation, node_set_version: int) -> str | None:
         """Return why the evaluation is left out; None if it is not.
 
-        That is decided once per version of the node set: results are kept per pod shape, and must
+        That is decided once per version of the node set: results are kept per pod spec, and must
         not become wrong while their node has not changed.
         """
         if self._judged_at != node_set_version:

@@ -9,8 +9,8 @@ from mooring.framework.waiting_pods import WaitingPods
 from mooring.model.devices import Assignment, CardFormat
 from mooring.model.pod import Pod
 from mooring.model.storage import PersistentVolume, PersistentVolumeClaim
+from mooring.state.cluster_view import ClusterView
 from mooring.state.devices.cards import Cards
-from mooring.state.snapshot import Snapshot
 
 __all__ = ["Api", "Handle", "VolumeAssumeCache"]
 
@@ -81,7 +81,7 @@ class VolumeAssumeCache(Protocol):
 class Handle:
     """The second argument of every plugin's constructor (framework.Handle in kube-scheduler)."""
 
-    cluster: Snapshot
+    cluster: ClusterView
     waiting_pods: WaitingPods
     api: Api
     assume_cache: VolumeAssumeCache

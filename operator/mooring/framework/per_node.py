@@ -3,7 +3,7 @@
     @per_node
     class FewPods:
         name: ClassVar[str] = "FewPods"
-        row_local: ClassVar[bool] = True
+        depends_on_node_only: ClassVar[bool] = True
 
         def filter(self, pod: Pod, node: NodeInfo) -> str | None:
             return "node(s) had 10 pods" if node.pod_count >= 10 else None
@@ -13,8 +13,8 @@
 
 The decorator makes a plugin of columns of it (`mooring.framework.plugin`), which runs the methods
 for one node after the other. Everything else a plugin may have, such as arguments, queueing hints
-or `reserve`, is as in other plugins. With `row_local = True` the results are kept per pod shape,
-and the methods run again only for nodes that changed.
+or `reserve`, is as in other plugins. With `depends_on_node_only = True` the results are kept per
+pod spec, and the methods run again only for nodes that changed.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -30,8 +30,8 @@ from mooring.model.node import Node
 from mooring.model.pod import Pod
 from mooring.model.taints import Taint
 from mooring.policy.points import Point
+from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
-from mooring.state.snapshot import Snapshot
 from mooring.state.view import BoolArray, NodeView
 
 __all__ = ["NodeInfo", "per_node"]
@@ -45,7 +45,7 @@ _REASON: Final = "None, the reason as a text, or Unschedulable"
 class _Columns:
     """The columns of a view as lists of Python numbers, each made when it is first read."""
 
-    def __init__(self, nodes: NodeView, cluster: Snapshot) -> None:
+    def __init__(self, nodes: NodeView, cluster: ClusterView) -> None:
         self.nodes = nodes
         self.cluster = cluster
         self.rows: list[int] = nodes.rows.tolist()
@@ -126,7 +126,7 @@ class NodeInfo:
     def pods(self) -> Iterable[Pod]:
         """The pods on the node.
 
-        A plugin that is row-local may read their requests, host ports, labels, affinity and
+        A plugin that is node-only may read their requests, host ports, labels, affinity and
         volumes, and whether they are terminating. It does not run again when something else about
         them changes, such as an annotation.
         """
@@ -141,7 +141,7 @@ def per_node(plugin: type[_Plugin]) -> type[_Plugin]:
 
     - `filter(pod, node)` returns None if the pod fits, or the reason why not: a text, or
       `Unschedulable`, which also says whether evicting pods could help. It does for a text, unless
-      the plugin `ignores_pods`.
+      the plugin sets `depends_on_node_object_only`.
     - `score(pod, node)` returns an int, 0-100 unless `normalize` says otherwise.
 
     It needs no `explain`, no `normalize` (which is then `Normalize.NONE`) and no `__init__`.
@@ -171,7 +171,7 @@ class _Defaults:
 class _PerNode:
     """Runs a method of the plugin, which comes later in the order of base classes."""
 
-    _cluster_of_nodes: Snapshot
+    _cluster_of_nodes: ClusterView
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)  # type: ignore[call-arg] # of the plugin or of _Defaults
@@ -205,7 +205,7 @@ class _FilterPerNode(_PerNode):
         """Return the reasons that the plugin's filter returns."""
         codes: dict[str, int] = {}
         code, resolvable = np.full(len(nodes), -1), np.zeros(len(nodes), np.bool_)
-        helps = not getattr(self, "ignores_pods", False)
+        helps = not getattr(self, "depends_on_node_object_only", False)
         for info, reason in self._reasons(pod, nodes):
             rejection = reason if isinstance(reason, Unschedulable) else None
             text = rejection.reason if rejection is not None else str(reason)
@@ -244,7 +244,7 @@ class _ScorePerNode(_PerNode):
             raise PluginError("score returned a number of more than 64 bits") from None
 
 
-def _node_infos(nodes: NodeView, cluster: Snapshot) -> list[NodeInfo]:
+def _node_infos(nodes: NodeView, cluster: ClusterView) -> list[NodeInfo]:
     """Return the nodes of the view that exist."""
     columns = _Columns(nodes, cluster)
     return [

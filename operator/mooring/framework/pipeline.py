@@ -40,7 +40,7 @@ from mooring.policy.errors import FieldError, ProfileInvalid
 from mooring.policy.extender import Extender, in_call_order
 from mooring.policy.points import Point
 from mooring.policy.profile import Preemption, SchedulingProfile, SchedulingProfileSpec
-from mooring.policy.resolve import Effective
+from mooring.policy.resolve import ResolvedProfile
 
 __all__ = [
     "Pipeline",
@@ -61,7 +61,7 @@ class WeightedScorePlugin:
     plugin: ScorePlugin
     weight: int
     name: str
-    row_local: bool
+    depends_on_node_only: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,8 +99,8 @@ class Pipeline:
     preemption: Preemption
     always_check_all_filters: bool
     """Whether later filters also run on nodes that an earlier one rejected."""
-    row_local: frozenset[str]
-    """The names of the plugins with `row_local = True`."""
+    plugins_of_node_only: frozenset[str]
+    """The names of the plugins with `depends_on_node_only = True`."""
     enqueue_extensions: Mapping[str, EnqueueExtensions]
     """By name, the plugins that register cluster events with queueing hints."""
     resource_filters: Mapping[str, ResourceFilterPlugin]
@@ -136,7 +136,7 @@ class Pipeline:
 
 def build_pipeline(
     profile: SchedulingProfile,
-    effective: Effective,
+    effective: ResolvedProfile,
     registry: Registry,
     handle: Handle,
     failures: PluginFailures | None = None,
@@ -160,7 +160,9 @@ def build_pipeline(
         return tuple(built[use.name] for use in effective.plugins[point])
 
     scores = tuple(
-        WeightedScorePlugin(built[use.name], use.weight, use.name, built[use.name].row_local)
+        WeightedScorePlugin(
+            built[use.name], use.weight, use.name, built[use.name].depends_on_node_only
+        )
         for use in effective.plugins[Point.SCORE]
     )
     placement_generate = at(Point.PLACEMENT_GENERATE)
@@ -186,7 +188,9 @@ def build_pipeline(
         post_bind=at(Point.POST_BIND),
         preemption=profile.spec.preemption,
         always_check_all_filters=profile.spec.always_check_all_filters,
-        row_local=frozenset(name for name, plugin in built.items() if plugin.row_local),
+        plugins_of_node_only=frozenset(
+            name for name, plugin in built.items() if plugin.depends_on_node_only
+        ),
         enqueue_extensions={
             name: plugin for name, plugin in built.items() if hasattr(plugin, "events_to_register")
         },
@@ -214,7 +218,7 @@ def build_pipeline(
 
 def _built_plugins(
     profile: SchedulingProfile,
-    effective: Effective,
+    effective: ResolvedProfile,
     registry: Registry,
     handle: Handle,
     failures: PluginFailures,
@@ -255,7 +259,11 @@ class _ConstructorError(Exception):
 
 
 def _built(
-    name: str, effective: Effective, registry: Registry, handle: Handle, failures: PluginFailures
+    name: str,
+    effective: ResolvedProfile,
+    registry: Registry,
+    handle: Handle,
+    failures: PluginFailures,
 ) -> Any:
     """Build the plugin; record what its constructor does wrong, and raise _ConstructorError."""
     args, plugin = effective.args.get(name), registry.plugin(name)

@@ -25,9 +25,9 @@ from mooring.framework.verdicts import Explanation, PreFilterResult, Skip, Unsch
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import Pod
 from mooring.policy.points import Point
+from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.pod_groups import PodGroupState
-from mooring.state.snapshot import Snapshot
 from mooring.state.view import BoolArray, NodeView
 
 __all__ = [
@@ -74,12 +74,13 @@ class Plugin(Protocol):
     """What every plugin has."""
 
     name: ClassVar[str]
-    row_local: ClassVar[bool]
-    """True promises that filter and raw score of a node depend only on the pod's shape
-    (`pod.shape`), on that node, and on which nodes exist; and that pre_filter and pre_score do not
+    depends_on_node_only: ClassVar[bool]
+    """True promises that filter and raw score of a node depend only on the pod's spec
+    (`pod.spec`), on that node, and on which nodes exist; and that pre_filter and pre_score do not
     read the cluster. Then the results are kept for identical pods, and the plugin runs again only
-    for nodes that changed. A row-local plugin may also set `ignores_pods = True` if it does not
-    read what the pods on a node use; then it runs again only if the node itself changed.
+    for nodes that changed. Such a node-only plugin may also set `depends_on_node_object_only =
+    True` if it does not read what the pods on a node use; then it runs again only if the node
+    itself changed.
     """
     # A plugin about pod groups may also have `pod_group_formats`, GroupFormats (model/pod_group.py)
     # of labels or annotations by which pods name a group that has no object.
@@ -93,7 +94,7 @@ class EnqueueExtensions(Plugin, Protocol):
 
     events_to_register: ClassVar[frozenset[tuple[Kind, Action]]]
 
-    def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: Snapshot) -> QueueingHint:
+    def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: ClusterView) -> QueueingHint:
         """Return QUEUE if the event, one of `events_to_register`, may make the pod schedulable.
 
         An exception counts as QUEUE.
@@ -129,7 +130,7 @@ class QueuedPodInfo(Protocol):
 
 def by_priority(queued: QueuedPodInfo) -> tuple[int, float]:
     """Return kube-scheduler's sort key: higher priority first, then longer waiting (queuesort/)."""
-    return -queued.pod.shape.priority, queued.timestamp
+    return -queued.pod.spec.priority, queued.timestamp
 
 
 class QueueSortPlugin(Plugin, Protocol):
@@ -147,7 +148,7 @@ class PlacementGeneratePlugin(Plugin, Protocol):
     """Says where a pod group may be placed as a whole; runs before the filters of its members."""
 
     def generate_placements(
-        self, group: PodGroupState, parent: Placement, cluster: Snapshot
+        self, group: PodGroupState, parent: Placement, cluster: ClusterView
     ) -> tuple[Placement, ...] | Unschedulable:
         """Return parts of `parent`, the most wanted first; `(parent,)` if any of its nodes will do.
 
@@ -160,7 +161,7 @@ class PreFilterPlugin(Plugin, Protocol):
     """Runs once per attempt, before the filters."""
 
     def pre_filter(
-        self, pod: Pod, cluster: Snapshot
+        self, pod: Pod, cluster: ClusterView
     ) -> Any | Skip | PreFilterResult | Unschedulable:
         """Return the state for this plugin's filter, or a verdict (see `framework.verdicts`)."""
 
@@ -210,7 +211,7 @@ class PodGroupPostFilterPlugin(PostFilterPlugin, Protocol):
 class PreScorePlugin(Plugin, Protocol):
     """Runs once per attempt, before the scores, with the feasible nodes."""
 
-    def pre_score(self, pod: Pod, nodes: NodeView, cluster: Snapshot) -> Any | Skip:
+    def pre_score(self, pod: Pod, nodes: NodeView, cluster: ClusterView) -> Any | Skip:
         """Return the state for this plugin's score; SKIP if the score need not run."""
 
 
@@ -229,7 +230,7 @@ class PlacementScorePlugin(Plugin, Protocol):
     normalize: ClassVar[Normalize]
 
     def score_placement(
-        self, group: PodGroupState, assignments: PodGroupAssignments, cluster: Snapshot
+        self, group: PodGroupState, assignments: PodGroupAssignments, cluster: ClusterView
     ) -> int:
         """Return 0-100 if `normalize` is NONE, else any number from 0 on."""
 
@@ -296,7 +297,8 @@ _OTHER_NAMES: Final = (
     "queueing_hint",
     "events_to_register",
     "resource_requests",
-    "ignores_pods",
+    "depends_on_node_only",
+    "depends_on_node_object_only",
 )
 """What else the scheduler reads of a plugin if it is there."""
 _SIMILAR: Final = 0.8

@@ -10,8 +10,8 @@ from mooring.framework.verdicts import Unschedulable
 from mooring.model.pod import Pod, Uid
 from mooring.policy.profile import Preemption
 from mooring.state.cluster import Trial
+from mooring.state.cluster_view import ClusterView
 from mooring.state.pod_groups import PodGroupState
-from mooring.state.snapshot import Snapshot
 
 __all__ = [
     "Candidates",
@@ -58,7 +58,7 @@ class PostFilterState:
 
     pod: Pod
     diagnosis: Diagnosis
-    cluster: Snapshot
+    cluster: ClusterView
     dry_run: DryRun
     limits: Preemption
     now: float
@@ -147,7 +147,7 @@ class PodGroupPostFilterState:
 
     group: PodGroupState
     members: tuple[Pod, ...]
-    cluster: Snapshot
+    cluster: ClusterView
     place: Callable[[Collection[Pod]], Generator[None, None, Mapping[Uid, int] | None]]
     is_last: Callable[[], bool]
     limits: Preemption

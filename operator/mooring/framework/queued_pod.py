@@ -91,9 +91,9 @@ class QueuedPod:
     """Where the pod is, None while an attempt runs."""
     unschedulable_plugins: frozenset[str] = frozenset()
     """Names of the plugins that rejected the pod in the last attempt that ended unschedulable."""
-    decided_by_shapes: bool = False
+    decided_by_specs: bool = False
     """Whether the last attempt was about all members of its group, and read nothing of them that
-    another group of equal shapes may have otherwise."""
+    another group of equal specs may have otherwise."""
     gated: bool = False
     """Whether a PreEnqueue plugin holds the pod back; also known while an attempt runs."""
     tries_for: Hashable = field(default=None, repr=False)

@@ -143,8 +143,8 @@ def _problem(name: str, plugin: Any) -> str | None:
             f"has {wrong} as async def; only pre_bind, bind and post_bind wait",
         ),
         (
-            isinstance(getattr(plugin, "row_local", None), bool),
-            "does not say whether it is row_local",
+            isinstance(getattr(plugin, "depends_on_node_only", None), bool),
+            "does not set depends_on_node_only",
         ),
     )
     return next((problem for fine, problem in checks if not fine), None)

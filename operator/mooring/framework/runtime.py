@@ -63,9 +63,9 @@ from mooring.framework.verdicts import (
 )
 from mooring.model.events import ClusterEvent
 from mooring.model.pod import Pod
+from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.pod_groups import PodGroupState
-from mooring.state.snapshot import Snapshot
 from mooring.state.view import BoolArray, NodeView
 
 __all__ = [
@@ -157,7 +157,11 @@ def run_sort_key(
 
 
 def run_queueing_hint(
-    pipeline: Pipeline, plugin: EnqueueExtensions, pod: Pod, event: ClusterEvent, cluster: Snapshot
+    pipeline: Pipeline,
+    plugin: EnqueueExtensions,
+    pod: Pod,
+    event: ClusterEvent,
+    cluster: ClusterView,
 ) -> QueueingHint:
     """Run `queueing_hint` and check its result; SKIP for an event not in `events_to_register`."""
     point = ExtensionPoint.QUEUEING_HINT
@@ -178,7 +182,7 @@ def run_queueing_hint(
 
 
 def run_pre_filter(
-    pipeline: Pipeline, plugin: PreFilterPlugin, pod: Pod, cluster: Snapshot
+    pipeline: Pipeline, plugin: PreFilterPlugin, pod: Pod, cluster: ClusterView
 ) -> Any | Skip | PreFilterResult | Unschedulable:
     """Run `pre_filter` and check its result."""
     point = PRE_FILTER
@@ -266,7 +270,7 @@ def _next(steps: Generator[None, None, _Answer]) -> tuple[_Answer] | None:
 
 
 def run_pre_score(
-    pipeline: Pipeline, plugin: PreScorePlugin, pod: Pod, nodes: NodeView, cluster: Snapshot
+    pipeline: Pipeline, plugin: PreScorePlugin, pod: Pod, nodes: NodeView, cluster: ClusterView
 ) -> Any | Skip:
     """Run `pre_score` and check its result."""
     point = PRE_SCORE
@@ -292,7 +296,7 @@ def run_generate_placements(
     plugin: PlacementGeneratePlugin,
     group: PodGroupState,
     parent: Placement,
-    cluster: Snapshot,
+    cluster: ClusterView,
 ) -> tuple[Placement, ...] | Unschedulable:
     """Run `generate_placements` and check that every row of the placements is in the parent."""
     point = ExtensionPoint.PLACEMENT_GENERATE
@@ -307,7 +311,7 @@ def run_score_placement(
     plugin: PlacementScorePlugin,
     group: PodGroupState,
     assignments: PodGroupAssignments,
-    cluster: Snapshot,
+    cluster: ClusterView,
 ) -> int:
     """Run `score_placement` and check its result."""
     point = ExtensionPoint.PLACEMENT_SCORE
@@ -417,7 +421,7 @@ def _wrong_post_filter(answer: object, state: PostFilterState) -> str:
     return _wrong_victims(answer.node, answer.victims, state.cluster)
 
 
-def _wrong_victims(node: object, victims: object, cluster: Snapshot) -> str:
+def _wrong_victims(node: object, victims: object, cluster: ClusterView) -> str:
     row = cluster.row(node) if isinstance(node, str) else None
     if row is None or cluster.node(row) is None:
         return f"nominated the node {one_line(node)!r}, which does not exist"

@@ -5,7 +5,7 @@ a plugin instead would cost two readings for each, and a dry run of preemption m
 
 When a decision took too long, the next `TIMED_ATTEMPTS` attempts of its profile run with a copy of
 the pipeline in which every deciding method is timed; each slow one among them begins the count
-again. The copy has no cached results, so row-local plugins run for all nodes and are timed as well.
+again. The copy has no cached results, so node-only plugins run for all nodes and are timed as well.
 The times of all calls at one extension point are added up over an attempt, without the time of
 other plugins that were called meanwhile, as preemption calls filters. What exceeds the limit is a
 failure of kind `slow`.

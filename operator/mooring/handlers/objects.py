@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from mooring.engine.intake import Intake
+from mooring.engine.pod_enqueuer import PodEnqueuer
 from mooring.handlers.profiles import ProfileStatusWriter
 from mooring.mirroring.mirror import ACTIONS, parsed_or_none
 from mooring.model.events import Action, Kind, event_label
@@ -32,7 +32,7 @@ class ObjectHandlers:
 
     def __init__(
         self,
-        intake: Intake,
+        pod_enqueuer: PodEnqueuer,
         profiles: ProfileStatusWriter,
         state: ClusterState,
         *,
@@ -41,7 +41,7 @@ class ObjectHandlers:
         handled: Callable[[str, float], None] = lambda _event, _seconds: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._intake = intake
+        self._pod_enqueuer = pod_enqueuer
         self._profiles = profiles
         self._state = state
         self._listed = listed
@@ -54,7 +54,7 @@ class ObjectHandlers:
         raw, began = event["object"], self._clock()
         self._note_listing(event)
         if event["type"] == "DELETED":
-            self._intake.gone(Uid(identity(Kind.POD, raw)))
+            self._pod_enqueuer.gone(Uid(identity(Kind.POD, raw)))
         else:
             await self.pod_found(raw)
         # kopf gives no type to what it lists, which is new to it.
@@ -87,9 +87,9 @@ class ObjectHandlers:
         pod = parsed_or_none(Kind.POD, raw)
         if pod is None or pod.node_name is not None or pod.finished:
             return
-        if not pod.terminating or self._intake.knows(pod.uid):
+        if not pod.terminating or self._pod_enqueuer.knows(pod.uid):
             self._seen(pod, raw)
-            self._intake.pending(pod)
+            self._pod_enqueuer.pending(pod)
 
     async def on_profile(self, event: Mapping[str, Any], **_: Any) -> None:
         """Put a profile in force or take it out of force."""

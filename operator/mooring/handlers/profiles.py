@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, NoReturn
 import orjson
 
 from mooring.engine.departures import Departures
-from mooring.engine.intake import Intake
+from mooring.engine.pod_enqueuer import PodEnqueuer
 from mooring.engine.profiles import Profiles
 from mooring.kube.client import ApiClient
 from mooring.kube.errors import ApiError, NotFoundError, explain
@@ -54,9 +54,9 @@ class ProfileHandler:
     The last valid spec is kept in the status, so that a scheduler that starts later can use it.
     """
 
-    def __init__(self, profiles: Profiles, intake: Intake) -> None:
+    def __init__(self, profiles: Profiles, pod_enqueuer: PodEnqueuer) -> None:
         self._profiles = profiles
-        self._intake = intake
+        self._pod_enqueuer = pod_enqueuer
         self._verdicts: dict[str, _Verdict] = {}
         self._shown: dict[str, Mapping[str, Any]] = {}
         self._outdated: set[str] = set()
@@ -157,7 +157,7 @@ class ProfileHandler:
             self._outdated.update(self._profiles.conflicts(name))
             self._outdated.discard(name)
             self._profiles.remove(name)
-            self._intake.profiles_changed()
+            self._pod_enqueuer.profiles_changed()
 
     def _judge(self, raw: Mapping[str, Any]) -> _Verdict:
         metadata = raw["metadata"]
@@ -201,7 +201,7 @@ class ProfileHandler:
         before = self._profiles.conflicts(name)
         self._profiles.apply(raw)
         self._outdated.update(before, self._profiles.conflicts(name))
-        self._intake.profiles_changed()
+        self._pod_enqueuer.profiles_changed()
 
     def _restore(self, raw: Mapping[str, Any]) -> None:
         """Put the spec in force that the status says was in force."""

@@ -159,7 +159,7 @@ class KopfRunner:
         )
         self._unwatched.clear()
 
-    def lacking(self) -> str | None:
+    def problem(self) -> str | None:
         """Return what kopf has not watched for a minute, and why; None if it does or rests."""
         now = self._clock()
         late = {

@@ -16,7 +16,7 @@ from mooring.kube.client import ApiClient
 from mooring.kube.errors import ApiError, NotFoundError, explain
 from mooring.kube.resources import Resource
 
-__all__ = ["CacheComparer", "Compared"]
+__all__ = ["CacheComparer", "WatchedResource"]
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ MOST_FETCHED: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class WatchedResource:
     """A resource that kopf watches, and the part of Mooring that keeps its objects.
 
     Attributes:
@@ -63,7 +63,7 @@ class CacheComparer:
     def __init__(
         self,
         client: ApiClient,
-        compared: Sequence[Compared],
+        compared: Sequence[WatchedResource],
         *,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
@@ -101,7 +101,7 @@ class CacheComparer:
             alarm.cancel()
             hint.cancel()
 
-    async def _compare(self, compared: Compared) -> None:
+    async def _compare(self, compared: WatchedResource) -> None:
         known = dict(compared.known())  # of what comes during the request the list may say nothing
         listing = await self._client.list_all(
             compared.resource, selectors=compared.selectors, metadata_only=True
@@ -119,7 +119,7 @@ class CacheComparer:
             await self._hand_over(compared, self._unknown(compared, listed))
 
     def _unknown(
-        self, compared: Compared, listed: Mapping[str, Mapping[str, Any]]
+        self, compared: WatchedResource, listed: Mapping[str, Mapping[str, Any]]
     ) -> list[Mapping[str, Any]]:
         """Return the metadata of listed objects that are not known and may be of use."""
         unusable = self._unusable[compared.resource]
@@ -130,7 +130,9 @@ class CacheComparer:
             and not compared.knows(_key(compared.resource, metadata), uid)
         ]
 
-    async def _hand_over(self, compared: Compared, unknown: Sequence[Mapping[str, Any]]) -> None:
+    async def _hand_over(
+        self, compared: WatchedResource, unknown: Sequence[Mapping[str, Any]]
+    ) -> None:
         """Read unknown objects whole and hand them over, beginning where the last round ended.
 
         Otherwise objects that become unknown again each time would keep the others from their turn.
@@ -160,7 +162,9 @@ class CacheComparer:
         if len(unknown) > MOST_FETCHED:
             self._hint.set()
 
-    async def _read(self, compared: Compared, metadata: Mapping[str, Any]) -> dict[str, Any] | None:
+    async def _read(
+        self, compared: WatchedResource, metadata: Mapping[str, Any]
+    ) -> dict[str, Any] | None:
         """Return the object; None if it has gone, or another one has its name.
 
         The next round finds that one.

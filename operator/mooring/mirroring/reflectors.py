@@ -103,7 +103,7 @@ class Reflectors:
         """Return the resources in use of those that a server may not serve."""
         return {kind: served.resource for kind, served in self._served.items()}
 
-    def lacking(self) -> str | None:
+    def problem(self) -> str | None:
         """Return what is not listed yet or not watched for long, and why; None if all is."""
         counted = self._counted()
         unlisted = [r for r, reflector in counted.items() if not reflector.synced.is_set()]
@@ -117,7 +117,7 @@ class Reflectors:
 
     def is_current(self) -> bool:
         """Return whether everything has been listed, and the watch of nothing is broken now."""
-        return self.lacking() is None and self._troubles.keys().isdisjoint(self._counted())
+        return self.problem() is None and self._troubles.keys().isdisjoint(self._counted())
 
     def _counted(self) -> dict[Resource, Reflector]:
         """Return what this replica cannot work without."""

@@ -14,7 +14,7 @@ import orjson
 
 from mooring.model.bounded_cache import cached
 from mooring.model.node import Node
-from mooring.model.shape import PodShape
+from mooring.model.pod_spec import PodSpec
 
 __all__ = [
     "GPU_TYPE",
@@ -187,25 +187,25 @@ class CardRequest:
 
 
 @cached(16 * 2**20)
-def card_request(shape: PodShape, form: CardFormat) -> CardRequest | None:
-    """Return the cards that pods of the shape request; None if none.
+def card_request(spec: PodSpec, form: CardFormat) -> CardRequest | None:
+    """Return the cards that pods of the spec request; None if none.
 
     Raises:
         CardRequestError: for an annotation or amount that cannot be read.
     """
     if form.by_annotation:
-        shares = _by_annotation(shape, form)
+        shares = _by_annotation(spec, form)
     elif form.per_container:
-        shares = [s for amounts in shape.extended if (s := _of_container(amounts, form))]
+        shares = [s for amounts in spec.extended if (s := _of_container(amounts, form))]
     else:
-        shares = _of_pod(shape.demand.resources, form)
+        shares = _of_pod(spec.demand.resources, form)
     if not shares:
         return None
     if len(shares) > _MOST_SHARES:
         raise CardRequestError(
             f"{len(shares)} containers request shares of GPUs; at most {_MOST_SHARES} can"
         )
-    annotations = shape.card_annotations
+    annotations = spec.card_annotations
     products = (part.strip() for part in annotations.get(GPU_TYPE, "").split(","))
     return CardRequest(
         tuple(shares),
@@ -236,8 +236,8 @@ def _of_container(amounts: Mapping[str, int], form: CardFormat) -> CardShare | N
     return CardShare(cards, whole=True) if cards else None
 
 
-def _by_annotation(shape: PodShape, form: CardFormat) -> list[CardShare]:
-    annotations = shape.card_annotations
+def _by_annotation(spec: PodSpec, form: CardFormat) -> list[CardShare]:
+    annotations = spec.card_annotations
     cards = min(_whole_number(annotations, _FRACTION_CARDS, 1), MAX_CARDS + 1)
     memory = _whole_number(annotations, _FRACTION_MEMORY, 0)
     fraction = annotations.get(_FRACTION)
@@ -245,7 +245,7 @@ def _by_annotation(shape: PodShape, form: CardFormat) -> list[CardShare]:
         return [CardShare(cards, permille=_permille(fraction))]
     if memory:
         return [CardShare(cards, -(-memory // form.mib_per_unit))]
-    whole = _amount(shape.demand.resources, form.whole_resource)
+    whole = _amount(spec.demand.resources, form.whole_resource)
     return [CardShare(min(whole, MAX_CARDS + 1), whole=True)] if whole else []
 
 

@@ -18,7 +18,7 @@ from mooring.model.fields import (
     timestamp,
 )
 from mooring.model.limits import Counted, exceeded
-from mooring.model.shape import PodShape, pod_shape
+from mooring.model.pod_spec import PodSpec, pod_spec
 from mooring.model.volumes import PodVolume, pod_volumes
 
 __all__ = ["OwnerRef", "Pod", "Uid", "parse_pod"]
@@ -54,7 +54,7 @@ class Pod:
     uid: Uid
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
-    shape: PodShape
+    spec: PodSpec
     created: float
     started: float | None
     node_name: str | None
@@ -99,7 +99,7 @@ class Pod:
     def limit_exceeded(self) -> str | None:
         """The limit of `mooring.model.limits` that the pod exceeds, as a sentence."""
         counts = {Counted.LABELS: len(self.labels), Counted.VOLUMES: len(self.volumes)}
-        return self.shape.limit_exceeded or exceeded(counts)
+        return self.spec.limit_exceeded or exceeded(counts)
 
 
 @naming_the_object("Pod")
@@ -119,7 +119,7 @@ def parse_pod(raw: Mapping[str, Any]) -> Pod:
         uid=Uid(text(metadata, "uid", "metadata")),
         labels=strings(metadata, "labels", "metadata"),
         annotations=annotations,
-        shape=pod_shape(namespace, spec, status, annotations, assigned=node_name is not None),
+        spec=pod_spec(namespace, spec, status, annotations, assigned=node_name is not None),
         created=timestamp(metadata, "creationTimestamp", "metadata") or 0.0,
         started=timestamp(status, "startTime", "status"),
         node_name=node_name,

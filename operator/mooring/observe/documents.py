@@ -43,7 +43,7 @@ def plain(document: Any) -> Any:
 
 def fields_of(document: Any) -> dict[str, Any]:
     """Return the fields of a dataclass by their names in JSON; the values are as they are."""
-    values_of, names, optional = _shape(document.__class__)
+    values_of, names, optional = _parsed(document.__class__)
     found = dict(zip(names, values_of(document), strict=True))
     for name in optional:
         if found[name] is None:
@@ -52,7 +52,7 @@ def fields_of(document: Any) -> dict[str, Any]:
 
 
 @cache  # as many entries as there are classes
-def _shape(kind: type) -> tuple[Callable[[Any], Sequence[Any]], Sequence[str], Sequence[str]]:
+def _parsed(kind: type) -> tuple[Callable[[Any], Sequence[Any]], Sequence[str], Sequence[str]]:
     """Return what reads all fields, their names in JSON, and of these the ones None by default."""
     every = fields(kind)
     names = [name_of(each.name) for each in every]

@@ -14,6 +14,7 @@ from prometheus_client.registry import Collector
 from mooring import __version__
 from mooring.framework.plugin_failures import ExtensionPoint
 from mooring.framework.plugin_metrics import Status
+from mooring.observe.collector import StateCollector
 from mooring.observe.instruments import (
     Count,
     CounterFamily,
@@ -21,7 +22,6 @@ from mooring.observe.instruments import (
     LabelValues,
     exponential_buckets,
 )
-from mooring.observe.readings import Readings
 
 __all__ = ["RESULTS", "Metrics", "ProfileMetrics"]
 
@@ -82,7 +82,7 @@ class Metrics(Collector):
         self.pods_bound = 0
         """How many pods have been bound since the start."""
         self._families: list[CounterFamily | HistogramFamily] = []
-        self._readings: Readings | None = None
+        self._readings: StateCollector | None = None
         self._build = GaugeMetricFamily(
             "mooring_build_info", "Mooring's version.", labels=["version"]
         )
@@ -399,7 +399,7 @@ class Metrics(Collector):
         if result != "invalid":
             self._extender_duration.child(extender, verb).observe(seconds)
 
-    def read_from(self, readings: Readings) -> None:
+    def read_from(self, readings: StateCollector) -> None:
         """Show the readings too at each scrape from now on."""
         self._readings = readings
 

@@ -23,7 +23,7 @@ from mooring.page.nodes import Columns, Nodes
 from mooring.page.pods import Pods
 from mooring.page.policy import Policy
 from mooring.page.queue import Queue, Selected
-from mooring.page.trials import MOST_BYTES, Compared, Trials, TrialsBusy, Tried
+from mooring.page.trials import MOST_BYTES, CompareRequest, TrialsBusy, TryRequest, WhatIfRunner
 from mooring.simulate.manifests import InputError
 
 __all__ = ["MOST_STREAMS", "Page"]
@@ -76,7 +76,7 @@ class Page:
         queue: Queue,
         pods: Pods,
         policy: Policy,
-        trials: Trials,
+        trials: WhatIfRunner,
         leading: Callable[[], bool],
     ) -> None:
         self._nodes = nodes
@@ -212,17 +212,17 @@ class Page:
         return _json(self._policy.document(visible))
 
     async def _try(self, request: web.Request) -> web.Response:
-        """Decide about the pods of a text; see `mooring.page.trials.Tried` for the fields."""
+        """Decide about the pods of a text; see `mooring.page.trials.TryRequest` for the fields."""
         viewer = await self._viewer(request)
-        wanted = await _body(request, Tried)
+        wanted = await _body(request, TryRequest)
         with _answering():
             found = await self._trials.tried(wanted, viewer.visible)
         return _answer(await viewer.shown(found))
 
     async def _compare(self, request: web.Request) -> web.Response:
-        """Compare two profiles; see `mooring.page.trials.Compared` for the fields."""
+        """Compare two profiles; see `mooring.page.trials.CompareRequest` for the fields."""
         viewer = await self._viewer(request)
-        wanted = await _body(request, Compared)
+        wanted = await _body(request, CompareRequest)
         with _answering():
             found = await self._trials.compared(wanted, viewer.visible)
         return _answer(await viewer.shown(found))
@@ -286,7 +286,10 @@ class Page:
                 if columns is None or current.version != columns.version:
                     if columns is None or now() - snapshot_at >= _SNAPSHOT_SECONDS:
                         columns, snapshot_at = current, now()
-                        yield "snapshot", await self._nodes.snapshot(columns, resource, label)
+                        yield (
+                            "snapshot",
+                            await self._nodes.snapshot(columns, resource, label),
+                        )
                 elif (changes := current.changes(columns)) is not None:
                     columns = current
                     yield "nodes", changes

@@ -17,7 +17,7 @@ from mooring.framework.decision import Decision, Rejection
 from mooring.framework.diagnosis import Diagnosis, RejectedNodes
 from mooring.framework.pipeline import Pipeline
 from mooring.model.pod import Pod
-from mooring.state.snapshot import Snapshot
+from mooring.state.cluster_view import ClusterView
 
 __all__ = ["DecisionInFull", "decision_in_full"]
 
@@ -90,7 +90,7 @@ def _filters(
 
 
 def _funnel(
-    pipeline: Pipeline, pre_filtered: PreFiltered, diagnosis: Diagnosis, cluster: Snapshot
+    pipeline: Pipeline, pre_filtered: PreFiltered, diagnosis: Diagnosis, cluster: ClusterView
 ) -> Iterator[dict[str, Any]]:
     """Yield the filters in the order they run, each with what it leaves."""
     left = np.zeros(len(cluster.nodes), np.bool_)

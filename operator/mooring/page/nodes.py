@@ -187,7 +187,7 @@ class Nodes:
         resources = [_resource(one, resource) for resource in names]
         slots, count = int(one.pod_slots[0]), int(one.pod_count[0])
         placed = [p for p in cluster.pods_on(row) if p.pod.namespace in visible]
-        placed.sort(key=lambda p: (-p.pod.shape.priority, p.pod.key))
+        placed.sort(key=lambda p: (-p.pod.spec.priority, p.pod.key))
         nominated = [p for p in cluster.nominations.on(row) if p.namespace in visible]
         return {
             "name": name,
@@ -225,7 +225,7 @@ class Nodes:
 
     def _requested_on(self, row: int) -> Iterable[str]:
         for placed in self._scheduler.cluster.pods_on(row):
-            yield from placed.pod.shape.demand.resources
+            yield from placed.pod.spec.demand.resources
 
 
 def _rank(label: str) -> int:
@@ -269,10 +269,10 @@ def _largest_pod(resources: Sequence[dict[str, Any]], slots: int) -> dict[str, s
 
 
 def _pod(pod: Pod) -> dict[str, Any]:
-    requests = pod.shape.demand.resources
+    requests = pod.spec.demand.resources
     return {
         "pod": pod.key,
-        "priority": pod.shape.priority,
+        "priority": pod.spec.priority,
         "requests": {name: amount_text(name, value) for name, value in sorted(requests.items())},
     }
 

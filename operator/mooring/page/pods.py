@@ -19,7 +19,7 @@ __all__ = ["Pods"]
 
 
 class Pods:
-    """Reads what is known of a pod; `report` is `mooring.engine.pod_report.PodReports.of`.
+    """Reads what is known of a pod; `report` is `mooring.engine.pod_report.PodReportBuilder.of`.
 
     Decisions are made one at a time, so that they cost a bounded share of time for any number of
     viewers. `now` is the time since the epoch, `clock` is monotonic, both in seconds.

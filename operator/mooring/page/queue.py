@@ -244,7 +244,7 @@ class Queue:
                         causes.of(self._cause_of(queued)),
                         namespaces.of(pod.namespace),
                         owners.of(_owner(pod)),
-                        pod.shape.priority,
+                        pod.spec.priority,
                         queued.attempts,
                         int(max(now - queued.initial_attempt_timestamp, 0)),
                     )
@@ -258,7 +258,7 @@ class Queue:
                 codes = causes.of("no profile takes the pod"), namespaces.of(pod.namespace)
                 since = int(max(wall - pod.created, 0)) if pod.created else 0
                 rows.extend(
-                    (no_profile, *codes, owners.of(_owner(pod)), pod.shape.priority, 0, since)
+                    (no_profile, *codes, owners.of(_owner(pod)), pod.spec.priority, 0, since)
                 )
                 if not count % _SLICE:
                     yield

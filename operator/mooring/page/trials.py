@@ -46,7 +46,7 @@ from mooring.state.pod_groups import GROUP_KINDS, PodGroupState, PodGroupsWriter
 from mooring.state.pods import PodTable
 from mooring.time_slices import REST
 
-__all__ = ["MOST_BYTES", "MOST_PODS", "Compared", "Trials", "TrialsBusy", "Tried"]
+__all__ = ["MOST_BYTES", "MOST_PODS", "CompareRequest", "TrialsBusy", "TryRequest", "WhatIfRunner"]
 
 MOST_BYTES: Final = 256 * 1024
 """Of a request, in all."""
@@ -76,7 +76,7 @@ class TrialsBusy(Exception):  # noqa: N818 - an answer, and no error of ours
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
+class TryRequest:
     """What to try: objects as YAML or JSON, and by which profile.
 
     Without `profile` and `profile_text`, the profile in force that takes each pod decides.
@@ -89,7 +89,7 @@ class Tried:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class CompareRequest:
     """Two profiles in force, or one and a text, to compare for pods.
 
     The pods are those that are pending, or, with `running`, those that run in the namespace; these
@@ -119,7 +119,7 @@ class _Objects:
     more: bool = False
 
 
-class Trials:
+class WhatIfRunner:
     """Works on one request at a time; `now` is the time since the epoch, in seconds."""
 
     def __init__(
@@ -137,7 +137,9 @@ class Trials:
         self._one_at_a_time = asyncio.Lock()
         self._waiting = 0
 
-    async def tried(self, wanted: Tried, may_see: Callable[[Iterable[str]], Any]) -> dict[str, Any]:
+    async def tried(
+        self, wanted: TryRequest, may_see: Callable[[Iterable[str]], Any]
+    ) -> dict[str, Any]:
         """Return the decisions about the pods of a text, as JSON values.
 
         `details` is the whole decision about the first pod, `suggestions` what would make it fit if
@@ -175,7 +177,7 @@ class Trials:
         }
 
     async def compared(
-        self, wanted: Compared, may_see: Callable[[Iterable[str]], Any]
+        self, wanted: CompareRequest, may_see: Callable[[Iterable[str]], Any]
     ) -> dict[str, Any]:
         """Return where the pods go with either profile, as JSON values.
 
@@ -299,7 +301,7 @@ class Trials:
         for pod in objects.pods.values():
             writer.put_unscheduled(pod)
         units: dict[GroupKey | str, _Unit] = {}
-        for pod in sorted(objects.pods.values(), key=lambda pod: -pod.shape.priority):
+        for pod in sorted(objects.pods.values(), key=lambda pod: -pod.spec.priority):
             used = chosen[pod.key]
             group = None
             if used is not None and used.group_policy is not None:
@@ -388,7 +390,7 @@ class Trials:
         return await smallest_suggestions(pod, unit.pipeline, cluster, what_if.cache, self._clock)
 
     async def _pods(
-        self, wanted: Compared, may_see: Callable[[Iterable[str]], Any]
+        self, wanted: CompareRequest, may_see: Callable[[Iterable[str]], Any]
     ) -> tuple[list[Pod], int]:
         """Return the pods to compare profiles by, at most `MOST_PODS`, and how many there are."""
         if wanted.running and not wanted.namespace:
@@ -425,7 +427,7 @@ class Trials:
             raise InputError("there is no such pod that you may get")
         return [replace(pod, node_name=None) for _, pod in first], total
 
-    def _comparable(self, wanted: Compared) -> Iterator[tuple[Any, Pod]]:
+    def _comparable(self, wanted: CompareRequest) -> Iterator[tuple[Any, Pod]]:
         """Yield the pending pods, or those that run, of all namespaces; each with its sort key."""
         if not wanted.running:
             yield from ((by_priority(queued), queued.pod) for queued in self._scheduler.queue)
@@ -433,7 +435,7 @@ class Trials:
         for placed in tuple(self._scheduler.state.pods):
             pod = placed.pod
             if not (pod.terminating or stays_on_its_node(pod)):
-                yield (-pod.shape.priority, pod.created, pod.key), pod
+                yield (-pod.spec.priority, pod.created, pod.key), pod
 
     def _node_of(self, key: str) -> str | None:
         placed = self._scheduler.cluster.pod_named(key)
@@ -533,7 +535,7 @@ def _member(
 
 
 def _no_profile(pod: Pod) -> str:
-    name = pod.shape.scheduler_name
+    name = pod.spec.scheduler_name
     return f'no profile in force takes the pod (schedulerName "{name}"); choose one'
 
 

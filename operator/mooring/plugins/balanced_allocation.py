@@ -11,8 +11,8 @@ from mooring.framework.plugin import Normalize
 from mooring.framework.verdicts import SKIP, Skip
 from mooring.model.pod import Pod
 from mooring.policy.args import NodeResourcesBalancedAllocationArgs
+from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray, as_numbers
-from mooring.state.snapshot import Snapshot
 from mooring.state.view import NodeView
 
 __all__ = ["NodeResourcesBalancedAllocation"]
@@ -26,21 +26,21 @@ class NodeResourcesBalancedAllocation:
     """Scores whether the node's resources are used more evenly with the pod than without it."""
 
     name: ClassVar[str] = "NodeResourcesBalancedAllocation"
-    row_local: ClassVar[bool] = True
+    depends_on_node_only: ClassVar[bool] = True
     normalize: ClassVar[Normalize] = Normalize.NONE
     Args: ClassVar[type[NodeResourcesBalancedAllocationArgs]] = NodeResourcesBalancedAllocationArgs
 
     def __init__(self, args: NodeResourcesBalancedAllocationArgs, handle: Handle) -> None:
         self._resources = [resource.name for resource in args.resources]
 
-    def pre_score(self, pod: Pod, _nodes: NodeView, _cluster: Snapshot) -> Skip | None:
+    def pre_score(self, pod: Pod, _nodes: NodeView, _cluster: ClusterView) -> Skip | None:
         """Return SKIP for a pod that requests none of the resources; the score needs no state."""
-        demand = pod.shape.demand.resources
+        demand = pod.spec.demand.resources
         return None if any(demand.get(resource) for resource in self._resources) else SKIP
 
     def score(self, pod: Pod, nodes: NodeView, _: None) -> IntArray:
         """Return int64[nodes], 50 to 100; 75 where the pod does not change the balance."""
-        demand = pod.shape.demand.resources
+        demand = pod.spec.demand.resources
         columns = [
             (nodes.allocatable(resource), nodes.requested(resource), float(amount))
             for resource, amount in ((name, demand.get(name, 0)) for name in self._resources)

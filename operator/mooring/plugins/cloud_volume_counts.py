@@ -22,8 +22,8 @@ from mooring.model.pod import Pod
 from mooring.model.storage import CSISource, PersistentVolumeClaim
 from mooring.model.volumes import CSI_DRIVERS, ClaimVolume, Disk, DiskKind
 from mooring.policy.legacy_args import VolumeCountArgs
+from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
-from mooring.state.snapshot import Snapshot
 from mooring.state.storage.storage import StorageView
 from mooring.state.view import BoolArray, NodeView
 
@@ -35,7 +35,7 @@ _NITRO_LIMIT: Final = 25
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class _CloudDisks:
     """The pod's disks of the cloud."""
 
     disks: tuple[CSISource, ...]
@@ -45,7 +45,7 @@ class _Wanted:
 class _VolumeCount:
     """Rejects nodes to which the cloud cannot attach all of the pod's disks."""
 
-    row_local: ClassVar[bool] = False
+    depends_on_node_only: ClassVar[bool] = False
     Args: ClassVar[type[VolumeCountArgs]] = VolumeCountArgs
     events_to_register: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
         {
@@ -68,7 +68,7 @@ class _VolumeCount:
         self._max_volumes = args.max_volumes
         self._driver = CSI_DRIVERS[self.plugin]
 
-    def pre_filter(self, pod: Pod, cluster: Snapshot) -> Skip | _Wanted:
+    def pre_filter(self, pod: Pod, cluster: ClusterView) -> Skip | _CloudDisks:
         """Return the pod's disks of this cloud; SKIP if it has none."""
         if not pod.volumes:
             return SKIP
@@ -80,9 +80,9 @@ class _VolumeCount:
             elif isinstance(volume, ClaimVolume):
                 found.add(storage.source(f"{pod.namespace}/{volume.claim}"))
         disks = tuple(disk for disk in found if disk is not None and disk.driver == self._driver)
-        return _Wanted(disks, storage) if disks else SKIP
+        return _CloudDisks(disks, storage) if disks else SKIP
 
-    def filter(self, _pod: Pod, nodes: NodeView, wanted: _Wanted) -> BoolArray:
+    def filter(self, _pod: Pod, nodes: NodeView, wanted: _CloudDisks) -> BoolArray:
         """Return True where attached and new disks together are within the limit."""
         rows, storage = nodes.rows, wanted.storage
         total = storage.attached(self._driver, rows) + len(wanted.disks)
@@ -90,11 +90,11 @@ class _VolumeCount:
             total -= np.isin(rows, list(storage.rows_using(disk)))
         return (total <= self._limits(nodes)) | storage.migrated(self.plugin, rows)
 
-    def explain(self, _pod: Pod, nodes: NodeView, _: _Wanted) -> Explanation:
+    def explain(self, _pod: Pod, nodes: NodeView, _: _CloudDisks) -> Explanation:
         """Return one reason; evicting pods can help, because their disks are detached."""
         return Explanation.single("node(s) exceed max volume count", len(nodes), resolvable=True)
 
-    def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: Snapshot) -> QueueingHint:
+    def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
         """Return QUEUE when a limit or the migration of a node changed, or a volume was detached.
 
         Also when a node was added, or a claim of the pod changed and with it the pod's disks.

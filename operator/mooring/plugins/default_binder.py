@@ -13,7 +13,7 @@ class DefaultBinder:
     """Binds every pod."""
 
     name: ClassVar[str] = "DefaultBinder"
-    row_local: ClassVar[bool] = False
+    depends_on_node_only: ClassVar[bool] = False
 
     def __init__(self, args: NoArgs, handle: Handle) -> None:
         self._api = handle.api

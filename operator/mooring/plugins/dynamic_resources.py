@@ -14,7 +14,7 @@ from mooring.framework.verdicts import SKIP, Skip, Unschedulable
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import Pod
 from mooring.policy.args import DynamicResourcesArgs
-from mooring.state.snapshot import Snapshot
+from mooring.state.cluster_view import ClusterView
 
 __all__ = ["DynamicResources"]
 
@@ -23,19 +23,21 @@ class DynamicResources:
     """Rejects pods with resource claims."""
 
     name: ClassVar[str] = "DynamicResources"
-    row_local: ClassVar[bool] = False
+    depends_on_node_only: ClassVar[bool] = False
     Args: ClassVar[type[DynamicResourcesArgs]] = DynamicResourcesArgs
     events_to_register: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset()
 
     def __init__(self, args: DynamicResourcesArgs, handle: Handle) -> None: ...
 
-    def pre_filter(self, pod: Pod, _cluster: Snapshot) -> Skip | Unschedulable:
+    def pre_filter(self, pod: Pod, _cluster: ClusterView) -> Skip | Unschedulable:
         """Reject a pod with resource claims: it must not be bound without its devices."""
-        if pod.shape.claims_devices:
+        if pod.spec.claims_devices:
             return Unschedulable("pod has resource claims, which Mooring does not allocate")
         return SKIP
 
-    def queueing_hint(self, _pod: Pod, _change: ClusterEvent, _cluster: Snapshot) -> QueueingHint:
+    def queueing_hint(
+        self, _pod: Pod, _change: ClusterEvent, _cluster: ClusterView
+    ) -> QueueingHint:
         """Return SKIP: no cluster event makes such a pod schedulable."""
         return QueueingHint.SKIP
 

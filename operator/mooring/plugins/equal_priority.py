@@ -18,8 +18,8 @@ class EqualPriority:
     """Scores 1 for every node."""
 
     name: ClassVar[str] = "EqualPriority"
-    row_local: ClassVar[bool] = True
-    ignores_pods: ClassVar[bool] = True
+    depends_on_node_only: ClassVar[bool] = True
+    depends_on_node_object_only: ClassVar[bool] = True
     normalize: ClassVar[Normalize] = Normalize.NONE
 
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...

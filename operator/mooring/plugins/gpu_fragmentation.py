@@ -15,6 +15,7 @@ from mooring.framework.verdicts import SKIP, Skip
 from mooring.model.devices import CardRequest, CardRequestError, card_request
 from mooring.model.pod import Pod
 from mooring.policy.device_args import GPUFragmentationArgs
+from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.devices.fragmentation import (
     Cpu,
@@ -22,7 +23,6 @@ from mooring.state.devices.fragmentation import (
     growth_by_share,
     growth_by_whole_cards,
 )
-from mooring.state.snapshot import Snapshot
 from mooring.state.view import NodeView
 
 __all__ = ["GPUFragmentation"]
@@ -34,7 +34,7 @@ _FAR: Final = np.int64(2**40)
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class _RequestedCards:
     """What a pod requests of cards, None for nothing."""
 
     request: CardRequest | None
@@ -44,7 +44,7 @@ class GPUFragmentation:
     """Prefers nodes whose fragmentation grows least, or shrinks most."""
 
     name: ClassVar[str] = "GPUFragmentation"
-    row_local: ClassVar[bool] = True
+    depends_on_node_only: ClassVar[bool] = True
     normalize: ClassVar[Normalize] = Normalize.NONE
     Args: ClassVar[type[GPUFragmentationArgs]] = GPUFragmentationArgs
 
@@ -52,37 +52,45 @@ class GPUFragmentation:
         self._format = args.card_format()
         self._cards = handle.assume_cache.track_cards(self._format, demand=True)
 
-    def pre_score(self, pod: Pod, _nodes: NodeView, _cluster: Snapshot) -> _Wanted | Skip:
+    def pre_score(
+        self, pod: Pod, _nodes: NodeView, _cluster: ClusterView
+    ) -> _RequestedCards | Skip:
         """Return the cards that the pod requests, perhaps none; SKIP if that cannot be read."""
         try:
-            return _Wanted(card_request(pod.shape, self._format))
+            return _RequestedCards(card_request(pod.spec, self._format))
         except CardRequestError:
             return SKIP
 
-    def score(self, pod: Pod, nodes: NodeView, wanted: _Wanted) -> IntArray:
+    def score(self, pod: Pod, nodes: NodeView, wanted: _RequestedCards) -> IntArray:
         """Return 50 where fragmentation stays the same, more where it shrinks."""
         free = nodes.allocatable("cpu") - nodes.requested("cpu")
-        cpu = Cpu(free, pod.shape.demand.resources.get("cpu", 0))
+        cpu = Cpu(free, pod.spec.demand.resources.get("cpu", 0))
         growth = self._growth(nodes.rows, wanted.request, cpu)
         score: IntArray = _HALF - _HALF * growth // (np.abs(growth) + _SCALE)
         return np.clip(score, 0, 2 * _HALF)
 
     def _growth(self, rows: IntArray, request: CardRequest | None, cpu: Cpu) -> IntArray:
         """Return by how much each node's fragmentation grows with the pod on the best cards."""
-        left, total, typical = self._cards.left(rows), self._cards.total(rows), self._cards.typical
+        remaining, total, typical = (
+            self._cards.remaining(rows),
+            self._cards.total(rows),
+            self._cards.typical,
+        )
         if request is None:
-            return growth_by_cpu(left, total, typical, cpu)
+            return growth_by_cpu(remaining, total, typical, cpu)
         kind = self._cards.suitable(request, rows)
         suitable = np.ones(total.shape, np.bool_) if kind is None else kind
         if request.is_whole:
-            candidates = left.untouched & suitable
+            candidates = remaining.untouched & suitable
             chosen = candidates & (np.cumsum(candidates, axis=1) <= request.whole_cards)
-            return growth_by_whole_cards(left, total, chosen, typical, cpu)
+            return growth_by_whole_cards(remaining, total, chosen, typical, cpu)
         growth = np.zeros(len(rows), np.int64)
         for share in request.shares:
             part = -(-total * share.permille // 1000) if share.permille else share.memory
             need = np.broadcast_to(part, total.shape)
-            each = growth_by_share(left, total, need, typical, cpu)
-            least = np.where(suitable & left.usable & (left.free >= need), each, _FAR).min(axis=1)
+            each = growth_by_share(remaining, total, need, typical, cpu)
+            least = np.where(
+                suitable & remaining.usable & (remaining.free >= need), each, _FAR
+            ).min(axis=1)
             growth += share.cards * np.where(least == _FAR, 0, least)
         return growth

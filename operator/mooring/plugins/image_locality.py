@@ -22,8 +22,8 @@ class ImageLocality:
     """Scores the size of the images that a node has; an image that few nodes have counts less."""
 
     name: ClassVar[str] = "ImageLocality"
-    row_local: ClassVar[bool] = True
-    ignores_pods: ClassVar[bool] = True
+    depends_on_node_only: ClassVar[bool] = True
+    depends_on_node_object_only: ClassVar[bool] = True
     normalize: ClassVar[Normalize] = Normalize.NONE
 
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
@@ -31,10 +31,10 @@ class ImageLocality:
     def score(self, pod: Pod, nodes: NodeView, _: None) -> IntArray:
         """Return int64[nodes]: 0 up to 23 MiB, 100 from 1000 MiB per container on."""
         present = np.zeros(len(nodes), np.int64)
-        for image in pod.shape.images:
+        for image in pod.spec.images:
             size, holders, total = nodes.image_spread(image)
             if holders:
                 # Otherwise all pods would go to the one node that has the image.
                 present += nodes.with_image(image) * int(size * (holders / total))
-        most = _MOST_PER_CONTAINER * pod.shape.container_count
+        most = _MOST_PER_CONTAINER * pod.spec.container_count
         return 100 * (np.clip(present, _LEAST, most) - _LEAST) // (most - _LEAST)

@@ -15,11 +15,11 @@ from mooring.model.affinity import AffinityTerm, PodAffinity
 from mooring.model.bounded_cache import cached
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import Pod
-from mooring.model.shape import PodShape
+from mooring.model.pod_spec import PodSpec
 from mooring.policy.args import InterPodAffinityArgs
+from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.labels import ABSENT, Domains
-from mooring.state.snapshot import Snapshot
 from mooring.state.topology.domain_counts import DomainCounts
 from mooring.state.topology.equivalent_pods import Role
 from mooring.state.topology.selection import Selection, selection, term_selector
@@ -28,7 +28,7 @@ from mooring.state.view import BoolArray, NodeView
 __all__ = ["InterPodAffinity"]
 
 _MOST_BYTES: Final = 16 * 1024 * 1024
-"""For the terms of the pods seen last, with the pods' shapes."""
+"""For the terms of the pods seen last, with the pods' specs."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,7 +67,7 @@ class InterPodAffinity:
     """Keeps pods together or apart as their required terms say, and scores the preferred ones."""
 
     name: ClassVar[str] = "InterPodAffinity"
-    row_local: ClassVar[bool] = False
+    depends_on_node_only: ClassVar[bool] = False
     normalize: ClassVar[Normalize] = Normalize.NONE
     Args: ClassVar[type[InterPodAffinityArgs]] = InterPodAffinityArgs
     events_to_register: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
@@ -78,13 +78,13 @@ class InterPodAffinity:
         self._required_weight = args.hard_pod_affinity_weight
         self._own_only = args.ignore_preferred_terms_of_existing_pods
 
-    def pre_filter(self, pod: Pod, cluster: Snapshot) -> Skip | _Counts:
+    def pre_filter(self, pod: Pod, cluster: ClusterView) -> Skip | _Counts:
         """Return counts for the pod's required terms and others' anti-affinity; SKIP without."""
-        affinity = pod.shape.affinity
+        affinity = pod.spec.affinity
         avoiding = tuple(counts for _, counts in cluster.owners(Role.FORBIDDEN, pod))
         if not (affinity.required or affinity.required_anti or avoiding):
             return SKIP
-        terms = _terms(pod.shape)
+        terms = _terms(pod.spec)
         wanted = _wanted(terms, cluster)
         first = terms.required is not None and _is_first(pod, terms.required, wanted, cluster)
         avoided = (cluster.counts(pods, key) for pods, key in terms.anti)
@@ -110,16 +110,16 @@ class InterPodAffinity:
         bits = np.where(together, np.where(apart, np.uint64(4), np.uint64(2)), np.uint64(1))
         return Explanation(reasons, bits, together)
 
-    def pre_score(self, pod: Pod, _nodes: NodeView, cluster: Snapshot) -> Skip | _Liking:
+    def pre_score(self, pod: Pod, _nodes: NodeView, cluster: ClusterView) -> Skip | _Liking:
         """Return weighted counts of the pod's preferred and of others' terms; SKIP if all are 0."""
-        preferred = pod.shape.affinity.preferred
+        preferred = pod.spec.affinity.preferred
         if self._own_only and not preferred:
             return SKIP
         weighted = cluster.owners(Role.PREFERRED, pod)
         if self._required_weight:
             required = cluster.owners(Role.REQUIRED, pod)
             weighted += [(self._required_weight, counts) for _, counts in required]
-        for weight, pods, key in _terms(pod.shape).preferred if preferred else ():
+        for weight, pods, key in _terms(pod.spec).preferred if preferred else ():
             weighted.append((weight, cluster.counts(pods, key)))
         liking: _Liking = {}
         for weight, counts in weighted:
@@ -141,7 +141,7 @@ class InterPodAffinity:
         scaled: IntArray = (MAX_SCORE * (total / most)).astype(np.int64)
         return scaled
 
-    def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: Snapshot) -> QueueingHint:
+    def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: ClusterView) -> QueueingHint:
         """Return QUEUE when wanted pods came, unwanted ones went, or their domains changed."""
         match event.kind:
             case Kind.POD:
@@ -164,8 +164,8 @@ def _together(nodes: NodeView, counts: _Counts) -> BoolArray:
 
 
 @cached(_MOST_BYTES)
-def _terms(shape: PodShape) -> _Terms:
-    affinity: PodAffinity = shape.affinity
+def _terms(spec: PodSpec) -> _Terms:
+    affinity: PodAffinity = spec.affinity
     required: tuple[AffinityTerm, ...] = affinity.required
     return _Terms(
         required=_pods(*required) if required else None,
@@ -183,7 +183,7 @@ def _pods(*terms: AffinityTerm) -> Selection:
     return selection(tuple(map(term_selector, terms)), terminating=True)
 
 
-def _wanted(terms: _Terms, cluster: Snapshot) -> tuple[DomainCounts, ...]:
+def _wanted(terms: _Terms, cluster: ClusterView) -> tuple[DomainCounts, ...]:
     """Return the pods that match all required terms, counted for each of these."""
     pods = terms.required
     if pods is None:
@@ -192,17 +192,17 @@ def _wanted(terms: _Terms, cluster: Snapshot) -> tuple[DomainCounts, ...]:
 
 
 def _is_first(
-    pod: Pod, required: Selection, wanted: tuple[DomainCounts, ...], cluster: Snapshot
+    pod: Pod, required: Selection, wanted: tuple[DomainCounts, ...], cluster: ClusterView
 ) -> bool:
     """Return whether no pod matches the required affinity yet, but the pod itself does."""
     return not any(counts.total for counts in wanted) and cluster.selects(required, pod)
 
 
-def _pods_differ(pod: Pod, before: Any, after: Any, cluster: Snapshot) -> bool:
+def _pods_differ(pod: Pod, before: Any, after: Any, cluster: ClusterView) -> bool:
     """Return whether the other pod is wanted now, or was unwanted before."""
     if before is not None and after is not None and before.labels == after.labels:
         return False
-    terms = _terms(pod.shape)
+    terms = _terms(pod.spec)
 
     def came(pods: Selection) -> bool:
         return _is_in(pods, after, cluster) and not _is_in(pods, before, cluster)
@@ -222,12 +222,12 @@ def _pods_differ(pod: Pod, before: Any, after: Any, cluster: Snapshot) -> bool:
     return _is_first(pod, required, _wanted(terms, cluster), cluster)
 
 
-def _domains_differ(pod: Pod, before: Any, after: Any, cluster: Snapshot) -> bool:
+def _domains_differ(pod: Pod, before: Any, after: Any, cluster: ClusterView) -> bool:
     """Return whether a node was added or moved between domains that matter to the pod.
 
     A new node may be in no domain with unwanted pods. A node without the label is in no domain.
     """
-    terms = _terms(pod.shape)
+    terms = _terms(pod.spec)
     if before is None and terms.required is None:
         return True
     was = before.labels if before is not None else {}
@@ -245,15 +245,15 @@ def _namespaces_differ(pod: Pod, before: Any, after: Any) -> bool:
     """Return whether new labels let terms of this pod, or about it, select a namespace's pods."""
     if before is not None and after is not None and before.labels == after.labels:
         return False
-    affinity = pod.shape.affinity
+    affinity = pod.spec.affinity
     selecting = (t.namespace_selector for t in (*affinity.required, *affinity.required_anti))
     return (before or after).name == pod.namespace or any(s is not None for s in selecting)
 
 
-def _is_in(pods: Selection, pod: Pod | None, cluster: Snapshot) -> bool:
+def _is_in(pods: Selection, pod: Pod | None, cluster: ClusterView) -> bool:
     return pod is not None and cluster.selects(pods, pod)
 
 
-def _keys_against(pod: Pod, other: Pod, cluster: Snapshot) -> set[str]:
+def _keys_against(pod: Pod, other: Pod, cluster: ClusterView) -> set[str]:
     """Return the labels in whose domains the other pod's anti-affinity excludes this pod."""
-    return {key for pods, key in _terms(other.shape).anti if cluster.selects(pods, pod)}
+    return {key for pods, key in _terms(other.spec).anti if cluster.selects(pods, pod)}

@@ -21,8 +21,8 @@ from mooring.model.selectors import (
     parse_preferred_terms,
 )
 from mooring.policy.args import NodeAffinityArgs
+from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
-from mooring.state.snapshot import Snapshot
 from mooring.state.view import BoolArray, NodeView
 
 __all__ = ["NodeAffinity"]
@@ -34,7 +34,7 @@ _HARD, _SOFT = (
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class _Selectors:
     labels: LabelSelector
     required: NodeSelector | None
 
@@ -43,8 +43,8 @@ class NodeAffinity:
     """Rejects nodes that the required selectors do not match, and scores the preferred terms."""
 
     name: ClassVar[str] = "NodeAffinity"
-    row_local: ClassVar[bool] = True
-    ignores_pods: ClassVar[bool] = True
+    depends_on_node_only: ClassVar[bool] = True
+    depends_on_node_object_only: ClassVar[bool] = True
     normalize: ClassVar[Normalize] = Normalize.MAX
     Args: ClassVar[type[NodeAffinityArgs]] = NodeAffinityArgs
     events_to_register: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
@@ -59,10 +59,10 @@ class NodeAffinity:
         self._added_preferred = parse_preferred_terms(added.get(_SOFT) or ())
 
     def pre_filter(
-        self, pod: Pod, _cluster: Snapshot
-    ) -> Skip | _Wanted | PreFilterResult | Unschedulable:
+        self, pod: Pod, _cluster: ClusterView
+    ) -> Skip | _Selectors | PreFilterResult | Unschedulable:
         """Return the pod's selectors, and the only possible nodes if the terms name any."""
-        wanted = _Wanted(pod.shape.node_selector, pod.shape.required_nodes)
+        wanted = _Selectors(pod.spec.node_selector, pod.spec.required_nodes)
         if wanted.required is None and wanted.labels.empty and self._added is None:
             return SKIP
         terms = wanted.required.terms if wanted.required is not None else ()
@@ -77,11 +77,11 @@ class NodeAffinity:
             else Unschedulable("pod affinity terms conflict")
         )
 
-    def filter(self, _pod: Pod, nodes: NodeView, wanted: _Wanted) -> BoolArray:
+    def filter(self, _pod: Pod, nodes: NodeView, wanted: _Selectors) -> BoolArray:
         """Return True where the profile's affinity, node selector and required terms all match."""
         return self._enforced(nodes) & nodes.admitted(wanted.labels, wanted.required)
 
-    def explain(self, _pod: Pod, nodes: NodeView, _: _Wanted) -> Explanation:
+    def explain(self, _pod: Pod, nodes: NodeView, _: _Selectors) -> Explanation:
         """Explain with one reason per node, the profile's affinity first; not resolvable."""
         reasons = (
             "node(s) didn't match scheduler-enforced node affinity",
@@ -91,10 +91,10 @@ class NodeAffinity:
         return Explanation(reasons, bits, np.zeros(len(nodes), np.bool_))
 
     def pre_score(
-        self, pod: Pod, _nodes: NodeView, _cluster: Snapshot
+        self, pod: Pod, _nodes: NodeView, _cluster: ClusterView
     ) -> Skip | tuple[PreferredTerm, ...]:
         """Return the preferred terms of the profile and of the pod; SKIP if there are none."""
-        return (*self._added_preferred, *pod.shape.preferred_nodes) or SKIP
+        return (*self._added_preferred, *pod.spec.preferred_nodes) or SKIP
 
     def score(self, _pod: Pod, nodes: NodeView, terms: tuple[PreferredTerm, ...]) -> IntArray:
         """Return int64[nodes]: the sum of the weights of the terms that match."""
@@ -103,7 +103,7 @@ class NodeAffinity:
             total += preferred.weight * nodes.selected(preferred.term)
         return total
 
-    def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: Snapshot) -> QueueingHint:
+    def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
         """Return QUEUE when a node was added that matches, or got labels with which it matches."""
         before, after = event.before, event.after
         if isinstance(before, Node) and isinstance(after, Node) and before.labels == after.labels:
@@ -112,7 +112,7 @@ class NodeAffinity:
 
         def selected(node: Node) -> bool:
             enforced = added is None or added.matches(node.name, node.labels)
-            return enforced and pod.shape.selects(node)
+            return enforced and pod.spec.selects(node)
 
         return queue_if(node_newly(event, selected))
 

@@ -15,7 +15,7 @@ from mooring.framework.registry import NoArgs
 from mooring.framework.verdicts import Explanation
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import Pod
-from mooring.state.snapshot import Snapshot
+from mooring.state.cluster_view import ClusterView
 from mooring.state.view import BoolArray, NodeView
 
 __all__ = ["NodeCondition"]
@@ -40,8 +40,8 @@ class NodeCondition:
     """Rejects nodes that are not ready, out of disk, without network or cordoned."""
 
     name: ClassVar[str] = "NodeCondition"
-    row_local: ClassVar[bool] = True
-    ignores_pods: ClassVar[bool] = True
+    depends_on_node_only: ClassVar[bool] = True
+    depends_on_node_object_only: ClassVar[bool] = True
     events_to_register: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
         {(Kind.NODE, Action.ADD), (Kind.NODE, Action.UPDATE)}
     )
@@ -56,7 +56,7 @@ class NodeCondition:
         """Return all reasons that apply; evicting pods does not help."""
         return Explanation(_REASONS, _bits(nodes), np.zeros(len(nodes), np.bool_))
 
-    def queueing_hint(self, _pod: Pod, event: ClusterEvent, _cluster: Snapshot) -> QueueingHint:
+    def queueing_hint(self, _pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
         """Return QUEUE when a node was added without bad conditions, or lost the last of them."""
         return queue_if(
             node_newly(event, lambda n: not n.unschedulable and not _unfit(n.conditions))

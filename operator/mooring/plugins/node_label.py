@@ -17,9 +17,9 @@ from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.node import Node
 from mooring.model.pod import Pod
 from mooring.policy.legacy_args import NodeLabelArgs
+from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.labels import ABSENT
-from mooring.state.snapshot import Snapshot
 from mooring.state.view import BoolArray, NodeView
 
 __all__ = ["NodeLabel"]
@@ -29,8 +29,8 @@ class NodeLabel:
     """Rejects nodes without a required label or with a forbidden one, and scores preferences."""
 
     name: ClassVar[str] = "NodeLabel"
-    row_local: ClassVar[bool] = True
-    ignores_pods: ClassVar[bool] = True
+    depends_on_node_only: ClassVar[bool] = True
+    depends_on_node_object_only: ClassVar[bool] = True
     normalize: ClassVar[Normalize] = Normalize.NONE
     Args: ClassVar[type[NodeLabelArgs]] = NodeLabelArgs
     events_to_register: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
@@ -41,7 +41,7 @@ class NodeLabel:
         self._args = args
         self._preferences = len(args.present_labels_preference) + len(args.absent_labels_preference)
 
-    def pre_filter(self, _pod: Pod, _cluster: Snapshot) -> Skip | None:
+    def pre_filter(self, _pod: Pod, _cluster: ClusterView) -> Skip | None:
         """Return SKIP if the profile requires nothing; the filter needs no state."""
         return None if self._args.present_labels or self._args.absent_labels else SKIP
 
@@ -57,7 +57,7 @@ class NodeLabel:
         reason = "node(s) didn't have the requested labels"
         return Explanation.single(reason, len(nodes), resolvable=False)
 
-    def pre_score(self, _pod: Pod, _nodes: NodeView, _cluster: Snapshot) -> Skip | None:
+    def pre_score(self, _pod: Pod, _nodes: NodeView, _cluster: ClusterView) -> Skip | None:
         """Return SKIP if the profile has no preferences; the score needs no state."""
         return None if self._preferences else SKIP
 
@@ -69,7 +69,7 @@ class NodeLabel:
             total += MAX_SCORE * met
         return total // self._preferences
 
-    def queueing_hint(self, _pod: Pod, event: ClusterEvent, _cluster: Snapshot) -> QueueingHint:
+    def queueing_hint(self, _pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
         """Return QUEUE when a node was added with the right labels, or got them."""
         present, absent = self._args.present_labels, self._args.absent_labels
 

@@ -9,7 +9,7 @@ from mooring.framework.verdicts import SKIP, Explanation, Skip
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.node import Node
 from mooring.model.pod import Pod
-from mooring.state.snapshot import Snapshot
+from mooring.state.cluster_view import ClusterView
 from mooring.state.view import BoolArray, NodeView
 
 __all__ = ["NodeName"]
@@ -19,14 +19,14 @@ class NodeName:
     """Rejects every node but the one in `spec.nodeName`."""
 
     name: ClassVar[str] = "NodeName"
-    row_local: ClassVar[bool] = False
+    depends_on_node_only: ClassVar[bool] = False
     events_to_register: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
         {(Kind.NODE, Action.ADD)}
     )
 
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 
-    def pre_filter(self, pod: Pod, _cluster: Snapshot) -> Skip | str:
+    def pre_filter(self, pod: Pod, _cluster: ClusterView) -> Skip | str:
         """Return the name of the node; SKIP if the pod names none."""
         return pod.node_name or SKIP
 
@@ -39,6 +39,6 @@ class NodeName:
         reason = "node(s) didn't match the requested node name"
         return Explanation.single(reason, len(nodes), resolvable=False)
 
-    def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: Snapshot) -> QueueingHint:
+    def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
         """Return QUEUE when the named node was added."""
         return queue_if(isinstance(event.after, Node) and event.after.name == pod.node_name)

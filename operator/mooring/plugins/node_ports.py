@@ -10,9 +10,9 @@ from mooring.framework.registry import NoArgs
 from mooring.framework.verdicts import SKIP, Explanation, Skip
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import Pod
-from mooring.model.shape import HostPort
+from mooring.model.pod_spec import HostPort
+from mooring.state.cluster_view import ClusterView
 from mooring.state.nodes import EVERY_ADDRESS
-from mooring.state.snapshot import Snapshot
 from mooring.state.view import BoolArray, NodeView
 
 __all__ = ["NodePorts"]
@@ -22,16 +22,16 @@ class NodePorts:
     """Rejects nodes on which another pod uses one of the pod's host ports."""
 
     name: ClassVar[str] = "NodePorts"
-    row_local: ClassVar[bool] = True
+    depends_on_node_only: ClassVar[bool] = True
     events_to_register: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
         {(Kind.POD, Action.DELETE), (Kind.NODE, Action.ADD)}
     )
 
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 
-    def pre_filter(self, pod: Pod, _cluster: Snapshot) -> Skip | tuple[HostPort, ...]:
+    def pre_filter(self, pod: Pod, _cluster: ClusterView) -> Skip | tuple[HostPort, ...]:
         """Return the pod's host ports; SKIP if it has none."""
-        return pod.shape.host_ports or SKIP
+        return pod.spec.host_ports or SKIP
 
     def filter(self, _pod: Pod, nodes: NodeView, ports: tuple[HostPort, ...]) -> BoolArray:
         """Return True where all of the ports are free."""
@@ -45,11 +45,11 @@ class NodePorts:
         reason = "node(s) didn't have free ports for the requested pod ports"
         return Explanation.single(reason, len(nodes), resolvable=True)
 
-    def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: Snapshot) -> QueueingHint:
+    def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
         """Return QUEUE when a node was added, or a pod that used one of the ports was deleted."""
         if not isinstance(event.before, Pod):
             return QueueingHint.QUEUE
-        freed, wanted = event.before.shape.host_ports, pod.shape.host_ports
+        freed, wanted = event.before.spec.host_ports, pod.spec.host_ports
         return queue_if(any(_collide(one, other) for one in freed for other in wanted))
 
 

@@ -12,8 +12,8 @@ from mooring.framework.registry import NoArgs
 from mooring.framework.scores import MAX_SCORE
 from mooring.framework.verdicts import SKIP, Skip
 from mooring.model.pod import Pod
+from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
-from mooring.state.snapshot import Snapshot
 from mooring.state.view import BoolArray, NodeView
 
 __all__ = ["NodePreferAvoidPods"]
@@ -28,12 +28,12 @@ class NodePreferAvoidPods:
     """
 
     name: ClassVar[str] = "NodePreferAvoidPods"
-    row_local: ClassVar[bool] = False
+    depends_on_node_only: ClassVar[bool] = False
     normalize: ClassVar[Normalize] = Normalize.NONE
 
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 
-    def pre_score(self, pod: Pod, nodes: NodeView, _cluster: Snapshot) -> Skip | BoolArray:
+    def pre_score(self, pod: Pod, nodes: NodeView, _cluster: ClusterView) -> Skip | BoolArray:
         """Return bool[nodes], True for the nodes to avoid; SKIP if there are none."""
         owner = pod.owner
         if owner is None or owner.kind not in _CONTROLLERS:

@@ -15,7 +15,7 @@ from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.node import Node
 from mooring.model.pod import Pod
 from mooring.policy.legacy_args import NodePressureArgs, Pressure
-from mooring.state.snapshot import Snapshot
+from mooring.state.cluster_view import ClusterView
 from mooring.state.view import BoolArray, NodeView
 
 __all__ = ["NodePressure"]
@@ -31,8 +31,8 @@ class NodePressure:
     """Rejects nodes that report one of the profile's pressures."""
 
     name: ClassVar[str] = "NodePressure"
-    row_local: ClassVar[bool] = True
-    ignores_pods: ClassVar[bool] = True
+    depends_on_node_only: ClassVar[bool] = True
+    depends_on_node_object_only: ClassVar[bool] = True
     Args: ClassVar[type[NodePressureArgs]] = NodePressureArgs
     events_to_register: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
         {(Kind.NODE, Action.ADD), (Kind.NODE, Action.UPDATE)}
@@ -41,9 +41,9 @@ class NodePressure:
     def __init__(self, args: NodePressureArgs, handle: Handle) -> None:
         self._conditions = args.conditions
 
-    def pre_filter(self, pod: Pod, _cluster: Snapshot) -> Skip | tuple[Pressure, ...]:
+    def pre_filter(self, pod: Pod, _cluster: ClusterView) -> Skip | tuple[Pressure, ...]:
         """Return the pressures to check, memory only for BestEffort pods; SKIP without any."""
-        best_effort = pod.shape.qos == "BestEffort"
+        best_effort = pod.spec.qos == "BestEffort"
         return tuple(c for c in self._conditions if c != "MemoryPressure" or best_effort) or SKIP
 
     def filter(self, _pod: Pod, nodes: NodeView, pressures: tuple[Pressure, ...]) -> BoolArray:
@@ -55,7 +55,7 @@ class NodePressure:
         reasons = tuple(_REASONS[pressure] for pressure in pressures)
         return Explanation(reasons, _bits(nodes, pressures), np.zeros(len(nodes), np.bool_))
 
-    def queueing_hint(self, _pod: Pod, event: ClusterEvent, _cluster: Snapshot) -> QueueingHint:
+    def queueing_hint(self, _pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
         """Return QUEUE when a node was added, or one of the pressures ended."""
         before, after = event.before, event.after
         if not isinstance(before, Node) or not isinstance(after, Node):

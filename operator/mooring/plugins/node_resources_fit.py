@@ -28,8 +28,8 @@ from mooring.policy.legacy_args import (
     NodeResourcesMostAllocatedArgs,
     RequestedToCapacityRatioArgs,
 )
+from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray, as_numbers
-from mooring.state.snapshot import Snapshot
 from mooring.state.view import BoolArray, NodeView
 
 __all__ = [
@@ -67,7 +67,7 @@ class _Need:
 class _AllocationScore:
     """Scores how full a node gets, by a strategy (resource_allocation.go)."""
 
-    row_local: ClassVar[bool] = True
+    depends_on_node_only: ClassVar[bool] = True
     normalize: ClassVar[Normalize] = Normalize.NONE
 
     def __init__(self, strategy: ScoringStrategy) -> None:
@@ -83,7 +83,7 @@ class _AllocationScore:
 
     def score(self, pod: Pod, nodes: NodeView, _: None) -> IntArray:
         """Return int64[nodes], 0 to 100: the weighted mean over the strategy's resources."""
-        demand = pod.shape.demand
+        demand = pod.spec.demand
         wanted = {"cpu": demand.scored_cpu, "memory": demand.scored_memory, **demand.scored_others}
         scored = [
             (name, min(amount, _LARGEST), weight)
@@ -150,9 +150,9 @@ class NodeResourcesFit(_AllocationScore):
         self._ignored = frozenset(args.ignored_resources)
         self._ignored_groups = frozenset(args.ignored_resource_groups)
 
-    def pre_filter(self, pod: Pod, _cluster: Snapshot) -> _Need:
+    def pre_filter(self, pod: Pod, _cluster: ClusterView) -> _Need:
         """Return the pod's requests, without the resources that the profile ignores."""
-        demand = pod.shape.demand.resources
+        demand = pod.spec.demand.resources
         if not (self._ignored or self._ignored_groups):
             return _Need(demand)
         return _Need({name: amount for name, amount in demand.items() if not self._ignores(name)})
@@ -180,7 +180,7 @@ class NodeResourcesFit(_AllocationScore):
         too_many_pods = ("Too many pods", nodes.pod_count >= nodes.pod_slots)
         return Explanation.from_masks(chain((too_many_pods,), lacking), resolvable=resolvable)
 
-    def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: Snapshot) -> QueueingHint:
+    def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: ClusterView) -> QueueingHint:
         """Return QUEUE when a node has more free and the pod fits now or after evictions.
 
         As in kube-scheduler, a deleted pod also queues if its node is not known any more.
@@ -198,7 +198,7 @@ class NodeResourcesFit(_AllocationScore):
             return QueueingHint.QUEUE
         others = (placed.pod for placed in cluster.pods_on(row) if not placed.pod.terminating)
         return queue_if(
-            pod.shape.preempts and any(p.shape.priority < pod.shape.priority for p in others)
+            pod.spec.preempts and any(p.spec.priority < pod.spec.priority for p in others)
         )
 
     def _ignores(self, resource: str) -> bool:
@@ -245,7 +245,7 @@ def _grown(event: ClusterEvent, wanted: Iterable[str]) -> str | None:
         case Pod() as gone, None:
             return freed_node(gone)
         case Pod() as before, Pod() as after:
-            held, kept = before.shape.demand.resources, after.shape.demand.resources
+            held, kept = before.spec.demand.resources, after.spec.demand.resources
             shrunk = any(kept.get(name, 0) < held.get(name, 0) for name in wanted)
             return after.node_name if shrunk else None
         case Node() as before, Node() as after:

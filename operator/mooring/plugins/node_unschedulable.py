@@ -11,7 +11,7 @@ from mooring.framework.verdicts import Explanation
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import Pod
 from mooring.model.taints import NOT_SCHEDULABLE_TAINT, tolerated
-from mooring.state.snapshot import Snapshot
+from mooring.state.cluster_view import ClusterView
 from mooring.state.view import BoolArray, NodeView
 
 __all__ = ["NodeUnschedulable"]
@@ -21,8 +21,8 @@ class NodeUnschedulable:
     """Rejects nodes with `spec.unschedulable`."""
 
     name: ClassVar[str] = "NodeUnschedulable"
-    row_local: ClassVar[bool] = True
-    ignores_pods: ClassVar[bool] = True
+    depends_on_node_only: ClassVar[bool] = True
+    depends_on_node_object_only: ClassVar[bool] = True
     events_to_register: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
         {(Kind.NODE, Action.ADD), (Kind.NODE, Action.UPDATE)}
     )
@@ -31,7 +31,7 @@ class NodeUnschedulable:
 
     def filter(self, pod: Pod, nodes: NodeView, _: None) -> BoolArray:
         """Return True where the node is not cordoned or the pod tolerates it."""
-        if tolerated(NOT_SCHEDULABLE_TAINT, pod.shape.tolerations):
+        if tolerated(NOT_SCHEDULABLE_TAINT, pod.spec.tolerations):
             return np.ones(len(nodes), np.bool_)
         return ~nodes.unschedulable
 
@@ -39,6 +39,6 @@ class NodeUnschedulable:
         """Return one reason; evicting pods does not uncordon a node."""
         return Explanation.single("node(s) were unschedulable", len(nodes), resolvable=False)
 
-    def queueing_hint(self, _pod: Pod, event: ClusterEvent, _cluster: Snapshot) -> QueueingHint:
+    def queueing_hint(self, _pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
         """Return QUEUE when a node was added that is not cordoned, or a node was uncordoned."""
         return queue_if(node_newly(event, lambda node: not node.unschedulable))

@@ -16,8 +16,8 @@ from mooring.model.migration import csi_source
 from mooring.model.pod import Pod
 from mooring.model.storage import CSISource, PersistentVolumeClaim
 from mooring.model.volumes import CSI_DRIVERS, ClaimVolume, Disk, PodVolume
+from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
-from mooring.state.snapshot import Snapshot
 from mooring.state.storage.storage import StorageView
 from mooring.state.view import BoolArray, NodeView
 
@@ -27,7 +27,7 @@ _FULL: Final = "node(s) exceed max volume count"
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class _CSIVolumes:
     """The pod's volumes by CSI driver, or a message about a claim that does not exist."""
 
     volumes: Mapping[str, Sequence[CSISource]]
@@ -38,7 +38,7 @@ class NodeVolumeLimits:
     """Rejects nodes to which a CSI driver cannot attach all of the pod's volumes."""
 
     name: ClassVar[str] = "NodeVolumeLimits"
-    row_local: ClassVar[bool] = False
+    depends_on_node_only: ClassVar[bool] = False
     events_to_register: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
         {
             (Kind.NODE, Action.ADD),
@@ -56,7 +56,7 @@ class NodeVolumeLimits:
     def __init__(self, args: NoArgs, handle: Handle) -> None:
         self._cluster = handle.cluster
 
-    def pre_filter(self, pod: Pod, cluster: Snapshot) -> Skip | _Wanted:
+    def pre_filter(self, pod: Pod, cluster: ClusterView) -> Skip | _CSIVolumes:
         """Return the volumes that count against a limit; SKIP if there are none."""
         if not any(map(_counts, pod.volumes)):
             return SKIP
@@ -68,15 +68,15 @@ class NodeVolumeLimits:
                 key = f"{pod.namespace}/{volume.claim}"
                 if key not in cluster.objects(Kind.PERSISTENT_VOLUME_CLAIM):
                     missing = f'persistentvolumeclaim "{volume.claim}" not found'
-                    return _Wanted({}, f"looking up PVC {key}: {missing}")
+                    return _CSIVolumes({}, f"looking up PVC {key}: {missing}")
                 sources.add(cluster.storage.source(key))
         by_driver: dict[str, list[CSISource]] = {}
         for source in sources:
             if source is not None:
                 by_driver.setdefault(source.driver, []).append(source)
-        return _Wanted(by_driver, None) if by_driver else SKIP
+        return _CSIVolumes(by_driver, None) if by_driver else SKIP
 
-    def filter(self, _pod: Pod, nodes: NodeView, wanted: _Wanted) -> BoolArray:
+    def filter(self, _pod: Pod, nodes: NodeView, wanted: _CSIVolumes) -> BoolArray:
         """Return False where a driver would have more volumes than its limit."""
         fits = np.full(len(nodes), wanted.missing is None)
         storage, rows = self._cluster.storage, nodes.rows
@@ -86,13 +86,13 @@ class NodeVolumeLimits:
             fits &= (new == 0) | (total <= storage.attach_limits(driver, rows))
         return fits
 
-    def explain(self, _pod: Pod, nodes: NodeView, wanted: _Wanted) -> Explanation:
+    def explain(self, _pod: Pod, nodes: NodeView, wanted: _CSIVolumes) -> Explanation:
         """Return one reason; evicting pods detaches their volumes, but creates no claim."""
         if wanted.missing is not None:
             return Explanation.single(wanted.missing, len(nodes), resolvable=False)
         return Explanation.single(_FULL, len(nodes), resolvable=True)
 
-    def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: Snapshot) -> QueueingHint:
+    def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
         """Return QUEUE when a node came, a limit rose, volumes were detached or a claim changed."""
         match event.before, event.after:
             case CSINode() as before, CSINode() as after:

@@ -13,7 +13,7 @@ class PrioritySort:
     """Sorts by priority, then by the time of entering the queue."""
 
     name: ClassVar[str] = "PrioritySort"
-    row_local: ClassVar[bool] = True
+    depends_on_node_only: ClassVar[bool] = True
 
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 

@@ -12,8 +12,8 @@ from mooring.framework.plugin import Normalize
 from mooring.framework.registry import NoArgs
 from mooring.framework.verdicts import SKIP, Skip
 from mooring.model.pod import Pod
+from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
-from mooring.state.snapshot import Snapshot
 from mooring.state.view import NodeView
 
 __all__ = ["ResourceLimits"]
@@ -27,19 +27,19 @@ class ResourceLimits:
     """
 
     name: ClassVar[str] = "ResourceLimits"
-    row_local: ClassVar[bool] = True
-    ignores_pods: ClassVar[bool] = True
+    depends_on_node_only: ClassVar[bool] = True
+    depends_on_node_object_only: ClassVar[bool] = True
     normalize: ClassVar[Normalize] = Normalize.NONE
 
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 
-    def pre_score(self, pod: Pod, _nodes: NodeView, _cluster: Snapshot) -> Skip | None:
+    def pre_score(self, pod: Pod, _nodes: NodeView, _cluster: ClusterView) -> Skip | None:
         """Return SKIP for a pod without limits; the score needs no state."""
-        return None if pod.shape.limits else SKIP
+        return None if pod.spec.limits else SKIP
 
     def score(self, pod: Pod, nodes: NodeView, _: None) -> IntArray:
         """Return int64[nodes], 0 or 1."""
         within = np.zeros(len(nodes), np.bool_)
-        for resource, limit in pod.shape.limits.items():
+        for resource, limit in pod.spec.limits.items():
             within |= limit <= nodes.allocatable(resource)
         return within.astype(np.int64)

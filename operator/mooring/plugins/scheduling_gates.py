@@ -14,12 +14,12 @@ class SchedulingGates:
     """Gates a pod as long as `spec.schedulingGates` is not empty."""
 
     name: ClassVar[str] = "SchedulingGates"
-    row_local: ClassVar[bool] = True
+    depends_on_node_only: ClassVar[bool] = True
 
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 
     def pre_enqueue(self, pod: Pod) -> Unschedulable | None:
         """Return None if the pod has no gates; else gate the pod."""
-        if not pod.shape.gates:
+        if not pod.spec.gates:
             return None
-        return Unschedulable(f"waiting for scheduling gates: [{' '.join(pod.shape.gates)}]")
+        return Unschedulable(f"waiting for scheduling gates: [{' '.join(pod.spec.gates)}]")

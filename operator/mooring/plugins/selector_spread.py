@@ -15,9 +15,9 @@ from mooring.framework.registry import NoArgs
 from mooring.framework.scores import MAX_SCORE
 from mooring.framework.verdicts import SKIP, Skip
 from mooring.model.pod import Pod
+from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.labels import EACH_NODE
-from mooring.state.snapshot import Snapshot
 from mooring.state.topology.selection import Selection
 from mooring.state.view import NodeView
 
@@ -32,14 +32,14 @@ class SelectorSpread:
     """Spreads pods behind the same Services and of the same controller."""
 
     name: ClassVar[str] = "SelectorSpread"
-    row_local: ClassVar[bool] = False
+    depends_on_node_only: ClassVar[bool] = False
     normalize: ClassVar[Normalize] = Normalize.NONE
 
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 
-    def pre_score(self, pod: Pod, nodes: NodeView, cluster: Snapshot) -> Skip | IntArray:
+    def pre_score(self, pod: Pod, nodes: NodeView, cluster: ClusterView) -> Skip | IntArray:
         """Return int64[nodes], such pods on each node; SKIP with topologySpreadConstraints."""
-        return SKIP if pod.shape.spread else _counts(cluster.default_selector(pod), nodes, cluster)
+        return SKIP if pod.spec.spread else _counts(cluster.default_selector(pod), nodes, cluster)
 
     def score(self, _pod: Pod, nodes: NodeView, counts: IntArray) -> IntArray:
         """Return int64[nodes]: 0 where there are the most such pods, 100 where there are none."""
@@ -50,12 +50,12 @@ class ServiceSpreading:
     """Spreads pods behind the same Services, whatever their controllers."""
 
     name: ClassVar[str] = "ServiceSpreading"
-    row_local: ClassVar[bool] = False
+    depends_on_node_only: ClassVar[bool] = False
     normalize: ClassVar[Normalize] = Normalize.NONE
 
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 
-    def pre_score(self, pod: Pod, nodes: NodeView, cluster: Snapshot) -> Skip | IntArray:
+    def pre_score(self, pod: Pod, nodes: NodeView, cluster: ClusterView) -> Skip | IntArray:
         """Return int64[nodes]: the pods on each node that all Services of the pod select."""
         return _counts(cluster.behind_services(pod), nodes, cluster)
 
@@ -65,7 +65,7 @@ class ServiceSpreading:
 
 
 def _counts(
-    default_selector: Selection | None, nodes: NodeView, cluster: Snapshot
+    default_selector: Selection | None, nodes: NodeView, cluster: ClusterView
 ) -> Skip | IntArray:
     """Return int64[nodes], the selected pods on each node; SKIP if there are none at all."""
     if default_selector is None:

@@ -21,15 +21,15 @@ from mooring.model.pod import Pod
 from mooring.model.selectors import Requirement, selector_from_labels
 from mooring.model.workloads import Service
 from mooring.policy.legacy_args import ServiceAffinityArgs
+from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.labels import ABSENT, EACH_NODE
-from mooring.state.snapshot import Snapshot
 from mooring.state.topology.selection import PodSelector, selection
 from mooring.state.view import BoolArray, NodeView
 
 __all__ = ["ServiceAffinity"]
 
-_Wanted = tuple[Requirement, ...]
+_RequiredLabels = tuple[Requirement, ...]
 """The labels that a node must have, each with one value."""
 
 
@@ -37,7 +37,7 @@ class ServiceAffinity:
     """Rejects nodes with other labels than those of matching pods, and scores spreading."""
 
     name: ClassVar[str] = "ServiceAffinity"
-    row_local: ClassVar[bool] = False
+    depends_on_node_only: ClassVar[bool] = False
     normalize: ClassVar[Normalize] = Normalize.NONE
     Args: ClassVar[type[ServiceAffinityArgs]] = ServiceAffinityArgs
     events_to_register: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
@@ -48,7 +48,7 @@ class ServiceAffinity:
         self._affinity = args.affinity_labels
         self._anti_affinity = args.anti_affinity_labels_preference
 
-    def pre_filter(self, pod: Pod, cluster: Snapshot) -> Skip | _Wanted:
+    def pre_filter(self, pod: Pod, cluster: ClusterView) -> Skip | _RequiredLabels:
         """Return the labels that a node must have; SKIP if there are none.
 
         Their values come from the pod's nodeSelector, and the missing ones from the node of a
@@ -57,7 +57,7 @@ class ServiceAffinity:
         """
         wanted = {
             requirement.key: requirement.values[0]
-            for requirement in pod.shape.node_selector.requirements
+            for requirement in pod.spec.node_selector.requirements
             if requirement.key in self._affinity
         }
         missing = [key for key in self._affinity if key not in wanted]
@@ -65,20 +65,20 @@ class ServiceAffinity:
             wanted |= _labels_of_matching_pods(pod, missing, cluster)
         return tuple(Requirement(key, "In", (value,)) for key, value in wanted.items()) or SKIP
 
-    def filter(self, _pod: Pod, nodes: NodeView, wanted: _Wanted) -> BoolArray:
+    def filter(self, _pod: Pod, nodes: NodeView, wanted: _RequiredLabels) -> BoolArray:
         """Return True where every label has the required value."""
         fits = np.ones(len(nodes), np.bool_)
         for requirement in wanted:
             fits &= nodes.meets(requirement)
         return fits
 
-    def explain(self, _pod: Pod, nodes: NodeView, _: _Wanted) -> Explanation:
+    def explain(self, _pod: Pod, nodes: NodeView, _: _RequiredLabels) -> Explanation:
         """Return one reason; evicting pods can help: without matching pods any node fits."""
         return Explanation.single(
             "node(s) didn't match service affinity", len(nodes), resolvable=True
         )
 
-    def pre_score(self, pod: Pod, nodes: NodeView, cluster: Snapshot) -> Skip | IntArray:
+    def pre_score(self, pod: Pod, nodes: NodeView, cluster: ClusterView) -> Skip | IntArray:
         """Return int64[nodes]: the pods of the pod's first Service on each feasible node."""
         if not self._anti_affinity:
             return SKIP
@@ -96,7 +96,7 @@ class ServiceAffinity:
             total += _elsewhere(nodes, key, counts) / len(self._anti_affinity)
         return total.astype(np.int64)
 
-    def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: Snapshot) -> QueueingHint:
+    def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
         """Return QUEUE when a matching pod, a Service or a node came, went or was relabelled."""
         before, after = event.before, event.after
         match event.kind:
@@ -120,7 +120,7 @@ def _matches(other: object | None, pod: Pod) -> bool:
     )
 
 
-def _labels_of_matching_pods(pod: Pod, keys: Iterable[str], cluster: Snapshot) -> dict[str, str]:
+def _labels_of_matching_pods(pod: Pod, keys: Iterable[str], cluster: ClusterView) -> dict[str, str]:
     """Return the labels' values on the first node with a matching pod, as far as it has them."""
     part = PodSelector(selector_from_labels(pod.labels), frozenset((pod.namespace,)))
     matching = cluster.counts(selection((part,), terminating=True), EACH_NODE)

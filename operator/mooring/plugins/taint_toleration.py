@@ -13,8 +13,8 @@ from mooring.framework.verdicts import Explanation
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import Pod
 from mooring.model.taints import Taint, repelled, tolerated
+from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
-from mooring.state.snapshot import Snapshot
 from mooring.state.view import BoolArray, NodeView
 
 __all__ = ["TaintToleration"]
@@ -24,8 +24,8 @@ class TaintToleration:
     """Rejects nodes with untolerated NoSchedule or NoExecute taints; scores PreferNoSchedule."""
 
     name: ClassVar[str] = "TaintToleration"
-    row_local: ClassVar[bool] = True
-    ignores_pods: ClassVar[bool] = True
+    depends_on_node_only: ClassVar[bool] = True
+    depends_on_node_object_only: ClassVar[bool] = True
     events_to_register: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
         {(Kind.NODE, Action.ADD), (Kind.NODE, Action.UPDATE)}
     )
@@ -35,7 +35,7 @@ class TaintToleration:
 
     def filter(self, pod: Pod, nodes: NodeView, _: None) -> BoolArray:
         """Return True where every NoSchedule and NoExecute taint is tolerated."""
-        tolerations = pod.shape.tolerations
+        tolerations = pod.spec.tolerations
         return np.equal(_per_taint_set(nodes, lambda taints: repelled(taints, tolerations)), 0)
 
     def explain(self, _pod: Pod, nodes: NodeView, _: None) -> Explanation:
@@ -44,16 +44,16 @@ class TaintToleration:
 
     def score(self, pod: Pod, nodes: NodeView, _: None) -> IntArray:
         """Return int64[nodes]: how many PreferNoSchedule taints are not tolerated."""
-        soft = [t for t in pod.shape.tolerations if t.effect in ("", "PreferNoSchedule")]
+        soft = [t for t in pod.spec.tolerations if t.effect in ("", "PreferNoSchedule")]
 
         def untolerated(taints: tuple[Taint, ...]) -> int:
             return sum(t.effect == "PreferNoSchedule" and not tolerated(t, soft) for t in taints)
 
         return _per_taint_set(nodes, untolerated)
 
-    def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: Snapshot) -> QueueingHint:
+    def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
         """Return QUEUE when a node was added or changed and the pod now tolerates its taints."""
-        tolerations = pod.shape.tolerations
+        tolerations = pod.spec.tolerations
         return queue_if(node_newly(event, lambda node: not repelled(node.taints, tolerations)))
 
 

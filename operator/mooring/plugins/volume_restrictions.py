@@ -13,7 +13,7 @@ from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import Pod
 from mooring.model.storage import PersistentVolumeClaim
 from mooring.model.volumes import ClaimVolume, PodVolume
-from mooring.state.snapshot import Snapshot
+from mooring.state.cluster_view import ClusterView
 from mooring.state.storage.volume_users import in_conflict, is_restricted
 from mooring.state.view import BoolArray, NodeView
 
@@ -27,7 +27,7 @@ _IN_USE: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class _ExclusiveVolumes:
     """Disks that no pod on the node may use, and claims that no pod at all may use.
 
     Claims are "namespace/name".
@@ -41,7 +41,7 @@ class VolumeRestrictions:
     """Rejects nodes where the disk is in use, and all while a ReadWriteOncePod claim is in use."""
 
     name: ClassVar[str] = "VolumeRestrictions"
-    row_local: ClassVar[bool] = False
+    depends_on_node_only: ClassVar[bool] = False
     events_to_register: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
         {
             (Kind.POD, Action.DELETE),
@@ -53,7 +53,9 @@ class VolumeRestrictions:
     def __init__(self, args: NoArgs, handle: Handle) -> None:
         self._cluster = handle.cluster
 
-    def pre_filter(self, pod: Pod, cluster: Snapshot) -> Skip | _Wanted | Unschedulable:
+    def pre_filter(
+        self, pod: Pod, cluster: ClusterView
+    ) -> Skip | _ExclusiveVolumes | Unschedulable:
         """Return the pod's disks and claims of these kinds; Unschedulable if a claim is missing."""
         if not pod.volumes:
             return SKIP
@@ -70,20 +72,20 @@ class VolumeRestrictions:
                 once.append(key)
         disks = tuple(filter(is_restricted, pod.volumes))
         taken = any(map(cluster.storage.claim_in_use, once))
-        return _Wanted(disks, tuple(once)) if disks or taken else SKIP
+        return _ExclusiveVolumes(disks, tuple(once)) if disks or taken else SKIP
 
-    def filter(self, _pod: Pod, nodes: NodeView, wanted: _Wanted) -> BoolArray:
+    def filter(self, _pod: Pod, nodes: NodeView, wanted: _ExclusiveVolumes) -> BoolArray:
         """Return False where a disk is in use, and for all nodes if a claim is in use."""
         if any(map(self._cluster.storage.claim_in_use, wanted.claims)):
             return np.zeros(len(nodes), np.bool_)
         return ~self._conflicts(nodes, wanted)
 
-    def explain(self, _pod: Pod, nodes: NodeView, wanted: _Wanted) -> Explanation:
+    def explain(self, _pod: Pod, nodes: NodeView, wanted: _ExclusiveVolumes) -> Explanation:
         """Return one reason per node, disks before claims; evicting their user helps."""
         bits = np.where(self._conflicts(nodes, wanted), np.uint64(1), np.uint64(2))
         return Explanation((_NO_DISK, _IN_USE), bits, np.ones(len(nodes), np.bool_))
 
-    def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: Snapshot) -> QueueingHint:
+    def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
         """Return QUEUE when a pod with such a disk or claim went, or a node or claim came."""
         claims = {v.claim for v in pod.volumes if isinstance(v, ClaimVolume) and not v.ephemeral}
         match event.before, event.after:
@@ -95,7 +97,7 @@ class VolumeRestrictions:
             case _:
                 return QueueingHint.QUEUE
 
-    def _conflicts(self, nodes: NodeView, wanted: _Wanted) -> BoolArray:
+    def _conflicts(self, nodes: NodeView, wanted: _ExclusiveVolumes) -> BoolArray:
         """Return True where a pod uses one of the disks in conflict."""
         storage = self._cluster.storage
         rows = {row for disk in wanted.disks for row in storage.rows_in_conflict(disk)}

@@ -16,8 +16,8 @@ from mooring.model.pod import Pod
 from mooring.model.selectors import Requirement
 from mooring.model.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from mooring.model.volumes import ClaimVolume
+from mooring.state.cluster_view import ClusterView
 from mooring.state.labels import ABSENT
-from mooring.state.snapshot import Snapshot
 from mooring.state.view import BoolArray, NodeView
 
 __all__ = ["VolumeZone"]
@@ -34,7 +34,7 @@ class VolumeZone:
     """Rejects nodes outside the zones and regions that the labels of bound volumes name."""
 
     name: ClassVar[str] = "VolumeZone"
-    row_local: ClassVar[bool] = False
+    depends_on_node_only: ClassVar[bool] = False
     events_to_register: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
         {
             (Kind.STORAGE_CLASS, Action.ADD),
@@ -50,7 +50,7 @@ class VolumeZone:
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 
     def pre_filter(
-        self, pod: Pod, cluster: Snapshot
+        self, pod: Pod, cluster: ClusterView
     ) -> Skip | tuple[_Topology, ...] | Unschedulable:
         """Return the zones and regions of the pod's bound volumes; SKIP if there are none."""
         topologies: list[_Topology] = []
@@ -82,7 +82,7 @@ class VolumeZone:
         reason = "node(s) had no available volume zone"
         return Explanation.single(reason, len(nodes), resolvable=False)
 
-    def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: Snapshot) -> QueueingHint:
+    def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
         """Return QUEUE when a node or volume came or changed zones, or the pod's claim changed.
 
         Also when a StorageClass was added that waits for the first consumer.
@@ -103,7 +103,7 @@ class VolumeZone:
 
 
 def _volume_of(
-    namespace: str, name: str, cluster: Snapshot
+    namespace: str, name: str, cluster: ClusterView
 ) -> PersistentVolume | Unschedulable | None:
     """Return the volume that a claim is bound to; None while it waits for its first consumer."""
     if not name:

@@ -97,7 +97,7 @@ def conflict_text(name: str, others: Sequence[str]) -> str:
 
 
 @dataclass(slots=True)
-class _Wanted:
+class _LabelConstraint:
     """What selectors demand of one label; `allowed` is None if any value is."""
 
     allowed: frozenset[str] | None = None
@@ -127,11 +127,11 @@ class _Wanted:
 
 def _can_both_match(*selectors: LabelSelector | None) -> bool:
     """Return whether some labels match all the selectors; an absent one matches everything."""
-    wanted: dict[str, _Wanted] = {}
+    wanted: dict[str, _LabelConstraint] = {}
     for selector in filter(None, selectors):
         for key, value in selector.match_labels.items():
-            wanted.setdefault(key, _Wanted()).add("In", (value,))
+            wanted.setdefault(key, _LabelConstraint()).add("In", (value,))
         for expression in selector.match_expressions:
-            label = wanted.setdefault(expression.key, _Wanted())
+            label = wanted.setdefault(expression.key, _LabelConstraint())
             label.add(expression.operator, expression.values)
     return all(label.possible for label in wanted.values())

@@ -29,7 +29,7 @@ from mooring.policy.reading import read
 from mooring.policy.rules.rule import RULES
 from mooring.policy.status import EffectivePolicy, ExtenderInForce, PluginInForce
 
-__all__ = ["Catalog", "Effective", "load_profile", "resolve"]
+__all__ = ["Catalog", "ResolvedProfile", "load_profile", "resolve"]
 
 _ARGS_VERSION: Final = "kubescheduler.config.k8s.io/v1"
 _TYPE_FIELDS: Final = ("apiVersion", "kind")
@@ -41,7 +41,7 @@ _Entry = TypeVar("_Entry", Enabled, Disabled, PluginConfig)
 
 
 @dataclass(frozen=True, slots=True)
-class Effective:
+class ResolvedProfile:
     """A profile with all defaults filled in.
 
     Attributes:
@@ -68,7 +68,7 @@ class Effective:
         )
 
 
-def load_profile(document: object, catalog: Catalog) -> tuple[SchedulingProfile, Effective]:
+def load_profile(document: object, catalog: Catalog) -> tuple[SchedulingProfile, ResolvedProfile]:
     """Read a SchedulingProfile object and resolve it.
 
     Raises:
@@ -83,7 +83,7 @@ def load_profile(document: object, catalog: Catalog) -> tuple[SchedulingProfile,
     return profile, resolve(profile.spec, catalog)
 
 
-def resolve(spec: SchedulingProfileSpec, catalog: Catalog, path: str = "spec") -> Effective:
+def resolve(spec: SchedulingProfileSpec, catalog: Catalog, path: str = "spec") -> ResolvedProfile:
     """Resolve a spec.
 
     Raises:
@@ -97,7 +97,7 @@ def _resolve(
     catalog: Catalog,
     path: str,
     schema_mistakes: tuple[FieldError, ...],
-) -> Effective:
+) -> ResolvedProfile:
     """Resolve a spec of which `schema_mistakes` are known already.
 
     Raises:
@@ -127,7 +127,7 @@ def _resolve(
     if mistakes:
         raise ProfileInvalid(_once_per_plugin(mistakes))
     percentage = spec.percentage_of_nodes_to_score
-    return Effective(
+    return ResolvedProfile(
         plugins,
         {name: _with_extenders(model, spec) for name in names if (model := args[name]) is not None},
         PERCENTAGE_OF_NODES_TO_SCORE if percentage is None else percentage,

@@ -69,7 +69,7 @@ class ActivePodsByNamespace:
 
     def add(self, queued: QueuedPod) -> None:
         """Add the pod; a namespace that had none of its priority gets the last turn."""
-        namespaces = self._by_priority.setdefault(queued.pod.shape.priority, OrderedDict())
+        namespaces = self._by_priority.setdefault(queued.pod.spec.priority, OrderedDict())
         pods = namespaces.get(queued.pod.namespace)
         if pods is None:
             pods = namespaces[queued.pod.namespace] = ActivePods()

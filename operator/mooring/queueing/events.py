@@ -7,7 +7,7 @@ from typing import Final
 from mooring.model.bounded_cache import bytes_of
 from mooring.model.events import ClusterEvent, Kind
 from mooring.model.pod import Pod
-from mooring.model.shape import PodShape
+from mooring.model.pod_spec import PodSpec
 
 __all__ = ["MOST_EVENTS", "EventLog"]
 
@@ -15,7 +15,7 @@ MOST_EVENTS: Final = 10_000
 """How many events are kept; a pod that missed an older one is tried again whatever it was."""
 _MOST_BYTES: Final = 64 * 2**20
 _EVENT: Final = 2048
-"""Bytes of an ordinary event; the shapes that pods share are counted once."""
+"""Bytes of an ordinary event; the specs that pods share are counted once."""
 
 
 class EventLog:
@@ -25,7 +25,7 @@ class EventLog:
         self.most_bytes = most_bytes
         self.bytes = 0
         """About how many bytes the events take, with objects that may be gone."""
-        self._shapes = Counter[PodShape]()
+        self._specs = Counter[PodSpec]()
         self._events: list[ClusterEvent] = []
         self._sizes: list[int] = []
         self.start = 0
@@ -52,7 +52,7 @@ class EventLog:
         for event in events:
             self._events.append(event)
             self._sizes.append(_size(event))
-            self.bytes += self._sizes[-1] + self._shapes_that_come(event)
+            self.bytes += self._sizes[-1] + self._specs_that_come(event)
         self.drop_before(self.end - MOST_EVENTS)
         while self.bytes > self.most_bytes:
             self.drop_before(self.start + 1 + len(self._events) // 8)
@@ -62,35 +62,35 @@ class EventLog:
         if number > self.start:
             dropped = slice(number - self.start)
             for event, size in zip(self._events[dropped], self._sizes[dropped], strict=True):
-                self.bytes -= size + self._shapes_that_go(event)
+                self.bytes -= size + self._specs_that_go(event)
             del self._events[dropped], self._sizes[dropped]
             self.start = number
 
-    def _shapes_that_come(self, event: ClusterEvent) -> int:
-        """Return how many bytes those shapes take that no earlier event has."""
+    def _specs_that_come(self, event: ClusterEvent) -> int:
+        """Return how many bytes those specs take that no earlier event has."""
         total = 0
-        for shape in _shapes(event):
-            self._shapes[shape] += 1
-            total += shape.memory if self._shapes[shape] == 1 else 0
+        for spec in _specs(event):
+            self._specs[spec] += 1
+            total += spec.memory if self._specs[spec] == 1 else 0
         return total
 
-    def _shapes_that_go(self, event: ClusterEvent) -> int:
-        """Return how many bytes those shapes took that no other event has."""
+    def _specs_that_go(self, event: ClusterEvent) -> int:
+        """Return how many bytes those specs took that no other event has."""
         total = 0
-        for shape in _shapes(event):
-            self._shapes[shape] -= 1
-            if not self._shapes[shape]:
-                del self._shapes[shape]
-                total += shape.memory
+        for spec in _specs(event):
+            self._specs[spec] -= 1
+            if not self._specs[spec]:
+                del self._specs[spec]
+                total += spec.memory
         return total
 
 
-def _shapes(event: ClusterEvent) -> list[PodShape]:
-    return [pod.shape for pod in (event.before, event.after) if isinstance(pod, Pod)]
+def _specs(event: ClusterEvent) -> list[PodSpec]:
+    return [pod.spec for pod in (event.before, event.after) if isinstance(pod, Pod)]
 
 
 def _size(event: ClusterEvent) -> int:
-    """Return about how many bytes the event takes, without the shapes of its pods."""
+    """Return about how many bytes the event takes, without the specs of its pods."""
     total = _EVENT
     for found in (event.before, event.after):
         if isinstance(found, Pod):

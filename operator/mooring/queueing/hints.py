@@ -14,8 +14,8 @@ from mooring.model.pod import Pod
 
 __all__ = ["QueueingHints"]
 
-_MOST_SHAPES: Final = 16
-"""Groups whose members have more different shapes than this are not compared with others."""
+_MOST_SPECS: Final = 16
+"""Groups whose members have more different specs than this are not compared with others."""
 
 
 class QueueingHints:
@@ -27,36 +27,36 @@ class QueueingHints:
     def signature(self, queued: QueuedPod) -> Hashable:
         """Return a value that is equal for pods that the same events may make schedulable.
 
-        The answers of row-local plugins depend on the shape alone; others may read the rest. How
+        The answers of node-only plugins depend on the spec alone; others may read the rest. How
         long a pod runs decides whether it fits on a reserved node. The members of a pod group are
         tried together, for all groups that are equal.
         """
         pod, pipeline, plugins = queued.pod, queued.pipeline, queued.unschedulable_plugins
-        by_shapes = queued.decided_by_shapes and plugins <= pipeline.row_local
-        group = self._group(pod, by_shapes=by_shapes) if pipeline.group_policy else None
-        rejected = (pod.shape, pipeline, plugins, group, pod.longest_run)
-        if plugins <= pipeline.row_local:
+        by_specs = queued.decided_by_specs and plugins <= pipeline.plugins_of_node_only
+        group = self._group(pod, by_specs=by_specs) if pipeline.group_policy else None
+        rejected = (pod.spec, pipeline, plugins, group, pod.longest_run)
+        if plugins <= pipeline.plugins_of_node_only:
             return rejected
         if EXTENDER in queued.unschedulable_plugins:
             return (*rejected, pod.uid)  # extenders read the whole pod
         return (*rejected, frozenset(pod.labels.items()), pod.volumes, pod.owner)
 
-    def _group(self, pod: Pod, *, by_shapes: bool) -> Hashable:
+    def _group(self, pod: Pod, *, by_specs: bool) -> Hashable:
         """Return a value that is equal for pods of equal groups; None if the pod is in no group.
 
         Groups are equal if the same is required of them and their members without a node have the
-        same shapes. A group is equal to no other if a member has a node, which may bind the others
+        same specs. A group is equal to no other if a member has a node, which may bind the others
         to a topology domain; if plugins decided about it that may read more of its members, or if
-        not all of these were tried; and if its members have many different shapes.
+        not all of these were tried; and if its members have many different specs.
         """
         groups = self._cluster.pod_groups
         group = groups.of(pod)
-        if not by_shapes or group is None or group.definition is None or group.scheduled_pods_count:
+        if not by_specs or group is None or group.definition is None or group.scheduled_pods_count:
             return groups.key_of(pod)
-        shapes = group.unscheduled_shapes
-        if len(shapes) > _MOST_SHAPES:
+        specs = group.unscheduled_specs
+        if len(specs) > _MOST_SPECS:
             return group.key
-        return group.definition.requirements, frozenset(shapes.items())
+        return group.definition.requirements, frozenset(specs.items())
 
     def nominated_node(self, queued: QueuedPod) -> str | None:
         """Return the name of the node to which the pod is nominated now; None if it is to none."""
@@ -94,7 +94,7 @@ class QueueingHints:
         return hint is QueueingHint.QUEUE
 
     def _was_its_last_victim(self, gone: Pod, pod: Pod) -> bool:
-        """Return whether a pod of this shape is nominated to the node and no victim of it is there.
+        """Return whether a pod of this spec is nominated to the node and no victim of it is there.
 
         It must be tried even if the node is still too full: then it needs another node.
         """
@@ -102,8 +102,8 @@ class QueueingHints:
         if not len(nominations) or gone.node_name is None:
             return False
         row = self._cluster.row(gone.node_name)
-        nominated = nominations.at(row, pod.shape.priority, None) if row is not None else ()
-        return any(n.shape is pod.shape and not evictions.awaits_victims(n) for n in nominated)
+        nominated = nominations.at(row, pod.spec.priority, None) if row is not None else ()
+        return any(n.spec is pod.spec and not evictions.awaits_victims(n) for n in nominated)
 
 
 def _cannot_help(about: Pod, queued: QueuedPod, *, during_attempt: bool) -> bool:
@@ -114,4 +114,4 @@ def _cannot_help(about: Pod, queued: QueuedPod, *, during_attempt: bool) -> bool
     """
     if about.uid == queued.pod.uid:
         return during_attempt
-    return about.node_name is None and about.shape.priority < queued.pod.shape.priority
+    return about.node_name is None and about.spec.priority < queued.pod.spec.priority

@@ -356,7 +356,7 @@ class SchedulingQueue:
         self._in_flight.enter(queued, self._events.end)
         queued.times.enter(PodState.IN_FLIGHT, now)
         queued.attempts += 1
-        queued.outdated = queued.decided_by_shapes = False
+        queued.outdated = queued.decided_by_specs = False
 
     def _drop_events(self) -> None:
         """Drop the events that no pod has to be checked against; hints have run for all."""
@@ -443,7 +443,7 @@ class SchedulingQueue:
 def _changed(before: Pod, pod: Pod) -> bool:
     """Return whether anything differs that a plugin or a reservation of nodes may read."""
     return (
-        before.shape is not pod.shape
+        before.spec is not pod.spec
         or before.labels != pod.labels
         or before.owner != pod.owner
         or before.longest_run != pod.longest_run

@@ -21,8 +21,8 @@ from mooring.simulate.profiles import LoadedProfile
 from mooring.simulate.selection import EVERY_POD, Selection, take_off
 from mooring.simulate.simulation import Attempt, Simulation
 from mooring.state.cluster import ClusterState
+from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
-from mooring.state.snapshot import Snapshot
 
 __all__ = [
     "POOL_LABELS",
@@ -300,7 +300,7 @@ class _Use:
     """Columns of what is free and used on the rows."""
 
     def __init__(self, state: ClusterState, rows: IntArray, large: Mapping[str, int]) -> None:
-        nodes = Snapshot(state).nodes.take(rows)
+        nodes = ClusterView(state).nodes.take(rows)
         self._allocatable = {name: nodes.allocatable(name) for name in (CPU, MEMORY)}
         self._requested = {name: nodes.requested(name) for name in (CPU, MEMORY)}
         self._slots = np.maximum(nodes.pod_slots - nodes.pod_count, 0)
@@ -337,7 +337,7 @@ def _share(part: int, whole: int) -> float:
 
 def _large(pods: Iterable[Pod]) -> dict[str, int]:
     """Return the requests of a large pod."""
-    demands = [pod.shape.demand.resources for pod in pods]
+    demands = [pod.spec.demand.resources for pod in pods]
     return {
         name: int(np.percentile([demand.get(name, 0) for demand in demands], _LARGE))
         for name in (CPU, MEMORY)
@@ -348,7 +348,7 @@ def _comparison(pods: Sequence[Pod], before: _Side, after: _Side) -> Comparison:
     alike: dict[Any, list[Pod]] = {}
     for pod in pods:
         owner = (pod.namespace, pod.owner.kind, pod.owner.name) if pod.owner else pod.key
-        alike.setdefault((owner, id(pod.shape)), []).append(pod)
+        alike.setdefault((owner, id(pod.spec)), []).append(pod)
     moves = [move for group in alike.values() for move in _moves(group, before, after)]
     pools = {name: (before.pools[name], after.pools[name]) for name in before.pools}
     return Comparison(len(pods), tuple(moves), pools, (before.utilisation, after.utilisation))

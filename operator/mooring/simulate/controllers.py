@@ -178,8 +178,8 @@ class Controllers:
         for number, node in enumerate(self._nodes):
             if (
                 tried.node_name in (None, node.name)
-                and tried.shape.selects(node)
-                and not repelled(node.taints, tried.shape.tolerations)
+                and tried.spec.selects(node)
+                and not repelled(node.taints, tried.spec.tolerations)
                 and (*owner, node.name) not in self._nodes_of
             ):
                 name = _generated(f"{name_of(raw)}-", raw, number)

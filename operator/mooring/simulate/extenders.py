@@ -24,7 +24,7 @@ from mooring.model.events import Kind
 from mooring.model.pod import Pod
 from mooring.policy.extender import Extender
 from mooring.simulate.inputs import Inputs
-from mooring.state.snapshot import Snapshot
+from mooring.state.cluster_view import ClusterView
 
 __all__ = ["ExtenderCalls", "calling_extenders"]
 
@@ -40,7 +40,7 @@ class ExtenderCalls:
         self._extenders = extenders
 
     def answers_about(
-        self, members: Sequence[Pod], pipeline: Pipeline, cluster: Snapshot, cache: ResultCache
+        self, members: Sequence[Pod], pipeline: Pipeline, cluster: ClusterView, cache: ResultCache
     ) -> GroupAnswers | None:
         """Return what extenders answer about the members of a group; None if they care for none.
 
@@ -58,7 +58,7 @@ class ExtenderCalls:
         decide: Callable[..., Outcome | FilterCall | PreemptCall],
         extenders: Sequence[Extender],
         pod: Pod,
-        cluster: Snapshot,
+        cluster: ClusterView,
     ) -> Outcome:
         """Return the outcome of `decide`, which takes what extenders have answered as `answers`.
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from mooring.engine.outcome import ScheduleResult
-from mooring.engine.profiles import InForce
+from mooring.engine.profiles import ActiveProfile
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.what_if import WhatIf
 from mooring.framework.card_plugin import assign_cards
@@ -17,8 +17,8 @@ from mooring.model.devices import CardFormat, CardRequestError, card_request
 from mooring.model.pod import Pod, Uid
 from mooring.simulate.inputs import Inputs
 from mooring.state.cluster import ClusterState
+from mooring.state.cluster_view import ClusterView
 from mooring.state.devices.cards import Cards
-from mooring.state.snapshot import Snapshot
 
 __all__ = ["Card", "Move", "NodeGPUs", "Plan", "cards_of", "node_gpus", "picture", "plans"]
 
@@ -88,7 +88,7 @@ def node_gpus(state: ClusterState, form: CardFormat) -> Iterator[NodeGPUs]:
 
 def cards_of(name: str, row: int, books: Cards) -> NodeGPUs:
     """Return the cards of the node of this name and row."""
-    known, left = books.known(row), books.left(np.array([row], np.int64))
+    known, left = books.known(row), books.remaining(np.array([row], np.int64))
     over = books.overcommitted(row)
     owners = [*books.owners(row)]
     cards = []
@@ -139,7 +139,7 @@ class Plan:
         return {"pod": self.pod, "node": self.node, "fits": self.fits, "moves": moves}
 
 
-def plans(inputs: Inputs, profile: InForce, form: CardFormat) -> Iterator[Plan]:
+def plans(inputs: Inputs, profile: ActiveProfile, form: CardFormat) -> Iterator[Plan]:
     """Yield a plan for each pending pod that requests cards, each as if without the others.
 
     Looks for the fewest pods with cards, at most three, without which the pod would fit on a node,
@@ -149,7 +149,7 @@ def plans(inputs: Inputs, profile: InForce, form: CardFormat) -> Iterator[Plan]:
     planner = _Planner(inputs.state, profile, form)
     for pod in inputs.pending:
         try:
-            requests = card_request(pod.shape, form) is not None
+            requests = card_request(pod.spec, form) is not None
         except CardRequestError:
             requests = False
         if requests:
@@ -157,10 +157,10 @@ def plans(inputs: Inputs, profile: InForce, form: CardFormat) -> Iterator[Plan]:
 
 
 class _Planner:
-    def __init__(self, state: ClusterState, profile: InForce, form: CardFormat) -> None:
+    def __init__(self, state: ClusterState, profile: ActiveProfile, form: CardFormat) -> None:
         self._state = state
         self._pipeline = profile.pipeline
-        self._what_if = WhatIf(Snapshot(state), ResultCache(state.nodes))
+        self._what_if = WhatIf(ClusterView(state), ResultCache(state.nodes))
         self._books = state.track_cards(form)
 
     def plan(self, pod: Pod) -> Plan:

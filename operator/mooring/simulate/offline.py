@@ -8,14 +8,14 @@ from mooring.framework.verdicts import PluginError
 from mooring.framework.waiting_pods import WaitingPods
 from mooring.model.pod import Pod
 from mooring.state.cluster import ClusterState
-from mooring.state.snapshot import Snapshot
+from mooring.state.cluster_view import ClusterView
 
 __all__ = ["OfflineApi", "offline_handle"]
 
 
 def offline_handle(state: ClusterState) -> Handle:
     """Return what plugins are built with, over a state that no API server stands behind."""
-    return Handle(Snapshot(state), WaitingPods(), OfflineApi(), state)
+    return Handle(ClusterView(state), WaitingPods(), OfflineApi(), state)
 
 
 class OfflineApi:

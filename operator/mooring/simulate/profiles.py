@@ -11,7 +11,7 @@ from mooring.policy.imports.configuration import ProcessSettings, import_configu
 from mooring.policy.imports.policy import import_policy
 from mooring.policy.imports.policy_model import CONFIG_MAP_KEY
 from mooring.policy.profile import API_VERSION, DEFAULT_SCHEDULER, KIND, SchedulingProfile
-from mooring.policy.resolve import Effective, load_profile, resolve
+from mooring.policy.resolve import ResolvedProfile, load_profile, resolve
 from mooring.simulate.manifests import InputError, Manifest
 from mooring.simulate.offline import offline_handle
 from mooring.state.cluster import ClusterState
@@ -50,7 +50,7 @@ class LoadedProfile:
     """
 
     profile: SchedulingProfile
-    effective: Effective
+    effective: ResolvedProfile
     notes: tuple[FieldError, ...] = ()
     settings: ProcessSettings | None = None
 

@@ -15,7 +15,7 @@ from mooring.engine.groups.members import group_of
 from mooring.engine.groups.plan import GroupPlanner, reserve_members
 from mooring.engine.groups.slices import run_whole
 from mooring.engine.outcome import FitError, Outcome, decision_of
-from mooring.engine.profiles import InForce, Profiles
+from mooring.engine.profiles import ActiveProfile, Profiles
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.what_if import WhatIf, held_back
 from mooring.framework.decision import Decision, PodRef
@@ -35,8 +35,8 @@ from mooring.simulate.new_objects import RejectedPod, owner_of
 from mooring.simulate.offline import offline_handle
 from mooring.simulate.profiles import LoadedProfile
 from mooring.state.cluster import ClusterState
+from mooring.state.cluster_view import ClusterView
 from mooring.state.pod_groups import PodGroupState
-from mooring.state.snapshot import Snapshot
 
 __all__ = ["Attempt", "Simulation", "simulate"]
 
@@ -110,7 +110,7 @@ class Simulation:
     ) -> None:
         self._inputs = inputs
         self._state = inputs.state
-        self._cluster = Snapshot(inputs.state)
+        self._cluster = ClusterView(inputs.state)
         self._shared = ResultCache(inputs.state.nodes, _MOST_CACHE_BYTES)
         self._most = nodes
         now = self._now = _now(inputs.state, inputs.pending)
@@ -124,13 +124,13 @@ class Simulation:
         self._victims: dict[str, tuple[PodRef, ...]] = {}
         """The victims of the preemption for a group, by the key of its first member."""
 
-    def _named(self, name: str) -> InForce:
+    def _named(self, name: str) -> ActiveProfile:
         found = self._profiles.in_force
         if name not in found:
             raise InputError(f'there is no profile "{name}"; there are {", ".join(sorted(found))}')
         return found[name]
 
-    def profile_of(self, pod: Pod) -> InForce | None:
+    def profile_of(self, pod: Pod) -> ActiveProfile | None:
         """Return the profile that decides about the pod; None if there is none."""
         return self._always or self._profiles.of(pod, self._cluster)
 
@@ -154,7 +154,7 @@ class Simulation:
 
     def _attempts(self, pods: Iterable[Pod], forbidden: Iterable[RejectedPod]) -> Iterator[Attempt]:
         active, waiting = ActivePods(), dict[str, QueuedPod]()
-        chosen: list[InForce] = []
+        chosen: list[ActiveProfile] = []
         rejected = [
             _rejected(PodRef.of_key(each.pod), each.owner, None, each.message) for each in forbidden
         ]
@@ -164,7 +164,7 @@ class Simulation:
         for pod in pods:
             profile = self.profile_of(pod)
             if profile is None:
-                name = pod.shape.scheduler_name
+                name = pod.spec.scheduler_name
                 why = f'no profile takes pods of schedulerName "{name}"'
                 rejected.append(_rejected(PodRef.of(pod), owner_of(pod), None, why))
                 continue
@@ -194,7 +194,7 @@ class Simulation:
         yield from rejected
 
     def _attempt_group(
-        self, group: PodGroupState, members: list[Pod], profile: InForce
+        self, group: PodGroupState, members: list[Pod], profile: ActiveProfile
     ) -> Iterator[Attempt]:
         """Yield the attempts of all members of a group, which get nodes together or not at all."""
         pipeline, message = profile.pipeline, group.incomplete
@@ -203,14 +203,24 @@ class Simulation:
         answers: GroupAnswers | None = None
         try:
             if message is None:
-                about = (members, pipeline, self._cluster, self._shared)
                 if self._extenders is not None:
-                    answers = self._extenders.answers_about(*about)
-                planner = GroupPlanner(group, *about, seed=seed, answers=answers)
+                    answers = self._extenders.answers_about(
+                        members, pipeline, self._cluster, self._shared
+                    )
+                planner = GroupPlanner(
+                    group,
+                    members,
+                    pipeline,
+                    self._cluster,
+                    self._shared,
+                    seed=seed,
+                    answers=answers,
+                )
                 decision = self._place_group(planner, pipeline)
             if decision.tries and not decision.rows:
-                about_all = (group, members, pipeline, decision, seed, answers)
-                decision = self._preempt_for_group(*about_all)
+                decision = self._preempt_for_group(
+                    group, members, pipeline, decision, seed, answers
+                )
         except (PluginError, ExtenderError) as error:
             decision = GroupDecision({}, message=str(error))
         for pod in members:
@@ -241,14 +251,24 @@ class Simulation:
         answers: GroupAnswers | None,
     ) -> GroupDecision:
         """Record the nominations of a group and the evictions that they need."""
-        about = (group, members, pipeline, self._cluster, self._shared)
-        answer = run_whole(preempt_for_group(*about, seed=seed, now=self._now, answers=answers))
+        answer = run_whole(
+            preempt_for_group(
+                group,
+                members,
+                pipeline,
+                self._cluster,
+                self._shared,
+                seed=seed,
+                now=self._now,
+                answers=answers,
+            )
+        )
         if not isinstance(answer, GroupNomination):
             return replace(decision, message=f"{decision.message} {answer.reason}".rstrip())
         for pod in members:
             if (node := answer.nodes.get(pod.uid)) is not None:
                 row = self._state.nodes.row_of.get(node)
-                for lower in self._state.nominations.below(row, pod.shape.priority):
+                for lower in self._state.nominations.below(row, pod.spec.priority):
                     self._state.withdraw(lower.uid)
                 self._state.nominate(pod, node)
         self._state.begin_evictions(members[0], answer.victims)
@@ -256,7 +276,7 @@ class Simulation:
         return decision
 
     def _member(
-        self, pod: Pod, profile: InForce, node: str | None, decision: GroupDecision
+        self, pod: Pod, profile: ActiveProfile, node: str | None, decision: GroupDecision
     ) -> Attempt:
         nominee = self._state.nominations.get(pod.uid) if node is None else None
         record = Decision(
@@ -271,7 +291,7 @@ class Simulation:
         )
         return Attempt(record, 1 if node is not None else 0, owner_of(pod))
 
-    def attempt(self, pod: Pod, profile: InForce) -> Attempt:
+    def attempt(self, pod: Pod, profile: ActiveProfile) -> Attempt:
         """Decide about the pod with this profile, and assume it on the chosen node."""
         try:
             outcome = self._decide(pod, profile)
@@ -291,7 +311,7 @@ class Simulation:
             return _rejected(PodRef.of(pod), owner_of(pod), profile, str(error))
         return Attempt(decision, outcome.feasible_nodes, owner_of(pod))
 
-    def _decide(self, pod: Pod, profile: InForce) -> Outcome:
+    def _decide(self, pod: Pod, profile: ActiveProfile) -> Outcome:
         extenders = interested(profile.pipeline, pod)
         if self._extenders is None or not extenders:
             return self._what_if.decide(pod, profile.pipeline)
@@ -306,7 +326,7 @@ class Simulation:
                 state.withdraw(pod.uid)
             return
         row = state.nodes.row_of.get(nomination.node)
-        for lower in state.nominations.below(row, pod.shape.priority):
+        for lower in state.nominations.below(row, pod.spec.priority):
             state.withdraw(lower.uid)
         state.nominate(pod, nomination.node)
         state.begin_evictions(pod, nomination.victims)
@@ -341,7 +361,7 @@ def _held_back(pod: Pod, pipeline: Pipeline) -> str | None:
         return str(error)
 
 
-def _rejected(pod: PodRef, owner: str, profile: InForce | None, message: str) -> Attempt:
+def _rejected(pod: PodRef, owner: str, profile: ActiveProfile | None, message: str) -> Attempt:
     return Attempt(
         reason=message.removeprefix(f'pods "{pod.name}" is '),
         owner=owner,

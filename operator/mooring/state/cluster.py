@@ -29,7 +29,7 @@ from mooring.state.nominations import NominationsWriter
 from mooring.state.objects import Objects
 from mooring.state.pod_columns import MutablePodColumns, PodColumns
 from mooring.state.pod_groups import GROUP_KINDS, PodGroups, PodGroupsWriter
-from mooring.state.pods import PodState, PodTable
+from mooring.state.pods import PlacedPod, PodTable
 from mooring.state.storage.storage import Storage
 from mooring.state.topology.counts import TopologyCounts
 from mooring.state.topology.default_selectors import DefaultSelectors
@@ -58,7 +58,7 @@ class ClusterState:
         self.nominations = self._nominations.nominations
         self._evictions = EvictionsWriter(self.objects, self.pods, self._pod_columns)
         self.evictions = self._evictions.evictions
-        self._on_unknown_nodes: dict[str, dict[str, PodState]] = {}
+        self._on_unknown_nodes: dict[str, dict[str, PlacedPod]] = {}
         """The pods whose node does not exist, by the node's name, then by their uid."""
         self._sink: EventSink = _drop
         self._undelivered: deque[tuple[ClusterEvent, ...]] = deque()
@@ -275,7 +275,7 @@ class ClusterState:
         self._evictions.stop_waiting(pod)
         nominee = self.nominations.get(pod.uid)
         withdrawn = self._withdraw_elsewhere(pod, row)
-        assumed = PodState(
+        assumed = PlacedPod(
             replace(pod, node_name=self.nodes.names[row]), row, assumed=True, announced=False
         )
         assumed.was_nominated = nominee is not None and not withdrawn
@@ -416,13 +416,13 @@ class ClusterState:
             if placed.deadline is not None and placed.deadline <= now
         ]
 
-    def pods_of(self, node: str) -> Iterable[PodState]:
+    def pods_of(self, node: str) -> Iterable[PlacedPod]:
         """Return the pods on the node of this name, also if the node does not exist."""
         row = self.nodes.row_of.get(node)
         pods = self.pods.on(row) if row is not None else self._on_unknown_nodes.get(node, {})
         return pods.values()
 
-    def pods_without_node(self) -> list[PodState]:
+    def pods_without_node(self) -> list[PlacedPod]:
         """Return the pods whose node does not exist."""
         return [placed for pods in self._on_unknown_nodes.values() for placed in pods.values()]
 
@@ -441,7 +441,7 @@ class ClusterState:
         withdrawn = self._withdraw_elsewhere(pod, row) if known is None else ()
         row = self.nodes.unknown_row if row is None else row
         cards = known.cards if known is not None else None
-        placed = PodState(pod, row, assumed=False, cards=cards)
+        placed = PlacedPod(pod, row, assumed=False, cards=cards)
         self._attach(placed)
         if known is None:
             self._publish_demand(placed)
@@ -453,7 +453,7 @@ class ClusterState:
             return (*withdrawn, ClusterEvent(Kind.POD, Action.ADD, None, pod))
         return (ClusterEvent(Kind.POD, Action.UPDATE, known.pod, pod),)
 
-    def _update_in_place(self, known: PodState, pod: Pod) -> tuple[ClusterEvent, ...]:
+    def _update_in_place(self, known: PlacedPod, pod: Pod) -> tuple[ClusterEvent, ...]:
         """Take over a newer version, or the confirmation, of a pod whose place counts the same.
 
         Almost every confirmation shows other labels than the assumed pod has: with the Binding the
@@ -478,7 +478,7 @@ class ClusterState:
             return ()  # a status that nothing depends on, of which there are many
         return (ClusterEvent(Kind.POD, Action.UPDATE, before, pod),)
 
-    def _publish_demand(self, placed: PodState) -> None:
+    def _publish_demand(self, placed: PlacedPod) -> None:
         """Update typical demand for cards for a pod that is new on its node, if it is time.
 
         Every cached score may depend on it, so that no row's result is taken from before.
@@ -517,26 +517,26 @@ class ClusterState:
                 self._nominations.drop(nominee.pod.uid)
                 self._evictions.stop_waiting(nominee.pod)
 
-    def _move(self, pods: Iterable[PodState], row: int) -> None:
+    def _move(self, pods: Iterable[PlacedPod], row: int) -> None:
         """Count the pods on another row, because their node has come or gone."""
         for placed in tuple(pods):
             self._leave(placed)
             placed.row = row
             self._enter(placed)
 
-    def _attach(self, placed: PodState) -> None:
+    def _attach(self, placed: PlacedPod) -> None:
         """Add the pod to every table and count; `_detach` is the exact reverse."""
         self._pod_groups.attach(placed)
         self._enter(placed)
 
-    def _detach(self, uid: Uid) -> PodState | None:
+    def _detach(self, uid: Uid) -> PlacedPod | None:
         placed = self.pods.get(uid)
         if placed is not None:
             self._leave(placed)
             self._pod_groups.detach(placed)
         return placed
 
-    def _enter(self, placed: PodState) -> None:
+    def _enter(self, placed: PlacedPod) -> None:
         """Count the pod on its row; `_leave` is the exact reverse."""
         pod, row = placed.pod, placed.row
         self.pods.put(placed)
@@ -554,7 +554,7 @@ class ClusterState:
             group=self._pod_groups.number_of(pod.uid),
         )
 
-    def _leave(self, placed: PodState) -> None:
+    def _leave(self, placed: PlacedPod) -> None:
         pod, row = placed.pod, placed.row
         self._pod_columns.drop(pod, nominated=False)
         if self.nodes.is_unknown(row):
@@ -582,9 +582,9 @@ def _same_object(before: object | None, after: object) -> bool:
 
 
 def _changed(before: Pod, pod: Pod) -> bool:
-    """Return whether an unscheduled pod differs in more than status; equal specs share a shape."""
+    """Return whether an unscheduled pod differs in more than status; equal specs are one object."""
     return (
-        before.shape is not pod.shape
+        before.spec is not pod.spec
         or before.labels != pod.labels
         or before.annotations != pod.annotations
         or before.terminating != pod.terminating
@@ -594,8 +594,8 @@ def _changed(before: Pod, pod: Pod) -> bool:
 def _in_place(known: Pod, pod: Pod) -> bool:
     """Return whether the pod takes the same of its node as before."""
     return (
-        known.shape.demand == pod.shape.demand
-        and known.shape.host_ports == pod.shape.host_ports
+        known.spec.demand == pod.spec.demand
+        and known.spec.host_ports == pod.spec.host_ports
         and known.volumes == pod.volumes
     )
 
@@ -614,7 +614,7 @@ def _is_equivalent(known: Pod, pod: Pod) -> bool:
     """Return whether counts per topology domain, which select pods, see no difference."""
     return (
         known.labels == pod.labels
-        and known.shape.affinity == pod.shape.affinity
+        and known.spec.affinity == pod.spec.affinity
         and known.terminating == pod.terminating
     )
 
@@ -632,7 +632,7 @@ class Trial:
         self._state = state
         self._undo = undo
         self._added: dict[Uid, None] = {}
-        self._removed: dict[Uid, PodState] = {}
+        self._removed: dict[Uid, PlacedPod] = {}
         undo.callback(self._restore)
 
     def remove(self, uid: Uid) -> None:
@@ -664,7 +664,7 @@ class Trial:
             self._state._attach(placed)  # noqa: SLF001 - see above
             del self._removed[pod.uid]
         else:
-            self._state._attach(PodState(pod, row, assumed=True))  # noqa: SLF001 - see above
+            self._state._attach(PlacedPod(pod, row, assumed=True))  # noqa: SLF001 - see above
             self._added[pod.uid] = None
 
     def _restore(self) -> None:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from mooring.model.node import Node
 from mooring.model.pod import Pod
-from mooring.model.shape import HostPort
+from mooring.model.pod_spec import HostPort
 from mooring.model.taints import Taint
 from mooring.state.columns import ChangeLog, Column, Columns, Interned, ResourceColumns, read_only
 from mooring.state.labels import EACH_NODE, Domains, LabelColumn, LabelColumns
@@ -239,18 +239,18 @@ class NodeTable:
     def add_pod(self, row: int, pod: Pod) -> None:
         """Add the pod's requests to the row."""
         self._account(row, pod, 1)
-        for port in pod.shape.host_ports:
+        for port in pod.spec.host_ports:
             rows = self.host_ports.setdefault((port.protocol, port.port), {})
             rows.setdefault(row, Counter())[port.ip] += 1
 
     def remove_pod(self, row: int, pod: Pod) -> None:
         """Remove the pod's requests from the row."""
         self._account(row, pod, -1)
-        for port in pod.shape.host_ports:
+        for port in pod.spec.host_ports:
             self._free_port(row, port)
 
     def _account(self, row: int, pod: Pod, sign: int) -> None:
-        demand = pod.shape.demand
+        demand = pod.spec.demand
         self.pod_count.data[row] += sign
         for resource, amount in demand.resources.items():
             self.requested.add(resource, row, sign * amount)

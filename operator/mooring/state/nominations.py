@@ -55,7 +55,7 @@ class Nominations:
     def below(self, row: int | None, priority: int) -> list[Pod]:
         """Return the row's nominated pods of lower priority; none where there is no such row."""
         here = self.on(row) if row is not None else ()
-        return [pod for pod in here if pod.shape.priority < priority]
+        return [pod for pod in here if pod.spec.priority < priority]
 
     def at(
         self, row: int, least_priority: int, other_than: Uid | None, ends: float = math.inf
@@ -68,7 +68,7 @@ class Nominations:
         return [
             pod
             for pod in self.on(row)
-            if pod.shape.priority >= least_priority
+            if pod.spec.priority >= least_priority
             and pod.uid != other_than
             and self._by_uid[pod.uid].backfill_until < ends
         ]

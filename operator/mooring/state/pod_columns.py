@@ -153,14 +153,14 @@ class MutablePodColumns(PodColumns):
         self._slots[pod.uid, nominated] = slot
         self._pods[slot] = pod
         self._rows.data[slot] = row
-        self._priority.data[slot] = pod.shape.priority
+        self._priority.data[slot] = pod.spec.priority
         self._started.data[slot] = _NOT_STARTED if pod.started is None else pod.started
         self._nominated.data[slot] = nominated
         self._evicting.data[slot] = evicting
         self._backfill_until.data[slot] = backfill_until
         self._groups.data[slot] = _NO_GROUP if group is None else group
         self._namespaces.put(slot, pod.namespace)
-        for resource, amount in pod.shape.demand.resources.items():
+        for resource, amount in pod.spec.demand.resources.items():
             self._requests.put(resource, slot, amount)
 
     def drop(self, pod: Pod, *, nominated: bool) -> None:
@@ -170,7 +170,7 @@ class MutablePodColumns(PodColumns):
         self._rows.data[slot] = _NOWHERE
         self._groups.data[slot] = _NO_GROUP
         self._namespaces.put(slot, "")
-        for resource in pod.shape.demand.resources:
+        for resource in pod.spec.demand.resources:
             self._requests.put(resource, slot, 0)
         self._free.append(slot)
 

@@ -27,8 +27,8 @@ from mooring.model.pod_group import (
     PodGroup,
     group_of_members,
 )
-from mooring.model.shape import PodShape
-from mooring.state.pods import PodState, PodTable
+from mooring.model.pod_spec import PodSpec
+from mooring.state.pods import PlacedPod, PodTable
 
 __all__ = ["GROUP_KINDS", "PodGroupState", "PodGroups", "PodGroupsWriter"]
 
@@ -88,16 +88,16 @@ class PodGroupState:
         "_priorities",
         "_terminating",
         "_unscheduled",
-        "_unscheduled_shapes",
+        "_unscheduled_specs",
         "assigned",
         "assumed",
         "definition",
+        "departed_pods_count",
         "key",
-        "left",
         "number",
         "terminating",
         "unscheduled",
-        "unscheduled_shapes",
+        "unscheduled_specs",
     )
 
     def __init__(self, key: GroupKey, number: int = 0) -> None:
@@ -106,19 +106,19 @@ class PodGroupState:
         """What the pod columns call the group; no other group ever has it."""
         self.definition: PodGroup | None = None
         """What is required of the group; None if its members name an object that is not there."""
-        self.left = 0
+        self.departed_pods_count = 0
         """How many bound members have left their node since the group is known."""
         self._unscheduled: dict[Uid, Pod] = {}
-        self._assumed: dict[Uid, PodState] = {}
-        self._assigned: dict[Uid, PodState] = {}
+        self._assumed: dict[Uid, PlacedPod] = {}
+        self._assigned: dict[Uid, PlacedPod] = {}
         self._terminating: dict[Uid, Pod] = {}
         self.unscheduled: Mapping[Uid, Pod] = MappingProxyType(self._unscheduled)
-        self.assumed: Mapping[Uid, PodState] = MappingProxyType(self._assumed)
-        self.assigned: Mapping[Uid, PodState] = MappingProxyType(self._assigned)
+        self.assumed: Mapping[Uid, PlacedPod] = MappingProxyType(self._assumed)
+        self.assigned: Mapping[Uid, PlacedPod] = MappingProxyType(self._assigned)
         self.terminating: Mapping[Uid, Pod] = MappingProxyType(self._terminating)
-        self._unscheduled_shapes: Counter[PodShape] = Counter()
-        self.unscheduled_shapes: Mapping[PodShape, int] = MappingProxyType(self._unscheduled_shapes)
-        """How many members without a node there are of each shape."""
+        self._unscheduled_specs: Counter[PodSpec] = Counter()
+        self.unscheduled_specs: Mapping[PodSpec, int] = MappingProxyType(self._unscheduled_specs)
+        """How many members without a node there are of each spec."""
         self._priorities: _Largest[int] = _Largest()
         self._declared: _Largest[DeclaredByPod] = _Largest()
         self._first_created = float("inf")
@@ -178,19 +178,19 @@ class PodGroupState:
             return self.definition.created
         return self._first_created
 
-    def _add(self, pod: Pod, placed: PodState | None, declared: DeclaredByPod | None) -> None:
+    def _add(self, pod: Pod, placed: PlacedPod | None, declared: DeclaredByPod | None) -> None:
         if pod.terminating:
             self._terminating[pod.uid] = pod
             return
         if placed is None:
             self._unscheduled[pod.uid] = pod
-            self._unscheduled_shapes[pod.shape] += 1
+            self._unscheduled_specs[pod.spec] += 1
         elif placed.assumed:
             self._assumed[pod.uid] = placed
         else:
             self._assigned[pod.uid] = placed
         self._first_created = min(self._first_created, pod.created)
-        self._priorities.add(pod.shape.priority)
+        self._priorities.add(pod.spec.priority)
         if declared is not None:
             self._declared.add(declared)
             self._define_by_members()
@@ -200,12 +200,12 @@ class PodGroupState:
         if self._terminating.pop(pod.uid, None) is not None:
             return
         if self._unscheduled.pop(pod.uid, None) is not None:
-            self._unscheduled_shapes[pod.shape] -= 1
-            if not self._unscheduled_shapes[pod.shape]:
-                del self._unscheduled_shapes[pod.shape]
+            self._unscheduled_specs[pod.spec] -= 1
+            if not self._unscheduled_specs[pod.spec]:
+                del self._unscheduled_specs[pod.spec]
         self._assumed.pop(pod.uid, None)
         self._assigned.pop(pod.uid, None)
-        self._priorities.remove(pod.shape.priority)
+        self._priorities.remove(pod.spec.priority)
         if declared is not None:
             self._declared.remove(declared)
             self._define_by_members()
@@ -287,7 +287,7 @@ class PodGroupsWriter:
         self._groups = self.groups._groups  # noqa: SLF001 - the writing half of PodGroups
         self._pods = pods
         self._unscheduled: dict[Uid, Pod] = {}
-        self._placed: dict[Uid, PodState] = {}
+        self._placed: dict[Uid, PlacedPod] = {}
         self._members: dict[Uid, _Member] = {}
         self._numbers = count()
         self._changed: set[GroupKey] | None = None
@@ -345,14 +345,14 @@ class PodGroupsWriter:
             self._count(uid)
         return before
 
-    def attach(self, placed: PodState) -> None:
+    def attach(self, placed: PlacedPod) -> None:
         """Count the pod on its node, or count it anew; `detach` is the exact reverse."""
         uid = placed.pod.uid
         if uid in self._members or self.groups.key_of(placed.pod) is not None:
             self._placed[uid] = placed
             self._count(uid)
 
-    def detach(self, placed: PodState) -> None:
+    def detach(self, placed: PlacedPod) -> None:
         """Stop counting the pod on its node; one that is still unscheduled counts as that again."""
         if self._placed.pop(placed.pod.uid, None) is not None:
             self._count(placed.pod.uid)
@@ -361,7 +361,7 @@ class PodGroupsWriter:
         """Count a bound pod that is gone or has ended; to be called before it is detached."""
         member = self._members.get(pod.uid)
         if member is not None:
-            member.group.left += 1
+            member.group.departed_pods_count += 1
 
     def _count(self, uid: Uid) -> None:
         """Count the pod as it is now, after removing what was counted of it before."""

@@ -17,11 +17,11 @@ from mooring.model.names import Names
 from mooring.model.pod import Pod, Uid
 from mooring.state.topology.equivalent_pods import EquivalentPods
 
-__all__ = ["PodState", "PodTable"]
+__all__ = ["PlacedPod", "PodTable"]
 
 
 @dataclass(slots=True)
-class PodState:
+class PlacedPod:
     """A pod on a row, `assumed` until the watch confirms.
 
     `deadline` is when an assumption whose binding went through expires, in seconds on the caller's
@@ -49,23 +49,23 @@ class PodTable:
     """
 
     def __init__(self) -> None:
-        self._by_uid: dict[Uid, PodState] = {}
-        self._by_row: dict[int, dict[Uid, PodState]] = {}
+        self._by_uid: dict[Uid, PlacedPod] = {}
+        self._by_row: dict[int, dict[Uid, PlacedPod]] = {}
         self._names = Names()
-        self.assumed: dict[Uid, PodState] = {}
+        self.assumed: dict[Uid, PlacedPod] = {}
         """The pods that wait for confirmation, by uid."""
 
     def __len__(self) -> int:
         return len(self._by_uid)
 
-    def __iter__(self) -> Iterator[PodState]:
+    def __iter__(self) -> Iterator[PlacedPod]:
         return iter(self._by_uid.values())
 
-    def get(self, uid: Uid) -> PodState | None:
+    def get(self, uid: Uid) -> PlacedPod | None:
         """Return the placed pod of this uid; None if it is on no node."""
         return self._by_uid.get(uid)
 
-    def named(self, key: str) -> PodState | None:
+    def named(self, key: str) -> PlacedPod | None:
         """Return the placed pod of this namespace/name, for people who ask by it.
 
         If there are several, it is the one that was created last.
@@ -73,11 +73,11 @@ class PodTable:
         found = [self._by_uid[uid] for uid in reversed(self._names.of(key))]
         return max(found, key=lambda placed: placed.pod.created, default=None)
 
-    def on(self, row: int) -> dict[Uid, PodState]:
+    def on(self, row: int) -> dict[Uid, PlacedPod]:
         """Return the pods of a row by uid; not to be changed by the caller."""
         return self._by_row.get(row, {})
 
-    def put(self, placed: PodState) -> None:
+    def put(self, placed: PlacedPod) -> None:
         """Add the pod.
 
         Raises:
@@ -92,7 +92,7 @@ class PodTable:
         if placed.assumed:
             self.assumed[uid] = placed
 
-    def pop(self, uid: Uid) -> PodState | None:
+    def pop(self, uid: Uid) -> PlacedPod | None:
         """Remove the pod and return it, if there was one."""
         placed = self._by_uid.pop(uid, None)
         self.assumed.pop(uid, None)

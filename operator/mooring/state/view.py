@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.model.node import Node
+from mooring.model.pod_spec import HostPort
 from mooring.model.selectors import (
     LabelSelector,
     NodeSelector,
@@ -14,7 +15,6 @@ from mooring.model.selectors import (
     Requirement,
     parse_int64,
 )
-from mooring.model.shape import HostPort
 from mooring.model.taints import Taint
 from mooring.state.columns import Column, IntArray, ResourceColumns, read_only
 from mooring.state.labels import ABSENT, Domains, LabelColumn

@@ -30,8 +30,8 @@ from mooring.model.pod import Pod, parse_pod
 from mooring.policy.points import Point
 from mooring.policy.reading import read
 from mooring.state.cluster import ClusterState
+from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
-from mooring.state.snapshot import Snapshot
 from mooring.state.view import BoolArray, NodeView
 from mooring.testing.builders import cluster
 from mooring.testing.fakes import handle
@@ -121,17 +121,17 @@ class PluginContract:
             in_range = ((final >= 0) & (final <= MAX_SCORE)).all()
             assert in_range, f"a score is outside of 0-{MAX_SCORE}: {final}"
 
-    def test_it_scores_some_nodes_as_it_scores_all_if_it_is_row_local(self) -> None:
+    def test_it_scores_some_nodes_as_it_scores_all_if_it_is_node_only(self) -> None:
         """Otherwise scores that are kept and updated node by node would be wrong."""
-        for trial in self._scores() if self.plugin.row_local else ():
+        for trial in self._scores() if self.plugin.depends_on_node_only else ():
             whole = trial.score(trial.nodes)
             for rows in _choices(trial.rows):
                 part = trial.score(trial.nodes.take(rows))
                 assert_array_equal(part, whole[np.isin(trial.rows, rows)])
 
-    def test_pre_filter_and_pre_score_do_not_read_the_cluster_if_it_is_row_local(self) -> None:
+    def test_pre_filter_and_pre_score_do_not_read_the_cluster_if_it_is_node_only(self) -> None:
         """Their states are kept while the cluster changes."""
-        for scenario in self.scenarios if self.plugin.row_local else ():
+        for scenario in self.scenarios if self.plugin.depends_on_node_only else ():
             here, elsewhere = self._trial(scenario), self._trial(Scenario((), scenario.pod))
             before = here.by_name()
             here.filter_state, here.score_state = elsewhere.filter_state, elsewhere.score_state
@@ -155,7 +155,9 @@ class PluginContract:
 
     def test_it_returns_the_same_without_pods_if_it_ignores_pods(self) -> None:
         """Otherwise its kept results would be wrong after pods are added or deleted."""
-        for scenario in self.scenarios if getattr(self.plugin, "ignores_pods", False) else ():
+        for scenario in (
+            self.scenarios if getattr(self.plugin, "depends_on_node_object_only", False) else ()
+        ):
             empty, full = self._trial(scenario.without_pods()), self._trial(scenario)
             assert empty.by_name() == full.by_name(), "its results depend on the pods on the nodes"
 
@@ -173,30 +175,30 @@ class PluginContract:
             trial.by_name()
             assert _fingerprint(trial.state) == before, "it has written to the cluster's state"
 
-    def _trial(self, scenario: Scenario) -> "_Trial":
+    def _trial(self, scenario: Scenario) -> "_PluginInScenario":
         model = getattr(self.plugin, "Args", NoArgs)
-        return _Trial(self.plugin, read(model, self.args, "args"), scenario)
+        return _PluginInScenario(self.plugin, read(model, self.args, "args"), scenario)
 
-    def _filters(self) -> "list[_Trial]":
+    def _filters(self) -> "list[_PluginInScenario]":
         return [trial for s in self.scenarios if (trial := self._trial(s)).may_filter]
 
-    def _scores(self) -> "list[_Trial]":
+    def _scores(self) -> "list[_PluginInScenario]":
         return [trial for s in self.scenarios if (trial := self._trial(s)).may_score]
 
 
-class _Trial:
+class _PluginInScenario:
     """One plugin, built, in the cluster of one scenario."""
 
     def __init__(self, plugin: type[Any], args: Any, scenario: Scenario) -> None:
         self.state = cluster(*scenario.others, *scenario.nodes)
         self.pod: Pod = parse_pod(scenario.pod)
-        snapshot = Snapshot(self.state)
-        self.rows: IntArray = np.sort(snapshot.nodes_in_order)
-        self.nodes: NodeView = snapshot.nodes.take(self.rows)
+        cluster_view = ClusterView(self.state)
+        self.rows: IntArray = np.sort(cluster_view.nodes_in_order)
+        self.nodes: NodeView = cluster_view.nodes.take(self.rows)
         self._plugin = plugin(args, handle(self.state))
         points = points_of(plugin)
         self._pre_filtered: Any = (
-            self._plugin.pre_filter(self.pod, snapshot) if Point.PRE_FILTER in points else None
+            self._plugin.pre_filter(self.pod, cluster_view) if Point.PRE_FILTER in points else None
         )
         self.filter_state = (
             self._pre_filtered.state
@@ -204,7 +206,7 @@ class _Trial:
             else self._pre_filtered
         )
         self.score_state: Any = (
-            self._plugin.pre_score(self.pod, self.nodes, snapshot)
+            self._plugin.pre_score(self.pod, self.nodes, cluster_view)
             if Point.PRE_SCORE in points
             else None
         )

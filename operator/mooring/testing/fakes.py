@@ -16,14 +16,14 @@ from mooring.policy.profile import DEFAULT_SCHEDULER, SchedulingProfile, Schedul
 from mooring.policy.reading import read
 from mooring.policy.resolve import resolve
 from mooring.state.cluster import ClusterState
-from mooring.state.snapshot import Snapshot
+from mooring.state.cluster_view import ClusterView
 
 __all__ = ["FakeApi", "Patch", "handle", "pipeline", "queued_pod"]
 
 
 def handle(state: ClusterState, api: "FakeApi | None" = None) -> Handle:
     """Return what a plugin is built with, over this state."""
-    return Handle(Snapshot(state), WaitingPods(), api or FakeApi(), state)
+    return Handle(ClusterView(state), WaitingPods(), api or FakeApi(), state)
 
 
 def pipeline(

@@ -22,14 +22,14 @@ from mooring.framework.post_filter import PreemptionCandidate, ProcessedCandidat
 from mooring.model.pod import Pod, parse_pod
 from mooring.policy.extender import Extender
 from mooring.policy.reading import read
-from mooring.state.snapshot import Snapshot
+from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster, node, pod, uid_of
 
 WEB = parse_pod(pod("web", priority=10))
 NODES = ("n1", "n2", "n3")
 ON_N1, ALSO_ON_N1 = pod("v1", node="n1", priority=1), pod("v2", node="n1", priority=1)
 ON_N2, ABOVE = pod("v3", node="n2"), pod("above", node="n2", priority=10)
-CLUSTER = Snapshot(cluster(*map(node, NODES), ON_N1, ALSO_ON_N1, ON_N2, ABOVE))
+CLUSTER = ClusterView(cluster(*map(node, NODES), ON_N1, ALSO_ON_N1, ON_N2, ABOVE))
 
 
 class Stage:

@@ -11,7 +11,7 @@ from mooring.model.events import Kind
 from mooring.model.objects import parse_object
 from mooring.model.pod import Pod, parse_pod
 from mooring.state.cluster import ClusterState
-from mooring.state.snapshot import Snapshot
+from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster, node, pod
 
 BUSY = NodeFailure("busy", resolvable=True, extender="http://e")
@@ -37,7 +37,7 @@ def three() -> ClusterState:
 def test_each_row_is_as_extenders_answered_about_its_node() -> None:
     answers = GroupAnswers()
     answers.put(member("w"), answer("c", "a", failed=("b",), scores=(70, 10)))
-    found = answers.on(Snapshot(three()))[member("w").uid]
+    found = answers.on(ClusterView(three()))[member("w").uid]
     assert found.passed.tolist() == [True, False, True]
     assert found.scores is not None
     assert found.scores.tolist() == [10, 0, 70]
@@ -50,7 +50,7 @@ def test_rows_are_found_by_the_names_of_nodes_that_may_have_moved() -> None:
         state.delete(Kind.NODE, name)
     state.put(Kind.NODE, "c", parse_object(Kind.NODE, node("c")))
     state.put(Kind.NODE, "d", parse_object(Kind.NODE, node("d")))
-    found = answers.on(Snapshot(state))[member("w").uid]
+    found = answers.on(ClusterView(state))[member("w").uid]
     passed = [state.nodes.names[row] for row in np.flatnonzero(found.passed)]
     assert passed == ["c"]
 
@@ -63,7 +63,7 @@ def test_members_with_equal_answers_share_them_whatever_the_reasons() -> None:
     answers.put(member("w1"), answer("a", failed=("b",)))
     answers.put(member("w2"), ExtenderAnswers(filtered=Filtered(("a",), {"b": other})))
     answers.put(member("w3"), answer("b", failed=("a",)))
-    found = answers.on(Snapshot(three()))
+    found = answers.on(ClusterView(three()))
     assert found[member("w1").uid] is found[member("w2").uid]
     assert found[member("w1").uid] is not found[member("w3").uid]
 
@@ -86,22 +86,22 @@ def test_members_with_other_scores_are_different() -> None:
     answers = GroupAnswers()
     answers.put(member("w1"), answer("a", "b", scores=(1, 2)))
     answers.put(member("w2"), answer("a", "b", scores=(2, 1)))
-    found = answers.on(Snapshot(three()))
+    found = answers.on(ClusterView(three()))
     assert found[member("w1").uid] is not found[member("w2").uid]
 
 
 def test_nodes_that_were_not_sent_pass_only_for_preemption() -> None:
-    answers, snapshot = GroupAnswers(), Snapshot(three())
+    answers, cluster_view = GroupAnswers(), ClusterView(three())
     answers.put(member("w"), answer("a", failed=("b",)))
-    assert answers.on(snapshot)[member("w").uid].passed.tolist() == [True, False, False]
-    lenient = answers.on(snapshot, not_sent=True)[member("w").uid]
+    assert answers.on(cluster_view)[member("w").uid].passed.tolist() == [True, False, False]
+    lenient = answers.on(cluster_view, not_sent=True)[member("w").uid]
     assert lenient.passed.tolist() == [True, False, True]
 
 
 def test_a_rejection_names_the_extender_and_says_which_nodes_were_not_sent() -> None:
     answers = GroupAnswers()
     answers.put(member("w"), answer(failed=("b",)))
-    found = answers.on(Snapshot(three()))[member("w").uid]
+    found = answers.on(ClusterView(three()))[member("w").uid]
     (rejected,) = found.rejected(np.arange(3))
     assert rejected.plugin == "Extender"
     assert rejected.explanation.reasons_by_row() == [
@@ -110,7 +110,7 @@ def test_a_rejection_names_the_extender_and_says_which_nodes_were_not_sent() -> 
         ("node(s) did not fit when the extenders were called",),
     ]
     answers.put(member("v"), answer("a"))
-    assert answers.on(Snapshot(three()))[member("v").uid].rejected(np.array([0])) == ()
+    assert answers.on(ClusterView(three()))[member("v").uid].rejected(np.array([0])) == ()
 
 
 def test_an_answer_is_lacking_once_the_pod_has_other_requirements_or_labels() -> None:
@@ -127,12 +127,12 @@ def test_an_answer_is_lacking_once_the_pod_has_other_requirements_or_labels() ->
 def test_an_answer_is_lost_when_a_node_that_passed_fits_no_more_or_has_gone() -> None:
     answers, state = GroupAnswers(), three()
     answers.put(member("w"), answer("a", "c", failed=("b",)))
-    snapshot, web = Snapshot(state), member("w")
-    assert not answers.lost(web, np.array([True, False, True]), snapshot)
-    assert answers.lost(web, np.array([True, True, False]), snapshot)
-    assert not answers.lost(member("unknown"), np.zeros(3, np.bool_), snapshot)
+    cluster_view, web = ClusterView(state), member("w")
+    assert not answers.lost(web, np.array([True, False, True]), cluster_view)
+    assert answers.lost(web, np.array([True, True, False]), cluster_view)
+    assert not answers.lost(member("unknown"), np.zeros(3, np.bool_), cluster_view)
     state.delete(Kind.NODE, "a")
-    assert answers.lost(web, np.array([True, True, True]), Snapshot(state))
+    assert answers.lost(web, np.array([True, True, True]), ClusterView(state))
 
 
 def test_of_too_many_different_answers_the_scores_are_dropped() -> None:
@@ -140,7 +140,7 @@ def test_of_too_many_different_answers_the_scores_are_dropped() -> None:
     for number in range(MOST_DIFFERENT + 1):
         answers.put(member(f"w{number}"), answer("a", "b", scores=(number, 0)))
     assert not answers.too_many
-    found = answers.on(Snapshot(three()))
+    found = answers.on(ClusterView(three()))
     assert len({id(nodes) for nodes in found.values()}) == 1
     assert found[member("w3").uid].scores is None
     assert len(found) == MOST_DIFFERENT + 1
@@ -168,7 +168,7 @@ def test_so_many_reasons_are_kept_and_the_others_are_their_extender() -> None:
     failed = {n: NodeFailure(f"not {n}", resolvable=False, extender="http://e") for n in names}
     answers.put(member("w"), ExtenderAnswers(filtered=Filtered((), failed)))
     state = cluster(*map(node, names))
-    found = answers.on(Snapshot(state))[member("w").uid]
+    found = answers.on(ClusterView(state))[member("w").uid]
     assert len(found.reasons) == 1_001
     (rejected,) = found.rejected(np.arange(1_200))
     counts = dict(rejected.explanation.nodes_per_reason())

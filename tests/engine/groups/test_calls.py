@@ -45,8 +45,9 @@ class Stage:
         self.deciding = Deciding(*nodes, extenders=given)
         called = Extenders(self.objects)
         self._stack.push_async_callback(called.close)
-        about = (self.deciding.pipeline, self.deciding.cluster, self.deciding.shared)
-        return GroupCalls(called, *about)
+        return GroupCalls(
+            called, self.deciding.pipeline, self.deciding.cluster, self.deciding.shared
+        )
 
     def passed(self, calls: GroupCalls, member: Pod) -> list[str]:
         found = calls.answers.on(self.deciding.cluster)[member.uid]

@@ -30,8 +30,8 @@ from mooring.model.pod import Pod, Uid, parse_pod
 from mooring.model.pod_group import GroupKey, GroupSource
 from mooring.observe.records import NotedStep
 from mooring.plugins import SHIPPED
+from mooring.state.cluster_view import ClusterView
 from mooring.state.pod_groups import PodGroupState
-from mooring.state.snapshot import Snapshot
 from mooring.testing.builders import node, pod, pod_group, uid_of
 from scheduler_states import put_profile
 
@@ -111,7 +111,7 @@ async def test_members_are_gated_until_enough_of_them_exist(
     first, second, third = members("g", 3, cpu="1")
     engine.pending(first, second)
     now += LATER
-    engine.intake.report()
+    engine.pod_enqueuer.report()
     with engine.running():
         await until(lambda: len(bindings.statuses) == 2)
         assert queue_counts(engine)[SubQueue.GATED] == 2
@@ -129,7 +129,7 @@ async def test_members_wait_for_the_object_of_their_group(
     engine = Engine(client, node("a"), clock=lambda: now)
     engine.pending(*members("g", 2))
     now += LATER
-    engine.intake.report()
+    engine.pod_enqueuer.report()
     with engine.running():
         await until(lambda: len(bindings.statuses) == 2)
         message = bindings.statuses[0]["conditions"][0]["message"]
@@ -362,12 +362,12 @@ class Counting:
     """Counts the decisions about pods."""
 
     name: ClassVar[str] = "Counting"
-    row_local: ClassVar[bool] = False
+    depends_on_node_only: ClassVar[bool] = False
     decisions: ClassVar[int] = 0
 
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 
-    def pre_filter(self, _pod: Pod, _cluster: Snapshot) -> Skip:
+    def pre_filter(self, _pod: Pod, _cluster: ClusterView) -> Skip:
         """Filter nothing."""
         Counting.decisions += 1
         return SKIP
@@ -419,7 +419,7 @@ async def test_a_member_that_is_deleted_while_its_group_is_decided_about_is_not_
 
     with engine.running():
         await until(in_flight)
-        engine.intake.gone(parse_pod(raws[2]).uid)
+        engine.pod_enqueuer.gone(parse_pod(raws[2]).uid)
         assert not bindings.made
         await until(lambda: len(bindings.made) == 2 and not engine.loop.binding)
     assert sorted(name for name, _ in bindings.made) == ["g-0", "g-1"]
@@ -502,12 +502,12 @@ async def test_no_member_is_lost_if_its_profile_goes_and_comes_back_while_it_is_
     with engine.running():
         await until(lambda: 0 < on_nodes(engine) < 40)
         engine.scheduler_state.profiles.remove("default-scheduler")
-        engine.intake.profiles_changed()
+        engine.pod_enqueuer.profiles_changed()
         put_profile(engine.scheduler_state)
-        engine.intake.profiles_changed()
+        engine.pod_enqueuer.profiles_changed()
         await until(lambda: not on_nodes(engine))
         now += 10.0
-        engine.intake.report()
+        engine.pod_enqueuer.report()
         await until(lambda: len(bindings.made) == 40)
 
 
@@ -526,7 +526,7 @@ async def test_nothing_is_evicted_for_a_group_of_which_a_member_is_deleted_meanw
     engine.pending(*raws)
     with engine.running():
         await until(lambda: in_flight(engine, "g-2"))
-        engine.intake.gone(parse_pod(raws[2]).uid)
+        engine.pod_enqueuer.gone(parse_pod(raws[2]).uid)
         await until(lambda: not in_flight(engine, "g-0") and not in_flight(engine, "g-1"))
         await until(lambda: len(bindings.statuses) >= 2)
     assert not len(engine.scheduler_state.state.nominations)
@@ -547,7 +547,7 @@ async def test_a_member_that_another_scheduler_binds_in_a_pause_stays_on_its_nod
         state.put(Kind.POD, uid_of("g-1"), bound)
         assert not bindings.made
         await until(lambda: len(bindings.made) == 2 and not engine.loop.binding)
-        engine.intake.gone(bound.uid)
+        engine.pod_enqueuer.gone(bound.uid)
     assert sorted(name for name, _ in bindings.made) == ["g-0", "g-2"]
     placed = state.pods.get(uid_of("g-1"))
     assert placed is not None
@@ -599,7 +599,7 @@ async def test_a_gang_of_which_one_binding_is_refused_is_bound_whole_once_it_is_
         assert f"{bound} of 8 members are bound; " in status_of(engine)
         del bindings.refuse["g-3"]
         if code == 404:
-            engine.intake.gone(parse_pod(raws[3]).uid)
+            engine.pod_enqueuer.gone(parse_pod(raws[3]).uid)
             engine.pending(pod("again", group="g"))
         await until(lambda: len(bindings.made) == 8)
 
@@ -629,7 +629,7 @@ async def test_a_member_that_comes_while_its_group_is_called_off_waits_for_a_bac
     engine.pending(at_permit, *members("g", 1))
     with engine.running():
         await until(lambda: len(engine.scheduler_state.waiting) == 1)
-        engine.intake.gone(parse_pod(at_permit).uid)
+        engine.pod_enqueuer.gone(parse_pod(at_permit).uid)
         engine.pending(pod("late", group="g"))
         await until(lambda: len(bindings.statuses) == 2)
         late = engine.scheduler_state.queue.get(uid_of("late"))
@@ -686,7 +686,7 @@ class Pausing:
     """Evicts the pod `victim` for a group, after pauses that a test ends; only the first time."""
 
     name: ClassVar[str] = "Pausing"
-    row_local: ClassVar[bool] = False
+    depends_on_node_only: ClassVar[bool] = False
     runs: ClassVar[int] = 0
     pauses: ClassVar[int] = 0
     goes_on: ClassVar[bool] = False
@@ -749,7 +749,7 @@ async def test_nobody_is_evicted_for_a_group_if_what_was_decided_about_changed_m
     with engine.running():
         await until(lambda: paused.pauses)
         if change == "a member goes":
-            engine.intake.gone(Uid("pod-default-g-1"))
+            engine.pod_enqueuer.gone(Uid("pod-default-g-1"))
         elif change == "the minimum is raised":
             set_minimum(engine, 3)
         else:
@@ -834,7 +834,7 @@ async def test_a_group_of_which_another_scheduler_binds_a_member_is_tried_for_it
     assert {name[0] for name, _ in bindings.made} == {"h"}
 
 
-async def test_groups_of_equal_shapes_are_tried_one_by_one_if_labels_of_members_may_matter(
+async def test_groups_of_equal_specs_are_tried_one_by_one_if_labels_of_members_may_matter(
     client: ApiClient, bindings: Bindings
 ) -> None:
     """The largest member of g fits nowhere, and its others not beside one another."""
@@ -904,13 +904,13 @@ class Attempts:
     """Counts the attempts about groups: placements are generated once in each."""
 
     name: ClassVar[str] = "Attempts"
-    row_local: ClassVar[bool] = False
+    depends_on_node_only: ClassVar[bool] = False
     made: ClassVar[int] = 0
 
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 
     def generate_placements(
-        self, _group: PodGroupState, parent: Placement, _cluster: Snapshot
+        self, _group: PodGroupState, parent: Placement, _cluster: ClusterView
     ) -> tuple[Placement, ...]:
         """Return the parent."""
         Attempts.made += 1
@@ -941,15 +941,15 @@ async def test_a_gang_named_by_labels_is_bound_when_its_profile_has_gone_and_ret
     engine = Engine(client, node("a"))
     scheduler = engine.scheduler_state
     put_profile(scheduler, **BY_LABELS)
-    engine.intake.profiles_changed()
+    engine.pod_enqueuer.profiles_changed()
     engine.pending(by_labels("m-0", "wait"), by_labels("m-1"))
     with engine.running():
         await until(lambda: len(scheduler.waiting) == 1 and engine.loop.binding == 2)
         scheduler.profiles.remove("default-scheduler")
-        engine.intake.profiles_changed()
+        engine.pod_enqueuer.profiles_changed()
         await until(lambda: not engine.loop.binding)
         put_profile(scheduler, **BY_LABELS)
-        engine.intake.profiles_changed()
+        engine.pod_enqueuer.profiles_changed()
         await until(lambda: scheduler.waiting)
         again = scheduler.queue.get(uid_of("m-0"))
         assert again is not None
@@ -964,20 +964,20 @@ async def test_a_member_joins_those_whose_binding_has_begun_before_their_profile
     engine = Engine(client, node("a"))
     scheduler = engine.scheduler_state
     put_profile(scheduler, **BY_LABELS)
-    engine.intake.profiles_changed()
+    engine.pod_enqueuer.profiles_changed()
     engine.pending(by_labels("m-0", "wait in pre_bind"), by_labels("m-1"))
     with engine.running():
         await until(lambda: len(scheduler.in_pre_bind) == 2)
         scheduler.profiles.remove("default-scheduler")
-        engine.intake.profiles_changed()
+        engine.pod_enqueuer.profiles_changed()
         put_profile(scheduler, **BY_LABELS)
-        engine.intake.profiles_changed()
+        engine.pod_enqueuer.profiles_changed()
         engine.pending(by_labels("m-2"))
         await until(lambda: len(scheduler.in_pre_bind) == 3 or bindings.made)
         for _ in range(20):
             await asyncio.sleep(0)
         assert not bindings.made
-        engine.intake.gone(uid_of("m-0"))
+        engine.pod_enqueuer.gone(uid_of("m-0"))
         await until(lambda: len(bindings.made) == 2)
 
 
@@ -1000,7 +1000,7 @@ def is_gone(engine: Engine, *names: str) -> None:
     state = engine.scheduler_state.state
     for name in names:
         state.put(Kind.POD, uid_of(name), parse_pod(pod(name, node="a", group="g", ports=(80,))))
-        engine.intake.gone(uid_of(name))
+        engine.pod_enqueuer.gone(uid_of(name))
         state.delete(Kind.POD, uid_of(name))
 
 

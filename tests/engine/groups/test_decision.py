@@ -28,9 +28,19 @@ def decided(
         deciding.state.put_unscheduled(one)
     group = deciding.state.pod_groups.of(pods[0])
     assert group is not None
-    about = (group, pods, deciding.pipeline, deciding.cluster, deciding.shared)
     extended = answers.on(deciding.cluster) if answers is not None else None
-    return run_whole(decide_group(*about, seed=0, rejected={}, extended=extended))
+    return run_whole(
+        decide_group(
+            group,
+            pods,
+            deciding.pipeline,
+            deciding.cluster,
+            deciding.shared,
+            seed=0,
+            rejected={},
+            extended=extended,
+        )
+    )
 
 
 def nodes_of(deciding: Deciding, decision: GroupDecision) -> set[str]:
@@ -99,8 +109,8 @@ def test_a_group_that_extenders_reject_names_them_and_is_equal_to_no_other() -> 
         "0/2 nodes are available: 1 Insufficient cpu, 1 extender http://e: busy."
     )
     assert "Extender" in decision.plugins
-    assert not decision.by_shapes
-    assert decided(deciding, members(3, cpu="3")).by_shapes
+    assert not decision.by_specs
+    assert decided(deciding, members(3, cpu="3")).by_specs
 
 
 def test_nodes_that_were_not_sent_to_extenders_are_not_rejected_by_them() -> None:
@@ -258,8 +268,18 @@ def test_the_domains_of_a_group_share_one_budget() -> None:
     pods = [parse_pod(raw) for raw in port]
     group = deciding.state.pod_groups.of(pods[0])
     assert group is not None
-    about = (group, pods, deciding.pipeline, deciding.cluster, deciding.shared)
-    bounded = run_whole(decide_group(*about, seed=0, rejected={}, budget=SearchBudget(20)))
+    bounded = run_whole(
+        decide_group(
+            group,
+            pods,
+            deciding.pipeline,
+            deciding.cluster,
+            deciding.shared,
+            seed=0,
+            rejected={},
+            budget=SearchBudget(20),
+        )
+    )
     assert 1 <= len(bounded.tried) < 10
     assert bounded.bounded
     assert "was found within" in bounded.message

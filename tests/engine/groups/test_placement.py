@@ -24,7 +24,7 @@ from mooring.engine.groups.answers import GroupAnswers
 from mooring.engine.groups.decision import GroupDecision
 from mooring.engine.groups.plan import GroupPlanner, reserve_members
 from mooring.engine.groups.search import Assignment, DecisionOutdated
-from mooring.engine.groups.slices import Slices, run_whole
+from mooring.engine.groups.slices import Pausing, run_whole
 from mooring.model.events import Kind
 from mooring.model.node import parse_node
 from mooring.model.objects import parse_object
@@ -339,7 +339,7 @@ class Disturbed:
         )
         return driven(self.committed(planner), self.disturb)
 
-    def committed(self, planner: GroupPlanner) -> Slices[GroupDecision]:
+    def committed(self, planner: GroupPlanner) -> Pausing[GroupDecision]:
         """Plan until the members of a plan can be assumed, with a pause after each; or none."""
         while True:
             plan = yield from planner.plan()

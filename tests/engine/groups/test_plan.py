@@ -22,8 +22,7 @@ def planner_for(deciding: Deciding, *raws: Raw) -> GroupPlanner:
         deciding.state.put_unscheduled(member)
     group = deciding.state.pod_groups.of(pods[0])
     assert group is not None
-    about = (group, pods, deciding.pipeline, deciding.cluster, deciding.shared)
-    return GroupPlanner(*about, seed=0)
+    return GroupPlanner(group, pods, deciding.pipeline, deciding.cluster, deciding.shared, seed=0)
 
 
 def planner_of_two() -> GroupPlanner:
@@ -39,7 +38,7 @@ def test_a_plan_that_is_made_again_has_what_is_left_of_the_budget_and_knows_the_
         assert isinstance(plan, GroupPlan)
         assert plan.decision.rows
         assert plan.budget.pauses == pauses
-        left.append(plan.budget.left)
+        left.append(plan.budget.remaining)
         plan.budget.resumed()
         planner.failed(DecisionOutdated())
     assert left[0] > left[1] > left[2]
@@ -48,7 +47,7 @@ def test_a_plan_that_is_made_again_has_what_is_left_of_the_budget_and_knows_the_
 def test_no_plan_is_made_again_once_the_budget_is_spent() -> None:
     planner = planner_of_two()
     assert isinstance(run_whole(planner.plan()), GroupPlan)
-    planner.budget.spend(planner.budget.left + 1)
+    planner.budget.spend(planner.budget.remaining + 1)
     planner.failed(DecisionOutdated())
     decision = run_whole(planner.plan())
     assert isinstance(decision, GroupDecision)

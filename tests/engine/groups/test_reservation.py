@@ -14,7 +14,7 @@ from mooring.engine.groups.answers import GroupAnswers
 from mooring.engine.groups.counting import CountingSearch
 from mooring.engine.groups.reservation import GroupReservation
 from mooring.engine.groups.search import Assignment
-from mooring.engine.groups.slices import Slices, run_whole
+from mooring.engine.groups.slices import Pausing, run_whole
 from mooring.engine.outcome import ScheduleResult
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
@@ -428,7 +428,7 @@ def test_a_slice_of_a_search_for_nodes_is_a_few_placements(
     scene, placed, slices = racks(ticking()), list[int](), list[int]()
     count_them = CountingSearch.place_once_ended
 
-    def noting(search: CountingSearch, slots: IntArray, rows: IntArray) -> Slices[Assignment]:
+    def noting(search: CountingSearch, slots: IntArray, rows: IntArray) -> Pausing[Assignment]:
         placed.append(1)
         return count_them(search, slots, rows)
 

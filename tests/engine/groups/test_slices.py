@@ -1,6 +1,6 @@
 """A budget says when to pause, and counts what is spent."""
 
-from mooring.engine.groups.slices import SearchBudget, Slices, run_whole
+from mooring.engine.groups.slices import Pausing, SearchBudget, run_whole
 
 
 def test_a_budget_without_a_clock_never_pauses() -> None:
@@ -42,7 +42,7 @@ def test_a_budget_is_spent_when_more_steps_were_taken_than_allowed() -> None:
 
 
 def test_work_that_is_run_whole_returns_its_result() -> None:
-    def work() -> Slices[int]:
+    def work() -> Pausing[int]:
         yield
         yield
         return 3

@@ -12,7 +12,7 @@ from driving import driven
 from mooring.engine.groups.counting import CountingSearch
 from mooring.engine.groups.decision import preempt_for_group
 from mooring.engine.groups.search import Assignment
-from mooring.engine.groups.slices import Slices, run_whole
+from mooring.engine.groups.slices import Pausing, run_whole
 from mooring.framework.post_filter import GroupNomination, GroupPreemption
 from mooring.model.events import Kind
 from mooring.model.objects import parse_object
@@ -35,14 +35,22 @@ def gang(count: int, priority: int = 100, **fields: Any) -> list[Raw]:
 
 def preempting(
     deciding: Deciding, members: list[Raw], clock: Callable[[], float] | None = None
-) -> Slices[GroupPreemption]:
+) -> Pausing[GroupPreemption]:
     pods = [parse_pod(raw) for raw in members]
     for one in pods:
         deciding.state.put_unscheduled(one)
     group = deciding.state.pod_groups.of(pods[0])
     assert group is not None
-    about = (group, pods, deciding.pipeline, deciding.cluster, deciding.shared)
-    return preempt_for_group(*about, seed=0, now=0.0, clock=clock)
+    return preempt_for_group(
+        group,
+        pods,
+        deciding.pipeline,
+        deciding.cluster,
+        deciding.shared,
+        seed=0,
+        now=0.0,
+        clock=clock,
+    )
 
 
 def preempted(deciding: Deciding, members: list[Raw]) -> GroupPreemption:
@@ -258,7 +266,7 @@ def placed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     placed: list[int] = []
     count_them, add = CountingSearch.place_once_ended, Trial.add
 
-    def noting(search: CountingSearch, slots: IntArray, rows: IntArray) -> Slices[Assignment]:
+    def noting(search: CountingSearch, slots: IntArray, rows: IntArray) -> Pausing[Assignment]:
         placed.append(16)
         return count_them(search, slots, rows)
 

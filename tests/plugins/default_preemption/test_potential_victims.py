@@ -5,14 +5,14 @@ import numpy as np
 from mooring.model.pod import parse_pod
 from mooring.plugins.default_preemption.potential_victims import FreeResources, PotentialVictims
 from mooring.state.cluster import ClusterState
-from mooring.state.snapshot import Snapshot
+from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster, node, pdb, pod
 
 
 def potential_victims(state: ClusterState, cpu: int, *, priority: int = 100) -> PotentialVictims:
-    snapshot = Snapshot(state)
+    cluster_view = ClusterView(state)
     preemptor = parse_pod(pod("new", cpu=f"{cpu}m", priority=priority))
-    return PotentialVictims(preemptor, {"cpu": cpu}, snapshot.nodes_in_order, snapshot)
+    return PotentialVictims(preemptor, {"cpu": cpu}, cluster_view.nodes_in_order, cluster_view)
 
 
 def two_nodes() -> ClusterState:
@@ -72,9 +72,9 @@ def test_of_equal_rows_the_one_whose_victim_started_last_is_cheapest() -> None:
 
 def test_a_pod_is_reprieved_only_into_a_free_slot() -> None:
     state = cluster(node("a", pods=2), pod("x", node="a"), pod("y", node="a", priority=1))
-    snapshot = Snapshot(state)
+    cluster_view = ClusterView(state)
     potential = PotentialVictims(
-        parse_pod(pod("new", priority=9)), {}, snapshot.nodes_in_order, snapshot
+        parse_pod(pod("new", priority=9)), {}, cluster_view.nodes_in_order, cluster_view
     )
     assert [p.name for p in potential.candidate(0, potential.victims()).victims] == ["x"]
 
@@ -88,20 +88,24 @@ def test_the_requests_of_nominated_pods_are_not_free() -> None:
 
 def test_protected_pods_are_no_potential_victims() -> None:
     state = two_nodes()
-    snapshot = Snapshot(state)
-    protected = np.array([p is not None and p.name == "a-low" for p in snapshot.pod_columns.pods])
+    cluster_view = ClusterView(state)
+    protected = np.array(
+        [p is not None and p.name == "a-low" for p in cluster_view.pod_columns.pods]
+    )
     preemptor = parse_pod(pod("new", priority=100))
-    potential = PotentialVictims(preemptor, {}, snapshot.nodes_in_order, snapshot, protected)
+    potential = PotentialVictims(
+        preemptor, {}, cluster_view.nodes_in_order, cluster_view, protected
+    )
     assert [p.name for p in potential.pods_at(0)] == ["a-mid"]
 
 
 def test_only_budgets_in_the_namespace_of_a_potential_victim_can_match() -> None:
     state = two_nodes()
     potential = potential_victims(state, 1000)
-    assert not potential.may_match_budgets(Snapshot(state))
+    assert not potential.may_match_budgets(ClusterView(state))
     for raw, expected in ((pdb("x", {}, namespace="other"), False), (pdb("x", {}), True)):
         guarded = cluster(raw, *_objects())
-        assert potential_victims(guarded, 1000).may_match_budgets(Snapshot(guarded)) is expected
+        assert potential_victims(guarded, 1000).may_match_budgets(ClusterView(guarded)) is expected
 
 
 def _objects() -> list[dict[str, object]]:

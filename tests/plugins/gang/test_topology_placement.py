@@ -11,7 +11,7 @@ from mooring.framework.registry import NoArgs
 from mooring.framework.verdicts import Unschedulable
 from mooring.plugins.gang.topology_placement import TopologyPlacementGenerator
 from mooring.state.cluster import ClusterState
-from mooring.state.snapshot import Snapshot
+from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster, node, pod, pod_group
 from mooring.testing.fakes import handle
 
@@ -30,10 +30,10 @@ def nodes() -> list[dict[str, Any]]:
 
 def placements(state: ClusterState) -> tuple[Placement, ...] | Unschedulable:
     (group,) = state.pod_groups
-    snapshot = Snapshot(state)
+    cluster_view = ClusterView(state)
     generator = TopologyPlacementGenerator(NoArgs(), handle(state))
-    parent = Placement(snapshot.nodes_in_order)
-    return generator.generate_placements(group, parent, snapshot)
+    parent = Placement(cluster_view.nodes_in_order)
+    return generator.generate_placements(group, parent, cluster_view)
 
 
 def described(state: ClusterState) -> list[tuple[int, str, str, list[str]]]:
@@ -137,7 +137,7 @@ def test_the_placements_are_those_of_a_slow_search_of_each_domain(seed: int) -> 
     group = pod_group("g", 2, annotations={KEYS: ",".join(keys)})
     state = cluster(*raws, group, *members)
     found = placements(state)
-    order = _names(state, Snapshot(state).nodes_in_order.tolist())
+    order = _names(state, ClusterView(state).nodes_in_order.tolist())
     expected = slowly_described(raws, keys, order, occupied)
     if isinstance(found, Unschedulable):
         assert expected == []

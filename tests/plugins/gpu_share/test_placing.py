@@ -15,16 +15,16 @@ from mooring.plugins.gpu_share.placing import (
     place_plain_share,
     place_shares,
 )
-from mooring.state.devices.cards import CardsLeft
+from mooring.state.devices.cards import RemainingCards
 
 
 def placed(free: list[int], shares: list[CardShare], choice: Choice = "Binpack") -> PlacedShares:
     padded = np.array([free + [-1] * (MAX_CARDS - len(free))], np.int64)
     cores = np.where(padded >= 0, 100, -1)
-    left = CardsLeft(padded, cores, np.zeros(1, np.int64))
+    remaining = RemainingCards(padded, cores, np.zeros(1, np.int64))
     total = np.where(padded >= 0, 16, 0)
     suitable = np.ones(padded.shape, np.bool_)
-    return place_shares(CardRequest(tuple(shares)), left, total, suitable, choice, {}, None)
+    return place_shares(CardRequest(tuple(shares)), remaining, total, suitable, choice, {}, None)
 
 
 def possible(free: list[int], shares: list[CardShare]) -> bool:
@@ -33,12 +33,12 @@ def possible(free: list[int], shares: list[CardShare]) -> bool:
         (number, share.memory) for number, share in enumerate(shares) for _ in range(share.cards)
     ]
     for ways in product(range(len(free)), repeat=len(flat)):
-        left = list(free)
+        remaining = list(free)
         on: set[tuple[int, int]] = set()
         for (number, memory), card in zip(flat, ways, strict=True):
-            left[card] -= memory
+            remaining[card] -= memory
             on.add((number, card))
-        if min(left) >= 0 and len(on) == len(flat):
+        if min(remaining) >= 0 and len(on) == len(flat):
             return True
     return False
 
@@ -69,13 +69,13 @@ def test_no_card_gives_more_than_it_has_and_a_share_is_on_distinct_cards(
     answer = placed(free, shares, choice)
     if not answer.fits[0]:
         return
-    left = list(free)
+    remaining = list(free)
     for share, cards in zip(shares, answer.assignment(0), strict=True):
         assert len(set(cards)) == share.cards
         for card in cards:
-            left[card] -= share.memory
-    assert min(left) >= 0
-    assert left == answer.left.free[0, : len(free)].tolist()
+            remaining[card] -= share.memory
+    assert min(remaining) >= 0
+    assert remaining == answer.remaining.free[0, : len(free)].tolist()
 
 
 def test_a_share_on_more_cards_than_a_node_can_have_fits_nowhere() -> None:

@@ -9,11 +9,11 @@ from mooring.model.affinity import SpreadConstraint
 from mooring.model.events import Kind
 from mooring.model.node import HOSTNAME, ZONE, parse_node
 from mooring.model.pod import parse_pod
+from mooring.model.pod_spec import PodSpec
 from mooring.model.selectors import NodeSelector, selector_from_labels
-from mooring.model.shape import PodShape
 from mooring.plugins.pod_topology_spread.inclusion import CountedNodes, NodeInclusion
 from mooring.state.cluster import ClusterState
-from mooring.state.snapshot import Snapshot
+from mooring.state.cluster_view import ClusterView
 from mooring.state.topology.selection import PodSelector, selection
 from mooring.testing.builders import cluster, node, pod, toleration, uid_of
 
@@ -48,8 +48,8 @@ def constraint(**fields: Any) -> SpreadConstraint:
     return replace(zones, **fields)
 
 
-def shape(**fields: Any) -> PodShape:
-    return parse_pod(pod(**fields)).shape
+def spec(**fields: Any) -> PodSpec:
+    return parse_pod(pod(**fields)).spec
 
 
 def domains(found: CountedNodes) -> set[str]:
@@ -58,25 +58,25 @@ def domains(found: CountedNodes) -> set[str]:
 
 def counted(state: ClusterState, found: CountedNodes) -> dict[str, int]:
     """Return the web pods per domain, of domains with some."""
-    *by_code, absent = found.counts(Snapshot(state), ALL_WEB).tolist()
+    *by_code, absent = found.counts(ClusterView(state), ALL_WEB).tolist()
     assert absent == 0
     return {found.domains.values[code]: number for code, number in enumerate(by_code) if number}
 
 
 def counted_nodes(
     state: ClusterState,
-    of: PodShape,
+    of: PodSpec,
     keys: tuple[str, ...] = (),
     inclusion: NodeInclusion | None = None,
     **fields: Any,
 ) -> CountedNodes:
-    nodes = Snapshot(state).nodes
+    nodes = ClusterView(state).nodes
     return (inclusion or NodeInclusion()).counted_nodes(of, constraint(**fields), keys, nodes)
 
 
 def test_every_node_with_the_label_counts_for_a_pod_that_chooses_none() -> None:
     state = cluster(*NODES, *PODS)
-    found = counted_nodes(state, shape())
+    found = counted_nodes(state, spec())
     assert found.rows is None
     assert domains(found) == {"a", "b", "c"}
     assert counted(state, found) == {"a": 2, "b": 1, "c": 2}
@@ -87,29 +87,29 @@ def test_nodes_that_the_pod_does_not_choose_count_only_if_affinity_is_ignored(
     chosen: dict[str, Any],
 ) -> None:
     state = cluster(*NODES, *PODS)
-    honored = counted_nodes(state, shape(**chosen))
+    honored = counted_nodes(state, spec(**chosen))
     assert domains(honored) == {"a", "c"}
     assert counted(state, honored) == {"a": 1, "c": 2}
-    ignored = counted_nodes(state, shape(**chosen), honor_affinity=False)
+    ignored = counted_nodes(state, spec(**chosen), honor_affinity=False)
     assert counted(state, ignored) == {"a": 2, "b": 1, "c": 2}
 
 
 def test_nodes_with_untolerated_taints_count_unless_taints_are_honored() -> None:
     state = cluster(*NODES, *PODS)
-    assert domains(counted_nodes(state, shape())) == {"a", "b", "c"}
-    honored = counted_nodes(state, shape(), honor_taints=True)
+    assert domains(counted_nodes(state, spec())) == {"a", "b", "c"}
+    honored = counted_nodes(state, spec(), honor_taints=True)
     assert domains(honored) == {"a", "c"}
     assert counted(state, honored) == {"a": 2, "c": 2}
-    tolerant = shape(tolerations=[toleration("dedicated", "gpu")])
+    tolerant = spec(tolerations=[toleration("dedicated", "gpu")])
     assert domains(counted_nodes(state, tolerant, honor_taints=True)) == {"a", "b", "c"}
 
 
 def test_nodes_must_have_the_label_of_every_constraint() -> None:
     state = cluster(*NODES, *PODS)
-    with_rack = counted_nodes(state, shape(), (ZONE, "rack"))
+    with_rack = counted_nodes(state, spec(), (ZONE, "rack"))
     assert domains(with_rack) == {"b"}
     assert counted(state, with_rack) == {"b": 1}
-    assert domains(counted_nodes(state, shape(), ("rack", HOSTNAME), topology_key=HOSTNAME)) == {
+    assert domains(counted_nodes(state, spec(), ("rack", HOSTNAME), topology_key=HOSTNAME)) == {
         "b1",
         "nowhere",
     }
@@ -117,40 +117,40 @@ def test_nodes_must_have_the_label_of_every_constraint() -> None:
 
 def test_a_key_that_every_node_carries_excludes_none() -> None:
     state = cluster(*NODES[:4], *PODS)
-    found = counted_nodes(state, shape(), (HOSTNAME, ZONE), topology_key=HOSTNAME)
+    found = counted_nodes(state, spec(), (HOSTNAME, ZONE), topology_key=HOSTNAME)
     assert found.rows is None
 
 
 def test_no_selection_counts_no_pod() -> None:
     state = cluster(*NODES, *PODS)
-    assert counted_nodes(state, shape()).counts(Snapshot(state), None).tolist() == [0, 0, 0, 0]
+    assert counted_nodes(state, spec()).counts(ClusterView(state), None).tolist() == [0, 0, 0, 0]
 
 
 def test_scopes_are_kept_until_a_node_changes_its_labels_or_taints() -> None:
     state = cluster(*NODES, *PODS)
-    inclusion, picky = NodeInclusion(), shape(node_selector={"disk": "ssd"})
+    inclusion, picky = NodeInclusion(), spec(node_selector={"disk": "ssd"})
 
-    def found(of: PodShape = picky) -> CountedNodes:
+    def found(of: PodSpec = picky) -> CountedNodes:
         return counted_nodes(state, of, (ZONE,), inclusion, honor_taints=True)
 
     before = found()
     state.put(Kind.POD, uid_of("p0"), parse_pod(pod("p0", node="a2", labels=WEB)))
     state.put(Kind.NODE, "a1", parse_node(node("a1", zone="a", labels={"disk": "ssd"}, cpu="8")))
     assert found() is before
-    assert found(shape()) is not before
+    assert found(spec()) is not before
     state.put(Kind.NODE, "a1", parse_node(node("a1", zone="a")))
     assert domains(found()) == {"c"}
     tainted = node("c1", zone="c", labels={"disk": "ssd"}, taints=["full:NoSchedule"])
     state.put(Kind.NODE, "c1", parse_node(tainted))
     assert domains(found()) == set()
     state.delete(Kind.NODE, "b1")
-    assert domains(found(shape())) == {"a"}
+    assert domains(found(spec())) == {"a"}
 
 
 def test_scopes_that_no_policy_narrows_are_shared_by_all_pods() -> None:
     state, inclusion = cluster(*NODES), NodeInclusion()
-    first = counted_nodes(state, shape(cpu="1"), (ZONE,), inclusion)
-    assert counted_nodes(state, shape(cpu="2"), (ZONE,), inclusion) is first
+    first = counted_nodes(state, spec(cpu="1"), (ZONE,), inclusion)
+    assert counted_nodes(state, spec(cpu="2"), (ZONE,), inclusion) is first
 
 
 def test_scopes_take_a_bounded_number_of_bytes() -> None:
@@ -163,7 +163,7 @@ def test_scopes_take_a_bounded_number_of_bytes() -> None:
             others = {"key": "disk", "operator": "NotIn", "values": [f"disk-{i}"]}
             terms = {"nodeSelectorTerms": [{"matchExpressions": [others]}]}
             required = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
-            found = counted_nodes(state, shape(affinity={"nodeAffinity": required}), (), inclusion)
+            found = counted_nodes(state, spec(affinity={"nodeAffinity": required}), (), inclusion)
             assert found.rows is not None
             assert len(found.rows) == 3000
         gc.collect()
@@ -184,7 +184,7 @@ class CountedSelector(NodeSelector):
 
 
 def test_a_selector_is_hashed_once_for_all_constraints_of_a_pod() -> None:
-    state, inclusion, of = cluster(*NODES), NodeInclusion(), shape(affinity=ON_SSD)
+    state, inclusion, of = cluster(*NODES), NodeInclusion(), spec(affinity=ON_SSD)
     assert of.required_nodes is not None
     of = replace(of, required_nodes=CountedSelector(of.required_nodes.terms))
     for _ in range(2):

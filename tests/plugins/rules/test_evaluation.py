@@ -20,7 +20,7 @@ from mooring.policy.errors import ProfileInvalid
 from mooring.policy.rules.expressions import Failed, check
 from mooring.policy.rules.plan import Plan, plan_filter, plan_score
 from mooring.state.cluster import ClusterState
-from mooring.state.snapshot import Snapshot
+from mooring.state.cluster_view import ClusterView
 from mooring.state.view import NodeView
 from mooring.testing.builders import cluster, namespace, node, pod
 from strategies import GPU, clusters_of_nodes
@@ -111,11 +111,11 @@ def _trees(depth: int) -> dict[str, SearchStrategy[str]]:
 
 def _expected(source: str, state: ClusterState, incoming: Pod, name: str) -> Any:
     """Return what the library gives for one node, from all that a rule can read."""
-    snapshot = Snapshot(state)
+    cluster_view = ClusterView(state)
     row = state.nodes.row_of[name]
-    found = snapshot.node(row)
+    found = cluster_view.node(row)
     assert found is not None
-    on_node = [placed.pod.shape.demand.resources for placed in snapshot.pods_on(row)]
+    on_node = [placed.pod.spec.demand.resources for placed in cluster_view.pods_on(row)]
     requested = {r: sum(demand.get(r, 0) for demand in on_node) for r in RESOURCES}
     region, zone = found.zone_key
     checked = check(source)
@@ -136,11 +136,11 @@ def _expected(source: str, state: ClusterState, incoming: Pod, name: str) -> Any
             "node.conditions": dict(found.conditions),
             "pod.namespace": incoming.namespace,
             "pod.labels": dict(incoming.labels),
-            "pod.requests": dict.fromkeys(RESOURCES, 0) | dict(incoming.shape.demand.resources),
-            "pod.priority": incoming.shape.priority,
-            "pod.qosClass": incoming.shape.qos,
+            "pod.requests": dict.fromkeys(RESOURCES, 0) | dict(incoming.spec.demand.resources),
+            "pod.priority": incoming.spec.priority,
+            "pod.qosClass": incoming.spec.qos,
             "pod.ownerKind": "",
-            "pod.namespaceLabels": dict(snapshot.namespace_labels(incoming.namespace)),
+            "pod.namespaceLabels": dict(cluster_view.namespace_labels(incoming.namespace)),
         }
     )
 
@@ -152,10 +152,10 @@ def results_of(evaluator: Evaluator, incoming: Pod, nodes: NodeView) -> Results:
 
 
 def _compare(source: str, plan: Plan, state: ClusterState) -> None:
-    incoming, snapshot = parse_pod(INCOMING), Snapshot(state)
-    evaluator = Evaluator(plan, snapshot)
-    rows = np.sort(snapshot.nodes_in_order)
-    for nodes in (snapshot.nodes, snapshot.nodes.take(rows[::2]), snapshot.nodes):
+    incoming, cluster_view = parse_pod(INCOMING), ClusterView(state)
+    evaluator = Evaluator(plan, cluster_view)
+    rows = np.sort(cluster_view.nodes_in_order)
+    for nodes in (cluster_view.nodes, cluster_view.nodes.take(rows[::2]), cluster_view.nodes):
         results = results_of(evaluator, incoming, nodes)
         values, failed, texts = results.values, results.errors, results.texts
         for index in range(len(nodes)):
@@ -254,10 +254,10 @@ def test_edges_of_every_operation_are_the_librarys(source: str) -> None:
 
 def test_a_macro_over_very_many_labels_of_a_pod_fails_at_every_node() -> None:
     state = cluster(node("n0"))
-    evaluator = Evaluator(plan_filter("pod.labels.all(k, true)"), Snapshot(state))
+    evaluator = Evaluator(plan_filter("pod.labels.all(k, true)"), ClusterView(state))
     for count, texts in ((2_000, 0), (20_000, 1)):
         many = pod(labels={str(number): "x" for number in range(count)})
-        results = results_of(evaluator, parse_pod(many), Snapshot(state).nodes)
+        results = results_of(evaluator, parse_pod(many), ClusterView(state).nodes)
         assert len(results.texts) == texts
         assert results.errors.tolist() == [texts]
     assert "may cost 100,000 units for one pod" in results.texts[0]
@@ -274,24 +274,24 @@ def test_an_evaluation_that_is_interrupted_by_the_library_says_why() -> None:
 def test_results_for_a_row_follow_the_nodes_labels() -> None:
     state = cluster(node("n0", labels={"price": "2"}), node("n1", labels={"price": "3"}))
     source = "int(node.labels.price)"
-    evaluator, snapshot = Evaluator(plan_score(source), Snapshot(state)), Snapshot(state)
+    evaluator, cluster_view = Evaluator(plan_score(source), ClusterView(state)), ClusterView(state)
     incoming = parse_pod(INCOMING)
-    assert results_of(evaluator, incoming, snapshot.nodes).values.tolist() == [2, 3]
+    assert results_of(evaluator, incoming, cluster_view.nodes).values.tolist() == [2, 3]
     changed = cluster(node("n1", labels={"price": "9"})).nodes.nodes[0]
     state.put(Kind.NODE, "n1", changed)
-    assert results_of(evaluator, incoming, snapshot.nodes).values.tolist() == [2, 9]
-    assert results_of(evaluator, incoming, snapshot.nodes.only("n1")).values.tolist() == [9]
+    assert results_of(evaluator, incoming, cluster_view.nodes).values.tolist() == [2, 9]
+    assert results_of(evaluator, incoming, cluster_view.nodes.only("n1")).values.tolist() == [9]
 
 
 @pytest.mark.parametrize("source", ["int(node.labels.price)", "int(node.labels.price) + 0"])
 def test_results_of_many_nodes_follow_a_node_and_those_handed_out_do_not(source: str) -> None:
     state = cluster(*(node(f"n{i}", labels={"price": f"{i}"}) for i in range(20)))
-    evaluator, snapshot = Evaluator(plan_score(source), Snapshot(state)), Snapshot(state)
+    evaluator, cluster_view = Evaluator(plan_score(source), ClusterView(state)), ClusterView(state)
     incoming = parse_pod(INCOMING)
-    before = results_of(evaluator, incoming, snapshot.nodes)
+    before = results_of(evaluator, incoming, cluster_view.nodes)
     changed = cluster(node("n1", labels={"price": "900"})).nodes.nodes[0]
     state.put(Kind.NODE, "n1", changed)
-    after = results_of(evaluator, incoming, snapshot.nodes)
+    after = results_of(evaluator, incoming, cluster_view.nodes)
     assert before.values.tolist() == [*range(20)]
     assert after.values.tolist() == [0, 900, *range(2, 20)]
 
@@ -301,20 +301,20 @@ def test_results_are_of_the_nodes_that_are_left_when_the_table_has_given_up_its_
     source: str,
 ) -> None:
     state = cluster(*(node(f"n{i}", labels={"price": f"{i}"}) for i in range(20)))
-    evaluator, snapshot = Evaluator(plan_score(source), Snapshot(state)), Snapshot(state)
+    evaluator, cluster_view = Evaluator(plan_score(source), ClusterView(state)), ClusterView(state)
     incoming = parse_pod(INCOMING)
-    before = results_of(evaluator, incoming, snapshot.nodes).values.tolist()
+    before = results_of(evaluator, incoming, cluster_view.nodes).values.tolist()
     for name in ("n19", "n18"):
         state.delete(Kind.NODE, name)
-    assert results_of(evaluator, incoming, snapshot.nodes).values.tolist() == before[:18]
+    assert results_of(evaluator, incoming, cluster_view.nodes).values.tolist() == before[:18]
 
 
 def test_the_library_runs_once_per_distinct_value(calls: list[Any]) -> None:
     nodes = [node(f"n{i}", labels={"price": str(i % 3)}) for i in range(60)]
     state = cluster(*nodes)
-    evaluator = Evaluator(plan_score("int(node.labels.price) * 10"), Snapshot(state))
+    evaluator = Evaluator(plan_score("int(node.labels.price) * 10"), ClusterView(state))
     for _ in range(3):
-        evaluator.run(parse_pod(INCOMING), Snapshot(state).nodes)
+        evaluator.run(parse_pod(INCOMING), ClusterView(state).nodes)
     assert len(calls) == 3
 
 
@@ -342,9 +342,9 @@ def test_what_would_cost_too_much_for_all_distinct_values_fails_instead_of_stall
     labels: list[dict[str, str]], source: str, why: str
 ) -> None:
     state = cluster(*(node(f"n{i}", labels=each) for i, each in enumerate(labels)))
-    evaluator, incoming = Evaluator(plan_filter(source), Snapshot(state)), parse_pod(INCOMING)
+    evaluator, incoming = Evaluator(plan_filter(source), ClusterView(state)), parse_pod(INCOMING)
     for rows in (np.arange(len(labels)), np.arange(10), np.arange(1)):
-        results = results_of(evaluator, incoming, Snapshot(state).nodes.take(rows))
+        results = results_of(evaluator, incoming, ClusterView(state).nodes.take(rows))
         assert results.errors.all()
         assert re.search(why, results.texts[0])
 
@@ -353,7 +353,7 @@ def test_what_pods_have_had_is_kept_in_a_bounded_number_of_bytes(calls: list[Any
     """A tenant may create pods with ever new labels."""
     state = cluster(node("n0"))
     source = "int(pod.labels.a) + node.allocatable.cpu"
-    evaluator, nodes = Evaluator(plan_score(source), Snapshot(state)), Snapshot(state).nodes
+    evaluator, nodes = Evaluator(plan_score(source), ClusterView(state)), ClusterView(state).nodes
 
     def run(number: int) -> None:
         value = f"{number:063}"
@@ -375,7 +375,7 @@ def test_a_macro_through_the_pods_labels_runs_once_for_the_pod_and_again_for_the
     """A preemption asks for each node; the labels may be many."""
     state = cluster(*(node(f"n{i}") for i in range(20)))
     source = "pod.labels.exists(k, k == 'x') && node.allocatable.cpu > 0"
-    evaluator, nodes = Evaluator(plan_filter(source), Snapshot(state)), Snapshot(state).nodes
+    evaluator, nodes = Evaluator(plan_filter(source), ClusterView(state)), ClusterView(state).nodes
     for labels, fits in (({"x": "1"}, True), ({"y": "1"}, False)):
         incoming = parse_pod(pod(labels=labels))
         calls.clear()
@@ -391,9 +391,9 @@ def test_results_for_all_nodes_are_kept_in_a_bounded_number_of_bytes(
 ) -> None:
     monkeypatch.setattr(evaluation, "_MOST_COLUMN_BYTES", most_bytes)
     state = cluster(*(node(f"n{i}", labels={"team": f"{i}"}) for i in range(19)))
-    evaluator = Evaluator(plan_filter("pod.labels.a == node.labels.team"), Snapshot(state))
+    evaluator = Evaluator(plan_filter("pod.labels.a == node.labels.team"), ClusterView(state))
     kept = [
-        ref(evaluator.run(parse_pod(pod(labels={"a": f"{i}"})), Snapshot(state).nodes)[0])
+        ref(evaluator.run(parse_pod(pod(labels={"a": f"{i}"})), ClusterView(state).nodes)[0])
         for i in range(40)
     ]
     assert sum(results() is not None for results in kept) == most
@@ -406,7 +406,7 @@ def test_many_columns_of_very_many_values_are_told_apart() -> None:
     state = cluster(*(node(f"n{i}", labels=each) for i, each in enumerate(labels)))
     joined = ", ".join(f"node.labels.{key}" for key in keys)
     source = f"size([{joined}].filter(x, x.endsWith('-7') || x.endsWith('-299')))"
-    evaluator = Evaluator(plan_score(source), Snapshot(state))
-    values = results_of(evaluator, parse_pod(INCOMING), Snapshot(state).nodes).values
+    evaluator = Evaluator(plan_score(source), ClusterView(state))
+    values = results_of(evaluator, parse_pod(INCOMING), ClusterView(state).nodes).values
     assert np.flatnonzero(values).tolist() == [7, 299]
     assert values[7] == values[299] == len(keys)

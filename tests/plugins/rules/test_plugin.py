@@ -17,7 +17,7 @@ from mooring.plugins.rules.plugin import Rules
 from mooring.policy.errors import ProfileInvalid
 from mooring.policy.reading import read
 from mooring.policy.rules.rule import Rule
-from mooring.state.snapshot import Snapshot
+from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster, namespace, node, pod
 from mooring.testing.contract import PluginContract, Scenario
 from mooring.testing.fakes import handle
@@ -51,12 +51,15 @@ def _contract(
     keeps: str = "",
     score: str = "",
     *,
-    row_local: bool = True,
+    depends_on_node_only: bool = True,
     counts_pods: bool = False,
     **more: str,
 ) -> type[PluginContract]:
     """Return the contract of one rule, which is either a filter or a score."""
-    own = {"row_local": row_local, "ignores_pods": not counts_pods}
+    own = {
+        "depends_on_node_only": depends_on_node_only,
+        "depends_on_node_object_only": not counts_pods,
+    }
     absent = {"score": None} if keeps else {"filter": None}
     expression = {"filter": keeps} if keeps else {"score": score}
     of = type("OneRule", (Rules,), {**own, **absent})
@@ -68,14 +71,16 @@ TestAFilterOfRequests = _contract(
     "node.allocatable.cpu - node.requested.cpu >= 1000", counts_pods=True
 )
 TestAFilterOfThePodsLabels = _contract(
-    "!has(pod.labels.team) || pod.labels.team == node.labels.team", row_local=False
+    "!has(pod.labels.team) || pod.labels.team == node.labels.team", depends_on_node_only=False
 )
 TestAScore = _contract(score="100 * node.requested.cpu / node.allocatable.cpu", counts_pods=True)
-TestANormalizedScore = _contract(score="size(node.labels.disk)", normalize="Max", row_local=False)
+TestANormalizedScore = _contract(
+    score="size(node.labels.disk)", normalize="Max", depends_on_node_only=False
+)
 
 
 @pytest.mark.parametrize(
-    ("fields", "row_local", "ignores_pods"),
+    ("fields", "depends_on_node_only", "depends_on_node_object_only"),
     [
         ({"filter": "node.labels.disk == 'ssd' && pod.requests.cpu > 5"}, True, True),
         ({"filter": "node.requested.cpu > 5"}, True, False),
@@ -84,11 +89,14 @@ TestANormalizedScore = _contract(score="size(node.labels.disk)", normalize="Max"
         ({"score": "node.allocatable.cpu", "normalize": "Reversed"}, False, True),
     ],
 )
-def test_results_are_shared_by_pods_of_one_shape_unless_the_rule_tells_them_apart(
-    fields: dict[str, Any], row_local: object, ignores_pods: object
+def test_results_are_shared_by_pods_of_one_spec_unless_the_rule_tells_them_apart(
+    fields: dict[str, Any], depends_on_node_only: object, depends_on_node_object_only: object
 ) -> None:
     plugin = Rules(rule(**fields), handle(cluster()))
-    assert (plugin.row_local, plugin.ignores_pods) == (row_local, ignores_pods)
+    assert (plugin.depends_on_node_only, plugin.depends_on_node_object_only) == (
+        depends_on_node_only,
+        depends_on_node_object_only,
+    )
 
 
 def test_a_rejection_has_the_rules_name_and_message() -> None:
@@ -122,7 +130,7 @@ def test_evicting_pods_helps_only_against_rules_that_read_requests() -> None:
 
 def scores(cluster_nodes: tuple[Any, ...], **fields: Any) -> dict[str, int]:
     state = cluster(*cluster_nodes)
-    nodes = Snapshot(state).nodes
+    nodes = ClusterView(state).nodes
     column = Rules(rule(**fields), handle(state)).score(parse_pod(pod()), nodes, None)
     return {nodes.name(index): score for index, score in enumerate(column.tolist())}
 
@@ -174,7 +182,7 @@ def hint(source: str, event: ClusterEvent, *objects: Any, labels: Any = None) ->
     state = cluster(*objects)
     plugin = Rules(rule(filter=source), handle(state))
     assert (event.kind, event.action) in plugin.events_to_register
-    return plugin.queueing_hint(parse_pod(pod(labels=labels)), event, Snapshot(state))
+    return plugin.queueing_hint(parse_pod(pod(labels=labels)), event, ClusterView(state))
 
 
 def test_a_new_node_queues_the_pod_if_the_rule_is_true_for_it() -> None:
@@ -223,7 +231,7 @@ def test_a_pod_on_a_node_counts_for_the_next_decision() -> None:
 def test_a_score_of_no_nodes_is_empty() -> None:
     state = cluster()
     plugin = Rules(rule(score="1", normalize="Max"), handle(state))
-    nodes = Snapshot(state).nodes.take(np.zeros(0, np.int64))
+    nodes = ClusterView(state).nodes.take(np.zeros(0, np.int64))
     assert plugin.score(parse_pod(pod()), nodes, None).tolist() == []
 
 
@@ -258,7 +266,7 @@ def test_a_rule_that_is_too_expensive_is_not_tried_again_with_each_event_of_a_no
     plugin = Rules(rule(filter=f"!{REGEX.format(1)}"), handle(state))
     before, after = (parse_node(node("n1", labels={"serial": s})) for s in ("a", "b"))
     event = ClusterEvent(Kind.NODE, Action.UPDATE, before, after)
-    assert plugin.queueing_hint(parse_pod(pod()), event, Snapshot(state)) is QueueingHint.SKIP
+    assert plugin.queueing_hint(parse_pod(pod()), event, ClusterView(state)) is QueueingHint.SKIP
 
 
 def test_a_decision_evaluates_few_new_values_and_the_rest_is_evaluated_afterwards() -> None:
@@ -284,7 +292,7 @@ def test_a_hint_that_would_need_too_many_new_values_is_queue() -> None:
     after = parse_node(node("n1", labels={"serial": "n1"}))
     event = ClusterEvent(Kind.NODE, Action.ADD, None, after)
     with pytest.raises(StillEvaluating):  # which counts as QUEUE, as any failure of a hint
-        plugin.queueing_hint(parse_pod(pod()), event, Snapshot(state))
+        plugin.queueing_hint(parse_pod(pod()), event, ClusterView(state))
 
 
 def test_a_hint_has_a_budget_of_its_own() -> None:
@@ -293,12 +301,12 @@ def test_a_hint_has_a_budget_of_its_own() -> None:
     for _ in range(60):
         with suppress(StillEvaluating):
             budget.begin_decision()
-            plugin.filter(parse_pod(pod()), Snapshot(state).nodes, None)
+            plugin.filter(parse_pod(pod()), ClusterView(state).nodes, None)
     after = parse_node(node("n1", labels={"serial": "another"}))
     state.put(Kind.NODE, "n1", after)
     budget.spend(10_000)
     event = ClusterEvent(Kind.NODE, Action.ADD, None, after)
-    assert plugin.queueing_hint(parse_pod(pod()), event, Snapshot(state)) is QueueingHint.SKIP
+    assert plugin.queueing_hint(parse_pod(pod()), event, ClusterView(state)) is QueueingHint.SKIP
 
 
 def test_labels_that_each_pod_has_of_its_own_cost_no_more_than_one_pods_budget() -> None:

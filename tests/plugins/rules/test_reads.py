@@ -4,10 +4,10 @@ from mooring.model.pod import parse_pod
 from mooring.plugins.rules.reads import codes_of, distinct, evaluated, of_pod
 from mooring.policy.rules.expressions import Failed
 from mooring.policy.rules.plan import Library, Operation, Read, plan_filter
-from mooring.state.snapshot import Snapshot
+from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster, namespace, node, pod
 
-STATE = Snapshot(
+STATE = ClusterView(
     cluster(
         namespace("team-a", {"env": "prod"}),
         node("n0", labels={"disk": "ssd", "rack": "1"}, zone="a", taints=["x:NoSchedule"]),

@@ -13,7 +13,7 @@ from mooring.model.storage import (
     parse_persistent_volume_claim,
 )
 from mooring.plugins.volume_binding.choice import choices
-from mooring.state.snapshot import Snapshot
+from mooring.state.cluster_view import ClusterView
 from mooring.state.storage.node_affinities import check_node_affinity
 from mooring.testing.builders import cluster, node
 from mooring.testing.storage_builders import pv, pvc
@@ -25,12 +25,12 @@ NODES = (node("n1", zone="a"), node("n2", zone="a"), node("n3", zone="b"))
 
 def chosen(volumes: Sequence[Raw], *claims: Raw) -> dict[str, tuple[str | None, ...]]:
     """Return for each node the names of the volumes that the claims would take."""
-    snapshot = Snapshot(cluster(*NODES, *volumes))
+    cluster_view = ClusterView(cluster(*NODES, *volumes))
     parsed = [parse_persistent_volume_claim(claim) for claim in claims]
-    made = choices(parsed, snapshot.nodes, snapshot.storage)
-    volumes_at = [[choice.at(i) for choice in made] for i in range(len(snapshot.nodes))]
+    made = choices(parsed, cluster_view.nodes, cluster_view.storage)
+    volumes_at = [[choice.at(i) for choice in made] for i in range(len(cluster_view.nodes))]
     return {
-        snapshot.nodes.name(i): tuple(None if v is None else v.name for v in found)
+        cluster_view.nodes.name(i): tuple(None if v is None else v.name for v in found)
         for i, found in enumerate(volumes_at)
     }
 
@@ -205,12 +205,12 @@ def test_all_nodes_at_once_have_what_each_would_have_by_itself(
     drawn: tuple[list[Raw], list[Raw]],
 ) -> None:
     raw_volumes, raw_claims = drawn
-    snapshot = Snapshot(cluster(*NODES, *raw_volumes))
-    volumes = [*snapshot.objects(Kind.PERSISTENT_VOLUME).values()]
+    cluster_view = ClusterView(cluster(*NODES, *raw_volumes))
+    volumes = [*cluster_view.objects(Kind.PERSISTENT_VOLUME).values()]
     expected: dict[str, tuple[str | None, ...]] = {}
-    for index in range(len(snapshot.nodes)):
-        node_name = snapshot.nodes.name(index)
-        only = snapshot.nodes.only(node_name)
+    for index in range(len(cluster_view.nodes)):
+        node_name = cluster_view.nodes.name(index)
+        only = cluster_view.nodes.only(node_name)
         here = {v.name for v in volumes if check_node_affinity(only, v.node_affinity)[0]}
         taken: list[str | None] = []
         for raw in raw_claims:

@@ -14,7 +14,7 @@ from mooring.plugins.volume_binding.finding import (
     PodVolumes,
     find_volumes,
 )
-from mooring.state.snapshot import Snapshot
+from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster, node
 from mooring.testing.storage_builders import (
     csi_driver,
@@ -32,28 +32,28 @@ STATIC = storage_class("static")
 MADE = storage_class("made", provisioner="csi.example")
 
 
-def find(*objects: Raw) -> tuple[PodVolumes, Snapshot]:
+def find(*objects: Raw) -> tuple[PodVolumes, ClusterView]:
     """Return what is found for all claims among the objects, in their order."""
-    snapshot = Snapshot(cluster(*NODES, *objects))
+    cluster_view = ClusterView(cluster(*NODES, *objects))
     raw_claims = [raw for raw in objects if raw["kind"] == "PersistentVolumeClaim"]
     claims = [parse_persistent_volume_claim(raw) for raw in raw_claims]
     sorted_out = PodVolumeClaims(
         tuple(claim for claim in claims if claim.bound),
         tuple(claim for claim in claims if not claim.bound),
     )
-    return find_volumes(sorted_out, snapshot.nodes, snapshot), snapshot
+    return find_volumes(sorted_out, cluster_view.nodes, cluster_view), cluster_view
 
 
 def conflicts(*objects: Raw) -> dict[str, int]:
-    found, snapshot = find(*objects)
-    return {snapshot.nodes.name(i): bits for i, bits in enumerate(found.conflicts.tolist())}
+    found, cluster_view = find(*objects)
+    return {cluster_view.nodes.name(i): bits for i, bits in enumerate(found.conflicts.tolist())}
 
 
 def made_at(*objects: Raw) -> dict[str, set[str]]:
     """Return for each claim for which volumes are made the nodes where they are."""
-    found, snapshot = find(*objects)
+    found, cluster_view = find(*objects)
     return {
-        claim.name: {snapshot.nodes.name(i) for i, here in enumerate(where) if here}
+        claim.name: {cluster_view.nodes.name(i) for i, here in enumerate(where) if here}
         for claim, where in found.to_provision
     }
 

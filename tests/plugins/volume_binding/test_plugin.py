@@ -12,7 +12,7 @@ from mooring.model.pod import parse_pod
 from mooring.model.storage import parse_persistent_volume, parse_persistent_volume_claim
 from mooring.plugins.volume_binding.plugin import VolumeBinding, binding_patch, selected_node_patch
 from mooring.policy.args import VolumeBindingArgs
-from mooring.state.snapshot import Snapshot
+from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster, node, pod
 from mooring.testing.fakes import handle
 from mooring.testing.storage_builders import (
@@ -111,7 +111,7 @@ def test_a_claim_that_cannot_be_used_keeps_the_pod_from_every_node(
 ) -> None:
     state = cluster(*NODES, *objects)
     plugin = VolumeBinding(VolumeBindingArgs(), handle(state))
-    said = plugin.pre_filter(parse_pod(wanted), Snapshot(state))
+    said = plugin.pre_filter(parse_pod(wanted), ClusterView(state))
     assert said == Unschedulable(reason, resolvable=False)
 
 
@@ -205,7 +205,7 @@ def test_events_that_may_give_a_claim_a_volume_queue_the_pod(
     state = cluster()
     plugin = VolumeBinding(VolumeBindingArgs(), handle(state))
     assert (happened.kind, happened.action) in plugin.events_to_register
-    assert plugin.queueing_hint(parse_pod(WEB), happened, Snapshot(state)) is queue_if(expected)
+    assert plugin.queueing_hint(parse_pod(WEB), happened, ClusterView(state)) is queue_if(expected)
 
 
 def versioned(raw: dict[str, object], version: str) -> dict[str, object]:

@@ -15,7 +15,7 @@ from mooring.model.pod import Pod, parse_pod
 from mooring.plugins.volume_binding.plugin import VolumeBinding
 from mooring.policy.args import VolumeBindingArgs
 from mooring.state.cluster import ClusterState
-from mooring.state.snapshot import Snapshot
+from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster, node, pod
 from mooring.testing.fakes import FakeApi, handle
 from mooring.testing.storage_builders import pv, pvc, storage_class
@@ -38,7 +38,7 @@ class Binding:
     def __init__(self, *objects: Raw, seconds: int = 600) -> None:
         versioned = [self._versioned(raw, 1) for raw in (*NODES, STATIC, MADE, *objects)]
         self.state: ClusterState = cluster(*versioned)
-        self.cluster = Snapshot(self.state)
+        self.cluster = ClusterView(self.state)
         kinds = {Kind.PERSISTENT_VOLUME: "persistentvolumes"}
         kinds[Kind.PERSISTENT_VOLUME_CLAIM] = "persistentvolumeclaims"
         self.api = FakeApi(

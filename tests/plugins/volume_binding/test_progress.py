@@ -10,7 +10,7 @@ from mooring.model.pod import parse_pod
 from mooring.model.storage import parse_persistent_volume, parse_persistent_volume_claim
 from mooring.plugins.volume_binding.progress import BindingProgress, VolumesLostError
 from mooring.state.cluster import ClusterState
-from mooring.state.snapshot import Snapshot
+from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster, node, pod, uid_of
 from mooring.testing.storage_builders import pv, pvc
 
@@ -43,12 +43,12 @@ def shown(*objects: Raw) -> ClusterState:
 def binding(state: ClusterState) -> BindingProgress:
     """Return the progress of binding the volume to the claim at version 10."""
     pair = (parse_persistent_volume(taken()), parse_persistent_volume_claim(pvc("data")))
-    return BindingProgress(WEB, "n1", [pair], [], Snapshot(state))
+    return BindingProgress(WEB, "n1", [pair], [], ClusterView(state))
 
 
 def sent(state: ClusterState) -> BindingProgress:
     """Return the progress of a claim that was sent to n1 at version 20."""
-    return BindingProgress(WEB, "n1", [], [parse_persistent_volume_claim(SENT)], Snapshot(state))
+    return BindingProgress(WEB, "n1", [], [parse_persistent_volume_claim(SENT)], ClusterView(state))
 
 
 def lost(progress: BindingProgress) -> str:

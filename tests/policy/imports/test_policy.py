@@ -15,7 +15,7 @@ from mooring.policy.legacy_args import (
 from mooring.policy.merge import Catalog, PluginUse
 from mooring.policy.points import Point
 from mooring.policy.profile import SchedulingProfileSpec
-from mooring.policy.resolve import Effective, resolve
+from mooring.policy.resolve import ResolvedProfile, resolve
 
 Mistakes = Callable[[Callable[[], object]], dict[str, str]]
 
@@ -85,11 +85,11 @@ def names(uses: Sequence[PluginUse]) -> list[str]:
     return [use.name for use in uses]
 
 
-def scores(effective: Effective) -> dict[str, int]:
+def scores(effective: ResolvedProfile) -> dict[str, int]:
     return {use.name: use.weight for use in effective.plugins[Point.SCORE]}
 
 
-def imported(catalog: Catalog, **fields: object) -> Effective:
+def imported(catalog: Catalog, **fields: object) -> ResolvedProfile:
     return resolve(import_policy(policy(**fields), catalog).spec, catalog)
 
 

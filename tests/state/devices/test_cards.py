@@ -39,7 +39,7 @@ def test_a_card_has_left_what_pods_do_not_have() -> None:
         share_pod("b", 6, cores=30, node="n", card=1),
     )
     assert free(cards) == [16, 6]
-    assert cards.left(ROW).free_cores[0][:2].tolist() == [100, 70]
+    assert cards.remaining(ROW).free_cores[0][:2].tolist() == [100, 70]
     assert cards.free_cards(ROW).tolist() == [0b01]
 
 
@@ -178,7 +178,7 @@ def everything(state: ClusterState, cards: Cards) -> dict[str, Any]:
     return {
         name: (
             free(cards, row),
-            cards.left(np.array([row])).free_cores[0].tolist(),
+            cards.remaining(np.array([row])).free_cores[0].tolist(),
             cards.free_cards(np.array([row])).tolist(),
             [tuple(owner) for owner in cards.owners(row)],
         )
@@ -259,4 +259,4 @@ def test_what_is_left_is_the_total_without_every_share_that_names_the_card(
         taken = sum(memory for memory, on, _ in shares if on == card)
         cores = sum(cores for _, on, cores in shares if on == card)
         assert free(cards)[card] == max(0, 16 - taken)
-        assert cards.left(ROW).free_cores[0][card] == max(0, 100 - cores)
+        assert cards.remaining(ROW).free_cores[0][card] == max(0, 100 - cores)

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mooring.model.devices import MAX_CARDS
-from mooring.state.devices.cards import CardsLeft, Demand
+from mooring.state.devices.cards import Demand, RemainingCards
 from mooring.state.devices.fragmentation import (
     Cpu,
     growth_by_cpu,
@@ -18,25 +18,30 @@ TOTAL = 10
 
 def unusable(free: list[int], demand: Demand, cpu: int) -> int:
     """Return free thousandths of a node's cards of 10 that a class of requests cannot use."""
-    serves = [left == TOTAL if demand.memory == 0 else left >= demand.memory for left in free]
-    usable = sum(left * 100 for left, ok in zip(free, serves, strict=True) if ok)
+    serves = [
+        remaining == TOTAL if demand.memory == 0 else remaining >= demand.memory
+        for remaining in free
+    ]
+    usable = sum(remaining * 100 for remaining, ok in zip(free, serves, strict=True) if ok)
     if sum(serves) < demand.cards:
         usable = 0
     if demand.cpu:
         of_one_request = demand.cards * (demand.memory or TOTAL) * 100
         usable = min(usable, max(0, cpu) // demand.cpu * of_one_request)
-    return sum(left * 100 for left in free) - usable
+    return sum(remaining * 100 for remaining in free) - usable
 
 
 def fragmentation(free: list[int], typical: dict[Demand, int], cpu: int) -> int:
     return sum(weight * unusable(free, demand, cpu) for demand, weight in typical.items())
 
 
-def columns(free: list[int]) -> tuple[CardsLeft, np.ndarray[tuple[int, ...], np.dtype[np.int64]]]:
+def columns(
+    free: list[int],
+) -> tuple[RemainingCards, np.ndarray[tuple[int, ...], np.dtype[np.int64]]]:
     padded = np.array([free + [-1] * (MAX_CARDS - len(free))], np.int64)
-    mask = sum(1 << card for card, left in enumerate(free) if left == TOTAL)
-    left = CardsLeft(padded, np.where(padded >= 0, 100, -1), np.array([mask], np.int64))
-    return left, np.where(padded >= 0, TOTAL, 0)
+    mask = sum(1 << card for card, remaining in enumerate(free) if remaining == TOTAL)
+    remaining = RemainingCards(padded, np.where(padded >= 0, 100, -1), np.array([mask], np.int64))
+    return remaining, np.where(padded >= 0, TOTAL, 0)
 
 
 CPUS = st.sampled_from((0, 2, 4))
@@ -57,9 +62,9 @@ cards = st.lists(st.integers(0, TOTAL), min_size=1, max_size=5)
 def test_a_share_lets_fragmentation_grow_by_what_the_definition_says(
     free: list[int], typical: dict[Demand, int], need: int, cpu: int, taken: int
 ) -> None:
-    left, total = columns(free)
+    remaining, total = columns(free)
     growth = growth_by_share(
-        left, total, np.full(total.shape, need), typical, Cpu(np.array([cpu]), taken)
+        remaining, total, np.full(total.shape, need), typical, Cpu(np.array([cpu]), taken)
     )
     for card, amount in enumerate(free):
         if amount >= need:
@@ -75,24 +80,24 @@ def test_a_share_lets_fragmentation_grow_by_what_the_definition_says(
 def test_whole_cards_let_fragmentation_grow_by_what_the_definition_says(
     free: list[int], typical: dict[Demand, int], wanted: int, cpu: int, taken: int
 ) -> None:
-    left, total = columns(free)
-    chosen = left.untouched & (np.cumsum(left.untouched, axis=1) <= wanted)
-    growth = growth_by_whole_cards(left, total, chosen, typical, Cpu(np.array([cpu]), taken))
+    remaining, total = columns(free)
+    chosen = remaining.untouched & (np.cumsum(remaining.untouched, axis=1) <= wanted)
+    growth = growth_by_whole_cards(remaining, total, chosen, typical, Cpu(np.array([cpu]), taken))
     after = [0 if chosen[0, card] else amount for card, amount in enumerate(free)]
     expected = fragmentation(after, typical, cpu - taken) - fragmentation(free, typical, cpu)
     assert growth[0] == expected // sum(typical.values())
 
 
 def test_without_any_demand_nothing_is_fragmented() -> None:
-    left, total = columns([5, 10])
+    remaining, total = columns([5, 10])
     cpu = Cpu(np.array([1000]), 500)
-    assert not growth_by_share(left, total, total, {}, cpu).any()
-    assert not growth_by_cpu(left, total, {}, cpu).any()
+    assert not growth_by_share(remaining, total, total, {}, cpu).any()
+    assert not growth_by_cpu(remaining, total, {}, cpu).any()
 
 
 def test_a_pod_without_cards_strands_those_whose_cpu_it_takes() -> None:
-    left, total = columns([10, 10])
+    remaining, total = columns([10, 10])
     typical = {Demand(1, 0, 4): 1}
-    assert growth_by_cpu(left, total, typical, Cpu(np.array([4]), 1)).tolist() == [1000]
-    assert growth_by_cpu(left, total, typical, Cpu(np.array([5]), 1)).tolist() == [0]
-    assert growth_by_cpu(left, total, typical, Cpu(np.array([8]), 5)).tolist() == [2000]
+    assert growth_by_cpu(remaining, total, typical, Cpu(np.array([4]), 1)).tolist() == [1000]
+    assert growth_by_cpu(remaining, total, typical, Cpu(np.array([5]), 1)).tolist() == [0]
+    assert growth_by_cpu(remaining, total, typical, Cpu(np.array([8]), 5)).tolist() == [2000]

@@ -9,13 +9,13 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from mooring.model.node import ZONE
 from mooring.model.selectors import NodeSelector, parse_node_selector
-from mooring.state.snapshot import Snapshot
+from mooring.state.cluster_view import ClusterView
 from mooring.state.storage.best_fit import NO_POSITION, BestFitIndex
 from mooring.state.storage.node_affinities import check_node_affinity
 from mooring.testing.builders import cluster, node
 
 STATE = cluster(*(node(f"n{i}", zone="abc"[i % 3]) for i in range(5)))
-NODES = Snapshot(STATE).nodes
+NODES = ClusterView(STATE).nodes
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from mooring.model.events import Kind
 from mooring.model.node import ZONE
 from mooring.model.objects import object_key, parse_object
 from mooring.state.cluster import ClusterState
-from mooring.state.snapshot import Snapshot
+from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster, node
 from mooring.testing.storage_builders import storage_capacity
 
@@ -14,7 +14,7 @@ NODES = (node("n1", zone="a"), node("n2", zone="b"), node("n3"))
 
 
 def has_capacity(state: ClusterState, size: int, storage_class: str = "fast") -> set[str]:
-    cluster = Snapshot(state)
+    cluster = ClusterView(state)
     found = cluster.storage.has_capacity(storage_class, size, cluster.nodes.rows)
     return {cluster.nodes.name(i) for i, fits in enumerate(found) if fits}
 

@@ -9,7 +9,7 @@ from mooring.model.events import Kind
 from mooring.model.node import HOSTNAME, ZONE, parse_node
 from mooring.model.selectors import NodeSelector, parse_node_selector
 from mooring.state.cluster import ClusterState
-from mooring.state.snapshot import Snapshot
+from mooring.state.cluster_view import ClusterView
 from mooring.state.storage.node_affinities import NO_AFFINITY, NodeAffinities, check_node_affinity
 from mooring.testing.builders import cluster, node
 
@@ -30,7 +30,7 @@ def by_name(operator: str, name: str) -> dict[str, Any]:
 
 
 def reached(state: ClusterState, affinity: NodeSelector | None) -> set[str]:
-    nodes = Snapshot(state).nodes
+    nodes = ClusterView(state).nodes
     return {nodes.name(i) for i, fits in enumerate(check_node_affinity(nodes, affinity)) if fits}
 
 
@@ -57,7 +57,7 @@ def test_only_match_expressions_of_an_affinity_count(
 
 def check(affinities: NodeAffinities, state: ClusterState) -> None:
     """Check that every affinity is in just one column, on the nodes that match it."""
-    nodes = Snapshot(state).nodes
+    nodes = ClusterView(state).nodes
     columns = np.array(affinities.by_row())
     for number, affinity in enumerate(affinities.affinities):
         found = columns == number

@@ -10,7 +10,7 @@ from mooring.model.pod import parse_pod
 from mooring.model.storage import parse_persistent_volume
 from mooring.model.volumes import Disk, DiskKind
 from mooring.state.cluster import ClusterState
-from mooring.state.snapshot import Snapshot
+from mooring.state.cluster_view import ClusterView
 from mooring.state.storage.storage import StorageView
 from mooring.testing.builders import cluster, node, pod
 from mooring.testing.storage_builders import csi_node, pv, pvc, storage_class
@@ -26,7 +26,7 @@ WEB = parse_pod(pod("web", spec={"volumes": VOLUMES}))
 
 
 def storage(state: ClusterState) -> StorageView:
-    return Snapshot(state).storage
+    return ClusterView(state).storage
 
 
 def in_use(state: ClusterState) -> tuple[bool, list[int], list[int]]:

@@ -120,7 +120,7 @@ def interested(pipeline: Pipeline, pod: Pod) -> tuple[Extender, ...]:
     """
     if not pipeline.extenders:
         return ()
-    requested = pod.shape.demand.resources
+    requested = pod.spec.demand.resources
     return tuple(
         extender
         for extender in pipeline.extenders

@@ -38,8 +38,8 @@ from mooring.engine.extenders.protocol import (
 from mooring.framework.post_filter import PreemptionCandidate, ProcessedCandidates
 from mooring.model.pod import Pod
 from mooring.policy.extender import Extender
+from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
-from mooring.state.snapshot import Snapshot
 
 __all__ = ["ExtenderObjects", "Extenders", "PodGone", "tls_problem"]
 
@@ -100,7 +100,7 @@ class Extenders:
         extenders: Sequence[Extender],
         pod: Pod,
         answers: ExtenderAnswers,
-        cluster: Snapshot,
+        cluster: ClusterView,
     ) -> ExtenderAnswers:
         """Return the answers so far, and that to the call.
 
@@ -127,8 +127,9 @@ class Extenders:
         scores: Mapping[str, IntArray] = {}
         if len(filtered.passed) > 1:
             scoring = [e for e in extenders if (e, "prioritize") not in call.without]
-            about = (filtered.passed, raw, ignored)
-            scores = await self._prioritize(scoring, *about, for_group=call.for_group)
+            scores = await self._prioritize(
+                scoring, filtered.passed, raw, ignored, for_group=call.for_group
+            )
         return replace(
             answers,
             filtered=filtered,
@@ -263,7 +264,7 @@ class Extenders:
         extenders: Iterable[Extender],
         pod: Pod,
         raw: Json,
-        cluster: Snapshot,
+        cluster: ClusterView,
     ) -> ProcessedCandidates:
         """Give each extender the candidates that the one before it left (callExtenders).
 
@@ -290,7 +291,7 @@ class Extenders:
         candidates: Sequence[PreemptionCandidate],
         pod: Pod,
         raw: Json,
-        cluster: Snapshot,
+        cluster: ClusterView,
     ) -> tuple[PreemptionCandidate, ...]:
         """Return what one extender leaves of the candidates (ProcessPreemption).
 
@@ -399,7 +400,7 @@ def _weighted(scores: Sequence[int] | None, weight: int) -> IntArray | None:
 
 
 def _chosen(
-    node: str, victims: MetaVictims, preemptor: Pod, cluster: Snapshot
+    node: str, victims: MetaVictims, preemptor: Pod, cluster: ClusterView
 ) -> PreemptionCandidate:
     """Return the candidate that an extender answered with (convertToVictims).
 
@@ -418,7 +419,7 @@ def _chosen(
                 f"claims to preempt pod (UID: {uid[:64]}) on node: {node}, but the pod is not "
                 "found on that node"
             )
-        if pod.shape.priority >= preemptor.shape.priority:
+        if pod.spec.priority >= preemptor.spec.priority:
             raise AnswerError(f"claims to preempt pod {pod.key}, whose priority is not lower")
         pods.append(pod)
     return PreemptionCandidate(node, tuple(pods), victims.violations)

@@ -18,11 +18,11 @@ from mooring.framework.diagnosis import EXTENDER, RejectedNodes
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.verdicts import Explanation
 from mooring.model.pod import Pod
+from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
-from mooring.state.snapshot import Snapshot
 from mooring.state.view import BoolArray
 
-__all__ = ["MOST_DIFFERENT", "ExtendedNodes", "GroupAnswers", "is_filtered_or_scored"]
+__all__ = ["MOST_DIFFERENT", "ExtenderResults", "GroupAnswers", "is_filtered_or_scored"]
 
 MOST_DIFFERENT: Final = 500
 """Different answers about members of one group; members with different answers are different."""
@@ -42,7 +42,7 @@ def is_filtered_or_scored(pipeline: Pipeline, pod: Pod) -> bool:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ExtendedNodes:
+class ExtenderResults:
     """What extenders say about each row; members with equal answers have the same object.
 
     `passed` is bool[rows]. `scores` (int64[rows]) has the weighted scores of all extenders
@@ -117,13 +117,13 @@ class GroupAnswers:
         known = self._members.get(pod.uid)
         if known is None:
             return True
-        return known[0].shape is not pod.shape or known[0].labels != pod.labels
+        return known[0].spec is not pod.spec or known[0].labels != pod.labels
 
     def drop(self, pod: Pod) -> None:
         """Drop the answer about the pod, which is of no use any more."""
         self._members.pop(pod.uid, None)
 
-    def on(self, cluster: Snapshot, *, not_sent: bool = False) -> Mapping[str, ExtendedNodes]:
+    def on(self, cluster: ClusterView, *, not_sent: bool = False) -> Mapping[str, ExtenderResults]:
         """Return what is known of each row of the cluster, by the uids of members.
 
         With `not_sent`, nodes that were not sent count as passed: preemption may make the members
@@ -131,7 +131,7 @@ class GroupAnswers:
         """
         rows, length = cluster.rows(self._numbers), len(cluster.nodes)
         reasons = (*self._reasons,)
-        found: dict[bytes, ExtendedNodes] = {}
+        found: dict[bytes, ExtenderResults] = {}
         for key in {key for _, key in self._members.values()}:
             answer = self._answers[key]
             known = np.flatnonzero(rows[: len(answer.codes)] >= 0)
@@ -144,10 +144,10 @@ class GroupAnswers:
             if answer.scores is not None:
                 scores = np.zeros(length, np.int64)
                 scores[rows[known]] = answer.scores[known]
-            found[key] = ExtendedNodes(passed, scores, reasons, reason_at)
+            found[key] = ExtenderResults(passed, scores, reasons, reason_at)
         return {uid: found[key] for uid, (_, key) in self._members.items()}
 
-    def lost(self, pod: Pod, fits: BoolArray, cluster: Snapshot) -> bool:
+    def lost(self, pod: Pod, fits: BoolArray, cluster: ClusterView) -> bool:
         """Return whether a node that passed for the member is not in `fits` (bool[rows])."""
         known = self._members.get(pod.uid)
         if known is None:

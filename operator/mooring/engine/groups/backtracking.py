@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Protocol
 
-from mooring.engine.groups.slices import SearchBudget, Slices
+from mooring.engine.groups.slices import Pausing, SearchBudget
 
 __all__ = ["Moves", "backtrack"]
 
@@ -24,7 +24,7 @@ class Moves(Protocol):
         ...
 
 
-def backtrack(members: int, moves: Moves, *budgets: SearchBudget) -> Slices[bool]:
+def backtrack(members: int, moves: Moves, *budgets: SearchBudget) -> Pausing[bool]:
     """Return whether a row was found for every member; those that were found stay put.
 
     It may pause after each member that is put on a row, which costs one step of each budget. Once

@@ -21,15 +21,15 @@ from mooring.engine.extenders.answers import (
 )
 from mooring.engine.extenders.client import ExtenderError
 from mooring.engine.extenders.extenders import Extenders, PodGone
-from mooring.engine.filtering import Search
+from mooring.engine.filtering import NodeSearch
 from mooring.engine.groups.answers import MOST_DIFFERENT, GroupAnswers, is_filtered_or_scored
-from mooring.engine.groups.slices import SearchBudget, Slices
+from mooring.engine.groups.slices import Pausing, SearchBudget
 from mooring.engine.result_cache import ResultCache
 from mooring.framework.diagnosis import Diagnosis
 from mooring.framework.pipeline import Pipeline
 from mooring.model.pod import Pod
 from mooring.policy.extender import Extender
-from mooring.state.snapshot import Snapshot
+from mooring.state.cluster_view import ClusterView
 from mooring.state.view import BoolArray
 
 __all__ = ["GroupCalls"]
@@ -53,7 +53,7 @@ class GroupCalls:
         self,
         extenders: Extenders,
         pipeline: Pipeline,
-        cluster: Snapshot,
+        cluster: ClusterView,
         cache: ResultCache,
         still_wanted: Callable[[Pod], bool] = lambda _pod: True,
     ) -> None:
@@ -75,7 +75,7 @@ class GroupCalls:
 
     def drop_lost(
         self, pods: Iterable[Pod], clock: Callable[[], float] | None = None
-    ) -> Slices[bool]:
+    ) -> Pausing[bool]:
         """Drop answers of which a node that passed fits no more, a few times in one attempt.
 
         Return whether there are any, so that the extenders must be called again. With a `clock`
@@ -86,7 +86,7 @@ class GroupCalls:
             return False
         budget, lost = SearchBudget(clock=clock), dict[tuple[object, object], bool]()
         for pod in pods:
-            key = pod.shape, self.answers.answer_of(pod)
+            key = pod.spec, self.answers.answer_of(pod)
             if key not in lost:
                 lost[key] = self.answers.lost(pod, self._fits(pod), self._cluster)
             if lost[key]:
@@ -109,30 +109,30 @@ class GroupCalls:
                 so many seconds, or they answer in too many different ways.
             PluginFailed: by a filter.
         """
-        left = deque(pod for pod in pods if is_filtered_or_scored(self._pipeline, pod))
-        members = len(left)
+        remaining = deque(pod for pod in pods if is_filtered_or_scored(self._pipeline, pod))
+        members = len(remaining)
         if not self._gave_way:
             self._ignored = frozenset()
         self._gave_way = False
         try:
             async with asyncio.timeout(seconds), asyncio.TaskGroup() as tasks:
                 for _ in range(min(members, _MOST_AT_ONCE)):
-                    tasks.create_task(self._call(left, gives_way))
+                    tasks.create_task(self._call(remaining, gives_way))
         except TimeoutError:
             text = f"the extenders have not answered about all {members} members in time"
             raise ExtenderError(text) from None
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from None
-        self._gave_way = bool(left)
-        return not left
+        self._gave_way = bool(remaining)
+        return not remaining
 
-    async def _call(self, left: deque[Pod], gives_way: Callable[[], bool]) -> None:
+    async def _call(self, remaining: deque[Pod], gives_way: Callable[[], bool]) -> None:
         """Call the extenders about one member after the other, until none is left.
 
         It calls them about one at least, so that a group that gives way comes to its end.
         """
-        while left:
-            pod = left.popleft()
+        while remaining:
+            pod = remaining.popleft()
             await asyncio.sleep(0)  # where no extender is called, nothing below waits
             if not self._still_wanted(pod):
                 continue
@@ -142,9 +142,10 @@ class GroupCalls:
                 continue
             extenders = interested(self._pipeline, pod)
             call = FilterCall(nodes, len(nodes), without=self._ignored, for_group=True)
-            about = (call, extenders, pod, ExtenderAnswers(), self._cluster)
             try:
-                answers = await self._extenders.answer(*about)
+                answers = await self._extenders.answer(
+                    call, extenders, pod, ExtenderAnswers(), self._cluster
+                )
             except PodGone:
                 self.gone.add(pod.uid)
                 continue
@@ -167,7 +168,7 @@ class GroupCalls:
         if not cluster.node_count:
             return nowhere
         results = self._cache.of(pod, self._pipeline, cluster, scored=False)
-        pre_filtered = Search(pod, self._pipeline, cluster, results).pre_filter()
+        pre_filtered = NodeSearch(pod, self._pipeline, cluster, results).pre_filter()
         if isinstance(pre_filtered, Diagnosis):
             return nowhere
         if not pre_filtered.restricted_by:

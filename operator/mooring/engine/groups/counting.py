@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from mooring.engine.filtering import Search
-from mooring.engine.groups.answers import ExtendedNodes
+from mooring.engine.filtering import NodeSearch
+from mooring.engine.groups.answers import ExtenderResults
 from mooring.engine.groups.packing import Item, Packing, pack, pack_in_slices
 from mooring.engine.groups.search import (
     Assignment,
@@ -21,12 +21,12 @@ from mooring.engine.groups.search import (
     mask_of,
     scored,
 )
-from mooring.engine.groups.slices import Slices, run_whole
+from mooring.engine.groups.slices import Pausing, run_whole
 from mooring.framework.card_plugin import assign_cards
 from mooring.framework.diagnosis import Diagnosis
 from mooring.framework.runtime import run_resource_requests
 from mooring.model.pod import Pod
-from mooring.model.shape import PodShape
+from mooring.model.pod_spec import PodSpec
 from mooring.model.volumes import PodVolume
 from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray, NodeView
@@ -39,12 +39,12 @@ _PODS: Final = "pods"
 _UNITS: Final = {"cpu": (1000, "CPUs"), "memory": (2**30, "GiB of memory"), _PODS: (1, "pod slots")}
 
 _Fields = tuple[
-    PodShape,
+    PodSpec,
     frozenset[tuple[str, str]],
     tuple[PodVolume, ...],
     Any,
     frozenset[str],
-    ExtendedNodes | None,
+    ExtenderResults | None,
 ]
 
 
@@ -57,7 +57,7 @@ class MemberClass:
     """
 
     rejected: frozenset[str]
-    extended: ExtendedNodes | None = None
+    extended: ExtenderResults | None = None
     pods: list[Pod] = field(default_factory=list)
 
 
@@ -65,7 +65,7 @@ class MemberClass:
 class CountedClass:
     """A class of which only requests depend on other pods, in the present state of the trial."""
 
-    search: Search
+    search: NodeSearch
     needs: Mapping[str, int]
     eligible: BoolArray
 
@@ -98,7 +98,7 @@ class CountingSearch:
 
     @property
     def classes(self) -> list[MemberClass]:
-        """The members by what a filter may read of them; by their shape alone if all are counted.
+        """The members by what a filter may read of them; by their spec alone if all are counted.
 
         Beside members with inter-pod terms, labels may matter that do not matter now.
         """
@@ -106,7 +106,7 @@ class CountingSearch:
             run_whole(self.find_classes())
         return self._known_classes or []
 
-    def find_classes(self) -> Slices[None]:
+    def find_classes(self) -> Pausing[None]:
         """Find the classes once; there are as many as members if each has a label of its own."""
         if self._known_classes is not None:
             return
@@ -114,7 +114,7 @@ class CountingSearch:
         for pod in self._searched.members:
             rejected = frozenset(self._searched.rejected.get(pod.uid, ()))
             labels, extended = frozenset(pod.labels.items()), self._searched.extended.get(pod.uid)
-            fields = (pod.shape, labels, pod.volumes, pod.owner, rejected, extended)
+            fields = (pod.spec, labels, pod.volumes, pod.owner, rejected, extended)
             by_fields.setdefault(fields, MemberClass(rejected, extended)).pods.append(pod)
         classes = list(by_fields.values())
         if len(classes) > 1:
@@ -126,7 +126,7 @@ class CountingSearch:
                 classes = _merged(by_fields)
         self._known_classes = classes
 
-    def all_counted(self, trial: MembersTrial) -> Slices[list[CountedClass] | None]:
+    def all_counted(self, trial: MembersTrial) -> Pausing[list[CountedClass] | None]:
         """Return each class as it is counted while no member is placed; None if one is not."""
         pauses = self._searched.budget.pauses
         if self._known_counts[0] != pauses:
@@ -141,7 +141,7 @@ class CountingSearch:
             self._known_counts = (pauses, counted if complete else None)
         return self._known_counts[1]
 
-    def _all_requests(self, trial: MembersTrial) -> Slices[list[CountedClass]]:
+    def _all_requests(self, trial: MembersTrial) -> Pausing[list[CountedClass]]:
         """Return each class as it is counted, or as if it were; see `_requesting`."""
         counted = yield from self.all_counted(trial)
         if counted is not None:
@@ -195,18 +195,18 @@ class CountingSearch:
 
     @property
     def was_counted(self) -> bool:
-        """Whether the members were counted in the last search, so that only shapes were read."""
+        """Whether the members were counted in the last search, so that only specs were read."""
         return self._known_counts[1] is not None and not self._searched.extended
 
     def place(
         self, counted: Sequence[CountedClass], allowed: BoolArray, trial: MembersTrial
-    ) -> Slices[Assignment]:
+    ) -> Pausing[Assignment]:
         """Return nodes for members of all classes, which are counted, on the allowed rows."""
         if len(counted) == 1 and not len(self._cluster.nominations):
             return self._place_one(self.classes[0], counted[0], allowed)
         return (yield from self._place_all(counted, allowed, trial))
 
-    def is_counted(self) -> Slices[bool]:
+    def is_counted(self) -> Pausing[bool]:
         """Return whether the filters of all members depend on other pods through requests alone.
 
         It pauses if that is due. `place_once_ended` then does not pause before it has read the
@@ -243,7 +243,7 @@ class CountingSearch:
 
     def _place_all(
         self, counted: Sequence[CountedClass], allowed: BoolArray, trial: MembersTrial
-    ) -> Slices[Assignment]:
+    ) -> Pausing[Assignment]:
         """Place the members by their numbers; none of them is in the trial."""
         self._searched.budget.spend(_COST * len(counted))
         resources = _resources(counted)
@@ -266,7 +266,7 @@ class CountingSearch:
         wanted = len(self._searched.members)
         return Assignment(rows, wanted, packing.tries, packing.impossible, cause)
 
-    def place_once_ended(self, slots: IntArray, candidates: IntArray) -> Slices[Assignment]:
+    def place_once_ended(self, slots: IntArray, candidates: IntArray) -> Pausing[Assignment]:
         """Place the members on these rows, as if the pods of these pod columns' slots had ended.
 
         Both are int64. The members are counted, which needs no trial: it regards requests and
@@ -373,7 +373,7 @@ class CountingSearch:
         return Item(len(members.pods), needed, fits, np.flatnonzero(fits))
 
     def _ranked(
-        self, members: MemberClass, search: Search, rows: IntArray
+        self, members: MemberClass, search: NodeSearch, rows: IntArray
     ) -> tuple[IntArray, bool]:
         """Return the rows that scores prefer, best first, and whether they prefer to fill a node.
 
@@ -414,13 +414,13 @@ class CountingSearch:
 
 
 def _merged(by_fields: Mapping[_Fields, MemberClass]) -> list[MemberClass]:
-    """Return the classes by shape, rejected nodes and what extenders say alone."""
-    by_shape: dict[tuple[PodShape, frozenset[str], ExtendedNodes | None], MemberClass] = {}
-    for (shape, *_), found in by_fields.items():
-        key = (shape, found.rejected, found.extended)
-        members = by_shape.setdefault(key, MemberClass(found.rejected, found.extended))
+    """Return the classes by spec, rejected nodes and what extenders say alone."""
+    by_spec: dict[tuple[PodSpec, frozenset[str], ExtenderResults | None], MemberClass] = {}
+    for (spec, *_), found in by_fields.items():
+        key = (spec, found.rejected, found.extended)
+        members = by_spec.setdefault(key, MemberClass(found.rejected, found.extended))
         members.pods.extend(found.pods)
-    return list(by_shape.values())
+    return list(by_spec.values())
 
 
 def _resources(counted: Sequence[CountedClass]) -> list[str]:

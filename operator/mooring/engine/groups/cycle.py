@@ -22,8 +22,8 @@ from mooring.engine.binding import BindingCycle
 from mooring.engine.cycle import tie_break_seed
 from mooring.engine.extenders.answers import interested
 from mooring.engine.extenders.client import ExtenderError
+from mooring.engine.extenders.extender_attempts import ExtenderAttempts
 from mooring.engine.extenders.extenders import Extenders
-from mooring.engine.extenders.two_halves import TwoHalves
 from mooring.engine.group_binding import GroupBinding
 from mooring.engine.groups.answers import GroupAnswers
 from mooring.engine.groups.calls import GroupCalls
@@ -36,12 +36,12 @@ from mooring.engine.groups.members import (
     take_members,
 )
 from mooring.engine.groups.plan import GroupPlan, GroupPlanner, reserve_members
-from mooring.engine.groups.reports import GroupReports
+from mooring.engine.groups.pod_group_status_reporter import PodGroupStatusReporter
 from mooring.engine.groups.reservation import GroupReservation
 from mooring.engine.groups.search import DecisionOutdated
-from mooring.engine.groups.slices import SearchBudget, Slices
+from mooring.engine.groups.slices import Pausing, SearchBudget
+from mooring.engine.pod_status_reporter import PodStatusReporter
 from mooring.engine.preemption_executor import PreemptionExecutor
-from mooring.engine.reports import Reports
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.decision import Decision, PodRef
@@ -138,11 +138,11 @@ class GroupCycle:
         cache: ResultCache,
         *,
         slow: SlowDecisions,
-        two_halves: TwoHalves,
+        extender_attempts: ExtenderAttempts,
         extenders: Extenders,
         preemptions: PreemptionExecutor,
-        reports: Reports,
-        group_reports: GroupReports,
+        reports: PodStatusReporter,
+        group_reports: PodGroupStatusReporter,
         metrics: Metrics,
         settle: Callable[[QueuedPod], bool],
         wake: Callable[[], None],
@@ -153,7 +153,7 @@ class GroupCycle:
         self._bindings = bindings
         self._cache = cache
         self._slow = slow
-        self._two_halves = two_halves
+        self._extender_attempts = extender_attempts
         self._extenders = extenders
         self._preemptions = preemptions
         self._reports = reports
@@ -199,8 +199,9 @@ class GroupCycle:
         attempt = _GroupAttempt(group, group.definition, attempts)
         if group.incomplete is None and any(interested(pipeline, m.pod) for m in members):
             wanted = partial(self._is_wanted, attempt, pipeline)
-            about = (self._extenders, pipeline, scheduler.cluster, self._cache, wanted)
-            attempt.calls = GroupCalls(*about)
+            attempt.calls = GroupCalls(
+                self._extenders, pipeline, scheduler.cluster, self._cache, wanted
+            )
             self._begin_calls(attempt)
         else:
             await self._decide(attempt)
@@ -225,7 +226,7 @@ class GroupCycle:
         """Have the extenders called about the members without an answer, in a task of its own."""
         self._calling.add(attempt.key)
         first, run = attempt.members[0].queued, partial(self._call_extenders, attempt)
-        self._two_halves.add_group(attempt.pipeline.profile, first, run)
+        self._extender_attempts.add_group(attempt.pipeline.profile, first, run)
 
     async def _call_extenders(self, attempt: _GroupAttempt) -> None:
         """Call the extenders; nothing is held meanwhile, and the loop decides afterwards.
@@ -239,13 +240,13 @@ class GroupCycle:
 
         def gives_way() -> bool:
             is_over = self._clock() - began >= _TURN_SECONDS
-            return is_over and self._two_halves.groups_wait(profile)
+            return is_over and self._extender_attempts.groups_wait(profile)
 
         try:
             finished = await calls.run(pods, attempt.seconds_left, gives_way)
             attempt.seconds_left -= self._clock() - began
             if not finished and not self._attempts.halted:
-                self._two_halves.give_way(profile, partial(self._call_extenders, attempt))
+                self._extender_attempts.give_way(profile, partial(self._call_extenders, attempt))
                 return
         except StillEvaluating:
             self._calling.discard(attempt.key)
@@ -402,16 +403,16 @@ class GroupCycle:
         group, pipeline = attempt.group, attempt.pipeline
         if not self._is_unchanged(attempt):
             return
-        about = (group, attempt.queued, self._clock(), attempt.answers)
-        await self._in_slices(self._reservation.update(*about), attempt)
+        await self._in_slices(
+            self._reservation.update(group, attempt.queued, self._clock(), attempt.answers), attempt
+        )
         nominated = any(map(self._attempts.nominated_node, attempt.members))
         if not nominated and self._is_unchanged(attempt):
             self._delete_half_group(group, pipeline)
 
     def _is_unchanged(self, attempt: _GroupAttempt) -> bool:
         """Return whether the group and all members are as they were when the attempt began."""
-        about = (attempt.group, attempt.definition, attempt.queued, self._scheduler)
-        return is_unchanged(*about)
+        return is_unchanged(attempt.group, attempt.definition, attempt.queued, self._scheduler)
 
     async def _lost(self, attempt: _GroupAttempt) -> bool:
         """Return whether a node that extenders passed fits no more.
@@ -422,7 +423,7 @@ class GroupCycle:
             return False
         return await self._in_slices(attempt.calls.drop_lost(attempt.pods, self._clock), attempt)
 
-    async def _in_slices(self, work: Slices[_Result], attempt: _GroupAttempt) -> _Result:
+    async def _in_slices(self, work: Pausing[_Result], attempt: _GroupAttempt) -> _Result:
         """Return the result of work about a group; other tasks run in its pauses.
 
         Raises:
@@ -475,7 +476,7 @@ class GroupCycle:
 
     def _plan_and_commit(
         self, attempt: _GroupAttempt, planner: GroupPlanner
-    ) -> Slices[GroupDecision]:
+    ) -> Pausing[GroupDecision]:
         """Return the decision whose plan was committed, or why there is none.
 
         Raises:
@@ -492,7 +493,7 @@ class GroupCycle:
             else:
                 return plan.decision
 
-    def _commit(self, plan: GroupPlan, attempt: _GroupAttempt) -> Slices[None]:
+    def _commit(self, plan: GroupPlan, attempt: _GroupAttempt) -> Pausing[None]:
         """Assume the members on their nodes, and begin their bindings; or change nothing.
 
         Raises:
@@ -528,7 +529,7 @@ class GroupCycle:
 
     def _begin_bindings(
         self, assumed: Iterable[tuple[Attempt, AssumedPod]], budget: SearchBudget, now: float
-    ) -> Slices[None]:
+    ) -> Pausing[None]:
         """Begin the bindings of all these members; a member that has gone meanwhile is undone."""
         scheduler, left = self._scheduler, deque(assumed)
         try:
@@ -586,7 +587,7 @@ class GroupCycle:
                 scheduler.state.withdraw(member.pod.uid)
         return replace(decision, message=f"{decision.message} {answer.reason}".rstrip()), False
 
-    def _fail_members(self, attempts: Iterable[Attempt], message: str) -> Slices[None]:
+    def _fail_members(self, attempts: Iterable[Attempt], message: str) -> Pausing[None]:
         """End the attempt in an error for each of these members."""
         budget = SearchBudget(clock=self._clock)
         for attempt in attempts:
@@ -594,10 +595,10 @@ class GroupCycle:
                 self._attempts.fail(attempt, message)
             yield from budget.pause()
 
-    def _unschedulable(self, attempt: _GroupAttempt, decision: GroupDecision) -> Slices[None]:
+    def _unschedulable(self, attempt: _GroupAttempt, decision: GroupDecision) -> Pausing[None]:
         """End the attempt for the members that get no node; their backoff is that of the group."""
         members = [m for m in attempt.members if m.queued.pod.uid not in decision.rows]
-        by_shapes = decision.by_shapes and self._are_all(attempt)
+        by_specs = decision.by_specs and self._are_all(attempt)
         budget = SearchBudget(clock=self._clock)
         count = max((member.queued.unschedulable_count for member in members), default=0)
         for member in members:
@@ -605,7 +606,7 @@ class GroupCycle:
                 continue
             self._attempts.count(member, "unschedulable")
             queued = member.queued
-            queued.unschedulable_count, queued.decided_by_shapes = count, by_shapes
+            queued.unschedulable_count, queued.decided_by_specs = count, by_specs
             # Before the pod is in a queue again: its state says when the attempt began.
             self._record(member, None, decision.message)
             self._attempts.unschedulable(member, decision.plugins, decision.message)

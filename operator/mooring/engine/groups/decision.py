@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from mooring.engine.extenders.answers import interested
-from mooring.engine.groups.answers import ExtendedNodes, GroupAnswers
+from mooring.engine.groups.answers import ExtenderResults, GroupAnswers
 from mooring.engine.groups.placement import GroupSearch
 from mooring.engine.groups.search import (
     Assignment,
@@ -22,7 +22,7 @@ from mooring.engine.groups.search import (
     SearchedMembers,
     without_node,
 )
-from mooring.engine.groups.slices import SearchBudget, Slices
+from mooring.engine.groups.slices import Pausing, SearchBudget
 from mooring.engine.result_cache import ResultCache
 from mooring.framework.diagnosis import EXTENDER
 from mooring.framework.pipeline import Pipeline
@@ -44,9 +44,9 @@ from mooring.framework.scores import normalize_score
 from mooring.framework.verdicts import Unschedulable
 from mooring.model.pod import Pod, Uid
 from mooring.model.resources import amount_text
+from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.pod_groups import PodGroupState
-from mooring.state.snapshot import Snapshot
 
 __all__ = ["DomainTried", "GroupDecision", "decide_group", "placements_of", "preempt_for_group"]
 
@@ -81,8 +81,8 @@ class GroupDecision:
 
     `rows` has the row of each member that gets a node, by uid; it is empty if the group is
     unschedulable. `message` says why the members without a node have none, and `plugins` name what
-    rejected them. `bounded` says that not all placements could be tried, and `by_shapes` that
-    nothing but the shapes of the members was read of them.
+    rejected them. `bounded` says that not all placements could be tried, and `by_specs` that
+    nothing but the specs of the members was read of them.
     """
 
     rows: Mapping[Uid, int]
@@ -92,7 +92,7 @@ class GroupDecision:
     message: str = ""
     plugins: frozenset[str] = frozenset()
     bounded: bool = False
-    by_shapes: bool = False
+    by_specs: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,14 +105,14 @@ def decide_group(
     group: PodGroupState,
     members: Sequence[Pod],
     pipeline: Pipeline,
-    cluster: Snapshot,
+    cluster: ClusterView,
     cache: ResultCache,
     *,
     seed: int,
     rejected: Mapping[str, Collection[str]],
     budget: SearchBudget | None = None,
-    extended: Mapping[str, ExtendedNodes] | None = None,
-) -> Slices[GroupDecision]:
+    extended: Mapping[str, ExtenderResults] | None = None,
+) -> Pausing[GroupDecision]:
     """Return nodes for all these members, or for as many as the group needs beside the others.
 
     `members` are without a node. `rejected` has by uid the names of the nodes that a Reserve or
@@ -128,7 +128,7 @@ def decide_group(
         return GroupDecision({}, message=f"{len(members)} of {needed} members can be scheduled now")
     if (lacking := _lacking(group, cluster)) is not None:
         resource_filters = frozenset(pipeline.resource_filters)
-        return GroupDecision({}, message=lacking, plugins=resource_filters, by_shapes=True)
+        return GroupDecision({}, message=lacking, plugins=resource_filters, by_specs=True)
     searched = SearchedMembers(
         members,
         pipeline,
@@ -154,7 +154,7 @@ def decide_group(
     return _decision(chosen, tried, search, pipeline, all_tried=all_tried)
 
 
-def _lacking(group: PodGroupState, cluster: Snapshot) -> str | None:
+def _lacking(group: PodGroupState, cluster: ClusterView) -> str | None:
     """Return which of its minResources are not free; None if they are, or the group is placed.
 
     What members request that are on a node counts as free, as in the coscheduling plugin
@@ -168,7 +168,7 @@ def _lacking(group: PodGroupState, cluster: Snapshot) -> str | None:
         left = np.maximum(nodes.allocatable(resource) - nodes.requested(resource), 0)
         free = int(left[nodes.present].sum())
         for placed in chain(group.assumed.values(), group.assigned.values()):
-            free += placed.pod.shape.demand.resources.get(resource, 0)
+            free += placed.pod.spec.demand.resources.get(resource, 0)
         if free < amount:
             return (
                 f"minResources of the group needs {amount_text(resource, amount)} of {resource}, "
@@ -181,14 +181,14 @@ def preempt_for_group(
     group: PodGroupState,
     members: Sequence[Pod],
     pipeline: Pipeline,
-    cluster: Snapshot,
+    cluster: ClusterView,
     cache: ResultCache,
     *,
     seed: int,
     now: float,
     clock: Callable[[], float] | None = None,
     answers: GroupAnswers | None = None,
-) -> Slices[GroupPreemption]:
+) -> Pausing[GroupPreemption]:
     """Run the PostFilter plugins that know groups: nodes for the minimum, and who must leave.
 
     `now` is in seconds since the epoch. If several plugins reject the group, the last one's reason
@@ -208,8 +208,9 @@ def preempt_for_group(
         if len(waiting) < needed:
             break
         extended = answers.on(cluster, not_sent=True) if answers is not None else {}
-        about = (group, waiting, needed, pipeline, cluster, cache, seed, budget, extended)
-        dry_run = _GroupDryRun(*about)
+        dry_run = _GroupDryRun(
+            group, waiting, needed, pipeline, cluster, cache, seed, budget, extended
+        )
         try:
             answer = yield from _run_post_filters(dry_run, pipeline, now)
         except DecisionOutdated:
@@ -228,7 +229,7 @@ def _preempt_extender(members: Sequence[Pod], pipeline: Pipeline) -> str:
 
 def _run_post_filters(
     dry_run: "_GroupDryRun", pipeline: Pipeline, now: float
-) -> Slices[GroupPreemption]:
+) -> Pausing[GroupPreemption]:
     """Return the answer of the first plugin with a nomination, else of the last one.
 
     Raises:
@@ -267,11 +268,11 @@ class _GroupDryRun:
         members: Sequence[Pod],
         needed: int,
         pipeline: Pipeline,
-        cluster: Snapshot,
+        cluster: ClusterView,
         cache: ResultCache,
         seed: int,
         budget: SearchBudget,
-        extended: Mapping[str, ExtendedNodes],
+        extended: Mapping[str, ExtenderResults],
     ) -> None:
         self._group = group
         self._members = tuple(members[:needed])
@@ -298,12 +299,13 @@ class _GroupDryRun:
     def state(self, now: float) -> PodGroupPostFilterState:
         """Return the argument of the plugins."""
         limits = self._pipeline.preemption
-        about = (self._group, self._members, self._cluster)
-        return PodGroupPostFilterState(*about, self.place, self.is_last, limits, now)
+        return PodGroupPostFilterState(
+            self._group, self._members, self._cluster, self.place, self.is_last, limits, now
+        )
 
     def is_last(self) -> bool:
         """Return whether what is left of the budget may not be enough for two more searches."""
-        return self._budget.left < 2 * self._dearest
+        return self._budget.remaining < 2 * self._dearest
 
     def resume(self) -> None:
         """Go on after a pause.
@@ -315,17 +317,17 @@ class _GroupDryRun:
         if self._search.searched.is_outdated():
             raise DecisionOutdated
 
-    def place(self, without: Collection[Pod]) -> Slices[Mapping[Uid, int] | None]:
+    def place(self, without: Collection[Pod]) -> Pausing[Mapping[Uid, int] | None]:
         """Return the row of each member by uid, once these pods have left their nodes.
 
         None if they do not all fit then.
         """
-        before = self._budget.left
+        before = self._budget.remaining
         rows = yield from self._rows(without)
-        self._dearest = max(self._dearest, before - self._budget.left)
+        self._dearest = max(self._dearest, before - self._budget.remaining)
         return rows
 
-    def still_fits(self, nomination: GroupNomination) -> Slices[bool]:
+    def still_fits(self, nomination: GroupNomination) -> Pausing[bool]:
         """Return whether the members fit on their nodes once the victims have left theirs.
 
         It is looked at only if there was a pause.
@@ -336,7 +338,7 @@ class _GroupDryRun:
         known = {uid: row for uid, row in rows.items() if row is not None}
         return (yield from self._search.validation.fit_once_ended(known, nomination.victims))
 
-    def _rows(self, without: Collection[Pod]) -> Slices[Mapping[Uid, int] | None]:
+    def _rows(self, without: Collection[Pod]) -> Pausing[Mapping[Uid, int] | None]:
         if self._placement is not None:
             assignment = yield from self._place(without, self._placement.rows)
             return assignment.rows if assignment.complete else None
@@ -352,7 +354,7 @@ class _GroupDryRun:
         self._placement = best.placement
         return best.assignment.rows
 
-    def _place(self, without: Collection[Pod], rows: IntArray) -> Slices[Assignment]:
+    def _place(self, without: Collection[Pod], rows: IntArray) -> Pausing[Assignment]:
         """Place the members on these rows, by counting where that is possible, else in a trial."""
         if (yield from self._search.counting.is_counted()):
             slots = self._cluster.pod_columns.slots_of(without)
@@ -361,7 +363,7 @@ class _GroupDryRun:
 
 
 def placements_of(
-    group: PodGroupState, pipeline: Pipeline, cluster: Snapshot
+    group: PodGroupState, pipeline: Pipeline, cluster: ClusterView
 ) -> list[Placement] | Unschedulable:
     """Return the placements of all plugins, each of which divides those of the one before it."""
     placements = [Placement(cluster.nodes_in_order)]
@@ -384,11 +386,11 @@ def placements_of(
 
 
 def _complete(
-    place: Callable[[IntArray], Slices[Assignment]],
+    place: Callable[[IntArray], Pausing[Assignment]],
     placements: Iterable[Placement],
     tried: list[_Candidate],
     budget: SearchBudget,
-) -> Slices[list[_Candidate]]:
+) -> Pausing[list[_Candidate]]:
     """Return the placements of the lowest tier that take all members; `tried` gets what was tried.
 
     No more are tried once the budget is spent.
@@ -417,7 +419,7 @@ def _partial(tried: Sequence[_Candidate], needed: int) -> list[_Candidate]:
 
 
 def _best(
-    found: Sequence[_Candidate], group: PodGroupState, pipeline: Pipeline, cluster: Snapshot
+    found: Sequence[_Candidate], group: PodGroupState, pipeline: Pipeline, cluster: ClusterView
 ) -> _Candidate:
     """Return the candidate with the highest total score; the first of equals."""
     if len(found) == 1:
@@ -471,7 +473,7 @@ def _decision(
         message=message,
         plugins=plugins,
         bounded=not assignment.complete and not impossible,
-        by_shapes=search.counting.was_counted,
+        by_specs=search.counting.was_counted,
     )
 
 

@@ -9,8 +9,8 @@ from mooring.framework.pipeline import Pipeline
 from mooring.framework.queued_pod import QueuedPod, SubQueue
 from mooring.model.pod import Pod
 from mooring.model.pod_group import GroupKey, PodGroup
+from mooring.state.cluster_view import ClusterView
 from mooring.state.pod_groups import PodGroupState
-from mooring.state.snapshot import Snapshot
 
 __all__ = [
     "GroupBackoffs",
@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 
-def group_of(pod: Pod, pipeline: Pipeline, cluster: Snapshot) -> PodGroupState | None:
+def group_of(pod: Pod, pipeline: Pipeline, cluster: ClusterView) -> PodGroupState | None:
     """Return the group with which the pod is scheduled; None if it is scheduled by itself.
 
     That is so for a pod without a group, in a profile without a plugin for groups, and in a group
@@ -48,7 +48,7 @@ def take_members(
         member = scheduler.queue.pop_specific(other.pod.uid, now)
         if member is not None:
             members.append(member)
-    members.sort(key=lambda m: (-m.pod.shape.priority, m.initial_attempt_timestamp))
+    members.sort(key=lambda m: (-m.pod.spec.priority, m.initial_attempt_timestamp))
     return [queued, *members]
 
 

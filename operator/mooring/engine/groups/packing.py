@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from mooring.engine.groups.backtracking import backtrack
-from mooring.engine.groups.slices import SearchBudget, Slices, run_whole
+from mooring.engine.groups.slices import Pausing, SearchBudget, run_whole
 from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray
 
@@ -87,7 +87,7 @@ def pack(items: Sequence[Item], free: IntArray, *, most_tries: int = _MOST_TRIES
 
 def pack_in_slices(
     items: Sequence[Item], free: IntArray, *, most_tries: int = _MOST_TRIES
-) -> Slices[Packing]:
+) -> Pausing[Packing]:
     """Return the result of `pack`, with a pause after each try."""
     first = tuple(range(len(items)))
     if len(items) > 1:
@@ -209,20 +209,20 @@ def _try(
     items: Sequence[Item], free: IntArray, order: Sequence[int], choice: _Choice
 ) -> tuple[IntArray, list[int]]:
     """int64[items, rows] of one try, and the items of which not all members were placed."""
-    left = free.copy()
+    remaining = free.copy()
     members = np.zeros((len(items), free.shape[1]), np.int64)
     failed: list[int] = []
     for position, index in enumerate(order):
         item = items[index]
-        capacity = _capacity(item, left)
+        capacity = _capacity(item, remaining)
         if choice is _Choice.BY_SCORE:
             taken = _by_score(item, capacity)
         else:
             later = [items[other] for other in order[position + 1 :][:_MOST_LATER]]
-            rows = _by_fit(item, left, capacity, later, choice)
+            rows = _by_fit(item, remaining, capacity, later, choice)
             taken = _filled(rows, capacity, item.count)
         members[index] = taken
-        left -= np.outer(item.requests, taken)
+        remaining -= np.outer(item.requests, taken)
         if int(taken.sum()) < item.count:
             failed.append(index)
     return members, failed
@@ -242,28 +242,28 @@ def _by_score(item: Item, capacity: IntArray) -> IntArray:
     if item.fills:
         return _filled(rows, capacity, item.count)
     taken = np.zeros(len(capacity), np.int64)
-    left = item.count
-    while left:
+    remaining = item.count
+    while remaining:
         rows = rows[capacity[rows] > taken[rows]]
         if not len(rows):
             break
         # As many whole rounds as every row can take part in, at least one round.
-        rounds = max(min(left // len(rows), int((capacity[rows] - taken[rows]).min())), 1)
-        now = rows[:left]
+        rounds = max(min(remaining // len(rows), int((capacity[rows] - taken[rows]).min())), 1)
+        now = rows[:remaining]
         given = rounds if len(now) == len(rows) else 1
         taken[now] += given
-        left -= given * len(now)
+        remaining -= given * len(now)
     return taken
 
 
 def _by_fit(
-    item: Item, left: IntArray, capacity: IntArray, later: Sequence[Item], choice: _Choice
+    item: Item, remaining: IntArray, capacity: IntArray, later: Sequence[Item], choice: _Choice
 ) -> IntArray:
     """Return the rows on which the item fits, in the order in which they are filled."""
     rows = np.flatnonzero(capacity)
-    scale = np.maximum(left.max(axis=1, initial=1), 1)
+    scale = np.maximum(remaining.max(axis=1, initial=1), 1)
     wanted = item.requests > 0
-    after = left[:, rows] - np.outer(item.requests, np.minimum(capacity[rows], item.count))
+    after = remaining[:, rows] - np.outer(item.requests, np.minimum(capacity[rows], item.count))
     slack = (after[wanted] / scale[wanted, None]).sum(axis=0)
     if choice is _Choice.WORST_FIT:
         return rows[np.argsort(-slack, kind="stable")]
@@ -271,7 +271,7 @@ def _by_fit(
         return rows[np.argsort(slack, kind="stable")]
     others = np.zeros(len(rows), np.int64)
     for other in later:
-        others += _capacity(other, left)[rows] > 0
+        others += _capacity(other, remaining)[rows] > 0
     return rows[np.lexsort((slack, others))]
 
 
@@ -302,12 +302,12 @@ class _Moves:
     """Puts members on rows; rows that are alike and equal members are not tried twice.
 
     `members` has the item of each member, equal ones side by side; `requests` what an item
-    requests, `left` what is free on a row, `may` whether a row is eligible for an item.
+    requests, `remaining` what is free on a row, `may` whether a row is eligible for an item.
     """
 
     members: list[int]
     requests: list[list[int]]
-    left: list[list[int]]
+    remaining: list[list[int]]
     may: list[list[bool]]
     chosen: list[tuple[int, list[int]]] = field(default_factory=list)
     """The row of each member, and what was free there before."""
@@ -316,23 +316,23 @@ class _Moves:
         """Return the rows on which the member fits; an equal one is on none of those before."""
         item, tried = self.members[member], set[tuple[int, ...]]()
         same = member > 0 and self.members[member - 1] == item
-        for row in range(self.chosen[-1][0] if same else 0, len(self.left)):
-            alike = (*self.left[row], *self.may[row])
+        for row in range(self.chosen[-1][0] if same else 0, len(self.remaining)):
+            alike = (*self.remaining[row], *self.may[row])
             if alike not in tried and self._fits(item, row):
                 tried.add(alike)
                 yield row
 
     def put(self, member: int, row: int) -> None:
         """Take what the member requests from what is free on the row."""
-        before, requests = self.left[row], self.requests[self.members[member]]
-        self.left[row] = [a - b for a, b in zip(before, requests, strict=True)]
+        before, requests = self.remaining[row], self.requests[self.members[member]]
+        self.remaining[row] = [a - b for a, b in zip(before, requests, strict=True)]
         self.chosen.append((row, before))
 
     def take_back(self) -> None:
         """Undo the last `put`."""
         row, before = self.chosen.pop()
-        self.left[row] = before
+        self.remaining[row] = before
 
     def _fits(self, item: int, row: int) -> bool:
-        amounts = zip(self.requests[item], self.left[row], strict=True)
+        amounts = zip(self.requests[item], self.remaining[row], strict=True)
         return self.may[row][item] and all(need <= free for need, free in amounts if need)

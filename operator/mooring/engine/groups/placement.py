@@ -9,7 +9,7 @@ from typing import Final
 
 from mooring.engine.groups.counting import CountingSearch
 from mooring.engine.groups.search import Assignment, DecisionOutdated, SearchedMembers
-from mooring.engine.groups.slices import Slices
+from mooring.engine.groups.slices import Pausing
 from mooring.engine.groups.trials import TrialSearch
 from mooring.engine.groups.validation import Validation
 from mooring.framework.diagnosis import Diagnosis
@@ -18,7 +18,7 @@ from mooring.state.columns import IntArray
 
 __all__ = ["DecisionOutdated", "GroupSearch"]
 
-_MOST_SHAPES: Final = 500
+_MOST_SPECS: Final = 500
 """Different specs of members that are placed together; each is a search over all nodes."""
 _MOST_DIAGNOSED: Final = 256
 """If more members are placed, the diagnosis of the others does not count them."""
@@ -37,7 +37,7 @@ class GroupSearch:
         """Return the same search, as if these pods had left their nodes."""
         return GroupSearch(self.searched.without(pods))
 
-    def place(self, candidates: IntArray | None = None) -> Slices[Assignment]:
+    def place(self, candidates: IntArray | None = None) -> Pausing[Assignment]:
         """Return nodes for the members on these rows (int64), or on any node.
 
         The state is as before afterwards. Once the budget is spent, hardly anything is tried.
@@ -47,10 +47,10 @@ class GroupSearch:
             DecisionOutdated: in a pause.
         """
         members, extended = self.searched.members, self.searched.extended
-        shapes = len({(pod.shape, extended.get(pod.uid)) for pod in members})
-        if shapes > _MOST_SHAPES:
+        specs = len({(pod.spec, extended.get(pod.uid)) for pod in members})
+        if specs > _MOST_SPECS:
             what = "specs or answers of extenders" if extended else "specs"
-            cause = f"its members have {shapes} different {what}, and at most {_MOST_SHAPES} can be"
+            cause = f"its members have {specs} different {what}, and at most {_MOST_SPECS} can be"
             return Assignment({}, len(members), 0, cause=f"{cause} placed together")
         with self.searched.trial() as trial:
             yield from trial.pause()

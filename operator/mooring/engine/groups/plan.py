@@ -14,14 +14,14 @@ from mooring.engine.groups.answers import GroupAnswers
 from mooring.engine.groups.counting import CountingSearch
 from mooring.engine.groups.decision import GroupDecision, decide_group
 from mooring.engine.groups.search import DecisionOutdated, SearchedMembers, without_node
-from mooring.engine.groups.slices import SearchBudget, Slices
+from mooring.engine.groups.slices import Pausing, SearchBudget
 from mooring.engine.groups.validation import Validation
 from mooring.engine.result_cache import ResultCache
 from mooring.framework.pipeline import Pipeline
 from mooring.model.pod import Pod
 from mooring.state.cluster import ClusterState
+from mooring.state.cluster_view import ClusterView
 from mooring.state.pod_groups import PodGroupState
-from mooring.state.snapshot import Snapshot
 
 __all__ = ["GroupPlan", "GroupPlanner", "reserve_members"]
 
@@ -63,7 +63,7 @@ class GroupPlanner:
         group: PodGroupState,
         members: Sequence[Pod],
         pipeline: Pipeline,
-        cluster: Snapshot,
+        cluster: ClusterView,
         cache: ResultCache,
         *,
         seed: int,
@@ -84,24 +84,33 @@ class GroupPlanner:
         self._message = _ALWAYS_OUTDATED
         self._plugins = frozenset(pipeline.resource_filters)
 
-    def plan(self) -> Slices[GroupPlan | GroupDecision]:
+    def plan(self) -> Pausing[GroupPlan | GroupDecision]:
         """Return a plan for what the state is now, or the decision that says why there is none."""
         while self._plans_left:
             self._plans_left -= 1
             members = without_node(self._members, self._cluster)
             if not members:
                 return GroupDecision({}, message=_ALL_ON_NODES)
-            about = (members, self._pipeline, self._cluster, self._cache)
             extended = self._answers.on(self._cluster) if self._answers is not None else {}
             seed, rejected, budget = self._seed, self._rejected, self.budget
             searched = SearchedMembers(
-                *about, seed=seed, rejected=rejected, budget=budget, extended=extended
+                members,
+                self._pipeline,
+                self._cluster,
+                self._cache,
+                seed=seed,
+                rejected=rejected,
+                budget=budget,
+                extended=extended,
             )
             validation = Validation(searched, CountingSearch(searched))
             try:
                 decision = yield from decide_group(
                     self._group,
-                    *about,
+                    members,
+                    self._pipeline,
+                    self._cluster,
+                    self._cache,
                     seed=seed,
                     rejected=rejected,
                     budget=budget,
@@ -136,7 +145,7 @@ class GroupPlanner:
 
 def reserve_members(
     plan: GroupPlan, pipeline: Pipeline, state: ClusterState
-) -> Slices[list[tuple[Pod, str, ExitStack]]]:
+) -> Pausing[list[tuple[Pod, str, ExitStack]]]:
     """Assume and reserve all members on their rows, and return them with the names of the nodes.
 
     Closing its stack undoes that for one member. This pauses if that is due, and if it is closed

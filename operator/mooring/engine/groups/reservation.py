@@ -22,7 +22,7 @@ from mooring.engine.groups.decision import placements_of
 from mooring.engine.groups.members import group_of, is_unchanged
 from mooring.engine.groups.placement import GroupSearch
 from mooring.engine.groups.search import Assignment, DecisionOutdated, SearchedMembers
-from mooring.engine.groups.slices import SearchBudget, Slices
+from mooring.engine.groups.slices import Pausing, SearchBudget
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.pipeline import Pipeline
@@ -31,7 +31,7 @@ from mooring.framework.verdicts import Unschedulable
 from mooring.model.pod import Pod, Uid
 from mooring.state.columns import IntArray
 from mooring.state.pod_groups import PodGroupState
-from mooring.state.pods import PodState
+from mooring.state.pods import PlacedPod
 from mooring.state.view import BoolArray
 
 __all__ = ["GroupReservation"]
@@ -87,7 +87,7 @@ class GroupReservation:
         members: Sequence[QueuedPod],
         now: float,
         answers: GroupAnswers | None = None,
-    ) -> Slices[None]:
+    ) -> Pausing[None]:
         """Reserve nodes for a group without a place, if it has waited long enough, or end that.
 
         A reservation ends after as long as the group had to wait for it; then it is another's turn.
@@ -165,7 +165,7 @@ class GroupReservation:
         nodes = self._cluster.nodes
         missing = Counter[str]()
         for pod in pods:
-            missing.update(pod.shape.demand.resources)
+            missing.update(pod.spec.demand.resources)
         for name in missing:
             missing[name] -= int(nodes.allocatable(name)[row] - nodes.requested(name)[row])
         missing[_PODS] = len(pods) - int(nodes.pod_slots[row] - nodes.pod_count[row])
@@ -175,16 +175,16 @@ class GroupReservation:
             if max(missing.values()) <= 0:
                 return free_at
             free_at = self._earliest_end(placed)
-            missing.subtract({**placed.pod.shape.demand.resources, _PODS: 1})
+            missing.subtract({**placed.pod.spec.demand.resources, _PODS: 1})
         return free_at if max(missing.values()) <= 0 else -math.inf
 
-    def _leaves(self, placed: PodState, group: PodGroupState) -> bool:
+    def _leaves(self, placed: PlacedPod, group: PodGroupState) -> bool:
         """Return whether the pod, once it has ended, leaves to the group what it requests."""
         pod = placed.pod
         member = pod.uid in group.assumed or pod.uid in group.assigned
-        return pod.shape.priority <= group.priority and not _of_daemon_set(pod) and not member
+        return pod.spec.priority <= group.priority and not _of_daemon_set(pod) and not member
 
-    def _earliest_end(self, placed: PodState) -> float:
+    def _earliest_end(self, placed: PlacedPod) -> float:
         """When the pod ends if it runs until its deadline; minus infinity if it may be any moment.
 
         A pod that has not started is regarded as started when it was created.
@@ -274,7 +274,7 @@ class GroupReservation:
         pods: Sequence[Pod],
         pipeline: Pipeline,
         answers: GroupAnswers | None,
-    ) -> Slices[Mapping[Uid, int] | None]:
+    ) -> Pausing[Mapping[Uid, int] | None]:
         """Return a row for each member that is needed, by uid; None if no nodes are large enough.
 
         Of the nodes with the most free, as few are taken as are enough. If the cluster changes in
@@ -284,9 +284,11 @@ class GroupReservation:
         budget = SearchBudget(clock=self._clock)
         needed = max(group.minimum - group.scheduled_pods_count, 1)
         while not budget.spent:
-            about = (pods[:needed], pipeline, self._cluster, self._cache)
             searched = SearchedMembers(
-                *about,
+                pods[:needed],
+                pipeline,
+                self._cluster,
+                self._cache,
                 seed=0,
                 rejected={},
                 budget=budget,
@@ -304,7 +306,7 @@ class GroupReservation:
 
     def _searched(
         self, search: GroupSearch, group: PodGroupState, pipeline: Pipeline, members: int
-    ) -> Slices[Mapping[Uid, int] | None]:
+    ) -> Pausing[Mapping[Uid, int] | None]:
         """Return the result of one search.
 
         Raises:
@@ -329,7 +331,7 @@ class GroupReservation:
 
     def _placed(
         self, search: GroupSearch, group: PodGroupState, rows: IntArray, removals: SearchBudget
-    ) -> Slices[Assignment | None]:
+    ) -> Pausing[Assignment | None]:
         """Place the members on these rows once the leaving pods have ended; None: not all fit.
 
         `removals` bounds how many pods are removed in trials.
@@ -352,7 +354,7 @@ class GroupReservation:
 
     def _promising(
         self, search: GroupSearch, group: PodGroupState, rows: IntArray
-    ) -> Slices[Assignment | None]:
+    ) -> Pausing[Assignment | None]:
         """Return how counting places all members on these rows; None if they cannot all fit there.
 
         Members that are not counted may be rejected where it places them.

@@ -12,17 +12,17 @@ from typing import Self, TypeVar
 
 import numpy as np
 
-from mooring.engine.filtering import Search
-from mooring.engine.groups.answers import ExtendedNodes
-from mooring.engine.groups.slices import SearchBudget, Slices
+from mooring.engine.filtering import NodeSearch
+from mooring.engine.groups.answers import ExtenderResults
+from mooring.engine.groups.slices import Pausing, SearchBudget
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scoring import ScoreTable, score, with_extender_scores
 from mooring.framework.card_plugin import assign_cards
 from mooring.framework.diagnosis import EXTENDER, Diagnosis
 from mooring.framework.pipeline import Pipeline
 from mooring.model.pod import Pod, Uid
+from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
-from mooring.state.snapshot import Snapshot
 from mooring.state.view import BoolArray
 
 __all__ = [
@@ -104,7 +104,7 @@ class MembersTrial:
         while self._placed:
             self.drop_last()
 
-    def pause(self) -> Slices[None]:
+    def pause(self) -> Pausing[None]:
         """Pause if that is due.
 
         Raises:
@@ -125,7 +125,7 @@ class MembersTrial:
         self._open()
         budget.resumed(budget.now() - opening + closed - closing)
 
-    def pausing(self, steps: Slices[_Result]) -> Slices[_Result]:
+    def pausing(self, steps: Pausing[_Result]) -> Pausing[_Result]:
         """Return the result of steps that keep no trial open, with the pauses of this trial."""
         while True:
             try:
@@ -160,13 +160,13 @@ class MembersTrial:
             return undo.pop_all()
 
 
-def without_node(members: Sequence[Pod], cluster: Snapshot) -> list[Pod]:
+def without_node(members: Sequence[Pod], cluster: ClusterView) -> list[Pod]:
     """Return the members that are on no node; another scheduler may bind some."""
     columns = cluster.pod_columns
     return [pod for pod in members if columns.slot(pod.uid, nominated=False) is None]
 
 
-def _version(cluster: Snapshot) -> tuple[int, int]:
+def _version(cluster: ClusterView) -> tuple[int, int]:
     """Return what changes with the nodes that exist, their rows, labels and taints."""
     return cluster.nodes.topology_version, len(cluster.nodes)
 
@@ -186,7 +186,7 @@ class SearchedMembers:
         self,
         members: Sequence[Pod],
         pipeline: Pipeline,
-        cluster: Snapshot,
+        cluster: ClusterView,
         cache: ResultCache,
         *,
         seed: int,
@@ -194,7 +194,7 @@ class SearchedMembers:
         budget: SearchBudget | None = None,
         others: Sequence[Pod] = (),
         ended: Collection[Pod] = (),
-        extended: Mapping[str, ExtendedNodes] | None = None,
+        extended: Mapping[str, ExtenderResults] | None = None,
     ) -> None:
         self.budget = budget or SearchBudget()
         self.members = members
@@ -206,7 +206,7 @@ class SearchedMembers:
         self.seed = seed
         self.rejected = rejected
         self.extended = extended or {}
-        self.lowest = min(members, key=lambda pod: pod.shape.priority)
+        self.lowest = min(members, key=lambda pod: pod.spec.priority)
         """The member with the lowest priority."""
         self._version = _version(cluster)
 
@@ -249,10 +249,10 @@ class SearchedMembers:
         searched = self.members if members is None else members
         return len(without_node(searched, self.cluster)) < len(searched)
 
-    def search(self, pod: Pod) -> Search:
+    def search(self, pod: Pod) -> NodeSearch:
         """Return the filters of the pod in the present state of the trial."""
         results = self.cache.of(pod, self.pipeline, self.cluster)
-        return Search(pod, self.pipeline, self.cluster, results)
+        return NodeSearch(pod, self.pipeline, self.cluster, results)
 
     def allowed(self, candidates: IntArray | None) -> BoolArray:
         """Return which rows (bool[rows]) are candidates; None: all nodes."""
@@ -279,7 +279,7 @@ class SearchedMembers:
         return replace(diagnosis, rejected=(*diagnosis.rejected, *extended.rejected(fits)))
 
 
-def scored(search: Search, rows: IntArray, extended: ExtendedNodes | None) -> ScoreTable:
+def scored(search: NodeSearch, rows: IntArray, extended: ExtenderResults | None) -> ScoreTable:
     """Return the scores of the rows, with those of extenders."""
     table = score(search, rows)
     if extended is None or extended.scores is None:

@@ -7,11 +7,11 @@ goes on, so that it leaves no trial open.
 from collections.abc import Callable, Generator
 from typing import Final, TypeAlias, TypeVar
 
-__all__ = ["SearchBudget", "Slices", "run_whole"]
+__all__ = ["Pausing", "SearchBudget", "run_whole"]
 
 _Result = TypeVar("_Result")
 
-Slices: TypeAlias = Generator[None, None, _Result]
+Pausing: TypeAlias = Generator[None, None, _Result]
 """Work with pauses, and its result."""
 
 _MOST_STEPS: Final = 3_000
@@ -29,7 +29,7 @@ class SearchBudget:
     def __init__(self, steps: int = _MOST_STEPS, clock: Callable[[], float] | None = None) -> None:
         self.pauses = 0
         """How many pauses there were; other tasks may have changed the cluster in each."""
-        self.left = steps
+        self.remaining = steps
         """How many steps may still be taken; negative once more were taken than allowed."""
         self._clock = clock
         self._slice_end = self.now() + _SLICE_SECONDS
@@ -37,11 +37,11 @@ class SearchBudget:
     @property
     def spent(self) -> bool:
         """Whether more steps were taken than allowed."""
-        return self.left < 0
+        return self.remaining < 0
 
     def spend(self, steps: int) -> None:
         """Count steps that were taken."""
-        self.left -= steps
+        self.remaining -= steps
 
     @property
     def pause_due(self) -> bool:
@@ -60,14 +60,14 @@ class SearchBudget:
         self.pauses += 1
         self._slice_end = self.now() + max(_SLICE_SECONDS, cost)
 
-    def pause(self) -> Slices[None]:
+    def pause(self) -> Pausing[None]:
         """Pause if that is due; to be called where no trial is open."""
         if self.pause_due:
             yield
             self.resumed()
 
 
-def run_whole(steps: Slices[_Result]) -> _Result:
+def run_whole(steps: Pausing[_Result]) -> _Result:
     """Return the result of work, with nothing done in its pauses."""
     while True:
         try:

@@ -11,12 +11,12 @@ from typing import Final
 
 import numpy as np
 
-from mooring.engine.filtering import Search
+from mooring.engine.filtering import NodeSearch
 from mooring.engine.groups.backtracking import backtrack
 from mooring.engine.groups.counting import CountingSearch, MemberClass
 from mooring.engine.groups.packing import Order
 from mooring.engine.groups.search import Assignment, MembersTrial, Rows, SearchedMembers, scored
-from mooring.engine.groups.slices import SearchBudget, Slices
+from mooring.engine.groups.slices import Pausing, SearchBudget
 from mooring.framework.diagnosis import Diagnosis
 from mooring.model.pod import Pod
 from mooring.state.columns import IntArray
@@ -38,7 +38,7 @@ class TrialSearch:
         self._cluster = searched.cluster
         self._counting = counting
 
-    def place(self, allowed: BoolArray, trial: MembersTrial) -> Slices[Assignment]:
+    def place(self, allowed: BoolArray, trial: MembersTrial) -> Pausing[Assignment]:
         """Place the members in several orders of their classes, a few by backtracking too."""
         best: Rows = {}
         why: Diagnosis | None = None
@@ -71,12 +71,12 @@ class TrialSearch:
         totals = self._totals
         shares = [
             max(
-                (a / totals.get(n, 1) for n, a in c.pods[0].shape.demand.resources.items()),
+                (a / totals.get(n, 1) for n, a in c.pods[0].spec.demand.resources.items()),
                 default=0.0,
             )
             for c in self._counting.classes
         ]
-        terms = [len(c.pods[0].shape.affinity.required) for c in self._counting.classes]
+        terms = [len(c.pods[0].spec.affinity.required) for c in self._counting.classes]
         constrained = [_constraints(c.pods[0]) for c in self._counting.classes]
         numbers = range(len(self._counting.classes))
         starts = (
@@ -94,12 +94,12 @@ class TrialSearch:
     def _totals(self) -> Mapping[str, int]:
         """What all nodes offer of each resource that a member requests, at least 1."""
         nodes = self._cluster.nodes
-        names = {name for c in self._counting.classes for name in c.pods[0].shape.demand.resources}
+        names = {name for c in self._counting.classes for name in c.pods[0].spec.demand.resources}
         return {name: max(int(nodes.allocatable(name).sum()), 1) for name in names}
 
     def _one_try(
         self, trial: MembersTrial, order: Sequence[int], allowed: BoolArray, *, by_fit: bool
-    ) -> Slices[list[int]]:
+    ) -> Pausing[list[int]]:
         """Place the members that find a node in this order; return the classes with others.
 
         Identical members that are counted cost one decision.
@@ -128,7 +128,7 @@ class TrialSearch:
 
     def _feasible(
         self, pod: Pod, members: MemberClass, allowed: BoolArray
-    ) -> tuple[Search, IntArray]:
+    ) -> tuple[NodeSearch, IntArray]:
         """Return the rows that pass every filter in the present state of the trial."""
         search = self._searched.search(pod)
         pre_filtered = search.pre_filter()
@@ -166,14 +166,14 @@ class TrialSearch:
 
     def _slack(self, pod: Pod, rows: IntArray) -> IntArray:
         """Return what the pod would leave free on each row, in millionths of all nodes' amounts."""
-        nodes, demand = self._cluster.nodes.take(rows), pod.shape.demand.resources
+        nodes, demand = self._cluster.nodes.take(rows), pod.spec.demand.resources
         slack = np.zeros(len(rows), np.int64)
         for name in demand:
             free = nodes.allocatable(name) - nodes.requested(name)
             slack += (free * 1_000_000.0 / self._totals.get(name, 1)).astype(np.int64)
         return slack
 
-    def _backtrack(self, allowed: BoolArray, trial: MembersTrial) -> Slices[Rows | None]:
+    def _backtrack(self, allowed: BoolArray, trial: MembersTrial) -> Pausing[Rows | None]:
         """Return a row for every member, or None if none is found in so many steps."""
         classes = self._counting.classes
         order = next(iter(self._orders())).items
@@ -208,5 +208,5 @@ class _Moves:
 
 def _constraints(pod: Pod) -> int:
     """Return how many terms, constraints, ports and volumes the pod has."""
-    shape = pod.shape
-    return shape.affinity.term_count + len(shape.spread) + len(shape.host_ports) + len(pod.volumes)
+    spec = pod.spec
+    return spec.affinity.term_count + len(spec.spread) + len(spec.host_ports) + len(pod.volumes)

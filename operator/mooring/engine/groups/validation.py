@@ -6,7 +6,7 @@ from itertools import chain
 
 from mooring.engine.groups.counting import CountingSearch, FreeForMembers
 from mooring.engine.groups.search import SearchedMembers
-from mooring.engine.groups.slices import Slices
+from mooring.engine.groups.slices import Pausing
 from mooring.framework.card_plugin import assign_cards
 from mooring.model.pod import Pod, Uid
 
@@ -48,7 +48,7 @@ class Validation:
         search = self._searched.search(pod)
         if search.rejections(row):
             return False
-        at_row = self._cluster.nominations.at(row, pod.shape.priority, pod.uid)
+        at_row = self._cluster.nominations.at(row, pod.spec.priority, pod.uid)
         nominated = [other for other in at_row if other.uid not in self._uids]
         if not nominated:
             return True
@@ -62,7 +62,7 @@ class Validation:
     def _uids(self) -> frozenset[Uid]:
         return frozenset(pod.uid for pod in chain(self._searched.members, self._searched.others))
 
-    def fit_once_ended(self, rows: Mapping[Uid, int], pods: Collection[Pod]) -> Slices[bool]:
+    def fit_once_ended(self, rows: Mapping[Uid, int], pods: Collection[Pod]) -> Pausing[bool]:
         """Return whether the members still fit on these rows (by uid), once these pods have ended.
 
         To be called after a search with pauses. Members that are not counted are added one after

@@ -42,15 +42,15 @@ class Candidate:
         """kube-scheduler's criteria in its order; smaller is better (pickOneNodeForPreemption)."""
         if not self.victims:
             return (self.violations, -_PRIORITY_OFFSET, 0, 0, 0.0)
-        highest = self.victims[0].shape.priority
-        earliest = min(_started(v) for v in self.victims if v.shape.priority == highest)
-        total = sum(v.shape.priority + _PRIORITY_OFFSET for v in self.victims)
+        highest = self.victims[0].spec.priority
+        earliest = min(_started(v) for v in self.victims if v.spec.priority == highest)
+        total = sum(v.spec.priority + _PRIORITY_OFFSET for v in self.victims)
         return (self.violations, highest, total, len(self.victims), -earliest)
 
 
 def by_importance(pods: Iterable[Pod]) -> list[Pod]:
     """Return the pods by priority, highest first, then earliest start first (MoreImportantPod)."""
-    return sorted(pods, key=lambda pod: (-pod.shape.priority, _started(pod)))
+    return sorted(pods, key=lambda pod: (-pod.spec.priority, _started(pod)))
 
 
 def select_victims(

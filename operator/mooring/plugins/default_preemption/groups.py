@@ -84,7 +84,7 @@ class _Unit:
 def preempt_for_group(state: PodGroupPostFilterState) -> _Pausing[GroupPreemption]:
     """Return the victims without which the group fits, and its nodes; or why there are none."""
     cluster, limits = state.cluster, state.limits
-    if not all(pod.shape.preempts for pod in state.members):
+    if not all(pod.spec.preempts for pod in state.members):
         return NotEligible(_NEVER)
     if any(cluster.evictions.awaits_victims(pod) for pod in state.members):
         return NotEligible(_TERMINATING)
@@ -144,7 +144,7 @@ def _potential(state: PodGroupPostFilterState) -> Iterator[_Unit]:
         row = int(columns.rows[slot])
         if pod is None or pod.terminating or cluster.node(row) is None:
             continue
-        single[slot] = _Unit((pod, row), pod.shape.priority, surplus=bool(surplus[slot]))
+        single[slot] = _Unit((pod, row), pod.spec.priority, surplus=bool(surplus[slot]))
         if len(single) >= _MOST_UNITS:
             break
     for slot in sorted(single):

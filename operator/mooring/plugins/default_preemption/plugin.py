@@ -55,7 +55,7 @@ class DefaultPreemption:
     """Nominates the node whose victims cost least."""
 
     name: ClassVar[str] = "DefaultPreemption"
-    row_local: ClassVar[bool] = False
+    depends_on_node_only: ClassVar[bool] = False
     Args: ClassVar[type[DefaultPreemptionArgs]] = DefaultPreemptionArgs
 
     def __init__(self, args: DefaultPreemptionArgs, handle: Handle) -> None:
@@ -150,7 +150,7 @@ class DefaultPreemption:
         of a pod with many inter-pod terms there are fewer, because each dry run checks all of them.
         If there are more nodes, each attempt begins at another one.
         """
-        terms = state.pod.shape.affinity.term_count + len(state.pod.shape.spread)
+        terms = state.pod.spec.affinity.term_count + len(state.pod.spec.spread)
         most = max(min(_MOST_DRY_RUNS, _MOST_TERM_CHECKS // max(terms, 1)), 1)
         order = np.arange(len(potential.fits))
         if len(order) > most:
@@ -221,7 +221,7 @@ def _without_victims(
     names: list[str] = []
     for row in rows.tolist():
         pods = (placed.pod for placed in state.cluster.pods_on(row))
-        if any(pod.shape.priority < state.pod.shape.priority for pod in pods):
+        if any(pod.spec.priority < state.pod.spec.priority for pod in pods):
             names.append(state.cluster.nodes.name(row))
         else:
             rejections[_NO_VICTIMS] += 1
@@ -241,7 +241,7 @@ def _not_eligible_to_preempt_others(state: PostFilterState) -> str | None:
     framework/plugins/defaultpreemption/default_preemption.go.
     """
     pod, cluster = state.pod, state.cluster
-    if not pod.shape.preempts:
+    if not pod.spec.preempts:
         return "not eligible due to preemptionPolicy=Never."
     nominee, diagnosis = cluster.nominations.get(pod.uid), state.diagnosis
     if nominee is None or diagnosis.pre_filter is not None:
@@ -254,7 +254,7 @@ def _not_eligible_to_preempt_others(state: PostFilterState) -> str | None:
     for placed in cluster.pods_on(nominee.row):
         victim = placed.pod
         preempted = victim.disrupted or (strict and victim.evicted)
-        lower = victim.shape.priority < pod.shape.priority
+        lower = victim.spec.priority < pod.spec.priority
         if lower and victim.terminating and preempted:
             return _TERMINATING
     return None

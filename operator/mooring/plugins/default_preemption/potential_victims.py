@@ -15,8 +15,8 @@ import numpy.typing as npt
 from mooring.model.events import Kind
 from mooring.model.pod import Pod
 from mooring.plugins.default_preemption.candidates import Candidate
+from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
-from mooring.state.snapshot import Snapshot
 from mooring.state.view import BoolArray
 
 __all__ = ["FreeResources", "PotentialVictims", "VictimSlots"]
@@ -33,7 +33,7 @@ class FreeResources:
 
     def reprieve(self, pod: Pod) -> bool:
         """Return whether the pod fits; if it does, subtract its requests from what is free."""
-        demand = pod.shape.demand.resources
+        demand = pod.spec.demand.resources
         if self.slots < 1 or any(free < demand.get(name, 0) for name, free in self.amounts.items()):
             return False
         self.slots -= 1
@@ -68,7 +68,7 @@ class PotentialVictims:
         pod: Pod,
         needs: Mapping[str, int],
         rows: IntArray,
-        cluster: Snapshot,
+        cluster: ClusterView,
         protected: npt.NDArray[np.bool_] | None = None,
     ) -> None:
         self._needs = needs
@@ -78,7 +78,7 @@ class PotentialVictims:
         position = np.full(len(cluster.nodes), -1, np.int64)
         position[rows] = np.arange(len(rows))
         at = np.where(columns.rows >= 0, position[columns.rows], -1)
-        lower = (at >= 0) & ~columns.nominated & (columns.priority < pod.shape.priority)
+        lower = (at >= 0) & ~columns.nominated & (columns.priority < pod.spec.priority)
         if protected is not None:
             lower &= ~protected | columns.evicting
         self._slots = np.flatnonzero(lower)
@@ -86,7 +86,7 @@ class PotentialVictims:
         self.counts = np.bincount(self._at, minlength=len(rows))
         """int64[len(rows)]: how many potential victims each node has."""
         nominated, nominated_requests = columns.nominated_demand(
-            needs, pod.shape.priority, pod.uid, len(cluster.nodes)
+            needs, pod.spec.priority, pod.uid, len(cluster.nodes)
         )
         self._free = {
             resource: nodes.allocatable(resource)
@@ -98,7 +98,7 @@ class PotentialVictims:
         }
         self._free_slots = nodes.pod_slots - nodes.pod_count - nominated[rows] + self.counts - 1
 
-    def may_match_budgets(self, cluster: Snapshot) -> bool:
+    def may_match_budgets(self, cluster: ClusterView) -> bool:
         """Return whether a potential victim is in a namespace that has a disruption budget."""
         budgets = cluster.objects(Kind.POD_DISRUPTION_BUDGET).values()
         in_namespaces = self._columns.in_namespaces({budget.namespace for budget in budgets})

@@ -14,7 +14,7 @@ from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import Pod
 from mooring.model.pod_group import GroupFormat, PodGroup
 from mooring.policy.gang_args import GangSchedulingArgs
-from mooring.state.snapshot import Snapshot
+from mooring.state.cluster_view import ClusterView
 
 __all__ = ["GangScheduling"]
 
@@ -23,7 +23,7 @@ class GangScheduling:
     """Gates the members of a gang as long as some of its minimum are missing."""
 
     name: ClassVar[str] = "GangScheduling"
-    row_local: ClassVar[bool] = False
+    depends_on_node_only: ClassVar[bool] = False
     Args: ClassVar[type[GangSchedulingArgs]] = GangSchedulingArgs
     events_to_register: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
         {
@@ -54,7 +54,7 @@ class GangScheduling:
         reason = group.incomplete
         return Unschedulable(reason) if reason is not None else None
 
-    def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: Snapshot) -> QueueingHint:
+    def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: ClusterView) -> QueueingHint:
         """Return QUEUE for another member of the pod's group, and for the group's object."""
         key, about = cluster.pod_groups.key_of(pod), event.after or event.before
         if isinstance(about, PodGroup):

@@ -6,8 +6,8 @@ from mooring.framework.handle import Handle
 from mooring.framework.placements import PodGroupAssignments
 from mooring.framework.plugin import Normalize
 from mooring.framework.registry import NoArgs
+from mooring.state.cluster_view import ClusterView
 from mooring.state.pod_groups import PodGroupState
-from mooring.state.snapshot import Snapshot
 
 __all__ = ["PodGroupPodsCount"]
 
@@ -16,13 +16,13 @@ class PodGroupPodsCount:
     """Scores a placement by the members that are or would be scheduled."""
 
     name: ClassVar[str] = "PodGroupPodsCount"
-    row_local: ClassVar[bool] = False
+    depends_on_node_only: ClassVar[bool] = False
     normalize: ClassVar[Normalize] = Normalize.MAX
 
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 
     def score_placement(
-        self, _group: PodGroupState, assignments: PodGroupAssignments, _cluster: Snapshot
+        self, _group: PodGroupState, assignments: PodGroupAssignments, _cluster: ClusterView
     ) -> int:
         """Return how many members have a node then."""
         return assignments.scheduled + len(assignments.rows)

@@ -13,10 +13,10 @@ from mooring.framework.handle import Handle
 from mooring.framework.placements import Placement
 from mooring.framework.registry import NoArgs
 from mooring.framework.verdicts import Unschedulable
+from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.labels import ABSENT
 from mooring.state.pod_groups import PodGroupState
-from mooring.state.snapshot import Snapshot
 
 __all__ = ["TopologyPlacementGenerator"]
 
@@ -25,12 +25,12 @@ class TopologyPlacementGenerator:
     """Makes a placement of each domain of the node labels that a group names."""
 
     name: ClassVar[str] = "TopologyPlacementGenerator"
-    row_local: ClassVar[bool] = False
+    depends_on_node_only: ClassVar[bool] = False
 
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 
     def generate_placements(
-        self, group: PodGroupState, parent: Placement, cluster: Snapshot
+        self, group: PodGroupState, parent: Placement, cluster: ClusterView
     ) -> tuple[Placement, ...] | Unschedulable:
         """Return the domains, tightest first; the parent if the group has no topology keys."""
         topology = group.definition.topology if group.definition is not None else None
@@ -54,7 +54,7 @@ class TopologyPlacementGenerator:
 
 
 def _domains(
-    key: str, parent: Placement, tier: int, placed: IntArray, cluster: Snapshot
+    key: str, parent: Placement, tier: int, placed: IntArray, cluster: ClusterView
 ) -> Iterator[Placement]:
     """Yield the parent's nodes by their value of the label, those with the least free first.
 
@@ -82,7 +82,7 @@ def _domains(
         yield Placement(domains[i], key, column.values[int(known[i])], tier)
 
 
-def _free(rows: IntArray, cluster: Snapshot) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
+def _free(rows: IntArray, cluster: ClusterView) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
     """Return float64[rows]: the free share of each node's cpu; the node's size counts, too."""
     nodes = cluster.nodes.take(rows)
     free: np.ndarray[tuple[int], np.dtype[np.float64]] = np.maximum(

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from mooring.model.devices import Assignment, CardRequest, CardShare
 from mooring.state.columns import IntArray
-from mooring.state.devices.cards import CardsLeft, Demand
+from mooring.state.devices.cards import Demand, RemainingCards
 from mooring.state.devices.fragmentation import Cpu, growth_by_share
 
 __all__ = ["Choice", "PlacedShares", "fitting", "needed", "place_plain_share", "place_shares"]
@@ -29,7 +29,7 @@ class PlacedShares:
 
     fits: BoolArray
     chosen: tuple[IntArray, ...]
-    left: CardsLeft
+    remaining: RemainingCards
 
     def assignment(self, index: int) -> Assignment:
         """Return the cards of each share on one row."""
@@ -45,12 +45,12 @@ def needed(share: CardShare, total: IntArray) -> IntArray:
 
 
 def fitting(
-    share: CardShare, left: CardsLeft, need: IntArray, suitable: BoolArray | None
+    share: CardShare, remaining: RemainingCards, need: IntArray, suitable: BoolArray | None
 ) -> BoolArray:
     """Return bool[row, card]: cards that can be used and have space for the share."""
-    fits: BoolArray = left.free >= need
+    fits: BoolArray = remaining.free >= need
     if share.cores:
-        fits &= left.free_cores >= share.cores
+        fits &= remaining.free_cores >= share.cores
     if suitable is not None:
         fits &= suitable
     return fits
@@ -58,7 +58,7 @@ def fitting(
 
 def place_shares(
     request: CardRequest,
-    left: CardsLeft,
+    remaining: RemainingCards,
     total: IntArray,
     suitable: BoolArray | None,
     choice: Choice,
@@ -72,7 +72,7 @@ def place_shares(
     That finds a place wherever there is one for one or two different shares; with more, it may miss
     one. Ties go to the card of the lowest number.
     """
-    now = CardsLeft(left.free.copy(), left.free_cores.copy(), left.free_cards)
+    now = RemainingCards(remaining.free.copy(), remaining.free_cores.copy(), remaining.free_cards)
     fits = np.ones(len(total), np.bool_)
     chosen: dict[int, IntArray] = {}
     rows = np.arange(len(total))[:, None]
@@ -123,7 +123,7 @@ def _smallest(preference: IntArray, count: int) -> IntArray:
 
 
 def _preference(
-    left: CardsLeft,
+    remaining: RemainingCards,
     total: IntArray,
     need: IntArray,
     choice: Choice,
@@ -131,18 +131,18 @@ def _preference(
     cpu: Cpu | None,
 ) -> IntArray:
     """Return int64[row, card]: the smaller, the rather the share goes there."""
-    remaining: IntArray = left.free - need
+    free_after: IntArray = remaining.free - need
     match choice:
         case "Binpack":
-            return remaining
+            return free_after
         case "Spread":
-            most_first: IntArray = -remaining
+            most_first: IntArray = -free_after
             return most_first
         case "FirstFit":
-            return np.zeros_like(remaining)
+            return np.zeros_like(free_after)
         case "LeastFragmentation":
             if cpu is None:
-                return remaining
-            growth = growth_by_share(left, total, need, typical, cpu)
-            preference: IntArray = growth * 2**41 + np.minimum(remaining, 2**40)
+                return free_after
+            growth = growth_by_share(remaining, total, need, typical, cpu)
+            preference: IntArray = growth * 2**41 + np.minimum(free_after, 2**40)
             return preference

@@ -28,7 +28,7 @@ from mooring.plugins.gpu_share.placing import (
 )
 from mooring.policy.device_args import GPUShareArgs
 from mooring.state.columns import IntArray
-from mooring.state.devices.cards import CardsLeft
+from mooring.state.devices.cards import RemainingCards
 from mooring.state.devices.fragmentation import Cpu
 from mooring.state.view import BoolArray, NodeView
 
@@ -42,7 +42,7 @@ class GPUShare(CardPlugin):
     """Rejects nodes without space on a single card, and chooses the card."""
 
     name: ClassVar[str] = "GPUShare"
-    row_local: ClassVar[bool] = True
+    depends_on_node_only: ClassVar[bool] = True
     normalize: ClassVar[Normalize] = Normalize.NONE
     Args: ClassVar[type[GPUShareArgs]] = GPUShareArgs
 
@@ -60,17 +60,17 @@ class GPUShare(CardPlugin):
             return self._placed(nodes, pod, request).fits
         suitable = self._cards.suitable(request, rows)
         need = needed(share, self._cards.total(rows))
-        fits = fitting(share, self._cards.left(rows), need, suitable)
+        fits = fitting(share, self._cards.remaining(rows), need, suitable)
         enough: BoolArray = np.count_nonzero(fits, axis=1) >= share.cards
         return enough
 
     def explain(self, _pod: Pod, nodes: NodeView, request: CardRequest) -> Explanation:
         """Explain why no card has space; unresolvable where an empty node has none either."""
         rows = nodes.rows
-        left, total = self._cards.left(rows), self._cards.total(rows)
+        left, total = self._cards.remaining(rows), self._cards.total(rows)
         usable, suitable = left.usable, self._cards.suitable(request, rows)
         suits = usable if suitable is None else usable & suitable
-        empty = CardsLeft(
+        empty = RemainingCards(
             np.where(usable, total, -1), np.where(usable, _MAX, -1), np.zeros(len(rows), np.int64)
         )
         large = place_shares(request, empty, total, suitable, "Binpack", {}, None).fits
@@ -78,7 +78,7 @@ class GPUShare(CardPlugin):
             [share.cards * needed(share, total).max(axis=1) for share in request.shares], axis=0
         )
         enough = (left.free * suits).sum(axis=1) >= wanted
-        all_cores = CardsLeft(left.free, empty.free_cores, left.free_cards)
+        all_cores = RemainingCards(left.free, empty.free_cores, left.free_cards)
         without_cores = place_shares(request, all_cores, total, suitable, "Binpack", {}, None).fits
         case = np.select(
             [~usable.any(axis=1), ~suits.any(axis=1), ~large, without_cores, ~enough],
@@ -107,7 +107,7 @@ class GPUShare(CardPlugin):
         else:
             placed = self._placed(nodes, pod, request)
             card = placed.chosen[0][:, 0]
-            left = placed.left.free[index, card]
+            left = placed.remaining.free[index, card]
             taken = np.sum(
                 [
                     each.cards * needed(each, total)[index, on[:, 0]]
@@ -129,7 +129,7 @@ class GPUShare(CardPlugin):
 
     def _chosen(self, pod: Pod, request: CardRequest, row: int) -> Assignment | None:
         """Return the best cards of the row for the pod, which is on it; None if none fit."""
-        left = self._cards.left_without(row, pod.uid)
+        left = self._cards.remaining_without(row, pod.uid)
         if self._choice != "LeastFragmentation" and _is_plain(request):
             memory = request.shares[0].memory
             card = int(place_plain_share(left.free, memory, self._choice)[0])
@@ -141,10 +141,10 @@ class GPUShare(CardPlugin):
         return placed.assignment(0) if placed.fits[0] else None
 
     def _placed(self, nodes: NodeView, pod: Pod, request: CardRequest) -> PlacedShares:
-        return self._place(request, self._cards.left(nodes.rows), nodes.rows, _cpu(nodes, pod))
+        return self._place(request, self._cards.remaining(nodes.rows), nodes.rows, _cpu(nodes, pod))
 
     def _place(
-        self, request: CardRequest, left: CardsLeft, rows: IntArray, cpu: Cpu
+        self, request: CardRequest, left: RemainingCards, rows: IntArray, cpu: Cpu
     ) -> PlacedShares:
         total, suitable = self._cards.total(rows), self._cards.suitable(request, rows)
         typical = self._cards.typical
@@ -170,7 +170,7 @@ class GPUShare(CardPlugin):
 def _cpu(nodes: NodeView, pod: Pod) -> Cpu:
     """Return the nodes' free cpu, and what the pod takes of it."""
     free = nodes.allocatable("cpu") - nodes.requested("cpu")
-    return Cpu(free, pod.shape.demand.resources.get("cpu", 0))
+    return Cpu(free, pod.spec.demand.resources.get("cpu", 0))
 
 
 def _is_plain(request: CardRequest) -> bool:

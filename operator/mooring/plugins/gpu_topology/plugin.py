@@ -42,7 +42,7 @@ class GPUTopology(CardPlugin):
     """Rejects nodes without enough free cards, and chooses those that are linked best."""
 
     name: ClassVar[str] = "GPUTopology"
-    row_local: ClassVar[bool] = True
+    depends_on_node_only: ClassVar[bool] = True
     normalize: ClassVar[Normalize] = Normalize.NONE
     Args: ClassVar[type[GPUTopologyArgs]] = GPUTopologyArgs
 
@@ -59,7 +59,7 @@ class GPUTopology(CardPlugin):
     def explain(self, _pod: Pod, nodes: NodeView, request: CardRequest) -> Explanation:
         """Explain: too few cards, too few of the kind, or links that are not good enough."""
         rows, wanted = nodes.rows, request.whole_cards
-        usable = self._cards.left(rows).usable
+        usable = self._cards.remaining(rows).usable
         suitable = self._cards.suitable(request, rows)
         suits = _masks(usable if suitable is None else usable & suitable)
         free = self._free(rows, request)
@@ -100,9 +100,9 @@ class GPUTopology(CardPlugin):
 
     def _chosen(self, pod: Pod, request: CardRequest, row: int) -> Assignment | None:
         """Return the best set of the node's free cards; None if it is not linked as required."""
-        left = self._cards.left_without(row, pod.uid)
+        remaining = self._cards.remaining_without(row, pod.uid)
         suitable = self._cards.suitable(request, np.array([row], np.int64))
-        untouched = left.untouched if suitable is None else left.untouched & suitable
+        untouched = remaining.untouched if suitable is None else remaining.untouched & suitable
         chosen = self._best(row, int(_masks(untouched)[0]), request)
         if chosen is None:
             return None

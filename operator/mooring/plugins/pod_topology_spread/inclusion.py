@@ -10,11 +10,11 @@ import numpy as np
 from mooring.model.affinity import SpreadConstraint
 from mooring.model.bounded_cache import BoundedCache, bytes_of, cached
 from mooring.model.node import Node
-from mooring.model.shape import PodShape
+from mooring.model.pod_spec import PodSpec
 from mooring.model.taints import repelled
+from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.labels import ABSENT, EACH_NODE, LabelColumn
-from mooring.state.snapshot import Snapshot
 from mooring.state.topology.domain_counts import CountArray
 from mooring.state.topology.selection import Selection
 from mooring.state.view import BoolArray, NodeView
@@ -39,7 +39,7 @@ class CountedNodes:
     rows: IntArray | None
     inhabited: BoolArray
 
-    def counts(self, cluster: Snapshot, pods: Selection | None) -> CountArray | IntArray:
+    def counts(self, cluster: ClusterView, pods: Selection | None) -> CountArray | IntArray:
         """Return the number of selected pods (None: 0) on these nodes per code; 0 for ABSENT."""
         if pods is None:
             return np.zeros(len(self.inhabited), np.int64)
@@ -61,26 +61,26 @@ class NodeInclusion:
         self._kept = BoundedCache(most_bytes, _bytes_of_nodes)
 
     def counted_nodes(
-        self, shape: PodShape, constraint: SpreadConstraint, keys: tuple[str, ...], nodes: NodeView
+        self, spec: PodSpec, constraint: SpreadConstraint, keys: tuple[str, ...], nodes: NodeView
     ) -> CountedNodes:
-        """Return the nodes that the constraint counts for a pod of this shape.
+        """Return the nodes that the constraint counts for a pod of this spec.
 
         `nodes` is a view of all nodes. The counted ones have the constraint's label and those of
         `keys`, and match its node inclusion policies
         (matchNodeInclusionPolicies in podtopologyspread/common.go).
         """
-        selects = bool(shape.required_nodes or shape.node_selector.requirements)
+        selects = bool(spec.required_nodes or spec.node_selector.requirements)
         by_affinity = constraint.honor_affinity and selects
         by_taints = constraint.honor_taints and len(nodes.taint_sets) > 1
-        of_shape = shape if by_affinity or by_taints else None
-        selects_like, tolerates_like = (0, 0) if of_shape is None else _numbers_for(of_shape)
+        of_spec = spec if by_affinity or by_taints else None
+        selects_like, tolerates_like = (0, 0) if of_spec is None else _numbers_for(of_spec)
         selected = selects_like if by_affinity else None
         tolerated = tolerates_like if by_taints else None
         key = (constraint.topology_key, keys, selected, tolerated)
         known = self._kept.get(key)
         if known is not None and known[0] == nodes.topology_version:
             return known[1]
-        counted = _counted_nodes(of_shape, constraint, keys, nodes)
+        counted = _counted_nodes(of_spec, constraint, keys, nodes)
         self._kept.put(key, (nodes.topology_version, counted))
         return counted
 
@@ -111,13 +111,13 @@ _numbers: Final = count()
 
 
 @cached(8 * 1024 * 1024)
-def _numbers_for(shape: PodShape) -> tuple[int, int]:
-    """Return two numbers: equal if shapes select the same nodes, and tolerate the same taints.
+def _numbers_for(spec: PodSpec) -> tuple[int, int]:
+    """Return two numbers: equal if specs select the same nodes, and tolerate the same taints.
 
-    A selector may be large, so it is hashed once per shape and not for each constraint.
+    A selector may be large, so it is hashed once per spec and not for each constraint.
     """
-    selects = _HashedOnce((shape.node_selector, shape.required_nodes))
-    return _number(selects), _number(_HashedOnce(shape.tolerations))
+    selects = _HashedOnce((spec.node_selector, spec.required_nodes))
+    return _number(selects), _number(_HashedOnce(spec.tolerations))
 
 
 @cached(8 * 1024 * 1024)
@@ -127,35 +127,35 @@ def _number(_selecting: _HashedOnce) -> int:
 
 
 def _counted_nodes(
-    shape: PodShape | None, constraint: SpreadConstraint, keys: tuple[str, ...], nodes: NodeView
+    spec: PodSpec | None, constraint: SpreadConstraint, keys: tuple[str, ...], nodes: NodeView
 ) -> CountedNodes:
-    """Count nodes like `NodeInclusion.counted_nodes`; `shape` is None if no policy excludes any."""
+    """Count nodes like `NodeInclusion.counted_nodes`; `spec` is None if no policy excludes any."""
     domains = nodes.label(constraint.topology_key)
     partial = [k for k in keys if k != domains.key and nodes.label(k).held < nodes.node_count]
-    if shape is None and not partial:
+    if spec is None and not partial:
         return CountedNodes(domains, None, domains.inhabited)
     included = nodes.label_codes(domains.key) != ABSENT
     for key in partial:
         included &= nodes.label_codes(key) != ABSENT
-    if shape is not None and constraint.honor_affinity:
-        included &= nodes.admitted(shape.node_selector, shape.required_nodes)
-    if shape is not None and constraint.honor_taints:
-        included &= _tolerated(shape, nodes)
+    if spec is not None and constraint.honor_affinity:
+        included &= nodes.admitted(spec.node_selector, spec.required_nodes)
+    if spec is not None and constraint.honor_taints:
+        included &= _tolerated(spec, nodes)
     rows = np.flatnonzero(included)
     inhabited = np.zeros(len(domains.values) + 1, np.bool_)
     inhabited[domains.codes.data[rows]] = True
     return CountedNodes(domains, rows, inhabited)
 
 
-def includes(shape: PodShape, constraint: SpreadConstraint, node: Node) -> bool:
-    """Return whether the node matches the constraint's inclusion policies for the shape."""
-    if constraint.honor_affinity and not shape.selects(node):
+def includes(spec: PodSpec, constraint: SpreadConstraint, node: Node) -> bool:
+    """Return whether the node matches the constraint's inclusion policies for the spec."""
+    if constraint.honor_affinity and not spec.selects(node):
         return False
-    return not (constraint.honor_taints and repelled(node.taints, shape.tolerations))
+    return not (constraint.honor_taints and repelled(node.taints, spec.tolerations))
 
 
-def _tolerated(shape: PodShape, nodes: NodeView) -> BoolArray:
+def _tolerated(spec: PodSpec, nodes: NodeView) -> BoolArray:
     """Return True where the pod tolerates every taint that would repel it."""
-    by_code = [not repelled(taints, shape.tolerations) for taints in nodes.taint_sets]
+    by_code = [not repelled(taints, spec.tolerations) for taints in nodes.taint_sets]
     passed: BoolArray = np.array(by_code)[nodes.taint_codes]
     return passed

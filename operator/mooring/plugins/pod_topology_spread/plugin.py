@@ -19,20 +19,20 @@ from mooring.model.bounded_cache import cached
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.node import HOSTNAME, ZONE, Node
 from mooring.model.pod import Pod
+from mooring.model.pod_spec import PodSpec
 from mooring.model.selectors import LabelSelector, Requirement
-from mooring.model.shape import PodShape
 from mooring.plugins.pod_topology_spread.inclusion import NodeInclusion, includes
 from mooring.policy.args import DefaultConstraint, PodTopologySpreadArgs
+from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.labels import ABSENT, EACH_NODE, Domains
-from mooring.state.snapshot import Snapshot
 from mooring.state.topology.selection import Pair, PodSelector, Selection, selection
 from mooring.state.view import BoolArray, NodeView
 
 __all__ = ["PodTopologySpread"]
 
 _MOST_BYTES: Final = 16 * 1024 * 1024
-"""For the constraints of the pods seen last, with the pods' shapes and labels."""
+"""For the constraints of the pods seen last, with the pods' specs and labels."""
 
 _SYSTEM_DEFAULTS: Final = (
     SpreadConstraint(max_skew=3, topology_key=HOSTNAME, hard=False, selector=None),
@@ -87,7 +87,7 @@ class PodTopologySpread:
     """Rejects domains that have too many of the counted pods; prefers domains with few."""
 
     name: ClassVar[str] = "PodTopologySpread"
-    row_local: ClassVar[bool] = False
+    depends_on_node_only: ClassVar[bool] = False
     normalize: ClassVar[Normalize] = Normalize.NONE
     Args: ClassVar[type[PodTopologySpreadArgs]] = PodTopologySpreadArgs
     events_to_register: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
@@ -100,11 +100,11 @@ class PodTopologySpread:
         self._defaults = _SYSTEM_DEFAULTS if self._system else listed
         self._inclusion = NodeInclusion()
 
-    def pre_filter(self, pod: Pod, cluster: Snapshot) -> Skip | tuple[_Limit, ...]:
+    def pre_filter(self, pod: Pod, cluster: ClusterView) -> Skip | tuple[_Limit, ...]:
         """Return the domains that each DoNotSchedule constraint allows."""
         rules = self._rules(pod, cluster, hard=True)
         keys = tuple(rule.constraint.topology_key for rule in rules)
-        return tuple(self._limit(pod.shape, rule, keys, cluster) for rule in rules) or SKIP
+        return tuple(self._limit(pod.spec, rule, keys, cluster) for rule in rules) or SKIP
 
     def filter(self, _pod: Pod, nodes: NodeView, limits: tuple[_Limit, ...]) -> BoolArray:
         """Return True where every constraint allows the node's domain."""
@@ -126,20 +126,20 @@ class PodTopologySpread:
             bits = np.where((bits == 0) & ~limit.allows[codes], why, bits)
         return Explanation(reasons, bits, bits == 2)
 
-    def pre_score(self, pod: Pod, nodes: NodeView, cluster: Snapshot) -> Skip | _Scoring:
+    def pre_score(self, pod: Pod, nodes: NodeView, cluster: ClusterView) -> Skip | _Scoring:
         """Return what each ScheduleAnyway constraint adds per domain."""
         rules = self._rules(pod, cluster, hard=False)
         if not rules:
             return SKIP
         keys: tuple[str, ...] = ()
-        if pod.shape.spread or not self._system:
+        if pod.spec.spread or not self._system:
             keys = tuple(rule.constraint.topology_key for rule in rules)
         required = tuple(k for k in keys if nodes.label(k).held < nodes.node_count)
         scored = np.flatnonzero(~_missing(nodes, required)) if required else None
         candidates = nodes if scored is None else nodes.take(nodes.rows[scored])
         return _Scoring(
             required,
-            tuple(self._domain_scores(pod.shape, r, keys, candidates, cluster) for r in rules),
+            tuple(self._domain_scores(pod.spec, r, keys, candidates, cluster) for r in rules),
         )
 
     def score(self, _pod: Pod, nodes: NodeView, scoring: _Scoring) -> IntArray:
@@ -155,10 +155,10 @@ class PodTopologySpread:
         scores[kept] = _normalized(raw[kept])
         return scores
 
-    def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: Snapshot) -> QueueingHint:
+    def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: ClusterView) -> QueueingHint:
         """Return QUEUE if the pod's constraints, their counted pods or their domains change."""
         if event.kind in _PARENTS:
-            return queue_if(not pod.shape.spread and any(c.hard for c in self._defaults))
+            return queue_if(not pod.spec.spread and any(c.hard for c in self._defaults))
         before, after = event.before, event.after
         rules = self._rules(pod, cluster, hard=True)
         if event.kind is Kind.POD:
@@ -168,12 +168,12 @@ class PodTopologySpread:
                     for rule in rules
                 )
             )
-        return queue_if(_domains(before, pod.shape, rules) != _domains(after, pod.shape, rules))
+        return queue_if(_domains(before, pod.spec, rules) != _domains(after, pod.spec, rules))
 
-    def _rules(self, pod: Pod, cluster: Snapshot, *, hard: bool) -> tuple[_Rule, ...]:
+    def _rules(self, pod: Pod, cluster: ClusterView, *, hard: bool) -> tuple[_Rule, ...]:
         """Return the pod's own constraints of this strictness, or the defaults if it has none."""
-        if pod.shape.spread:
-            return _own_rules(pod.shape, frozenset(pod.labels.items()), hard=hard)
+        if pod.spec.spread:
+            return _own_rules(pod.spec, frozenset(pod.labels.items()), hard=hard)
         defaults = tuple(c for c in self._defaults if c.hard is hard)
         pods = cluster.default_selector(pod) if defaults else None
         if pods is None:
@@ -181,11 +181,11 @@ class PodTopologySpread:
         return tuple(_Rule(c, pods, cluster.selects(pods, pod)) for c in defaults)
 
     def _limit(
-        self, shape: PodShape, rule: _Rule, keys: tuple[str, ...], cluster: Snapshot
+        self, spec: PodSpec, rule: _Rule, keys: tuple[str, ...], cluster: ClusterView
     ) -> _Limit:
         """Return the domains that may have one more pod within maxSkew of the minimum."""
         constraint = rule.constraint
-        included = self._inclusion.counted_nodes(shape, constraint, keys, cluster.nodes)
+        included = self._inclusion.counted_nodes(spec, constraint, keys, cluster.nodes)
         counts = included.counts(cluster, rule.pods)
         counted = counts[included.inhabited]
         least = int(counted.min()) if len(counted) >= constraint.min_domains else 0
@@ -195,11 +195,11 @@ class PodTopologySpread:
 
     def _domain_scores(
         self,
-        shape: PodShape,
+        spec: PodSpec,
         rule: _Rule,
         keys: tuple[str, ...],
         scored: NodeView,
-        cluster: Snapshot,
+        cluster: ClusterView,
     ) -> _DomainScores:
         """Return counts weighted by the number of domains; `scored` are all nodes to be scored."""
         constraint, nodes = rule.constraint, cluster.nodes
@@ -209,7 +209,7 @@ class PodTopologySpread:
             if nodes.label(HOSTNAME).held < nodes.node_count:
                 by_code[:-1][nodes.label_codes(HOSTNAME) == ABSENT] = 0
             return _DomainScores(counted.domains, by_code)
-        included = self._inclusion.counted_nodes(shape, constraint, keys, nodes)
+        included = self._inclusion.counted_nodes(spec, constraint, keys, nodes)
         seen = np.zeros(len(included.inhabited), np.bool_)
         # Nodes without the label are a domain too.
         seen[scored.domain_codes(included.domains)] = True
@@ -234,7 +234,7 @@ def _normalized(raw: IntArray) -> IntArray:
     return MAX_SCORE * (most + int(raw.min()) - raw) // most
 
 
-def _is_counted(pod: object | None, rule: _Rule, cluster: Snapshot) -> bool:
+def _is_counted(pod: object | None, rule: _Rule, cluster: ClusterView) -> bool:
     """Return whether a placed or nominated pod is one of those that the rule counts."""
     return (
         isinstance(pod, Pod)
@@ -245,7 +245,7 @@ def _is_counted(pod: object | None, rule: _Rule, cluster: Snapshot) -> bool:
 
 
 def _domains(
-    node: object | None, shape: PodShape, rules: tuple[_Rule, ...]
+    node: object | None, spec: PodSpec, rules: tuple[_Rule, ...]
 ) -> list[tuple[str, bool]] | None:
     """Return the node's domain for each rule, and whether the rule counts the node.
 
@@ -256,7 +256,7 @@ def _domains(
     constraints = [rule.constraint for rule in rules]
     if any(c.topology_key not in node.labels for c in constraints):
         return None
-    return [(node.labels[c.topology_key], includes(shape, c, node)) for c in constraints]
+    return [(node.labels[c.topology_key], includes(spec, c, node)) for c in constraints]
 
 
 def _missing(nodes: NodeView, keys: tuple[str, ...]) -> BoolArray:
@@ -268,9 +268,9 @@ def _missing(nodes: NodeView, keys: tuple[str, ...]) -> BoolArray:
 
 
 @cached(_MOST_BYTES)
-def _own_rules(shape: PodShape, labels: frozenset[Pair], *, hard: bool) -> tuple[_Rule, ...]:
+def _own_rules(spec: PodSpec, labels: frozenset[Pair], *, hard: bool) -> tuple[_Rule, ...]:
     known = dict(labels)
-    return tuple(_rule(c, shape.namespace, known) for c in shape.spread if c.hard is hard)
+    return tuple(_rule(c, spec.namespace, known) for c in spec.spread if c.hard is hard)
 
 
 def _rule(constraint: SpreadConstraint, namespace: str, labels: Mapping[str, str]) -> _Rule:

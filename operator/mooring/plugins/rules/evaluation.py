@@ -50,9 +50,9 @@ from mooring.policy.rules.plan import (
     Read,
     Step,
 )
+from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.labels import ABSENT
-from mooring.state.snapshot import Snapshot
 from mooring.state.view import NodeView
 
 __all__ = ["Evaluator"]
@@ -77,7 +77,11 @@ class Evaluator:
     """Evaluates the plan of one rule; keeps results of the library between evaluations."""
 
     def __init__(
-        self, plan: Plan, cluster: Snapshot, evaluations: Evaluations | None = None, rule: str = ""
+        self,
+        plan: Plan,
+        cluster: ClusterView,
+        evaluations: Evaluations | None = None,
+        rule: str = "",
     ) -> None:
         self.name = f"rule {rule}"
         self._plan = plan

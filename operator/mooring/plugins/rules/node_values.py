@@ -16,8 +16,8 @@ from mooring.plugins.rules.columns import Codes, Errors, Value
 from mooring.plugins.rules.reads import OF_NODE, STABLE, codes_of, combined, distinct, evaluated
 from mooring.policy.rules.expressions import Failed, Type
 from mooring.policy.rules.plan import Library
+from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
-from mooring.state.snapshot import Snapshot
 
 __all__ = ["DTYPES", "EMPTY", "NodeValues"]
 
@@ -39,7 +39,7 @@ _FEW: Final = 16
 class NodeValues:
     """The values of one step of the library for all rows of the node table."""
 
-    def __init__(self, step: Library, cluster: Snapshot) -> None:
+    def __init__(self, step: Library, cluster: ClusterView) -> None:
         self._step = step
         self._cluster = cluster
         self._is_stable = all(read.variable in STABLE for read in step.of_node)

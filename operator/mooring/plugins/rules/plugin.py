@@ -16,25 +16,25 @@ from mooring.model.workloads import Namespace
 from mooring.plugins.rules.evaluation import Evaluator
 from mooring.policy.rules.plan import Plan, Read, plan_filter, plan_score
 from mooring.policy.rules.rule import RULES, Rule
+from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
-from mooring.state.snapshot import Snapshot
 from mooring.state.view import BoolArray, NodeView
 
 __all__ = ["Rules"]
 
 _OF_POD_ALONE: Final = frozenset(("pod.labels", "pod.ownerKind", "pod.namespaceLabels"))
-"""Variables that pods of one shape need not share."""
+"""Variables that pods of one spec need not share."""
 _LONGEST_REASON: Final = 512
 
 
 class Rules:
     """One rule; its `name` is `Rules/` and the rule's name, its arguments are the rule.
 
-    `row_local` and `ignores_pods` depend on what the rule reads.
+    `depends_on_node_only` and `depends_on_node_object_only` depend on what the rule reads.
     """
 
     name: str = RULES
-    row_local: bool = False
+    depends_on_node_only: bool = False
     normalize: ClassVar[Normalize] = Normalize.NONE
     Args: ClassVar[type[Rule]] = Rule
     events_to_register: frozenset[tuple[Kind, Action]] = frozenset()
@@ -47,9 +47,9 @@ class Rules:
         self._evaluator = Evaluator(plan, handle.cluster, handle.evaluations, args.name)
         self._reads = plan.reads
         self._counts_pods = "node.requested" in plan.variables
-        by_shape = plan.variables.isdisjoint(_OF_POD_ALONE)
-        self.row_local = by_shape and args.normalize in (None, "None")
-        self.ignores_pods = not self._counts_pods
+        by_spec = plan.variables.isdisjoint(_OF_POD_ALONE)
+        self.depends_on_node_only = by_spec and args.normalize in (None, "None")
+        self.depends_on_node_object_only = not self._counts_pods
         self.events_to_register = frozenset(_events(plan))
 
     def filter(self, pod: Pod, nodes: NodeView, _: None) -> BoolArray:
@@ -81,7 +81,7 @@ class Rules:
             return results.ranks.proportions(rows, reverse=reverse)
         return (results if rows is None else results.take(rows)).proportions(reverse=reverse)
 
-    def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: Snapshot) -> QueueingHint:
+    def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: ClusterView) -> QueueingHint:
         """Return QUEUE when the rule is true for the event's node now, or the namespace changed.
 
         Also QUEUE if it would take too long to find that out, because many nodes have changed.

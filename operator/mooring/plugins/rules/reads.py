@@ -14,8 +14,8 @@ from mooring.model.pod import Pod
 from mooring.plugins.rules.columns import Codes
 from mooring.policy.rules.expressions import Failed
 from mooring.policy.rules.plan import Library, Read
+from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
-from mooring.state.snapshot import Snapshot
 from mooring.state.view import NodeView
 
 __all__ = [
@@ -62,15 +62,15 @@ OF_NODE: Final[Mapping[str, Callable[[Node, NodeView, int, str], Any]]] = {
 
 _OF_POD: Final[Mapping[str, Callable[[Pod, str | None], Any]]] = {
     "pod.namespace": lambda pod, _: pod.namespace,
-    "pod.priority": lambda pod, _: pod.shape.priority,
-    "pod.qosClass": lambda pod, _: pod.shape.qos,
+    "pod.priority": lambda pod, _: pod.spec.priority,
+    "pod.qosClass": lambda pod, _: pod.spec.qos,
     "pod.ownerKind": lambda pod, _: pod.owner.kind if pod.owner is not None else "",
-    "pod.requests": lambda pod, key: pod.shape.demand.resources.get(key or "", 0),
+    "pod.requests": lambda pod, key: pod.spec.demand.resources.get(key or "", 0),
     "pod.labels": lambda pod, key: part(pod.labels, key),
 }
 
 
-def of_pod(pod: Pod, read: Read, cluster: Snapshot) -> Any:
+def of_pod(pod: Pod, read: Read, cluster: ClusterView) -> Any:
     """Return a value of the pod or its namespace: a text, a number, or a map's sorted items."""
     if read.variable == "pod.namespaceLabels":
         return part(cluster.namespace_labels(pod.namespace), read.key)
@@ -87,7 +87,7 @@ def reads_label_map(reads: Iterable[Read]) -> bool:
     return any(read.key is None and read.variable in LABEL_MAPS for read in reads)
 
 
-def codes_of(read: Read, nodes: NodeView, cluster: Snapshot) -> Codes:
+def codes_of(read: Read, nodes: NodeView, cluster: ClusterView) -> Codes:
     """Return what the nodes have for a read, as codes; the value of a missing label is None."""
     match read.variable:
         case "node.name":
@@ -108,12 +108,12 @@ def codes_of(read: Read, nodes: NodeView, cluster: Snapshot) -> Codes:
     return codes
 
 
-def _row(name: str, cluster: Snapshot) -> int:
+def _row(name: str, cluster: ClusterView) -> int:
     row = cluster.row(name)
     return NO_NODE if row is None else row
 
 
-def distinct(reads: Iterable[Read], cluster: Snapshot) -> int:
+def distinct(reads: Iterable[Read], cluster: ClusterView) -> int:
     """Return how many distinct values the nodes have at most for these reads."""
     nodes, values = cluster.nodes, 1
     for read in reads:

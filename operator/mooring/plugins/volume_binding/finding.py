@@ -13,7 +13,7 @@ from mooring.model.migration import migrated_affinity
 from mooring.model.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from mooring.model.volumes import CSI_DRIVERS, Disk
 from mooring.plugins.volume_binding.choice import Choice, choices
-from mooring.state.snapshot import Snapshot
+from mooring.state.cluster_view import ClusterView
 from mooring.state.storage.node_affinities import check_node_affinity
 from mooring.state.view import BoolArray, NodeView
 
@@ -63,7 +63,7 @@ class PodVolumes:
     to_provision: Sequence[tuple[PersistentVolumeClaim, BoolArray]]
 
 
-def find_volumes(claims: PodVolumeClaims, nodes: NodeView, cluster: Snapshot) -> PodVolumes:
+def find_volumes(claims: PodVolumeClaims, nodes: NodeView, cluster: ClusterView) -> PodVolumes:
     """Return the volumes for all claims on each node, and the conflicts where there are none."""
     conflicts = np.zeros(len(nodes), np.uint64)
     _check_bound(claims.bound, nodes, cluster, conflicts)
@@ -86,7 +86,7 @@ def find_volumes(claims: PodVolumeClaims, nodes: NodeView, cluster: Snapshot) ->
 def _check_bound(
     claims: Sequence[PersistentVolumeClaim],
     nodes: NodeView,
-    cluster: Snapshot,
+    cluster: ClusterView,
     conflicts: npt.NDArray[np.uint64],
 ) -> None:
     """Add to `conflicts` the first conflict of a bound claim on each node."""
@@ -102,7 +102,7 @@ def _check_bound(
 
 
 def matches_node_affinity(
-    volume: PersistentVolume, nodes: NodeView, cluster: Snapshot
+    volume: PersistentVolume, nodes: NodeView, cluster: ClusterView
 ) -> BoolArray:
     """Return True on nodes that match a bound volume's node affinity."""
     matches = check_node_affinity(nodes, volume.node_affinity)
@@ -115,7 +115,7 @@ def matches_node_affinity(
 def _check_provisions(
     without_volume: Sequence[tuple[PersistentVolumeClaim, BoolArray]],
     nodes: NodeView,
-    cluster: Snapshot,
+    cluster: ClusterView,
     conflicts: npt.NDArray[np.uint64],
 ) -> Iterator[tuple[PersistentVolumeClaim, BoolArray]]:
     """Yield the claims to provision and where; add each node's first conflict to `conflicts`."""
@@ -141,7 +141,7 @@ def _allowed(storage_class: StorageClass, nodes: NodeView) -> BoolArray:
 
 
 def _has_enough_capacity(
-    claim: PersistentVolumeClaim, storage_class: StorageClass, nodes: NodeView, cluster: Snapshot
+    claim: PersistentVolumeClaim, storage_class: StorageClass, nodes: NodeView, cluster: ClusterView
 ) -> BoolArray:
     """Return True where the driver can provision the volume, or does not publish its capacity."""
     driver: CSIDriver | None = cluster.objects(Kind.CSI_DRIVER).get(storage_class.provisioner)

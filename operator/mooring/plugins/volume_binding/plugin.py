@@ -30,7 +30,7 @@ from mooring.model.volumes import ClaimVolume
 from mooring.plugins.volume_binding.finding import PodVolumeClaims, find_volumes
 from mooring.plugins.volume_binding.progress import BindingProgress, VolumesLostError
 from mooring.policy.args import VolumeBindingArgs
-from mooring.state.snapshot import Snapshot
+from mooring.state.cluster_view import ClusterView
 from mooring.state.view import BoolArray, NodeView
 
 __all__ = [
@@ -82,7 +82,7 @@ class VolumeBinding:
     """Rejects nodes where a claim cannot be bound; binds the claims on the chosen node."""
 
     name: ClassVar[str] = "VolumeBinding"
-    row_local: ClassVar[bool] = False
+    depends_on_node_only: ClassVar[bool] = False
     Args: ClassVar[type[VolumeBindingArgs]] = VolumeBindingArgs
     events_to_register: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
         {
@@ -99,7 +99,7 @@ class VolumeBinding:
         self._assume_cache = handle.assume_cache
         self._reserved: dict[str, _Reserved] = {}
 
-    def pre_filter(self, pod: Pod, cluster: Snapshot) -> Skip | PodVolumeClaims | Unschedulable:
+    def pre_filter(self, pod: Pod, cluster: ClusterView) -> Skip | PodVolumeClaims | Unschedulable:
         """Return the pod's claims, or why one of them rejects the pod on every node.
 
         Every claim must be usable, and bound unless its class delays the binding.
@@ -204,7 +204,7 @@ class VolumeBinding:
             await self._api.patch("persistentvolumeclaims", claim.namespace, claim.name, patch)
         )
 
-    def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: Snapshot) -> QueueingHint:
+    def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
         """Return QUEUE if the event may give a claim a volume."""
         match event.before, event.after:
             case _, PersistentVolumeClaim() as claim:
@@ -233,7 +233,7 @@ class VolumeBinding:
         return queue_if(may_help)
 
 
-def _unusable(volume: ClaimVolume, pod: Pod, cluster: Snapshot) -> Unschedulable | None:
+def _unusable(volume: ClaimVolume, pod: Pod, cluster: ClusterView) -> Unschedulable | None:
     """Return why the claim rejects the pod on every node; None if it does not."""
     claim: PersistentVolumeClaim | None
     claim = cluster.objects(Kind.PERSISTENT_VOLUME_CLAIM).get(f"{pod.namespace}/{volume.claim}")
@@ -254,7 +254,7 @@ def _unusable(volume: ClaimVolume, pod: Pod, cluster: Snapshot) -> Unschedulable
 
 
 def _claims_of(
-    pod: Pod, volumes: Iterable[ClaimVolume], cluster: Snapshot
+    pod: Pod, volumes: Iterable[ClaimVolume], cluster: ClusterView
 ) -> PodVolumeClaims | Unschedulable:
     """Return the pod's claims, each once; kube-scheduler looks for a volume per use of a claim."""
     keys = dict.fromkeys(f"{pod.namespace}/{volume.claim}" for volume in volumes)

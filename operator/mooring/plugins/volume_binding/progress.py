@@ -10,7 +10,7 @@ from mooring.model.events import Kind
 from mooring.model.pod import Pod
 from mooring.model.storage import PersistentVolume, PersistentVolumeClaim
 from mooring.plugins.volume_binding.finding import matches_node_affinity
-from mooring.state.snapshot import Snapshot
+from mooring.state.cluster_view import ClusterView
 from mooring.state.storage.assume_cache import Versioned
 from mooring.state.view import NodeView
 
@@ -32,7 +32,7 @@ class BindingProgress:
     node: str
     bindings: Sequence[tuple[PersistentVolume, PersistentVolumeClaim]]
     provisioning: Sequence[PersistentVolumeClaim]
-    cluster: Snapshot
+    cluster: ClusterView
 
     def done(self) -> bool:
         """Return whether every claim is bound.

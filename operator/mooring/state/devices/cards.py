@@ -31,7 +31,7 @@ from mooring.model.node import Node
 from mooring.model.pod import Pod, Uid
 from mooring.state.columns import IntArray
 
-__all__ = ["CardOwner", "Cards", "CardsLeft", "Demand"]
+__all__ = ["CardOwner", "Cards", "Demand", "RemainingCards"]
 
 _FIRST_ROWS: Final = 64
 _MOST_CLASSES: Final = 32
@@ -58,7 +58,7 @@ class Demand(NamedTuple):
     cpu: int = 0
 
 
-class CardsLeft(NamedTuple):
+class RemainingCards(NamedTuple):
     """The columns of some rows; see `Cards.free`, `Cards.free_cores` and `Cards.free_cards`."""
 
     free: IntArray
@@ -193,16 +193,16 @@ class Cards:
         """Whether a plugin reads `typical`, so that it must follow the pods."""
         self._since_published = 0
 
-    def left(self, rows: IntArray) -> CardsLeft:
+    def remaining(self, rows: IntArray) -> RemainingCards:
         """Return what the cards of the rows have left."""
         self._reach(rows)
         columns = self._columns[rows]
-        return CardsLeft(columns[:, _FREE], columns[:, _FREE_CORES], columns[:, _FREE_CARDS])
+        return RemainingCards(columns[:, _FREE], columns[:, _FREE_CORES], columns[:, _FREE_CARDS])
 
-    def left_without(self, row: int, uid: Uid) -> CardsLeft:
+    def remaining_without(self, row: int, uid: Uid) -> RemainingCards:
         """Return what the row's cards have left, as if the pod of this uid were not there."""
         books = self._row(row).books(uid)
-        return CardsLeft(
+        return RemainingCards(
             np.array([books.free], np.int64),
             np.array([books.free_cores], np.int64),
             np.array([books.free_cards], np.int64),
@@ -382,9 +382,9 @@ def _unusable(cards: NodeCards, used: Sequence[int], cores: Sequence[int]) -> fr
     """Return the unhealthy cards; of those that the node does not name, the last without a pod."""
     if not cards.unnamed:
         return cards.unhealthy
-    left = [card for card in range(len(cards)) if card not in cards.unhealthy]
-    left.sort(key=lambda card: (used[card] > 0 or cores[card] > 0, -card))
-    return cards.unhealthy | frozenset(left[: cards.unnamed])
+    remaining = [card for card in range(len(cards)) if card not in cards.unhealthy]
+    remaining.sort(key=lambda card: (used[card] > 0 or cores[card] > 0, -card))
+    return cards.unhealthy | frozenset(remaining[: cards.unnamed])
 
 
 def _columns(rows: int) -> IntArray:
@@ -398,13 +398,13 @@ def _columns(rows: int) -> IntArray:
 def _request(pod: Pod, form: CardFormat) -> CardRequest | None:
     """Return what the pod requests; a request that cannot be read counts as none."""
     try:
-        return card_request(pod.shape, form)
+        return card_request(pod.spec, form)
     except CardRequestError:
         return None
 
 
 def _class_of(request: CardRequest, pod: Pod) -> Demand:
-    cpu = pod.shape.demand.resources.get("cpu", 0)
+    cpu = pod.spec.demand.resources.get("cpu", 0)
     if request.whole_cards:
         return Demand(request.whole_cards, 0, cpu)
     cards, memory = (sum(s.cards for s in request.shares), max(s.memory for s in request.shares))
@@ -446,15 +446,17 @@ def _guess(
     usable = [card for card in range(len(cards)) if card not in unhealthy]
     for share in request.shares:
 
-        def left(card: int, share: CardShare = share) -> int:
+        def remaining(card: int, share: CardShare = share) -> int:
             return cards.memory[card] - used[card] - share.memory_on(cards.memory[card])
 
         fitting = [
-            card for card in usable if left(card) >= 0 and cores[card] + share.cores_on_card <= 100
+            card
+            for card in usable
+            if remaining(card) >= 0 and cores[card] + share.cores_on_card <= 100
         ]
         others = [card for card in range(len(cards)) if card not in fitting]
-        fitting.sort(key=lambda card: (left(card), card))
-        others.sort(key=lambda card: (-left(card), card))
+        fitting.sort(key=lambda card: (remaining(card), card))
+        others.sort(key=lambda card: (-remaining(card), card))
         chosen = tuple(sorted((*fitting, *others)[: share.cards]))
         for card in chosen:
             used[card] += share.memory_on(cards.memory[card])

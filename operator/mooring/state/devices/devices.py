@@ -10,7 +10,7 @@ from mooring.model.devices import Assignment, CardFormat, CardRequestError, card
 from mooring.model.node import Node
 from mooring.state.devices.cards import Cards
 from mooring.state.nodes import NodeTable
-from mooring.state.pods import PodState, PodTable
+from mooring.state.pods import PlacedPod, PodTable
 
 __all__ = ["Devices"]
 
@@ -47,27 +47,27 @@ class Devices:
         """The books in every format that a plugin reads, for those who show them."""
         return tuple(self._cards.values())
 
-    def attach(self, placed: PodState) -> None:
+    def attach(self, placed: PlacedPod) -> None:
         """Count the pod on its cards; `detach` is the exact reverse."""
         if not self._cards or not self._is_counted(placed):
             return  # asking for the items of a weak dictionary takes longer than all else here
         for form, cards in self._cards.items():
             cards.put_pod(placed.row, placed.pod, _known(placed, form))
 
-    def detach(self, placed: PodState) -> None:
+    def detach(self, placed: PlacedPod) -> None:
         """Stop counting the pod on its cards."""
         if not self._cards:
             return
         for cards in self._cards.values():
             cards.drop_pod(placed.row, placed.pod.uid)
 
-    def assign(self, placed: PodState, form: CardFormat, assignment: Assignment) -> bool:
+    def assign(self, placed: PlacedPod, form: CardFormat, assignment: Assignment) -> bool:
         """Assign these cards to an assumed pod; return whether the books changed."""
         placed.cards = (form, assignment)
         cards = self._cards.get(form)
         return cards is not None and cards.put_pod(placed.row, placed.pod, assignment)
 
-    def renew(self, placed: PodState) -> bool:
+    def renew(self, placed: PlacedPod) -> bool:
         """Count a newer version of the pod; return whether the books changed.
 
         If its annotations name other cards than those chosen for it, they are right.
@@ -85,7 +85,7 @@ class Devices:
                 self.mismatches += 1
         return changed
 
-    def _is_counted(self, placed: PodState) -> bool:
+    def _is_counted(self, placed: PlacedPod) -> bool:
         """Return whether the pod's node exists; pods without one have no cards, and may be many."""
         return not self._nodes.is_unknown(placed.row)
 
@@ -94,7 +94,7 @@ class Devices:
         for cards in self._cards.values():
             cards.put_node(row, node)
 
-    def publish(self, placed: PodState) -> bool:
+    def publish(self, placed: PlacedPod) -> bool:
         """Note that a pod was placed; return whether typical demand has followed it."""
         if not self._cards:
             return False
@@ -103,7 +103,7 @@ class Devices:
         return any(published)
 
 
-def _known(placed: PodState, form: CardFormat) -> Assignment | None:
+def _known(placed: PlacedPod, form: CardFormat) -> Assignment | None:
     """Return the pod's cards: those of its annotations once bound, else those chosen for it."""
     actual = _actual(placed, form)
     if actual is None and placed.cards is not None and placed.cards[0] == form:
@@ -111,7 +111,7 @@ def _known(placed: PodState, form: CardFormat) -> Assignment | None:
     return actual
 
 
-def _actual(placed: PodState, form: CardFormat) -> Assignment | None:
+def _actual(placed: PlacedPod, form: CardFormat) -> Assignment | None:
     """Return the cards that the annotations of a bound pod name.
 
     What an annotation says of an assumed pod is left from an earlier attempt, or a tenant's wish.
@@ -119,7 +119,7 @@ def _actual(placed: PodState, form: CardFormat) -> Assignment | None:
     if placed.assumed:
         return None
     try:
-        request = card_request(placed.pod.shape, form)
+        request = card_request(placed.pod.spec, form)
     except CardRequestError:
         return None
     return form.assigned(placed.pod.annotations, request) if request is not None else None

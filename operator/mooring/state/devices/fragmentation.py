@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.state.columns import IntArray
-from mooring.state.devices.cards import CardsLeft, Demand
+from mooring.state.devices.cards import Demand, RemainingCards
 
 __all__ = ["Cpu", "growth_by_cpu", "growth_by_share", "growth_by_whole_cards"]
 
@@ -36,19 +36,23 @@ class Cpu(NamedTuple):
 
 
 def growth_by_share(
-    left: CardsLeft, total: IntArray, need: IntArray, typical: Mapping[Demand, int], cpu: Cpu
+    remaining: RemainingCards,
+    total: IntArray,
+    need: IntArray,
+    typical: Mapping[Demand, int],
+    cpu: Cpu,
 ) -> IntArray:
     """Return int64[row, card]: by how much fragmentation grows if a share is placed on the card.
 
     `need` (int64[row, card]) is what the share takes of the memory of each card. The result means
     nothing where the share does not fit.
     """
-    after = np.maximum(left.free - need, 0)
-    before_permille, after_permille = _permille(left.free, total), _permille(after, total)
-    lost = np.zeros(left.free.shape, np.int64)
+    after = np.maximum(remaining.free - need, 0)
+    before_permille, after_permille = _permille(remaining.free, total), _permille(after, total)
+    lost = np.zeros(remaining.free.shape, np.int64)
     for demand, weight in typical.items():
-        serves = _serves(left.free, left.untouched, demand)
-        serves_after = left.usable & (after >= demand.memory) & (demand.memory > 0)
+        serves = _serves(remaining.free, remaining.untouched, demand)
+        serves_after = remaining.usable & (after >= demand.memory) & (demand.memory > 0)
         on_cards = before_permille * serves
         served, cards = (part.sum(axis=1, keepdims=True) for part in (on_cards, serves))
         now = _usable(served, cards, demand, _limit(demand, total, cpu.free))
@@ -63,15 +67,19 @@ def growth_by_share(
 
 
 def growth_by_whole_cards(
-    left: CardsLeft, total: IntArray, chosen: BoolArray, typical: Mapping[Demand, int], cpu: Cpu
+    remaining: RemainingCards,
+    total: IntArray,
+    chosen: BoolArray,
+    typical: Mapping[Demand, int],
+    cpu: Cpu,
 ) -> IntArray:
     """Return int64[row]: by how much fragmentation grows if the chosen cards (bool) are taken."""
-    after = np.where(chosen, np.minimum(left.free, 0), left.free)
-    untouched = left.untouched & ~chosen
-    before_permille, after_permille = _permille(left.free, total), _permille(after, total)
+    after = np.where(chosen, np.minimum(remaining.free, 0), remaining.free)
+    untouched = remaining.untouched & ~chosen
+    before_permille, after_permille = _permille(remaining.free, total), _permille(after, total)
     lost = np.zeros((len(after), 1), np.int64)
     for demand, weight in typical.items():
-        serves = _serves(left.free, left.untouched, demand)
+        serves = _serves(remaining.free, remaining.untouched, demand)
         serves_after = _serves(after, untouched, demand)
         now, then = (
             _usable(
@@ -91,11 +99,11 @@ def growth_by_whole_cards(
 
 
 def growth_by_cpu(
-    left: CardsLeft, total: IntArray, typical: Mapping[Demand, int], cpu: Cpu
+    remaining: RemainingCards, total: IntArray, typical: Mapping[Demand, int], cpu: Cpu
 ) -> IntArray:
     """Return int64[row]: by how much fragmentation grows if a pod without cards takes its cpu."""
-    nothing = np.zeros(left.free.shape, np.bool_)
-    return growth_by_whole_cards(left, total, nothing, typical, cpu)
+    nothing = np.zeros(remaining.free.shape, np.bool_)
+    return growth_by_whole_cards(remaining, total, nothing, typical, cpu)
 
 
 def _growth(lost: IntArray, taken: IntArray, typical: Mapping[Demand, int]) -> IntArray:

@@ -81,7 +81,7 @@ class EquivalenceTable:
 
     def add(self, pod: Pod) -> EquivalentPods:
         """Add a pod that no placed pod is equivalent to."""
-        terms = tuple(self._owned_term(*stated) for stated in _stated(pod.shape.affinity))
+        terms = tuple(self._owned_term(*stated) for stated in _stated(pod.spec.affinity))
         equivalent = EquivalentPods(_key(pod), pod.namespace, pod.labels, pod.terminating, terms)
         self._by_key[equivalent.key] = equivalent
         for term in terms:
@@ -136,7 +136,7 @@ class EquivalenceTable:
 
 
 def _key(pod: Pod) -> _Key:
-    return pod.namespace, frozenset(pod.labels.items()), pod.terminating, pod.shape.affinity
+    return pod.namespace, frozenset(pod.labels.items()), pod.terminating, pod.spec.affinity
 
 
 def _stated(affinity: PodAffinity) -> Iterator[tuple[Role, int, AffinityTerm]]:

@@ -18,17 +18,17 @@ from mooring.state.evictions import Evictions
 from mooring.state.nominations import Nominations
 from mooring.state.pod_columns import PodColumns
 from mooring.state.pod_groups import PodGroups
-from mooring.state.pods import PodState
+from mooring.state.pods import PlacedPod
 from mooring.state.storage.storage import StorageView
 from mooring.state.topology.domain_counts import DomainCounts
 from mooring.state.topology.equivalent_pods import Role
 from mooring.state.topology.selection import Selection
 from mooring.state.view import NodeView, NodeViewWithNominated
 
-__all__ = ["Snapshot"]
+__all__ = ["ClusterView"]
 
 
-class Snapshot:
+class ClusterView:
     """A read-only view of the live state.
 
     Nothing is copied: a decision has no await, so nothing can change while it runs. Do not keep
@@ -70,11 +70,11 @@ class Snapshot:
         """Names by row; a copy, so it may be kept."""
         return tuple(self._state.nodes.names)
 
-    def pods_on(self, row: int) -> Iterable[PodState]:
+    def pods_on(self, row: int) -> Iterable[PlacedPod]:
         """Return the pods on a row, assumed ones included."""
         return self._state.pods.on(row).values()
 
-    def pods_of(self, node: str) -> Iterable[PodState]:
+    def pods_of(self, node: str) -> Iterable[PlacedPod]:
         """Return the pods on the node of this name, assumed ones too, also if it does not exist.
 
         `pods_on` counts the pods of all nodes that do not exist together, on one row.
@@ -118,7 +118,7 @@ class Snapshot:
         """
         table, columns = self._state.nodes, self._state.pod_columns
         more_pods, more_requested = columns.nominated_demand(
-            resources, pod.shape.priority, pod.uid, table.row_count, ends
+            resources, pod.spec.priority, pod.uid, table.row_count, ends
         )
         return NodeViewWithNominated(table, rows, more_pods, more_requested)
 
@@ -134,11 +134,11 @@ class Snapshot:
         """Begin a dry run: pods may be removed and added inside, which is undone at the end."""
         return self._state.trial()
 
-    def pod(self, uid: Uid) -> PodState | None:
+    def pod(self, uid: Uid) -> PlacedPod | None:
         """Return the placed pod of this uid; None if it is on no node."""
         return self._state.pods.get(uid)
 
-    def pod_named(self, key: str) -> PodState | None:
+    def pod_named(self, key: str) -> PlacedPod | None:
         """Return the placed pod of this namespace/name, for people who ask by it.
 
         If there are several, it is the one that was created last.

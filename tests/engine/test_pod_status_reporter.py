@@ -8,7 +8,7 @@ import pytest
 
 from kube.api_server import ApiServer, Request
 from kube.virtual_clock import VirtualClock
-from mooring.engine.reports import PodScheduledReason, Reports, failure_reason
+from mooring.engine.pod_status_reporter import PodScheduledReason, PodStatusReporter, failure_reason
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
 from mooring.kube.errors import error_from_status
@@ -53,8 +53,8 @@ async def clock() -> VirtualClock:
 @pytest.fixture
 async def reports(
     client: ApiClient, recorder: EventRecorder, clock: VirtualClock
-) -> AsyncIterator[Reports]:
-    made = Reports(PodWriter(client), recorder, clock.sleep)
+) -> AsyncIterator[PodStatusReporter]:
+    made = PodStatusReporter(PodWriter(client), recorder, clock.sleep)
     task = asyncio.create_task(made.run())
     yield made
     task.cancel()
@@ -88,7 +88,7 @@ async def event(server: ApiServer, recorder: EventRecorder) -> dict[str, Any]:
 
 
 async def test_an_unschedulable_pod_gets_the_condition_with_the_time_it_began(
-    server: ApiServer, reports: Reports
+    server: ApiServer, reports: PodStatusReporter
 ) -> None:
     reports.unschedulable(WEB, FULL)
     request = await answered(server)
@@ -103,7 +103,9 @@ async def test_an_unschedulable_pod_gets_the_condition_with_the_time_it_began(
     }
 
 
-async def test_the_same_message_is_not_written_again(server: ApiServer, reports: Reports) -> None:
+async def test_the_same_message_is_not_written_again(
+    server: ApiServer, reports: PodStatusReporter
+) -> None:
     reports.unschedulable(WEB, FULL)
     assert about(await answered(server)) == "web"
     reports.unschedulable(WEB, FULL)
@@ -113,7 +115,7 @@ async def test_the_same_message_is_not_written_again(server: ApiServer, reports:
 
 
 async def test_a_condition_that_the_pod_has_already_is_not_written_by_a_new_leader(
-    server: ApiServer, reports: Reports
+    server: ApiServer, reports: PodStatusReporter
 ) -> None:
     said = {
         "type": "PodScheduled",
@@ -128,7 +130,7 @@ async def test_a_condition_that_the_pod_has_already_is_not_written_by_a_new_lead
 
 
 async def test_another_reason_is_written_even_with_the_same_message(
-    server: ApiServer, reports: Reports
+    server: ApiServer, reports: PodStatusReporter
 ) -> None:
     reports.unschedulable(WEB, FULL)
     assert condition(await answered(server))["reason"] == "Unschedulable"
@@ -137,7 +139,7 @@ async def test_another_reason_is_written_even_with_the_same_message(
 
 
 async def test_a_gated_pod_gets_condition_and_event_once_for_each_message(
-    server: ApiServer, reports: Reports, recorder: EventRecorder
+    server: ApiServer, reports: PodStatusReporter, recorder: EventRecorder
 ) -> None:
     for _ in range(3):
         reports.gated(WEB, "waiting for 3 pods")
@@ -177,7 +179,7 @@ def test_only_unschedulable_asks_a_cluster_autoscaler_for_nodes() -> None:
 
 
 async def test_a_changed_message_leaves_the_time_of_the_transition(
-    server: ApiServer, reports: Reports
+    server: ApiServer, reports: PodStatusReporter
 ) -> None:
     reports.unschedulable(WEB, FULL)
     await answered(server)
@@ -188,7 +190,7 @@ async def test_a_changed_message_leaves_the_time_of_the_transition(
 
 
 async def test_only_the_newest_status_that_waits_is_written(
-    server: ApiServer, reports: Reports
+    server: ApiServer, reports: PodStatusReporter
 ) -> None:
     reports.unschedulable(WEB, FULL)
     held = await server.next()
@@ -204,7 +206,7 @@ async def test_only_the_newest_status_that_waits_is_written(
 
 
 async def test_a_cleared_nomination_is_written_without_repeating_the_message(
-    server: ApiServer, reports: Reports
+    server: ApiServer, reports: PodStatusReporter
 ) -> None:
     reports.unschedulable(WEB, FULL, "a")
     assert (await answered(server)).body["status"]["nominatedNodeName"] == "a"
@@ -213,7 +215,7 @@ async def test_a_cleared_nomination_is_written_without_repeating_the_message(
 
 
 async def test_no_status_is_written_for_a_pod_that_is_about_to_be_bound(
-    server: ApiServer, reports: Reports
+    server: ApiServer, reports: PodStatusReporter
 ) -> None:
     reports.unschedulable(WEB, FULL)
     held = await server.next()
@@ -228,7 +230,9 @@ async def test_no_status_is_written_for_a_pod_that_is_about_to_be_bound(
     assert len(server.seen) == 2
 
 
-async def test_a_pod_that_has_gone_is_forgotten(server: ApiServer, reports: Reports) -> None:
+async def test_a_pod_that_has_gone_is_forgotten(
+    server: ApiServer, reports: PodStatusReporter
+) -> None:
     reports.unschedulable(WEB, FULL)
     (await server.next()).refuse(404, "NotFound", "pods web not found")
     await reports.written(WEB)
@@ -237,7 +241,7 @@ async def test_a_pod_that_has_gone_is_forgotten(server: ApiServer, reports: Repo
 
 
 async def test_a_status_that_could_not_be_written_is_logged_and_written_again(
-    server: ApiServer, reports: Reports, caplog: pytest.LogCaptureFixture
+    server: ApiServer, reports: PodStatusReporter, caplog: pytest.LogCaptureFixture
 ) -> None:
     reports.unschedulable(WEB, FULL)
     forbidden = await server.next()
@@ -250,7 +254,7 @@ async def test_a_status_that_could_not_be_written_is_logged_and_written_again(
 
 
 async def test_a_status_without_an_answer_is_written_together_with_the_next(
-    server: ApiServer, reports: Reports, clock: VirtualClock
+    server: ApiServer, reports: PodStatusReporter, clock: VirtualClock
 ) -> None:
     reports.unschedulable(WEB, FULL, "a")
     (await server.next()).cut()
@@ -263,7 +267,7 @@ async def test_a_status_without_an_answer_is_written_together_with_the_next(
 
 
 async def test_a_bound_pod_gets_an_event_with_its_node(
-    server: ApiServer, reports: Reports, recorder: EventRecorder
+    server: ApiServer, reports: PodStatusReporter, recorder: EventRecorder
 ) -> None:
     reports.scheduled(WEB, "a")
     written = await event(server, recorder)
@@ -277,7 +281,7 @@ async def test_a_bound_pod_gets_an_event_with_its_node(
 
 
 async def test_an_unschedulable_pod_gets_a_warning_with_the_text_of_its_condition(
-    server: ApiServer, reports: Reports, recorder: EventRecorder
+    server: ApiServer, reports: PodStatusReporter, recorder: EventRecorder
 ) -> None:
     reports.unschedulable(WEB, FULL)
     await answered(server)
@@ -291,7 +295,7 @@ async def test_an_unschedulable_pod_gets_a_warning_with_the_text_of_its_conditio
 
 
 async def test_a_victim_gets_an_event_with_the_preemptor_and_its_priority(
-    server: ApiServer, reports: Reports, recorder: EventRecorder
+    server: ApiServer, reports: PodStatusReporter, recorder: EventRecorder
 ) -> None:
     high = parse_pod(pod("high", priority=1000))
     reports.preempted(WEB, high, "a")
@@ -307,7 +311,7 @@ async def test_a_victim_gets_an_event_with_the_preemptor_and_its_priority(
 
 
 async def test_a_preemptor_gets_a_warning_when_its_victims_stay(
-    server: ApiServer, reports: Reports, recorder: EventRecorder
+    server: ApiServer, reports: PodStatusReporter, recorder: EventRecorder
 ) -> None:
     reports.preemption_failed(WEB, "delete pods default/low: not today (422 Invalid)")
     written = await event(server, recorder)
@@ -323,7 +327,7 @@ async def test_a_priority_is_named_by_the_priority_classes_of_its_value(
 ) -> None:
     state = ClusterState()
     classes = state.objects.of(Kind.PRIORITY_CLASS)
-    reports = Reports(PodWriter(client), recorder, priority_classes=classes)
+    reports = PodStatusReporter(PodWriter(client), recorder, priority_classes=classes)
     for name, value in (("high", 1000), ("batch", 0), ("also-high", 1000), ("higher", 2000)):
         state.put(Kind.PRIORITY_CLASS, name, parse_priority_class(priority_class(name, value)))
     reports.preempted(WEB, parse_pod(pod("high", priority=1000)), "a")

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-__all__ = ["Readings"]
+__all__ = ["StateCollector"]
 
 _SCHEDULER: Final = "mooring"
 """The label `name` of the metric of leader election."""
@@ -23,7 +23,7 @@ def _gauge(*declaration: Any) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Readings:
+class StateCollector:
     """The callbacks a scrape reads, by metric; each is called once per scrape on the event loop.
 
     A callback returns one value, or values by the value of its label or by a tuple of them.

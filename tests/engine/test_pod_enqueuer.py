@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from mooring.engine.intake import Intake
+from mooring.engine.pod_enqueuer import PodEnqueuer
 from mooring.framework.handle import Handle
 from mooring.framework.queued_pod import QueuedPod, SubQueue
 from mooring.framework.registry import NoArgs, Registry
@@ -38,7 +38,7 @@ class Gatekeeper:
     """A PreEnqueue plugin that does what a pod's label `gate` says, or `told` for all pods."""
 
     name: ClassVar[str] = "Gatekeeper"
-    row_local: ClassVar[bool] = True
+    depends_on_node_only: ClassVar[bool] = True
     pod_group_formats: ClassVar[tuple[GroupFormat, ...]] = (GroupFormat("team", "size"),)
     told: str = ""
 
@@ -68,16 +68,16 @@ class Door:
         self.failed: list[tuple[str, str]] = []
         self.gated: list[tuple[str, str]] = []
         self.alone: list[tuple[str, str]] = []
-        self.intake = Intake(
+        self.pod_enqueuer = PodEnqueuer(
             self.scheduler_state,
             clock=lambda: self.now,
             wake=self._wake,
-            left=self.left.append,
+            not_pending=self.left.append,
             failed=self._fail,
             gated=lambda pod, reason: self.gated.append((pod.name, reason)),
             no_profile=lambda pod, reason: self.alone.append((pod.name, reason)),
         )
-        self.scheduler_state.state.on_events(self.intake.on_events)
+        self.scheduler_state.state.on_events(self.pod_enqueuer.on_events)
 
     def _wake(self) -> None:
         self.woken += 1
@@ -88,16 +88,16 @@ class Door:
     def comes(self, name: str = "web", **fields: Any) -> Pod:
         """Let the pod come in; return it as it is parsed."""
         pending = parse_pod(pod(name, **fields))
-        self.intake.pending(pending)
+        self.pod_enqueuer.pending(pending)
         return pending
 
     def flush(self) -> int:
         """Flush; return how many times other work could have been done between."""
-        return sum(1 for _ in self.intake.flush())
+        return sum(1 for _ in self.pod_enqueuer.flush())
 
     def slices(self) -> Iterator[None]:
         """Return the steps in which profiles are found after a change."""
-        return self.intake.find_profiles()
+        return self.pod_enqueuer.find_profiles()
 
     def queue(self, name: str = "web") -> SubQueue | None:
         """Where the pod waits in the queue."""
@@ -127,7 +127,7 @@ class Door:
     def reports(self) -> None:
         """Let some seconds pass, and tell pods that wait why."""
         self.now += 10.0
-        self.intake.report()
+        self.pod_enqueuer.report()
 
     def namespace_is(self, **labels: str) -> None:
         """Give the pods' namespace these labels from now on."""
@@ -157,9 +157,9 @@ def test_a_pod_of_a_profile_is_queued_and_the_loop_is_woken(open_door: Door) -> 
 def test_a_pod_without_a_profile_is_queued_when_its_profile_comes(door: Door) -> None:
     without_profile = door.comes()
     assert door.queue() is None
-    assert door.intake.known() == {without_profile.uid: without_profile.key}
+    assert door.pod_enqueuer.known() == {without_profile.uid: without_profile.key}
     put_profile(door.scheduler_state)
-    door.intake.profiles_changed()
+    door.pod_enqueuer.profiles_changed()
     assert door.queue() is SubQueue.ACTIVE
     assert door.scheduler_state.without_profile == {}
 
@@ -176,7 +176,7 @@ def test_the_path_of_a_pod_begins_before_it_has_a_profile_and_goes_on_when_it_ha
     door.comes()
     door.now = 4.0
     put_profile(door.scheduler_state)
-    door.intake.profiles_changed()
+    door.pod_enqueuer.profiles_changed()
     door.comes()
     assert steps(door) == ["seen", "noProfile", "queued"]
     path = plain(door.scheduler_state.decisions.path("default/web"))
@@ -187,7 +187,7 @@ def test_the_path_of_a_pod_begins_before_it_has_a_profile_and_goes_on_when_it_ha
 def test_the_path_of_a_gated_pod_says_which_plugin_holds_it_back(open_door: Door) -> None:
     gated = open_door.comes(gates=("example.com/wait",))
     open_door.comes()
-    open_door.intake.gone(gated.uid)
+    open_door.pod_enqueuer.gone(gated.uid)
     assert steps(open_door) == ["seen", "gated", "queued", "gone"]
     path = plain(open_door.scheduler_state.decisions.path("default/web"))
     assert path is not None
@@ -210,7 +210,7 @@ def test_pods_whose_profile_is_untouched_stay_where_they_are(open_door: Door) ->
     queued = open_door.rejected()
     open_door.now = 20.0
     put_profile(open_door.scheduler_state, "other")
-    open_door.intake.profiles_changed()
+    open_door.pod_enqueuer.profiles_changed()
     open_door.namespace_is(env="other")
     assert queued.queue is SubQueue.UNSCHEDULABLE
 
@@ -219,7 +219,7 @@ def test_an_unschedulable_pod_is_tried_again_with_its_profile_of_now(open_door: 
     queued = open_door.rejected()
     open_door.now = 20.0
     renewed = put_profile(open_door.scheduler_state, percentageOfNodesToScore=50)
-    open_door.intake.profiles_changed()
+    open_door.pod_enqueuer.profiles_changed()
     assert (queued.queue, queued.pipeline) == (SubQueue.ACTIVE, renewed.pipeline)
 
 
@@ -227,7 +227,7 @@ def test_labels_of_its_namespace_give_a_pod_another_profile(open_door: Door) -> 
     queued = open_door.rejected()
     open_door.now = 20.0
     batch = put_profile(open_door.scheduler_state, "batch", match=BATCH)
-    open_door.intake.profiles_changed()
+    open_door.pod_enqueuer.profiles_changed()
     assert queued.queue is SubQueue.UNSCHEDULABLE
     open_door.namespace_is(env="batch")
     assert (queued.queue, queued.pipeline) == (SubQueue.ACTIVE, batch.pipeline)
@@ -237,7 +237,7 @@ def test_a_pod_in_flight_gets_its_new_profile_for_the_next_attempt(open_door: Do
     open_door.comes()
     queued = open_door.popped()
     renewed = put_profile(open_door.scheduler_state, percentageOfNodesToScore=50)
-    open_door.intake.profiles_changed()
+    open_door.pod_enqueuer.profiles_changed()
     assert queued.pipeline is renewed.pipeline
     open_door.scheduler_state.queue.add_unschedulable(queued, frozenset({"Fit"}), 0.0)
     assert queued.queue is SubQueue.BACKOFF
@@ -247,7 +247,7 @@ def test_a_pod_that_loses_its_profile_in_flight_waits_for_another(open_door: Doo
     in_flight = open_door.comes()
     queued = open_door.popped()
     open_door.scheduler_state.profiles.remove("default-scheduler")
-    open_door.intake.profiles_changed()
+    open_door.pod_enqueuer.profiles_changed()
     open_door.scheduler_state.queue.add_after_error(queued, 0.0)
     assert open_door.queue() is None
     assert open_door.scheduler_state.without_profile == {in_flight.uid: in_flight}
@@ -260,7 +260,7 @@ def bound_without_a_profile(door: Door) -> QueuedPod:
     state.assume(pod, 0)
     state.announce(pod)
     door.scheduler_state.profiles.remove("default-scheduler")
-    door.intake.profiles_changed()
+    door.pod_enqueuer.profiles_changed()
     return queued
 
 
@@ -269,7 +269,7 @@ def test_a_pod_whose_profile_came_back_while_it_was_bound_is_queued_if_that_fail
 ) -> None:
     queued = bound_without_a_profile(open_door)
     put_profile(open_door.scheduler_state)
-    open_door.intake.profiles_changed()
+    open_door.pod_enqueuer.profiles_changed()
     assert open_door.queue() is None
     open_door.scheduler_state.state.forget(queued.pod)
     open_door.scheduler_state.queue.add_after_error(queued, 0.0)
@@ -283,9 +283,9 @@ def test_so_is_one_that_no_event_was_delivered_about(open_door: Door) -> None:
     open_door.popped()
     state.assume(pod, 0)
     open_door.scheduler_state.profiles.remove("default-scheduler")
-    open_door.intake.profiles_changed()
+    open_door.pod_enqueuer.profiles_changed()
     put_profile(open_door.scheduler_state)
-    open_door.intake.profiles_changed()
+    open_door.pod_enqueuer.profiles_changed()
     open_door.reports()
     assert open_door.queue() is None
     state.forget(pod)
@@ -298,7 +298,7 @@ def test_so_is_one_that_no_event_was_delivered_about(open_door: Door) -> None:
 def test_a_pod_whose_profile_goes_waits_for_another(open_door: Door) -> None:
     left_alone = open_door.comes()
     open_door.scheduler_state.profiles.remove("default-scheduler")
-    open_door.intake.profiles_changed()
+    open_door.pod_enqueuer.profiles_changed()
     assert open_door.queue() is None
     assert open_door.scheduler_state.without_profile == {left_alone.uid: left_alone}
 
@@ -307,7 +307,7 @@ def test_a_pod_whose_profile_goes_is_nominated_no_more(open_door: Door) -> None:
     open_door.comes(nominated="a")
     assert len(open_door.scheduler_state.state.nominations) == 1
     open_door.scheduler_state.profiles.remove("default-scheduler")
-    open_door.intake.profiles_changed()
+    open_door.pod_enqueuer.profiles_changed()
     assert len(open_door.scheduler_state.state.nominations) == 0
     assert list(open_door.scheduler_state.without_profile) == [uid_of("web")]
 
@@ -353,15 +353,15 @@ def test_a_deleted_pod_is_removed_everywhere(door: Door) -> None:
     put_profile(door.scheduler_state)
     queued = door.comes("web", nominated="a")
     for gone in (without_profile, queued):
-        door.intake.gone(gone.uid)
-    assert door.intake.known() == {}
+        door.pod_enqueuer.gone(gone.uid)
+    assert door.pod_enqueuer.known() == {}
     assert door.scheduler_state.state.nominations.get(queued.uid) is None
     assert door.left == [without_profile.uid, queued.uid]
 
 
 def test_the_end_of_a_predecessor_leaves_its_successor_in_the_queue(open_door: Door) -> None:
     successor = open_door.comes(nominated="a")
-    open_door.intake.gone(Uid("predecessor"))
+    open_door.pod_enqueuer.gone(Uid("predecessor"))
     assert open_door.queue() is SubQueue.ACTIVE
     assert open_door.scheduler_state.state.nominations.get(successor.uid) is not None
     assert open_door.left == ["predecessor"]
@@ -375,25 +375,25 @@ def test_late_news_of_a_pod_leave_the_next_one_of_its_name_alone(
     labels = {COSCHEDULING_LABEL: "train"}
     predecessor = open_door.comes(labels=labels)
     successor = replace(predecessor, uid=Uid("successor"))
-    open_door.intake.pending(successor)
+    open_door.pod_enqueuer.pending(successor)
     if late == "deleted":
-        open_door.intake.gone(predecessor.uid)
+        open_door.pod_enqueuer.gone(predecessor.uid)
         assert open_door.left == [predecessor.uid]
     else:
-        open_door.intake.pending(replace(predecessor, labels={**labels, "new": ""}))
+        open_door.pod_enqueuer.pending(replace(predecessor, labels={**labels, "new": ""}))
         assert open_door.left == []
     group = open_door.scheduler_state.state.pod_groups.of(successor)
     assert group is not None
     assert "successor" in group.unscheduled
-    assert open_door.intake.knows(successor.uid)
-    assert open_door.intake.knows(predecessor.uid) == (late == "changed")
+    assert open_door.pod_enqueuer.knows(successor.uid)
+    assert open_door.pod_enqueuer.knows(predecessor.uid) == (late == "changed")
 
 
 def test_so_it_is_with_pods_that_no_profile_takes(door: Door) -> None:
     predecessor = door.comes()
-    door.intake.pending(replace(predecessor, uid=Uid("successor")))
+    door.pod_enqueuer.pending(replace(predecessor, uid=Uid("successor")))
     assert [*door.scheduler_state.without_profile] == [predecessor.uid, "successor"]
-    door.intake.gone(predecessor.uid)
+    door.pod_enqueuer.gone(predecessor.uid)
     assert [*door.scheduler_state.without_profile] == ["successor"]
 
 
@@ -403,7 +403,7 @@ def test_a_pod_gone_at_permit_is_rejected(open_door: Door) -> None:
     open_door.scheduler_state.waiting.enter(
         waiting, "a", {"Gang": 10.0}, 0.0, lambda rejection, _: rejections.append(rejection)
     )
-    open_door.intake.gone(waiting.uid)
+    open_door.pod_enqueuer.gone(waiting.uid)
     (rejection,) = rejections
     assert rejection is not None
     assert rejection.reason == "the pod was deleted while it waited to be bound"
@@ -415,9 +415,9 @@ def test_the_binding_of_a_pod_gone_in_pre_bind_is_called_off(open_door: Door) ->
     open_door.scheduler_state.in_pre_bind[in_pre_bind.uid] = lambda: called_off.append(
         in_pre_bind.uid
     )
-    open_door.intake.gone(Uid("predecessor"))
+    open_door.pod_enqueuer.gone(Uid("predecessor"))
     assert called_off == []
-    open_door.intake.gone(in_pre_bind.uid)
+    open_door.pod_enqueuer.gone(in_pre_bind.uid)
     assert called_off == [in_pre_bind.uid]
 
 
@@ -446,7 +446,7 @@ def test_a_pre_enqueue_that_fails_gates_that_pod_alone_and_is_reported(
     for name, gate in (("first", "open"), ("broken", "fail"), ("last", "open")):
         door.comes(name, labels={"gate": gate})
     put_profile(door.scheduler_state, registry=GATEKEEPER, **GATED)
-    door.intake.profiles_changed()
+    door.pod_enqueuer.profiles_changed()
     assert [door.queue(name) for name in ("first", "broken", "last")] == [
         SubQueue.ACTIVE,
         SubQueue.GATED,
@@ -495,10 +495,10 @@ def test_many_gated_pods_are_flushed_some_at_a_time(door: Door) -> None:
     """10 us each: 100,000 at once would hold up everything else for a second."""
     put_profile(door.scheduler_state, registry=GATEKEEPER, **GATED)
     pods = [door.comes(f"web-{number}", labels={"gate": "close"}) for number in range(450)]
-    flushing = door.intake.flush()
+    flushing = door.pod_enqueuer.flush()
     next(flushing)
     assert len(door.gated) == 200
-    door.intake.gone(pods[300].uid)
+    door.pod_enqueuer.gone(pods[300].uid)
     assert sum(1 for _ in flushing) == 1
     assert len(door.gated) == 449
 
@@ -519,12 +519,12 @@ def test_members_are_told_that_others_are_missing_if_that_lasts(open_door: Door)
     for name in ("g-0", "g-1"):
         open_door.comes(name, group="g")
     open_door.now = 1.9
-    open_door.intake.report()
+    open_door.pod_enqueuer.report()
     assert open_door.gated == []
     open_door.now = 2.0
-    open_door.intake.report()
+    open_door.pod_enqueuer.report()
     assert open_door.gated == [("g-0", "2 of 3 members exist"), ("g-1", "2 of 3 members exist")]
-    open_door.intake.report()
+    open_door.pod_enqueuer.report()
     assert len(open_door.gated) == 2
 
 
@@ -538,7 +538,7 @@ def test_a_group_that_changes_is_tried_again(open_door: Door, change: str) -> No
         queue.add_unschedulable(queued, frozenset({"NodeResourcesFit"}), open_door.now)
     assert open_door.queue("g-1") is SubQueue.UNSCHEDULABLE
     if change == "a member goes":
-        open_door.intake.gone(members[0].uid)
+        open_door.pod_enqueuer.gone(members[0].uid)
     elif change == "another binds one":
         bound = parse_pod(pod("g-x", group="g", node="a"))
         open_door.scheduler_state.state.put(Kind.POD, bound.uid, bound)
@@ -552,9 +552,9 @@ def test_nothing_is_said_about_members_that_were_gated_for_a_moment(open_door: D
     for name in ("g-0", "g-1", "g-2"):
         open_door.comes(name, group="g")
     gone = open_door.comes("h-0", group="h")
-    open_door.intake.gone(gone.uid)
+    open_door.pod_enqueuer.gone(gone.uid)
     open_door.now = 5.0
-    open_door.intake.report()
+    open_door.pod_enqueuer.report()
     assert open_door.gated == []
 
 
@@ -575,20 +575,20 @@ def test_pods_unschedulable_for_five_minutes_are_flushed(open_door: Door) -> Non
 
 def test_a_pod_is_known_while_it_is_queued_in_flight_or_has_a_node(open_door: Door) -> None:
     scheduler, web = open_door.scheduler_state, open_door.comes()
-    assert open_door.intake.knows(web.uid)
-    assert not open_door.intake.knows(Uid("successor"))
+    assert open_door.pod_enqueuer.knows(web.uid)
+    assert not open_door.pod_enqueuer.knows(Uid("successor"))
     queued = scheduler.queue.pop(0.0)
     assert queued is not None
-    assert open_door.intake.knows(web.uid)
+    assert open_door.pod_enqueuer.knows(web.uid)
     scheduler.queue.done(queued, 0.0)
-    assert not open_door.intake.knows(web.uid)
+    assert not open_door.pod_enqueuer.knows(web.uid)
     scheduler.state.put(Kind.POD, web.uid, parse_pod(pod("web", node="a")))
-    assert open_door.intake.knows(web.uid)
+    assert open_door.pod_enqueuer.knows(web.uid)
 
 
 def test_a_pod_that_no_profile_takes_is_known(door: Door) -> None:
     without_profile = door.comes()
-    assert door.intake.knows(without_profile.uid)
+    assert door.pod_enqueuer.knows(without_profile.uid)
 
 
 class TestPodsWithoutProfile:
@@ -611,7 +611,7 @@ class TestPodsWithoutProfile:
         """At the start of a scheduler, pods may come before their profiles."""
         put_profile(door.scheduler_state, "batch", registry=GATEKEEPER, match=LEFT_OUT)
         door.comes(spec=MINE)
-        door.intake.report()
+        door.pod_enqueuer.report()
         assert door.alone == []
         for _ in range(3):
             door.comes(spec=MINE)
@@ -639,7 +639,7 @@ class TestPodsWithoutProfile:
         put_profile(door.scheduler_state, "mine", registry=GATEKEEPER)
         door.comes(cpu="100", spec=MINE)
         door.scheduler_state.profiles.remove("mine")
-        door.intake.profiles_changed()
+        door.pod_enqueuer.profiles_changed()
         door.reports()
         ((name, why),) = door.alone
         assert name == "web"
@@ -660,7 +660,7 @@ class TestPodsWithoutProfile:
         state = door.scheduler_state.state
         state.assume(web, state.nodes.row_of["a"])
         door.scheduler_state.profiles.remove("mine")
-        door.intake.profiles_changed()
+        door.pod_enqueuer.profiles_changed()
         door.reports()
         assert door.alone == []
         state.forget(web)
@@ -676,7 +676,7 @@ class TestPodsWithoutProfile:
         door.scheduler_state.profiles.remove("batch")
         door.reports()
         assert len(door.alone) == 2
-        door.intake.gone(web.uid)
+        door.pod_enqueuer.gone(web.uid)
         door.scheduler_state.profiles.not_in_force("packed", ["mine"])
         door.reports()
         assert len(door.alone) == 2
@@ -722,7 +722,7 @@ def test_a_pod_without_a_node_is_a_member_of_its_group_until_it_is_gone(door: Do
     train = door.scheduler_state.state.pod_groups.of(web)
     assert train is not None
     assert list(train.unscheduled) == [web.uid]
-    door.intake.gone(web.uid)
+    door.pod_enqueuer.gone(web.uid)
     assert len(door.scheduler_state.state.pod_groups) == 0
 
 
@@ -740,17 +740,17 @@ def test_the_formats_of_groups_are_those_of_the_plugins_in_force(open_door: Door
     open_door.comes(labels={"team": "train", "size": "2"})
     assert len(state.pod_groups) == 0
     put_profile(open_door.scheduler_state, "gated", registry=GATEKEEPER, **GATED)
-    open_door.intake.profiles_changed()
+    open_door.pod_enqueuer.profiles_changed()
     (train,) = state.pod_groups
     assert (train.key.name, train.minimum, train.all_pods_count) == ("train", 2, 1)
     open_door.scheduler_state.profiles.remove("gated")
-    open_door.intake.profiles_changed()
+    open_door.pod_enqueuer.profiles_changed()
     assert len(state.pod_groups) == 0
 
 
 def test_whoever_reads_a_pod_is_told_that_it_goes_meanwhile(open_door: Door) -> None:
     with open_door.scheduler_state.departures.meanwhile() as gone:
-        open_door.intake.gone(Uid("never-seen"))
+        open_door.pod_enqueuer.gone(Uid("never-seen"))
         assert "never-seen" in gone
 
 
@@ -767,7 +767,7 @@ def settled(door: Door, names: list[str]) -> int:
 def test_the_profiles_of_many_pods_are_found_in_slices(open_door: Door) -> None:
     names = many(open_door)
     open_door.scheduler_state.profiles.remove("default-scheduler")
-    open_door.intake.profiles_changed()
+    open_door.pod_enqueuer.profiles_changed()
     found = [settled(open_door, names), *(settled(open_door, names) for _ in open_door.slices())]
     assert found == [*range(100, 251)]
 
@@ -777,9 +777,9 @@ def test_a_pod_whose_profile_is_yet_to_be_found_is_not_tried_with_the_one_that_w
 ) -> None:
     many(open_door)
     open_door.scheduler_state.profiles.remove("default-scheduler")
-    open_door.intake.profiles_changed()
+    open_door.pod_enqueuer.profiles_changed()
     first = open_door.popped()
-    assert not open_door.intake.settle(first)
+    assert not open_door.pod_enqueuer.settle(first)
     assert first.pod.uid in open_door.scheduler_state.without_profile
     assert open_door.queue(first.pod.name) is None
 
@@ -792,10 +792,10 @@ def test_a_pod_whose_profile_is_yet_to_be_found_is_tried_with_the_one_that_repla
     former = first.pipeline
     open_door.scheduler_state.queue.put_back(first, 0.0)
     put_profile(open_door.scheduler_state)
-    open_door.intake.profiles_changed()
+    open_door.pod_enqueuer.profiles_changed()
     popped = open_door.popped()
     assert popped.pipeline is former
-    assert open_door.intake.settle(popped)
+    assert open_door.pod_enqueuer.settle(popped)
     pod = popped.pod
     profile = open_door.scheduler_state.profiles.of(pod, open_door.scheduler_state.cluster)
     assert profile is not None
@@ -807,9 +807,9 @@ def test_a_pod_that_the_new_profile_gates_is_not_tried(open_door: Door) -> None:
     for number in range(250):
         open_door.comes(f"web-{number}", labels={"gate": "close"})
     put_profile(open_door.scheduler_state, registry=GATEKEEPER, **GATED)
-    open_door.intake.profiles_changed()
+    open_door.pod_enqueuer.profiles_changed()
     popped = open_door.popped()
-    assert not open_door.intake.settle(popped)
+    assert not open_door.pod_enqueuer.settle(popped)
     assert open_door.queue(popped.pod.name) is SubQueue.GATED
 
 
@@ -818,10 +818,10 @@ def test_members_of_a_group_get_their_new_profile_together(open_door: Door) -> N
     members = [open_door.comes(f"train-{number}", group="train", priority=9) for number in range(3)]
     many(open_door)
     put_profile(open_door.scheduler_state)
-    open_door.intake.profiles_changed()
+    open_door.pod_enqueuer.profiles_changed()
     popped = open_door.popped()
     assert popped.pod in members
-    assert open_door.intake.settle(popped)
+    assert open_door.pod_enqueuer.settle(popped)
     for member in members:
         queued = open_door.scheduler_state.queue.get(member.uid)
         assert queued is not None
@@ -835,7 +835,7 @@ def test_the_newest_version_of_a_pod_counts_when_its_binding_fails_without_a_pro
     old = queued.pod
     open_door.comes(labels={"new": "yes"})
     put_profile(open_door.scheduler_state)
-    open_door.intake.profiles_changed()
+    open_door.pod_enqueuer.profiles_changed()
     open_door.scheduler_state.state.forget(old)
     open_door.scheduler_state.queue.add_after_error(queued, 0.0)
     found = open_door.scheduler_state.queue.get(old.uid)
@@ -847,7 +847,7 @@ def test_attempts_in_flight_do_not_go_on_before_their_profile_is_found(open_door
     many(open_door)
     in_flight = [open_door.popped() for _ in range(250)]
     open_door.scheduler_state.profiles.remove("default-scheduler")
-    open_door.intake.profiles_changed()
+    open_door.pod_enqueuer.profiles_changed()
     queue = open_door.scheduler_state.queue
     assert all(each.outdated for each in in_flight if queue.get(each.pod.uid) is each)
 
@@ -855,10 +855,10 @@ def test_attempts_in_flight_do_not_go_on_before_their_profile_is_found(open_door
 def test_a_second_change_while_profiles_are_found_has_the_last_word(open_door: Door) -> None:
     names = many(open_door)
     open_door.scheduler_state.profiles.remove("default-scheduler")
-    open_door.intake.profiles_changed()
+    open_door.pod_enqueuer.profiles_changed()
     next(open_door.slices())
     put_profile(open_door.scheduler_state)
-    open_door.intake.profiles_changed()
+    open_door.pod_enqueuer.profiles_changed()
     assert [*open_door.slices()]
     assert settled(open_door, names) == 0
     assert {open_door.queue(name) for name in names} == {SubQueue.ACTIVE}
@@ -869,10 +869,10 @@ def test_pods_that_come_change_or_go_while_profiles_are_found_end_where_they_bel
 ) -> None:
     names = many(open_door)
     open_door.scheduler_state.profiles.remove("default-scheduler")
-    open_door.intake.profiles_changed()
+    open_door.pod_enqueuer.profiles_changed()
     changed = open_door.comes(names[0], labels={"changed": "yes"})
     new, gone = open_door.comes("new"), uid_of(names[1])
-    open_door.intake.gone(gone)
+    open_door.pod_enqueuer.gone(gone)
     assert [*open_door.slices()]
     left = open_door.scheduler_state.without_profile
     assert left[changed.uid] is changed
@@ -897,13 +897,13 @@ async def until(holds: Callable[[], object]) -> None:
 
 async def test_the_rest_is_found_while_the_intake_runs(open_door: Door) -> None:
     names = many(open_door)
-    running = asyncio.create_task(open_door.intake.run())
+    running = asyncio.create_task(open_door.pod_enqueuer.run())
     for _ in range(2):  # it waits for the next change each time
         open_door.scheduler_state.profiles.remove("default-scheduler")
-        open_door.intake.profiles_changed()
+        open_door.pod_enqueuer.profiles_changed()
         await until(lambda: settled(open_door, names) == len(names))
         put_profile(open_door.scheduler_state)
-        open_door.intake.profiles_changed()
+        open_door.pod_enqueuer.profiles_changed()
         await until(lambda: settled(open_door, names) == 0)
     running.cancel()
     await asyncio.wait([running])

@@ -19,7 +19,7 @@ from mooring.model.pod_group import PodGroup
 from mooring.model.workloads import Namespace
 from mooring.time_slices import TimeSlices
 
-__all__ = ["Intake"]
+__all__ = ["PodEnqueuer"]
 
 _WITHOUT_PROFILE_SECONDS: Final = 5.0
 """A pod that no profile takes is told so when it has waited for so long."""
@@ -36,14 +36,14 @@ _GROUP_EVENTS: Final = frozenset(
 )
 
 
-class Intake:
+class PodEnqueuer:
     """Finds the profile of every pod without a node, and adds the pod to the queue.
 
-    `wake` is called when the queue may have work, `left` with the uid of a pod that is not without
-    a node any more, `failed` with a pod that is gated because it exceeds a limit or a PreEnqueue
-    plugin failed, and why. `gated` is called with a pod that a PreEnqueue plugin has held back for
-    some time, and why.
-    `no_profile` is called with a pod that no profile takes, and why.
+    `wake` is called when the queue may have work, `not_pending` with the uid of a pod that is not
+    without a node any more, `failed` with a pod that is gated because it exceeds a limit or a
+    PreEnqueue plugin failed, and why. `gated` is called with a pod that a PreEnqueue plugin has
+    held back for some time, and why. `no_profile` is called with a pod that no profile takes, and
+    why.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Intake:
         *,
         clock: Callable[[], float],
         wake: Callable[[], None],
-        left: Callable[[str], None],
+        not_pending: Callable[[str], None],
         failed: Callable[[Pod, str], None],
         gated: Callable[[Pod, str], None],
         no_profile: Callable[[Pod, str], None],
@@ -60,7 +60,7 @@ class Intake:
         self._scheduler = scheduler
         self._clock = clock
         self._wake = wake
-        self._left = left
+        self._not_pending = not_pending
         self._failed = failed
         self._gated = gated
         self._gated_since: dict[Uid, float] = {}
@@ -108,7 +108,7 @@ class Intake:
         if self._scheduler.queue.remove(uid, self._clock()) is not None:
             self._wake()
         self._forget_no_profile(uid)
-        self._left(uid)
+        self._not_pending(uid)
         call_off = self._scheduler.in_pre_bind.get(uid)
         waits = call_off is not None or self._scheduler.waiting.get(uid) is not None
         under_way = self._scheduler.being_bound.get(uid)

@@ -1,8 +1,8 @@
-from mooring.observe.readings import Readings
+from mooring.observe.collector import StateCollector
 
 
-def readings(*, leading: bool = True) -> Readings:
-    return Readings(
+def readings(*, leading: bool = True) -> StateCollector:
+    return StateCollector(
         pending_pods=lambda: {"active": 3, "backoff": 0, "unschedulable": 1, "gated": 2},
         unschedulable_pods=lambda: {("NodeResourcesFit", "mooring"): 1},
         cache_size=lambda: {"nodes": 20, "pods": 30, "assumed_pods": 4},
@@ -20,7 +20,7 @@ def readings(*, leading: bool = True) -> Readings:
     )
 
 
-def shown(source: Readings) -> dict[str, dict[tuple[str, ...], float]]:
+def shown(source: StateCollector) -> dict[str, dict[tuple[str, ...], float]]:
     return {
         family.name: {tuple(sample.labels.values()): sample.value for sample in family.samples}
         for family in source.collect()

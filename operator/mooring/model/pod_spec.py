@@ -1,8 +1,8 @@
 """The fields of a pod's spec that scheduling decisions read, parsed once for equal pods.
 
-Most pods are copies of a template. Pods that are equal in these fields share one `PodShape` object.
+Most pods are copies of a template. Pods that are equal in these fields share one `PodSpec` object.
 So a spec is parsed once per template, and results of plugins can be cached by the identity of the
-shape.
+spec.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -36,7 +36,7 @@ from mooring.model.selectors import (
 )
 from mooring.model.taints import Toleration, parse_tolerations
 
-__all__ = ["HostPort", "PodShape", "ShapeCache", "pod_shape"]
+__all__ = ["HostPort", "PodSpec", "PodSpecCache", "pod_spec"]
 
 _CONTAINER_FIELDS: Final = ("name", "image", "resources", "ports", "restartPolicy")
 _SPEC_FIELDS: Final = (
@@ -71,7 +71,7 @@ _CARD_ANNOTATIONS: Final = frozenset(
 )
 """Annotations by which a pod requests GPU cards (model/devices.py)."""
 _LONGEST_ANNOTATION: Final = 512
-"""Longer values are cut off: shapes are kept, and their annotations are a tenant's."""
+"""Longer values are cut off: specs are kept, and their annotations are a tenant's."""
 _STATUS_CONTAINER_FIELDS: Final = ("name", "resources", "allocatedResources")
 
 
@@ -85,8 +85,8 @@ class HostPort:
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
-class PodShape:
-    """The fields of a pod's spec that decisions read; equal pods share one object."""
+class PodSpec:
+    """What decisions read of a pod's spec; pods that are equal in it share one object."""
 
     namespace: str
     demand: Demand
@@ -126,28 +126,28 @@ class PodShape:
         )
 
 
-_FIELDS: Final = tuple(field.name for field in fields(PodShape))
+_FIELDS: Final = tuple(field.name for field in fields(PodSpec))
 
 
-def pod_shape(
+def pod_spec(
     namespace: str,
     spec: Mapping[str, Any],
     status: Mapping[str, Any],
     annotations: Mapping[str, str] = MappingProxyType({}),
     *,
     assigned: bool,
-) -> PodShape:
-    """Return the shape of a pod with this spec; for an `assigned` pod, its status is read too.
+) -> PodSpec:
+    """Return the parsed spec of a pod; for an `assigned` pod, its status is read too.
 
     Of the annotations those count by which a pod requests GPU cards.
 
     Raises:
         ManifestError: with the path of a malformed field.
     """
-    return _SHAPES.of(_shape_key(namespace, spec, status, annotations, assigned=assigned))
+    return _SPECS.of(_spec_key(namespace, spec, status, annotations, assigned=assigned))
 
 
-def _shape_key(
+def _spec_key(
     namespace: str,
     spec: Mapping[str, Any],
     status: Mapping[str, Any],
@@ -155,7 +155,7 @@ def _shape_key(
     *,
     assigned: bool,
 ) -> bytes:
-    """Return the fields of a shape as JSON; equal pods have equal bytes."""
+    """Return the fields of a spec as JSON; equal pods have equal bytes."""
     picked = {field: spec[field] for field in _SPEC_FIELDS if field in spec}
     for group in ("containers", "initContainers"):
         if group in spec:
@@ -205,50 +205,50 @@ def _resize_status(status: Mapping[str, Any]) -> dict[str, Any]:
     return picked | {"conditions": pending} if pending else picked
 
 
-class ShapeCache:
-    """The shapes of all pods, and those used last, which may take `most_bytes`.
+class PodSpecCache:
+    """The specs of all pods, and those used last, which may take `most_bytes`.
 
-    A shape that some pod has is always found, so that equal pods share it. Of those that no pod
+    A spec that some pod has is always found, so that equal pods share it. Of those that no pod
     has any more, the ones used last are kept for further copies of their templates.
     """
 
     def __init__(self, most_bytes: int) -> None:
-        self._live: WeakValueDictionary[bytes, PodShape] = WeakValueDictionary()
-        self._recent: BoundedCache[bytes, PodShape] = BoundedCache(most_bytes, _memory)
+        self._live: WeakValueDictionary[bytes, PodSpec] = WeakValueDictionary()
+        self._recent: BoundedCache[bytes, PodSpec] = BoundedCache(most_bytes, _memory)
 
     def __len__(self) -> int:
         return len(self._live)
 
-    def of(self, key: bytes) -> PodShape:
-        """Return the shape of this JSON.
+    def of(self, key: bytes) -> PodSpec:
+        """Return the spec of this JSON.
 
         One that takes more than a hundredth of the bound goes with its last pod.
         """
-        shape = self._recent.get(key) or self._live.get(key)
-        if shape is None:
-            shape = self._live[key] = _shape(key)
-            if shape.memory * 100 <= self._recent.most_bytes:
-                self._recent.put(key, shape)
-        return shape
+        spec = self._recent.get(key) or self._live.get(key)
+        if spec is None:
+            spec = self._live[key] = _parsed(key)
+            if spec.memory * 100 <= self._recent.most_bytes:
+                self._recent.put(key, spec)
+        return spec
 
     @property
     def recent_bytes(self) -> int:
-        """How many bytes the shapes used last take."""
+        """How many bytes the specs used last take."""
         return self._recent.bytes
 
 
-def _memory(_key: bytes, shape: PodShape) -> int:
-    return shape.memory
+def _memory(_key: bytes, spec: PodSpec) -> int:
+    return spec.memory
 
 
 _MOST_MEMORY_PER_BYTE: Final = 25
-"""A shape takes at most this many times the memory of its JSON, usually a fifth of that."""
+"""A spec takes at most this many times the memory of its JSON, usually a fifth of that."""
 _SMALL: Final = 2048
-"""Up to this many bytes of JSON, measuring a shape takes longer than making it."""
-_SHAPES: Final = ShapeCache(64 * 1024 * 1024)
+"""Up to this many bytes of JSON, measuring a spec takes longer than making it."""
+_SPECS: Final = PodSpecCache(64 * 1024 * 1024)
 
 
-def _shape(key: bytes) -> PodShape:
+def _parsed(key: bytes) -> PodSpec:
     loaded = orjson.loads(key)
     namespace, spec, status = loaded["namespace"], loaded["spec"], loaded.get("status")
     affinity = mapping(spec, "affinity", "spec")
@@ -260,7 +260,7 @@ def _shape(key: bytes) -> PodShape:
     containers = list(_containers(spec))
     images = [text(container, "image", path) for path, container in containers]
     images += spec.get("imageVolumes", ())
-    shape = PodShape(
+    parsed = PodSpec(
         namespace=namespace,
         demand=pod_demand(spec, status, assigned=status is not None),
         limits=pod_limits(spec),
@@ -288,21 +288,21 @@ def _shape(key: bytes) -> PodShape:
         ),
         card_annotations=loaded.get("annotations", {}),
     )
-    limit_exceeded = exceeded({Counted.BYTES: len(key), **_counts(shape)})
+    limit_exceeded = exceeded({Counted.BYTES: len(key), **_counts(parsed)})
     memory = _MOST_MEMORY_PER_BYTE * len(key)
     if len(key) > _SMALL:
-        memory = bytes_of(key, *(getattr(shape, field) for field in _FIELDS))
-    return replace(shape, limit_exceeded=limit_exceeded, memory=memory)
+        memory = bytes_of(key, *(getattr(parsed, field) for field in _FIELDS))
+    return replace(parsed, limit_exceeded=limit_exceeded, memory=memory)
 
 
-def _counts(shape: PodShape) -> dict[Counted, int]:
-    """Return how many of each thing the shape has, to be compared with its limits."""
-    node_terms = [preferred.term for preferred in shape.preferred_nodes]
-    node_terms += shape.required_nodes.terms if shape.required_nodes is not None else ()
-    affinity = shape.affinity
+def _counts(spec: PodSpec) -> dict[Counted, int]:
+    """Return how many of each thing the spec has, to be compared with its limits."""
+    node_terms = [preferred.term for preferred in spec.preferred_nodes]
+    node_terms += spec.required_nodes.terms if spec.required_nodes is not None else ()
+    affinity = spec.affinity
     pod_terms = [*affinity.required, *affinity.required_anti]
     pod_terms += [preferred.term for preferred in affinity.preferred]
-    selectors = [shape.node_selector, *(constraint.selector for constraint in shape.spread)]
+    selectors = [spec.node_selector, *(constraint.selector for constraint in spec.spread)]
     for term in pod_terms:
         selectors += (term.selector, term.namespace_selector)
     requirements = [r for s in selectors if s is not None for r in s.requirements]
@@ -311,15 +311,15 @@ def _counts(shape: PodShape) -> dict[Counted, int]:
     return {
         Counted.NODE_TERMS: len(node_terms),
         Counted.POD_TERMS: len(pod_terms),
-        Counted.SPREAD_CONSTRAINTS: len(shape.spread),
+        Counted.SPREAD_CONSTRAINTS: len(spec.spread),
         Counted.REQUIREMENTS: len(requirements),
         Counted.VALUES: sum(len(requirement.values) for requirement in requirements)
         + sum(len(term.namespaces) for term in pod_terms),
-        Counted.RESOURCES: len(shape.demand.resources),
-        Counted.TOLERATIONS: len(shape.tolerations),
-        Counted.HOST_PORTS: len(shape.host_ports),
-        Counted.IMAGES: len(shape.images),
-        Counted.CONTAINERS: shape.container_count,
+        Counted.RESOURCES: len(spec.demand.resources),
+        Counted.TOLERATIONS: len(spec.tolerations),
+        Counted.HOST_PORTS: len(spec.host_ports),
+        Counted.IMAGES: len(spec.images),
+        Counted.CONTAINERS: spec.container_count,
     }
 
 

@@ -42,7 +42,7 @@ from mooring.model.pod_group import COSCHEDULING_LABEL, GroupKey, GroupSource, P
 from mooring.state.cluster import ClusterState
 from mooring.state.pod_groups import GROUP_KINDS, PodGroupState
 
-__all__ = ["GroupReports"]
+__all__ = ["PodGroupStatusReporter"]
 
 logger = logging.getLogger(__name__)
 
@@ -104,7 +104,7 @@ class _Record:
         return view_of(group, self.finished, failure=self.failure, error=self.error)
 
 
-class GroupReports:
+class PodGroupStatusReporter:
     """Writes reports while `run` runs; its other methods return at once and never fail.
 
     Args:
@@ -291,11 +291,14 @@ class GroupReports:
         if definition.status.phase in FINAL or not self._is_owned(group, record):
             return False
         if record.counted < 0:
-            return definition.status.phase in ("Scheduling", "Running") or group.left > 0
-        return record.counted != group.left
+            return (
+                definition.status.phase in ("Scheduling", "Running")
+                or group.departed_pods_count > 0
+            )
+        return record.counted != group.departed_pods_count
 
     async def _count_finished(self, group: PodGroupState) -> None:
-        record, left, key = self._record(group), group.left, group.key
+        record, left, key = self._record(group), group.departed_pods_count, group.key
         record.finished = Finished(
             *await self._writer.count_finished(key.namespace, COSCHEDULING_LABEL, key.name)
         )
@@ -417,7 +420,7 @@ class GroupReports:
 def _members(group: PodGroupState) -> Iterator[dict[str, Any]]:
     """Return the members with what keeps each, those without a node first."""
     for pod in group.unscheduled.values():
-        gates = list(pod.shape.gates)
+        gates = list(pod.spec.gates)
         yield {
             "pod": pod.key,
             "state": "gated" if gates else "unscheduled",

@@ -8,7 +8,7 @@ import pytest
 
 from kube.api_server import ApiServer, Request
 from mooring.engine.groups.decision import DomainTried, GroupDecision
-from mooring.engine.groups.reports import GroupReports
+from mooring.engine.groups.pod_group_status_reporter import PodGroupStatusReporter
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
 from mooring.kube.recorder import EventRecorder
@@ -54,7 +54,7 @@ class Groups:
         self._rounds: asyncio.Queue[asyncio.Event] = asyncio.Queue()
         self.recorder = EventRecorder(client, "mooring", "test")
         self.events: list[tuple[str, str]] = []
-        self.reports = GroupReports(
+        self.reports = PodGroupStatusReporter(
             state,
             PodGroupWriter(client),
             self.recorder,

@@ -7,7 +7,7 @@ import pytest
 
 from mooring.model.errors import ManifestError
 from mooring.model.pod import parse_pod
-from mooring.model.shape import HostPort, PodShape, ShapeCache
+from mooring.model.pod_spec import HostPort, PodSpec, PodSpecCache
 from mooring.testing.builders import pod, toleration
 
 HARD: Final = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -18,18 +18,18 @@ def anti_affinity(**term: Any) -> dict[str, Any]:
     return {"affinity": {"podAntiAffinity": {HARD: [{"topologyKey": "zone", **term}]}}}
 
 
-def shape_of(raw: dict[str, Any]) -> PodShape:
-    return parse_pod(raw).shape
+def spec_of(raw: dict[str, Any]) -> PodSpec:
+    return parse_pod(raw).spec
 
 
 def spec(**fields: Any) -> dict[str, Any]:
     return pod(spec=fields)
 
 
-def test_copies_of_a_template_share_one_shape() -> None:
+def test_copies_of_a_template_share_one_spec() -> None:
     first = pod("web-1", cpu="1", labels={"app": "web"}, annotations={"a": "1"})
     second = pod("web-2", cpu="1", labels={"app": "db"})
-    assert shape_of(first) is shape_of(second)
+    assert spec_of(first) is spec_of(second)
 
 
 @pytest.mark.parametrize(
@@ -48,17 +48,17 @@ def test_copies_of_a_template_share_one_shape() -> None:
         pod(cpu="1", spec={"schedulerName": "mooring"}),
     ],
 )
-def test_pods_that_differ_in_a_field_of_the_shape_have_different_shapes(
+def test_pods_that_differ_in_a_field_of_the_spec_have_different_specs(
     other: dict[str, Any],
 ) -> None:
-    assert shape_of(other) is not shape_of(pod(cpu="1"))
+    assert spec_of(other) is not spec_of(pod(cpu="1"))
 
 
-def test_the_key_of_a_shape_that_is_kept_occupies_little() -> None:
+def test_the_key_of_a_spec_that_is_kept_occupies_little() -> None:
     pods = [pod("web", cpu=f"{n}m") for n in range(1, 201)]
     tracemalloc.start()
     try:
-        kept = [parse_pod(raw).shape for raw in pods]
+        kept = [parse_pod(raw).spec for raw in pods]
         used, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -66,17 +66,17 @@ def test_the_key_of_a_shape_that_is_kept_occupies_little() -> None:
 
 
 def test_a_pod_with_defaults_has_no_constraints() -> None:
-    shape = shape_of(spec(containers=[{"name": "c"}], schedulerName=None, priority=None))
-    assert shape.scheduler_name == "default-scheduler"
-    assert (shape.priority, shape.preempts, shape.qos) == (0, True, "BestEffort")
-    assert shape.node_selector.empty
-    assert shape.affinity.empty
-    assert not shape.demand.resources
-    assert not any((shape.gates, shape.tolerations, shape.host_ports, shape.spread))
+    parsed = spec_of(spec(containers=[{"name": "c"}], schedulerName=None, priority=None))
+    assert parsed.scheduler_name == "default-scheduler"
+    assert (parsed.priority, parsed.preempts, parsed.qos) == (0, True, "BestEffort")
+    assert parsed.node_selector.empty
+    assert parsed.affinity.empty
+    assert not parsed.demand.resources
+    assert not any((parsed.gates, parsed.tolerations, parsed.host_ports, parsed.spread))
 
 
-def test_the_shape_has_the_fields_of_the_spec() -> None:
-    shape = shape_of(
+def test_a_parsed_spec_has_the_fields_of_the_raw_one() -> None:
+    parsed = spec_of(
         spec(
             priority=10,
             preemptionPolicy="Never",
@@ -85,9 +85,9 @@ def test_the_shape_has_the_fields_of_the_spec() -> None:
             resourceClaims=[{"name": "gpu"}],
         )
     )
-    assert (shape.priority, shape.preempts, shape.claims_devices) == (10, False, True)
-    assert shape.gates == ("a", "b")
-    assert shape.node_selector.matches({"disk": "ssd", "other": "label"})
+    assert (parsed.priority, parsed.preempts, parsed.claims_devices) == (10, False, True)
+    assert parsed.gates == ("a", "b")
+    assert parsed.node_selector.matches({"disk": "ssd", "other": "label"})
 
 
 def test_node_affinity_is_compiled() -> None:
@@ -98,17 +98,17 @@ def test_node_affinity_is_compiled() -> None:
             "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 3, "preference": match}],
         }
     }
-    shape = shape_of(pod(affinity=affinity))
-    assert shape.required_nodes is not None
-    assert shape.required_nodes.matches("n1", {"disk": "ssd"})
-    assert [preferred.weight for preferred in shape.preferred_nodes] == [3]
+    parsed = spec_of(pod(affinity=affinity))
+    assert parsed.required_nodes is not None
+    assert parsed.required_nodes.matches("n1", {"disk": "ssd"})
+    assert [preferred.weight for preferred in parsed.preferred_nodes] == [3]
 
 
 def test_host_ports_are_those_of_containers_and_sidecars_each_once() -> None:
     def container(*ports: dict[str, Any], **fields: Any) -> dict[str, Any]:
         return {"name": "c", "ports": list(ports), **fields}
 
-    shape = shape_of(
+    parsed = spec_of(
         spec(
             containers=[
                 container({"hostPort": 80}, {"containerPort": 9}, {"hostPort": 0}),
@@ -123,30 +123,30 @@ def test_host_ports_are_those_of_containers_and_sidecars_each_once() -> None:
             ],
         )
     )
-    assert set(shape.host_ports) == {
+    assert set(parsed.host_ports) == {
         HostPort("TCP", 80, "0.0.0.0"),
         HostPort("UDP", 82, "10.0.0.1"),
     }
-    assert len(shape.host_ports) == 2
+    assert len(parsed.host_ports) == 2
 
 
 def test_images_are_those_of_all_containers_and_of_image_volumes() -> None:
-    shape = shape_of(
+    parsed = spec_of(
         spec(
             initContainers=[{"name": "i", "image": "init:v1"}],
             containers=[{"name": "c", "image": "app"}, {"name": "d"}],
             volumes=[{"name": "v", "image": {"reference": "model:v2"}}, {"name": "e"}],
         )
     )
-    assert shape.images == ("init:v1", "app:latest", "model:v2")
-    assert shape.container_count == 3
+    assert parsed.images == ("init:v1", "app:latest", "model:v2")
+    assert parsed.container_count == 3
 
 
 def test_a_resize_under_way_counts_for_an_assigned_pod_only() -> None:
     grown = {"containerStatuses": [{"name": "c0", "resources": {"requests": {"cpu": "3"}}}]}
     waiting, placed = pod(cpu="1", status=grown), pod(cpu="1", node="n1", status=grown)
-    assert shape_of(waiting).demand.resources["cpu"] == 1000
-    assert shape_of(placed).demand.resources["cpu"] == 3000
+    assert spec_of(waiting).demand.resources["cpu"] == 1000
+    assert spec_of(placed).demand.resources["cpu"] == 3000
 
 
 def test_in_an_infeasible_resize_the_used_amounts_count() -> None:
@@ -154,7 +154,7 @@ def test_in_an_infeasible_resize_the_used_amounts_count() -> None:
         "containerStatuses": [{"name": "c0", "resources": {"requests": {"cpu": "1"}}}],
         "conditions": [{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}],
     }
-    assert shape_of(pod(cpu="8", node="n1", status=status)).demand.resources["cpu"] == 1000
+    assert spec_of(pod(cpu="8", node="n1", status=status)).demand.resources["cpu"] == 1000
 
 
 @pytest.mark.parametrize(
@@ -208,43 +208,43 @@ def worst(field: str, number: int) -> dict[str, Any]:
     ],
     ids=",".join,
 )
-def test_a_shape_takes_no_more_memory_than_it_says(fields: dict[str, Any]) -> None:
+def test_a_spec_takes_no_more_memory_than_it_says(fields: dict[str, Any]) -> None:
     taken, said = min(memory_of(fields) for _ in range(3))
     assert taken <= said + 5_000
     assert said <= 3 * taken + 50_000
 
 
 def memory_of(fields: dict[str, Any]) -> tuple[int, int]:
-    """Return the bytes that a new shape takes, and those that it says it takes.
+    """Return the bytes that a new spec takes, and those that it says it takes.
 
     Another thread, such as that of pytest-xdist, may take some in the same moment.
     """
     key = orjson.dumps({"namespace": "default", "spec": fields})
-    shapes = ShapeCache(2**30)
-    shapes.of(b'{"namespace": "", "spec": {}}')  # what every first shape makes
+    specs = PodSpecCache(2**30)
+    specs.of(b'{"namespace": "", "spec": {}}')  # what every first spec makes
     gc.collect()
     tracemalloc.start()
     try:
-        shape = shapes.of(key)
+        parsed = specs.of(key)
         gc.collect()
         taken, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    return taken, shape.memory
+    return taken, parsed.memory
 
 
-class TestShapeCache:
+class TestPodSpecCache:
     @staticmethod
     def key(number: int, size: int = 0) -> bytes:
         spec = {"nodeSelector": {"n": str(number), "x": "x" * size}}
         return orjson.dumps({"namespace": "default", "spec": spec})
 
-    def test_equal_fields_have_one_shape(self) -> None:
-        cache = ShapeCache(100_000)
+    def test_equal_fields_have_one_spec(self) -> None:
+        cache = PodSpecCache(100_000)
         assert cache.of(self.key(1)) is cache.of(self.key(1))
 
     def test_it_keeps_so_many_bytes_and_drops_what_was_used_longest_ago(self) -> None:
-        cache = ShapeCache(1_000_000)
+        cache = PodSpecCache(1_000_000)
         first = cache.of(self.key(0)).memory
         for number in range(1, 2000):
             cache.of(self.key(number))
@@ -255,8 +255,8 @@ class TestShapeCache:
         cache.of(self.key(0))
         assert len(cache) == before
 
-    def test_a_huge_shape_drops_no_others_and_goes_with_its_last_pod(self) -> None:
-        cache = ShapeCache(1_000_000)
+    def test_a_huge_spec_drops_no_others_and_goes_with_its_last_pod(self) -> None:
+        cache = PodSpecCache(1_000_000)
         cache.of(self.key(0))
         huge = cache.of(self.key(1, size=9_000))
         assert cache.of(self.key(1, size=9_000)) is huge
@@ -264,8 +264,8 @@ class TestShapeCache:
         del huge
         assert len(cache) == 1
 
-    def test_pods_share_a_shape_for_which_there_is_no_space(self) -> None:
-        cache = ShapeCache(0)
+    def test_pods_share_a_spec_for_which_there_is_no_space(self) -> None:
+        cache = PodSpecCache(0)
         first = cache.of(self.key(0))
         assert cache.of(self.key(0)) is first
         assert cache.recent_bytes == 0

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from mooring.engine.extenders import two_halves
-from mooring.engine.extenders.two_halves import TwoHalves
+from mooring.engine.extenders import extender_attempts
+from mooring.engine.extenders.extender_attempts import ExtenderAttempts
 from mooring.framework.queued_pod import QueuedPod
 from mooring.testing.builders import pod
 from mooring.testing.fakes import pipeline, queued_pod
@@ -20,10 +20,10 @@ def queued(name: str, priority: int = 0) -> QueuedPod:
 async def test_pods_of_higher_priority_begin_first_among_those_that_wait(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(two_halves, "MOST_ATTEMPTS", 1)
-    attempts, began, done = TwoHalves(), list[str](), asyncio.Event()
+    monkeypatch.setattr(extender_attempts, "MOST_ATTEMPTS", 1)
+    attempts, began, done = ExtenderAttempts(), list[str](), asyncio.Event()
 
-    def attempt(name: str) -> two_halves.Run:
+    def attempt(name: str) -> extender_attempts.Run:
         async def run() -> None:
             began.append(name)
             await asyncio.sleep(0)
@@ -39,7 +39,7 @@ async def test_pods_of_higher_priority_begin_first_among_those_that_wait(
 
 
 async def test_all_attempts_are_given_up_at_once() -> None:
-    attempts, ended = TwoHalves(), list[str]()
+    attempts, ended = ExtenderAttempts(), list[str]()
 
     async def run() -> None:
         try:
@@ -55,7 +55,7 @@ async def test_all_attempts_are_given_up_at_once() -> None:
 
 
 async def test_an_attempt_that_fails_unexpectedly_is_told_to_the_event_loop() -> None:
-    attempts, told = TwoHalves(), asyncio.Event()
+    attempts, told = ExtenderAttempts(), asyncio.Event()
     asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: told.set())
 
     async def run() -> None:
@@ -66,11 +66,11 @@ async def test_an_attempt_that_fails_unexpectedly_is_told_to_the_event_loop() ->
 
 
 async def test_groups_have_places_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(two_halves, "MOST_ATTEMPTS", 1)
-    monkeypatch.setattr(two_halves, "MOST_GROUPS", 1)
-    attempts, began, go = TwoHalves(), list[str](), asyncio.Event()
+    monkeypatch.setattr(extender_attempts, "MOST_ATTEMPTS", 1)
+    monkeypatch.setattr(extender_attempts, "MOST_GROUPS", 1)
+    attempts, began, go = ExtenderAttempts(), list[str](), asyncio.Event()
 
-    def attempt(name: str) -> two_halves.Run:
+    def attempt(name: str) -> extender_attempts.Run:
         async def run() -> None:
             began.append(name)
             await go.wait()
@@ -91,10 +91,10 @@ async def test_groups_have_places_of_their_own(monkeypatch: pytest.MonkeyPatch) 
 async def test_groups_that_give_way_and_new_ones_take_turns(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(two_halves, "MOST_GROUPS", 1)
-    attempts, turns, done = TwoHalves(), list[str](), asyncio.Event()
+    monkeypatch.setattr(extender_attempts, "MOST_GROUPS", 1)
+    attempts, turns, done = ExtenderAttempts(), list[str](), asyncio.Event()
 
-    def attempt(first: QueuedPod, left: int) -> two_halves.Run:
+    def attempt(first: QueuedPod, left: int) -> extender_attempts.Run:
         async def run() -> None:
             turns.append(first.pod.name)
             await asyncio.sleep(0)
@@ -120,8 +120,8 @@ async def test_groups_that_give_way_and_new_ones_take_turns(
 async def test_a_group_whose_first_member_has_left_has_its_turn_all_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(two_halves, "MOST_GROUPS", 1)
-    attempts, ran = TwoHalves(), asyncio.Event()
+    monkeypatch.setattr(extender_attempts, "MOST_GROUPS", 1)
+    attempts, ran = ExtenderAttempts(), asyncio.Event()
 
     async def soon() -> None:
         await asyncio.sleep(0)

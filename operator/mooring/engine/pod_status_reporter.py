@@ -29,7 +29,7 @@ from mooring.model.pod import Pod
 from mooring.model.workloads import PriorityClass
 from mooring.policy.status import LONGEST_MESSAGE
 
-__all__ = ["PodScheduledReason", "Reports", "failure_reason"]
+__all__ = ["PodScheduledReason", "PodStatusReporter", "failure_reason"]
 
 logger = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ def failure_reason(error: KubeError) -> PodScheduledReason:
     return PodScheduledReason.SCHEDULER_ERROR
 
 
-class Reports:
+class PodStatusReporter:
     """Writes events, and the status of pods, which nothing else writes.
 
     All methods but `run`, `written` and `mark_disrupted` return at once and never fail; what they
@@ -182,7 +182,7 @@ class Reports:
             "type": "DisruptionTarget",
             "status": "True",
             "reason": "PreemptionByScheduler",
-            "message": f"{preemptor.shape.scheduler_name}: preempting to accommodate a higher "
+            "message": f"{preemptor.spec.scheduler_name}: preempting to accommodate a higher "
             "priority pod",
             "lastTransitionTime": time_now(),
         }
@@ -199,7 +199,7 @@ class Reports:
 
     def _priority(self, pod: Pod) -> str:
         """Return the pod's priority and the classes of this value, such as `1000 (high)`."""
-        value = pod.shape.priority
+        value = pod.spec.priority
         classes = self._priority_classes.values()
         names = sorted(known.name for known in classes if known.value == value)
         return f"{value} ({', '.join(names[:_MOST_CLASSES])})" if names else str(value)

@@ -6,7 +6,7 @@ import numpy as np
 
 from mooring.model.events import Kind
 from mooring.model.pod import Uid, parse_pod
-from mooring.state.snapshot import Snapshot
+from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster, namespace, node, pod, priority_class, uid_of
 
 STATE = cluster(
@@ -18,7 +18,7 @@ STATE = cluster(
     namespace("team-a", {"env": "prod"}),
     priority_class("high", 5),
 )
-CLUSTER = Snapshot(STATE)
+CLUSTER = ClusterView(STATE)
 
 
 def test_nodes_are_those_that_exist_in_the_order_of_zones() -> None:
@@ -45,7 +45,7 @@ def test_a_row_has_its_node_if_that_exists() -> None:
 
 def test_names_that_were_handed_out_stay_as_they_were() -> None:
     state = cluster(node("a"))
-    kept = Snapshot(state).node_names
+    kept = ClusterView(state).node_names
     state.delete(Kind.NODE, "a")
     assert kept == ("a",)
 
@@ -83,11 +83,11 @@ def _public(view: object) -> set[str]:
 
 def test_a_dry_run_is_undone() -> None:
     state = cluster(node("a"), pod("web", cpu="1", node="a"))
-    snapshot = Snapshot(state)
-    with snapshot.trial() as trial:
+    cluster_view = ClusterView(state)
+    with cluster_view.trial() as trial:
         trial.remove(uid_of("web"))
         trial.add(parse_pod(pod("other", cpu="3")), 0)
-        assert snapshot.nodes.requested("cpu").tolist() == [3000]
-        assert snapshot.pod(uid_of("web")) is None
-    assert snapshot.nodes.requested("cpu").tolist() == [1000]
-    assert [placed.pod.key for placed in snapshot.pods_on(0)] == ["default/web"]
+        assert cluster_view.nodes.requested("cpu").tolist() == [3000]
+        assert cluster_view.pod(uid_of("web")) is None
+    assert cluster_view.nodes.requested("cpu").tolist() == [1000]
+    assert [placed.pod.key for placed in cluster_view.pods_on(0)] == ["default/web"]

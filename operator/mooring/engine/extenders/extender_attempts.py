@@ -14,7 +14,7 @@ from mooring.framework.plugin import by_priority
 from mooring.framework.queued_pod import QueuedPod
 from mooring.queueing.active import ActivePods
 
-__all__ = ["TwoHalves"]
+__all__ = ["ExtenderAttempts"]
 
 MOST_ATTEMPTS: Final = 64
 """Attempts of one profile that are under way; the others begin when one of these ends."""
@@ -24,7 +24,7 @@ MOST_GROUPS: Final = 16
 Run = Callable[[], Coroutine[Any, Any, None]]
 
 
-class TwoHalves:
+class ExtenderAttempts:
     """Runs attempts as tasks of their own.
 
     A slow extender of one profile delays no other profile, and of the pods of one profile those
