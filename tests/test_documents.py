@@ -1,5 +1,6 @@
 """What the documents say is true of the code: every example in them is read, loaded or run."""
 
+import ast
 import importlib.util
 import inspect
 import re
@@ -97,6 +98,30 @@ def test_every_file_that_architecture_names_exists() -> None:
     named = {code for code in _CODE.findall(text) if _PATH.fullmatch(code)}
     assert "engine/cycle.py" in named
     assert {n for n in named if not ((SOURCE / n).exists() or (ROOT / n).exists())} == set()
+
+
+def _hops() -> Iterator[tuple[str, str]]:
+    """Yield the file and the name of every function that a walk in ARCHITECTURE.md passes."""
+    for table in (ROOT / "ARCHITECTURE.md").read_text().split("\n| hop |")[1:]:
+        file = ""
+        for line in table.split("\n\n")[0].splitlines()[2:]:
+            for code in _CODE.findall(line.split("|")[1]):
+                if _PATH.fullmatch(code):
+                    file = code
+                else:
+                    yield file, code
+
+
+def test_every_walk_in_architecture_goes_through_functions_that_exist() -> None:
+    hops = set(_hops())
+    assert ("engine/groups/cycle.py", "_commit") in hops
+    defined = {
+        (file, node.name)
+        for file in {file for file, _ in hops}
+        for node in ast.walk(ast.parse((SOURCE / file).read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+    }
+    assert [hop for hop in hops if not {(hop[0], n) for n in hop[1].split(".")} <= defined] == []
 
 
 def test_architecture_names_every_package() -> None:
