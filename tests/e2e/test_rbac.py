@@ -345,7 +345,7 @@ FAILS: Final[Mapping[str, tuple[Work, str]]] = {
     "patch podgroups/status": (tells_of_pod_groups, "may not patch podgroups/status"),
     "list csidrivers": (nothing, "may not watch csidrivers.storage.k8s.io"),
     "list schedulingprofiles": (nothing, "may not list schedulingprofiles"),
-    "patch schedulingprofiles/status": (takes_a_profile, 'cannot patch resource "schedulingprofil'),
+    "patch schedulingprofiles/status": (takes_a_profile, "may not patch schedulingprofiles/status"),
     "create pods/binding": (binds, "may not create pods/binding"),
     "patch pods/status": (tells_of_a_pod_without_a_node, "may not patch pods/status"),
     "create events": (binds, "may not create events.events.k8s.io"),
