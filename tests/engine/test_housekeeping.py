@@ -190,6 +190,18 @@ async def test_an_overdue_pod_that_has_gone_is_forgotten(server: ApiServer, hous
     assert house.scheduler_state.state.pods.get(WEB.uid) is None
 
 
+async def test_an_overdue_pod_that_ended_before_it_was_bound_is_forgotten(
+    server: ApiServer, house: House
+) -> None:
+    """The API server binds a pod that has ended, too, and neither watch of pods shows that."""
+    house.bound(1.0)
+    await house.clock.advance(CONFIRMATION_SECONDS)
+    (await server.next()).reply({**pod("web", node="a"), "status": {"phase": "Succeeded"}})
+    assert await house.events_of_the_pod() == [Action.DELETE]
+    assert house.scheduler_state.state.pods.get(WEB.uid) is None
+    assert house.unbound == []
+
+
 async def test_a_successor_of_the_overdue_pod_does_not_confirm_it(
     server: ApiServer, house: House
 ) -> None:
