@@ -1,5 +1,6 @@
 """Promises about the repository as a whole."""
 
+import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -62,6 +63,37 @@ def test_no_test_imports_another_test_or_wires_an_engine_by_hand() -> None:
     )
     found = [str(path) for path in TESTS.rglob("*.py") if forbidden.search(path.read_text())]
     assert found == []
+
+
+MOST_LINES = 40
+"""Of a function, without its signature and docstring."""
+UNREASONED = re.compile(r"# (?:noqa: [A-Z0-9, ]+|type: ignore\[[^]]*\])\s*$")
+
+
+def _python() -> list[Path]:
+    return [path for root in (SOURCE, TESTS) for path in sorted(root.rglob("*.py"))]
+
+
+def _long_functions(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            is_documented = ast.get_docstring(node) is not None and len(node.body) > 1
+            first, last = node.body[is_documented].lineno, node.end_lineno or 0
+            if last - first >= MOST_LINES:
+                yield f"{path.relative_to(ROOT)}: {node.name} has {last - first + 1} lines"
+
+
+def test_no_function_has_a_body_of_more_than_forty_lines() -> None:
+    assert [function for path in _python() for function in _long_functions(path)] == []
+
+
+def test_every_noqa_and_type_ignore_has_its_reason_beside_it() -> None:
+    assert [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in _python()
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if UNREASONED.search(line)
+    ] == []
 
 
 def test_the_source_root_is_no_package_for_it_would_hide_the_standard_module_operator() -> None:

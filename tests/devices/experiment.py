@@ -175,13 +175,13 @@ def main(arguments: Sequence[str]) -> None:
     """Run every policy with every seed, print means and standard deviations, draw the first."""
     drawn_runs: dict[str, Run] = {}
     print("| policy | allocated when the first pod fits nowhere | allocated at 130 % |")  # noqa: T201 - the output
-    print("|---|---|---|")  # noqa: T201
+    print("|---|---|---|")  # noqa: T201 - the output
     for policy in POLICIES:
         runs = [run(policy, seed) for seed in SEEDS]
         drawn_runs[policy.title] = runs[0]
         first = _over_seeds([each.at_first_rejection for each in runs])
         end = _over_seeds([each.at_the_end for each in runs])
-        print(f"| {policy.title} | {first} | {end} |", flush=True)  # noqa: T201
+        print(f"| {policy.title} | {first} | {end} |", flush=True)  # noqa: T201 - the output
     if arguments:
         Path(arguments[0]).write_text(drawn(drawn_runs))
 

@@ -127,6 +127,19 @@ def _collector() -> Iterator[tuple[str, list[bytes]]]:
         thread.join()
 
 
+def _forward_to(port: int) -> str:
+    """Return a configuration of kwok, by which pods are reached at this port of the machine."""
+    target = {"ports": [10259], "target": {"port": port, "address": "127.0.0.1"}}
+    return yaml.safe_dump(
+        {
+            "apiVersion": "kwok.x-k8s.io/v1alpha1",
+            "kind": "ClusterPortForward",
+            "metadata": {"name": "mooring"},
+            "spec": {"forwards": [target]},
+        }
+    )
+
+
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     folder = tmp_path_factory.mktemp("access")
@@ -134,17 +147,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     (folder / "clients.crt").write_bytes(clients.certificate)
     (port,) = free_ports(1)
     forwards = folder / "kwok.yaml"
-    target = {"ports": [10259], "target": {"port": port, "address": "127.0.0.1"}}
-    forwards.write_text(
-        yaml.safe_dump(
-            {
-                "apiVersion": "kwok.x-k8s.io/v1alpha1",
-                "kind": "ClusterPortForward",
-                "metadata": {"name": "mooring"},
-                "spec": {"forwards": [target]},
-            }
-        )
-    )
+    forwards.write_text(_forward_to(port))
     flags = {
         "kube-apiserver": [f"--client-ca-file={folder / 'clients.crt'}"],
         "kwok": [f"--config={forwards}"],

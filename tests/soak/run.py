@@ -96,6 +96,12 @@ class _CacheAudit:
         if self._failure is not None:
             raise self._failure
 
+    def faults(self) -> list[str]:
+        """Return what the comparisons found."""
+        if not self.looked:
+            return ["the leader's cache was never compared"]
+        return [f"cache, for a while: {line}" for line in self.standing.found]
+
     def _run(self) -> None:
         try:
             self._compare()
@@ -172,17 +178,14 @@ class _Soak:
         result.acts, result.kinds = churn.acts, churn.bound()
         result.strict = self._evictions()
         result.table = fault_table(self._happened, self._counts(), verdict, end)
+        tasks = (quiet_tasks, self._quiet_tasks())
         result.faults = [
             *verdict.faults,
             *(f"struck nothing: {name}" for name in self._idle()),
-            *([] if audit.looked else ["the leader's cache was never compared"]),
-            *(f"cache, for a while: {line}" for line in audit.standing.found),
+            *audit.faults(),
             *(f"cache: {line}" for line in different),
             *(f"lost: {line}" for line in waiting),
-            *(
-                f"growth: {line}"
-                for line in growth(self._lives.values(), (quiet_tasks, self._quiet_tasks()))
-            ),
+            *(f"growth: {line}" for line in growth(self._lives.values(), tasks)),
             *(f"log: a traceback by {name}" for name in self._scene.tracebacks()),
         ]
         return result

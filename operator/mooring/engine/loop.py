@@ -87,7 +87,6 @@ class SchedulingLoop:
     ) -> None:
         self._scheduler = scheduler
         self._metrics = metrics
-        self._decisions = scheduler.decisions
         self._preemptions = preemptions
         self._shadow = shadow
         self._extenders = extenders
@@ -362,7 +361,7 @@ class SchedulingLoop:
             return outcome
         if isinstance(outcome, ScheduleResult):
             self._start = (self._start + outcome.evaluated_nodes) % scheduler.cluster.node_count
-        if self._decisions.limit:
+        if self._scheduler.decisions.limit:
             self._record(attempt, outcome)
         return outcome
 
@@ -371,10 +370,10 @@ class SchedulingLoop:
         pod, now = attempt.queued.pod, self._clock()
         decision = decision_of(pod, attempt.pipeline, outcome, _RECORDED_NODES)
         if isinstance(outcome, ScheduleResult):
-            self._decisions.decided(decision, now, scored=outcome.feasible_nodes)
+            self._scheduler.decisions.decided(decision, now, scored=outcome.feasible_nodes)
         else:
             why, total = outcome.diagnosis.main_reason, outcome.diagnosis.total
-            self._decisions.decided(decision, now, cause=why, rejected=total)
+            self._scheduler.decisions.decided(decision, now, cause=why, rejected=total)
 
     def _unschedulable(self, attempt: Attempt, outcome: FitError) -> None:
         """End the attempt about a pod that fits on no node, and nominate it if preemption helps."""

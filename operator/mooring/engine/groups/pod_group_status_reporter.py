@@ -103,6 +103,25 @@ class _Record:
         """Return how the group is now."""
         return view_of(group, self.finished, failure=self.failure, error=self.error)
 
+    def reported_decision(self) -> dict[str, Any] | None:
+        """Return the last decision as a JSON value; None if there was none."""
+        decision = self.decision
+        if decision is None:
+            return None
+        return {
+            "time": rfc3339(self.decided),
+            "placed": self.members,
+            "domain": list(decision.domain) if decision.domain is not None else None,
+            "message": decision.message or None,
+            "tries": decision.tries,
+            "bounded": decision.bounded,
+            "tried": [
+                {"key": t.key, "value": t.value, "fits": t.fits, "message": t.message}
+                for t in decision.tried
+            ],
+            "triedInAll": self.domains,
+        }
+
 
 class PodGroupStatusReporter:
     """Writes reports while `run` runs; its other methods return at once and never fail.
@@ -374,9 +393,12 @@ class PodGroupStatusReporter:
 
     def _reported(self, group: PodGroupState) -> dict[str, Any]:
         record = self._records.get(group.key) or _Record()
-        decision, definition = record.decision, group.definition
-        view = record.seen(group)
-        report: dict[str, Any] = {
+        definition, view = group.definition, record.seen(group)
+        topology: dict[str, Any] | None = None
+        if definition is not None and definition.topology.keys:
+            mode = "Required" if definition.topology.required else "Preferred"
+            topology = {"keys": list(definition.topology.keys), "mode": mode}
+        return {
             "podGroup": str(group.key),
             "source": group.key.source.value,
             "phase": view.phase,
@@ -393,28 +415,10 @@ class PodGroupStatusReporter:
                 "failed": view.finished.failed,
             },
             "missing": group.missing,
-            "topology": None,
-            "decision": None,
+            "topology": topology,
+            "decision": record.reported_decision(),
             "pods": list(islice(_members(group), _MOST_PODS)),
         }
-        if definition is not None and definition.topology.keys:
-            mode = "Required" if definition.topology.required else "Preferred"
-            report["topology"] = {"keys": list(definition.topology.keys), "mode": mode}
-        if decision is not None:
-            report["decision"] = {
-                "time": rfc3339(record.decided),
-                "placed": record.members,
-                "domain": list(decision.domain) if decision.domain is not None else None,
-                "message": decision.message or None,
-                "tries": decision.tries,
-                "bounded": decision.bounded,
-                "tried": [
-                    {"key": t.key, "value": t.value, "fits": t.fits, "message": t.message}
-                    for t in decision.tried
-                ],
-                "triedInAll": record.domains,
-            }
-        return report
 
 
 def _members(group: PodGroupState) -> Iterator[dict[str, Any]]:
