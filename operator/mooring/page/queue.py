@@ -17,9 +17,9 @@ import numpy as np
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.queued_pod import PodState, QueuedPod, SubQueue
 from mooring.model.pod import Pod, Uid
-from mooring.page.slices import in_slices
 from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray
+from mooring.time_slices import REST, TimeSlices
 
 __all__ = ["STATES", "PendingPods", "Queue", "Selected"]
 
@@ -289,7 +289,7 @@ class Queue:
                 if not count % _SLICE:
                     yield
 
-        await in_slices(steps(), self._clock)
+        await TimeSlices(rest=REST, clock=self._clock).run(steps())
         return rows.pending_pods(self._clock())
 
     def _cause_of(self, queued: QueuedPod) -> str:

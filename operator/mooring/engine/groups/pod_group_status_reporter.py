@@ -41,6 +41,7 @@ from mooring.model.pod import Pod
 from mooring.model.pod_group import COSCHEDULING_LABEL, GroupKey, GroupSource, PodGroup
 from mooring.state.cluster import ClusterState
 from mooring.state.pod_groups import GROUP_KINDS, PodGroupState
+from mooring.time_slices import TimeSlices
 
 __all__ = ["PodGroupStatusReporter"]
 
@@ -52,8 +53,6 @@ _LANES: Final = 2
 """Status patches in flight, beside those of pods."""
 _PATIENCE_SECONDS: Final = 10.0
 """The longest time for which a round waits for more important work."""
-_SLICE: Final = 50
-"""Groups that are looked at without a pause for other work."""
 _MOST_TRIED: Final = 64
 """Domains of which a report says why they failed."""
 _MOST_PODS: Final = 100
@@ -221,14 +220,13 @@ class PodGroupStatusReporter:
         while self._dirty and waited < _PATIENCE_SECONDS and self._busy():
             await self._sleep(ROUND_SECONDS)
             waited += ROUND_SECONDS
-        keys = iter(tuple(self._dirty))
+        keys, slices = iter(tuple(self._dirty)), TimeSlices()
 
         async def lane() -> None:
-            for number, key in enumerate(keys, 1):
+            for key in keys:
                 self._dirty.pop(key, None)
                 await self._report(key)
-                if number % _SLICE == 0:
-                    await asyncio.sleep(0)
+                await slices.pause()
 
         async with asyncio.TaskGroup() as lanes:
             for _ in range(_LANES):
