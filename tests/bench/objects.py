@@ -116,20 +116,8 @@ def extender(port: int) -> dict[str, Any]:
 
 def extended_profile(scheduler: str, port: int) -> Creation:
     """Return the profile of pods that the extender cares for."""
-    match = {
-        "schedulerNames": [scheduler],
-        "podSelector": {"matchLabels": {"extended": "true"}},
-        "precedence": 10,
-    }
-    return (
-        "/apis/scheduling.mooring.dev/v1alpha1/schedulingprofiles",
-        {
-            "apiVersion": "scheduling.mooring.dev/v1alpha1",
-            "kind": "SchedulingProfile",
-            "metadata": {"name": "extended"},
-            "spec": {"match": match, "extenders": [extender(port)]},
-        },
-    )
+    chosen = {"matchLabels": {"extended": "true"}}
+    return _profile("extended", scheduler, chosen, extenders=[extender(port)])
 
 
 def existing_pods(workload: Workload, namespace: str) -> Iterator[Creation]:

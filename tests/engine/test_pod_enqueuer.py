@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from background import in_background
 from mooring.engine.pod_enqueuer import PodEnqueuer
 from mooring.framework.handle import Handle
 from mooring.framework.queued_pod import QueuedPod, SubQueue
@@ -897,13 +898,11 @@ async def until(holds: Callable[[], object]) -> None:
 
 async def test_the_rest_is_found_while_the_intake_runs(open_door: Door) -> None:
     names = many(open_door)
-    running = asyncio.create_task(open_door.pod_enqueuer.run())
-    for _ in range(2):  # it waits for the next change each time
-        open_door.scheduler_state.profiles.remove("default-scheduler")
-        open_door.pod_enqueuer.profiles_changed()
-        await until(lambda: settled(open_door, names) == len(names))
-        put_profile(open_door.scheduler_state)
-        open_door.pod_enqueuer.profiles_changed()
-        await until(lambda: settled(open_door, names) == 0)
-    running.cancel()
-    await asyncio.wait([running])
+    async with in_background(open_door.pod_enqueuer.run()):
+        for _ in range(2):  # it waits for the next change each time
+            open_door.scheduler_state.profiles.remove("default-scheduler")
+            open_door.pod_enqueuer.profiles_changed()
+            await until(lambda: settled(open_door, names) == len(names))
+            put_profile(open_door.scheduler_state)
+            open_door.pod_enqueuer.profiles_changed()
+            await until(lambda: settled(open_door, names) == 0)

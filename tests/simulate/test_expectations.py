@@ -8,7 +8,7 @@ from mooring.framework.registry import Registry
 from mooring.plugins import SHIPPED
 from mooring.simulate.expectations import CaseResult, run_case
 from mooring.simulate.policy_tests import Case, PolicyTest, PolicyTestFile
-from mooring.testing.builders import namespace, node, pod, pod_group, priority_class
+from mooring.testing.builders import api_object, namespace, node, pod, pod_group, priority_class
 
 REGISTRY = Registry(SHIPPED)
 WEB = {"app": "web"}
@@ -40,13 +40,7 @@ def problems(*expect: dict[str, Any], **case: Any) -> list[str]:
 
 
 def profile(name: str, path: Path, **spec: Any) -> str:
-    document = {
-        "apiVersion": "scheduling.mooring.dev/v1alpha1",
-        "kind": "SchedulingProfile",
-        "metadata": {"name": name},
-        "spec": spec,
-    }
-    path.write_text(yaml.safe_dump(document))
+    path.write_text(yaml.safe_dump(api_object("SchedulingProfile", name, spec=spec)))
     return path.name
 
 

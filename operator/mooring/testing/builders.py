@@ -44,6 +44,7 @@ Labels = Mapping[str, str]
 Amount = str | int
 
 _API_VERSIONS: Final = {
+    "SchedulingProfile": "scheduling.mooring.dev/v1alpha1",
     "CSINode": "storage.k8s.io/v1",
     "CSIDriver": "storage.k8s.io/v1",
     "CSIStorageCapacity": "storage.k8s.io/v1",
