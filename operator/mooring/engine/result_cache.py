@@ -226,7 +226,7 @@ class SpecResults:
         return next((r for r in self.pre_filtered.values() if isinstance(r, Unschedulable)), None)
 
     def raw(self, plugin: str) -> IntArray:
-        """int64[rows]: a node-only plugin's scores before they are normalized."""
+        """Return a node-only plugin's scores before they are normalized: int64[rows]."""
         raw = self._by_node_and_pods.raw.get(plugin)
         return self._by_node.raw[plugin] if raw is None else raw
 

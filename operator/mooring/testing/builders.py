@@ -215,7 +215,7 @@ def node(
 
 
 def toleration(key: str = "", value: str | None = None, effect: str = "") -> dict[str, str]:
-    """Tolerates the taint of this key (empty: every key) whatever its value, or with this one."""
+    """Return a toleration of the key (empty: of every key), of any value or of this one."""
     how = {"operator": "Exists"} if value is None else {"operator": "Equal", "value": value}
     return {"key": key, "effect": effect, **how}
 
@@ -323,7 +323,7 @@ def _containers(
 
 
 def _kind(raw: Mapping[str, Any]) -> Kind:
-    """Two API groups have a kind PodGroup."""
+    """Return the kind, which for a PodGroup depends on the API group."""
     if raw["apiVersion"].startswith("scheduling.x-k8s.io/"):
         return Kind.COSCHEDULING_POD_GROUP
     return Kind(raw["kind"])

@@ -390,7 +390,7 @@ def _complete(
 
 
 def _partial(tried: Sequence[_Candidate], needed: int) -> list[_Candidate]:
-    """Of the lowest tier with any, the placements that take as many members as needed."""
+    """Return, of the lowest tier with any, the placements that take as many members as needed."""
     enough = [c for c in tried if len(c.assignment.rows) >= needed]
     return [c for c in enough if c.placement.tier == enough[0].placement.tier]
 
