@@ -28,7 +28,7 @@ class Client:
     """One kept-alive connection to an API server; use it as a context manager."""
 
     def __init__(self, connection: http.client.HTTPConnection, token: str | None = None) -> None:
-        """Without a token, the connection itself says who the user is."""
+        """Make a client; without a token, the connection itself says who the user is."""
         self._connection = connection
         self._used_at = time.monotonic()
         self._headers = {"Accept": "application/json"}

@@ -94,7 +94,7 @@ class ControlPlane:
         self.stop()
 
     def start(self) -> Self:
-        """Every program is healthy; on failure none runs, and the logs named in the error stay."""
+        """Start all programs and wait for them; on failure none runs, and the logs stay."""
         if self._group:
             raise ControlPlaneError("the control plane was started before and not stopped")
         programs = self._programs_folder or programs_folder()
@@ -112,7 +112,7 @@ class ControlPlane:
         return self
 
     def stop(self) -> None:
-        """No program runs any more, and a temporary data folder is gone; harmless if repeated."""
+        """Stop every program and remove a temporary data folder; harmless if repeated."""
         data = self._layout.data if self._layout else None
         self._end_programs()
         if data and not self._data_dir:
@@ -239,7 +239,7 @@ class ControlPlane:
         wait_until_healthy(program, url, timeout)
 
     def _wait_for_default_service_account(self, maker: Program) -> None:
-        """Pods can be created in the namespace `default`."""
+        """Wait until pods can be created in the namespace `default`."""
         deadline = time.monotonic() + START_TIMEOUT
         path = "/api/v1/namespaces/default/serviceaccounts?fieldSelector=metadata.name%3Ddefault"
         with self.access.client() as client:

@@ -128,7 +128,7 @@ class ProcessGroup:
         self._programs.remove(program)
 
     def close(self) -> None:
-        """Every program has ended, and the reaper too."""
+        """End every program, and the reaper too."""
         for program in reversed(self.programs):
             self.stop(program)
         self._reaper.kill()
@@ -138,7 +138,7 @@ class ProcessGroup:
 
 
 def free_ports(count: int) -> list[int]:
-    """Different TCP ports that were free on 127.0.0.1 a moment ago.
+    """Return different TCP ports that were free on 127.0.0.1 a moment ago.
 
     They lie below the ephemeral range, so that no outgoing connection takes one while its server is
     down, in particular not a client's own attempt to connect to it. A process never gets a port

@@ -91,7 +91,7 @@ class DevicePlugins:
         self._free: dict[str, list[int]] = {}
 
     def allocate(self, node: str, request: Request) -> bool:
-        """Whether the node has cards for the request, which are then taken."""
+        """Take cards of the node for the request; return whether it has them."""
         cards = int(node.split("-")[1])
         free = self._free.setdefault(node, [CARD] * cards)
         need = request.share or CARD
@@ -104,7 +104,7 @@ class DevicePlugins:
 
 
 def run(policy: Policy, seed: int, counts: Mapping[tuple[int, int], int] = NODES) -> Run:
-    """One policy on one sequence of requests."""
+    """Run one policy on one sequence of requests."""
     deciding = Deciding(*nodes(counts), **policy.spec())
     device_plugins = DevicePlugins()
     capacity = cards_in(counts) * CARD

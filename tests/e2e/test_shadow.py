@@ -62,7 +62,7 @@ class Beside:
         )
 
     def bind_one_by_one(self, count: int) -> None:
-        """Each pod is created when the one before has a node."""
+        """Create each pod when the one before has a node."""
         for _ in range(count):
             raw = self.pod()
             create_pods(self.client, "default", raw)

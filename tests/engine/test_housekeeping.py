@@ -88,7 +88,7 @@ class House:
         return [change.action for change in self.heard]
 
     async def chores_wait(self) -> None:
-        """All five chores are asleep."""
+        """Wait until all five chores are asleep."""
         await self.clock.sleepers(5)
 
 

@@ -106,7 +106,7 @@ async def test_how_an_extension_point_ends_is_measured(
 
 
 def _tried(engine: Engine) -> bool:
-    """Whether an attempt of every pod has ended."""
+    """Return whether an attempt of every pod has ended."""
     queue = engine.scheduler_state.queue
     return all(queued.attempts and queued.queue is not None for queued in queue)
 
@@ -694,7 +694,7 @@ REGEX = "!node.labels.serial.matches('^x(abc){30}')"
 
 @contextmanager
 def calls_of_the_library(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """How many calls there were at each turn of the event loop, while this is entered."""
+    """Yield how many calls there were at each turn of the event loop, while this is entered."""
     made, turns, run = 0, [0], Program.__call__
 
     def counted(program: Program, data: Any) -> Any:

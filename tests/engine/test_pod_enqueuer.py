@@ -101,7 +101,7 @@ class Door:
         return self.pod_enqueuer.find_profiles()
 
     def queue(self, name: str = "web") -> SubQueue | None:
-        """Where the pod waits in the queue."""
+        """Return where the pod waits in the queue."""
         queued = self.scheduler_state.queue.get(uid_of(name))
         return queued.queue if queued is not None else None
 
@@ -138,13 +138,13 @@ class Door:
 
 @pytest.fixture
 def door() -> Door:
-    """With no profile in force."""
+    """Return a door with no profile in force."""
     return Door()
 
 
 @pytest.fixture
 def open_door() -> Door:
-    """With the default profile in force."""
+    """Return a door with the default profile in force."""
     made = Door()
     put_profile(made.scheduler_state)
     return made
@@ -756,12 +756,12 @@ def test_whoever_reads_a_pod_is_told_that_it_goes_meanwhile(open_door: Door) -> 
 
 
 def many(door: Door, count: int = 250) -> list[str]:
-    """So many pods that a change of profiles is not over at once."""
+    """Return so many pods that a change of profiles is not over at once."""
     return [door.comes(f"web-{number}").name for number in range(count)]
 
 
 def settled(door: Door, names: list[str]) -> int:
-    """How many of these pods wait without a profile by now."""
+    """Return how many of these pods wait without a profile by now."""
     return sum(uid_of(name) in door.scheduler_state.without_profile for name in names)
 
 

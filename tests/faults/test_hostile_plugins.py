@@ -189,7 +189,7 @@ class HostileOrder(Hostile):
     """The same, and sorts the queue."""
 
     def sort_key(self, queued: QueuedPod) -> Any:
-        """Pods as they come."""
+        """Return the key by which pods stay as they come."""
         return self._answer("sort_key", queued.pod, (0,))
 
 
@@ -256,11 +256,11 @@ class Engine(engines.Engine):
         self.state = self.scheduler_state
 
     def has_counted(self, failure: tuple[str, str, str], least: int) -> bool:
-        """Whether the failure was counted so many times."""
+        """Return whether the failure was counted so many times."""
         return self.failures[failure] >= least
 
     def settled(self, bound: list[str]) -> bool:
-        """Whether each pod is bound, or unassumed and in exactly one queue."""
+        """Return whether each pod is bound, or unassumed and in exactly one queue."""
         queue, pods = self.state.queue, self.state.state.pods
         if self.loop.binding or sum(queue.counts().values()) != len(list(queue)):
             return False
@@ -309,7 +309,7 @@ def plugin_at(method: str, does: Callable[[Any], Any], base: type[Hostile] = Hos
 
 
 async def run(engine: Engine, bindings: Bindings, kind: str, times: int = 2) -> None:
-    """Schedules all pods until each is settled and the failure was counted so many times."""
+    """Schedule all pods until each is settled and the failure was counted so many times."""
     point = engine.point
     wanted = ("Hostile", point, kind)
     tasks = [asyncio.create_task(work) for work in (engine.loop.run(), engine.reports.run())]
@@ -416,7 +416,7 @@ async def for_ever(_usual: Any = None) -> None:
 
 
 async def for_ever_whatever_comes(_usual: Any = None) -> None:
-    """Ignores the scheduler's cancellation; the one at the end of the test ends it."""
+    """Ignore the scheduler's cancellation; the one at the end of the test ends it."""
     for _ in range(2):
         try:
             await asyncio.sleep(3600.0)  # a timer keeps the task from being collected as garbage

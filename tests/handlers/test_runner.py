@@ -341,7 +341,7 @@ async def test_the_pause_before_a_restart_of_kopf_is_short_again_after_a_minute_
 
 
 def is_kopfs_task(task: "asyncio.Task[Any]") -> bool:
-    """Whether the task runs code of kopf's."""
+    """Return whether the task runs code of kopf's."""
     code = getattr(task.get_coro(), "cr_code", None)
     return code is not None and "/kopf/" in code.co_filename
 

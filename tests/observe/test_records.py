@@ -49,7 +49,7 @@ def decision(
 
 
 def totals(*values: int) -> dict[str, NodeScore]:
-    """Scored nodes n0, n1, ... with these totals."""
+    """Return scored nodes n0, n1, ... with these totals."""
     return {f"n{i}": NodeScore({"ImageLocality": value}, value) for i, value in enumerate(values)}
 
 

@@ -48,7 +48,7 @@ coming = st.tuples(
 def start_of(
     members: Mapping[str, int], capacity: Mapping[str, int], pods: Iterable[Runs]
 ) -> float:
-    """When the members (cpus by node) can all start, by trying every moment at which a pod ends."""
+    """Return when all members (cpus by node) can start, by trying all moments at which pods end."""
     pods = list(pods)
     for moment in sorted({0.0, *(p.ends for p in pods)}):
         taken = defaultdict[str, int](int, members)

@@ -26,7 +26,7 @@ Wanted = tuple[str, int]
 
 @st.composite
 def drawn_nodes(draw: st.DrawFn) -> list[tuple[int, dict[tuple[int, int], str]]]:
-    """Nodes as their number of cards and the codes of the links between them."""
+    """Return nodes as their number of cards and the codes of the links between them."""
     nodes = []
     for _ in range(draw(st.integers(1, 3))):
         count = draw(st.integers(1, 6))

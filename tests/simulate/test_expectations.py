@@ -33,7 +33,7 @@ def run(
 
 
 def problems(*expect: dict[str, Any], **case: Any) -> list[str]:
-    """Path and message of each failure; the case could be run."""
+    """Run the case; return path and message of each failure."""
     result = run(*expect, **case)
     assert result.error is None
     return [f"{failure.path}: {failure.message}" for failure in result.failures]
@@ -45,7 +45,7 @@ def profile(name: str, path: Path, **spec: Any) -> str:
 
 
 def replicas(*zones: str) -> list[dict[str, Any]]:
-    """Replicas that are on the node of these zones."""
+    """Return replicas that are on the node of these zones."""
     return [
         pod(f"web-{number}", node=f"node-{zone}", labels=WEB) for number, zone in enumerate(zones)
     ]

@@ -175,7 +175,7 @@ class FailsForOne(Fails):
     name = "FailsForOne"
 
     def pre_enqueue(self, pod: Pod) -> None:
-        """Fails for the pod `broken` in a way that nothing expects."""
+        """Fail for the pod `broken` in a way that nothing expects."""
         if pod.name == "broken":
             raise SystemExit("the catalogue is empty")
 

@@ -193,7 +193,7 @@ class _Soak:
     # Faults
 
     def _go_wrong(self) -> None:
-        """Faults come at their times, and the clock is looked at in between."""
+        """Inject faults at their times, and look at the clock in between."""
         begun = time.monotonic()
         planned = list(episodes(self._seed, self._seconds - (begun - self._begun)))
         minute = 1
@@ -266,7 +266,7 @@ class _Soak:
         )
 
     def _still_waiting(self) -> list[str]:
-        """Pods without a node though everything fits."""
+        """Return pods without a node though everything fits."""
         deadline = time.monotonic() + ROOM_SECONDS
         while waiting := [pod for pod in self._scene.books.pods if not pod.node]:
             if time.monotonic() > deadline:
@@ -281,7 +281,7 @@ class _Soak:
                 act()
 
     def _undo(self) -> None:
-        """Nothing is paused, and two replicas run."""
+        """Resume what is paused, and have two replicas run."""
         self._do_what_is_due(float("inf"))
         self._revive(float("inf"))
 
@@ -332,7 +332,7 @@ class _Soak:
         )
 
     def _counts(self) -> Counter[str]:
-        """How often each fault has struck: requests of the proxies' rules, else processes."""
+        """Return how often each fault has struck: requests of proxies' rules, else processes."""
         total = Counter(self._struck)
         for name, injected in self._injected:
             total[name] += injected.strikes()
@@ -350,7 +350,7 @@ class _Soak:
 
 
 def _inject_again(injected: Injected) -> None:
-    """Where a rule struck nothing, perhaps because nobody led, it has a second chance."""
+    """Give rules that struck nothing, perhaps because nobody led, a second chance."""
     if not injected.strikes():
         injected.inject()
 
