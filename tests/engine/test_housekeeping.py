@@ -93,12 +93,6 @@ class House:
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[ApiServer]:
-    async with ApiServer() as running:
-        yield running
-
-
-@pytest.fixture
 async def house(server: ApiServer) -> AsyncIterator[House]:
     async with ApiClient(Connection(server.url)) as client:
         made = House(client)

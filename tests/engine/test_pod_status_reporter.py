@@ -29,12 +29,6 @@ TAINTED = "0/1 nodes are available: 1 node(s) had untolerated taint(s)."
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[ApiServer]:
-    async with ApiServer() as running:
-        yield running
-
-
-@pytest.fixture
 async def client(server: ApiServer) -> AsyncIterator[ApiClient]:
     async with ApiClient(Connection(server.url)) as session:
         yield session

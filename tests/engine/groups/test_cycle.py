@@ -1,7 +1,7 @@
 """Groups in the loop: all members at once or none, against an API server on loopback."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Generator
+from collections.abc import Callable, Generator
 from itertools import count, pairwise
 from typing import Any, ClassVar
 
@@ -39,17 +39,6 @@ Raw = dict[str, Any]
 
 LATER = 2.0
 """Seconds after which members are told that others are missing."""
-
-
-@pytest.fixture
-def bindings() -> Bindings:
-    return Bindings()
-
-
-@pytest.fixture
-async def client(bindings: Bindings) -> AsyncIterator[ApiClient]:
-    async with ApiServer(bindings) as server, ApiClient(Connection(server.url)) as connected:
-        yield connected
 
 
 def members(group: str, count: int, **fields: Any) -> list[Raw]:
