@@ -21,7 +21,7 @@ NO_EXTENDERS = Extenders(GivenObjects())
 
 
 async def nothing_said(_pod: Pod) -> None:
-    """No report about the pod is being written."""
+    """Say that no report about the pod is being written."""
 
 
 class Step:
@@ -91,7 +91,7 @@ class Stage:
         return assume_reserve_and_permit(queued, row, pipeline, self.scheduler_state, now=0.0)
 
     async def bind(self, attempted: AssumedPod) -> None:
-        """As the loop does it: by a task of its own."""
+        """Bind it as the loop does: by a task of its own."""
         await asyncio.create_task(bind(attempted, self.scheduler_state, NO_EXTENDERS, nothing_said))
 
     def step(self, name: str, **as_told: Any) -> Step:
@@ -99,7 +99,7 @@ class Stage:
         return Step(name, self.said, **as_told)
 
     def is_assumed(self) -> bool:
-        """Whether the pod is counted on the node."""
+        """Return whether the pod is counted on the node."""
         return self.scheduler_state.state.pods.get(WEB.uid) is not None
 
     def heard_actions(self) -> list[Action]:

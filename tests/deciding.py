@@ -45,7 +45,7 @@ class Deciding:
         self.shared = ResultCache(self.state.nodes)
 
     def outcome(self, raw: Raw, *, seed: int = 0, start: int = 0, now: float = 0.0) -> Outcome:
-        """How the attempt ends."""
+        """Return how the attempt ends."""
         pod = parse_pod(raw)
         return decide(
             pod, self.pipeline, self.cluster, self.shared, seed=seed, start=start, now=now

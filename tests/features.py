@@ -52,7 +52,7 @@ def _named(mounts: Iterable[Any]) -> list[dict[str, Any]]:
 
 
 def _either(**values: Iterable[Any]) -> list[SearchStrategy[Features]]:
-    """One strategy for each argument."""
+    """Return one strategy for each argument."""
     return [st.sampled_from([{name: value} for value in among]) for name, among in values.items()]
 
 

@@ -40,7 +40,7 @@ class Rights:
         return User(token) if token in self.rights else None
 
     async def allows(self, user: User, attributes: Attributes) -> bool:
-        """Whether the user has this right, or all."""
+        """Return whether the user has this right, or all."""
         rights = self.rights.get(user.name, set())
         return EVERYTHING in rights or str(attributes) in rights
 
@@ -63,7 +63,7 @@ def page(
 
 
 def endpoints(shown: Page, rights: Rights | None = None) -> Endpoints:
-    """Endpoints that serve this page and nothing of interest beside it."""
+    """Return endpoints that serve this page and nothing of interest beside it."""
 
     async def no_report(_pod: str) -> None:
         return None

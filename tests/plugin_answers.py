@@ -74,7 +74,7 @@ class PluginAnswers:
     def queueing_hint(
         self, raw: Raw, *, before: Raw | None = None, after: Raw | None = None
     ) -> bool:
-        """Whether the plugin, having rejected the pod, says that this change may help it."""
+        """Return whether the plugin, having rejected the pod, says that this change may help it."""
         kind = Kind((before or after or {})["kind"])
         action = Action.ADD if before is None else Action.DELETE if after is None else Action.UPDATE
         was, now = (side and parse_object(kind, side) for side in (before, after))

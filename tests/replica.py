@@ -36,7 +36,7 @@ CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 def apply_manifests(access: Access) -> None:
-    """crds/ are established and manifests/ are applied, but for the Deployment of Mooring itself.
+    """Establish crds/ and apply manifests/, but for the Deployment of Mooring itself.
 
     Nothing here runs containers, so whoever wants Mooring starts it with `command`.
     """
@@ -74,7 +74,7 @@ def wait_until_ready(program: Program, secure_port: int) -> None:
 
 
 def wait_until_established(access: Access) -> None:
-    """Objects of all CRDs can be created; `kubectl wait` fails on a CRD without conditions yet."""
+    """Wait for all CRDs; `kubectl wait` fails on one without conditions yet."""
     deadline = time.monotonic() + READY_SECONDS
     with access.client() as client:
         while not all(map(is_established, client.get(CRDS)["items"])):
@@ -84,6 +84,6 @@ def wait_until_established(access: Access) -> None:
 
 
 def is_established(crd: Mapping[str, Any]) -> bool:
-    """Whether objects of the CRD can be created."""
+    """Return whether objects of the CRD can be created."""
     conditions = crd.get("status", {}).get("conditions") or []
     return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)

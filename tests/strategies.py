@@ -31,7 +31,7 @@ _WEIGHTS = st.integers(1, 100)
 
 
 def _rarely(strategy: SearchStrategy[Any], otherwise: Any) -> SearchStrategy[Any]:
-    """Mostly `otherwise`, so that a pod has a few features and not all of them."""
+    """Return a strategy of mostly `otherwise`, so that a pod has a few features and not all."""
     return st.one_of(*[st.just(otherwise)] * 5, strategy)
 
 
@@ -62,7 +62,7 @@ def nodes(name: SearchStrategy[str]) -> SearchStrategy[Raw]:
 
 
 def clusters_of_nodes(at_least: int = 0) -> SearchStrategy[tuple[Raw, ...]]:
-    """Up to six nodes of different names."""
+    """Return up to six nodes of different names."""
     names = st.lists(st.sampled_from(NODE_NAMES), unique=True, min_size=at_least)
     return names.flatmap(lambda chosen: st.tuples(*(nodes(st.just(name)) for name in chosen)))
 
@@ -189,7 +189,7 @@ def _host_ports() -> SearchStrategy[Raw]:
 
 
 def surroundings() -> tuple[Raw, ...]:
-    """Namespaces, a Service and storage for the claims that `pods` may name."""
+    """Return namespaces, a Service and storage for the claims that `pods` may name."""
     limits = {"drivers": [{"name": "csi.example", "nodeID": "n0", "allocatable": {"count": 1}}]}
     return (
         *(namespace(name, {"env": "prod" if name == "team-a" else "dev"}) for name in NAMESPACES),

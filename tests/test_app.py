@@ -86,7 +86,7 @@ class Cluster:
         request.send(*objects, bookmark(1, initial_end=True))
 
     def stop_serving_nodes(self) -> None:
-        """Watches of nodes end, and no others are accepted."""
+        """End watches of nodes, and accept no others."""
         self.nodes_allowed = False
         for request in self._node_watches:
             request.cut()

@@ -119,7 +119,7 @@ class Cluster:
         self._tell(watches, "DELETED", raw)
 
     def forget(self) -> None:
-        """Everything that the test needed to know of earlier objects."""
+        """Forget everything that the test needed to know of earlier objects."""
         self.refused.clear()
         self.reported.clear()
 
@@ -150,7 +150,7 @@ HARD: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def texts(mark: str) -> dict[str, str]:
-    """Labels or annotations that no other tenant has."""
+    """Return labels or annotations that no other tenant has."""
     return {f"{mark}/key": f"{mark}-value", "shared": f"{mark}-{'x' * 200}"}
 
 
@@ -222,7 +222,7 @@ def spread(mark: str, when: str) -> Raw:
 
 
 def placed(mark: str) -> Iterator[Raw]:
-    """Pods that fit on a node."""
+    """Yield pods that fit on a node."""
     yield pod(
         f"{mark}-full",
         namespace=mark,
@@ -239,7 +239,7 @@ def placed(mark: str) -> Iterator[Raw]:
 
 
 def unplaced(mark: str) -> Iterator[Raw]:
-    """Pods that nothing can be done about."""
+    """Yield pods that nothing can be done about."""
     yield pod(f"{mark}-nowhere", namespace=mark, node_selector={f"{mark}/where": mark})
     yield pod(f"{mark}-card", namespace=mark, requests={f"{mark}.example/none": 1})
     yield pod(f"{mark}-claim", namespace=mark, claims=[f"{mark}-missing"])
@@ -247,7 +247,7 @@ def unplaced(mark: str) -> Iterator[Raw]:
 
 
 def waiting(mark: str) -> Iterator[Raw]:
-    """Pods that are not tried, or not by Mooring."""
+    """Yield pods that are not tried, or not by Mooring."""
     yield pod(f"{mark}-gated", namespace=mark, gates=[f"{mark}/gate"])
     yield pod(f"{mark}-other", namespace=mark, spec={"schedulerName": f"{mark}-scheduler"})
     yield pod(f"{mark}-member", namespace=mark, group=f"{mark}-group")
@@ -326,7 +326,7 @@ def _entries(found: Mapping[Any, object]) -> Iterator[tuple[str, object]]:
 
 
 def _cached_results(found: Any) -> Iterator[tuple[str, object]]:
-    """Of a function of another library nothing: it is not the program's."""
+    """Return the results that it keeps; none for a function of another library."""
     return _items(gc.get_referents(found) if found.__module__.startswith("mooring") else ())
 
 
@@ -377,14 +377,14 @@ def _size(found: object) -> int:
 
 
 def program(**parts: object) -> Holders:
-    """Everything that these parts have, and the modules of the program."""
+    """Return everything that these parts have, and the modules of the program."""
     gc.collect()
     modules = [m for name, m in sorted(sys.modules.items()) if name.startswith("mooring")]
     return Holders(*parts.items(), *((module.__name__, vars(module)) for module in modules))
 
 
 def leftovers(scheduler: Scheduler) -> dict[str, int]:
-    """Of how many tenants a text is left, by where; without what counts its bytes."""
+    """Return from how many tenants a text is left, by where; without what counts its bytes."""
     return {
         where: len(found)
         for where, found in program(scheduler=scheduler).marks.items()

@@ -301,7 +301,7 @@ def test_the_entry_point_of_the_first_plugin_is_the_one_that_is_looked_up() -> N
 
 
 def _keep(contract: type[PluginContract]) -> int:
-    """How many rules of the contract there are; each holds."""
+    """Check each rule of the contract; return how many there are."""
     rules = [name for name, _ in inspect.getmembers(contract) if name.startswith("test_")]
     for rule in rules:
         getattr(contract(), rule)()

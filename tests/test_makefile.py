@@ -7,7 +7,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def _make(tmp_path: Path, python: Path) -> "subprocess.CompletedProcess[str]":
-    """`make venv` with another Python, in a folder that holds only what it reads."""
+    """Run `make venv` with another Python, in a folder that holds only what it reads."""
     for file in ("Makefile", "requirements.lock"):
         shutil.copy(ROOT / file, tmp_path)
     return subprocess.run(
@@ -110,7 +110,7 @@ def test_an_image_is_built_on_a_base_named_by_digest_or_not_at_all(tmp_path: Pat
 
 
 def _image(folder: Path, tag: str, *words: str) -> "subprocess.CompletedProcess[str]":
-    """`make image` of a commit of version 1.2.3 with this tag; its docker prints its words."""
+    """Run `make image` of a commit of version 1.2.3 with this tag; its docker prints its words."""
     shutil.copy(ROOT / "Makefile", folder)
     (folder / "requirements.lock").touch()
     source = folder / "operator/mooring/__init__.py"

@@ -38,7 +38,7 @@ def name_of(requirement: str) -> str:
 
 
 def pins(lock: str) -> dict[str, frozenset[str]]:
-    """Each pinned requirement with its marker, and the hashes it accepts."""
+    """Return each pinned requirement with its marker, and the hashes it accepts."""
     text = (ROOT / lock).read_text().replace("\\\n", " ")
     lines = [line for line in text.splitlines() if line and not line.lstrip().startswith("#")]
     return {

@@ -1,7 +1,9 @@
 """Promises about the repository as a whole."""
 
+import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -45,7 +47,7 @@ def _committed_files() -> Iterator[Path]:
 
 
 def _requirements(lock: Path) -> list[str]:
-    """Each requirement of a lock file with its options, as one line."""
+    """Return each requirement of a lock file with its options, as one line."""
     joined = re.sub(r"\\\n\s*", "", lock.read_text())
     return [line for line in joined.splitlines() if line and not line.lstrip().startswith("#")]
 
@@ -62,6 +64,64 @@ def test_no_test_imports_another_test_or_wires_an_engine_by_hand() -> None:
     )
     found = [str(path) for path in TESTS.rglob("*.py") if forbidden.search(path.read_text())]
     assert found == []
+
+
+MOST_LINES = 40
+"""Of a function, without its signature and docstring."""
+NO_VERB = re.compile(
+    "(A|All|An|Each|Every|Everything|How|If|Its|No|None|Nothing|One|Perhaps|So|The|This|What|When|"
+    "Where|Whether|Which|Who|Why)\\b|[^A-Z]"
+)
+UNREASONED = re.compile(r"# (?:noqa: [A-Z0-9, ]+|type: ignore\[[^]]*\])\s*$")
+
+
+def _python() -> list[Path]:
+    return [path for root in (SOURCE, TESTS) for path in sorted(root.rglob("*.py"))]
+
+
+@cache
+def _functions() -> list[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    """Return every function with its place."""
+    return [
+        (f"{path.relative_to(ROOT)}:{node.lineno} {node.name}", node)
+        for path in _python()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+
+
+def _lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Count the lines of its body without the docstring."""
+    is_documented = ast.get_docstring(function) is not None and len(function.body) > 1
+    return (function.end_lineno or 0) - function.body[is_documented].lineno + 1
+
+
+def _is_property(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    return any("property" in ast.unparse(decorator) for decorator in function.decorator_list)
+
+
+def test_no_function_has_a_body_of_more_than_forty_lines() -> None:
+    assert [place for place, function in _functions() if _lines(function) > MOST_LINES] == []
+
+
+def test_no_docstring_of_a_function_begins_with_a_noun_or_a_question_word() -> None:
+    """Ruff's D401 lets these pass, because they are no verbs; tests and properties say what is."""
+    assert [
+        place
+        for place, function in _functions()
+        if not function.name.startswith("test_")
+        and not _is_property(function)
+        and NO_VERB.match(ast.get_docstring(function) or "")
+    ] == []
+
+
+def test_every_noqa_and_type_ignore_has_its_reason_beside_it() -> None:
+    assert [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in _python()
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if UNREASONED.search(line)
+    ] == []
 
 
 def test_the_source_root_is_no_package_for_it_would_hide_the_standard_module_operator() -> None:

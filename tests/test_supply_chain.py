@@ -67,7 +67,7 @@ def test_every_package_of_the_sbom_is_reached_from_mooring(
 
 @pytest.fixture
 def database() -> Iterator[str]:
-    """Knows one advisory, about a 1.0."""
+    """Yield a database of one advisory, about a 1.0."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -81,7 +81,7 @@ def database() -> Iterator[str]:
             self.wfile.write(json.dumps({"results": results}).encode())
 
         def log_message(self, *_: object) -> None:
-            """Nothing."""
+            """Log nothing."""
 
     with HTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever)

@@ -53,6 +53,16 @@ async def test_a_step_longer_than_a_slice_is_followed_by_a_pause() -> None:
     assert await turns(Work(), 3, seconds=0.5) == [1, 2, 3]
 
 
+async def test_a_slice_ends_so_many_seconds_after_the_last_pause() -> None:
+    work = Work()
+    slices = TimeSlices(3.0, clock=lambda: work.now)
+    ends = list[float]()
+    for _ in work.run(4):
+        await slices.pause()
+        ends.append(slices.end)
+    assert ends == [3.0, 3.0, 6.0, 6.0]
+
+
 async def test_the_event_loop_rests_for_so_many_times_as_long_as_the_slice_took(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

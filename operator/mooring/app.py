@@ -123,27 +123,35 @@ class Scheduler:
             identity=self._identity,
             options=_options(settings),
             metrics=self._metrics,
-            decisions=DecisionLog(
-                limit=round(settings.decision_record_mib * 2**20),
-                append=self._decision_file.append if self._decision_file is not None else None,
-                trace=self._traces.note if self._traces is not None else None,
-            ),
+            decisions=self._new_decision_log(),
             extender_client=self._extender_client,
             served=self._reflectors.served,
         )
         self._profile_handler = ProfileHandler(engine.scheduler.profiles, engine.pod_enqueuer)
         self._profile_status = ProfileStatusWriter(self._profile_handler, client)
-        self._handlers = ObjectHandlers(
-            engine.pod_enqueuer,
-            self._profile_status,
-            state,
-            listed=self._compare_soon,
-            seen=engine.extender_objects.seen,
-            handled=self._metrics.event_handled,
-        )
+        self._handlers = self._new_handlers(state)
         self._kopf = KopfRunner(self._handlers, connection, client)
         self._comparer = self._new_comparer()
         self._shadow_status = ShadowStatusWriter(engine.shadow, client)
+
+    def _new_decision_log(self) -> DecisionLog:
+        """Return the log of decisions, which the file of decisions and the traces follow."""
+        return DecisionLog(
+            limit=round(self._settings.decision_record_mib * 2**20),
+            append=self._decision_file.append if self._decision_file is not None else None,
+            trace=self._traces.note if self._traces is not None else None,
+        )
+
+    def _new_handlers(self, state: ClusterState) -> ObjectHandlers:
+        """Return kopf's handlers, which tell the engine of pods and profiles."""
+        return ObjectHandlers(
+            self._engine.pod_enqueuer,
+            self._profile_status,
+            state,
+            listed=self._compare_soon,
+            seen=self._engine.extender_objects.seen,
+            handled=self._metrics.event_handled,
+        )
 
     def _new_comparer(self) -> CacheComparer:
         """Return what compares the pods and profiles that kopf shows with the API server's."""
@@ -215,34 +223,37 @@ class Scheduler:
             if not await self._unless_stopped(started.wait()):
                 return
             self._leading = True
-            writers = [
-                self._start(part.run())
-                for part in (
-                    self._engine.recorder,
-                    self._engine.reports,
-                    self._engine.group_reports,
-                    self._decision_file,
-                    self._traces,
-                )
-                if part is not None
-            ]
-            workers = [
-                self._start(work)
-                for work in (
-                    self._engine.loop.run(),
-                    self._engine.pod_enqueuer.run(),
-                    self._kopf.run(self._catch_signals),
-                    self._profile_status.run(),
-                    self._engine.housekeeping.run(),
-                    self._comparer.run(),
-                    self._shadow_status.run(),
-                )
-            ]
-            if self._elector is not None:
-                workers.append(self._start(self._give_up_when_unable()))
+            writers, workers = self._start_writers(), self._start_workers()
             on_the_way_out.push_async_callback(self._finish, workers, writers)
             await self._stop.wait()
             logger.info("stopping: %d bindings in flight", self._engine.loop.binding)
+
+    def _start_writers(self) -> "list[asyncio.Task[None]]":
+        """Start what writes about decisions, and goes on until the last binding has ended."""
+        engine = self._engine
+        parts = (
+            engine.recorder,
+            engine.reports,
+            engine.group_reports,
+            self._decision_file,
+            self._traces,
+        )
+        return [self._start(part.run()) for part in parts if part is not None]
+
+    def _start_workers(self) -> "list[asyncio.Task[None]]":
+        """Start what a leader does until it is told to stop."""
+        work = [
+            self._engine.loop.run(),
+            self._engine.pod_enqueuer.run(),
+            self._kopf.run(self._catch_signals),
+            self._profile_status.run(),
+            self._engine.housekeeping.run(),
+            self._comparer.run(),
+            self._shadow_status.run(),
+        ]
+        if self._elector is not None:
+            work.append(self._give_up_when_unable())
+        return [self._start(each) for each in work]
 
     def _start(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         """Start a task without which this replica cannot go on."""

@@ -27,7 +27,7 @@ class TimeSlices:
 
     def __init__(
         self,
-        seconds: float = 0.004,
+        seconds: float = 0.002,
         *,
         rest: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
@@ -36,6 +36,11 @@ class TimeSlices:
         self._rest = rest
         self._clock = clock
         self._began = clock()
+
+    @property
+    def end(self) -> float:
+        """When the present slice may end."""
+        return self._began + self._seconds
 
     async def pause(self) -> None:
         """Let other tasks run if the present slice is over."""

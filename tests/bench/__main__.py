@@ -46,7 +46,7 @@ EPILOG = "Workloads:\n\n\b\n" + "\n".join(
 def main(
     names: Sequence[str], rounds: int, scale: int, output: Path, *, profile: bool, no_records: bool
 ) -> None:
-    """Mooring and kube-scheduler, each alone on the same API server, drain the same workload.
+    """Have Mooring and kube-scheduler, each alone on the same API server, drain a workload.
 
     Runs every workload unless some are named, and writes the figures to build/bench/ as JSON.
     Exits with 0 if every goal is reached, else with 1.

@@ -25,7 +25,7 @@ SUFFIXES = {
 
 
 def faults(nodes: Iterable[Raw], pods: Sequence[Raw], expected: Collection[str]) -> list[str]:
-    """Every way in which the placement is wrong; `expected` are the names of pods to be bound."""
+    """Return all ways in which the placement is wrong; `expected` names the pods to be bound."""
     by_name = {node["metadata"]["name"]: node for node in nodes}
     placed = [pod for pod in pods if pod["spec"].get("nodeName")]
     bound = {pod["metadata"]["name"] for pod in placed}
@@ -66,7 +66,7 @@ def _overfull(nodes: Mapping[str, Raw], placed: Iterable[Raw]) -> Iterator[str]:
 
 
 def _overfull_cards(placed: Iterable[Raw]) -> Iterator[str]:
-    """Cards of which more is given away than they have; only pods that name a card count."""
+    """Yield cards of which more is given away than they have; only pods that name a card count."""
     used: Counter[tuple[str, str]] = Counter()
     totals: dict[tuple[str, str], int] = {}
     for pod in placed:
@@ -81,7 +81,7 @@ def _overfull_cards(placed: Iterable[Raw]) -> Iterator[str]:
 
 
 def _too_close(nodes: Mapping[str, Raw], placed: Sequence[Raw]) -> Iterator[str]:
-    """Pods whose required anti-affinity another pod breaks."""
+    """Yield pods whose required anti-affinity another pod breaks."""
     counts: dict[tuple[Any, ...], Counter[str]] = {}
     for pod in placed:
         terms = _field(pod, "affinity", "podAntiAffinity")
@@ -95,7 +95,7 @@ def _too_close(nodes: Mapping[str, Raw], placed: Sequence[Raw]) -> Iterator[str]
 
 
 def _uneven(nodes: Mapping[str, Raw], placed: Sequence[Raw]) -> Iterator[str]:
-    """Hard spread constraints with too much skew; no placement can have made it worse since."""
+    """Yield hard spread constraints with too much skew; no placement can have worsened it since."""
     checked = set()
     for pod in placed:
         for constraint in _field(pod, "topologySpreadConstraints"):

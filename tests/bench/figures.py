@@ -84,7 +84,7 @@ class Comparison:
 
 
 def rate(pods: int, seconds: float) -> float:
-    """Pods per second; 0 where fewer than two bindings span no time."""
+    """Return pods per second; 0 where fewer than two bindings span no time."""
     return pods / seconds if seconds > 0 else 0.0
 
 
@@ -123,6 +123,6 @@ def times_the_cpu(result: Comparison, other: Comparison) -> float | None:
 
 
 def _ratio(ours: Sequence[float], theirs: Sequence[float]) -> float | None:
-    """None where theirs is 0: nothing was measured."""
+    """Return our figure as a share of theirs; None where theirs is 0: nothing was measured."""
     below = median(theirs)
     return median(ours) / below if below else None

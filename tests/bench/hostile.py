@@ -58,7 +58,7 @@ def hostile_pods() -> Mapping[str, Pod]:
 
 
 def longest_decisions(nodes: int) -> Mapping[str, tuple[float, float]]:
-    """CPU seconds of the first and of the second decision about each pod."""
+    """Return CPU seconds of the first and of the second decision about each pod."""
     scheduler = scheduler_state(
         *(node(f"n{i}", zone=f"z{i % 3}", labels={"size": str(i % 50)}) for i in range(nodes))
     )

@@ -21,7 +21,7 @@ PATIENCE_SECONDS = 0.1
 
 
 def create(access: Access, creations: Iterable[Creation]) -> None:
-    """Every object exists; they are created in about the order given.
+    """Create every object, in about the order given.
 
     Raises:
         ControlPlaneError: for the first object that the server refuses.

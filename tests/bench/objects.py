@@ -30,7 +30,7 @@ HOPELESS_CPU = "1k"
 
 
 def nodes(workload: Workload) -> Iterator[Creation]:
-    """Bare nodes, dealt out to the zones in turn."""
+    """Yield bare nodes, dealt out to the zones in turn."""
     for index in range(workload.nodes):
         zone = f"zone-{index % workload.zones}"
         labels = _labels_for_rules(index) if workload.kind.team else {}
@@ -44,7 +44,7 @@ def _labels_for_rules(index: int) -> dict[str, str]:
 
 
 def priority_classes(workloads: Iterable[Workload]) -> Iterator[Creation]:
-    """One for each priority that their pods have, but for zero."""
+    """Yield a PriorityClass for each priority that their pods have, but for zero."""
     kinds = (kind for work in workloads for kind in (work.kind, work.existing_kind) if kind)
     for priority in sorted({kind.priority for kind in kinds} - {0}):
         yield (
@@ -116,24 +116,12 @@ def extender(port: int) -> dict[str, Any]:
 
 def extended_profile(scheduler: str, port: int) -> Creation:
     """Return the profile of pods that the extender cares for."""
-    match = {
-        "schedulerNames": [scheduler],
-        "podSelector": {"matchLabels": {"extended": "true"}},
-        "precedence": 10,
-    }
-    return (
-        "/apis/scheduling.mooring.dev/v1alpha1/schedulingprofiles",
-        {
-            "apiVersion": "scheduling.mooring.dev/v1alpha1",
-            "kind": "SchedulingProfile",
-            "metadata": {"name": "extended"},
-            "spec": {"match": match, "extenders": [extender(port)]},
-        },
-    )
+    chosen = {"matchLabels": {"extended": "true"}}
+    return _profile("extended", scheduler, chosen, extenders=[extender(port)])
 
 
 def existing_pods(workload: Workload, namespace: str) -> Iterator[Creation]:
-    """Pods with a node: every app has as many in each zone, and no two on one node.
+    """Yield pods with a node: every app has as many in each zone, and no two on one node.
 
     That holds where no node has two of them and apps times zones divides their number.
     """
@@ -146,7 +134,7 @@ def existing_pods(workload: Workload, namespace: str) -> Iterator[Creation]:
 
 
 def hopeless_pods(workload: Workload, namespace: str, scheduler: str) -> Iterator[Creation]:
-    """Pods that fit nowhere."""
+    """Yield pods that fit nowhere."""
     kind = EquivalentPods(cpu=HOPELESS_CPU)
     for index in range(workload.hopeless):
         pod = _pod(kind, f"hopeless-{index:05}", 0)

@@ -75,7 +75,7 @@ def watched_binds(
 
 @contextmanager
 def first_change(access: Access, namespace: str, then: Callable[[], None]) -> Iterator[None]:
-    """`then` is called once, when anything changes about any pod of the namespace from now on."""
+    """Call `then` once, when anything changes about any pod of the namespace from now on."""
 
     def on_event(_name: str) -> GoOn:
         then()

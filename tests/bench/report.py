@@ -17,7 +17,7 @@ __all__ = ["costs", "runs_table", "summary_table", "verdict", "write_json"]
 
 
 def runs_table(workload: Workload, runs: Sequence[Run]) -> Table:
-    """One row per run, in the order in which they ran."""
+    """Return one row per run, in the order in which they ran."""
     before = f" beside {workload.existing:,}" if workload.existing else ""
     behind = f" behind {workload.hopeless:,}" if workload.hopeless else ""
     size = f"{workload.pods:,} pods{before}{behind} onto {workload.nodes:,} nodes"
@@ -39,7 +39,7 @@ def runs_table(workload: Workload, runs: Sequence[Run]) -> Table:
 
 
 def summary_table(results: Sequence[tuple[Workload, Comparison]]) -> Table:
-    """One row per workload."""
+    """Return one row per workload."""
     table = Table(title="mooring / kube-scheduler", title_justify="left")
     table.add_column("workload")
     for title in ("pods/s", "goal", "", "CPU per pod"):
@@ -51,7 +51,7 @@ def summary_table(results: Sequence[tuple[Workload, Comparison]]) -> Table:
 
 
 def costs(results: Sequence[tuple[Workload, Comparison]]) -> list[tuple[str, bool]]:
-    """Of each workload that may cost only so much more than another: the words, and if it does.
+    """Return, of each workload that may cost only so much more than another, words and verdict.
 
     Workloads whose other one was not run are left out.
     """

@@ -31,7 +31,7 @@ def parse(metrics: str) -> Counter[str]:
 
 
 def writes(requests: Counter[str]) -> Counter[str]:
-    """Of these the writes to pods and events, by `VERB resource[/subresource]`."""
+    """Return, of these, the writes to pods and events, by `VERB resource[/subresource]`."""
     counts = Counter[str]()
     for key, count in requests.items():
         verb, resource, _ = key.split(" ")

@@ -170,7 +170,7 @@ class _Drain:
         )
 
     def _wait_for(self, binds: Binds) -> None:
-        """All are bound, or the scheduler does nothing more about it: preempting takes its time."""
+        """Wait until all are bound, or nothing more happens: preempting takes its time."""
         deadline = time.monotonic() + DRAIN_SECONDS
         before = usage_of(self._scheduler.pid).cpu_seconds
         while not binds.wait(STALL_SECONDS) and time.monotonic() < deadline:

@@ -51,7 +51,7 @@ def parts(samples: Mapping[Stack, int]) -> Counter[str]:
 
 
 def shares_table(samples: Mapping[Stack, int], cpu_us_per_pod: float) -> Table:
-    """Microseconds per pod by part, start-up left out, with the innermost frames of each."""
+    """Return microseconds per pod by part, without the start-up, with the innermost frames."""
     counts = parts(samples)
     counts.pop(START_UP, None)
     whole = sum(counts.values()) or 1

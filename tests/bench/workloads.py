@@ -36,7 +36,7 @@ def alone_on_its_host(app: str) -> Mapping[str, Any]:
 
 
 def prefers_its_apps_hosts(app: str) -> Mapping[str, Any]:
-    """Preferred affinity to the nodes where pods of the app are."""
+    """Return preferred affinity to the nodes where pods of the app are."""
     term = {"weight": 1, "podAffinityTerm": _same_app(app, _HOST)}
     return {"affinity": {"podAffinity": {_PREFERRED: [term]}}}
 
@@ -134,7 +134,7 @@ _ZONE = "topology.kubernetes.io/zone"
 
 
 def _smaller(pods: int, size: int) -> tuple[int, int]:
-    """How many groups of which size so many pods form, if they may be smaller."""
+    """Return how many groups of which size so many pods form, if they may be smaller."""
     size = max(1, min(size, pods // _FEWEST_GROUPS))
     return pods // size, size
 

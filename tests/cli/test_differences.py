@@ -7,17 +7,13 @@ from mooring.framework.registry import Registry
 from mooring.plugins import SHIPPED
 from mooring.simulate.manifests import Manifest
 from mooring.simulate.profiles import LoadedProfile, read_profiles
+from mooring.testing.builders import api_object
 
 REGISTRY = Registry(SHIPPED, {})
 
 
 def profile(name: str = "mine", **spec: Any) -> LoadedProfile:
-    raw = {
-        "apiVersion": "scheduling.mooring.dev/v1alpha1",
-        "kind": "SchedulingProfile",
-        "metadata": {"name": name},
-        "spec": spec,
-    }
+    raw = api_object("SchedulingProfile", name, spec=spec)
     (read,) = read_profiles([Manifest(name, raw)], REGISTRY)
     return read
 

@@ -12,8 +12,7 @@ from devices.objects import gpu_node, share_pod, whole_pod
 from kube.api_server import ApiServer, Request
 from mooring.__main__ import main
 from mooring.cli.gpus import gpus
-from mooring.policy.profile import API_VERSION
-from mooring.testing.builders import node, pod
+from mooring.testing.builders import api_object, node, pod
 
 HELD = share_pod("held", 12, node="a", card=0)
 OTHER = share_pod("other", 4, node="b", card=0)
@@ -107,12 +106,7 @@ def test_a_cluster_without_gpus_is_told_so(file: Path) -> None:
 
 def test_profiles_are_not_read_because_their_plugins_may_be_missing_here(file: Path) -> None:
     enabled = {"multiPoint": {"enabled": [{"name": "AcmeRacks"}]}}
-    stored = {
-        "apiVersion": API_VERSION,
-        "kind": "SchedulingProfile",
-        "metadata": {"name": "theirs", "uid": "theirs"},
-        "spec": {"plugins": enabled},
-    }
+    stored = api_object("SchedulingProfile", "theirs", spec={"plugins": enabled})
     for words in ((), ("--plan",)):
         result = shown(file, *words, objects=(gpu_node("a", 2, 16), HELD, stored))
         assert result.exit_code == 0, result.output

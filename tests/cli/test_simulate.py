@@ -250,17 +250,11 @@ def test_it_says_whose_extenders_were_not_called(tmp_path: Path) -> None:
 
 
 def test_a_rule_is_shown_with_its_name_and_its_message(tmp_path: Path) -> None:
-    profile = {
-        "apiVersion": "scheduling.mooring.dev/v1alpha1",
-        "kind": "SchedulingProfile",
-        "metadata": {"name": "default-scheduler"},
-        "spec": {
-            "rules": [
-                {"name": "ssd", "filter": "has(node.labels.disk)", "message": "node(s) had no ssd"},
-                {"name": "cheap", "score": "70", "weight": 2},
-            ]
-        },
-    }
+    rules = [
+        {"name": "ssd", "filter": "has(node.labels.disk)", "message": "node(s) had no ssd"},
+        {"name": "cheap", "score": "70", "weight": 2},
+    ]
+    profile = api_object("SchedulingProfile", "default-scheduler", spec={"rules": rules})
     nodes = [node(f"n{i}", labels={"disk": "ssd"} if i else {}) for i in range(3)]
     cluster = dump(tmp_path / "a.json", profile, *nodes, pod("web"))
     (decision,) = json.loads(invoke(cluster, "-o", "json").stdout)["decisions"]

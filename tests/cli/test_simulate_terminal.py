@@ -234,7 +234,7 @@ def written(folder: Path, objects: list[Any]) -> Path:
 
 
 def looks_right(printed: Printed) -> None:
-    """No traceback, no name that is cut or folded, and no line that the terminal would wrap."""
+    """Check that there is no traceback, and no name or line that is cut, folded or wrapped."""
     assert "Traceback" not in printed.text
     assert "…" not in printed.text
     for line in printed.lines:

@@ -67,7 +67,7 @@ def _converted(configuration: Mapping[str, Any]) -> list[Any]:
 
 
 def differences(case: Mapping[str, Any], decision: Decision) -> list[str]:
-    """One line for each thing in which the decision is not kube-scheduler's; none if it agrees.
+    """Return a line for each thing in which the decision is not kube-scheduler's.
 
     Any node with the highest total is the right one: kube-scheduler breaks ties at random.
     """

@@ -93,7 +93,7 @@ def _record(suites: Sequence[str], count: int, seed: int, out: Path) -> None:
 
 
 def _is_extended(suite: str) -> bool:
-    """Whether the suite needs a kube-scheduler with extenders."""
+    """Return whether the suite needs a kube-scheduler with extenders."""
     return bool(SUITES[suite].extenders)
 
 

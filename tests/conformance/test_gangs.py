@@ -40,7 +40,7 @@ def test_the_gangs_are_of_many_kinds() -> None:
 
 
 def gang(minimum: int = 2, topology: str | None = None) -> Gang:
-    """Three members of 2 cores and two nodes of 4, of which one has 1 core taken."""
+    """Return three members of 2 cores and two nodes of 4, of which one has 1 core taken."""
     return Gang(
         "g",
         minimum,

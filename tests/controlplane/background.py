@@ -102,7 +102,7 @@ def up(name: str = DEFAULT_NAME, options: Options | None = None) -> Access:
 
 
 def down(name: str = DEFAULT_NAME) -> None:
-    """Nothing of the control plane runs any more; raises ControlPlaneError if nothing ran."""
+    """Stop the whole control plane; raise ControlPlaneError if nothing ran."""
     holder = _holder_of(name)
     if not holder:
         raise ControlPlaneError(f"no control plane named {name!r} is running")

@@ -57,7 +57,7 @@ _FLAGS = ("-trimpath", "-buildvcs=false")
 
 
 def cache_root() -> Path:
-    """Where everything that outlives a run is kept: MOORING_CACHE, else ~/.cache/mooring."""
+    """Return where what outlives a run is kept: MOORING_CACHE, else ~/.cache/mooring."""
     chosen = os.environ.get("MOORING_CACHE")
     if chosen:
         return Path(chosen).absolute()

@@ -6,7 +6,6 @@ import ssl
 import time
 from collections.abc import Generator
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
 
@@ -28,7 +27,7 @@ class Client:
     """One kept-alive connection to an API server; use it as a context manager."""
 
     def __init__(self, connection: http.client.HTTPConnection, token: str | None = None) -> None:
-        """Without a token, the connection itself says who the user is."""
+        """Make a client; without a token, the connection itself says who the user is."""
         self._connection = connection
         self._used_at = time.monotonic()
         self._headers = {"Accept": "application/json"}
@@ -50,12 +49,7 @@ class Client:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._connection.close()
 
     def request(

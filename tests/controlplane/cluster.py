@@ -7,7 +7,6 @@ import tempfile
 import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from controlplane import commands
@@ -85,16 +84,11 @@ class ControlPlane:
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def start(self) -> Self:
-        """Every program is healthy; on failure none runs, and the logs named in the error stay."""
+        """Start all programs and wait for them; on failure none runs, and the logs stay."""
         if self._group:
             raise ControlPlaneError("the control plane was started before and not stopped")
         programs = self._programs_folder or programs_folder()
@@ -112,7 +106,7 @@ class ControlPlane:
         return self
 
     def stop(self) -> None:
-        """No program runs any more, and a temporary data folder is gone; harmless if repeated."""
+        """Stop every program and remove a temporary data folder; harmless if repeated."""
         data = self._layout.data if self._layout else None
         self._end_programs()
         if data and not self._data_dir:
@@ -239,7 +233,7 @@ class ControlPlane:
         wait_until_healthy(program, url, timeout)
 
     def _wait_for_default_service_account(self, maker: Program) -> None:
-        """Pods can be created in the namespace `default`."""
+        """Wait until pods can be created in the namespace `default`."""
         deadline = time.monotonic() + START_TIMEOUT
         path = "/api/v1/namespaces/default/serviceaccounts?fieldSelector=metadata.name%3Ddefault"
         with self.access.client() as client:

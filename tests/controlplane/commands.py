@@ -57,7 +57,7 @@ class Layout:
 
 
 def etcd(layout: Layout) -> list[str]:
-    """Etcd with one member; nothing is synced to disk, for the data outlives nobody."""
+    """Return the command of etcd with one member; nothing is synced to disk."""
     client, peer = layout.url("etcd", "http"), layout.url("etcd-peer", "http")
     return [
         str(layout.programs / "etcd"),
@@ -74,7 +74,7 @@ def etcd(layout: Layout) -> list[str]:
 
 
 def kube_apiserver(layout: Layout, admission_off: Collection[str]) -> list[str]:
-    """kube-apiserver with RBAC and a token file; it generates its own certificate and key.
+    """Return the command of kube-apiserver: RBAC, a token file, its own certificate and key.
 
     That key also signs service-account tokens: kube-apiserver writes it before it reads the flag.
     """
@@ -100,7 +100,7 @@ def kube_apiserver(layout: Layout, admission_off: Collection[str]) -> list[str]:
 
 
 def kube_controller_manager(layout: Layout, kubeconfig: Path, ca_file: Path) -> list[str]:
-    """kube-controller-manager with all default controllers, each as its own service account."""
+    """Return the command of kube-controller-manager with all default controllers."""
     return [
         str(layout.programs / "kube-controller-manager"),
         *_serving(layout, "kube-controller-manager", kubeconfig),
@@ -114,7 +114,7 @@ def kube_controller_manager(layout: Layout, kubeconfig: Path, ca_file: Path) -> 
 
 
 def kube_scheduler(layout: Layout, kubeconfig: Path, config: Path) -> list[str]:
-    """kube-scheduler under a configuration file."""
+    """Return the command of kube-scheduler under a configuration file."""
     return [
         str(layout.programs / "kube-scheduler"),
         *_serving(layout, "kube-scheduler", kubeconfig)[1:],
@@ -136,7 +136,7 @@ def scheduler_config(kubeconfig: Path, config: Mapping[str, Any]) -> str:
 
 
 def kwok(layout: Layout, kubeconfig: Path) -> list[str]:
-    """Kwok in the place of every kubelet, with the life of nodes and pods from `stages.yaml`."""
+    """Return the command of kwok in the place of every kubelet; `stages.yaml` has what happens."""
     return [
         str(layout.programs / "kwok"),
         f"--kubeconfig={kubeconfig}",
@@ -149,7 +149,7 @@ def kwok(layout: Layout, kubeconfig: Path) -> list[str]:
 
 
 def health_url(layout: Layout, name: str) -> str:
-    """Where the program answers 200 once it does its work, without credentials."""
+    """Return where the program answers 200 once it does its work, without credentials."""
     match name:
         case "etcd":
             return layout.url(name, "http") + "/health"

@@ -16,7 +16,7 @@ PROBE_INTERVAL = 0.05
 
 
 def is_healthy(url: str) -> bool:
-    """Whether a GET of the URL answers 200 now.
+    """Return whether a GET of the URL answers 200 now.
 
     The certificate is not verified: a starting program has only just generated it.
     """

@@ -47,7 +47,7 @@ def create_nodes(
 
 
 def delete_nodes(access: Access) -> None:
-    """No node exists."""
+    """Delete all nodes."""
     with access.client() as client:
         client.delete("/api/v1/nodes")
 

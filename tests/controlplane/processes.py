@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from controlplane.errors import ControlPlaneError, with_log
@@ -82,12 +81,7 @@ class ProcessGroup:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property
@@ -128,7 +122,7 @@ class ProcessGroup:
         self._programs.remove(program)
 
     def close(self) -> None:
-        """Every program has ended, and the reaper too."""
+        """End every program, and the reaper too."""
         for program in reversed(self.programs):
             self.stop(program)
         self._reaper.kill()
@@ -138,7 +132,7 @@ class ProcessGroup:
 
 
 def free_ports(count: int) -> list[int]:
-    """Different TCP ports that were free on 127.0.0.1 a moment ago.
+    """Return different TCP ports that were free on 127.0.0.1 a moment ago.
 
     They lie below the ephemeral range, so that no outgoing connection takes one while its server is
     down, in particular not a client's own attempt to connect to it. A process never gets a port

@@ -36,7 +36,7 @@ class Progress:
         self._write(f"{self._step}: {result} in {elapsed:.1f} s", final=True)
 
     def say(self, line: str) -> None:
-        """One line is shown, outside any step."""
+        """Show one line, outside any step."""
         self._write(line, final=True)
 
     def _show(self, *, force: bool) -> None:

@@ -25,7 +25,7 @@ def find_go(cache: Path, progress: Progress, lock: Path = LOCK) -> Path:
 
 
 def go_version(go: Path) -> tuple[int, int]:
-    """Major and minor version of a Go command; (0, 0) when it does not say."""
+    """Return major and minor version of a Go command; (0, 0) when it does not say."""
     answer = subprocess.run(
         [go, "env", "GOVERSION"],
         capture_output=True,

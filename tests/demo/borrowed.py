@@ -124,7 +124,7 @@ class _BorrowedStage:
         )
 
     def _wait_until_established(self) -> None:
-        """Profiles can be made; `kubectl wait` fails on a CRD without conditions yet."""
+        """Wait until profiles can be made; `kubectl wait` fails on a CRD without conditions yet."""
         deadline = time.monotonic() + _WAIT_SECONDS
         with self.client() as client:
             while not replica.is_established(client.get(f"{CRDS}/{CRD}")):

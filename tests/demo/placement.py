@@ -32,7 +32,7 @@ class NodeUse:
 def node_uses(
     nodes: Iterable[Raw], pods: Sequence[Raw], *, earlier: Collection[str] | None = None
 ) -> list[NodeUse]:
-    """Every node's use, by zone and name.
+    """Return every node's use, by zone and name.
 
     `earlier` names the pods that were there before; all of them, if None.
     """
@@ -44,7 +44,7 @@ def node_uses(
 
 
 def bound_nodes(pods: Iterable[Raw]) -> dict[str, str]:
-    """Node name by pod name, of the pods that have a node."""
+    """Return the node's name by pod name, of the pods that have a node."""
     return {
         pod["metadata"]["name"]: pod["spec"]["nodeName"]
         for pod in pods

@@ -144,7 +144,7 @@ class OwnStage:
         return self.access.kubectl(*arguments, stdin=stdin)
 
     def nodes(self) -> list[dict[str, Any]]:
-        """All nodes."""
+        """Return all nodes."""
         with self.client() as client:
             found: list[dict[str, Any]] = client.get("/api/v1/nodes")["items"]
         return found

@@ -74,7 +74,7 @@ class _Story:
         return operator
 
     def _spread(self, operator: Operator) -> dict[str, str]:
-        """Node by pod of the first pods, which run spread over all nodes."""
+        """Bind the first pods, spread over all nodes; return the node by pod."""
         self._heading(f"1. {FIRST_PODS} pods, under kube-scheduler's default policy")
         maker = self._stage.run_pods(FIRST_PODS)
         self._wait_for_pods(operator, FIRST_PODS)
@@ -96,7 +96,7 @@ class _Story:
         self._wait_for_profile(operator)
 
     def _pack(self, operator: Operator, first: Collection[str]) -> int:
-        """How many nodes the further pods are on."""
+        """Bind the further pods; return on how many nodes they are."""
         self._heading(f"3. {ALL_PODS - FIRST_PODS} more pods")
         self._stage.run_pods(ALL_PODS)
         self._wait_for_pods(operator, ALL_PODS)

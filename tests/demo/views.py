@@ -45,7 +45,7 @@ class Narrator:
 
 
 def placement_table(title: str, uses: Sequence[NodeUse]) -> Table:
-    """Pods and utilisation per node, zone by zone; new pods have a column if there are any."""
+    """Return pods and utilisation per node, by zone; new pods, if any, have a column."""
     some_new = any(use.new for use in uses)
     table = Table(title=title, title_justify="left", title_style="bold")
     table.add_column("zone")

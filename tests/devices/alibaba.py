@@ -128,17 +128,17 @@ def requests(seed: int) -> Iterator[Request]:
 
 
 def _drawn(random: Random, weights: Mapping[T, float]) -> T:
-    """One of the keys, each as often as its weight says."""
+    """Return one of the keys, each as often as its weight says."""
     return random.choices([*weights], [*weights.values()])[0]
 
 
 def cards_in(counts: Mapping[tuple[int, int], int]) -> int:
-    """How many cards these nodes have."""
+    """Return how many cards these nodes have."""
     return sum(cards * count for (cards, _), count in counts.items())
 
 
 def nodes(counts: Mapping[tuple[int, int], int]) -> Iterator[dict[str, Any]]:
-    """Nodes of so many cards and cores, with more memory than their pods can use."""
+    """Yield nodes of so many cards and cores, with more memory than their pods can use."""
     for (cards, cores), count in counts.items():
         for index in range(count):
             name = f"node-{cards}-{cores}-{index:03}"

@@ -91,7 +91,7 @@ class DevicePlugins:
         self._free: dict[str, list[int]] = {}
 
     def allocate(self, node: str, request: Request) -> bool:
-        """Whether the node has cards for the request, which are then taken."""
+        """Take cards of the node for the request; return whether it has them."""
         cards = int(node.split("-")[1])
         free = self._free.setdefault(node, [CARD] * cards)
         need = request.share or CARD
@@ -104,7 +104,7 @@ class DevicePlugins:
 
 
 def run(policy: Policy, seed: int, counts: Mapping[tuple[int, int], int] = NODES) -> Run:
-    """One policy on one sequence of requests."""
+    """Run one policy on one sequence of requests."""
     deciding = Deciding(*nodes(counts), **policy.spec())
     device_plugins = DevicePlugins()
     capacity = cards_in(counts) * CARD
@@ -175,13 +175,13 @@ def main(arguments: Sequence[str]) -> None:
     """Run every policy with every seed, print means and standard deviations, draw the first."""
     drawn_runs: dict[str, Run] = {}
     print("| policy | allocated when the first pod fits nowhere | allocated at 130 % |")  # noqa: T201 - the output
-    print("|---|---|---|")  # noqa: T201
+    print("|---|---|---|")  # noqa: T201 - the output
     for policy in POLICIES:
         runs = [run(policy, seed) for seed in SEEDS]
         drawn_runs[policy.title] = runs[0]
         first = _over_seeds([each.at_first_rejection for each in runs])
         end = _over_seeds([each.at_the_end for each in runs])
-        print(f"| {policy.title} | {first} | {end} |", flush=True)  # noqa: T201
+        print(f"| {policy.title} | {first} | {end} |", flush=True)  # noqa: T201 - the output
     if arguments:
         Path(arguments[0]).write_text(drawn(drawn_runs))
 

@@ -38,7 +38,7 @@ def plane(control_plane: ControlPlane, installed: Baseline) -> Iterator[ControlP
 
 @pytest.fixture(scope="module")
 def cluster(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """One scheduler: every test has its own namespace and nodes, and leaves none of them."""
+    """Yield one scheduler: every test has its own namespace and nodes, and leaves none of them."""
     with Replicas.of(plane.access, tmp_path_factory.mktemp("shared")) as replicas:
         scheduler = replicas.start()
         scheduler.wait_until_leads()
@@ -54,7 +54,7 @@ def client(cluster: Cluster) -> Iterator[Client]:
 
 @pytest.fixture
 def replicas(plane: ControlPlane, tmp_path: Path) -> Iterator[Replicas]:
-    """Schedulers of the test's own."""
+    """Yield schedulers of the test's own."""
     with Replicas.of(plane.access, tmp_path) as replicas:
         yield replicas
 

@@ -72,7 +72,7 @@ class NodePool:
         return [event for event in events if event["reason"] == reason]
 
     def node_count(self) -> int:
-        """How many nodes the whole cluster has."""
+        """Return how many nodes the whole cluster has."""
         return len(self.client.get("/api/v1/nodes")["items"])
 
 

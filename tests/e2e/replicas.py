@@ -75,7 +75,7 @@ class Replica:
         return [json.loads(line) if line.startswith("{") else {"message": line} for line in lines]
 
     def says(self, words: str) -> bool:
-        """Whether some record's message has these words."""
+        """Return whether some record's message has these words."""
         return any(words in record["message"] for record in self.log())
 
     def wait_until_says(self, words: str) -> None:
@@ -94,7 +94,7 @@ class Replica:
         return f"https://{address}"
 
     def get(self, path: str, token: str | None = None) -> tuple[int, str]:
-        """Status and text of one of its endpoints, as admin or as the token's user."""
+        """Return status and text of one of its endpoints, as admin or as the token's user."""
         headers = {"Authorization": f"Bearer {token or self._token}"}
         request = urllib.request.Request(f"{self.url}{path}", headers=headers)  # noqa: S310 - https
         try:
@@ -107,12 +107,12 @@ class Replica:
                 return rejection.code, rejection.read().decode()
 
     def terminate(self) -> int | None:
-        """Its exit code after SIGTERM; None if it went on for longer than Kubernetes would wait."""
+        """Return the exit code after SIGTERM; None if Kubernetes would not wait so long."""
         os.kill(self._program.pid, signal.SIGTERM)
         return self.wait()
 
     def wait(self) -> int | None:
-        """Its exit code once it has ended."""
+        """Return the exit code once it has ended."""
         return self._program.wait(WAIT_SECONDS)
 
     def kill(self) -> None:
@@ -222,12 +222,12 @@ def profile(name: str, **spec: Any) -> Raw:
 
 
 def ready(raw: Mapping[str, Any]) -> tuple[str, str, str]:
-    """Status, reason and message of a profile's Ready condition; empty while it has none."""
+    """Return status, reason and message of a profile's Ready condition; empty without one."""
     for condition in raw.get("status", {}).get("conditions", ()):
         return condition["status"], condition["reason"], condition["message"]
     return "", "", ""
 
 
 def pods_per_node(client: Client, namespace: str) -> Counter[str]:
-    """How many of the namespace's pods each node has."""
+    """Return how many of the namespace's pods each node has."""
     return Counter(bound(client, namespace).values())

@@ -90,7 +90,7 @@ class Cluster:
 
     @contextmanager
     def page(self, user: str) -> Iterator["subprocess.Popen[str]"]:
-        """`mooring ui` as the user, without a browser."""
+        """Yield `mooring ui` as the user, without a browser."""
         config = self.access.kubeconfig_for(user)
         with subprocess.Popen(
             [sys.executable, "-m", "mooring", "ui", "--no-browser", f"--kubeconfig={config}"],
@@ -117,7 +117,7 @@ def _collector() -> Iterator[tuple[str, list[bytes]]]:
             self.end_headers()
 
         def log_message(self, *_: object) -> None:
-            """Nothing is logged."""
+            """Log nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = Thread(target=server.serve_forever)
@@ -127,6 +127,19 @@ def _collector() -> Iterator[tuple[str, list[bytes]]]:
         thread.join()
 
 
+def _forward_to(port: int) -> str:
+    """Return a configuration of kwok, by which pods are reached at this port of the machine."""
+    target = {"ports": [10259], "target": {"port": port, "address": "127.0.0.1"}}
+    return yaml.safe_dump(
+        {
+            "apiVersion": "kwok.x-k8s.io/v1alpha1",
+            "kind": "ClusterPortForward",
+            "metadata": {"name": "mooring"},
+            "spec": {"forwards": [target]},
+        }
+    )
+
+
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     folder = tmp_path_factory.mktemp("access")
@@ -134,17 +147,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     (folder / "clients.crt").write_bytes(clients.certificate)
     (port,) = free_ports(1)
     forwards = folder / "kwok.yaml"
-    target = {"ports": [10259], "target": {"port": port, "address": "127.0.0.1"}}
-    forwards.write_text(
-        yaml.safe_dump(
-            {
-                "apiVersion": "kwok.x-k8s.io/v1alpha1",
-                "kind": "ClusterPortForward",
-                "metadata": {"name": "mooring"},
-                "spec": {"forwards": [target]},
-            }
-        )
-    )
+    forwards.write_text(_forward_to(port))
     flags = {
         "kube-apiserver": [f"--client-ca-file={folder / 'clients.crt'}"],
         "kwok": [f"--config={forwards}"],
@@ -175,7 +178,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 def _grant(client: Client) -> None:
-    """Ann explains pods of one namespace, Bob may do so with none, Prometheus scrapes."""
+    """Let Ann explain pods of one namespace, Bob with none, and let Prometheus scrape."""
     pods = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]
     client.post(f"{RBAC}/clusterroles", {"metadata": {"name": "pod-reader"}, "rules": pods})
     for user in ("ann", "bob", "carol"):

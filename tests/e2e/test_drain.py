@@ -60,14 +60,14 @@ def wait(holds: Callable[[], bool], what: str, pause: float = LOOK_AGAIN) -> Non
 
 
 def are_bound(client: Client, namespace: str, number: int) -> bool:
-    """Whether so many preemptors are bound, as the API server says."""
+    """Return whether so many preemptors are bound, as the API server says."""
     path = f"/api/v1/namespaces/{namespace}/pods?fieldSelector=spec.nodeName!="
     names = (str(raw["metadata"]["name"]) for raw in client.get(path)["items"])
     return sum(name.startswith("high-") for name in names) == number
 
 
 def have_begun(scene: Scene, number: int) -> bool:
-    """Whether so many preemptors are bound, as the auditor has seen: that is known sooner."""
+    """Return whether so many preemptors are bound, as the auditor has seen, which is sooner."""
     found = (event.object for event in scene.books.seen)
     pods = (one for one in found if isinstance(one, PodSeen) and one.node)
     return len({one.key for one in pods if "/high-" in one.key}) >= number

@@ -35,7 +35,7 @@ Outcome = tuple[str, str, tuple[str, ...]]
 
 
 def extenders(port: int) -> list[Raw]:
-    """One for pods with a card, which gets whole nodes; one for all, whose scores are unique."""
+    """Return one extender for pods with a card, and one for all, whose scores are unique."""
     url = f"http://127.0.0.1:{port}"
     return [
         {
@@ -167,7 +167,7 @@ def outcomes(client: Client, name: str, scheduler: str) -> list[Outcome]:
 
 
 def is_decided(raw: Raw) -> bool:
-    """Whether the pod is bound, or unschedulable and not nominated to a node."""
+    """Return whether the pod is bound, or unschedulable and not nominated to a node."""
     if raw["spec"].get("nodeName"):
         return True
     conditions = raw["status"].get("conditions", ())

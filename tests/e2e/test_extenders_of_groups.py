@@ -70,7 +70,7 @@ def called() -> Event:
 def plane(
     answering: Event, called: Event, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ControlPlane]:
-    """kube-scheduler and Mooring with the same extenders, and eight nodes."""
+    """Yield kube-scheduler and Mooring with the same extenders, and eight nodes."""
 
     async def slow(arguments: Raw) -> object:
         called.set()
@@ -120,7 +120,7 @@ def passed(client: Client) -> set[str]:
 
 
 def gang(namespace: str, size: int, scheduler: str, resource: str = CARD) -> list[Raw]:
-    """Members that need a node each."""
+    """Return members that need a node each."""
     cards = {resource: "1"}
     group = {"schedulingGroup": {"podGroupName": "g"}}
     raws = [

@@ -80,7 +80,7 @@ def priorities(client: Client) -> Iterator[tuple[str, str]]:
 
 
 def binding_requests(plane: ControlPlane) -> int:
-    """How many Bindings the API server has answered, whatever the answers were."""
+    """Return how many Bindings the API server has answered, whatever the answers were."""
     page = plane.access.kubectl("get", "--raw", "/metrics")
     return sum(map(int, BINDING_REQUESTS.findall(page)))
 
@@ -208,7 +208,7 @@ def test_a_new_replica_goes_on_with_the_last_good_version_of_a_broken_profile(
 
 
 def leaving(client: Client, namespace: str) -> dict[str, str]:
-    """Of every pod that is terminating, the reason why it was disrupted."""
+    """Return, of every pod that is terminating, the reason why it was disrupted."""
     return {
         name: condition["reason"]
         for name, raw in pods(client, namespace).items()

@@ -53,7 +53,7 @@ def namespace(plane: ControlPlane) -> Iterator[str]:
 
 @pytest.fixture
 def scene(plane: ControlPlane, namespace: str, tmp_path: Path) -> Iterator[Scene]:
-    """Every pod that the scene sees belongs to the test: its namespace begins before it."""
+    """Yield a scene in which every pod is the test's: its namespace begins before it."""
     assert namespace
     with Scene.of(plane, tmp_path) as scene:
         yield scene
@@ -63,7 +63,7 @@ def scene(plane: ControlPlane, namespace: str, tmp_path: Path) -> Iterator[Scene
 
 
 def fill(scene: Scene, namespace: str) -> None:
-    """Every core is taken by a pod of low priority; some of them take a second to leave."""
+    """Fill every core with a pod of low priority; some of them take a second to leave."""
     with scene.plane.access.client() as client:
         for number in range(FILLING):
             raw = drained_pod(f"low-{number}", LOW, "1", grace=number % 2)
@@ -76,7 +76,7 @@ def preemptors(prefix: str = "high", number: int = PREEMPTORS) -> list[Raw]:
 
 
 def bound_of(scene: Scene, prefix: str) -> int:
-    """How many pods whose names begin like this are bound."""
+    """Return how many pods whose names begin like this are bound."""
     pods = (event.object for event in scene.books.seen if isinstance(event.object, PodSeen))
     return len({pod.key for pod in pods if f"/{prefix}" in pod.key and pod.node})
 
@@ -86,7 +86,7 @@ def wait_until_drained(scene: Scene, prefix: str = "high", number: int = PREEMPT
 
 
 def assert_all_is_well(scene: Scene, number: int = PREEMPTORS, prefix: str = "high") -> None:
-    """Every preemptor is bound and the books are clean, Mooring's own included."""
+    """Check that every preemptor is bound and the books are clean, Mooring's own included."""
     wait_until_drained(scene, prefix, number)
     verdict = scene.settle()
     assert verdict.faults == []

@@ -123,7 +123,7 @@ def gpu_pod(name: str, amounts: dict[str, str], use: str, **fields: Any) -> dict
 
 
 def gang(group: str, size: int, **annotations: str) -> list[dict[str, Any]]:
-    """Pods with two cards each that are placed within one clique, all or none."""
+    """Return pods with two cards each that are placed within one clique, all or none."""
     members = [whole(f"{group}-{i}", 2, "cliques", labels={GROUP: group}) for i in range(size)]
     for raw in members:
         raw["metadata"]["annotations"] = {

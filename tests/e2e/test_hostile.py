@@ -65,7 +65,7 @@ class Tenants:
         self._number = 0
 
     def send(self, *pods: Raw) -> int:
-        """How many of the pods the API server took."""
+        """Send the pods; return how many the API server took."""
         taken = 0
         for raw in pods:
             try:
@@ -90,14 +90,14 @@ class Tenants:
         self._read = len(self.member.text)
 
     def withdraw(self) -> None:
-        """Nothing hostile is left in the cluster."""
+        """Remove everything hostile from the cluster."""
         path = f"/api/v1/namespaces/{self.hostile}/pods"
         self.client.request("DELETE", path, {"gracePeriodSeconds": 0})
         left = f"{path}?limit=1"
         eventually(lambda: self.client.get(left)["items"], lambda items: not items, "no pods")
 
     def seconds_to_bind(self) -> float:
-        """How long an ordinary pod waits for a node."""
+        """Return how long an ordinary pod waits for a node."""
         self._number += 1
         name = f"ordinary-{self._number}"
         path = f"/api/v1/namespaces/{self.honest}/pods/{name}"
@@ -363,7 +363,7 @@ def with_args(args: Any) -> Raw:
 
 
 def send_profile(tenants: Tenants, raw: Raw) -> bool:
-    """Whether the API server took the profile."""
+    """Send the profile; return whether the API server took it."""
     try:
         tenants.client.post(PROFILES, raw)
     except ApiError as error:
@@ -374,7 +374,7 @@ def send_profile(tenants: Tenants, raw: Raw) -> bool:
 
 
 def assert_profiles_still_work(tenants: Tenants) -> None:
-    """Another profile comes into force, and pods of it are bound."""
+    """Check that another profile comes into force, and pods of it are bound."""
     path = f"{PROFILES}/sane"
     tenants.client.post(PROFILES, profile("sane"))
     try:

@@ -69,7 +69,7 @@ def random_plugins(dice: random.Random) -> dict[str, Any]:
 
 
 def reported(log: str) -> list[dict[str, Uses]]:
-    """Per profile, in order: the plugins kube-scheduler says it works with, by point."""
+    """Return the plugins kube-scheduler says it works with, by point, for each profile in order."""
     marker = '"the scheduler starts to work with those plugins" Plugins='
     lines = [line.partition(marker)[2] for line in log.splitlines() if marker in line]
     return [

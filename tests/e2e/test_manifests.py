@@ -113,7 +113,7 @@ def test_every_example_is_accepted(access: Access, example: Path) -> None:
 
 
 def may(access: Access, verb: str, resource: Resource, **where: str) -> bool:
-    """Whether the shipped roles let Mooring's service account do this."""
+    """Return whether the shipped roles let Mooring's service account do this."""
     attributes = {"verb": verb, "group": resource.group, "resource": resource.plural, **where}
     review = {"spec": {"user": SERVICE_ACCOUNT, "resourceAttributes": attributes}}
     with access.client() as client:
@@ -291,7 +291,7 @@ class Publisher:
             return stored
 
     def refusal(self, token: str, node: str, **changed: Any) -> str:
-        """Why the patch is refused; empty if it is not."""
+        """Return why the patch is refused; empty if it is not."""
         try:
             self.patch(token, node, **changed)
         except ApiError as error:

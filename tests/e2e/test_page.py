@@ -229,7 +229,7 @@ def test_everything_can_be_reached_with_the_keyboard(tab: Tab, cluster: Cluster)
     press = tab.page.keyboard.press
 
     def focus(wanted: str) -> None:
-        """Tab leads there."""
+        """Press Tab until it leads there."""
         for _ in range(40):
             if tab.page.evaluate(f"document.activeElement.matches({wanted!r})"):
                 return

@@ -48,7 +48,7 @@ class Hold:
 
 @pytest.fixture(scope="module")
 def plane(plane: ControlPlane) -> ControlPlane:
-    """One node, of which the held pods take all cores."""
+    """Return one node, of which the held pods take all cores."""
     create_nodes(plane.access, 1, capacity={"cpu": "3", "memory": "8Gi", "pods": "110"})
     return plane
 
@@ -81,14 +81,14 @@ def holding(*, hold: bool) -> dict[str, Any]:
 
 
 def under_way(scheduler: Replica) -> tuple[float, float]:
-    """How many pods are assumed, and how many bindings have begun and not ended."""
+    """Return how many pods are assumed, and how many bindings have begun and not ended."""
     samples = read_metrics(scheduler.get("/metrics")[1])
     assumed = samples['scheduler_cache_size{type="assumed_pods"}']
     return assumed, samples["mooring_bindings_in_flight"]
 
 
 def conditions(client: Client) -> dict[str, tuple[str, str]]:
-    """Reason and message of PodScheduled=False, by pod."""
+    """Return reason and message of PodScheduled=False, by pod."""
     return {
         name: (condition["reason"], condition["message"])
         for name, raw in pods(client, NAMESPACE).items()

@@ -60,7 +60,7 @@ def namespace(plane: ControlPlane) -> str:
 
 
 def known_groups(scheduler: Replica) -> int:
-    """How many pod groups the replica knows, as its metrics say."""
+    """Return how many pod groups the replica knows, as its metrics say."""
     _, page = scheduler.get("/metrics")
     line = 'scheduler_cache_size{type="pod_groups"}'
     counts = [float(text.split()[-1]) for text in page.splitlines() if text.startswith(line)]
@@ -96,7 +96,7 @@ def test_pod_groups_of_both_kinds_are_known_also_if_a_kind_is_installed_later(
 
 @pytest.fixture(scope="module")
 def scheduler(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replica]:
-    """Mooring as shipped, with two nodes of 4 CPUs."""
+    """Yield Mooring as shipped, with two nodes of 4 CPUs."""
     create_nodes(plane.access, 2, capacity={"cpu": "4", "memory": "8Gi", "pods": "50"})
     with Replicas.of(plane.access, tmp_path_factory.mktemp("groups")) as replicas:
         started = replicas.start()
@@ -135,7 +135,7 @@ def contains(name: str, names: Collection[str]) -> bool:
 
 
 def condition(client: Client, path: str) -> tuple[str, str]:
-    """Status and message of the group's condition; empty strings without one."""
+    """Return status and message of the group's condition; empty strings without one."""
     status = client.get(path).get("status") or {}
     for known in status.get("conditions") or ():
         if known["type"] == "PodGroupScheduled":

@@ -322,6 +322,26 @@ def only_nodes_of(policy: str) -> Raw:
     return {"pluginConfig": [{"name": "NodeAffinity", "args": {"addedAffinity": affinity}}]}
 
 
+def create_nodes_of_policies(pool: NodePool) -> dict[str, str]:
+    """Create one large node for each policy; return the policies by node."""
+    capacity = {"cpu": "1k", "memory": "1Ti", "pods": str(PODS)}
+    policies: dict[str, str] = {}
+    for policy in map(str, range(POLICIES)):
+        prefix, labels = f"{pool.name}-{policy}", {"pool": pool.name, "policy": policy}
+        [node] = create_nodes(pool.access, 1, prefix=prefix, capacity=capacity, labels=labels)
+        policies[node] = policy
+    return policies
+
+
+def generations_in_force(cluster: Cluster, profile: str) -> set[int]:
+    """Return the generations of the profile that the log says have been in force."""
+    return {
+        record["generation"]
+        for record in cluster.scheduler.log()
+        if record["message"] == f"profile {profile} is in force"
+    }
+
+
 @contextmanager
 def decision_records(cluster: Cluster, namespace: str) -> Iterator[dict[str, Raw]]:
     """Yield the records of the namespace's pods that are decided inside, as far as seen."""
@@ -350,13 +370,8 @@ def test_a_hundred_profile_changes_during_a_drain_lose_and_double_nothing(
     Each generation admits other nodes than the one before, so that a pod's node shows which
     generations may have decided about it.
     """
-    path, capacity = f"{PROFILES}/{pool.name}", {"cpu": "1k", "memory": "1Ti", "pods": str(PODS)}
-    names = [f"p{number}" for number in range(PODS)]
-    policies: dict[str, str] = {}
-    for policy in map(str, range(POLICIES)):
-        prefix, labels = f"{pool.name}-{policy}", {"pool": pool.name, "policy": policy}
-        [node] = create_nodes(pool.access, 1, prefix=prefix, capacity=capacity, labels=labels)
-        policies[node] = policy
+    path, names = f"{PROFILES}/{pool.name}", [f"p{number}" for number in range(PODS)]
+    policies = create_nodes_of_policies(pool)
     waiting = (pod(name, cpu="10m", scheduler=pool.name) for name in names)
     create(cluster.access, ((f"/api/v1/namespaces/{pool.name}/pods", raw) for raw in waiting))
     bindings = requests_so_far(cluster.access)
@@ -382,11 +397,7 @@ def test_a_hundred_profile_changes_during_a_drain_lose_and_double_nothing(
     assert {key: count for key, count in added.items() if key.startswith("POST pods/binding")} == {
         "POST pods/binding 201": PODS
     }
-    in_force = {
-        record["generation"]
-        for record in cluster.scheduler.log()
-        if record["message"] == f"profile {pool.name} is in force"
-    }
+    in_force = generations_in_force(cluster, pool.name)
     decided = [record for record in records.values() if record["node"]]
     assert len(decided) > PODS // 2, "the poll saw too few decisions to say anything"
     for record in decided:

@@ -98,7 +98,7 @@ class Cluster:
 
     @contextmanager
     def mooring(self) -> Iterator[Replica]:
-        """Mooring, only beginning; with it go its pods."""
+        """Start Mooring, and remove it with its pods at the end."""
         self.runs += 1
         folder = self.folder / str(self.runs)
         folder.mkdir()
@@ -187,7 +187,7 @@ def binds(cluster: Cluster) -> Sign:
 
 
 def tells_of_a_pod_without_a_node(cluster: Cluster) -> Sign:
-    """Its condition, and an event that is counted up because the pod is tried again and again."""
+    """Return the sign that it writes a condition, and an event counted up with each try."""
     name = cluster.add_pod("large", cpu="100")
     events = f"/apis/events.k8s.io/v1/namespaces/{cluster.namespace}/events"
     path = f"/api/v1/namespaces/{cluster.namespace}/pods/{name}"

@@ -38,7 +38,7 @@ def policy(name: str, namespace: str, resource: str, operation: str) -> tuple[Ra
 
 @contextmanager
 def denied(pool: NodePool, resource: str, operation: str, path: str, body: Raw) -> Iterator[None]:
-    """Inside, the API server denies the operation; `body` and `path` are of one to try it with."""
+    """Have the API server deny the operation inside; `body` and `path` are of one to try."""
     name = f"{pool.name}-{operation.lower()}"
     definition, binding = policy(name, pool.name, resource, operation)
     pool.client.post(f"{ADMISSION}/validatingadmissionpolicies", definition)

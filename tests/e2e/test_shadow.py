@@ -62,7 +62,7 @@ class Beside:
         )
 
     def bind_one_by_one(self, count: int) -> None:
-        """Each pod is created when the one before has a node."""
+        """Create each pod when the one before has a node."""
         for _ in range(count):
             raw = self.pod()
             create_pods(self.client, "default", raw)
@@ -137,14 +137,7 @@ def test_a_shadow_profile_agrees_with_kube_scheduler_and_reports_where_it_would_
     assert status["compared"] == PACKED
     assert status["different"]
     assert status["shadowUtilizationPercent"] > status["boundUtilizationPercent"]
-    nodes = bound(beside.client, "default")
-    newest = beside.report()["pods"][:PACKED]
-    assert Counter(record["result"] for record in newest)["different"] == status["different"]
-    for record in newest:
-        assert record["boundNode"] == nodes[record["pod"].removeprefix("default/")]
-        scores = {name: score["total"] for name, score in record["scores"].items()}
-        if record["result"] == "different":
-            assert scores[record["node"]] > scores[record["boundNode"]]
+    _report_agrees_with(status, beside)
 
     # The status and the metrics say the same, and nothing was written to a pod.
     shown = eventually(
@@ -156,6 +149,21 @@ def test_a_shadow_profile_agrees_with_kube_scheduler_and_reports_where_it_would_
     metrics = beside.scheduler.get("/metrics")[1]
     assert 'mooring_shadow_pods_total{profile="candidate",result="different"}' in metrics
     assert "scheduler_schedule_attempts_total{" not in metrics
+    _nothing_was_written(beside)
+
+
+def _report_agrees_with(status: Raw, beside: Beside) -> None:
+    nodes = bound(beside.client, "default")
+    newest = beside.report()["pods"][:PACKED]
+    assert Counter(record["result"] for record in newest)["different"] == status["different"]
+    for record in newest:
+        assert record["boundNode"] == nodes[record["pod"].removeprefix("default/")]
+        scores = {name: score["total"] for name, score in record["scores"].items()}
+        if record["result"] == "different":
+            assert scores[record["node"]] > scores[record["boundNode"]]
+
+
+def _nothing_was_written(beside: Beside) -> None:
     for raw in pods(beside.client, "default").values():
         managers = {field["manager"] for field in raw["metadata"]["managedFields"]}
         assert not any("mooring" in manager for manager in managers), managers

@@ -23,7 +23,7 @@ RBAC = "rbac.authorization.k8s.io"
 
 @pytest.fixture(scope="module")
 def plane() -> Iterator[ControlPlane]:
-    """Nodes, pods without a node, a LimitRange and claims; no CustomResourceDefinition."""
+    """Yield nodes, pods without a node, a LimitRange and claims; no CustomResourceDefinition."""
     with ControlPlane(users={VIEWER: ()}) as started:
         access = started.access
         create_nodes(access, 6, zones=3)

@@ -32,7 +32,7 @@ class Cluster:
         return self.access.kubectl("--namespace", self.namespace, *words)
 
     def create(self, *objects: Raw) -> None:
-        """Objects of the namespace, or of the whole cluster."""
+        """Create objects of the namespace, or of the whole cluster."""
         core, place = "/api/v1", f"namespaces/{self.namespace}"
         paths = {
             "StorageClass": "/apis/storage.k8s.io/v1/storageclasses",
@@ -69,7 +69,7 @@ class Cluster:
         )
 
     def rejection(self, name: str) -> str:
-        """Why the pod has no node, once its condition says so."""
+        """Return why the pod has no node, once its condition says so."""
         self.wait(f"pod/{name}", "condition=PodScheduled=false")
         conditions = self.get("pods", name)["status"]["conditions"]
         return str(next(c["message"] for c in conditions if c["type"] == "PodScheduled"))

@@ -64,7 +64,7 @@ def namespace(plane: ControlPlane) -> Iterator[str]:
 
 @pytest.fixture
 def scene(plane: ControlPlane, namespace: str, tmp_path: Path) -> Iterator[Scene]:
-    """Every pod that the scene sees belongs to the test: its namespace begins before it."""
+    """Yield a scene in which every pod is the test's: its namespace begins before it."""
     assert namespace
     with Scene.of(plane, tmp_path) as scene:
         yield scene
@@ -135,7 +135,7 @@ class Returning:
 
 
 def pending(scene: Scene) -> int:
-    """How many pods wait for a node, as the auditor sees it."""
+    """Return how many pods wait for a node, as the auditor sees it."""
     return sum(not pod.node and not pod.finished for pod in scene.books.pods)
 
 
@@ -154,21 +154,21 @@ def wait_until_most_are_bound(scene: Scene) -> None:
 
 
 def let_names_return(scene: Scene, pods: Returning, times: int) -> None:
-    """So often some name returns."""
+    """Have names return, so often."""
     for _ in range(times):
         wait_until_most_are_bound(scene)
         pods.again()
 
 
 def struck(member: Member, kind: Kind, path: str) -> int:
-    """How often a fault of this kind has struck the watch."""
+    """Return how often a fault of this kind has struck the watch."""
     rule = Rule(kind, path=path)
     found = (one for one in member.proxy.injected() if one["kind"] == kind)
     return sum(rule.matches(one["method"], one["path"], watch=True) for one in found)
 
 
 def assert_no_room_was_given_twice(scene: Scene, pods: Returning) -> None:
-    """Half of the names go, so that all others fit; then nothing is lost, and all is well."""
+    """Delete half of the names, so that all others fit; then check that nothing is lost."""
     pods.delete(range(0, NAMES, 2))
     for proxy in scene.proxies:
         proxy.clear()

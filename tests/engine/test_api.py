@@ -19,12 +19,6 @@ LONG = 30.0
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[ApiServer]:
-    async with ApiServer() as running:
-        yield running
-
-
-@pytest.fixture
 async def api(server: ApiServer) -> AsyncIterator[PluginApi]:
     async with ApiClient(Connection(server.url)) as client:
         yield PluginApi(client, PodWriter(client))

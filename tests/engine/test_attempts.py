@@ -55,7 +55,7 @@ class Stage:
         }
 
     async def is_reported(self) -> bool:
-        """Whether the pod's status is written before that of a pod that fails now."""
+        """Return whether the pod's status is written before that of a pod that fails now."""
         self.reports.error(OTHER, "no")
         writing = asyncio.create_task(self.reports.run())
         while OTHER.name not in self._written:

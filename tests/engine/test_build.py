@@ -1,17 +1,14 @@
 """The engine as it is wired: events reach every part, and what is chosen reaches the parts."""
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
 
 from engines import PLUGINS, Engine
-from kube.api_server import ApiServer
 from mooring.engine.build import Options, build_engine, build_scheduler_state
 from mooring.framework.plugin_failures import ExtensionPoint
 from mooring.framework.queued_pod import SubQueue
 from mooring.kube.client import ApiClient
-from mooring.kube.config import Connection
 from mooring.model.events import Kind
 from mooring.model.node import parse_node
 from mooring.model.pod import parse_pod
@@ -20,12 +17,6 @@ from mooring.state.cluster import ClusterState
 from mooring.testing.builders import node, pod, uid_of
 from mooring.testing.fakes import FakeApi
 from scheduler_states import put_profile
-
-
-@pytest.fixture
-async def client() -> AsyncIterator[ApiClient]:
-    async with ApiServer() as server, ApiClient(Connection(server.url)) as connected:
-        yield connected
 
 
 def put_node(engine: Engine, name: str) -> None:

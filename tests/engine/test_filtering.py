@@ -129,7 +129,7 @@ def test_how_many_nodes_are_enough(nodes: int, percentage: int, enough: int) -> 
 
 
 def names(start: int, **spec: Any) -> tuple[list[str], int]:
-    """Which of 120 nodes in two zones a search finds, and how many it looked at."""
+    """Return which of 120 nodes in two zones a search finds, and how many it looked at."""
     raw = [node(f"{zone}{i:02}", zone=zone) for zone in "ab" for i in range(60)]
     deciding = Deciding(*raw, **spec)
     fits = deciding.cluster.nodes.present.copy()

@@ -55,7 +55,7 @@ async def ready(group: GroupBinding) -> None:
 
 
 async def arrived(*tasks: "asyncio.Task[None]") -> int:
-    """How many of the tasks have ended after everything that can happen now has happened."""
+    """Return how many of the tasks have ended once all has happened that can happen now."""
     for _ in range(5):
         await asyncio.sleep(0)
     return sum(task.done() for task in tasks)
@@ -254,12 +254,12 @@ class FailsOnce(Bindings):
 
 
 def shares(names: Iterable[str], **fields: Any) -> list[dict[str, Any]]:
-    """Members of a gang that each fill a card."""
+    """Return members of a gang that each fill a card."""
     return [share_pod(name, 16, group="g", **fields) for name in names]
 
 
 async def assert_nothing_is_kept(engine: Engine, bindings: FailsOnce, names: Iterable[str]) -> None:
-    """Another Binding of these pods would carry no annotation."""
+    """Check that another Binding of these pods would carry no annotation."""
     for raw in shares(names):
         await engine.api.bind(parse_pod(raw), "a")
     assert {name: sent[-1] for name, sent in bindings.sent.items()} == {name: {} for name in names}
@@ -422,7 +422,7 @@ class Stage:
 
 @pytest.fixture
 async def stage(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stage]:
-    """Pauses between two Bindings do not end by themselves."""
+    """Yield a stage on which pauses between two Bindings do not end by themselves."""
     monkeypatch.setattr("mooring.engine.group_binding._PAUSES_SECONDS", (3600.0,))
     bindings = Held()
     async with ApiServer(bindings) as server, ApiClient(Connection(server.url)) as client:

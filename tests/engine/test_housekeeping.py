@@ -5,7 +5,8 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from kube.api_server import ApiServer
+from background import in_background
+from kube.api_server import ApiServer, Request
 from kube.virtual_clock import VirtualClock
 from mooring.engine.housekeeping import (
     ASK_AGAIN_SECONDS,
@@ -74,6 +75,12 @@ class House:
         self.changed.clear()
         self.scheduler_state.state.expect_confirmation(WEB, self.clock() + seconds)
 
+    async def overdue(self, server: ApiServer) -> Request:
+        """Bind the pod without a confirmation; return the question that the server gets then."""
+        self.bound(1.0)
+        await self.clock.advance(CONFIRMATION_SECONDS)
+        return await server.next()
+
     async def events_of_the_pod(self) -> list[Action]:
         """Wait for the pod's events; return their actions."""
         async with asyncio.timeout(10.0):
@@ -81,26 +88,17 @@ class House:
         return [change.action for change in self.heard]
 
     async def chores_wait(self) -> None:
-        """All five chores are asleep."""
+        """Wait until all five chores are asleep."""
         await self.clock.sleepers(5)
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[ApiServer]:
-    async with ApiServer() as running:
-        yield running
 
 
 @pytest.fixture
 async def house(server: ApiServer) -> AsyncIterator[House]:
     async with ApiClient(Connection(server.url)) as client:
         made = House(client)
-        task = asyncio.create_task(made.keeping.run())
-        await made.chores_wait()
-        yield made
-        task.cancel()
-        await asyncio.wait([task])
-        assert task.cancelled()
+        async with in_background(made.keeping.run()):
+            await made.chores_wait()
+            yield made
 
 
 async def test_a_wait_at_permit_ends_when_its_time_is_up(house: House) -> None:
@@ -129,9 +127,7 @@ async def test_a_pod_whose_confirmation_is_not_overdue_is_not_asked_for(
 async def test_an_overdue_pod_that_is_bound_stays_assumed_and_is_asked_for_again(
     server: ApiServer, house: House
 ) -> None:
-    house.bound(1.0)
-    await house.clock.advance(CONFIRMATION_SECONDS)
-    request = await server.next()
+    request = await house.overdue(server)
     assert (request.method, request.path) == ("GET", "/api/v1/namespaces/default/pods/web")
     request.reply(pod("web", node="a"))
     await house.chores_wait()
@@ -147,9 +143,7 @@ async def test_an_overdue_pod_that_is_bound_stays_assumed_and_is_asked_for_again
 async def test_an_overdue_pod_that_another_scheduler_bound_elsewhere_is_there(
     server: ApiServer, house: House
 ) -> None:
-    house.bound(1.0)
-    await house.clock.advance(CONFIRMATION_SECONDS)
-    (await server.next()).reply(pod("web", node="b"))
+    (await house.overdue(server)).reply(pod("web", node="b"))
     await house.chores_wait()
     placed = [*house.scheduler_state.state.pods]
     assert [(there.pod.node_name, there.assumed) for there in placed] == [("b", False)]
@@ -158,9 +152,7 @@ async def test_an_overdue_pod_that_another_scheduler_bound_elsewhere_is_there(
 async def test_a_relist_that_overtakes_the_answer_leaves_no_pod_that_is_gone(
     server: ApiServer, house: House
 ) -> None:
-    house.bound(1.0)
-    await house.clock.advance(CONFIRMATION_SECONDS)
-    asked = await server.next()
+    asked = await house.overdue(server)
     replace_all(house.scheduler_state.state, Kind.POD, {})
     asked.reply(pod("web", node="a"))
     await house.chores_wait()
@@ -173,9 +165,7 @@ async def test_a_relist_that_overtakes_the_answer_leaves_no_pod_that_is_gone(
 async def test_an_overdue_pod_that_is_not_bound_is_forgotten_and_scheduled_again(
     server: ApiServer, house: House
 ) -> None:
-    house.bound(1.0)
-    await house.clock.advance(CONFIRMATION_SECONDS)
-    (await server.next()).reply(pod("web"))
+    (await house.overdue(server)).reply(pod("web"))
     assert await house.events_of_the_pod() == [Action.DELETE]
     await house.chores_wait()
     assert house.scheduler_state.state.pods.get(WEB.uid) is None
@@ -183,9 +173,7 @@ async def test_an_overdue_pod_that_is_not_bound_is_forgotten_and_scheduled_again
 
 
 async def test_an_overdue_pod_that_has_gone_is_forgotten(server: ApiServer, house: House) -> None:
-    house.bound(1.0)
-    await house.clock.advance(CONFIRMATION_SECONDS)
-    (await server.next()).refuse(404, "NotFound", "pods web not found")
+    (await house.overdue(server)).refuse(404, "NotFound", "pods web not found")
     assert await house.events_of_the_pod() == [Action.DELETE]
     assert house.scheduler_state.state.pods.get(WEB.uid) is None
 
@@ -217,9 +205,7 @@ async def test_an_answer_about_a_pod_that_the_watch_has_shown_bound_and_deleted_
     server: ApiServer, house: House
 ) -> None:
     state = house.scheduler_state.state
-    house.bound(1.0)
-    await house.clock.advance(CONFIRMATION_SECONDS)
-    asked = await server.next()
+    asked = await house.overdue(server)
     state.put(Kind.POD, WEB.uid, parse_pod(pod("web", node="a")))
     state.delete(Kind.POD, WEB.uid)
     asked.reply(pod("web", node="a"))
@@ -231,9 +217,7 @@ async def test_an_answer_from_before_the_watch_showed_the_pod_bound_is_dropped(
     server: ApiServer, house: House
 ) -> None:
     state = house.scheduler_state.state
-    house.bound(1.0)
-    await house.clock.advance(CONFIRMATION_SECONDS)
-    asked = await server.next()
+    asked = await house.overdue(server)
     state.put(Kind.POD, WEB.uid, parse_pod(pod("web", node="a")))
     asked.reply(pod("web"))
     await house.chores_wait()
@@ -245,9 +229,7 @@ async def test_an_answer_that_the_pod_has_gone_does_not_end_its_successors_bindi
     server: ApiServer, house: House
 ) -> None:
     state = house.scheduler_state.state
-    house.bound(1.0)
-    await house.clock.advance(CONFIRMATION_SECONDS)
-    asked = await server.next()
+    asked = await house.overdue(server)
     state.delete(Kind.POD, WEB.uid)
     manifest = pod("web")
     manifest["metadata"]["uid"] = "another"
@@ -262,9 +244,7 @@ async def test_a_preemptor_still_waits_for_a_victim_that_was_shown_bound_meanwhi
     server: ApiServer, house: House
 ) -> None:
     state = house.scheduler_state.state
-    house.bound(1.0)
-    await house.clock.advance(CONFIRMATION_SECONDS)
-    asked = await server.next()
+    asked = await house.overdue(server)
     state.put(Kind.POD, WEB.uid, parse_pod(pod("web", node="a")))
     preemptor = parse_pod(pod("urgent", priority=10))
     state.nominate(preemptor, "a")
@@ -278,9 +258,7 @@ async def test_a_preemptor_still_waits_for_a_victim_that_was_shown_bound_meanwhi
 async def test_a_pod_that_went_while_it_was_found_not_to_be_bound_is_not_scheduled_again(
     server: ApiServer, house: House
 ) -> None:
-    house.bound(1.0)
-    await house.clock.advance(CONFIRMATION_SECONDS)
-    asked = await server.next()
+    asked = await house.overdue(server)
     house.scheduler_state.departures.note(WEB.uid)
     asked.reply(pod("web"))
     assert await house.events_of_the_pod() == [Action.DELETE]
@@ -292,9 +270,7 @@ async def test_a_pod_that_went_while_it_was_found_not_to_be_bound_is_not_schedul
 async def test_without_an_answer_the_pod_stays_assumed_and_is_looked_for_again(
     server: ApiServer, house: House, caplog: pytest.LogCaptureFixture
 ) -> None:
-    house.bound(1.0)
-    await house.clock.advance(CONFIRMATION_SECONDS)
-    (await server.next()).refuse(403, "Forbidden", "no")
+    (await house.overdue(server)).refuse(403, "Forbidden", "no")
     await house.chores_wait()
     assert "pod default/web is still unconfirmed" in caplog.text
     assert house.scheduler_state.state.pods.get(WEB.uid) is not None
@@ -307,9 +283,7 @@ async def test_without_an_answer_the_pod_stays_assumed_and_is_looked_for_again(
 async def test_a_slow_answer_does_not_delay_other_housekeeping(
     server: ApiServer, house: House
 ) -> None:
-    house.bound(1.0)
-    await house.clock.advance(CONFIRMATION_SECONDS)
-    asked = await server.next()
+    asked = await house.overdue(server)
     decided: asyncio.Future[Unschedulable | None] = asyncio.get_running_loop().create_future()
     house.scheduler_state.waiting.enter(
         WEB, "a", {"Gang": house.clock()}, house.clock(), lambda no, _: decided.set_result(no)

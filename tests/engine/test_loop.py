@@ -1,7 +1,7 @@
 """The loop: pods popped, decided, bound or rejected, against an API server on loopback."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count, pairwise
 from typing import Any, ClassVar
@@ -11,7 +11,6 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from engines import PLUGINS, Bindings, Engine, Marked, path_of, until
 from extending import Answers, extender
-from kube.api_server import ApiServer
 from mooring.engine import loop as loop_module
 from mooring.engine.build import Options
 from mooring.framework.handle import Handle
@@ -19,7 +18,6 @@ from mooring.framework.queued_pod import SubQueue
 from mooring.framework.registry import NoArgs, Registry
 from mooring.framework.verdicts import SKIP, Skip
 from mooring.kube.client import ApiClient
-from mooring.kube.config import Connection
 from mooring.model.events import Kind
 from mooring.model.node import ZONE
 from mooring.model.objects import parse_object
@@ -35,17 +33,6 @@ from scheduler_states import put_profile
 
 SECONDS = 10.0
 SMALL_BUDGET = Options(most_per_decision=5_000)
-
-
-@pytest.fixture
-def bindings() -> Bindings:
-    return Bindings()
-
-
-@pytest.fixture
-async def client(bindings: Bindings) -> AsyncIterator[ApiClient]:
-    async with ApiServer(bindings) as server, ApiClient(Connection(server.url)) as connected:
-        yield connected
 
 
 async def test_pods_are_bound_the_most_important_first(
@@ -106,7 +93,7 @@ async def test_how_an_extension_point_ends_is_measured(
 
 
 def _tried(engine: Engine) -> bool:
-    """Whether an attempt of every pod has ended."""
+    """Return whether an attempt of every pod has ended."""
     queue = engine.scheduler_state.queue
     return all(queued.attempts and queued.queue is not None for queued in queue)
 
@@ -694,7 +681,7 @@ REGEX = "!node.labels.serial.matches('^x(abc){30}')"
 
 @contextmanager
 def calls_of_the_library(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """How many calls there were at each turn of the event loop, while this is entered."""
+    """Yield how many calls there were at each turn of the event loop, while this is entered."""
     made, turns, run = 0, [0], Program.__call__
 
     def counted(program: Program, data: Any) -> Any:

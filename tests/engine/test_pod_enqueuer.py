@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from background import in_background
 from mooring.engine.pod_enqueuer import PodEnqueuer
 from mooring.framework.handle import Handle
 from mooring.framework.queued_pod import QueuedPod, SubQueue
@@ -100,7 +101,7 @@ class Door:
         return self.pod_enqueuer.find_profiles()
 
     def queue(self, name: str = "web") -> SubQueue | None:
-        """Where the pod waits in the queue."""
+        """Return where the pod waits in the queue."""
         queued = self.scheduler_state.queue.get(uid_of(name))
         return queued.queue if queued is not None else None
 
@@ -137,13 +138,13 @@ class Door:
 
 @pytest.fixture
 def door() -> Door:
-    """With no profile in force."""
+    """Return a door with no profile in force."""
     return Door()
 
 
 @pytest.fixture
 def open_door() -> Door:
-    """With the default profile in force."""
+    """Return a door with the default profile in force."""
     made = Door()
     put_profile(made.scheduler_state)
     return made
@@ -755,12 +756,12 @@ def test_whoever_reads_a_pod_is_told_that_it_goes_meanwhile(open_door: Door) -> 
 
 
 def many(door: Door, count: int = 250) -> list[str]:
-    """So many pods that a change of profiles is not over at once."""
+    """Return so many pods that a change of profiles is not over at once."""
     return [door.comes(f"web-{number}").name for number in range(count)]
 
 
 def settled(door: Door, names: list[str]) -> int:
-    """How many of these pods wait without a profile by now."""
+    """Return how many of these pods wait without a profile by now."""
     return sum(uid_of(name) in door.scheduler_state.without_profile for name in names)
 
 
@@ -897,13 +898,11 @@ async def until(holds: Callable[[], object]) -> None:
 
 async def test_the_rest_is_found_while_the_intake_runs(open_door: Door) -> None:
     names = many(open_door)
-    running = asyncio.create_task(open_door.pod_enqueuer.run())
-    for _ in range(2):  # it waits for the next change each time
-        open_door.scheduler_state.profiles.remove("default-scheduler")
-        open_door.pod_enqueuer.profiles_changed()
-        await until(lambda: settled(open_door, names) == len(names))
-        put_profile(open_door.scheduler_state)
-        open_door.pod_enqueuer.profiles_changed()
-        await until(lambda: settled(open_door, names) == 0)
-    running.cancel()
-    await asyncio.wait([running])
+    async with in_background(open_door.pod_enqueuer.run()):
+        for _ in range(2):  # it waits for the next change each time
+            open_door.scheduler_state.profiles.remove("default-scheduler")
+            open_door.pod_enqueuer.profiles_changed()
+            await until(lambda: settled(open_door, names) == len(names))
+            put_profile(open_door.scheduler_state)
+            open_door.pod_enqueuer.profiles_changed()
+            await until(lambda: settled(open_door, names) == 0)

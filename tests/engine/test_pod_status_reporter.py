@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from background import in_background
 from kube.api_server import ApiServer, Request
 from kube.virtual_clock import VirtualClock
 from mooring.engine.pod_status_reporter import PodScheduledReason, PodStatusReporter, failure_reason
@@ -25,12 +26,6 @@ WEB = parse_pod(pod("web"))
 OTHER = parse_pod(pod("other"))
 FULL = "0/1 nodes are available: 1 Insufficient cpu."
 TAINTED = "0/1 nodes are available: 1 node(s) had untolerated taint(s)."
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[ApiServer]:
-    async with ApiServer() as running:
-        yield running
 
 
 @pytest.fixture
@@ -55,11 +50,8 @@ async def reports(
     client: ApiClient, recorder: EventRecorder, clock: VirtualClock
 ) -> AsyncIterator[PodStatusReporter]:
     made = PodStatusReporter(PodWriter(client), recorder, clock.sleep)
-    task = asyncio.create_task(made.run())
-    yield made
-    task.cancel()
-    await asyncio.wait([task])
-    assert task.cancelled()
+    async with in_background(made.run()):
+        yield made
 
 
 def about(request: Request) -> str:
@@ -79,12 +71,8 @@ async def answered(server: ApiServer) -> Request:
 
 async def event(server: ApiServer, recorder: EventRecorder) -> dict[str, Any]:
     """Return the one event recorded so far, as it is written."""
-    task = asyncio.create_task(recorder.run())
-    try:
+    async with in_background(recorder.run()):
         return dict((await answered(server)).body)
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
 
 
 async def test_an_unschedulable_pod_gets_the_condition_with_the_time_it_began(

@@ -85,7 +85,7 @@ class Cluster:
         return {*chosen}
 
     def placed(self) -> dict[str, tuple[str, bool]]:
-        """By uid the node of each pod that is counted, and whether it is only assumed."""
+        """Return, by uid, the node of each pod that is counted, and whether it is only assumed."""
         names = self.state.nodes.names
         return {each.pod.uid: (names[each.row], each.assumed) for each in self.state.pods}
 
@@ -337,7 +337,7 @@ async def returned(first_status: int, successor: Raw, holds: Callable[[Engine], 
 
 
 def told(engine: Engine) -> tuple[str, list[str]]:
-    """State and steps of the pod that has the name now."""
+    """Return state and steps of the pod that has the name now."""
     path = plain(engine.decisions.path("default/web-0"))
     assert path is not None
     assert path["uid"] == "uid-2"
@@ -345,14 +345,14 @@ def told(engine: Engine) -> tuple[str, list[str]]:
 
 
 def is_tried(engine: Engine) -> bool:
-    """Whether an attempt of the successor has ended without a node."""
+    """Return whether an attempt of the successor has ended without a node."""
     queue = engine.scheduler_state.queue
     waiting = [each for each in queue if each.pod.uid == "uid-2" and each.queue is not None]
     return any(queued.attempts for queued in waiting)
 
 
 def is_assumed(engine: Engine) -> bool:
-    """Whether the successor is counted on a node."""
+    """Return whether the successor is counted on a node."""
     placed = engine.scheduler_state.state.pods.get(Uid("uid-2"))
     return placed is not None and placed.assumed
 

@@ -21,7 +21,7 @@ Raw = Mapping[str, Any]
 
 
 def suggested(deciding: Deciding, raw: Raw) -> list[Suggestion]:
-    """All suggestions, the cheapest first."""
+    """Return all suggestions, the cheapest first."""
     found = suggestions(
         parse_pod(raw), deciding.pipeline, deciding.cluster, ResultCache(deciding.state.nodes)
     )

@@ -82,7 +82,7 @@ class Amount:
 
     @classmethod
     def read(cls, raw: Raw, pods: int) -> Self:
-        """From quantities by resource."""
+        """Return the amounts that these quantities by resource stand for."""
         cpu, memory = quantity(raw.get("cpu", "0")), quantity(raw.get("memory", "0"))
         others = ((name, int(raw[name])) for name in sorted(raw) if "/" in name)
         return cls(math.ceil(cpu * 1000), math.ceil(memory), pods, tuple(others))
@@ -96,7 +96,7 @@ class Amount:
         return Amount(cpu, memory, pods, self._others(other, -1))
 
     def covers(self, need: "Amount") -> bool:
-        """Whether the need fits."""
+        """Return whether the need fits."""
         plain = self.cpu >= need.cpu and self.memory >= need.memory and self.pods >= need.pods
         if not (self.others or need.others):
             return plain
@@ -468,7 +468,7 @@ class _Replay:
                 self._count(node, event.at)
 
     def fits(self, pod: PodSeen) -> bool:
-        """Whether some node would take the pod now, room kept for nominated pods left free."""
+        """Return whether some node would take the pod now, beside the room of nominated pods."""
         kept: dict[str, Amount] = defaultdict(Amount)
         for other in self.pending.values():
             if other.nominated and other.priority >= pod.priority and other.uid != pod.uid:
@@ -480,7 +480,7 @@ class _Replay:
         )
 
     def fits_by_preemption(self, pod: PodSeen) -> bool:
-        """Whether some node would take the pod if all pods of lower priority left it."""
+        """Return whether some node would take the pod if all pods of lower priority left it."""
         for name, node in self.nodes.items():
             lower = Amount()
             for other in self.on_node[name].values():
@@ -492,7 +492,7 @@ class _Replay:
 
     @staticmethod
     def takes(node: NodeSeen, pod: PodSeen) -> bool:
-        """Whether the node's labels and state let the pod on it."""
+        """Return whether the node's labels and state let the pod on it."""
         return node.schedulable and pod.selector.items() <= node.labels.items()
 
     def _count(self, name: str, at: float) -> None:
@@ -619,7 +619,7 @@ def _overcommitted(replay: _Replay, bound: PodSeen, at: float) -> Iterator[tuple
 
 
 def _bound_again(journals: Mapping[str, Sequence[Raw]]) -> Iterator[tuple[float, str]]:
-    """Pods for which the API server accepted more than one Binding."""
+    """Yield pods for which the API server accepted more than one Binding."""
     accepted: dict[tuple[str, str], list[tuple[float, str]]] = defaultdict(list)
     for name, journal in journals.items():
         for write in journal:
@@ -631,7 +631,7 @@ def _bound_again(journals: Mapping[str, Sequence[Raw]]) -> Iterator[tuple[float,
 
 
 def placeable(seen: Iterable[Seen]) -> list[PodSeen]:
-    """Pods that are pending at the end of the events, and that some node would take.
+    """Return pods that are pending at the end of the events, and that some node would take.
 
     Also those that would be taken once pods of lower priority have left.
     """
@@ -701,7 +701,7 @@ class _Evictions:
             self._nominations[pod.nominated].append(nomination)
 
     def needless(self) -> Iterator[tuple[float, str]]:
-        """Each victim that no preemptor needed, with the time of its eviction."""
+        """Yield each victim that no preemptor needed, with the time of its eviction."""
         for at, victim in self.all:
             preemptors = [
                 pod
@@ -723,7 +723,7 @@ class _Evictions:
         return any(nomination.pod.uid == pod.uid for nomination in self._nominations[node])
 
     def _claims(self, node: str, since: float, at: float) -> list[tuple[PodSeen, float]]:
-        """Pods with a claim to the node's room, each with the time until which it is not taken."""
+        """Return the pods with a claim to the node's room, and until when each is not taken."""
         claims = {
             nomination.pod.uid: (nomination.pod, nomination.until)
             for nomination in self._nominations[node]
@@ -747,7 +747,7 @@ class _Evictions:
     def _had_room(
         self, node: str, at: float, leaving: Iterable[PodSeen], also: Amount | None = None
     ) -> bool:
-        """Whether all claims fitted in each state, the leaving pods being gone."""
+        """Return whether all claims fitted in each state, the leaving pods being gone."""
         since = at - KNOWN_LATE_SECONDS
         leave = [(self._gone.get(pod.uid, math.inf), pod.need) for pod in leaving]
         claims = self._claims(node, since, at)
@@ -824,7 +824,7 @@ def _unauthorised(
 
 
 def counts(seen: Iterable[Seen]) -> Counter[str]:
-    """How many pods are pending and bound, and how many nodes there are, after the events."""
+    """Return how many pods are pending and bound, and how many nodes there are, in the end."""
     replay = _replayed(seen)
     bound = sum(len(pods) for pods in replay.on_node.values())
     return Counter(pending=len(replay.pending), bound=bound, nodes=len(replay.nodes))
@@ -841,7 +841,7 @@ def read_metrics(text: str) -> dict[str, float]:
 
 
 def differences(metrics: Mapping[str, float], client: Client) -> list[str]:
-    """Where Mooring's own counts differ from the API server's objects; empty while they agree."""
+    """Return where Mooring's counts differ from the API server's objects; empty if nowhere."""
     listed = client.get(PODS)["items"]
     pods = [PodSeen.read(raw) for raw in listed]
     in_cache = [pod for pod in pods if pod.node and not pod.finished]

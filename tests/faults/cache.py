@@ -36,7 +36,7 @@ def read_dump(text: str) -> list[Record]:
 def cache_differences(
     dump: Sequence[Record], pods: Iterable[PodSeen], nodes: Iterable[NodeSeen]
 ) -> set[str]:
-    """Where the dump differs from the API server's pods and nodes, a sentence for each."""
+    """Return where the dump differs from the API server's pods and nodes, a sentence for each."""
     seen = [pod for pod in pods if not pod.finished]
     placed = {pod.uid: pod for pod in seen if pod.node}
     by_kind: dict[str, list[Record]] = {}
@@ -56,7 +56,7 @@ def _named(record: Record) -> str:
 
 
 def _of_pods(placed: Mapping[str, PodSeen], booked: Iterable[Record]) -> Iterator[str]:
-    """Each pod that is on a node is in the books once, on this node and with its requests."""
+    """Yield how pods on nodes are not in the books once, there and with their requests."""
     times = Counter(record["uid"] for record in booked)
     yield from (f"{uid} is in the books {n} times" for uid, n in times.items() if n > 1)
     for uid in placed.keys() - times.keys():
@@ -85,7 +85,7 @@ def _amount(resources: Mapping[str, int], pods: int) -> Amount:
 def _of_nodes(
     nodes: Mapping[str, NodeSeen], placed: Mapping[str, PodSeen], booked: Iterable[Record]
 ) -> Iterator[str]:
-    """Each node has its allocatable, and the sum of what its pods request, which fits."""
+    """Yield where a node's allocatable or the sum of its pods' requests is wrong."""
     used: dict[str, Amount] = {}
     for pod in placed.values():
         used[pod.node] = used.get(pod.node, Amount()) + pod.need
@@ -116,7 +116,7 @@ def _without_zeros(amount: Amount) -> Amount:
 
 
 def _of_cards(placed: Mapping[str, PodSeen], booked: Iterable[Record]) -> Iterator[str]:
-    """Each pod's card in the books is that of its annotations, and no pod has one beside."""
+    """Yield where a pod's card in the books is not that of its annotations."""
     owners = {
         owner["uid"]: (owner, record["node"]) for record in booked for owner in record["cards"]
     }
@@ -134,7 +134,7 @@ def _of_cards(placed: Mapping[str, PodSeen], booked: Iterable[Record]) -> Iterat
 
 
 def _of_pending(pending: Iterable[PodSeen], by_kind: Mapping[str, list[Record]]) -> Iterator[str]:
-    """Each pending pod is queued once, and no other is queued or nominated."""
+    """Yield pending pods that are not queued once, and others that are queued or nominated."""
     waiting = {pod.uid: pod for pod in pending if not pod.leaving}
     times = Counter(record["uid"] for record in by_kind.get("pending", ()))
     yield from (f"{uid} is queued {n} times" for uid, n in times.items() if n > 1)

@@ -67,7 +67,7 @@ class FaultProxy:
         return int(self._ask("POST", "/rules", rule.written()))
 
     def clear(self) -> None:
-        """Every rule and any partition is over."""
+        """End every rule and any partition."""
         self._ask("DELETE", "/rules")
 
     def injected(self) -> list[dict[str, Any]]:
@@ -76,11 +76,11 @@ class FaultProxy:
         return struck
 
     def strikes(self) -> Counter[int]:
-        """How often each rule has struck, by its number."""
+        """Return how often each rule has struck, by its number."""
         return Counter(one["rule"] for one in self.injected())
 
     def counts(self) -> Counter[Kind]:
-        """How often each kind has struck."""
+        """Return how often each kind has struck."""
         return Counter(Kind(one["kind"]) for one in self.injected())
 
     def writes(self) -> list[dict[str, Any]]:

@@ -29,7 +29,7 @@ class ApiAnswers:
         """The names of pods that do not exist any more."""
 
     def __call__(self, request: Request) -> None:
-        """Answers one request."""
+        """Answer one request."""
         parts = request.path.split("/")
         if request.method == "PATCH":
             self.statuses[parts[-2]] = request.body["status"]
@@ -120,7 +120,7 @@ class Held:
         self.calls = 0
 
     def go(self) -> None:
-        """All calls are answered."""
+        """Answer all calls."""
         self._go.set()
 
     async def __call__(self, arguments: dict[str, Any]) -> object:

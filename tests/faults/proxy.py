@@ -117,7 +117,7 @@ class Proxy:
         return await self._listen(served, port), await self._listen(control, control_port)
 
     async def stop(self) -> None:
-        """Nothing is served any more."""
+        """Serve nothing any more."""
         self._heal()
         await self._running.aclose()
 
@@ -190,7 +190,7 @@ class Proxy:
         self._injected.append({**struck, "kind": kind, "method": method, "path": path})
 
     def _strikes(self, active: _Rule, method: str, path: str, *, watch: bool) -> bool:
-        """Whether the rule strikes now; if so it is counted."""
+        """Return whether the rule strikes now, and count it then."""
         if active.left <= 0 or time.monotonic() > active.until:
             return False
         rule = active.rule

@@ -114,7 +114,7 @@ class Rule:
         return asdict(self)
 
     def matches(self, method: str, path: str, *, watch: bool) -> bool:
-        """Whether a request is one that the rule may strike."""
+        """Return whether a request is one that the rule may strike."""
         if self.kind is Kind.PARTITION or self.kind in (_NEVER_WATCHES if watch else _ONLY_WATCHES):
             return False
         verb, pattern = self._patterns

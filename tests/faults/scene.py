@@ -120,7 +120,7 @@ class Member:
         return self.program.log.read_text()
 
     def get(self, path: str) -> tuple[int, str]:
-        """Status and text of one of its endpoints, as admin; status 0 if it does not answer."""
+        """Return status and text of one of its endpoints, as admin; status 0 without an answer."""
         url = f"https://127.0.0.1:{self._port}{path}"
         headers = {"Authorization": f"Bearer {self._token}"}
         request = urllib.request.Request(url, headers=headers)
@@ -154,7 +154,7 @@ class Member:
         os.kill(self.pid, number)
 
     def terminate(self) -> int | None:
-        """Its exit code after SIGTERM; None if it did not end in a minute."""
+        """Return the exit code after SIGTERM; None if it did not end in a minute."""
         self.signal(signal.SIGTERM)
         return self.program.wait(STOP_SECONDS)
 
@@ -164,7 +164,7 @@ class Member:
         self.program.wait()
 
     def rss_mib(self) -> float:
-        """Memory that is resident now; 0 once it has ended."""
+        """Return the memory that is resident now; 0 once it has ended."""
         with suppress(OSError):
             for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
                 if line.startswith("VmRSS:"):
@@ -172,7 +172,7 @@ class Member:
         return 0.0
 
     def tasks(self) -> int:
-        """Its asyncio tasks a second ago; 0 while that is not known."""
+        """Return the number of its asyncio tasks a second ago; 0 while that is not known."""
         with suppress(OSError, ValueError):
             return int(self.program.log.with_suffix(".tasks").read_text())
         return 0
@@ -198,7 +198,7 @@ class Kubelets:
         self._thread.join()
 
     def saw(self, event: Seen) -> None:
-        """For Books: a pod that is leaving its node has to be ended, a protected one to run."""
+        """Note a pod to be ended, because it leaves its node, or a protected one to run."""
         found = event.object
         if not isinstance(found, PodSeen) or event.deleted or not found.node:
             return
@@ -239,7 +239,7 @@ class Injected:
         self._numbers += [(proxy, proxy.inject(self.rule)) for proxy in self.proxies]
 
     def strikes(self) -> int:
-        """How often the rule has struck."""
+        """Return how often the rule has struck."""
         return sum(proxy.strikes()[number] for proxy, number in self._numbers)
 
 
@@ -298,7 +298,7 @@ class Scene:
         return self.members[-1]
 
     def start_pair(self, *options: str) -> tuple[Member, Member]:
-        """Two warm replicas, the one that leads first."""
+        """Start two warm replicas; return them, the one that leads first."""
         pair = [self.start(*options), self.start(*options)]
         for member in pair:
             member.wait_until_ready()
@@ -307,7 +307,7 @@ class Scene:
         return leader, other
 
     def holder(self) -> str:
-        """Who holds the lease; empty if nobody does or the API server does not answer."""
+        """Return who holds the lease; empty if nobody does or the API server does not answer."""
         with suppress(ApiError, OSError, HTTPException), self.plane.access.client() as client:
             return client.get(LEASE)["spec"].get("holderIdentity") or ""
         return ""
@@ -345,7 +345,7 @@ class Scene:
         return {proxy.name: proxy.writes() for proxy in self.proxies}
 
     def wait_until_bound(self, number: int) -> None:
-        """So many pods are bound."""
+        """Wait until so many pods are bound."""
         eventually(
             lambda: counts(self.books.seen)["bound"], lambda n: n >= number, f"{number} bound"
         )
@@ -365,7 +365,7 @@ class Scene:
         return replace(verdict, idle=tuple(self._idle()))
 
     def _idle(self) -> Iterator[tuple[float, str]]:
-        """When a rule that has struck nothing was set first, and the rule."""
+        """Yield when a rule that has struck nothing was set first, and the rule."""
         strikes, first = Counter[Rule](), dict[Rule, float]()
         for injected in self.injected:
             strikes[injected.rule] += injected.strikes()
@@ -378,7 +378,7 @@ class Scene:
         (self._folder / "events.txt").write_text("\n".join(lines))
 
     def differences(self) -> list[str]:
-        """Where the leader's cache and counts differ from the API server's for half a minute."""
+        """Return where cache and counts differ from the API server's for half a minute."""
         leader = self.wait_for_leader()
 
         def compare() -> list[str]:
@@ -396,7 +396,7 @@ class Scene:
         return found
 
     def cache_differences(self, member: Member) -> set[str] | None:
-        """Where a replica's cache differs now from what the auditor has seen.
+        """Return where a replica's cache differs now from what the auditor has seen.
 
         None if it does not answer, which a replica without an API server cannot.
         """

@@ -52,7 +52,7 @@ def passes(*names: str) -> Callable[[Raw], object]:
 
 
 def called_about(answers: Answers, verb: str = "filter") -> Counter[str]:
-    """How often the extender was called about each pod."""
+    """Return how often the extender was called about each pod."""
     return Counter(a["Pod"]["metadata"]["name"] for what, a in answers.asked if what == verb)
 
 

@@ -7,7 +7,7 @@ scheduled by the same profile at the same time.
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, ClassVar, Final
@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import engines
-from kube.api_server import ApiServer, Request
+from kube.api_server import ApiServer
 from mooring.engine.build import Options, build_scheduler_state
 from mooring.framework.handle import Handle
 from mooring.framework.hints import QueueingHint
@@ -189,7 +189,7 @@ class HostileOrder(Hostile):
     """The same, and sorts the queue."""
 
     def sort_key(self, queued: QueuedPod) -> Any:
-        """Pods as they come."""
+        """Return the key by which pods stay as they come."""
         return self._answer("sort_key", queued.pod, (0,))
 
 
@@ -256,11 +256,11 @@ class Engine(engines.Engine):
         self.state = self.scheduler_state
 
     def has_counted(self, failure: tuple[str, str, str], least: int) -> bool:
-        """Whether the failure was counted so many times."""
+        """Return whether the failure was counted so many times."""
         return self.failures[failure] >= least
 
-    def settled(self, bound: list[str]) -> bool:
-        """Whether each pod is bound, or unassumed and in exactly one queue."""
+    def settled(self, bound: Collection[str]) -> bool:
+        """Return whether each pod is bound, or unassumed and in exactly one queue."""
         queue, pods = self.state.queue, self.state.state.pods
         if self.loop.binding or sum(queue.counts().values()) != len(list(queue)):
             return False
@@ -274,25 +274,13 @@ class Engine(engines.Engine):
         return set(PLAIN) <= set(bound)
 
 
-class Bindings:
-    """Accepts every write, and remembers which pods were bound."""
-
-    def __init__(self) -> None:
-        self.made: list[str] = []
-
-    def __call__(self, request: Request) -> None:
-        if request.path.endswith("/binding"):
-            self.made.append(request.path.split("/")[-2])
-        request.reply({}, 201 if request.path.endswith("/binding") else 200)
+@pytest.fixture
+def bindings() -> engines.Bindings:
+    return engines.Bindings()
 
 
 @pytest.fixture
-def bindings() -> Bindings:
-    return Bindings()
-
-
-@pytest.fixture
-async def client(bindings: Bindings) -> AsyncIterator[ApiClient]:
+async def client(bindings: engines.Bindings) -> AsyncIterator[ApiClient]:
     async with ApiServer(bindings) as server, ApiClient(Connection(server.url)) as connected:
         yield connected
 
@@ -308,8 +296,8 @@ def plugin_at(method: str, does: Callable[[Any], Any], base: type[Hostile] = Hos
     return type("Hostile", (base,), {"at": method, "does": staticmethod(does)})
 
 
-async def run(engine: Engine, bindings: Bindings, kind: str, times: int = 2) -> None:
-    """Schedules all pods until each is settled and the failure was counted so many times."""
+async def run(engine: Engine, bindings: engines.Bindings, kind: str, times: int = 2) -> None:
+    """Schedule all pods until each is settled and the failure was counted so many times."""
     point = engine.point
     wanted = ("Hostile", point, kind)
     tasks = [asyncio.create_task(work) for work in (engine.loop.run(), engine.reports.run())]
@@ -317,13 +305,13 @@ async def run(engine: Engine, bindings: Bindings, kind: str, times: int = 2) -> 
         for name in (x for pair in zip(HOSTILE, PLAIN, strict=True) for x in pair):
             # Requests of their own, so that the hostile pods share no results with the others.
             engine.pod_enqueuer.pending(parse_pod(pod(name, cpu="1m" if name in HOSTILE else "2m")))
-        await until(lambda: engine.settled(bindings.made), tasks)
+        await until(lambda: engine.settled(dict(bindings.made)), tasks)
         if point == "QueueingHint":
             for name, least in (("n3", 1), ("n4", times)):
                 raw = parse_object(Kind.NODE, node(name))
                 engine.state.state.put(Kind.NODE, name, raw)
                 await until(partial(engine.has_counted, wanted, least), tasks)
-                await until(lambda: engine.settled(bindings.made), tasks)
+                await until(lambda: engine.settled(dict(bindings.made)), tasks)
         assert engine.failures[wanted] >= times
         assert set(engine.failures) == {wanted}
     finally:
@@ -358,7 +346,7 @@ async def test_a_plugin_that_raises_costs_its_attempt_alone(
     method: str,
     error: BaseException,
     client: ApiClient,
-    bindings: Bindings,
+    bindings: engines.Bindings,
     clock: Clock,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -379,7 +367,7 @@ async def test_a_plugin_that_returns_the_wrong_thing_costs_its_attempt_alone(
     method: str,
     answer: Any,
     client: ApiClient,
-    bindings: Bindings,
+    bindings: engines.Bindings,
     clock: Clock,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -395,7 +383,7 @@ async def test_a_synchronous_call_that_is_slow_is_found_and_its_result_is_used(
     method: str,
     base: type[Hostile],
     client: ApiClient,
-    bindings: Bindings,
+    bindings: engines.Bindings,
     clock: Clock,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -416,7 +404,7 @@ async def for_ever(_usual: Any = None) -> None:
 
 
 async def for_ever_whatever_comes(_usual: Any = None) -> None:
-    """Ignores the scheduler's cancellation; the one at the end of the test ends it."""
+    """Ignore the scheduler's cancellation; the one at the end of the test ends it."""
     for _ in range(2):
         try:
             await asyncio.sleep(3600.0)  # a timer keeps the task from being collected as garbage
@@ -430,7 +418,7 @@ async def test_an_asynchronous_call_that_is_slow_is_cancelled_and_the_pod_forgot
     method: str,
     does: Callable[[Any], Any],
     client: ApiClient,
-    bindings: Bindings,
+    bindings: engines.Bindings,
     clock: Clock,
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,

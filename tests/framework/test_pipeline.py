@@ -17,7 +17,7 @@ from mooring.policy.resolve import resolve
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.view import NodeView
-from mooring.testing.builders import cluster
+from mooring.testing.builders import api_object, cluster
 from mooring.testing.fakes import handle
 
 
@@ -51,14 +51,7 @@ class RackAware:
 def built(**spec: Any) -> Pipeline:
     """Build the pipeline of a profile with this spec; RackAware is known beside the shipped."""
     registry = Registry((*SHIPPED, RackAware), {})
-    profile = read_profile(
-        {
-            "apiVersion": "scheduling.mooring.dev/v1alpha1",
-            "kind": "SchedulingProfile",
-            "metadata": {"name": "batch"},
-            "spec": spec,
-        }
-    )
+    profile = read_profile(api_object("SchedulingProfile", "batch", spec=spec))
     return build_pipeline(profile, resolve(profile.spec, registry), registry, handle(cluster()))
 
 

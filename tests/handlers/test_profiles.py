@@ -329,7 +329,7 @@ DEAR = [
 
 
 def relabel(shared: SchedulerState, count: int) -> None:
-    """So many nodes have labels that differ."""
+    """Give so many nodes labels that differ."""
     for number in range(40):
         labels = {"serial": str(number % count)}
         parsed = parse_node(node(f"n{number}", labels=labels))

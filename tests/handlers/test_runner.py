@@ -21,7 +21,7 @@ from handlers.small_api import KOPF, SmallApi
 from kube.api_server import ApiServer, event, status_object
 from kube.virtual_clock import VirtualClock
 from mooring.engine.scheduler_state import SchedulerState
-from mooring.handlers.objects import PODS_AT_ONCE, ObjectHandlers
+from mooring.handlers.objects import ObjectHandlers
 from mooring.handlers.profiles import ProfileHandler, ProfileStatusWriter
 from mooring.handlers.runner import (
     ASK_AGAIN_SECONDS,
@@ -341,7 +341,7 @@ async def test_the_pause_before_a_restart_of_kopf_is_short_again_after_a_minute_
 
 
 def is_kopfs_task(task: "asyncio.Task[Any]") -> bool:
-    """Whether the task runs code of kopf's."""
+    """Return whether the task runs code of kopf's."""
     code = getattr(task.get_coro(), "cr_code", None)
     return code is not None and "/kopf/" in code.co_filename
 
@@ -497,7 +497,7 @@ async def test_listed_pods_are_queued_each_by_itself(caplog: pytest.LogCaptureFi
             raise ValueError("this one is broken")
         seen.append((pod.name, raw["kind"], raw["apiVersion"]))
 
-    names = [f"web-{number}" for number in range(3 * PODS_AT_ONCE)]
+    names = [f"web-{number}" for number in range(60)]
     async with small_api() as (api, server):
         api.items[POD] = [builders.pod(name) for name in ("broken", *names)]
         for raw in api.items[POD]:

@@ -153,7 +153,7 @@ def pod(name: str, version: int, namespace: str = "default", **extra: Any) -> di
 
 
 def event(kind: str, obj: dict[str, Any]) -> dict[str, Any]:
-    """One line of a watch."""
+    """Return one line of a watch."""
     return {"type": kind, "object": obj}
 
 

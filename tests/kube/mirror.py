@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
+from background import in_background
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
 from mooring.kube.reflector import EventType, Reflector
@@ -125,10 +126,5 @@ async def reflecting(url: str, **options: Any) -> AsyncIterator[tuple[Mirror, Re
             sleep=mirror.sleep,
             **options,
         )
-        task = asyncio.create_task(reflector.run())
-        try:
+        async with in_background(reflector.run()):
             yield mirror, reflector
-        finally:
-            task.cancel()
-            await asyncio.wait([task])
-            assert task.cancelled()

@@ -69,7 +69,7 @@ async def serving(serve: Callable[[Caller], Awaitable[None]]) -> AsyncIterator[S
 
 
 def answering(*answers: bytes) -> Callable[[Caller], Awaitable[None]]:
-    """One answer after the other on each connection, which then ends."""
+    """Return what gives these answers one after the other on each connection, and ends it."""
 
     async def serve(caller: Caller) -> None:
         for answer in answers:

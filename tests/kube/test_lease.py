@@ -59,7 +59,7 @@ class Replica:
         assert self.leadership.valid() == (what == "started")
 
     def is_able(self) -> bool:
-        """Whether the test lets the replica lead."""
+        """Return whether the test lets the replica lead."""
         return self.able
 
     async def stop(self) -> None:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from background import in_background
 from kube.api_server import ApiServer
 from kube.virtual_clock import VirtualClock
 from mooring.kube.client import ApiClient
@@ -37,13 +38,8 @@ async def recording(
 ) -> AsyncIterator[EventRecorder]:
     async with ApiClient(Connection(server.url)) as client:
         recorder = EventRecorder(client, "mooring", "mooring-0", now=wall or WallClock(), **options)
-        task = asyncio.create_task(recorder.run())
-        try:
+        async with in_background(recorder.run()):
             yield recorder
-        finally:
-            task.cancel()
-            await asyncio.wait([task])
-            assert task.cancelled()
 
 
 def fail(recorder: EventRecorder, pod: ObjectRef = WEB, note: str = "0/3 nodes") -> None:

@@ -15,7 +15,7 @@ METRICS = NonResourceAttributes("get", "/metrics")
 
 
 def accepting(request: Request) -> None:
-    """Every token is ann's, and every access is allowed."""
+    """Accept every token as ann's, and allow every access."""
     user = {"username": "ann", "groups": ["sre"]}
     request.reply({"status": {"authenticated": True, "user": user, "allowed": True}}, 201)
 

@@ -46,7 +46,7 @@ def run_required_pods(access: Access, nodes: Iterable[str]) -> None:
 
 
 def set_addresses(access: Access, nodes: Iterable[str]) -> None:
-    """Each node has an address, which cases with host ports look up."""
+    """Give each node an address, which cases with host ports look up."""
     with access.client() as client:
         for number, node in enumerate(nodes, start=1):
             address = {"type": "InternalIP", "address": f"192.0.2.{number}"}

@@ -93,7 +93,7 @@ def running_cases(scheduler: str, program: Path, folder: Path, focus: str) -> It
 
 
 def _start_mooring(plane: ControlPlane, group: ProcessGroup, folder: Path) -> None:
-    """Mooring takes the pods whose schedulerName is `default-scheduler`."""
+    """Have Mooring take the pods whose schedulerName is `default-scheduler`."""
     replica.apply_manifests(plane.access)
     plane.access.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(PROFILE))
     kubeconfig = plane.access.kubeconfig_for_service_account(*replica.SERVICE_ACCOUNT)

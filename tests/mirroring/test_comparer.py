@@ -1,12 +1,12 @@
 """What kopf has missed is found by listing everything."""
 
-import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import pytest
 
+from background import in_background
 from kube.api_server import ApiServer, Request
 from kube.virtual_clock import VirtualClock
 from mooring.engine.departures import Departures
@@ -98,12 +98,9 @@ async def server() -> AsyncIterator[ApiServer]:
 async def register(server: ApiServer) -> AsyncIterator[Register]:
     async with ApiClient(Connection(server.url)) as client:
         made = Register(client)
-        task = asyncio.create_task(made.comparer.run())
-        await made.done()
-        yield made
-        task.cancel()
-        await asyncio.wait([task])
-        assert task.cancelled()
+        async with in_background(made.comparer.run()):
+            await made.done()
+            yield made
 
 
 NAMES = {"u1": "web", "u2": "db"}

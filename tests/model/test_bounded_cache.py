@@ -1,11 +1,10 @@
-import gc
-import tracemalloc
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
 
+from memory import traced_memory
 from mooring.model.bounded_cache import BoundedCache, bytes_of, cached
 
 
@@ -46,13 +45,9 @@ def texts(number: int) -> list[str]:
     ],
 )
 def test_the_size_of_a_value_is_about_what_it_takes(make: Any) -> None:
-    gc.collect()
-    tracemalloc.start()
-    try:
+    with traced_memory() as taken_so_far:
         value = make()
-        taken, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
+        taken = taken_so_far()
     assert 0.9 * taken <= bytes_of(value) <= 1.5 * taken
 
 

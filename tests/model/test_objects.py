@@ -29,24 +29,50 @@ HARD = "requiredDuringSchedulingIgnoredDuringExecution"
 SOFT = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
-def a_pod_with_everything() -> dict[str, Any]:
-    selector = {
-        "matchLabels": {"app": "web"},
-        "matchExpressions": [{"key": "env", "operator": "In", "values": ["prod"]}],
-    }
+SELECTOR = {
+    "matchLabels": {"app": "web"},
+    "matchExpressions": [{"key": "env", "operator": "In", "values": ["prod"]}],
+}
+RESOURCES = {"requests": {"cpu": "1"}, "limits": {"memory": "1Gi"}}
+
+
+def _whole_affinity() -> dict[str, Any]:
     node_term = {
         "matchExpressions": [{"key": "disk", "operator": "Gt", "values": ["5"]}],
         "matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}],
     }
     pod_term = {
         "topologyKey": "zone",
-        "labelSelector": selector,
+        "labelSelector": SELECTOR,
         "namespaces": ["a"],
-        "namespaceSelector": selector,
+        "namespaceSelector": SELECTOR,
     }
     both_ways = {HARD: [pod_term], SOFT: [{"weight": 1, "podAffinityTerm": pod_term}]}
-    resources = {"requests": {"cpu": "1"}, "limits": {"memory": "1Gi"}}
-    statuses = [{"name": "c0", "resources": resources, "allocatedResources": {"cpu": "1"}}]
+    return {
+        "nodeAffinity": {
+            HARD: {"nodeSelectorTerms": [node_term]},
+            SOFT: [{"weight": 1, "preference": node_term}],
+        },
+        "podAffinity": both_ways,
+        "podAntiAffinity": both_ways,
+    }
+
+
+def _whole_status() -> dict[str, Any]:
+    statuses = [{"name": "c0", "resources": RESOURCES, "allocatedResources": {"cpu": "1"}}]
+    return {
+        "conditions": [
+            {"type": "PodScheduled", "status": "False", "message": "m"},
+            {"type": "PodResizePending", "status": "True", "reason": "Infeasible"},
+        ],
+        "containerStatuses": statuses,
+        "initContainerStatuses": statuses,
+        "resources": RESOURCES,
+        "allocatedResources": {"cpu": "1"},
+    }
+
+
+def a_pod_with_everything() -> dict[str, Any]:
     return pod(
         namespace="team-a",
         cpu="1",
@@ -56,15 +82,8 @@ def a_pod_with_everything() -> dict[str, Any]:
         nominated="n2",
         ports=[{"containerPort": 80, "hostPort": 80, "protocol": "TCP", "hostIP": "10.0.0.1"}],
         node_selector={"disk": "ssd"},
-        affinity={
-            "nodeAffinity": {
-                HARD: {"nodeSelectorTerms": [node_term]},
-                SOFT: [{"weight": 1, "preference": node_term}],
-            },
-            "podAffinity": both_ways,
-            "podAntiAffinity": both_ways,
-        },
-        spread=[{"maxSkew": 1, "topologyKey": "zone", "minDomains": 1, "labelSelector": selector}],
+        affinity=_whole_affinity(),
+        spread=[{"maxSkew": 1, "topologyKey": "zone", "minDomains": 1, "labelSelector": SELECTOR}],
         tolerations=[toleration("a", "b")],
         gates=["wait"],
         group="train",
@@ -72,9 +91,9 @@ def a_pod_with_everything() -> dict[str, Any]:
         started="2026-01-01T00:00:00Z",
         terminating=True,
         spec={
-            "initContainers": [{"name": "i", "image": "i", "resources": resources}],
+            "initContainers": [{"name": "i", "image": "i", "resources": RESOURCES}],
             "overhead": {"cpu": "1"},
-            "resources": resources,
+            "resources": RESOURCES,
             "resourceClaims": [{"name": "gpu"}],
             "volumes": [
                 {"name": "v", "image": {"reference": "model"}},
@@ -85,16 +104,7 @@ def a_pod_with_everything() -> dict[str, Any]:
                 {"name": "s", "csi": {"driver": "d"}},
             ],
         },
-        status={
-            "conditions": [
-                {"type": "PodScheduled", "status": "False", "message": "m"},
-                {"type": "PodResizePending", "status": "True", "reason": "Infeasible"},
-            ],
-            "containerStatuses": statuses,
-            "initContainerStatuses": statuses,
-            "resources": resources,
-            "allocatedResources": {"cpu": "1"},
-        },
+        status=_whole_status(),
     )
 
 

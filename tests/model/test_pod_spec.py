@@ -1,10 +1,10 @@
 import gc
-import tracemalloc
 from typing import Any, Final
 
 import orjson
 import pytest
 
+from memory import traced_memory
 from mooring.model.errors import ManifestError
 from mooring.model.pod import parse_pod
 from mooring.model.pod_spec import HostPort, PodSpec, PodSpecCache
@@ -56,12 +56,9 @@ def test_pods_that_differ_in_a_field_of_the_spec_have_different_specs(
 
 def test_the_key_of_a_spec_that_is_kept_occupies_little() -> None:
     pods = [pod("web", cpu=f"{n}m") for n in range(1, 201)]
-    tracemalloc.start()
-    try:
+    with traced_memory() as taken_so_far:
         kept = [parse_pod(raw).spec for raw in pods]
-        used, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
+        used = taken_so_far()
     assert used < 4_000 * len(kept)
 
 
@@ -222,14 +219,10 @@ def memory_of(fields: dict[str, Any]) -> tuple[int, int]:
     key = orjson.dumps({"namespace": "default", "spec": fields})
     specs = PodSpecCache(2**30)
     specs.of(b'{"namespace": "", "spec": {}}')  # what every first spec makes
-    gc.collect()
-    tracemalloc.start()
-    try:
+    with traced_memory() as taken_so_far:
         parsed = specs.of(key)
         gc.collect()
-        taken, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
+        taken = taken_so_far()
     return taken, parsed.memory
 
 

@@ -49,7 +49,7 @@ def decision(
 
 
 def totals(*values: int) -> dict[str, NodeScore]:
-    """Scored nodes n0, n1, ... with these totals."""
+    """Return scored nodes n0, n1, ... with these totals."""
     return {f"n{i}": NodeScore({"ImageLocality": value}, value) for i, value in enumerate(values)}
 
 
@@ -187,7 +187,8 @@ def test_the_cause_is_that_of_the_last_attempt_without_a_node() -> None:
     assert record.cause(UID) == CPU
 
 
-def test_the_path_of_a_pod_has_every_step_in_order_with_its_details() -> None:
+def log_of_every_step() -> DecisionLog:
+    """Return the log of a pod that has taken every kind of step, at most one a second."""
     record = log()
     record.seen(POD, UID, 0)
     record.admitted(UID, "SchedulingGates", 0)
@@ -208,7 +209,11 @@ def test_the_path_of_a_pod_has_every_step_in_order_with_its_details() -> None:
     keep(record, UID, decision(node="n1"), 7)
     record.bound(UID, "n1", 8)
     record.note(UID, Step.PREEMPTED, 9, "shop/big", "n1")
-    path = plain(record.path(POD))
+    return record
+
+
+def test_the_path_of_a_pod_has_every_step_in_order_with_its_details() -> None:
+    path = plain(log_of_every_step().path(POD))
     assert path is not None
     once = [(step.pop("time"), step.pop("until"), step.pop("count")) for step in path["steps"]]
     assert [(first, count) for first, _, count in once] == [

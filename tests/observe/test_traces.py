@@ -104,7 +104,7 @@ class Rounds:
         await end.wait()
 
     async def run(self, number: int = 1) -> None:
-        """So many rounds run to their end."""
+        """Run so many rounds to their end."""
         pause = await self._begun.get()
         for _ in range(number):
             pause.set()
@@ -182,7 +182,7 @@ async def recorded() -> AsyncIterator[tuple[Endpoint, Traces, History]]:
 
 
 async def sent(traces: Traces) -> None:
-    """All that waits is sent, as when the process ends."""
+    """Send all that waits, as when the process ends."""
     running = asyncio.create_task(traces.run())
     await asyncio.sleep(0)
     running.cancel()
@@ -200,7 +200,7 @@ def attributes(span: Span) -> dict[str, str | int | float]:
 
 
 def seconds(span: Span) -> tuple[float, float]:
-    """When the span began and ended, on the clock of the tests."""
+    """Return when the span began and ended, on the clock of the tests."""
     began, ended = span.start_time_unix_nano, span.end_time_unix_nano
     return round(began / 1e9 - EPOCH, 3), round(ended / 1e9 - EPOCH, 3)
 

@@ -30,7 +30,7 @@ spec:
 
 
 def state() -> SchedulerState:
-    """One node with a pod of each of two namespaces, and a pending pod of each."""
+    """Return one node with a pod of each of two namespaces, and a pending pod of each."""
     shared = scheduler_state(
         node("a", cpu="4"),
         pod("web", namespace="shop", node="a"),

@@ -48,7 +48,7 @@ coming = st.tuples(
 def start_of(
     members: Mapping[str, int], capacity: Mapping[str, int], pods: Iterable[Runs]
 ) -> float:
-    """When the members (cpus by node) can all start, by trying every moment at which a pod ends."""
+    """Return when all members (cpus by node) can start, by trying all moments at which pods end."""
     pods = list(pods)
     for moment in sorted({0.0, *(p.ends for p in pods)}):
         taken = defaultdict[str, int](int, members)
@@ -58,6 +58,22 @@ def start_of(
         if all(taken[name] <= capacity[name] for name in members):
             return moment
     return math.inf
+
+
+def running_on(
+    capacity: Mapping[str, int], wanted: Iterable[tuple[int, int, int | None, int]]
+) -> tuple[list[dict[str, Any]], list[Runs]]:
+    """Return those of the wanted running pods that fit on their nodes, and what they take."""
+    raws, known, names = list[dict[str, Any]](), list[Runs](), list(capacity)
+    for i, (at, cpu, deadline, unknown_end) in enumerate(wanted):
+        name = names[at % len(names)]
+        taken = sum(p.cpu for p in known if p.node == name)
+        if taken + cpu <= capacity[name]:
+            known.append(Runs(name, cpu, unknown_end if deadline is None else deadline))
+            limit = {"activeDeadlineSeconds": deadline} if deadline is not None else {}
+            started = "2026-01-01T00:00:00Z"
+            raws.append(pod(f"r{i}", cpu=str(cpu), node=name, started=started, spec=limit))
+    return raws, known
 
 
 @given(
@@ -73,15 +89,7 @@ def test_backfilled_pods_never_delay_the_group(
     later: list[tuple[int, int | None, int]],
 ) -> None:
     capacity = {f"n{i}": cpu for i, cpu in enumerate(cpus)}
-    raws, known = list[dict[str, Any]](), list[Runs]()
-    for i, (at, cpu, deadline, unknown_end) in enumerate(on_nodes):
-        name = f"n{at % len(cpus)}"
-        taken = sum(p.cpu for p in known if p.node == name)
-        if taken + cpu <= capacity[name]:
-            known.append(Runs(name, cpu, unknown_end if deadline is None else deadline))
-            limit = {"activeDeadlineSeconds": deadline} if deadline is not None else {}
-            started = "2026-01-01T00:00:00Z"
-            raws.append(pod(f"r{i}", cpu=str(cpu), node=name, started=started, spec=limit))
+    raws, known = running_on(capacity, on_nodes)
     nodes = [node(name, cpu=str(cpu)) for name, cpu in capacity.items()]
     scheduler = scheduler_state(*nodes, *raws, pod_group("g", size))
     pipeline = put_profile(scheduler).pipeline

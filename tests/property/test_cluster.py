@@ -193,7 +193,7 @@ class Cluster(RuleBasedStateMachine):
 
     @rule(name=pod_names, on=node_names, given=features)
     def another_pod_seen_on_a_node(self, name: str, on: str, given: Mapping[str, Any]) -> None:
-        """One that somebody else bound; a pod of its name may still be known, on any node."""
+        """Show a pod that somebody else bound; one of its name may still be known, on any node."""
         held = self.held(name, on, given)
         self.state.put(Kind.POD, held.uid, held.parsed())
         self.model.pods[held.uid] = held
@@ -201,7 +201,7 @@ class Cluster(RuleBasedStateMachine):
     @precondition(lambda self: self.model.pods)
     @rule(data=st.data(), given=features)
     def placed_pod_changed(self, data: st.DataObject, given: Mapping[str, Any]) -> None:
-        """In place: relabelled, resized, or confirmed where it was assumed."""
+        """Change it in place: relabelled, resized, or confirmed where it was assumed."""
         known = self.one_of_the_pods(data)
         held = replace(self.held(known.name, known.node, given), uid=known.uid)
         self.state.put(Kind.POD, held.uid, held.parsed())
@@ -254,7 +254,7 @@ class Cluster(RuleBasedStateMachine):
     @precondition(lambda self: self.model.nodes)
     @rule(name=pod_names, given=features, data=st.data())
     def pod_assumed(self, name: str, given: Mapping[str, Any], data: st.DataObject) -> None:
-        """Perhaps before the watch has shown the end of an earlier pod of its name."""
+        """Assume a pod, perhaps before the watch shows the end of an earlier one of its name."""
         on = data.draw(st.sampled_from(sorted(self.model.nodes)))
         nominated = sorted(self.model.nominated)
         uid = data.draw(st.sampled_from((None, *nominated)))
@@ -311,7 +311,7 @@ class Cluster(RuleBasedStateMachine):
     @precondition(lambda self: self.model.nodes)
     @rule(given=features, data=st.data())
     def dry_run(self, given: Mapping[str, Any], data: st.DataObject) -> None:
-        """Inside a trial pods come and go; the invariants hold again after it."""
+        """Let pods come and go inside a trial; the invariants hold again after it."""
         on = data.draw(st.sampled_from(sorted(self.model.nodes)))
         row = self.state.nodes.row_of[on]
         known = sorted(self.model.pods)

@@ -85,7 +85,7 @@ class Record(RuleBasedStateMachine):
 
     @rule(pod=st.sampled_from(PODS))
     def another_pod_of_its_name_is_seen(self, pod: str) -> None:
-        """Perhaps before the end of the one before is told."""
+        """Show a pod, perhaps before the end of the one before is told."""
         before = self.known.get(pod)
         if before is not None and not before.ended:
             self.predecessors.append(before.uid)

@@ -1,6 +1,7 @@
 """Random mixes of shares and whole cards, placed by the engine and checked by adding up."""
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -25,7 +26,7 @@ Wanted = tuple[str, int]
 
 @st.composite
 def drawn_nodes(draw: st.DrawFn) -> list[tuple[int, dict[tuple[int, int], str]]]:
-    """Nodes as their number of cards and the codes of the links between them."""
+    """Return nodes as their number of cards and the codes of the links between them."""
     nodes = []
     for _ in range(draw(st.integers(1, 3))):
         count = draw(st.integers(1, 6))
@@ -197,6 +198,28 @@ def mixes(draw: st.DrawFn) -> tuple[str, list[tuple[int, set[int]]], list[tuple[
     )
 
 
+def fits(free: Mapping[tuple[str, int], tuple[int, int]], piece: Piece) -> bool:
+    """Return whether a node has enough cards with space for the piece."""
+    cores = 100 if piece.is_whole else piece.cores
+    fitting = Counter(
+        name for (name, _), left in free.items() if left >= (piece.percent, 0) and left[1] >= cores
+    )
+    return any(count >= piece.cards for count in fitting.values())
+
+
+def take(
+    free: dict[tuple[str, int], tuple[int, int]], on: str, piece: Piece, cards: Sequence[int]
+) -> None:
+    """Take the piece from what is free of these cards, which must be distinct and have it."""
+    assert len(set(cards)) == len(cards) == piece.cards
+    for card in cards:
+        memory, cores = free[on, card]
+        taken = 100 if piece.is_whole else piece.cores
+        assert memory >= piece.percent
+        assert cores >= taken
+        free[on, card] = (memory - piece.percent, cores - taken)
+
+
 @settings(max_examples=150, deadline=None)
 @given(mix=mixes(), choice=st.sampled_from(("Binpack", "Spread", "FirstFit", "LeastFragmentation")))
 def test_by_every_preset_each_piece_gets_distinct_healthy_cards_with_space_for_it(
@@ -226,15 +249,7 @@ def test_by_every_preset_each_piece_gets_distinct_healthy_cards_with_space_for_i
         raw = pod_of(preset, f"p{index}", pieces)
         outcome = deciding.outcome(raw)
         if len(pieces) == 1:
-            (piece,) = pieces
-            cores = 100 if piece.is_whole else piece.cores
-            fitting = Counter(
-                name
-                for (name, _), left in free.items()
-                if left >= (piece.percent, 0) and left[1] >= cores
-            )
-            fits = any(count >= piece.cards for count in fitting.values())
-            assert isinstance(outcome, ScheduleResult) == fits
+            assert isinstance(outcome, ScheduleResult) == fits(free, pieces[0])
         if not isinstance(outcome, ScheduleResult):
             continue
         parsed = parse_pod(raw)
@@ -243,13 +258,7 @@ def test_by_every_preset_each_piece_gets_distinct_healthy_cards_with_space_for_i
         assert placed is not None
         assert placed.cards is not None
         for piece, cards in zip(pieces, placed.cards[1], strict=True):
-            assert len(set(cards)) == len(cards) == piece.cards
-            for card in cards:
-                memory, cores = free[outcome.node, card]
-                taken = 100 if piece.is_whole else piece.cores
-                assert memory >= piece.percent
-                assert cores >= taken
-                free[outcome.node, card] = (memory - piece.percent, cores - taken)
+            take(free, outcome.node, piece, cards)
 
 
 def test_a_share_preempts_the_pod_that_has_the_card_and_no_other() -> None:

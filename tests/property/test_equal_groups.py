@@ -69,7 +69,7 @@ class EqualGroups(RuleBasedStateMachine):
         return {name: cpu - taken[name] for name, cpu in NODES.items()}
 
     def fits(self, group: Group) -> bool:
-        """Whether any placement of as many members as the group needs exists."""
+        """Return whether any placement of as many members as the group needs exists."""
         needed, free = max(group.minimum - group.placed, 1), self.free()
         return any(
             all(sum(c for c, at in zip(cpus, on, strict=True) if at == n) <= free[n] for n in NODES)
@@ -145,7 +145,7 @@ class EqualGroups(RuleBasedStateMachine):
 
     @rule()
     def the_loop_works(self) -> None:
-        """Until nothing is left to do: no group waits that fits, and few were tried in vain."""
+        """Work to the end: no group waits that fits, and few were tried in vain."""
         in_vain = 0
         alone = {name for name, g in self.groups.items() if g.changed or g.placed > 0}
         waiting = [(g.minimum, sorted(g.waiting.values())) for g in self.groups.values()]

@@ -51,7 +51,7 @@ _ROUNDS: Final = 3
 
 
 def entries(*roots: object) -> Counter[str]:
-    """How many entries all containers below the objects have, by the way to them."""
+    """Return how many entries all containers below the objects have, by the way to them."""
     found: Counter[str] = Counter()
     seen: set[int] = set()
     left: deque[tuple[str, object]] = deque((type(root).__name__, root) for root in roots)
@@ -131,11 +131,11 @@ class World:
         return True
 
     def size(self) -> Counter[str]:
-        """How many entries the containers of the scheduler have."""
+        """Return how many entries the containers of the scheduler have."""
         return entries(self.scheduler, self.pod_enqueuer)
 
     def ends(self) -> None:
-        """Everything that was shown is deleted, pods without a node first."""
+        """Delete everything that was shown, pods without a node first."""
         for queued in tuple(self.scheduler.queue):
             self.pod_enqueuer.gone(queued.pod.uid)
         for waiting in tuple(self.scheduler.without_profile.values()):
@@ -152,7 +152,7 @@ class World:
 
 
 def everything(name: str) -> Iterator[Raw]:
-    """One object or more of each kind; no name in it is in those of another name."""
+    """Yield one object or more of each kind; no name in it is in those of another name."""
     home, driver, made, app = f"ns-{name}", f"csi-{name}.example", f"class-{name}", {name: name}
     yield namespace(home, {f"env-{name}": name})
     for number in range(3):
@@ -182,7 +182,7 @@ def everything(name: str) -> Iterator[Raw]:
 
 
 def placed(name: str, home: str, app: Mapping[str, str]) -> Iterator[Raw]:
-    """Pods on nodes that exist, and on others."""
+    """Yield pods on nodes that exist, and on others."""
     plain: Raw = {"namespace": home, "labels": app, "ports": [80], "cpu": "1"}
     yield pod(f"plain-{name}", node=f"node-{name}-0", claims=["claim", "unbound"], **plain)
     yield pod(f"lost-{name}", node=f"invented-{name}", claims=["claim"], **plain)
@@ -195,7 +195,7 @@ def placed(name: str, home: str, app: Mapping[str, str]) -> Iterator[Raw]:
 
 
 def waiting(name: str) -> Iterator[Raw]:
-    """Pods without a node: those that fit, and those that do not."""
+    """Yield pods without a node: those that fit, and those that do not."""
     home, app = f"ns-{name}", {name: name}
     plain: Raw = {"namespace": home, "labels": app}
     term = {"labelSelector": {"matchLabels": app}, "topologyKey": f"rack-{name}"}

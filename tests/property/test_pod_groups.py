@@ -163,7 +163,7 @@ class Groups(RuleBasedStateMachine):
     @precondition(lambda self: self.model.pods)
     @rule(data=st.data(), given=features, changed=st.booleans())
     def seen_bound(self, data: st.DataObject, given: dict[str, Any], *, changed: bool) -> None:
-        """By this scheduler or by another, or again in a newer version."""
+        """Show it bound by this scheduler or by another, or again in a newer version."""
         name = data.draw(st.sampled_from(self.known(lambda _: True)))
         known = self.model.pods[name]
         if changed:

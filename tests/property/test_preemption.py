@@ -50,7 +50,7 @@ def _objects(drawn: list[tuple[int, list[tuple[int, int, int, bool]], int]]) -> 
 
 
 def _by_dry_runs(deciding: Deciding, raw: Raw) -> list[Candidate]:
-    """Every candidate there is, found by dry runs alone."""
+    """Return every candidate there is, found by dry runs alone."""
     search, asked = deciding.search(raw)
     dry_run, candidates = LiveDryRun(search, asked), list[Candidate]()
     kept = search.rejected_with_nominated(asked, search.feasible(asked))
@@ -154,7 +154,7 @@ class Evicting(RuleBasedStateMachine):
         """Pods whose binding was called off, by name: they may come back."""
 
     def parsed(self, name: str, *, uid: Uid | None = None, **fields: Any) -> Pod:
-        """Every victim is matched by all budgets."""
+        """Return a pod, which all budgets match."""
         raw = pod(name, labels={"app": "web"}, **fields)
         if uid is None:
             self.uids += 1
@@ -193,7 +193,7 @@ class Evicting(RuleBasedStateMachine):
 
     @rule(name=victim_names, on=st.sampled_from(NODES))
     def another_pod_seen_bound(self, name: str, on: str) -> None:
-        """Perhaps before the end of an earlier one of its name is seen."""
+        """Show a pod bound, perhaps before the end of an earlier one of its name is seen."""
         seen = self.parsed(name, node=on)
         self.state.put(Kind.POD, seen.uid, seen)
         self.placed[seen.uid] = Placed(seen, assumed=False)
@@ -354,7 +354,7 @@ class Evicting(RuleBasedStateMachine):
             assert self.state.evictions.disruptions_allowed(budget) == expected
 
     def teardown(self) -> None:
-        """When all pods have gone and all budgets are written, nothing is recorded any more."""
+        """Check that nothing is recorded once all pods have gone and all budgets are written."""
         for uid in tuple(self.placed):
             self.pod_gone(uid)
         for name in BUDGETS:

@@ -116,7 +116,7 @@ class QueueMachine(RuleBasedStateMachine):
         return queued.queue
 
     def sleeping(self) -> list[Known]:
-        """Unschedulable pods that nothing has moved."""
+        """Return unschedulable pods that nothing has moved."""
         return [k for k in self.known.values() if k.state == "rejected" and not k.moved]
 
     def one_is_moved(self, among: list[Known], signature: Signature) -> None:
@@ -241,7 +241,7 @@ class QueueMachine(RuleBasedStateMachine):
     @precondition(some_fly)
     @rule(data=st.data(), plugins=st.sets(st.sampled_from(PLUGINS), min_size=1))
     def an_attempt_is_rejected(self, data: st.DataObject, plugins: set[str]) -> None:
-        """By the plugins of last time or by others, of which only the latter lets others try."""
+        """Reject by the plugins of last time or by others; only the latter lets others try."""
         known, attempt = self.landed(data)
         self.queue.add_unschedulable(attempt, frozenset(plugins), self.now)
         known.state, known.unschedulable_plugins = "rejected", frozenset(plugins)
@@ -299,7 +299,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(number=st.integers(1, 5))
     def some_hints_run(self, number: int) -> None:
-        """One at a time; what they move had an event that helps, and stands for its group."""
+        """Run some hints; what they move had an event that helps, and stands for its group."""
         for _ in range(number):
             sleeping = self.sleeping()
             more = self.queue.run_hints(self.now)
@@ -324,7 +324,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule()
     def all_hints_run(self) -> None:
-        """No pod sleeps although an event helps it; hints run no more often than needed."""
+        """Run all hints: no pod sleeps although an event helps it, and none runs in vain."""
         waiting = sum(len(known.missed + known.waiting) for known in self.sleeping())
         self.some_hints_run(waiting + len(self.known) + 1)
         assert not self.queue.run_hints(self.now)

@@ -81,7 +81,7 @@ ARGS: Mapping[str, Raw] = {
 
 
 def a_class(name: str, zone: str | None = None) -> Raw:
-    """One of the three storage classes, for nodes of a zone or for all."""
+    """Return one of the three storage classes, for nodes of a zone or for all."""
     topologies = [{"matchLabelExpressions": [{"key": ZONE, "values": [zone]}]}]
     return storage_class(
         name,
@@ -108,7 +108,7 @@ class Answer(NamedTuple):
     rejects: bool
 
     def opens(self, later: "Answer") -> bool:
-        """Whether a rejected pod may go now where it could not."""
+        """Return whether a rejected pod may go now where it could not."""
         return self.rejects and not later.passed <= self.passed
 
 
@@ -239,7 +239,7 @@ class Refusals(RuleBasedStateMachine):
 
     @rule(name=pod_names, features=pod_features, on=node_names)
     def a_pod_is_seen_on_a_node(self, name: str, features: Features, on: str) -> None:
-        """Perhaps before its node is seen, or before the end of another pod of its name is."""
+        """Show a pod on a node, perhaps before its node, or before the end of one of its name."""
         uid, features = self.unique(features)
         self.placed[uid] = name, features, on
         self.show_placed(uid)
@@ -277,7 +277,7 @@ class Refusals(RuleBasedStateMachine):
     def a_pod_is_assumed(
         self, name: str, features: Features, data: st.DataObject, *, accepted: bool
     ) -> None:
-        """Perhaps while its predecessor is on a node, or elsewhere than nominated.
+        """Assume a pod, perhaps while its predecessor is on a node, or elsewhere than nominated.
 
         Accepted or rejected by Reserve and Permit: nothing else is decided or seen before that.
         """
@@ -296,7 +296,7 @@ class Refusals(RuleBasedStateMachine):
     @precondition(lambda self: self.state.pods.assumed)
     @rule(data=st.data(), on=st.none() | node_names)
     def an_assumption_ends(self, data: st.DataObject, on: str | None) -> None:
-        """Taken back, or by the watch that shows the pod, perhaps on another node."""
+        """Take it back, or have the watch show the pod, perhaps on another node."""
         uid = data.draw(st.sampled_from(sorted(self.state.pods.assumed)))
         name, features, _ = self.placed[uid]
         if on is None:
@@ -309,7 +309,7 @@ class Refusals(RuleBasedStateMachine):
     @precondition(lambda self: self.nodes)
     @rule(name=pod_names, features=pod_features, data=st.data())
     def room_is_made(self, name: str, features: Features, data: st.DataObject) -> None:
-        """For a pod of any priority, that may have been nominated elsewhere before."""
+        """Make room for a pod of any priority, that may have been nominated elsewhere before."""
         nominated = self.parsed(name, self.unique(features)[1], None)
         on = data.draw(st.sampled_from(sorted(self.nodes)))
         self.state.nominate(nominated, on)
@@ -344,7 +344,7 @@ class Refusals(RuleBasedStateMachine):
 
     @rule(raw=drawn_volumes | drawn_claims)
     def a_volume_or_claim_comes(self, raw: Raw) -> None:
-        """In place of the one of this name."""
+        """Put it in place of the one of this name."""
         assume(not self.is_protected(raw))
         self.remove(raw)
         self.show(raw)
@@ -412,7 +412,7 @@ class Refusals(RuleBasedStateMachine):
         self.state.delete(kind, object_key(kind, raw))
 
     def is_protected(self, raw: Raw) -> bool:
-        """Whether the object is in use, so that its finalizer keeps it."""
+        """Return whether the object is in use, so that its finalizer keeps it."""
         name = raw["metadata"]["name"]
         if raw["kind"] == "PersistentVolumeClaim":
             return self.cluster.storage.claim_in_use(f"default/{name}")
@@ -424,7 +424,7 @@ class Refusals(RuleBasedStateMachine):
         )
 
     def hear(self, events: Sequence[ClusterEvent]) -> None:
-        """Tells the events at once, or keeps them while an attempt goes on."""
+        """Tell the events at once, or keep them while an attempt goes on."""
         if self.held is None:
             self.tell(events)
         else:
@@ -469,7 +469,7 @@ class Refusals(RuleBasedStateMachine):
 
 
 def _curable(built_with: Any) -> list[Any]:
-    """Every shipped plugin that has queueing hints, without Rules, which has a test of its own."""
+    """Return every shipped plugin with queueing hints but Rules, which has a test of its own."""
     return [
         plugin(read(getattr(plugin, "Args", NoArgs), args, ""), built_with)
         for plugin in SHIPPED

@@ -124,7 +124,7 @@ class Cluster:
         assert all(requested[at] >= floor[at] + others[at] for at in requested)
 
     def books(self) -> tuple[Any, ...]:
-        """Everything that must be equal in the end."""
+        """Return everything that must be equal in the end."""
         columns, names = self.state.pod_columns, self.state.nodes.names
         rows = {
             (found.uid, names[row])

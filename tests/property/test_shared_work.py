@@ -61,7 +61,7 @@ def decided(
 
 
 def without_the_choice(decision: Decision) -> Decision:
-    """Rows are numbered otherwise in another state, so equals are drawn otherwise."""
+    """Return the outcome without the row, which is another one in another state."""
     return replace(decision, node=None, nominated_node=None, victims=())
 
 

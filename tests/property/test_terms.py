@@ -187,7 +187,7 @@ class CountedCluster(RuleBasedStateMachine):
                 assert found == self.recount_owners(role, about)
 
     def recount(self, pods: Selection, key: str) -> Mapping[str, int]:
-        """One pod after the other, with nothing remembered."""
+        """Count one pod after the other, with nothing remembered."""
         found = Counter[str]()
         for held in self.state.pods:
             known = self.state.objects.known_namespace_labels(held.pod.namespace)
@@ -208,7 +208,7 @@ class CountedCluster(RuleBasedStateMachine):
         return found
 
     def is_about(self, term: AffinityTerm, pod: Pod) -> bool:
-        """Existing pods' terms take a namespace that is not known for one without labels."""
+        """Return whether it is about the pod; an unknown namespace counts as without labels."""
         chosen = term.namespace_selector
         in_namespace = pod.namespace in term.namespaces or (
             chosen is not None

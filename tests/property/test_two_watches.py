@@ -72,7 +72,7 @@ class TwoWatches(RuleBasedStateMachine):
 
     @rule(name=names, cpu=sizes)
     def created_again(self, name: str, cpu: int) -> None:
-        """With other requests; its predecessor, if there is one, is deleted before."""
+        """Create it with other requests; its predecessor, if there is one, is deleted before."""
         if (before := self.etcd.pop(name, None)) is not None and before.node is not None:
             self.assigned.append(("DELETED", before))
         self.uids += 1
@@ -164,7 +164,7 @@ class TwoWatches(RuleBasedStateMachine):
             del self.assumed[uid]
 
     def held(self) -> Mapping[str, tuple[str, int]]:
-        """By uid the node and cpu of each pod that the watch told of or that is assumed."""
+        """Return, by uid, node and cpu of each pod that the watch told of or that is assumed."""
         return self.known | self.assumed
 
     @staticmethod

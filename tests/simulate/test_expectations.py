@@ -8,7 +8,7 @@ from mooring.framework.registry import Registry
 from mooring.plugins import SHIPPED
 from mooring.simulate.expectations import CaseResult, run_case
 from mooring.simulate.policy_tests import Case, PolicyTest, PolicyTestFile
-from mooring.testing.builders import namespace, node, pod, pod_group, priority_class
+from mooring.testing.builders import api_object, namespace, node, pod, pod_group, priority_class
 
 REGISTRY = Registry(SHIPPED)
 WEB = {"app": "web"}
@@ -33,25 +33,19 @@ def run(
 
 
 def problems(*expect: dict[str, Any], **case: Any) -> list[str]:
-    """Path and message of each failure; the case could be run."""
+    """Run the case; return path and message of each failure."""
     result = run(*expect, **case)
     assert result.error is None
     return [f"{failure.path}: {failure.message}" for failure in result.failures]
 
 
 def profile(name: str, path: Path, **spec: Any) -> str:
-    document = {
-        "apiVersion": "scheduling.mooring.dev/v1alpha1",
-        "kind": "SchedulingProfile",
-        "metadata": {"name": name},
-        "spec": spec,
-    }
-    path.write_text(yaml.safe_dump(document))
+    path.write_text(yaml.safe_dump(api_object("SchedulingProfile", name, spec=spec)))
     return path.name
 
 
 def replicas(*zones: str) -> list[dict[str, Any]]:
-    """Replicas that are on the node of these zones."""
+    """Return replicas that are on the node of these zones."""
     return [
         pod(f"web-{number}", node=f"node-{zone}", labels=WEB) for number, zone in enumerate(zones)
     ]

@@ -14,8 +14,7 @@ REGISTRY = Registry(SHIPPED, {})
 
 
 def profile(name: str) -> dict[str, Any]:
-    raw = api_object("SchedulingProfile", name)
-    return raw | {"apiVersion": "scheduling.mooring.dev/v1alpha1"}
+    return api_object("SchedulingProfile", name)
 
 
 def numbered(*objects: dict[str, Any]) -> list[Manifest]:

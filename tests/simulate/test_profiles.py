@@ -18,6 +18,7 @@ from mooring.simulate.profiles import (
     load_profiles,
     read_profiles,
 )
+from mooring.testing.builders import api_object
 
 REGISTRY = Registry(SHIPPED, {})
 
@@ -36,13 +37,7 @@ class Broken:
 
 
 def profile(name: str = "mine", **spec: Any) -> Manifest:
-    raw = {
-        "apiVersion": "scheduling.mooring.dev/v1alpha1",
-        "kind": "SchedulingProfile",
-        "metadata": {"name": name},
-        "spec": spec,
-    }
-    return Manifest(f"{name}.yaml", raw)
+    return Manifest(f"{name}.yaml", api_object("SchedulingProfile", name, spec=spec))
 
 
 def configuration(**fields: Any) -> Manifest:

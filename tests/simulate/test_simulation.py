@@ -32,8 +32,7 @@ def places(*objects: dict[str, Any], **options: Any) -> dict[str, str | None]:
 
 
 def profile(name: str, **spec: Any) -> dict[str, Any]:
-    raw = api_object("SchedulingProfile", name, spec=spec)
-    return raw | {"apiVersion": "scheduling.mooring.dev/v1alpha1"}
+    return api_object("SchedulingProfile", name, spec=spec)
 
 
 def test_a_scheduled_pod_counts_for_the_next_one() -> None:
@@ -176,7 +175,7 @@ class FailsForOne(Fails):
     name = "FailsForOne"
 
     def pre_enqueue(self, pod: Pod) -> None:
-        """Fails for the pod `broken` in a way that nothing expects."""
+        """Fail for the pod `broken` in a way that nothing expects."""
         if pod.name == "broken":
             raise SystemExit("the catalogue is empty")
 

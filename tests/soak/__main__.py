@@ -24,7 +24,7 @@ from soak.run import soak
     help="Folder for logs and journals; a run has a folder in it.  [default: build/soak]",
 )
 def main(minutes: float, pods: int, seed: int | None, output: Path) -> None:
-    """Two replicas under random churn and random faults, and an auditor beside them.
+    """Run two replicas under random churn and random faults, and an auditor beside them.
 
     First a drain of --pods pods with preemption, then churn and faults until the time is over.
     Exits with 0 if nothing was lost, done twice, overcommitted or evicted for nothing, nothing was

@@ -85,12 +85,12 @@ class Churn:
             self._add_pod(LOW if self._draw.random() < 0.8 else "middle")
 
     def preempt(self, number: int) -> None:
-        """So many pods of high priority come at once."""
+        """Create so many pods of high priority at once."""
         for _ in range(number):
             self._add_pod(HIGH, cpu="1")
 
     def bound(self) -> Counter[str]:
-        """How many pods of each kind have been bound; the kind is what their names begin with."""
+        """Return how many pods of each kind have been bound; their names begin with the kind."""
         pods = (event.object for event in self._scene.books.seen)
         placed = (found for found in pods if isinstance(found, PodSeen) and found.node)
         kinds = {found.uid: _name(found).rstrip("-0123456789") for found in placed}
@@ -170,7 +170,7 @@ class Churn:
             self._delete(found)
 
     def _scale(self, apps: Iterable[PodSeen]) -> None:
-        """One app has another number of pods."""
+        """Give one app another number of pods."""
         app = self._draw.randrange(APPS)
         its = [found for found in apps if _name(found).startswith(f"app{app}-")]
         wanted = self._draw.randint(0, 2 * self._size // APPS)
@@ -287,7 +287,7 @@ class Churn:
             self._persist(partial(_cordon, name=self._draw.choice(present), on=True))
 
     def _change_profile(self) -> None:
-        """Another policy, which may be one that cannot come into force."""
+        """Put another policy, which may be one that cannot come into force."""
         spec = self._draw.choice(
             (
                 {},
@@ -299,7 +299,7 @@ class Churn:
         self._persist(partial(_put_profile, spec=spec))
 
     def clear_orphans(self) -> None:
-        """Pods bound to a node that had just been removed end, as the garbage collector would."""
+        """Delete pods bound to a node that was just removed, as the garbage collector would."""
         nodes = {found.key for found in self._scene.books.nodes}
         for found in self._scene.books.pods:
             if found.node and found.node not in nodes:

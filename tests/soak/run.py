@@ -96,6 +96,12 @@ class _CacheAudit:
         if self._failure is not None:
             raise self._failure
 
+    def faults(self) -> list[str]:
+        """Return what the comparisons found."""
+        if not self.looked:
+            return ["the leader's cache was never compared"]
+        return [f"cache, for a while: {line}" for line in self.standing.found]
+
     def _run(self) -> None:
         try:
             self._compare()
@@ -172,17 +178,14 @@ class _Soak:
         result.acts, result.kinds = churn.acts, churn.bound()
         result.strict = self._evictions()
         result.table = fault_table(self._happened, self._counts(), verdict, end)
+        tasks = (quiet_tasks, self._quiet_tasks())
         result.faults = [
             *verdict.faults,
             *(f"struck nothing: {name}" for name in self._idle()),
-            *([] if audit.looked else ["the leader's cache was never compared"]),
-            *(f"cache, for a while: {line}" for line in audit.standing.found),
+            *audit.faults(),
             *(f"cache: {line}" for line in different),
             *(f"lost: {line}" for line in waiting),
-            *(
-                f"growth: {line}"
-                for line in growth(self._lives.values(), (quiet_tasks, self._quiet_tasks()))
-            ),
+            *(f"growth: {line}" for line in growth(self._lives.values(), tasks)),
             *(f"log: a traceback by {name}" for name in self._scene.tracebacks()),
         ]
         return result
@@ -190,7 +193,7 @@ class _Soak:
     # Faults
 
     def _go_wrong(self) -> None:
-        """Faults come at their times, and the clock is looked at in between."""
+        """Inject faults at their times, and look at the clock in between."""
         begun = time.monotonic()
         planned = list(episodes(self._seed, self._seconds - (begun - self._begun)))
         minute = 1
@@ -263,7 +266,7 @@ class _Soak:
         )
 
     def _still_waiting(self) -> list[str]:
-        """Pods without a node though everything fits."""
+        """Return pods without a node though everything fits."""
         deadline = time.monotonic() + ROOM_SECONDS
         while waiting := [pod for pod in self._scene.books.pods if not pod.node]:
             if time.monotonic() > deadline:
@@ -278,7 +281,7 @@ class _Soak:
                 act()
 
     def _undo(self) -> None:
-        """Nothing is paused, and two replicas run."""
+        """Resume what is paused, and have two replicas run."""
         self._do_what_is_due(float("inf"))
         self._revive(float("inf"))
 
@@ -329,7 +332,7 @@ class _Soak:
         )
 
     def _counts(self) -> Counter[str]:
-        """How often each fault has struck: requests of the proxies' rules, else processes."""
+        """Return how often each fault has struck: requests of proxies' rules, else processes."""
         total = Counter(self._struck)
         for name, injected in self._injected:
             total[name] += injected.strikes()
@@ -347,7 +350,7 @@ class _Soak:
 
 
 def _inject_again(injected: Injected) -> None:
-    """Where a rule struck nothing, perhaps because nobody led, it has a second chance."""
+    """Give rules that struck nothing, perhaps because nobody led, a second chance."""
     if not injected.strikes():
         injected.inject()
 

@@ -97,7 +97,7 @@ def install_plugin(folder: Path) -> Path:
 
 
 def put_profiles(plane: ControlPlane, extender_port: int) -> None:
-    """Profiles, a storage class and a priority class for all of these pods exist."""
+    """Create profiles, a storage class and a priority class for all of these pods."""
     cards = [{"name": name} for name in ("GPUShare", "GPUTopology", "GPUFragmentation")]
     groups = {"podGroupLabels": [{"name": GROUP, "minimum": MINIMUM}]}
     extender = {
@@ -180,7 +180,7 @@ def _dedicated(use: str) -> Raw:
 
 
 def _affinity(kind: str, key: str) -> Raw:
-    """Near, or not near, any pod whose name begins with `apart`."""
+    """Return an affinity near, or not near, any pod whose name begins with `apart`."""
     term = {"labelSelector": {"matchLabels": {"kind": "apart"}}, "topologyKey": key}
     return {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
 
@@ -198,7 +198,7 @@ def _volume(claim: str) -> Raw:
 
 
 def disk(name: str, namespace: str, draw: random.Random) -> Sequence[tuple[str, Raw]]:
-    """Path and object of a local volume on some node, and of the claim that may get it."""
+    """Return path and object of a local volume on some node, and of the claim that may get it."""
     source = {"local": {"path": f"/mnt/{name}"}}
     node = draw.choice(DISK_NODES)
     volume = pv(f"pv-{name}", nodes=[node], storage_class=DISK_CLASS, spec=source)
@@ -211,7 +211,7 @@ def disk(name: str, namespace: str, draw: random.Random) -> Sequence[tuple[str, 
 
 
 def budget(namespace: str) -> tuple[str, Raw]:
-    """Path and object of the budget of all protected pods."""
+    """Return path and object of the budget of all protected pods."""
     selector = {"matchExpressions": [{"key": PROTECTED, "operator": "Exists"}]}
     raw = {"metadata": {"name": BUDGET}, "spec": {"maxUnavailable": 1, "selector": selector}}
     return f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets", raw

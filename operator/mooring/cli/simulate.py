@@ -23,7 +23,7 @@ from mooring.cli.console import (
     output_option,
     print_notes,
 )
-from mooring.cli.decisions import print_attempts, write_json
+from mooring.cli.decisions import Summary, print_attempts, write_json
 from mooring.cli.leader import Leader, answer_of, replica_options
 from mooring.cli.progress import Progress
 from mooring.framework.registry import Registry
@@ -35,7 +35,7 @@ from mooring.simulate.live import save
 from mooring.simulate.manifests import STDIN, InputError, Manifest, read_manifests
 from mooring.simulate.profiles import load_profiles
 from mooring.simulate.selection import Selection, TypeAndName, take_off, type_and_name
-from mooring.simulate.simulation import Simulation
+from mooring.simulate.simulation import Attempt, Simulation
 
 __all__ = ["simulate"]
 
@@ -185,12 +185,10 @@ def simulate(
         raise click.UsageError("--compare goes without --profile and --extenders")
     registry = Registry(SHIPPED)
     with mistakes_reported(), _collecting_rarely(), Progress() as progress:
-        files, targets = _files_and_targets(words)
-        files = (*files, *filenames)
+        files, targets = _files_and_targets(words, filenames)
         manifests = _manifests(files, progress, kubeconfig, context, live=cluster or not files)
         profiles = load_profiles(read_manifests([profile]), registry) if profile else ()
-        kept = save(manifests, dump) if dump else manifests
-        kept = progress.counting(kept, "reading objects")
+        kept = progress.counting(save(manifests, dump) if dump else manifests, "reading objects")
         inputs = inputs_of(kept, registry, profiles, keep_raw=extenders)
         selection = Selection(namespace, targets)
         if policies is not None:
@@ -215,21 +213,32 @@ def simulate(
                 chosen, lambda pod: selection.takes(pod, inputs) and simulation.takes(pod)
             )
         print_notes(profile or "", profiles)
-        if not extenders and (uncalled := _with_extenders(inputs)):
-            note(f"extenders were not called (--extenders calls them): those of {uncalled}")
-        if inputs.ignored:
-            note(_ignored(inputs.ignored))
+        _note_what_is_left_out(inputs, extenders=extenders)
         if not chosen.pending and not chosen.rejected:
             _nothing_to_schedule(chosen, selection)
         attempts = simulation.attempts(chosen.pending, chosen.rejected, extenders=extenders)
-        total = len(chosen.pending) + len(chosen.rejected)
-        if not (output == "json" and sys.stdout.isatty()):
-            attempts = progress.counting(attempts, "scheduling pods", total)
-        if output == "json":
-            summary = write_json(attempts, sys.stdout.buffer)
-        else:
-            summary = print_attempts(attempts, output)
+        summary = _printed(attempts, chosen, output, progress)
     sys.exit(DONE if summary.placed == summary.pods else NO)
+
+
+def _note_what_is_left_out(inputs: Inputs, *, extenders: bool) -> None:
+    """Say what of the inputs the simulation leaves out."""
+    if not extenders and (uncalled := _with_extenders(inputs)):
+        note(f"extenders were not called (--extenders calls them): those of {uncalled}")
+    if inputs.ignored:
+        note(_ignored(inputs.ignored))
+
+
+def _printed(
+    attempts: Iterator[Attempt], chosen: Inputs, output: str, progress: Progress
+) -> Summary:
+    """Print the attempts about the chosen pods, and return how many got a node."""
+    total = len(chosen.pending) + len(chosen.rejected)
+    if not (output == "json" and sys.stdout.isatty()):
+        attempts = progress.counting(attempts, "scheduling pods", total)
+    if output == "json":
+        return write_json(attempts, sys.stdout.buffer)
+    return print_attempts(attempts, output)
 
 
 @contextmanager
@@ -244,17 +253,17 @@ def _collecting_rarely() -> Iterator[None]:
 
 
 def _files_and_targets(
-    words: Sequence[str],
+    words: Sequence[str], filenames: Sequence[str]
 ) -> tuple[tuple[str, ...], tuple[TypeAndName, ...]]:
-    """Return which words are files, and which name objects; a file that exists comes first."""
-    files, targets = [], []
+    """Return all files, and the objects that words name; a file that exists comes first."""
+    files, targets = list[str](), list[TypeAndName]()
     for word in words:
         target = None if word == STDIN or Path(word).exists() else type_and_name(word)
         if target is None:
             files.append(word)
         else:
             targets.append(target)
-    return tuple(files), tuple(targets)
+    return (*files, *filenames), tuple(targets)
 
 
 def _manifests(

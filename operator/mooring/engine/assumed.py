@@ -128,7 +128,7 @@ def _unreserve(pipeline: Pipeline, pod: Pod, node: str) -> None:
 
 
 def permit(assumed: AssumedPod, waiting: WaitingPods, now: float) -> "asyncio.Future[None] | None":
-    """None if every Permit plugin agrees at once, else a future of the end of the wait."""
+    """Return None if every Permit plugin agrees at once, else a future of the end of the wait."""
     pod, node, pipeline = assumed.pod, assumed.node, assumed.pipeline
     pending: dict[str, float] = {}
     with pipeline.metrics.extension_point(ExtensionPoint.PERMIT, pipeline.profile) as point:

@@ -61,24 +61,112 @@ class Options:
     most_per_decision: int | None = MOST_PER_DECISION
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Environment:
+    """What an engine works with outside itself; see `build_engine`."""
+
+    client: ApiClient
+    writer: PodWriter
+    extender_client: ApiClient
+    identity: str
+    served: Callable[[], Mapping[Kind, Resource]]
+    clock: Callable[[], float]
+    sleep: Callable[[float], Awaitable[None]]
+
+
 class Engine:
     """The parts of an engine; what has a method `run` works while that runs."""
 
-    scheduler: SchedulerState
-    registry: Registry
-    metrics: Metrics
-    recorder: EventRecorder
-    reports: PodStatusReporter
-    group_reports: PodGroupStatusReporter
-    preemptions: PreemptionExecutor
-    shadow: Shadow
-    extender_objects: ApiObjects
-    extenders: Extenders
-    pod_enqueuer: PodEnqueuer
-    loop: SchedulingLoop
-    housekeeping: Housekeeping
-    api: PluginApi
+    def __init__(
+        self,
+        scheduler: SchedulerState,
+        registry: Registry,
+        metrics: Metrics,
+        api: PluginApi,
+        outside: _Environment,
+    ) -> None:
+        self.scheduler, self.registry, self.metrics, self.api = scheduler, registry, metrics, api
+        writer, clock, sleep = outside.writer, outside.clock, outside.sleep
+        work = asyncio.Event()
+        self.recorder = EventRecorder(
+            outside.client,
+            "mooring",
+            outside.identity,
+            gives_way=self.is_busy,
+            clock=clock,
+            sleep=sleep,
+        )
+        priority_classes = scheduler.state.objects.of(Kind.PRIORITY_CLASS)
+        self.reports = PodStatusReporter(
+            writer, self.recorder, sleep, priority_classes=priority_classes
+        )
+        self.group_reports = self._new_group_reports(outside)
+        self.preemptions = PreemptionExecutor(
+            scheduler, writer, self.reports, clock, work.set, metrics.preemption_ended
+        )
+        self.shadow = Shadow(scheduler, metrics, wake=work.set, clock=clock)
+        self.extender_objects = ApiObjects(
+            outside.extender_client, wanted=partial(_has_extenders, scheduler), clock=clock
+        )
+        self.extenders = Extenders(
+            self.extender_objects,
+            observe=metrics.extender_called,
+            may_write=outside.client.may_write,
+            bound_node=lambda pod: writer.bound_node(pod.namespace, pod.name, pod.uid),
+        )
+        self.pod_enqueuer = self._new_pod_enqueuer(work, clock)
+        self.loop = self._new_loop(work, clock)
+        self.housekeeping = self._new_housekeeping(outside)
+
+    def _new_group_reports(self, outside: _Environment) -> PodGroupStatusReporter:
+        return PodGroupStatusReporter(
+            self.scheduler.state,
+            PodGroupWriter(outside.client),
+            self.recorder,
+            owns=partial(_is_scheduled_in_groups, self.scheduler),
+            served=outside.served,
+            placed=self.metrics.pod_group_placed,
+            busy=self.is_busy,
+            clock=outside.clock,
+            sleep=outside.sleep,
+        )
+
+    def _new_pod_enqueuer(self, work: asyncio.Event, clock: Callable[[], float]) -> PodEnqueuer:
+        return PodEnqueuer(
+            self.scheduler,
+            clock=clock,
+            wake=work.set,
+            not_pending=self._not_pending,
+            failed=self.reports.error,
+            gated=self.reports.gated,
+            no_profile=self.reports.no_profile,
+        )
+
+    def _new_loop(self, work: asyncio.Event, clock: Callable[[], float]) -> SchedulingLoop:
+        return SchedulingLoop(
+            self.scheduler,
+            reports=self.reports,
+            metrics=self.metrics,
+            preemptions=self.preemptions,
+            shadow=self.shadow,
+            extenders=self.extenders,
+            group_reports=self.group_reports,
+            settle=self.pod_enqueuer.settle,
+            work=work,
+            clock=clock,
+        )
+
+    def _new_housekeeping(self, outside: _Environment) -> Housekeeping:
+        return Housekeeping(
+            self.scheduler,
+            outside.client,
+            flush=self.pod_enqueuer.flush,
+            report=self.pod_enqueuer.report,
+            expire_nominations=self.loop.expire_nominations,
+            unbound=self.pod_enqueuer.pending,
+            clock=outside.clock,
+            sleep=outside.sleep,
+        )
 
     def is_busy(self) -> bool:
         """Return whether pods wait to be decided, or for an API server that has fallen behind."""
@@ -92,6 +180,12 @@ class Engine:
         self.pod_enqueuer.on_events(events)
         self.shadow.on_events(events)
         self.api.cluster_changed()
+
+    def _not_pending(self, uid: str) -> None:
+        """Forget what was kept of a pod because it had no node."""
+        self.reports.forget(uid)
+        self.extender_objects.forget(uid)
+        self.shadow.forget(uid)
 
 
 def build_engine(
@@ -124,98 +218,21 @@ def build_engine(
         sleep: Waits for so many seconds of the clock.
     """
     metrics = metrics or Metrics()
-    work = asyncio.Event()
     writer = PodWriter(client)
     api = PluginApi(client, writer)
     scheduler = build_scheduler_state(
         state, api, registry, options=options, metrics=metrics, decisions=decisions, clock=clock
     )
-
-    def is_busy() -> bool:
-        return engine.is_busy()  # which is made below
-
-    recorder = EventRecorder(
-        client, "mooring", identity, gives_way=is_busy, clock=clock, sleep=sleep
-    )
-    priority_classes = state.objects.of(Kind.PRIORITY_CLASS)
-    reports = PodStatusReporter(writer, recorder, sleep, priority_classes=priority_classes)
-    preemptions = PreemptionExecutor(
-        scheduler, writer, reports, clock, work.set, metrics.preemption_ended
-    )
-    shadow = Shadow(scheduler, metrics, wake=work.set, clock=clock)
-    extender_objects = ApiObjects(
-        extender_client or client, wanted=partial(_has_extenders, scheduler), clock=clock
-    )
-    extenders = Extenders(
-        extender_objects,
-        observe=metrics.extender_called,
-        may_write=client.may_write,
-        bound_node=lambda pod: writer.bound_node(pod.namespace, pod.name, pod.uid),
-    )
-    group_reports = PodGroupStatusReporter(
-        state,
-        PodGroupWriter(client),
-        recorder,
-        owns=partial(_is_scheduled_in_groups, scheduler),
+    outside = _Environment(
+        client=client,
+        writer=writer,
+        extender_client=extender_client or client,
+        identity=identity,
         served=served,
-        placed=metrics.pod_group_placed,
-        busy=is_busy,
         clock=clock,
         sleep=sleep,
     )
-
-    def not_pending(uid: str) -> None:
-        reports.forget(uid)
-        extender_objects.forget(uid)
-        shadow.forget(uid)
-
-    pod_enqueuer = PodEnqueuer(
-        scheduler,
-        clock=clock,
-        wake=work.set,
-        not_pending=not_pending,
-        failed=reports.error,
-        gated=reports.gated,
-        no_profile=reports.no_profile,
-    )
-    loop = SchedulingLoop(
-        scheduler,
-        reports=reports,
-        metrics=metrics,
-        preemptions=preemptions,
-        shadow=shadow,
-        extenders=extenders,
-        group_reports=group_reports,
-        settle=pod_enqueuer.settle,
-        work=work,
-        clock=clock,
-    )
-    housekeeping = Housekeeping(
-        scheduler,
-        client,
-        flush=pod_enqueuer.flush,
-        report=pod_enqueuer.report,
-        expire_nominations=loop.expire_nominations,
-        unbound=pod_enqueuer.pending,
-        clock=clock,
-        sleep=sleep,
-    )
-    engine = Engine(
-        scheduler=scheduler,
-        registry=registry,
-        metrics=metrics,
-        recorder=recorder,
-        reports=reports,
-        group_reports=group_reports,
-        preemptions=preemptions,
-        shadow=shadow,
-        extender_objects=extender_objects,
-        extenders=extenders,
-        pod_enqueuer=pod_enqueuer,
-        loop=loop,
-        housekeeping=housekeeping,
-        api=api,
-    )
+    engine = Engine(scheduler, registry, metrics, api, outside)
     state.on_events(engine.on_events)
     return engine
 

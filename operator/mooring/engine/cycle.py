@@ -182,7 +182,7 @@ def _feasible(
 
 
 def _highest(search: NodeSearch, found: _Feasible, seed: int) -> ScheduleResult:
-    """One of the feasible nodes with the highest total score; a single one is not scored."""
+    """Return a feasible node with the highest total score; a single one is not scored."""
     rows, nodes = found.rows, search.cluster.nodes
     if len(rows) == 1:
         row = int(rows[0])
@@ -279,11 +279,11 @@ class LiveDryRun:
         )
 
     def trial(self) -> AbstractContextManager[Trial]:
-        """Inside, pods may be removed and added; at the end everything is as it was."""
+        """Return a trial: inside, pods may be removed and added; at the end all is as it was."""
         return self._search.cluster.trial()
 
     def rejection(self, row: int) -> tuple[str, ...]:
-        """Why the row rejects the pod in the present state of the trial; () if it does not.
+        """Return why the row rejects the pod in the present state of the trial; () if it does not.
 
         The filters run without the pods nominated to the row, and then with those of equal or
         higher priority (RunFilterPluginsWithNominatedPods in framework/runtime/framework.go).

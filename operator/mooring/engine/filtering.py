@@ -56,7 +56,7 @@ class PreFiltered:
     restricted_by: tuple[str, ...]
 
     def runs(self, plugin: FilterPlugin) -> bool:
-        """Whether the plugin's filter runs for this pod: it does not after SKIP."""
+        """Return whether the plugin's filter runs for this pod: it does not after SKIP."""
         return self.states.get(plugin.name) is not SKIP
 
 
@@ -119,7 +119,7 @@ class NodeSearch:
         return PreFiltered(states, candidate_rows, tuple(restricted_by))
 
     def feasible(self, pre_filtered: PreFiltered) -> BoolArray:
-        """bool[rows]: the nodes that pass every filter.
+        """Return the nodes that pass every filter: bool[rows].
 
         The results of node-only filters are taken from the cache; the other filters run on what
         is left.
@@ -155,7 +155,7 @@ class NodeSearch:
         return nodes if len(rows) == len(nodes) else nodes.take(rows)
 
     def fits_with_nominated(self, row: int, pre_filtered: PreFiltered, fits: BoolArray) -> bool:
-        """Whether the pod fits on the row, also with the pods that are nominated to it."""
+        """Return whether the pod fits on the row, also with the pods that are nominated to it."""
         if not fits[row]:
             return False
         if not self._nominated_at(row):
@@ -180,7 +180,7 @@ class NodeSearch:
     def _rejected_with_nominated(
         self, rows: IntArray, pre_filtered: PreFiltered
     ) -> tuple[RejectedNodes, ...]:
-        """Which of these feasible rows reject the pod with the pods nominated to them."""
+        """Return which of these feasible rows reject the pod with the pods nominated to them."""
         if not len(rows):
             return ()
         resource_filter = self.resource_filter(pre_filtered)
@@ -218,7 +218,7 @@ class NodeSearch:
         return plugin, run_resource_requests(self.pipeline, plugin, state)
 
     def rejections_with_nominated(self, row: int) -> Sequence[RejectedNodes]:
-        """Why the row rejects the pod with the pods nominated to it; empty if it does not."""
+        """Return why the row rejects the pod with those nominated to it; empty if it does not."""
         nominated = self._nominated_at(row)
         if not nominated:
             return ()
@@ -234,7 +234,7 @@ class NodeSearch:
         return self.cluster.nominations.at(row, pod.spec.priority, pod.uid, self.ends)
 
     def rejections(self, row: int) -> Sequence[RejectedNodes]:
-        """Why one row rejects the pod in the present state; empty if it does not."""
+        """Return why one row rejects the pod in the present state; empty if it does not."""
         pre_filtered = self.pre_filter()
         rows = np.array([row], np.int64)
         if isinstance(pre_filtered, Diagnosis):
@@ -243,7 +243,7 @@ class NodeSearch:
         return self._filter_rejections(pre_filtered, rows)
 
     def depends_on_spec_alone(self, pre_filtered: PreFiltered) -> bool:
-        """Whether all filters that run are node-only: then pods of one spec have one diagnosis."""
+        """Return whether all filters that run are node-only: pods of one spec share a diagnosis."""
         return not pre_filtered.restricted_by and all(
             plugin.depends_on_node_only or not pre_filtered.runs(plugin)
             for plugin in self.pipeline.filters
@@ -260,7 +260,7 @@ class NodeSearch:
     def diagnose(
         self, pre_filtered: PreFiltered, with_nominated: tuple[RejectedNodes, ...] = ()
     ) -> Diagnosis:
-        """Why each node rejects the pod: the first filter that does, in the filters' order.
+        """Return why each node rejects the pod: the first filter that does, in the filters' order.
 
         `with_nominated` are the rejections that only nominated pods cause.
         """
@@ -275,7 +275,7 @@ class NodeSearch:
         return self._diagnosis(rejected=(*rejected, *with_nominated))
 
     def diagnosis_of(self, pre_filtered: PreFiltered, rows: IntArray) -> Diagnosis:
-        """Why these rows (int64, ascending) reject the pod; the others are not counted."""
+        """Return why these rows (int64, ascending) reject the pod; the others are not counted."""
         rows = np.intersect1d(rows, pre_filtered.candidate_rows)
         rejected = self._filter_rejections(pre_filtered, rows)
         return Diagnosis(len(rows), self.cluster.node_names, tuple(rejected))
@@ -330,7 +330,7 @@ _LEAST_PERCENTAGE: Final = 5
 
 
 def nodes_to_find(nodes: int, percentage: int) -> int:
-    """How many feasible nodes are enough among `nodes` (numFeasibleNodesToFind)."""
+    """Return how many feasible nodes are enough among `nodes` (numFeasibleNodesToFind)."""
     if nodes < _FEWEST_NODES:
         return nodes
     if percentage == 0:

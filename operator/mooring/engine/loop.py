@@ -41,12 +41,12 @@ from mooring.framework.queued_pod import QueuedPod
 from mooring.framework.slow_decisions import SlowDecisions
 from mooring.observe.metrics import Metrics
 from mooring.policy.extender import Extender
+from mooring.time_slices import TimeSlices
 
 __all__ = ["SchedulingLoop"]
 
 logger = logging.getLogger(__name__)
 
-_SLICE_SECONDS: Final = 0.002
 _HINT_SECONDS: Final = 0.001
 """How long queueing hints run between two decisions; one hint at least."""
 _EVALUATION_SECONDS: Final = 0.001
@@ -87,7 +87,6 @@ class SchedulingLoop:
     ) -> None:
         self._scheduler = scheduler
         self._metrics = metrics
-        self._decisions = scheduler.decisions
         self._preemptions = preemptions
         self._shadow = shadow
         self._extenders = extenders
@@ -157,7 +156,7 @@ class SchedulingLoop:
 
     async def run(self) -> None:
         """Schedule until cancelled or halted."""
-        slice_end = self._clock() + _SLICE_SECONDS
+        slices = TimeSlices(clock=self._clock)
         while not self._attempts.halted:
             self._turned = now = self._clock()
             more_hints, more_values = self._run_hints(now), self._evaluate()
@@ -165,11 +164,9 @@ class SchedulingLoop:
                 await self._groups.decide_answered()
             elif (queued := self._pop(now)) is not None:
                 await self._attempt(queued)
-            elif not more_hints and not self._compare(slice_end) and not more_values:
+            elif not more_hints and not self._compare(slices.end) and not more_values:
                 await self._idle(now)
-            if self._clock() >= slice_end:
-                await asyncio.sleep(0)
-                slice_end = self._clock() + _SLICE_SECONDS
+            await slices.pause()
 
     async def finish(self, seconds: float) -> None:
         """End all bindings, those at Permit at once; cancel what takes more than `seconds`.
@@ -362,7 +359,7 @@ class SchedulingLoop:
             return outcome
         if isinstance(outcome, ScheduleResult):
             self._start = (self._start + outcome.evaluated_nodes) % scheduler.cluster.node_count
-        if self._decisions.limit:
+        if self._scheduler.decisions.limit:
             self._record(attempt, outcome)
         return outcome
 
@@ -371,10 +368,10 @@ class SchedulingLoop:
         pod, now = attempt.queued.pod, self._clock()
         decision = decision_of(pod, attempt.pipeline, outcome, _RECORDED_NODES)
         if isinstance(outcome, ScheduleResult):
-            self._decisions.decided(decision, now, scored=outcome.feasible_nodes)
+            self._scheduler.decisions.decided(decision, now, scored=outcome.feasible_nodes)
         else:
             why, total = outcome.diagnosis.main_reason, outcome.diagnosis.total
-            self._decisions.decided(decision, now, cause=why, rejected=total)
+            self._scheduler.decisions.decided(decision, now, cause=why, rejected=total)
 
     def _unschedulable(self, attempt: Attempt, outcome: FitError) -> None:
         """End the attempt about a pod that fits on no node, and nominate it if preemption helps."""

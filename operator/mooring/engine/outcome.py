@@ -18,7 +18,7 @@ __all__ = [
 
 
 def _no_score(_row: int) -> None:
-    """Nothing is scored."""
+    """Return no scores."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

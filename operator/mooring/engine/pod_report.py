@@ -16,7 +16,7 @@ from mooring.framework.plugin_failures import PluginFailed
 from mooring.framework.queued_pod import PodState, QueuedPod
 from mooring.model.pod import Pod, Uid
 from mooring.state.cluster_view import ClusterView
-from mooring.time_slices import REST
+from mooring.time_slices import REST, TimeSlices
 
 __all__ = [
     "PodReport",
@@ -159,14 +159,13 @@ async def smallest_suggestions(
     """
     found = list[Suggestion]()
     try:
-        began = clock()
+        slices = TimeSlices(0.0, rest=REST, clock=clock)
         for suggestion in suggestions(pod, pipeline, cluster, cache):
             if suggestion is not None:
                 found.append(suggestion)
             if not wanted():
                 break
-            await asyncio.sleep(REST * (clock() - began))
-            began = clock()
+            await slices.pause()
     except PluginFailed:
         pass  # it is counted and logged where it failed; the other suggestions are true
     found.sort(key=lambda suggestion: suggestion.cost)

@@ -81,7 +81,7 @@ class PreemptionExecutor:
         return len(victims)
 
     def begin_group(self, members: Sequence[QueuedPod], nomination: GroupNomination) -> int:
-        """Nominates the members of a group and begins to evict the victims on all their nodes."""
+        """Nominate the members of a group and begin to evict the victims on all their nodes."""
         state, leader = self._scheduler.state, members[0]
         for queued in members:
             node = nomination.nodes.get(queued.pod.uid)
@@ -102,7 +102,7 @@ class PreemptionExecutor:
         return len(victims)
 
     def delete_members(self, members: Sequence[Pod]) -> None:
-        """Begins to delete the bound members of a gang that could not be bound whole.
+        """Begin to delete the bound members of a gang that could not be bound whole.
 
         Nothing is deleted if one of them has no controller, which would make it again.
         """
@@ -135,7 +135,7 @@ class PreemptionExecutor:
         self._wake()
 
     def _clear_lower(self, preemptor: Pod, node: str) -> None:
-        """Withdraws the nominations of pods of lower priority to the node."""
+        """Withdraw the nominations of pods of lower priority to the node."""
         state = self._scheduler.state
         row = state.nodes.row_of.get(node)
         for pod in state.nominations.below(row, preemptor.spec.priority):
@@ -148,7 +148,7 @@ class PreemptionExecutor:
         nomination: Nomination,
         beside: Sequence[Pod] = (),
     ) -> None:
-        """Evicts the victims; `beside` are nominated together with the queued pod."""
+        """Evict the victims; `beside` are nominated together with the queued pod."""
         remaining = {victim.uid: victim for victim in victims}
         began, result = self._clock(), "error"
 
@@ -180,7 +180,7 @@ class PreemptionExecutor:
             self._ended(result, self._clock() - began)
 
     async def _preempt(self, victim: Pod, preemptor: Pod, nomination: Nomination) -> None:
-        """Evicts the victim, or calls its binding off where it waits at Permit or PreBind."""
+        """Evict the victim, or call its binding off where it waits at Permit or PreBind."""
         scheduler = self._scheduler
         if not scheduler.state.evictions.evicting(victim):
             return  # it has left its node by itself, and may be queued or bound again

@@ -173,32 +173,16 @@ class SpecResults:
             if p.depends_on_node_only
         }
         metrics.lap(PRE_SCORE)
-        filters = [
-            (f, state)
-            for f in pipeline.filters
-            if f.depends_on_node_only and (state := self._filter_state(f.name)) is not SKIP
-        ]
-        scores = [
-            (s, self.pre_scored.get(s.name))
-            for s in pipeline.scores
-            if s.depends_on_node_only and self.pre_scored.get(s.name) is not SKIP
-        ]
-        self.evaluations = _evaluations(
-            pipeline,
-            [plugin.name for plugin, _ in filters],
-            [score.name for score, _ in scores],
-        )
-        self._by_node = _RowResults(
-            pipeline,
-            [entry for entry in filters if _ignores_pods(entry[0])],
-            [entry for entry in scores if _ignores_pods(entry[0].plugin)],
-            table.node_changes,
-        )
-        self._by_node_and_pods = _RowResults(
-            pipeline,
-            [entry for entry in filters if not _ignores_pods(entry[0])],
-            [entry for entry in scores if not _ignores_pods(entry[0].plugin)],
-            table.changes,
+        filters, scores = self._filters(), self._scores()
+        self.evaluations = _evaluations(pipeline, filters, scores)
+        self._by_node, self._by_node_and_pods = (
+            _RowResults(
+                pipeline,
+                [entry for entry in filters if _ignores_pods(entry[0]) is ignores_pods],
+                [entry for entry in scores if _ignores_pods(entry[0].plugin) is ignores_pods],
+                changes,
+            )
+            for ignores_pods, changes in ((True, table.node_changes), (False, table.changes))
         )
         self.fits: BoolArray = np.zeros(0, np.bool_)
         self.unnormalized_total: IntArray = np.zeros(0, np.int64)
@@ -242,7 +226,7 @@ class SpecResults:
         return next((r for r in self.pre_filtered.values() if isinstance(r, Unschedulable)), None)
 
     def raw(self, plugin: str) -> IntArray:
-        """int64[rows]: a node-only plugin's scores before they are normalized."""
+        """Return a node-only plugin's scores before they are normalized: int64[rows]."""
         raw = self._by_node_and_pods.raw.get(plugin)
         return self._by_node.raw[plugin] if raw is None else raw
 
@@ -266,14 +250,34 @@ class SpecResults:
                 metrics.lap(SCORE)
         self._version = self._table.set_version
 
+    def _filters(self) -> list[tuple[FilterPlugin, Any]]:
+        """Return the node-only filters that run for this spec, with their state."""
+        return [
+            (plugin, state)
+            for plugin in self._pipeline.filters
+            if plugin.depends_on_node_only
+            and (state := self._filter_state(plugin.name)) is not SKIP
+        ]
+
+    def _scores(self) -> list[tuple[WeightedScorePlugin, Any]]:
+        """Return the node-only scores that run for this spec, with their state."""
+        return [
+            (score, self.pre_scored.get(score.name))
+            for score in self._pipeline.scores
+            if score.depends_on_node_only and self.pre_scored.get(score.name) is not SKIP
+        ]
+
     def _filter_state(self, plugin: str) -> Any:
         state = self.pre_filtered.get(plugin)
         return state.state if isinstance(state, PreFilterResult) else state
 
 
 def _evaluations(
-    pipeline: Pipeline, filters: Sequence[str], scores: Sequence[str]
+    pipeline: Pipeline,
+    filters: Sequence[tuple[FilterPlugin, Any]],
+    scores: Sequence[tuple[WeightedScorePlugin, Any]],
 ) -> SpecEvaluations:
+    """Return the counters of these filters and scores, and of all that runs before them."""
     counters, profile = pipeline.metrics.evaluations, pipeline.profile
     pre_filter = [plugin.name for plugin in pipeline.pre_filter]
     pre_score = [plugin.name for plugin in pipeline.pre_score]
@@ -281,8 +285,8 @@ def _evaluations(
         pipeline,
         pre_filter=counters(pre_filter, PRE_FILTER, profile),
         pre_score=counters(pre_score, PRE_SCORE, profile),
-        filters=counters(filters, FILTER, profile),
-        scores=counters(scores, SCORE, profile),
+        filters=counters([plugin.name for plugin, _ in filters], FILTER, profile),
+        scores=counters([score.name for score, _ in scores], SCORE, profile),
     )
 
 

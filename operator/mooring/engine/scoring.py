@@ -51,7 +51,7 @@ class ScoreTable:
     plugins: Mapping[str, PluginScores]
 
     def by_node(self, most: int | None, *, chosen: int) -> dict[str, NodeScore]:
-        """Scores by node name, the best first; of all nodes, or of `most` nodes.
+        """Return scores by node name, the best first; of all nodes, or of `most` nodes.
 
         `chosen` is the position of the chosen node, one of `best`; it is always included, unless
         `most` is 0.

@@ -16,7 +16,7 @@ from mooring.engine.cycle import decide, tie_break_seed
 from mooring.engine.extenders.answers import ExtenderAnswers, FilterCall, PreemptCall
 from mooring.engine.filtering import NodeSearch, PreFiltered
 from mooring.engine.groups.decision import GroupDecision, decide_group
-from mooring.engine.groups.placement import DecisionOutdated
+from mooring.engine.groups.search import DecisionOutdated, SearchedMembers
 from mooring.engine.groups.slices import Pausing, SearchBudget
 from mooring.engine.outcome import Outcome, ScheduleResult
 from mooring.engine.result_cache import ResultCache
@@ -128,16 +128,10 @@ class WhatIf:
     ) -> Pausing[GroupDecision]:
         """Return the decision about all these members, made in trials with pauses between them."""
         seed = self.seed_of(members[0])
-        steps = decide_group(
-            group,
-            members,
-            pipeline,
-            self.cluster,
-            self.cache,
-            seed=seed,
-            rejected={},
-            budget=budget,
+        searched = SearchedMembers(
+            members, pipeline, self.cluster, self.cache, seed=seed, rejected={}, budget=budget
         )
+        steps = decide_group(group, searched)
         while True:
             try:
                 with self.trial():

@@ -1,7 +1,9 @@
 """A profile's plugins, built and sorted by extension point (framework/runtime/framework.go)."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import chain
 from typing import Any, Final
 
 from pydantic.alias_generators import to_camel
@@ -155,21 +157,7 @@ def build_pipeline(
     evaluations = Evaluations(most_per_decision)
     handle = replace(handle, evaluations=evaluations)
     built = _built_plugins(profile, effective, registry, handle, failures)
-
-    def at(point: Point) -> tuple[Any, ...]:
-        return tuple(built[use.name] for use in effective.plugins[point])
-
-    scores = tuple(
-        WeightedScorePlugin(
-            built[use.name], use.weight, use.name, built[use.name].depends_on_node_only
-        )
-        for use in effective.plugins[Point.SCORE]
-    )
-    placement_generate = at(Point.PLACEMENT_GENERATE)
-    placement_scores = tuple(
-        WeightedPlacementScorePlugin(built[use.name], use.weight)
-        for use in effective.plugins[Point.PLACEMENT_SCORE]
-    )
+    at = partial(_plugins_at, effective, built)
     return Pipeline(
         profile=profile.name,
         generation=profile.generation,
@@ -180,7 +168,7 @@ def build_pipeline(
         filters=at(Point.FILTER),
         post_filter=at(Point.POST_FILTER),
         pre_score=at(Point.PRE_SCORE),
-        scores=scores,
+        scores=_scores(effective, built),
         reserve=at(Point.RESERVE),
         permit=at(Point.PERMIT),
         pre_bind=at(Point.PRE_BIND),
@@ -188,12 +176,8 @@ def build_pipeline(
         post_bind=at(Point.POST_BIND),
         preemption=profile.spec.preemption,
         always_check_all_filters=profile.spec.always_check_all_filters,
-        plugins_of_node_only=frozenset(
-            name for name, plugin in built.items() if plugin.depends_on_node_only
-        ),
-        enqueue_extensions={
-            name: plugin for name, plugin in built.items() if hasattr(plugin, "events_to_register")
-        },
+        plugins_of_node_only=frozenset(n for n, p in built.items() if p.depends_on_node_only),
+        enqueue_extensions={n: p for n, p in built.items() if hasattr(p, "events_to_register")},
         resource_filters={
             f.name: f for f in at(Point.FILTER) if isinstance(f, ResourceFilterPlugin)
         },
@@ -201,15 +185,10 @@ def build_pipeline(
         failures=failures,
         api=handle.api,
         extenders=in_call_order(profile.spec.extenders),
-        placement_generate=placement_generate,
-        placement_scores=placement_scores,
-        group_policy=next(
-            (plugin.group_policy for plugin in built.values() if hasattr(plugin, "group_policy")),
-            None,
-        ),
-        pod_group_formats=tuple(
-            form for plugin in built.values() for form in getattr(plugin, "pod_group_formats", ())
-        ),
+        placement_generate=at(Point.PLACEMENT_GENERATE),
+        placement_scores=_placement_scores(effective, built),
+        group_policy=next(_values_of(built, "group_policy"), None),
+        pod_group_formats=tuple(chain.from_iterable(_values_of(built, "pod_group_formats"))),
         metrics=metrics or PluginMetrics(),
         evaluations=evaluations,
         memory=_BYTES_OF_PIPELINE + _PER_CHARACTER * len(str(profile.manifest())),
@@ -240,6 +219,40 @@ def _built_plugins(
     if mistakes:
         raise ProfileInvalid(mistakes) from causes[0]
     return built
+
+
+def _plugins_at(
+    effective: ResolvedProfile, built: Mapping[str, Any], point: Point
+) -> tuple[Any, ...]:
+    """Return the plugins that are enabled at the extension point, in their order."""
+    return tuple(built[use.name] for use in effective.plugins[point])
+
+
+def _scores(
+    effective: ResolvedProfile, built: Mapping[str, Any]
+) -> tuple[WeightedScorePlugin, ...]:
+    """Return the score plugins with their weights."""
+    return tuple(
+        WeightedScorePlugin(
+            built[use.name], use.weight, use.name, built[use.name].depends_on_node_only
+        )
+        for use in effective.plugins[Point.SCORE]
+    )
+
+
+def _placement_scores(
+    effective: ResolvedProfile, built: Mapping[str, Any]
+) -> tuple[WeightedPlacementScorePlugin, ...]:
+    """Return the plugins that score placements, with their weights."""
+    return tuple(
+        WeightedPlacementScorePlugin(built[use.name], use.weight)
+        for use in effective.plugins[Point.PLACEMENT_SCORE]
+    )
+
+
+def _values_of(built: Mapping[str, Any], attribute: str) -> Iterator[Any]:
+    """Yield the value of the attribute of each plugin that has it."""
+    return (getattr(plugin, attribute) for plugin in built.values() if hasattr(plugin, attribute))
 
 
 def _path_of(name: str, spec: SchedulingProfileSpec) -> str:

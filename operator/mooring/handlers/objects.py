@@ -1,10 +1,9 @@
 """Take in what kopf shows: pods without a node, SchedulingProfiles and PriorityClasses."""
 
-import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any
 
 from mooring.engine.pod_enqueuer import PodEnqueuer
 from mooring.handlers.profiles import ProfileStatusWriter
@@ -13,13 +12,11 @@ from mooring.model.events import Action, Kind, event_label
 from mooring.model.objects import identity, object_key
 from mooring.model.pod import Pod, Uid
 from mooring.state.cluster import ClusterState
+from mooring.time_slices import TimeSlices
 
 __all__ = ["ObjectHandlers"]
 
 logger = logging.getLogger(__name__)
-
-PODS_AT_ONCE: Final = 20
-"""Pods of a list that are queued before other tasks have their turn: some milliseconds."""
 
 
 class ObjectHandlers:
@@ -62,12 +59,10 @@ class ObjectHandlers:
         self._handled(event_label(Kind.UNSCHEDULED_POD, action), self._clock() - began)
 
     async def on_pods(self, pods: list[dict[str, Any]]) -> None:
-        """Queue the pods of the first list since kopf's start.
-
-        Some at a time, so that nothing else is held up.
-        """
+        """Queue the pods of the first list since kopf's start, in slices."""
         self._listed()
-        for number, raw in enumerate(pods, start=1):
+        slices = TimeSlices(clock=self._clock)
+        for raw in pods:
             began = self._clock()
             try:
                 raw.update(kind="Pod", apiVersion="v1")  # which items of a list do not have
@@ -75,8 +70,7 @@ class ObjectHandlers:
             except Exception:
                 logger.exception("a listed pod is not queued: %.300r", raw)
             self._handled(event_label(Kind.UNSCHEDULED_POD, Action.ADD), self._clock() - began)
-            if number % PODS_AT_ONCE == 0:
-                await asyncio.sleep(0)
+            await slices.pause()
 
     async def pod_found(self, raw: Mapping[str, Any]) -> None:
         """Queue a pod as the API server has it, if it has no node and has not ended.

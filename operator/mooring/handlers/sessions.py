@@ -161,9 +161,10 @@ class KopfSessions:
         # aiohttp declares a StreamReader, of which kopf and the answer itself use two methods.
         content: Any = answer.content
         if read is not None and answer.status == 200:
-            answer.content = self._checked(content, read, is_watch=is_watch)  # type: ignore[assignment]
+            content = self._checked(content, read, is_watch=is_watch)
         else:
-            answer.content = _CutContent(content)  # type: ignore[assignment]
+            content = _CutContent(content)
+        answer.content = content
         if is_watch and answer.status == 200 and not (read is not None and read.trouble):
             self._on_watch(path, accepted=True)
         return answer

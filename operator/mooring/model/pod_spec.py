@@ -252,11 +252,7 @@ def _parsed(key: bytes) -> PodSpec:
     loaded = orjson.loads(key)
     namespace, spec, status = loaded["namespace"], loaded["spec"], loaded.get("status")
     affinity = mapping(spec, "affinity", "spec")
-    nodes, where = mapping(affinity, "nodeAffinity", "spec.affinity"), "spec.affinity.nodeAffinity"
-    hard, soft = (
-        "requiredDuringSchedulingIgnoredDuringExecution",
-        "preferredDuringSchedulingIgnoredDuringExecution",
-    )
+    required_nodes, preferred_nodes = _node_affinity(affinity)
     containers = list(_containers(spec))
     images = [text(container, "image", path) for path, container in containers]
     images += spec.get("imageVolumes", ())
@@ -273,8 +269,8 @@ def _parsed(key: bytes) -> PodSpec:
             for index, gate in enumerate(mappings(spec, "schedulingGates", "spec"))
         ),
         node_selector=selector_from_labels(strings(spec, "nodeSelector", "spec")),
-        required_nodes=parse_node_selector(optional_mapping(nodes, hard, where), f"{where}.{hard}"),
-        preferred_nodes=parse_preferred_terms(mappings(nodes, soft, where), f"{where}.{soft}"),
+        required_nodes=required_nodes,
+        preferred_nodes=preferred_nodes,
         tolerations=parse_tolerations(mappings(spec, "tolerations", "spec")),
         host_ports=tuple(dict.fromkeys(_host_ports(containers))),
         images=tuple(normalized_image(image) for image in images if image),
@@ -293,6 +289,21 @@ def _parsed(key: bytes) -> PodSpec:
     if len(key) > _SMALL:
         memory = bytes_of(key, *(getattr(parsed, field) for field in _FIELDS))
     return replace(parsed, limit_exceeded=limit_exceeded, memory=memory)
+
+
+def _node_affinity(
+    affinity: Mapping[str, Any],
+) -> tuple[NodeSelector | None, tuple[PreferredTerm, ...]]:
+    """Return which nodes are required, and which are preferred."""
+    nodes, where = mapping(affinity, "nodeAffinity", "spec.affinity"), "spec.affinity.nodeAffinity"
+    hard, soft = (
+        "requiredDuringSchedulingIgnoredDuringExecution",
+        "preferredDuringSchedulingIgnoredDuringExecution",
+    )
+    return (
+        parse_node_selector(optional_mapping(nodes, hard, where), f"{where}.{hard}"),
+        parse_preferred_terms(mappings(nodes, soft, where), f"{where}.{soft}"),
+    )
 
 
 def _counts(spec: PodSpec) -> dict[Counted, int]:

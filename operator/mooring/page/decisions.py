@@ -106,7 +106,7 @@ def _funnel(
 
 
 def _step(name: str, group: RejectedNodes | None, left: Any) -> dict[str, Any]:
-    """One filter; `left` (bool[rows]) loses the nodes that it rejects."""
+    """Return what one filter does; `left` (bool[rows]) loses the nodes that it rejects."""
     reasons: list[dict[str, Any]] = []
     rejected = 0
     if group is not None:

@@ -12,11 +12,11 @@ from mooring.engine.scheduler_state import SchedulerState
 from mooring.model.node import BETA_ZONE, ZONE
 from mooring.model.pod import Pod
 from mooring.model.resources import CPU, MEMORY, amount_text
-from mooring.page.slices import in_slices
 from mooring.simulate.gpus import cards_of
 from mooring.state.columns import IntArray
 from mooring.state.devices.cards import Cards
 from mooring.state.view import NodeView
+from mooring.time_slices import REST, TimeSlices
 
 __all__ = ["CORDONED", "NOT_READY", "PODS", "TAINTED", "Columns", "Nodes"]
 
@@ -134,7 +134,7 @@ class Nodes:
                 if not count % _SLICE:
                     yield
 
-        await in_slices(steps(), self._clock)
+        await TimeSlices(rest=REST, clock=self._clock).run(steps())
         return {
             "resource": resource,
             "resources": self.resources(),
@@ -162,7 +162,7 @@ class Nodes:
                 if not count % _SLICE:
                     yield
 
-        await in_slices(steps(), self._clock)
+        await TimeSlices(rest=REST, clock=self._clock).run(steps())
         keys = [key for key, distinct in values.items() if len(distinct) <= _MOST_VALUES]
         keys.sort(key=lambda key: (_rank(key), len(values[key]) == 1, key))
         self._labels = (now + _LABEL_SECONDS, version, keys[:_MOST_LABELS])

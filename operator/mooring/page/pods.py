@@ -13,7 +13,7 @@ from mooring.engine.what_if import WhatIf, without_preemption
 from mooring.framework.plugin_failures import PluginFailed
 from mooring.observe.records import DecisionLog
 from mooring.page.decisions import DecisionInFull, decision_in_full
-from mooring.time_slices import REST
+from mooring.time_slices import REST, TimeSlices
 
 __all__ = ["Pods"]
 
@@ -60,9 +60,9 @@ class Pods:
 
     async def _decided_in_turn(self, key: str) -> DecisionInFull | None:
         async with self._one_at_a_time:
-            began = self._clock()
+            slices = TimeSlices(0.0, rest=REST, clock=self._clock)
             decision = self._decided_now(key)
-            await asyncio.sleep(REST * (self._clock() - began))
+            await slices.pause()
         return decision
 
     def _decided_now(self, key: str) -> DecisionInFull | None:

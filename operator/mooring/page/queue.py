@@ -17,9 +17,9 @@ import numpy as np
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.queued_pod import PodState, QueuedPod, SubQueue
 from mooring.model.pod import Pod, Uid
-from mooring.page.slices import in_slices
 from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray
+from mooring.time_slices import REST, TimeSlices
 
 __all__ = ["STATES", "PendingPods", "Queue", "Selected"]
 
@@ -183,6 +183,50 @@ class PendingPods:
                 )
 
 
+@dataclass(slots=True)
+class _Rows:
+    """The pods read so far, one row for each."""
+
+    keys: list[str] = field(default_factory=list)
+    numbers: "array[int]" = field(default_factory=lambda: array("q"))
+    causes: _Codes = field(default_factory=_Codes)
+    namespaces: _Codes = field(default_factory=_Codes)
+    owners: _Codes = field(default_factory=_Codes)
+
+    def add(self, pod: Pod, state: str, cause: str, attempts: int, seconds: float) -> None:
+        """Add a pod that has been pending for so many seconds."""
+        self.keys.append(pod.key)
+        self.numbers.extend(
+            (
+                STATES.index(state),
+                self.causes.of(cause),
+                self.namespaces.of(pod.namespace),
+                self.owners.of(_owner(pod)),
+                pod.spec.priority,
+                attempts,
+                int(max(seconds, 0)),
+            )
+        )
+
+    def pending_pods(self, taken: float) -> PendingPods:
+        """Return the columns of all rows."""
+        columns = np.array(self.numbers, np.int64).reshape(-1, 7)
+        return PendingPods(
+            taken=taken,
+            keys=self.keys,
+            states=columns[:, 0],
+            causes=columns[:, 1],
+            namespaces=columns[:, 2],
+            owners=columns[:, 3],
+            priorities=columns[:, 4],
+            attempts=columns[:, 5],
+            since=columns[:, 6],
+            cause_values=list(self.causes.values),
+            namespace_values=list(self.namespaces.values),
+            owner_values=list(self.owners.values),
+        )
+
+
 class Queue:
     """Reads the scheduling queue.
 
@@ -228,57 +272,25 @@ class Queue:
 
     async def _read(self) -> PendingPods:
         """Read all pods in slices; a pod that is bound meanwhile may be among them."""
-        scheduler, now = self._scheduler, self._clock()
-        keys, rows = list[str](), array("q")
-        causes, namespaces, owners = _Codes(), _Codes(), _Codes()
+        scheduler, now, wall = self._scheduler, self._clock(), self._now()
+        rows = _Rows()
 
         def steps() -> Iterator[None]:
             for count, queued in enumerate(scheduler.queue):
-                pod, state = queued.pod, queued.times.state
-                if state not in STATES:
-                    continue  # bound or gone meanwhile
-                keys.append(pod.key)
-                rows.extend(
-                    (
-                        STATES.index(state),
-                        causes.of(self._cause_of(queued)),
-                        namespaces.of(pod.namespace),
-                        owners.of(_owner(pod)),
-                        pod.spec.priority,
-                        queued.attempts,
-                        int(max(now - queued.initial_attempt_timestamp, 0)),
-                    )
-                )
+                state = queued.times.state
+                if state in STATES:  # else it was bound or has gone meanwhile
+                    since = now - queued.initial_attempt_timestamp
+                    rows.add(queued.pod, state, self._cause_of(queued), queued.attempts, since)
                 if not count % _SLICE:
                     yield
-            no_profile = STATES.index(PodState.NO_PROFILE)
-            wall = self._now()
             for count, pod in enumerate(tuple(scheduler.without_profile.values())):
-                keys.append(pod.key)
-                codes = causes.of("no profile takes the pod"), namespaces.of(pod.namespace)
-                since = int(max(wall - pod.created, 0)) if pod.created else 0
-                rows.extend(
-                    (no_profile, *codes, owners.of(_owner(pod)), pod.spec.priority, 0, since)
-                )
+                since = wall - pod.created if pod.created else 0.0
+                rows.add(pod, PodState.NO_PROFILE, "no profile takes the pod", 0, since)
                 if not count % _SLICE:
                     yield
 
-        await in_slices(steps(), self._clock)
-        columns = np.array(rows, np.int64).reshape(-1, 7)
-        return PendingPods(
-            taken=self._clock(),
-            keys=keys,
-            states=columns[:, 0],
-            causes=columns[:, 1],
-            namespaces=columns[:, 2],
-            owners=columns[:, 3],
-            priorities=columns[:, 4],
-            attempts=columns[:, 5],
-            since=columns[:, 6],
-            cause_values=list(causes.values),
-            namespace_values=list(namespaces.values),
-            owner_values=list(owners.values),
-        )
+        await TimeSlices(rest=REST, clock=self._clock).run(steps())
+        return rows.pending_pods(self._clock())
 
     def _cause_of(self, queued: QueuedPod) -> str:
         """Return what keeps the pod from having a node, in a few words; equal for many pods."""

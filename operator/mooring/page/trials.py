@@ -36,7 +36,6 @@ from mooring.model.pod import Pod, Uid, parse_pod
 from mooring.model.pod_group import GroupKey
 from mooring.observe.documents import fields_of
 from mooring.page.decisions import DecisionInFull, decision_in_full
-from mooring.page.slices import in_slices
 from mooring.policy.errors import ProfileInvalid
 from mooring.simulate.manifests import InputError, Limits, Manifest, manifests_in
 from mooring.simulate.new_objects import NewObjects, RejectedPod, check_fields, makes_pods
@@ -44,7 +43,7 @@ from mooring.simulate.offline import offline_handle
 from mooring.simulate.profiles import read_profiles
 from mooring.state.pod_groups import GROUP_KINDS, PodGroupState, PodGroupsWriter
 from mooring.state.pods import PodTable
-from mooring.time_slices import REST
+from mooring.time_slices import REST, TimeSlices
 
 __all__ = ["MOST_BYTES", "MOST_PODS", "CompareRequest", "TrialsBusy", "TryRequest", "WhatIfRunner"]
 
@@ -280,10 +279,10 @@ class WhatIfRunner:
                 if len(found.pods) + len(found.rejected) >= MOST_PODS:
                     found.more = True
                     break
-                began = self._clock()
+                slices = TimeSlices(0.0, rest=REST, clock=self._clock)
                 with made.locating_errors():
                     _add_pod(made, new_objects, found)
-                await asyncio.sleep(REST * (self._clock() - began))
+                await slices.pause()
         return found
 
     def _units(self, objects: _Objects, pipeline: Pipeline | None) -> "list[_Unit]":
@@ -326,7 +325,7 @@ class WhatIfRunner:
         """Yield the decisions about each unit; a pod with a node is on it for the next ones."""
         nodes = 100 if detailed else 0
         for unit in units:
-            began = self._clock()
+            slices = TimeSlices(0.0, rest=REST, clock=self._clock)
             try:
                 if unit.group is not None and unit.pipeline is not None:
                     documents = await self._group(unit, unit.pipeline, unit.group, what_if)
@@ -336,7 +335,7 @@ class WhatIfRunner:
                 documents = [_without_node(pod, unit.pipeline, str(error)) for pod in unit.pods]
             yield documents
             nodes = 0
-            await asyncio.sleep(REST * (self._clock() - began))
+            await slices.pause()
 
     def _replaced(self, keys: Iterable[str]) -> Iterator[Uid]:
         """Yield the uids of the cluster's pods of these names."""
@@ -370,15 +369,15 @@ class WhatIfRunner:
             return [_without_node(pod, pipeline, message) for pod in unit.pods]
         budget = SearchBudget(clock=self._clock)
         steps = what_if.decide_group(group, unit.pods, pipeline, budget)
+        slices = TimeSlices(0.0, rest=REST, clock=self._clock)
         while True:
-            began = self._clock()
             try:
                 next(steps)
             except StopIteration as ended:
                 decision: GroupDecision = ended.value
                 # Before the pause that the caller makes: a row may be another node's after it.
                 return [_member(pod, pipeline, decision, what_if) for pod in unit.pods]
-            await asyncio.sleep(REST * (self._clock() - began))
+            await slices.pause()
 
     async def _suggestions(
         self, unit: "_Unit", decision: DecisionInFull, what_if: WhatIf
@@ -405,7 +404,7 @@ class WhatIfRunner:
                     namespaces[pod.namespace] += 1
                 yield
 
-        await in_slices(looked_for(), self._clock)
+        await TimeSlices(rest=REST, clock=self._clock).run(looked_for())
         visible = await may_see([namespace for namespace, _ in namespaces.most_common()])
         first: list[tuple[Any, Pod]] = []
         total = 0
@@ -422,7 +421,7 @@ class WhatIfRunner:
                 first = sorted(first + part, key=itemgetter(0))[:MOST_PODS]
                 yield
 
-        await in_slices(chosen(), self._clock)
+        await TimeSlices(rest=REST, clock=self._clock).run(chosen())
         if not first:
             raise InputError("there is no such pod that you may get")
         return [replace(pod, node_name=None) for _, pod in first], total

@@ -162,7 +162,7 @@ def _set_tolerations(spec: dict[str, Any]) -> None:
 
 
 def _set_host_ports(spec: dict[str, Any]) -> None:
-    """On the host's network a container's ports are the host's (pkg/apis/core/v1/defaults.go)."""
+    """Give host ports to containers on the host's network (pkg/apis/core/v1/defaults.go)."""
     if not boolean(spec, "hostNetwork", "spec"):
         return
     for group in ("containers", "initContainers"):

@@ -44,6 +44,7 @@ Labels = Mapping[str, str]
 Amount = str | int
 
 _API_VERSIONS: Final = {
+    "SchedulingProfile": "scheduling.mooring.dev/v1alpha1",
     "CSINode": "storage.k8s.io/v1",
     "CSIDriver": "storage.k8s.io/v1",
     "CSIStorageCapacity": "storage.k8s.io/v1",
@@ -214,7 +215,7 @@ def node(
 
 
 def toleration(key: str = "", value: str | None = None, effect: str = "") -> dict[str, str]:
-    """Tolerates the taint of this key (empty: every key) whatever its value, or with this one."""
+    """Return a toleration of the key (empty: of every key), of any value or of this one."""
     how = {"operator": "Exists"} if value is None else {"operator": "Equal", "value": value}
     return {"key": key, "effect": effect, **how}
 
@@ -322,7 +323,7 @@ def _containers(
 
 
 def _kind(raw: Mapping[str, Any]) -> Kind:
-    """Two API groups have a kind PodGroup."""
+    """Return the kind, which for a PodGroup depends on the API group."""
     if raw["apiVersion"].startswith("scheduling.x-k8s.io/"):
         return Kind.COSCHEDULING_POD_GROUP
     return Kind(raw["kind"])

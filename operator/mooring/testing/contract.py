@@ -229,7 +229,7 @@ class _PluginInScenario:
         return raw
 
     def by_name(self) -> dict[str, list[Any]]:
-        """Everything that the plugin returns for each node, by the node's name."""
+        """Return all that the plugin returns for each node, by the node's name."""
         names = [self.nodes.name(index) for index in range(len(self.nodes))]
         results: dict[str, list[Any]] = {name: [] for name in names}
         if isinstance(self._pre_filtered, Unschedulable):
@@ -273,12 +273,12 @@ def _check_explanation(why: Explanation, rows: int) -> None:
 
 
 def _choices(rows: IntArray) -> Iterable[IntArray]:
-    """Each row alone, and every second row."""
+    """Return each row alone, and every second row."""
     return (*(rows[i : i + 1] for i in range(len(rows))), rows[::2])
 
 
 def _fingerprint(state: ClusterState) -> dict[str, Any]:
-    """Everything a decision could wrongly write to, by value."""
+    """Return everything that a decision could wrongly write to, by value."""
     table, rows = state.nodes, state.nodes.row_count
     columns = {
         "present": table.present,

@@ -41,7 +41,7 @@ class Gang:
 
 
 def random_gang(seed: int, number: int, scheduler: str, namespace: str) -> Gang:
-    """Gang `number` of the seed for the pods' scheduler, with names of its own."""
+    """Return gang `number` of the seed for the pods' scheduler, with names of its own."""
     draw = Draw(f"gang {seed} {number}")
     name = f"g{number:04}-{scheduler}"
     nodes = [_node(draw, f"{name}-{i}", name) for i in range(draw.randint(2, 6))]
@@ -110,7 +110,7 @@ def _common(draw: Draw, name: str, scheduler: str) -> Raw:
 
 
 def _sizes(draw: Draw, target: int) -> Iterable[int]:
-    """Millicores of at least two members, of up to three sizes, about `target` in sum."""
+    """Return millicores of at least two members, of up to three sizes, about `target` in sum."""
     kinds = draw.some(SIZES, 1, 3)
     sizes = [draw.choice(kinds) for _ in range(2)]
     while len(sizes) < MOST_MEMBERS and sum(sizes) + (size := draw.choice(kinds)) <= target:

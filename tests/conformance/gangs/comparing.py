@@ -58,7 +58,7 @@ def both_schedulers() -> Iterator[Access]:
 
 
 def verdicts(access: Access, seed: int, numbers: Sequence[int]) -> Iterator[Verdict]:
-    """One per gang; the cluster must have no other nodes."""
+    """Yield a verdict on each gang; the cluster must have no other nodes."""
     for first in range(0, len(numbers), TOGETHER):
         namespace = create_namespace(access, "gangs")
         try:
@@ -106,11 +106,11 @@ class _Found:
         return {name: node for name, node in nodes.items() if node}
 
     def is_placed(self, gang: Gang) -> bool:
-        """Whether enough members are bound."""
+        """Return whether enough members are bound."""
         return len(self.node_of(gang)) >= gang.minimum
 
     def is_unschedulable(self, gang: Gang) -> bool:
-        """Whether the conditions of all members say so."""
+        """Return whether the conditions of all members say so."""
         pods = (self._pods[raw["metadata"]["name"]] for raw in gang.members)
         return all(
             any(
@@ -139,7 +139,7 @@ def _settled(client: Client, namespace: str, pairs: Sequence[Sequence[Gang]]) ->
 def _is_settled(
     pair: Sequence[Gang], found: _Found, since: Mapping[str, float], now: float
 ) -> bool:
-    """Mooring has all the time there is for a gang that kube-scheduler has placed."""
+    """Return whether the gang is decided; what kube-scheduler has placed is waited for long."""
     theirs, ours = (
         found.is_placed(gang) or now - since[gang.name] > QUIET_SECONDS for gang in pair
     )

@@ -85,7 +85,7 @@ class SchedulerLog:
 
 
 def scores(entries: Iterable[Entry], pod: str) -> dict[str, Any] | None:
-    """Each plugin's share and the total by node, of the pod "namespace/name"; None without any."""
+    """Return plugins' shares and total by node, of the pod "namespace/name"; None without any."""
     nodes: dict[str, Any] = {}
     for entry in entries:
         if entry.fields.get("pod") != pod:

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
-from types import TracebackType
 from typing import Any, Final, Self
 
 from conformance.recording.errors import RecordingError
@@ -55,12 +54,7 @@ class Recorder:
             self._open = opening.pop_all()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._open.close()
 
     def _served(self, opening: ExitStack) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from itertools import product
 from queue import SimpleQueue
-from types import TracebackType
 from typing import Final, Self, TypeVar
 
 from conformance.scenes.cluster import Raw
@@ -47,12 +46,7 @@ class Stage:
         self._each(self._create, surroundings())
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._open.close()
 
     def store(self, objects: Iterable[Raw]) -> None:

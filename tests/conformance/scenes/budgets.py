@@ -31,7 +31,7 @@ def budgets(cluster: Cluster, _: Raw) -> None:
 
 
 def _selector(draw: Draw) -> Raw:
-    """Mostly that of an app; sometimes of several, or the empty one."""
+    """Return mostly the selector of an app; sometimes of several, or the empty one."""
     if draw.chance(0.1):
         return {}
     if draw.chance(0.3):

@@ -129,7 +129,7 @@ def host_ports(cluster: Cluster, pod: Raw) -> None:
 
 
 def _is_free(cluster: Cluster, pod: Raw, port: Raw) -> bool:
-    """Whether no other pod on the bound pod's node has the port, as its kubelet would see to."""
+    """Return whether no other pod on the bound pod's node has the port, as a kubelet checks."""
     node = pod["spec"].get("nodeName")
     if node is None:
         return True

@@ -20,5 +20,5 @@ class Draw(Random):
         return self.random() < probability
 
     def some(self, options: Sequence[T], least: int, most: int) -> list[T]:
-        """From `least` to `most` different options, at most all, in any order."""
+        """Return from `least` to `most` different options, at most all, in any order."""
         return self.sample(options, min(self.randint(least, most), len(options)))

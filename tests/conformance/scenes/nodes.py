@@ -106,7 +106,7 @@ def _plain_amounts(draw: Draw) -> dict[str, str]:
 
 
 def _taints(draw: Draw) -> list[Raw]:
-    """One to three taints of different keys, so that key and effect are unique as the API asks."""
+    """Return one to three taints of different keys: key and effect are unique, as the API asks."""
     return [
         {"key": key, "value": draw.choice(TAINT_VALUES), "effect": draw.choice(EFFECTS)}
         for key in draw.some(TAINT_KEYS, 1, 3)

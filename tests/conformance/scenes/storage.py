@@ -59,7 +59,7 @@ def _mount(pod: Raw, source: Raw) -> None:
 
 
 def _classes(cluster: Cluster) -> None:
-    """Immediate, waiting for local volumes, provisioned when waited for, the same but measured."""
+    """Add classes: immediate, of local volumes, provisioned when waited for, and measured."""
     draw = cluster.draw
     later = {"volumeBindingMode": "WaitForFirstConsumer"}
     cluster.add("StorageClass", "now", provisioner=DRIVER)

@@ -25,7 +25,7 @@ SIZE: Final = "5Gi"
 
 
 def csi_nodes(cluster: Cluster) -> None:
-    """Most nodes can attach a few volumes of DRIVER, or any number."""
+    """Let most nodes attach a few volumes of DRIVER, or any number."""
     draw = cluster.draw
     for name in cluster.node_names:
         if draw.chance(0.7):

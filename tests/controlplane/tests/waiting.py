@@ -15,7 +15,7 @@ LOOK_AGAIN = 0.02
 
 
 def wait_until_gone(pids: Iterable[int]) -> None:
-    """Every process has ended; children of others need not have been collected by them."""
+    """Wait until every process has ended; children of others may not be collected yet."""
     deadline = time.monotonic() + PATIENCE
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):

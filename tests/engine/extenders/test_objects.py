@@ -1,12 +1,12 @@
 """What extenders get, read from an API server on loopback."""
 
 import asyncio
-import tracemalloc
 
 import orjson
 import pytest
 
 from kube.api_server import ApiServer, Request
+from memory import traced_memory
 from mooring.engine.extenders.client import ExtenderError
 from mooring.engine.extenders.extenders import PodGone
 from mooring.engine.extenders.objects import ApiObjects, as_json
@@ -170,10 +170,7 @@ async def test_pods_are_kept_up_to_so_many_bytes_and_others_are_read() -> None:
 
 
 def test_an_object_that_is_kept_as_json_occupies_little_more_than_its_length() -> None:
-    tracemalloc.start()
-    try:
+    with traced_memory() as taken_so_far:
         kept = [as_json(WEB) for _ in range(100)]
-        used, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
+        used = taken_so_far()
     assert used < 2 * sum(map(len, kept))

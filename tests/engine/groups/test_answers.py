@@ -1,10 +1,10 @@
 """What is kept of the answers about members, and what it means on rows."""
 
-import tracemalloc
 from typing import Any
 
 import numpy as np
 
+from memory import traced_memory
 from mooring.engine.extenders.answers import ExtenderAnswers, Filtered, NodeFailure
 from mooring.engine.groups.answers import MOST_DIFFERENT, GroupAnswers
 from mooring.model.events import Kind
@@ -72,13 +72,10 @@ def test_an_answer_about_thousands_of_nodes_is_not_kept_for_each_member() -> Non
     answers, members = GroupAnswers(), [member(f"w{i}") for i in range(100)]
     given = answer(*(f"n{i}" for i in range(5_000)), scores=(1,) * 5_000)
     answers.put(members[0], given)
-    tracemalloc.start()
-    try:
+    with traced_memory() as taken_so_far:
         for each in members:
             answers.put(each, given)
-        size, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
+        size = taken_so_far()
     assert size < 1_000_000
 
 

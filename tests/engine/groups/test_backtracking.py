@@ -34,7 +34,7 @@ class Sizes:
 
 
 def fits(sizes: list[int], free: list[int]) -> bool:
-    """Whether any choice of rows has enough for all, by trying every one."""
+    """Return whether any choice of rows has enough for all, by trying every one."""
     return any(
         all(
             sum(size for size, at in zip(sizes, rows, strict=True) if at == row) <= amount

@@ -1,7 +1,7 @@
 """Groups in the loop: all members at once or none, against an API server on loopback."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Generator
+from collections.abc import Callable, Generator
 from itertools import count, pairwise
 from typing import Any, ClassVar
 
@@ -39,17 +39,6 @@ Raw = dict[str, Any]
 
 LATER = 2.0
 """Seconds after which members are told that others are missing."""
-
-
-@pytest.fixture
-def bindings() -> Bindings:
-    return Bindings()
-
-
-@pytest.fixture
-async def client(bindings: Bindings) -> AsyncIterator[ApiClient]:
-    async with ApiServer(bindings) as server, ApiClient(Connection(server.url)) as connected:
-        yield connected
 
 
 def members(group: str, count: int, **fields: Any) -> list[Raw]:
@@ -459,7 +448,7 @@ async def test_a_group_whose_nodes_are_taken_in_a_pause_is_decided_about_again(
 
 
 def on_nodes(engine: Engine) -> int:
-    """How many members of the group are assumed."""
+    """Return how many members of the group are assumed."""
     group = engine.scheduler_state.state.pod_groups.get(
         GroupKey(GroupSource.KUBERNETES, "default", "g")
     )
@@ -700,7 +689,7 @@ class Pausing:
     def pod_group_post_filter(
         self, state: PodGroupPostFilterState
     ) -> Generator[None, None, GroupPreemption]:
-        """All members get the victim's node."""
+        """Give all members the victim's node."""
         Pausing.runs += 1
         while not Pausing.goes_on:
             Pausing.pauses += 1
@@ -797,7 +786,7 @@ async def test_of_equal_groups_one_is_tried_after_an_event_and_the_next_if_that_
     state = engine.scheduler_state.state
 
     async def after(*ended: str) -> tuple[int, int]:
-        """How many attempts there are, and bindings, after these pods have ended."""
+        """Return how many attempts there are, and bindings, after these pods have ended."""
         nonlocal now
         now += 60.0
         Attempts.made, bound = 0, len(bindings.made)

@@ -5,6 +5,7 @@ from typing import Any
 
 from deciding import Deciding
 from devices.objects import gpu_node, whole_pod
+from group_searching import search_for
 from mooring.engine.extenders.answers import ExtenderAnswers, Filtered, NodeFailure
 from mooring.engine.groups.answers import GroupAnswers
 from mooring.engine.groups.decision import GroupDecision, decide_group
@@ -21,26 +22,18 @@ def members(count: int, start: int = 0, **fields: Any) -> list[Raw]:
 
 
 def decided(
-    deciding: Deciding, raws: list[Raw], answers: GroupAnswers | None = None
+    deciding: Deciding,
+    raws: list[Raw],
+    answers: GroupAnswers | None = None,
+    budget: SearchBudget | None = None,
 ) -> GroupDecision:
     pods = [parse_pod(raw) for raw in raws]
     for one in pods:
         deciding.state.put_unscheduled(one)
     group = deciding.state.pod_groups.of(pods[0])
     assert group is not None
-    extended = answers.on(deciding.cluster) if answers is not None else None
-    return run_whole(
-        decide_group(
-            group,
-            pods,
-            deciding.pipeline,
-            deciding.cluster,
-            deciding.shared,
-            seed=0,
-            rejected={},
-            extended=extended,
-        )
-    )
+    searched = search_for(deciding, raws, budget=budget, answers=answers).searched
+    return run_whole(decide_group(group, searched))
 
 
 def nodes_of(deciding: Deciding, decision: GroupDecision) -> set[str]:
@@ -265,21 +258,7 @@ def test_the_domains_of_a_group_share_one_budget() -> None:
     port = members(3, cpu="1", ports=(80,))
     unbounded = decided(deciding, port)
     assert len(unbounded.tried) == 50
-    pods = [parse_pod(raw) for raw in port]
-    group = deciding.state.pod_groups.of(pods[0])
-    assert group is not None
-    bounded = run_whole(
-        decide_group(
-            group,
-            pods,
-            deciding.pipeline,
-            deciding.cluster,
-            deciding.shared,
-            seed=0,
-            rejected={},
-            budget=SearchBudget(20),
-        )
-    )
+    bounded = decided(deciding, port, budget=SearchBudget(20))
     assert 1 <= len(bounded.tried) < 10
     assert bounded.bounded
     assert "was found within" in bounded.message

@@ -90,7 +90,7 @@ def test_an_item_that_failed_comes_first_in_the_next_try() -> None:
 
 
 def exists(items: list[Item], rows: "np.ndarray[tuple[int, int], np.dtype[np.int64]]") -> bool:
-    """Whether any placement of all members exists, by trying every one."""
+    """Return whether any placement of all members exists, by trying every one."""
     members = [i for i in items for _ in range(i.count)]
 
     @cache
@@ -113,7 +113,7 @@ def exists(items: list[Item], rows: "np.ndarray[tuple[int, int], np.dtype[np.int
 def planted(
     rng: random.Random,
 ) -> tuple[list[Item], "np.ndarray[tuple[int, int], np.dtype[np.int64]]"]:
-    """Items that fit exactly, or with little left, or one unit short of it."""
+    """Return items that fit exactly, or with little left, or one unit short of it."""
     rows, kinds = rng.randint(2, 5), rng.randint(1, 4)
     requests = [(rng.randint(1, 7), rng.randint(0, 7), 1) for _ in range(kinds)]
     on = [[r for r in range(rows) if rng.random() < 0.8] or [0] for _ in range(kinds)]

@@ -147,7 +147,7 @@ class Size:
 
 
 def agree(on: list[Member], size: Size) -> bool:
-    """Whether these members can be on one node together."""
+    """Return whether these members can be on one node together."""
     ports = [m.port for m in on if m.port is not None]
     return (
         sum(m.cpu for m in on) <= size.cpu
@@ -164,7 +164,7 @@ def agree(on: list[Member], size: Size) -> bool:
 
 
 def exists(members: list[Member], nodes: list[Size]) -> bool:
-    """Whether any placement exists, by trying every one."""
+    """Return whether any placement exists, by trying every one."""
     on: list[list[Member]] = [[] for _ in nodes]
     seen: set[object] = set()
 

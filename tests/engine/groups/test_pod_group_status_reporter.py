@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from background import in_background
 from kube.api_server import ApiServer, Request
 from mooring.engine.groups.decision import DomainTried, GroupDecision
 from mooring.engine.groups.pod_group_status_reporter import PodGroupStatusReporter
@@ -153,13 +154,9 @@ def objects() -> list[dict[str, Any]]:
 async def groups(server: Server, objects: list[dict[str, Any]]) -> AsyncIterator[Groups]:
     async with ApiServer(server) as running, ApiClient(Connection(running.url)) as client:
         made = Groups(cluster(*objects), client, server)
-        tasks = [asyncio.create_task(part.run()) for part in (made.reports, made.recorder)]
-        await made.first_round()
-        yield made
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
-        assert all(task.cancelled() for task in tasks)
+        async with in_background(made.reports.run(), made.recorder.run()):
+            await made.first_round()
+            yield made
 
 
 def message(status: dict[str, Any]) -> str:

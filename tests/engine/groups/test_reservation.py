@@ -341,7 +341,7 @@ def busy_for(seconds: int | None, *others: Raw) -> Scene:
 
 
 def backfilled(scene: Scene, seconds: int | None, *, after: float = 0.0, grace: int = 30) -> bool:
-    """Whether a pod that runs so long is put on the free node, so long after the start of `s`."""
+    """Return whether a pod that runs so long, and comes so long after `s`, gets the free node."""
     spec = {"activeDeadlineSeconds": seconds} if seconds is not None else {}
     small = parse_pod(pod("new", cpu="1", spec=spec | {"terminationGracePeriodSeconds": grace}))
     scheduler = scene.scheduler
@@ -405,7 +405,7 @@ def test_a_pod_is_not_put_on_what_a_preemption_frees() -> None:
 
 
 def racks(clock: Callable[[], float] | None) -> Scene:
-    """Thirty racks of one full node, and two of two, for a group of two that wait."""
+    """Return thirty racks of one full node, and two of two, for a group of two that wait."""
     names = [f"n{i}" for i in range(34)]
     nodes = [
         node(name, cpu="1", labels={"rack": str(i if i < 30 else 100 + i // 2)})

@@ -1,10 +1,10 @@
 import gc
-import tracemalloc
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from memory import traced_memory
 from mooring.model.affinity import SpreadConstraint
 from mooring.model.events import Kind
 from mooring.model.node import HOSTNAME, ZONE, parse_node
@@ -156,9 +156,7 @@ def test_scopes_that_no_policy_narrows_are_shared_by_all_pods() -> None:
 def test_scopes_take_a_bounded_number_of_bytes() -> None:
     state = cluster(*(node(f"n{i}", zone="a") for i in range(3000)))
     inclusion = NodeInclusion(200_000)
-    gc.collect()
-    tracemalloc.start()
-    try:
+    with traced_memory() as taken_so_far:
         for i in range(100):
             others = {"key": "disk", "operator": "NotIn", "values": [f"disk-{i}"]}
             terms = {"nodeSelectorTerms": [{"matchExpressions": [others]}]}
@@ -167,9 +165,7 @@ def test_scopes_take_a_bounded_number_of_bytes() -> None:
             assert found.rows is not None
             assert len(found.rows) == 3000
         gc.collect()
-        taken, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
+        taken = taken_so_far()
     assert taken <= 1_000_000
 
 

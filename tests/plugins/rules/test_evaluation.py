@@ -48,10 +48,10 @@ def _formed(*forms: str, **parts: SearchStrategy[str]) -> SearchStrategy[str]:
     )
 
 
-def _trees(depth: int) -> dict[str, SearchStrategy[str]]:
-    """Return expressions of each type: mostly right, sometimes with errors at some nodes."""
+def _leaves() -> dict[str, SearchStrategy[str]]:
+    """Return the shortest expressions of each type."""
     keys = st.sampled_from(("disk", "cores", "rack", "lost"))
-    leaves = {
+    return {
         "bool": _formed(
             "true", "node.unschedulable", "has(node.labels.{k})", "'{k}' in node.labels",
             "has(pod.labels.{k})", k=keys,
@@ -77,11 +77,12 @@ def _trees(depth: int) -> dict[str, SearchStrategy[str]]:
             ),
         ),
     }  # fmt: skip
-    if not depth:
-        return leaves
-    less = _trees(depth - 1)
+
+
+def _grown(less: dict[str, SearchStrategy[str]]) -> dict[str, SearchStrategy[str]]:
+    """Return expressions of each type that are made of smaller ones."""
     b, i, d, s = (less[kind] for kind in ("bool", "int", "double", "string"))
-    grown = {
+    return {
         "bool": st.one_of(
             _formed("({x} && {y})", "({x} || {y})", "!{x}", "({x} == {y})", x=b, y=b),
             _formed("({x} {o} {y})", x=i, y=i, o=st.sampled_from(("<", "<=", "==", "!=", ">"))),
@@ -106,6 +107,14 @@ def _trees(depth: int) -> dict[str, SearchStrategy[str]]:
         ),
         "string": _formed("({x} + {y})", "({c} ? {x} : {y})", x=s, y=s, c=b),
     }  # fmt: skip
+
+
+def _trees(depth: int) -> dict[str, SearchStrategy[str]]:
+    """Return expressions of each type: mostly right, sometimes with errors at some nodes."""
+    leaves = _leaves()
+    if not depth:
+        return leaves
+    grown = _grown(_trees(depth - 1))
     return {kind: st.one_of(leaves[kind], grown[kind]) for kind in leaves}
 
 

@@ -1,7 +1,7 @@
 import gc
-import tracemalloc
 from typing import Any
 
+from memory import traced_memory
 from mooring.model.events import Kind
 from mooring.model.objects import object_key, parse_object
 from mooring.model.pod import Pod, parse_pod
@@ -59,16 +59,12 @@ def test_the_selectors_of_all_matching_services_are_merged() -> None:
 def test_what_is_known_of_pods_that_differ_takes_a_bounded_number_of_bytes() -> None:
     state = cluster(service("large", WEB))
     selectors = DefaultSelectors(state.objects, most_bytes=500_000)
-    gc.collect()
-    tracemalloc.start()
-    try:
+    with traced_memory() as taken_so_far:
         for number in range(3000):
             put(state, service("large", {**WEB, f"unique-{number}": "x"}))
             assert selectors.of(web(labels={**FULL, f"unique-{number}": "x"})) is not None
         gc.collect()
-        taken, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
+        taken = taken_so_far()
     assert taken <= 700_000
 
 

@@ -1,5 +1,3 @@
-import gc
-import tracemalloc
 from collections.abc import Mapping
 from typing import Any
 
@@ -7,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memory import traced_memory
 from mooring.model.affinity import parse_pod_affinity
 from mooring.model.bounded_cache import bytes_of
 from mooring.model.selectors import parse_label_selector
@@ -123,13 +122,9 @@ def test_the_memory_of_a_selection_has_its_places_in_an_index() -> None:
     part = PodSelector(many, frozenset(("a",)))
     index: SelectionIndex[Selection] = SelectionIndex()
     pods = selection((part,), terminating=True)
-    gc.collect()
-    tracemalloc.start()
-    try:
+    with traced_memory() as taken_so_far:
         index.add(pods, pods)
-        taken, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
+        taken = taken_so_far()
     assert taken <= pods.memory - bytes_of(part) <= 2 * taken
 
 

@@ -200,7 +200,7 @@ class _Calls:
 
     @asynccontextmanager
     async def turn(self, *, for_group: bool = False) -> AsyncIterator[None]:
-        """Inside, one call is in flight; entering waits for its turn."""
+        """Wait for a turn; inside, one call is in flight."""
         await self._enter(for_group=for_group)
         try:
             yield
@@ -257,7 +257,7 @@ def _authorization(url: URL) -> dict[str, str]:
 
 
 def _changed_at(extender: Extender) -> tuple[int, ...]:
-    """When the files of the certificates were changed, in nanoseconds; 0 for one that is absent."""
+    """Return when each file of the certificates was changed, in nanoseconds; 0 if it is absent."""
     tls = extender.tls_config
     if tls is None:
         return ()

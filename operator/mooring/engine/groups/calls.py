@@ -162,7 +162,7 @@ class GroupCalls:
         return tuple([names[row] for row in np.flatnonzero(self._fits(pod)).tolist()])
 
     def _fits(self, pod: Pod) -> BoolArray:
-        """bool[rows]: the nodes that pass the filters that regard a node by itself."""
+        """Return the nodes that pass the filters that regard a node by itself: bool[rows]."""
         cluster = self._cluster
         nowhere = np.zeros(len(cluster.nodes), np.bool_)
         if not cluster.node_count:

@@ -332,7 +332,7 @@ class CountingSearch:
             np.add.at(free[index], at, columns.requests(name)[slots])
 
     def _free(self, resources: Sequence[str], at: NodeView | None = None) -> IntArray:
-        """int64[resources, rows]: what is free beside the pods nominated to a node.
+        """Return what is free beside the pods nominated to a node: int64[resources, rows].
 
         On all rows, or without regard to nominated pods on those of a view.
         """
@@ -424,7 +424,7 @@ def _merged(by_fields: Mapping[_Fields, MemberClass]) -> list[MemberClass]:
 
 
 def _resources(counted: Sequence[CountedClass]) -> list[str]:
-    """Pod slots, and all resources that are filtered for any of these classes."""
+    """Return pod slots, and all resources that are filtered for any of these classes."""
     return [_PODS, *sorted({name for c in counted for name in c.needs})]
 
 

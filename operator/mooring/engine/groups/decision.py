@@ -101,44 +101,21 @@ class _Candidate:
     assignment: Assignment
 
 
-def decide_group(
-    group: PodGroupState,
-    members: Sequence[Pod],
-    pipeline: Pipeline,
-    cluster: ClusterView,
-    cache: ResultCache,
-    *,
-    seed: int,
-    rejected: Mapping[str, Collection[str]],
-    budget: SearchBudget | None = None,
-    extended: Mapping[str, ExtenderResults] | None = None,
-) -> Pausing[GroupDecision]:
+def decide_group(group: PodGroupState, searched: SearchedMembers) -> Pausing[GroupDecision]:
     """Return nodes for all these members, or for as many as the group needs beside the others.
 
-    `members` are without a node. `rejected` has by uid the names of the nodes that a Reserve or
-    Permit plugin rejected since the attempt began. If the minimum has its nodes already, as many
-    members get one as fit. `budget` bounds the decisions of one attempt together. `extended` is
-    what extenders say of the nodes, by uid.
+    If the minimum has its nodes already, as many members get one as fit.
 
     Raises:
         DecisionOutdated: in a pause.
     """
+    members, pipeline, cluster = searched.members, searched.pipeline, searched.cluster
     needed = max(group.minimum - group.scheduled_pods_count, 1)
-    if not members or len(members) < needed:
+    if len(members) < needed:
         return GroupDecision({}, message=f"{len(members)} of {needed} members can be scheduled now")
     if (lacking := _lacking(group, cluster)) is not None:
         resource_filters = frozenset(pipeline.resource_filters)
         return GroupDecision({}, message=lacking, plugins=resource_filters, by_specs=True)
-    searched = SearchedMembers(
-        members,
-        pipeline,
-        cluster,
-        cache,
-        seed=seed,
-        rejected=rejected,
-        budget=budget,
-        extended=extended,
-    )
     search = GroupSearch(searched)
     with searched.trial():
         placements = placements_of(group, pipeline, cluster)
@@ -413,7 +390,7 @@ def _complete(
 
 
 def _partial(tried: Sequence[_Candidate], needed: int) -> list[_Candidate]:
-    """Of the lowest tier with any, the placements that take as many members as needed."""
+    """Return, of the lowest tier with any, the placements that take as many members as needed."""
     enough = [c for c in tried if len(c.assignment.rows) >= needed]
     return [c for c in enough if c.placement.tier == enough[0].placement.tier]
 

@@ -154,7 +154,7 @@ def _attempts(
 
 
 def _starting_orders(items: Sequence[Item], free: IntArray) -> list[tuple[int, ...]]:
-    """Largest first, by dominant share and by each resource; and least space to spare first.
+    """Return orders: the largest first, by each measure; and the least space to spare first.
 
     The space to spare of an item is how many more members than its count fit on all rows.
     """
@@ -171,7 +171,7 @@ def _starting_orders(items: Sequence[Item], free: IntArray) -> list[tuple[int, .
 
 
 def _capacity(item: Item, free: IntArray) -> IntArray:
-    """int64[rows]: how many members of the item fit on each row."""
+    """Return how many members of the item fit on each row: int64[rows]."""
     fits = np.full(free.shape[1], item.count, np.int64)
     for resource in np.flatnonzero(item.requests > 0).tolist():
         np.minimum(fits, free[resource] // item.requests[resource], out=fits)
@@ -208,7 +208,7 @@ def _exceeds_total(items: Sequence[Item], free: IntArray) -> bool:
 def _try(
     items: Sequence[Item], free: IntArray, order: Sequence[int], choice: _Choice
 ) -> tuple[IntArray, list[int]]:
-    """int64[items, rows] of one try, and the items of which not all members were placed."""
+    """Return int64[items, rows] of one try, and the items of which not all members were placed."""
     remaining = free.copy()
     members = np.zeros((len(items), free.shape[1]), np.int64)
     failed: list[int] = []
@@ -229,7 +229,7 @@ def _try(
 
 
 def _filled(rows: IntArray, capacity: IntArray, count: int) -> IntArray:
-    """int64[rows of the table]: the members when the rows are filled one after the other."""
+    """Return the members when rows are filled one after the other: int64[rows of the table]."""
     taken = np.zeros(len(capacity), np.int64)
     before = np.cumsum(capacity[rows]) - capacity[rows]
     taken[rows] = np.clip(count - before, 0, capacity[rows])

@@ -92,35 +92,24 @@ class GroupPlanner:
             if not members:
                 return GroupDecision({}, message=_ALL_ON_NODES)
             extended = self._answers.on(self._cluster) if self._answers is not None else {}
-            seed, rejected, budget = self._seed, self._rejected, self.budget
             searched = SearchedMembers(
                 members,
                 self._pipeline,
                 self._cluster,
                 self._cache,
-                seed=seed,
-                rejected=rejected,
-                budget=budget,
+                seed=self._seed,
+                rejected=self._rejected,
+                budget=self.budget,
                 extended=extended,
             )
             validation = Validation(searched, CountingSearch(searched))
             try:
-                decision = yield from decide_group(
-                    self._group,
-                    members,
-                    self._pipeline,
-                    self._cluster,
-                    self._cache,
-                    seed=seed,
-                    rejected=rejected,
-                    budget=budget,
-                    extended=extended,
-                )
+                decision = yield from decide_group(self._group, searched)
             except DecisionOutdated as outdated:
                 self.failed(outdated)
                 continue
             if decision.rows:
-                return GroupPlan(decision, members, validation, budget)
+                return GroupPlan(decision, members, validation, self.budget)
             if not self._rejected:
                 return decision
             break

@@ -41,6 +41,7 @@ from mooring.model.pod import Pod
 from mooring.model.pod_group import COSCHEDULING_LABEL, GroupKey, GroupSource, PodGroup
 from mooring.state.cluster import ClusterState
 from mooring.state.pod_groups import GROUP_KINDS, PodGroupState
+from mooring.time_slices import TimeSlices
 
 __all__ = ["PodGroupStatusReporter"]
 
@@ -52,8 +53,6 @@ _LANES: Final = 2
 """Status patches in flight, beside those of pods."""
 _PATIENCE_SECONDS: Final = 10.0
 """The longest time for which a round waits for more important work."""
-_SLICE: Final = 50
-"""Groups that are looked at without a pause for other work."""
 _MOST_TRIED: Final = 64
 """Domains of which a report says why they failed."""
 _MOST_PODS: Final = 100
@@ -102,6 +101,25 @@ class _Record:
     def seen(self, group: PodGroupState) -> GroupView:
         """Return how the group is now."""
         return view_of(group, self.finished, failure=self.failure, error=self.error)
+
+    def reported_decision(self) -> dict[str, Any] | None:
+        """Return the last decision as a JSON value; None if there was none."""
+        decision = self.decision
+        if decision is None:
+            return None
+        return {
+            "time": rfc3339(self.decided),
+            "placed": self.members,
+            "domain": list(decision.domain) if decision.domain is not None else None,
+            "message": decision.message or None,
+            "tries": decision.tries,
+            "bounded": decision.bounded,
+            "tried": [
+                {"key": t.key, "value": t.value, "fits": t.fits, "message": t.message}
+                for t in decision.tried
+            ],
+            "triedInAll": self.domains,
+        }
 
 
 class PodGroupStatusReporter:
@@ -202,14 +220,13 @@ class PodGroupStatusReporter:
         while self._dirty and waited < _PATIENCE_SECONDS and self._busy():
             await self._sleep(ROUND_SECONDS)
             waited += ROUND_SECONDS
-        keys = iter(tuple(self._dirty))
+        keys, slices = iter(tuple(self._dirty)), TimeSlices()
 
         async def lane() -> None:
-            for number, key in enumerate(keys, 1):
+            for key in keys:
                 self._dirty.pop(key, None)
                 await self._report(key)
-                if number % _SLICE == 0:
-                    await asyncio.sleep(0)
+                await slices.pause()
 
         async with asyncio.TaskGroup() as lanes:
             for _ in range(_LANES):
@@ -374,9 +391,12 @@ class PodGroupStatusReporter:
 
     def _reported(self, group: PodGroupState) -> dict[str, Any]:
         record = self._records.get(group.key) or _Record()
-        decision, definition = record.decision, group.definition
-        view = record.seen(group)
-        report: dict[str, Any] = {
+        definition, view = group.definition, record.seen(group)
+        topology: dict[str, Any] | None = None
+        if definition is not None and definition.topology.keys:
+            mode = "Required" if definition.topology.required else "Preferred"
+            topology = {"keys": list(definition.topology.keys), "mode": mode}
+        return {
             "podGroup": str(group.key),
             "source": group.key.source.value,
             "phase": view.phase,
@@ -393,28 +413,10 @@ class PodGroupStatusReporter:
                 "failed": view.finished.failed,
             },
             "missing": group.missing,
-            "topology": None,
-            "decision": None,
+            "topology": topology,
+            "decision": record.reported_decision(),
             "pods": list(islice(_members(group), _MOST_PODS)),
         }
-        if definition is not None and definition.topology.keys:
-            mode = "Required" if definition.topology.required else "Preferred"
-            report["topology"] = {"keys": list(definition.topology.keys), "mode": mode}
-        if decision is not None:
-            report["decision"] = {
-                "time": rfc3339(record.decided),
-                "placed": record.members,
-                "domain": list(decision.domain) if decision.domain is not None else None,
-                "message": decision.message or None,
-                "tries": decision.tries,
-                "bounded": decision.bounded,
-                "tried": [
-                    {"key": t.key, "value": t.value, "fits": t.fits, "message": t.message}
-                    for t in decision.tried
-                ],
-                "triedInAll": record.domains,
-            }
-        return report
 
 
 def _members(group: PodGroupState) -> Iterator[dict[str, Any]]:

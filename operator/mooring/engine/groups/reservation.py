@@ -61,7 +61,7 @@ class GroupReservation:
         cache: ResultCache,
         clock: Callable[[], float] | None = None,
     ) -> None:
-        """With a `clock` (seconds), searches for nodes pause."""
+        """Begin without a reservation; with a `clock` (seconds), searches for nodes pause."""
         self._clock = clock
         self._scheduler = scheduler
         self._state = scheduler.state
@@ -185,7 +185,7 @@ class GroupReservation:
         return pod.spec.priority <= group.priority and not _of_daemon_set(pod) and not member
 
     def _earliest_end(self, placed: PlacedPod) -> float:
-        """When the pod ends if it runs until its deadline; minus infinity if it may be any moment.
+        """Return when the pod ends if it runs until its deadline; minus infinity if at any moment.
 
         A pod that has not started is regarded as started when it was created.
         """
@@ -365,7 +365,7 @@ class GroupReservation:
         return found if (found.complete if counted else not found.impossible) else None
 
     def _leaving(self, group: PodGroupState) -> BoolArray:
-        """bool[slots] of the pod columns: placed pods that leave to the group what they request."""
+        """Return the placed pods that leave to the group what they request: bool[slots]."""
         columns = self._cluster.pod_columns
         leaving = (columns.rows >= 0) & ~columns.nominated & (columns.priority <= group.priority)
         for slot in np.flatnonzero(leaving).tolist():

@@ -8,11 +8,21 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import inf
+from typing import TypeVar
 
 from mooring.model.pod import Pod
 from mooring.state.evictions import Evictions
 
-__all__ = ["Candidate", "by_importance", "select_candidate", "select_victims"]
+__all__ = [
+    "Candidate",
+    "by_importance",
+    "select_candidate",
+    "select_victims",
+    "split_by_budgets",
+    "started",
+]
+
+_Victim = TypeVar("_Victim")
 
 _PRIORITY_OFFSET = 2**31
 """Makes every priority positive, so that a sum grows with the number of victims."""
@@ -43,14 +53,14 @@ class Candidate:
         if not self.victims:
             return (self.violations, -_PRIORITY_OFFSET, 0, 0, 0.0)
         highest = self.victims[0].spec.priority
-        earliest = min(_started(v) for v in self.victims if v.spec.priority == highest)
+        earliest = min(started(v) for v in self.victims if v.spec.priority == highest)
         total = sum(v.spec.priority + _PRIORITY_OFFSET for v in self.victims)
         return (self.violations, highest, total, len(self.victims), -earliest)
 
 
 def by_importance(pods: Iterable[Pod]) -> list[Pod]:
     """Return the pods by priority, highest first, then earliest start first (MoreImportantPod)."""
-    return sorted(pods, key=lambda pod: (-pod.spec.priority, _started(pod)))
+    return sorted(pods, key=lambda pod: (-pod.spec.priority, started(pod)))
 
 
 def select_victims(
@@ -67,7 +77,7 @@ def select_victims(
     staying: list[Pod] = []
     for pod in potential:
         (evicting if evictions.evicting(pod) else staying).append(pod)
-    violating, others = _split_by_budgets(by_importance(staying), evictions)
+    violating, others = split_by_budgets(by_importance(staying), lambda pod: (pod,), evictions)
     violating_victims = [pod for pod in violating if not reprieve(pod)]
     victims = [pod for pod in others if not reprieve(pod)]
     return Candidate(
@@ -83,19 +93,25 @@ def select_candidate(candidates: Sequence[Candidate]) -> Candidate:
     return min(candidates, key=lambda candidate: candidate.cost)
 
 
-def _split_by_budgets(pods: Iterable[Pod], evictions: Evictions) -> tuple[list[Pod], list[Pod]]:
-    """Split the pods into those whose eviction, in this order, violates a budget, and others."""
+def split_by_budgets(
+    victims: Iterable[_Victim],
+    pods_of: Callable[[_Victim], Iterable[Pod]],
+    evictions: Evictions,
+) -> tuple[list[_Victim], list[_Victim]]:
+    """Split victims into those whose eviction, in this order, violates a budget, and others."""
     disruptions: Counter[str] = Counter()
-    violating: list[Pod] = []
-    others: list[Pod] = []
-    for pod in pods:
+    violating: list[_Victim] = []
+    others: list[_Victim] = []
+    for victim in victims:
         violates = False
-        for budget in evictions.matching_budgets(pod):
-            disruptions[budget.key] += 1
-            violates |= disruptions[budget.key] > evictions.disruptions_allowed(budget)
-        (violating if violates else others).append(pod)
+        for pod in pods_of(victim):
+            for budget in evictions.matching_budgets(pod):
+                disruptions[budget.key] += 1
+                violates |= disruptions[budget.key] > evictions.disruptions_allowed(budget)
+        (violating if violates else others).append(victim)
     return violating, others
 
 
-def _started(pod: Pod) -> float:
+def started(pod: Pod) -> float:
+    """Return when the pod started, in seconds since the epoch; infinity if it has not."""
     return inf if pod.started is None else pod.started

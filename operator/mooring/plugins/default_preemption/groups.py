@@ -8,10 +8,8 @@ The search pauses (`PodGroupPostFilterState.place`), and pods may come and go me
 names pods, and what is known of them is looked up again where it matters.
 """
 
-from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf
 from typing import Final, TypeAlias, TypeVar
 
 import numpy as np
@@ -25,7 +23,7 @@ from mooring.framework.post_filter import (
 )
 from mooring.framework.verdicts import Unschedulable
 from mooring.model.pod import Pod, Uid
-from mooring.state.evictions import Evictions
+from mooring.plugins.default_preemption.candidates import split_by_budgets, started
 from mooring.state.pod_groups import PodGroupState
 
 __all__ = ["preempt_for_group"]
@@ -77,8 +75,8 @@ class _Unit:
         """The most important unit has the smallest (moreImportantVictim); surplus is the least."""
         pods = self.pods
         size = len(pods) if self.group is not None else 0
-        started = min(_started(pod) for pod, _ in pods)
-        return (-self.priority, self.group is None, self.surplus, -size, started)
+        earliest = min(started(pod) for pod, _ in pods)
+        return (-self.priority, self.group is None, self.surplus, -size, earliest)
 
 
 def preempt_for_group(state: PodGroupPostFilterState) -> _Pausing[GroupPreemption]:
@@ -89,7 +87,9 @@ def preempt_for_group(state: PodGroupPostFilterState) -> _Pausing[GroupPreemptio
     if any(cluster.evictions.awaits_victims(pod) for pod in state.members):
         return NotEligible(_TERMINATING)
     units = sorted(_potential(state), key=lambda unit: unit.importance)[-_MOST_UNITS:]
-    violating, others = _split_by_budgets(units, cluster.evictions)
+    violating, others = split_by_budgets(
+        units, lambda unit: (pod for pod, _ in unit.pods), cluster.evictions
+    )
     strict = limits.disruption_budgets == "Strict"
     if strict:
         violating = []
@@ -232,24 +232,3 @@ class _Reprieve:
             return True
         self._gone |= dict.fromkeys(units)
         return False
-
-
-def _split_by_budgets(
-    units: Sequence[_Unit], evictions: Evictions
-) -> tuple[list[_Unit], list[_Unit]]:
-    """Split the units into those whose eviction, in this order, violates a budget, and others."""
-    disruptions: Counter[str] = Counter()
-    violating: list[_Unit] = []
-    others: list[_Unit] = []
-    for unit in units:
-        violates = False
-        for pod, _ in unit.pods:
-            for budget in evictions.matching_budgets(pod):
-                disruptions[budget.key] += 1
-                violates |= disruptions[budget.key] > evictions.disruptions_allowed(budget)
-        (violating if violates else others).append(unit)
-    return violating, others
-
-
-def _started(pod: Pod) -> float:
-    return inf if pod.started is None else pod.started

@@ -1,0 +1,19 @@
+"""Work that goes on in a task while a test looks at it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+
+@asynccontextmanager
+async def in_background(*works: Coroutine[Any, Any, object]) -> AsyncIterator[None]:
+    """Run the work in tasks; cancel them at the end, which must not have ended before."""
+    tasks = [asyncio.create_task(work) for work in works]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        assert all(task.cancelled() for task in tasks), tasks
