@@ -268,3 +268,18 @@ async def test_a_pod_without_a_service_account_token_says_so(tmp_path: Path) -> 
     line = await refused(environ=IN_A_POD, service_account=tmp_path)
     assert line.startswith(f"service account in {tmp_path} is not usable: ")
     assert "automountServiceAccountToken" in line
+
+
+async def test_the_namespace_is_that_of_the_context(tmp_path: Path) -> None:
+    path = kubeconfig(tmp_path)
+    assert (await load_connection(path)).namespace == "default"
+    edit(path, "    user: u\n", "    user: u\n    namespace: shop\n")
+    assert (await load_connection(path)).namespace == "shop"
+
+
+async def test_the_namespace_of_a_pod_is_that_of_its_account(tmp_path: Path) -> None:
+    account = service_account(tmp_path)
+    assert (await load_connection(environ=IN_A_POD, service_account=account)).namespace == "default"
+    (account / "namespace").write_text("mooring-system\n")
+    connection = await load_connection(environ=IN_A_POD, service_account=account)
+    assert connection.namespace == "mooring-system"

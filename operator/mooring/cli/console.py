@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from textwrap import wrap
 from typing import Any, Final, TypeVar
 
@@ -60,7 +61,11 @@ def output_option(*formats: str) -> Callable[[_Command], _Command]:
 def connection_options(command: _Command) -> _Command:
     """Add the options --kubeconfig and --context, which say where the API server is."""
     for option in (
-        click.option("--context", help="Context in the kubeconfig. Without it: the current one."),
+        click.option(
+            "--context",
+            shell_complete=_complete_contexts,
+            help="Context in the kubeconfig. Without it: the current one.",
+        ),
         click.option(
             "--kubeconfig",
             type=click.Path(),
@@ -69,6 +74,20 @@ def connection_options(command: _Command) -> _Command:
     ):
         command = option(command)
     return command
+
+
+def _complete_contexts(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Return the contexts of the kubeconfig that begin so."""
+    given = context.params.get("kubeconfig") or os.environ.get("KUBECONFIG")
+    paths = given.split(os.pathsep) if given else [str(Path.home() / ".kube" / "config")]
+    found = list[str]()
+    for path in filter(None, paths):
+        try:
+            content = yaml.safe_load(Path(path).expanduser().read_text())
+            found += [str(entry["name"]) for entry in content["contexts"]]
+        except (OSError, ValueError, TypeError, KeyError, yaml.YAMLError):
+            continue
+    return sorted({name for name in found if name.startswith(incomplete)})
 
 
 @contextmanager

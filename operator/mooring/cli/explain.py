@@ -17,6 +17,7 @@ from mooring.cli.explanation import (
     time_lines,
 )
 from mooring.cli.leader import Leader, answer_of, leader_options
+from mooring.cli.names import complete_namespaces, complete_pods
 from mooring.framework.queued_pod import PodState
 from mooring.simulate.manifests import InputError
 from mooring.simulate.selection import type_and_name
@@ -42,9 +43,14 @@ Examples:
   mooring explain podgroup/train -n team-a
   mooring explain web-5d8f --server https://scheduler.example:10259"""
 )
-@click.argument("pod", metavar="POD | podgroup/NAME")
+@click.argument("pod", metavar="POD | podgroup/NAME", shell_complete=complete_pods)
 @click.option(
-    "-n", "--namespace", default="default", show_default=True, help="The pod's namespace."
+    "-n",
+    "--namespace",
+    default="default",
+    show_default=True,
+    shell_complete=complete_namespaces,
+    help="The pod's namespace.",
 )
 @leader_options
 @output_option("text", "json")

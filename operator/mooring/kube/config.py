@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import ssl
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -59,6 +59,7 @@ class Connection:
         server_name: The name to expect in the server's certificate, if not the URL's host.
         proxy: The HTTP proxy's URL (`proxy-url` of the kubeconfig).
         user_agent: What the server's audit log calls this client.
+        namespace: Where kubectl looks without `-n`: that of the context, or of the pod's account.
     """
 
     url: str
@@ -68,6 +69,7 @@ class Connection:
     server_name: str | None = None
     proxy: str | None = None
     user_agent: str = "mooring"
+    namespace: str = "default"
 
 
 async def load_connection(
@@ -88,12 +90,14 @@ async def load_connection(
         account = _ServiceAccount(service_account, environ)
         configuration = account.read()
         credentials = Credentials(account, _token(configuration))
-        return _connection(configuration, credentials, user_agent, str(account))
+        connection = _connection(configuration, credentials, user_agent, str(account))
+        return replace(connection, namespace=account.namespace())
     file = _Kubeconfig(paths or _home_kubeconfig(environ), context)
     value = await file.replaced()
     reread = None if file.plugin_names_no_expiry() else REREAD_SECONDS
     credentials = Credentials(file, value, reread=reread)
-    return _connection(file.configuration, credentials, user_agent, str(file))
+    connection = _connection(file.configuration, credentials, user_agent, str(file))
+    return replace(connection, namespace=file.namespace())
 
 
 def _home_kubeconfig(environ: Mapping[str, str]) -> str:
@@ -148,6 +152,11 @@ class _Kubeconfig:
             raise self._unusable(ValueError("the context's cluster has no server"))
         return _token(self.configuration)
 
+    def namespace(self) -> str:
+        """Return the context's namespace, `default` without one."""
+        found = self._loader.current_context["context"].get("namespace")
+        return found if isinstance(found, str) and found else "default"
+
     def plugin_names_no_expiry(self) -> bool:
         """Return whether a login plugin gave the token, to be run again only if that is refused."""
         return self._plugin() is not None and not hasattr(self._loader, "exec_plugin_expiry")
@@ -201,6 +210,13 @@ class _ServiceAccount:
                 "check automountServiceAccountToken of the pod, or set KUBECONFIG"
             ) from error
         return configuration
+
+    def namespace(self) -> str:
+        """Return the namespace of the account, `default` if the file says none."""
+        try:
+            return (self._folder / "namespace").read_text().strip() or "default"
+        except OSError:
+            return "default"
 
     async def current(self) -> str | None:
         """Return the token as the kubelet last wrote it."""
