@@ -2,7 +2,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help venv controlplane tools browser demo unit test check site audit sbom image bench conformance soak lock clean
+.PHONY: help venv controlplane tools browser demo unit test check site man audit sbom image bench conformance soak lock clean
 
 PYTHON ?= $(firstword $(foreach name,python3 python3.14 python3.13 python3.12 python3.11, \
 	$(shell $(name) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(name))))
@@ -82,6 +82,10 @@ check: venv ## ruff, mypy --strict, import-linter, the site's links, audit
 site: venv ## build the documents as a site, into build/website/html
 	@$(PY) -m website
 	@echo 'open build/website/html/index.html'
+
+man: venv ## build manual pages of the command line, into build/website/man
+	@$(PY) -m website --manual
+	@echo 'read one: man build/website/man/mooring-explain.1'
 
 audit: venv ## look up advisories about the image's packages; skipped without a connection
 	@$(PY) -m supply_chain audit
