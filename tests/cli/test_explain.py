@@ -67,6 +67,7 @@ REPORTS: dict[str, dict[str, Any]] = {
         "attempts": 0,
         "pendingSeconds": 3725.0,
         "plugins": ["SchedulingGates"],
+        "heldBack": "waiting for scheduling gates: [shop/quota]",
     },
     "team-a/waiting": {
         "state": "waiting at Permit",
@@ -229,7 +230,7 @@ async def test_an_unschedulable_pod_is_explained_first_by_its_cause_and_what_wou
             "gated",
             [
                 "pod team-a/gated: gated, pending for 1h2m, 0 attempts",
-                "  held back by SchedulingGates",
+                "  held back by SchedulingGates: waiting for scheduling gates: [shop/quota]",
             ],
         ),
         (

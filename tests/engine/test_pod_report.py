@@ -8,6 +8,7 @@ from deciding import Deciding
 from mooring.engine.pod_report import PodReportBuilder, pod_state
 from mooring.framework.queued_pod import PodState, QueuedPod
 from mooring.model.events import Kind
+from mooring.model.limits import LIMITS, Counted
 from mooring.model.pod import Pod, parse_pod
 from mooring.observe.documents import plain
 from mooring.testing.builders import node, pod, uid_of
@@ -100,11 +101,30 @@ async def test_an_active_pod_knows_how_many_are_ahead_of_it(stage: Stage) -> Non
     assert (await stage.report("second"))["ahead"] == 2
 
 
-async def test_a_gated_pod_is_called_so(stage: Stage) -> None:
-    stage.add(pod("web"), gated=True)
+async def test_a_gated_pod_names_its_gates(stage: Stage) -> None:
+    stage.add(pod("web", spec={"schedulingGates": [{"name": "shop/quota"}]}), gated=True)
     report = await stage.report("web")
     assert report["state"] == "gated"
+    assert report["plugins"] == ["SchedulingGates"]
+    assert report["heldBack"] == "waiting for scheduling gates: [shop/quota]"
     assert "suggestions" not in report
+
+
+async def test_the_age_of_a_gated_pod_goes_on_when_its_gates_are_looked_at_again(
+    stage: Stage,
+) -> None:
+    raw = pod("web", spec={"schedulingGates": [{"name": "shop/quota"}]})
+    for stage.now in (0.0, 25.0, 50.0):
+        stage.add(raw, gated=True)
+    stage.now = 61.0
+    assert (await stage.report("web"))["pendingSeconds"] == 61.0
+
+
+async def test_a_pod_that_exceeds_a_limit_says_which(stage: Stage) -> None:
+    labels = {f"label-{number}": "" for number in range(LIMITS[Counted.LABELS] + 1)}
+    large = stage.add(pod("web", labels=labels), gated=True)
+    report = await stage.report("web")
+    assert (report["plugins"], report["heldBack"]) == ([], large.limit_exceeded)
 
 
 async def test_a_pod_at_permit_names_the_plugins_it_waits_for(stage: Stage) -> None:

@@ -54,6 +54,20 @@ async def test_a_pod_of_another_scheduler_has_no_decision() -> None:
     assert (await found(pods(shared), "default/web"))["now"] is None
 
 
+async def test_there_is_no_decision_about_a_gated_pod() -> None:
+    shared = scheduler_state(node("a"))
+    pipeline = put_profile(shared).pipeline
+    shared.queue.add(
+        parse_pod(pod("web", spec={"schedulingGates": [{"name": "shop/quota"}]})),
+        pipeline,
+        0.0,
+        gated=True,
+    )
+    answer = await found(pods(shared), "default/web")
+    assert answer["report"]["heldBack"] == "waiting for scheduling gates: [shop/quota]"
+    assert answer["now"] is None
+
+
 async def test_a_decision_now_does_not_preempt() -> None:
     shared = scheduler_state(node("a", cpu="1"), pod("low", cpu="1", node="a"))
     pipeline = put_profile(shared).pipeline

@@ -139,8 +139,10 @@ def _remedies(report: Mapping[str, Any]) -> Iterator[str]:
     """Yield what keeps the pod where it is, and what would make it fit."""
     for plugin, seconds in report.get("waitsFor", {}).items():
         yield f"  waits for plugin {plugin}, at most {duration(seconds)} more"
-    if report["state"] == PodState.GATED and report["plugins"]:
-        yield f"  held back by {', '.join(report['plugins'])}"
+    if report["state"] == PodState.GATED:
+        by, why = ", ".join(report["plugins"] or ()), report.get("heldBack")
+        if by or why:
+            yield f"  held back{by and f' by {by}'}{f': {why}' if why else ''}"
     suggestions = report.get("suggestions")
     if suggestions:
         yield f"  The cause: {suggestions[0]['cause']}. It would fit"

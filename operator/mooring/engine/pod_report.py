@@ -14,6 +14,7 @@ from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin import by_priority
 from mooring.framework.plugin_failures import PluginFailed
 from mooring.framework.queued_pod import PodState, QueuedPod
+from mooring.framework.runtime import first_gate
 from mooring.model.pod import Pod, Uid
 from mooring.state.cluster_view import ClusterView
 from mooring.time_slices import REST
@@ -57,8 +58,10 @@ class SuggestedChange:
 class PodReport:
     """What is known of a pod; what does not apply to it is None.
 
-    `ahead` counts the active pods that are before it, `waits_for` has the seconds that each Permit
-    plugin may still take. An unschedulable pod has `suggestions`, the smallest change first.
+    `pending_seconds` count from when the scheduler saw the pod first. `held_back` says why a gated
+    pod is not in the queue, and `plugins` name what rejected or gated the pod. `ahead` counts the
+    active pods that are before it, `waits_for` has the seconds that each Permit plugin may still
+    take. An unschedulable pod has `suggestions`, the smallest change first.
     """
 
     state: PodState
@@ -67,6 +70,7 @@ class PodReport:
     attempts: int | None = None
     pending_seconds: float | None = None
     plugins: Sequence[str] | None = None
+    held_back: str | None = None
     waits_for: Mapping[str, float] | None = None
     backoff_seconds: float | None = None
     ahead: int | None = None
@@ -98,6 +102,9 @@ class PodReportBuilder:
         if queued is None:
             return report
         report = self._queued(report, queued)
+        if state is PodState.GATED:
+            plugin, reason = _gate(queued)
+            return replace(report, plugins=[plugin] if plugin else [], held_back=reason)
         if state is PodState.UNSCHEDULABLE or (
             state is PodState.BACKOFF and queued.unschedulable_plugins
         ):
@@ -114,7 +121,7 @@ class PodReportBuilder:
             report,
             profile=queued.pipeline.profile,
             attempts=queued.attempts,
-            pending_seconds=_seconds(now - queued.initial_attempt_timestamp),
+            pending_seconds=_seconds(now - queued.times.began),
             plugins=sorted(queued.unschedulable_plugins),
             waits_for={plugin: _seconds(until - now) for plugin, until in pending.items()}
             if pending is not None
@@ -142,6 +149,21 @@ class PodReportBuilder:
                 self._clock,
                 wanted=lambda: scheduler.queue.get(queued.pod.uid) is queued,
             )
+
+
+def _gate(queued: QueuedPod) -> tuple[str, str | None]:
+    """Return the PreEnqueue plugin that holds the pod back, and why.
+
+    The plugin is "" if the pod exceeds a limit or a plugin fails, and the reason is None if the
+    pod is held back no more, which the queue finds out soon.
+    """
+    if queued.pod.limit_exceeded is not None:
+        return "", queued.pod.limit_exceeded
+    try:
+        gate = first_gate(queued.pipeline, queued.pod)
+    except PluginFailed as failure:
+        return "", str(failure)
+    return (gate[0], gate[1].reason) if gate is not None else ("", None)
 
 
 async def smallest_suggestions(

@@ -44,7 +44,8 @@ class Pods:
         """Return the document about the pod "namespace/name"; None if it is not known.
 
         `now` is a decision on the live state, without preemption; of a pod that has a node it is
-        made as if the pod were not there. It is None if no profile takes the pod.
+        made as if the pod were not there. It is None if no profile takes the pod, or if the pod is
+        gated.
         """
         report, decisions = await self._report(key), self._decisions.of(key)
         path = self._decisions.path(key)
@@ -72,6 +73,8 @@ class Pods:
         if uid is None:
             return None
         queued, placed = scheduler.queue.get(uid), scheduler.cluster.pod(uid)
+        if queued is not None and queued.gated:
+            return None
         if queued is not None:
             pod, pipeline = queued.pod, queued.pipeline
         elif placed is not None:

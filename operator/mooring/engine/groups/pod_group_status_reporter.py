@@ -20,6 +20,7 @@ from mooring.engine.groups.status import (
     Finished,
     GroupView,
     desired_status,
+    gates_text,
     view_of,
 )
 from mooring.kube.errors import (
@@ -420,14 +421,12 @@ class PodGroupStatusReporter:
 def _members(group: PodGroupState) -> Iterator[dict[str, Any]]:
     """Return the members with what keeps each, those without a node first."""
     for pod in group.unscheduled.values():
-        gates = list(pod.spec.gates)
+        gates = pod.spec.gates
         yield {
             "pod": pod.key,
             "state": "gated" if gates else "unscheduled",
             "node": None,
-            "message": f"scheduling gates: {', '.join(gates)}"
-            if gates
-            else pod.unscheduled_message,
+            "message": gates_text(gates) if gates else pod.unscheduled_message,
         }
     for state, placed_pods in (("assumed", group.assumed), ("assigned", group.assigned)):
         for placed in placed_pods.values():

@@ -83,6 +83,7 @@ function state(report) {
   const words = [h("strong", {}, report.state)];
   if (report.node) words.push(" on ", nodeLink(report.node));
   if (report.profile) words.push(`, profile ${report.profile}`);
+  if (report.heldBack) words.push(`, held back${report.plugins.length ? ` by ${report.plugins.join(", ")}` : ""}: ${report.heldBack}`);
   if (report.pendingSeconds !== undefined) words.push(`, pending for ${duration(report.pendingSeconds)}`);
   if (report.attempts) words.push(`, ${plural(report.attempts, "attempt")}`);
   if (report.backoffSeconds !== undefined) words.push(`, tried again in ${duration(report.backoffSeconds)}`);
