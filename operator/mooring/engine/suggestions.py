@@ -28,7 +28,7 @@ from mooring.model.events import Kind
 from mooring.model.pod import Pod
 from mooring.model.pod_spec import HostPort, PodSpec
 from mooring.model.resources import CPU, MEMORY, amount_text
-from mooring.model.selectors import LabelSelector, Requirement
+from mooring.model.selectors import LabelSelector, NodeSelectorTerm, Requirement
 from mooring.model.taints import NOT_SCHEDULABLE_TAINT, Taint, Toleration, tolerated
 from mooring.model.volumes import ClaimVolume
 from mooring.state.cluster_view import ClusterView
@@ -362,8 +362,9 @@ def _constraints(spec: PodSpec, cluster: ClusterView) -> Iterator[Change]:
             partial(_without_requirement, requirement),
         )
     if spec.required_nodes is not None:
-        text, terms = "had no required node affinity", spec.required_nodes.terms
-        missing = _no_such_node(terms[0].expressions, cluster) if len(terms) == 1 else ""
+        first, *others = spec.required_nodes.terms or (NodeSelectorTerm(),)
+        missing = _no_such_node(first.expressions, cluster) if not others else ""
+        text = "had no required node affinity"
         yield Change(text, missing or "node affinity", _CONSTRAINT, _without_node_affinity)
     for port in spec.host_ports:
         name = f"host port {port.port}/{port.protocol}"
@@ -391,9 +392,9 @@ def _no_such_node(requirements: Sequence[Requirement], cluster: ClusterView) -> 
     """Return which label that a node must have no node has; "" if there is no such label."""
     nodes = cluster.nodes
     for requirement in requirements:
-        if requirement.operator in ("In", "Exists"):
-            if not (nodes.meets(requirement) & nodes.present).any():
-                return f"no node has the label {_shown(requirement)}"
+        wanted = requirement.operator in ("In", "Exists")
+        if wanted and not (nodes.meets(requirement) & nodes.present).any():
+            return f"no node has the label {_shown(requirement)}"
     return ""
 
 
