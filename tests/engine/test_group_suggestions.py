@@ -80,6 +80,24 @@ def test_the_fewest_pods_end_and_pods_of_daemon_sets_do_not() -> None:
     assert "when 2 pods end: default/large-0, default/large-1" in texts
 
 
+def test_one_pod_on_each_node_ends_where_each_node_lacks_little() -> None:
+    nodes = [node(name, cpu="4") for name in "abc"]
+    others = [pod(f"{name}-{number}", cpu="1", node=name) for name in "abc" for number in range(3)]
+    deciding = Deciding(*nodes, *others, pod_group("g", 3))
+    (ending,) = (each for each in suggested(deciding, members(3, cpu="2")) if each.ended)
+    assert {ref.name[0] for ref in ending.ended} == {"a", "b", "c"}
+    assert len(ending.ended) == 3
+
+
+def test_pods_of_few_nodes_end_where_members_need_whole_nodes() -> None:
+    nodes = [node(name, cpu="4") for name in "abc"]
+    others = [pod(f"{name}-{number}", cpu="1", node=name) for name in "abc" for number in range(3)]
+    deciding = Deciding(*nodes, *others, pod_group("g", 1))
+    (ending,) = (each for each in suggested(deciding, members(1, cpu="4")) if each.ended)
+    assert len({ref.name[0] for ref in ending.ended}) == 1
+    assert len(ending.ended) == 3
+
+
 def test_a_group_that_fits_by_now_is_told_so_and_nothing_else() -> None:
     deciding = Deciding(node("a", cpu="2"), node("b", cpu="2"), pod_group("g", 4))
     (only,) = suggested(deciding, members(4, cpu="1"))

@@ -7,8 +7,9 @@ whole group.
 """
 
 import copy
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from typing import Final, TypeAlias, TypeVar
 
@@ -25,7 +26,7 @@ from mooring.engine.suggestions import (
     conditions,
     possible_changes,
     requesting,
-    rounded_down,
+    step_of,
     when_ended,
 )
 from mooring.engine.what_if import WhatIf, stays_on_its_node
@@ -42,12 +43,12 @@ from mooring.state.pod_groups import PodGroupState
 
 __all__ = ["MOST_STEPS", "group_suggestions"]
 
-MOST_STEPS: Final = 6_000
+MOST_STEPS: Final = 20_000
 """What all decisions about one group may cost in all, in decisions about one pod."""
 _MOST_SPECS: Final = 4
 """Different specs of members of which changes are tried."""
-_MOST_AMOUNTS: Final = 1_024
-"""Requests of which the largest that fits is looked for."""
+_MOST_SHARING: Final = 64
+"""Members that share a node where the largest request that fits is looked for."""
 _MOST_DOMAINS: Final = 3
 """Topology domains in which pods end: those in which the most members fit."""
 _MOST_ENDED: Final = 64
@@ -163,7 +164,7 @@ class _GroupSuggestions:
 
     def _with_change(self, change: Change) -> _Steps[bool]:
         """Suggest this change of all members; return whether the group fits then."""
-        changed = [change.apply(pod) for pod in self._members]
+        changed = yield from self._changed(change.apply)
         if not (yield from self._decided(changed)).rows:
             return False
         text, cost = change.text, change.cost
@@ -188,11 +189,11 @@ class _GroupSuggestions:
         Amounts are those that a whole number of members can share on a node.
         """
         amounts = self._amounts(resource, most)
-        best = [requesting({resource: 0}, pod) for pod in self._members]
+        best = yield from self._changed(partial(requesting, {resource: 0}))
         names, first, last = self._nodes, 0, len(amounts)
         while first < last:
             middle = (first + last) // 2
-            changed = [requesting({resource: amounts[middle]}, pod) for pod in self._members]
+            changed = yield from self._changed(partial(requesting, {resource: amounts[middle]}))
             if (yield from self._decided(changed)).rows:
                 first, best, names = middle + 1, changed, self._nodes
             else:
@@ -200,17 +201,28 @@ class _GroupSuggestions:
         self._nodes = names
         return (amounts[first - 1] if first else 0), best
 
+    def _changed(self, apply: Callable[[Pod], Pod]) -> _Steps[list[Pod]]:
+        """Return the members with a change; those of one spec still share one afterwards."""
+        specs, found = dict[int, Pod](), list[Pod]()
+        for pod in self._members:
+            first = specs.get(id(pod.spec))
+            if first is None or pod.volumes:
+                changed = apply(pod)
+                first = specs.setdefault(id(pod.spec), changed)
+                found.append(replace(changed, spec=first.spec))
+            else:
+                found.append(replace(pod, spec=first.spec))
+            yield from self._budget.pause()
+        return found
+
     def _amounts(self, resource: str, most: int) -> list[int]:
         """Return amounts below `most` that fill the space of some node, the smallest first."""
-        nodes = self._cluster.nodes
+        nodes, step = self._cluster.nodes, step_of(resource)
         free = nodes.allocatable(resource) - nodes.requested(resource)
         spaces = np.unique(free[nodes.present & (free > 0)])
-        found = set[int]()
-        for parts in range(1, len(self._members) + 1):
-            found.update(rounded_down(resource, int(space) // parts) for space in spaces)
-            if len(found) >= _MOST_AMOUNTS:
-                break
-        return sorted(amount for amount in found if 0 < amount < most)
+        parts = np.arange(1, min(len(self._members), _MOST_SHARING) + 1)
+        amounts = np.unique(spaces[:, np.newaxis] // parts // step * step)
+        return [int(amount) for amount in amounts if 0 < amount < most]
 
     def _with_minimum(self, fits: int) -> _Steps[None]:
         """Suggest the largest minimum with which those members get a node that fit."""
@@ -237,23 +249,29 @@ class _GroupSuggestions:
     def _without_pods(self, rows: IntArray, short: Sequence[str]) -> _Steps[bool]:
         """Suggest to wait until the fewest pods of these rows end; return whether that helps.
 
-        Pods that request the most of what is `short` end first; then as few of them as possible.
+        Pods that request the most of what is `short` end first, once all on few nodes and once one
+        on each node: that is less where each node lacks little.
         """
-        pods = self._candidates(rows, short)
-        ended = yield from self._first_that_help(pods)
-        if not ended:
-            return False
-        for pod in ended[-2::-1]:  # without the last one the others do not help
-            fewer = [other for other in ended if other is not pod]
-            if (yield from self._decided(self._members, without=fewer)).rows:
-                ended = fewer
-        if not (yield from self._decided(self._members, without=ended)).rows:
-            return False  # the cluster has changed meanwhile, or no more may be tried
+        ended = list[Pod]()
+        for pods in self._candidates(rows, short):
+            fewest = yield from self._fewest(pods[: len(ended) - 1] if ended else pods)
+            ended = fewest or ended
+        if not ended or not (yield from self._decided(self._members, without=ended)).rows:
+            return False  # or the cluster has changed meanwhile, or no more may be tried
         cause = f"pods that use {' and '.join(short)}" if short else "pods that run"
         node = self._node_of(ended[0]) if len(ended) == 1 else ""
         text = when_ended(ended, node)
         yield self._suggestion(text, cause, float(len(ended)), self._members, ended)
         return True
+
+    def _fewest(self, pods: Sequence[Pod]) -> _Steps[list[Pod]]:
+        """Return as few of the first pods as are found without which the group fits, or []."""
+        ended = yield from self._first_that_help(pods)
+        for pod in ended[-2::-1]:  # without the last one the others do not help
+            fewer = [other for other in ended if other is not pod]
+            if (yield from self._decided(self._members, without=fewer)).rows:
+                ended = fewer
+        return ended
 
     def _first_that_help(self, pods: Sequence[Pod]) -> _Steps[list[Pod]]:
         """Return the fewest first pods without which the group fits; [] if all are too few."""
@@ -271,8 +289,11 @@ class _GroupSuggestions:
                 few = middle
         return [*pods[:many]]
 
-    def _candidates(self, rows: IntArray, short: Sequence[str]) -> list[Pod]:
-        """Return the pods on these rows that may end, those that free most of what is short."""
+    def _candidates(self, rows: IntArray, short: Sequence[str]) -> tuple[list[Pod], list[Pod]]:
+        """Return the pods on these rows that may end, those that free most of what is short first.
+
+        In the second list the first pod of each row comes before the second one of any row.
+        """
         columns = self._cluster.pod_columns
         at = np.zeros(len(self._cluster.nodes), np.bool_)
         at[rows] = True
@@ -282,13 +303,14 @@ class _GroupSuggestions:
         relief = np.zeros(len(slots))
         for resource in short or _resources(self._members):
             relief += columns.requests(resource)[slots] / _requested(self._members, resource)
-        pods = (columns.pods[slot] for slot in slots[np.argsort(-relief, kind="stable")].tolist())
-        own = {pod.uid for pod in self._members}
-        may_end = (
-            pod
-            for pod in pods
-            if pod is not None and pod.uid not in own and not stays_on_its_node(pod)
-        )
+        slots = slots[np.lexsort((columns.rows[slots], -relief))]
+        in_turn = slots[np.argsort(_ranks(columns.rows[slots]), kind="stable")]
+        return self._may_end(slots), self._may_end(in_turn)
+
+    def _may_end(self, slots: IntArray) -> list[Pod]:
+        """Return the first pods of these slots that may end."""
+        pods = (self._cluster.pod_columns.pods[slot] for slot in slots.tolist())
+        may_end = (pod for pod in pods if pod is not None and not stays_on_its_node(pod))
         return [*islice(may_end, _MOST_ENDED)]
 
     def _node_of(self, pod: Pod) -> str:
@@ -306,6 +328,15 @@ def _changes(members: Sequence[Pod], cluster: ClusterView) -> list[Change]:
         for change in possible_changes(pod, cluster):
             found.setdefault((change.text, change.resource), change)
     return [*islice(found.values(), MOST_CHANGES)]
+
+
+def _ranks(rows: IntArray) -> IntArray:
+    """Return of each item how many items of the same row are before it."""
+    order = np.argsort(rows, kind="stable")
+    ordered = rows[order]
+    ranks = np.empty(len(rows), np.int64)
+    ranks[order] = np.arange(len(rows)) - np.searchsorted(ordered, ordered)
+    return ranks
 
 
 def _resources(members: Sequence[Pod]) -> frozenset[str]:

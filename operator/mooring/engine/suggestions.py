@@ -42,7 +42,7 @@ __all__ = [
     "conditions",
     "possible_changes",
     "requesting",
-    "rounded_down",
+    "step_of",
     "suggestions",
     "when_ended",
 ]
@@ -200,7 +200,7 @@ class _Suggestions:
 
     def _largest_accepted(self, pod: Pod, resource: str, most: int) -> int:
         """Return the largest request below `most` that the filters accept, 0 if there is none."""
-        step = _step(resource)
+        step = step_of(resource)
         accepted, rejected = 0, max(most // step, 1)
         while rejected - accepted > 1:
             middle = (accepted + rejected) // 2
@@ -222,7 +222,7 @@ class _Suggestions:
         shares = np.min([free[name] / requested[name] for name in resources], axis=0)
         best = int(np.argmax(shares))
         return {
-            name: rounded_down(name, min(int(free[name][best]), requested[name]))
+            name: _rounded_down(name, min(int(free[name][best]), requested[name]))
             for name in resources
         }
 
@@ -512,13 +512,13 @@ def _shown(requirement: Requirement) -> str:
             return f"{key}{'>' if requirement.operator == 'Gt' else '<'}{values}"
 
 
-def rounded_down(resource: str, free: int) -> int:
+def _rounded_down(resource: str, free: int) -> int:
     """Return the largest amount up to `free` that people write: whole MiB, tens of millicores."""
-    step = _step(resource)
+    step = step_of(resource)
     return free // step * step if free >= step else free
 
 
-def _step(resource: str) -> int:
+def step_of(resource: str) -> int:
     """Return the smallest amount that people write."""
     if resource == CPU:
         return 10
