@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from deciding import Deciding
+from devices.objects import gpu_node, share_pod
 from mooring.engine.group_suggestions import MOST_STEPS, group_suggestions
 from mooring.engine.groups.decision import decide_group
 from mooring.engine.groups.slices import SearchBudget, run_whole
@@ -16,6 +17,7 @@ from mooring.testing.builders import coscheduling_pod_group, node, pod, pod_grou
 
 Raw = dict[str, Any]
 GPU = "example.com/gpu"
+GPU_SHARE = {"multiPoint": {"enabled": [{"name": "GPUShare"}]}}
 
 
 def members(count: int, **fields: Any) -> list[Raw]:
@@ -110,6 +112,12 @@ def test_the_largest_request_of_each_member_is_named() -> None:
     first = suggested(deciding, members(4, cpu="3"))[0]
     assert first.change == "if each member requested at most 2 of cpu instead of 3"
     assert (first.cause, first.nodes) == ("cpu", 2)
+
+
+def test_the_largest_card_bounds_the_request_of_each_member() -> None:
+    deciding = Deciding(gpu_node("a", cards=4, memory=16), pod_group("g", 2), plugins=GPU_SHARE)
+    (only,) = changes(deciding, [share_pod(f"m{n}", memory=40, group="g") for n in range(2)])
+    assert only.endswith("at most 16 of aliyun.com/gpu-mem instead of 40 (no card is larger)")
 
 
 def test_no_member_is_told_to_do_without_memory() -> None:

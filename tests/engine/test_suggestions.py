@@ -123,6 +123,21 @@ def test_a_request_is_bounded_by_the_largest_card_and_not_by_the_node() -> None:
     ]
 
 
+def test_a_request_by_container_is_bounded_by_the_largest_card_too() -> None:
+    """With HAMi each container has cards of its own, and their memory counts by card."""
+    labels = {"nvidia.com/gpu.count": "2", "nvidia.com/gpu.memory": "8000"}
+    amounts = {"nvidia.com/gpu": 2, "nvidia.com/gpumem": 16000}
+    deciding = Deciding(
+        node("a", labels=labels, resources=amounts),
+        plugins=GPU_SHARE,
+        pluginConfig=[{"name": "GPUShare", "args": {"preset": "hami"}}],
+    )
+    wanted = pod("train", requests={"nvidia.com/gpu": 1, "nvidia.com/gpumem": 9000})
+    assert (
+        "if it requested at most 8000 of nvidia.com/gpumem instead of 9000 (no card is larger)"
+    ) in changes(deciding, wanted)
+
+
 def test_a_request_is_bounded_by_what_the_cards_have_free() -> None:
     others = [share_pod(f"other-{n}", memory=10, node="a", card=n) for n in range(2)]
     deciding = Deciding(gpu_node("a", cards=2, memory=16), *others, plugins=GPU_SHARE)

@@ -25,6 +25,7 @@ from mooring.engine.suggestions import (
     Suggestion,
     conditions,
     possible_changes,
+    request_text,
     requesting,
     step_of,
     when_ended,
@@ -36,7 +37,6 @@ from mooring.framework.verdicts import Unschedulable
 from mooring.model.pod import Pod, Uid
 from mooring.model.pod_group import GroupSource
 from mooring.model.pod_spec import PodSpec
-from mooring.model.resources import amount_text
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.pod_groups import PodGroupState
@@ -173,11 +173,7 @@ class _GroupSuggestions:
             limit, changed = yield from self._largest_request(resource, most)
             if not limit and "/" not in resource:
                 return True  # a pod cannot do without cpu or memory, only without a device
-            requested = amount_text(resource, most)
-            text = f"did not request {resource} (it requests {requested})"
-            if limit:
-                at_most = f"{amount_text(resource, limit)} of {resource}"
-                text = f"requested at most {at_most} instead of {requested}"
+            text = request_text(resource, limit, most, self._pipeline, self._cluster)
             cost += 1.0 - limit / most
         subject = "each member" if len(self._members) > 1 else "its member"
         yield self._suggestion(conditions([change], [text], subject), change.cause, cost, changed)
@@ -220,7 +216,7 @@ class _GroupSuggestions:
         nodes, step = self._cluster.nodes, step_of(resource)
         free = nodes.allocatable(resource) - nodes.requested(resource)
         spaces = np.unique(free[nodes.present & (free > 0)])
-        parts = np.arange(1, min(len(self._members), _MOST_SHARING) + 1)
+        parts = np.arange(1, _MOST_SHARING + 1)  # cards divide a node as well as members do
         amounts = np.unique(spaces[:, np.newaxis] // parts // step * step)
         return [int(amount) for amount in amounts if 0 < amount < most]
 

@@ -41,6 +41,7 @@ __all__ = [
     "Suggestion",
     "conditions",
     "possible_changes",
+    "request_text",
     "requesting",
     "step_of",
     "suggestions",
@@ -168,7 +169,7 @@ class _Suggestions:
             cost += 1.0 - min(
                 limits[name] / others.spec.demand.resources[name] for name in resources
             )
-        texts = [c.text or self._request_text(c.resource, limits[c.resource]) for c in changes]
+        texts = [change.text or self._request_text(change.resource, limits) for change in changes]
         return Suggestion(
             change=conditions(changes, texts),
             cause=" and ".join(change.cause for change in changes),
@@ -226,22 +227,9 @@ class _Suggestions:
             for name in resources
         }
 
-    def _request_text(self, resource: str, limit: int) -> str:
-        requested = amount_text(resource, self._pod.spec.demand.resources[resource])
-        if not limit:
-            return f"did not request {resource} (it requests {requested})"
-        text = f"requested at most {amount_text(resource, limit)} of {resource}"
-        return f"{text} instead of {requested}{self._of_cards(resource, limit)}"
-
-    def _of_cards(self, resource: str, limit: int) -> str:
-        """Return whether a card is larger or just not as free; "" if it is not about cards."""
-        for plugin in self._pipeline.filters:
-            if isinstance(plugin, CardPlugin):
-                largest = plugin.largest_card(resource, self._cluster.nodes_in_order)
-                if largest is not None:
-                    more = "is larger" if largest <= limit else "has more free"
-                    return f" (no card {more})"
-        return ""
+    def _request_text(self, resource: str, limits: Mapping[str, int]) -> str:
+        requested = self._pod.spec.demand.resources[resource]
+        return request_text(resource, limits[resource], requested, self._pipeline, self._cluster)
 
     def rows_for_endings(self) -> list[int]:
         """Return the rows where pods that end are most likely to help: those that lack least."""
@@ -306,6 +294,25 @@ class _Suggestions:
 
     def _names(self, rows: IntArray) -> tuple[str, ...]:
         return tuple(self._cluster.nodes.name(row) for row in rows[:EXAMPLES].tolist())
+
+
+def request_text(
+    resource: str, limit: int, requested: int, pipeline: Pipeline, cluster: ClusterView
+) -> str:
+    """Return what completes "if it ..." where a smaller request of a resource is what helps.
+
+    Of a share of a GPU it says whether a card is larger, or has just no more that is free.
+    """
+    before = amount_text(resource, requested)
+    if not limit:
+        return f"did not request {resource} (it requests {before})"
+    text = f"requested at most {amount_text(resource, limit)} of {resource} instead of {before}"
+    for plugin in pipeline.filters:
+        if isinstance(plugin, CardPlugin):
+            largest = plugin.largest_card(resource, cluster.nodes_in_order)
+            if largest is not None:
+                return f"{text} (no card {'is larger' if largest <= limit else 'has more free'})"
+    return text
 
 
 def conditions(changes: Sequence[Change], texts: Sequence[str], subject: str = "it") -> str:
