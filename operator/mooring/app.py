@@ -342,7 +342,12 @@ class Scheduler:
 
     def _endpoints(self, reviews: Reviews) -> Endpoints:
         settings, engine, scheduler = self._settings, self._engine, self._engine.scheduler
-        pod_reports = PodReportBuilder(scheduler)
+        pod_reports = PodReportBuilder(scheduler, groups=engine.group_reports.report)
+        queue = Queue(
+            scheduler,
+            bound=lambda: self._metrics.pods_bound,
+            cause=scheduler.decisions.cause,
+        )
         looks_up_ca = not settings.authentication_skip_lookup and settings.client_ca_file is None
         return Endpoints(
             live={
@@ -358,7 +363,8 @@ class Scheduler:
             metrics=self._metrics,
             decisions=scheduler.decisions,
             pod_report=pod_reports.of,
-            pod_groups=engine.group_reports.report,
+            pod_groups=pod_reports.of_groups,
+            pending=queue.pending,
             shadow=engine.shadow.report,
             cache_dump=partial(cache_dump, scheduler),
             configuration=partial(configuration, scheduler),
@@ -371,21 +377,18 @@ class Scheduler:
             ),
             reviews=reviews,
             always_allow_paths=settings.authorization_always_allow_paths.split(","),
-            page=self._page(pod_reports),
+            page=self._page(pod_reports, queue),
         )
 
-    def _page(self, pod_reports: PodReportBuilder) -> Page:
+    def _page(self, pod_reports: PodReportBuilder, queue: Queue) -> Page:
         engine, scheduler = self._engine, self._engine.scheduler
         return Page(
             nodes=Nodes(scheduler),
             pods=Pods(scheduler, scheduler.decisions, pod_reports.of),
+            pod_groups=pod_reports.of_groups,
             policy=Policy(scheduler.profiles, self._profile_handler, engine.shadow.report),
             trials=WhatIfRunner(scheduler, engine.registry),
-            queue=Queue(
-                scheduler,
-                bound=lambda: self._metrics.pods_bound,
-                cause=scheduler.decisions.cause,
-            ),
+            queue=queue,
             leading=lambda: self._leading,
         )
 

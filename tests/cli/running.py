@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import click
@@ -77,12 +78,25 @@ async def _unknown(_pod: str) -> Mapping[str, Any] | None:
     return None
 
 
-def _no_pod_groups(_namespace: str, _name: str) -> list[dict[str, Any]]:
+async def _no_pod_groups(_namespace: str, _name: str) -> list[dict[str, Any]]:
     return []
 
 
 def _no_shadow(_namespace: str) -> Mapping[str, Any]:
     return {"profiles": {}, "pods": []}
+
+
+class _Pending:
+    """Pending pods that everybody sees."""
+
+    def __init__(self, groups: Mapping[str, Any]) -> None:
+        self._groups = groups
+
+    def largest_namespaces(self) -> list[str]:
+        return []
+
+    def groups(self, _visible: frozenset[str]) -> Mapping[str, Any]:
+        return self._groups
 
 
 @asynccontextmanager
@@ -91,10 +105,15 @@ async def serving(
     *,
     decisions: DecisionLog | None = None,
     pod_report: Callable[[str], Awaitable[Mapping[str, Any] | None]] = _unknown,
-    pod_groups: Callable[[str, str], list[dict[str, Any]]] = _no_pod_groups,
+    pod_groups: Callable[[str, str], Awaitable[list[dict[str, Any]]]] = _no_pod_groups,
+    pending: Mapping[str, Any] = MappingProxyType({"causes": []}),
     shadow: Callable[[str], Mapping[str, Any]] = _no_shadow,
 ) -> AsyncIterator[Running]:
     """Serve the endpoints of a scheduler that knows this; `folder` gets certificates."""
+
+    async def pending_pods() -> _Pending:
+        return _Pending(pending)
+
     pair = AUTHORITY.server()
     (folder / "tls.crt").write_bytes(pair.certificate)
     (folder / "tls.key").write_bytes(pair.key)
@@ -105,6 +124,7 @@ async def serving(
         decisions=decisions or DecisionLog(),
         pod_report=pod_report,
         pod_groups=pod_groups,
+        pending=pending_pods,
         shadow=shadow,
         cache_dump=lambda: iter(()),
         configuration=dict,

@@ -37,7 +37,39 @@ REJECTED = Decision(
 )
 
 
+ENDED = {
+    "change": "when batch/squat on n7 ends",
+    "cause": "pods that use cpu",
+    "nodes": 3,
+    "examples": ["n7", "n8"],
+    "ended": ["batch/squat"],
+}
+
 REPORTS: dict[str, dict[str, Any]] = {
+    "team-a/member": {
+        "state": "unschedulable",
+        "attempts": 3,
+        "pendingSeconds": 9.0,
+        "plugins": ["NodeResourcesFit"],
+        "suggestions": [ENDED],
+        "group": {
+            "podGroup": "team-a/train",
+            "message": "needs 12 CPUs more in rack=r3",
+            "remedy": None,
+        },
+    },
+    "team-a/early": {
+        "state": "gated",
+        "attempts": 0,
+        "pendingSeconds": 9.0,
+        "plugins": ["GangScheduling"],
+        "heldBack": "2 of 8 members exist",
+        "group": {
+            "podGroup": "team-a/train",
+            "message": None,
+            "remedy": "create 6 more of its members",
+        },
+    },
     "team-a/large": {
         "state": "unschedulable",
         "profile": "mine",
@@ -67,6 +99,7 @@ REPORTS: dict[str, dict[str, Any]] = {
         "attempts": 0,
         "pendingSeconds": 3725.0,
         "plugins": ["SchedulingGates"],
+        "heldBack": "waiting for scheduling gates: [shop/quota]",
     },
     "team-a/waiting": {
         "state": "waiting at Permit",
@@ -121,15 +154,18 @@ GROUPS: dict[str, list[dict[str, Any]]] = {
                 "tried": [{"key": "rack", "value": "r3", "fits": 7, "message": "7 of 8 fit"}],
                 "triedInAll": 9,
             },
+            "remedy": None,
+            "suggestions": [ENDED],
             "pods": [
-                {"pod": "team-a/a", "state": "unscheduled", "node": None, "message": "no CPU"}
+                {"pod": f"team-a/{name}", "state": "unscheduled", "node": None, "message": "no CPU"}
+                for name in "ab"
             ],
         }
     ]
 }
 
 
-def pod_groups(namespace: str, name: str) -> list[dict[str, Any]]:
+async def pod_groups(namespace: str, name: str) -> list[dict[str, Any]]:
     return GROUPS.get(f"{namespace}/{name}", [])
 
 
@@ -229,7 +265,7 @@ async def test_an_unschedulable_pod_is_explained_first_by_its_cause_and_what_wou
             "gated",
             [
                 "pod team-a/gated: gated, pending for 1h2m, 0 attempts",
-                "  held back by SchedulingGates",
+                "  held back by SchedulingGates: waiting for scheduling gates: [shop/quota]",
             ],
         ),
         (
@@ -252,10 +288,29 @@ async def test_an_unschedulable_pod_is_explained_first_by_its_cause_and_what_wou
             "hopeless",
             [
                 "pod team-a/hopeless: backing off, pending for 2s, 2 attempts, tried again in 7s",
-                "  No one or two of the changes that were tried would make it fit.",
+                "  None of the changes that were tried would make it fit.",
             ],
         ),
         ("bound", ["pod team-a/bound: bound on n1"]),
+        (
+            "member",
+            [
+                "pod team-a/member: unschedulable, pending for 9s, 3 attempts",
+                "  a member of pod group train: mooring explain podgroup/train -n team-a",
+                "  needs 12 CPUs more in rack=r3",
+                "  The cause: pods that use cpu. It would fit",
+                "  - when batch/squat on n7 ends",
+            ],
+        ),
+        (
+            "early",
+            [
+                "pod team-a/early: gated, pending for 9s, 0 attempts",
+                "  held back by GangScheduling: 2 of 8 members exist",
+                "  a member of pod group train: mooring explain podgroup/train -n team-a",
+                "  What helps: create 6 more of its members",
+            ],
+        ),
     ],
 )
 async def test_a_pod_without_decisions_is_explained_by_where_it_is(
@@ -302,14 +357,18 @@ async def test_a_pod_group_is_explained_by_its_members_and_the_domains_tried(
     assert [" ".join(line.split()) for line in result.stdout.splitlines()] == [
         "pod group team-a/train (podgroups.scheduling.k8s.io): Scheduling",
         "needs 12 CPUs more in rack=r3",
+        "The cause: pods that use cpu. It would fit",
+        "- when batch/squat on n7 ends",
         "members: 8 unscheduled, minimum 8; priority 5",
         "topology: block > rack (Required)",
         "2026-01-01T00:00:00Z: not placed, 2 placements tried",
         "Not all placements could be tried: one may exist that was not found.",
         "- rack=r3: 7 of 8 fit",
         "(of 9 domains these are the ones kept)",
-        "POD STATE NODE MESSAGE",
-        "team-a/a unscheduled - no CPU",
+        "POD STATE NODE",
+        "team-a/a unscheduled -",
+        "team-a/b unscheduled -",
+        "a, b: no CPU",
         "",
     ]
 

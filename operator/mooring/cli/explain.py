@@ -11,8 +11,10 @@ from mooring.cli.console import NO, mistakes_reported, output_option, print_json
 from mooring.cli.explanation import (
     duration,
     explanation,
+    member_lines,
     path_rows,
     pod_group_lines,
+    remedy_lines,
     score_table,
     time_lines,
 )
@@ -62,8 +64,9 @@ def explain(pod: str, namespace: str, output: str, **options: Any) -> None:
     in one line; and the latest decisions about it. The leading replica of a running scheduler keeps
     them.
 
-    Of podgroup/NAME (or pg/NAME) it shows the members, how many are missing, and the topology
-    domains that were tried; this needs the right to get the pods of the namespace.
+    A member of a pod group is explained as its group is. Of podgroup/NAME (or pg/NAME) it shows the
+    members, how many are missing, what would make the group fit, and the topology domains that were
+    tried; this needs the right to get the pods of the namespace.
 
     The credentials are those of the kubeconfig. The user must be allowed to get the pod and
     /debug/decisions (ClusterRole mooring-explain), and to reach the leading replica (Role
@@ -122,8 +125,10 @@ def _explain_pod_groups(leader: Leader, name: str, output: str) -> None:
             click.echo(line)
         pods = group["pods"]
         if pods:
-            rows = [[p["pod"], p["state"], p["node"] or "-", p["message"] or ""] for p in pods]
-            print_table(("POD", "STATE", "NODE", "MESSAGE"), rows, ())
+            rows = [[pod["pod"], pod["state"], pod["node"] or "-"] for pod in pods]
+            print_table(("POD", "STATE", "NODE"), rows, ())
+            for line in member_lines(pods):
+                click.echo(line)
         click.echo()
 
 
@@ -145,15 +150,21 @@ def _remedies(report: Mapping[str, Any]) -> Iterator[str]:
     """Yield what keeps the pod where it is, and what would make it fit."""
     for plugin, seconds in report.get("waitsFor", {}).items():
         yield f"  waits for plugin {plugin}, at most {duration(seconds)} more"
-    if report["state"] == PodState.GATED and report["plugins"]:
-        yield f"  held back by {', '.join(report['plugins'])}"
-    suggestions = report.get("suggestions")
-    if suggestions:
-        yield f"  The cause: {suggestions[0]['cause']}. It would fit"
-        for suggestion in suggestions:
-            yield f"  - {' '.join(filter(None, (_place(suggestion), suggestion['change'])))}"
-    elif suggestions is not None:
-        yield "  No one or two of the changes that were tried would make it fit."
+    if report["state"] == PodState.GATED:
+        by, why = ", ".join(report["plugins"] or ()), report.get("heldBack")
+        if by or why:
+            yield f"  held back{by and f' by {by}'}{f': {why}' if why else ''}"
+    group = report.get("group")
+    if group is not None:
+        namespace, _, name = group["podGroup"].partition("/")
+        yield f"  a member of pod group {name}: mooring explain podgroup/{name} -n {namespace}"
+    waiting = report["state"] not in (PodState.BOUND, PodState.BINDING, PodState.PERMIT)
+    if group is not None and waiting:
+        if group["message"]:
+            yield f"  {group['message']}"
+        yield from remedy_lines({**report, "remedy": group.get("remedy")})
+    else:
+        yield from remedy_lines(report)
 
 
 def _facts(report: Mapping[str, Any]) -> Iterator[str]:
@@ -170,16 +181,6 @@ def _facts(report: Mapping[str, Any]) -> Iterator[str]:
         yield f"tried again in {duration(report['backoffSeconds'])}"
     if "ahead" in report:
         yield f"{report['ahead']} pods ahead of it"
-
-
-def _place(suggestion: Mapping[str, Any]) -> str:
-    """Return on how many nodes the pod would fit; "" where `change` names the node anyway."""
-    if suggestion["ended"]:
-        return ""
-    number, names = suggestion["nodes"], ", ".join(suggestion["examples"])
-    if number == 1:
-        return f"on {names}"
-    return f"on {number} nodes ({names}{', ...' if number > len(suggestion['examples']) else ''})"
 
 
 def _show(decision: Mapping[str, Any]) -> None:

@@ -27,6 +27,7 @@ from mooring.simulate.manifests import InputError
 __all__ = [
     "Leader",
     "LeadingReplica",
+    "RefusedError",
     "answer_of",
     "leader_options",
     "leading_replica",
@@ -80,6 +81,10 @@ _REPLICA: Final = (
         "same.",
     ),
 )
+
+
+class RefusedError(InputError):
+    """The user may not have what it asks the leading replica for."""
 
 
 def leader_options(command: _Command) -> _Command:
@@ -170,8 +175,8 @@ def _read(leader: Leader, target: str) -> tuple[int, bytes]:
     except KubeError as error:
         raise InputError(explain_error(error)) from None
     if answer.status in {401, 403, 503}:
-        text = _one_line(answer.body)
-        raise InputError(f"the leading replica answers {answer.status}: {text}")
+        refusal = RefusedError if answer.status == 403 else InputError
+        raise refusal(f"the leading replica answers {answer.status}: {_one_line(answer.body)}")
     return answer.status, answer.body
 
 

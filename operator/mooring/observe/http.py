@@ -12,7 +12,15 @@ import os
 import socket
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from ipaddress import ip_address
 from itertools import islice
 from typing import Any, Final, Protocol, TypeVar
@@ -61,6 +69,16 @@ class Reviews(Protocol):
         """Return whether the user may do this."""
 
 
+class Pending(Protocol):
+    """The pending pods at a moment."""
+
+    def largest_namespaces(self) -> Sequence[str]:
+        """Return the namespaces, those with the most pods first."""
+
+    def groups(self, visible: frozenset[str]) -> Mapping[str, Any]:
+        """Return the pods by state, cause and owner; names are those of visible namespaces."""
+
+
 class Page(Protocol):
     """What is served below /ui/; see `mooring.page`."""
 
@@ -91,7 +109,8 @@ class Endpoints:
         decisions: What /debug/decisions shows.
         pod_report: Gives the document about the pod "namespace/name" as it is now; None if the pod
             is not known.
-        pod_groups: Gives what is known of the pod groups of this namespace and name now.
+        pod_groups: Gives the documents about the pod groups of this namespace and name.
+        pending: Gives the pending pods, which /debug/pending and the page count alike.
         shadow: Gives what /debug/shadow shows of a namespace; of all if it is "".
         cache_dump: Begins what /debug/cache shows: records of the cache as JSON values.
         configuration: Gives the configuration in force, as JSON values, for /configz.
@@ -110,7 +129,8 @@ class Endpoints:
         metrics: Metrics,
         decisions: DecisionLog,
         pod_report: Callable[[str], Awaitable[object]],
-        pod_groups: Callable[[str, str], list[dict[str, Any]]],
+        pod_groups: Callable[[str, str], Awaitable[Sequence[Mapping[str, Any]]]],
+        pending: Callable[[], Awaitable[Pending]],
         shadow: Callable[[str], Mapping[str, Any]],
         cache_dump: Callable[[], Iterator[Mapping[str, Any]]],
         configuration: Callable[[], Mapping[str, Any]],
@@ -125,6 +145,7 @@ class Endpoints:
         self._decisions = decisions
         self._pod_report = pod_report
         self._pod_groups = pod_groups
+        self._pending = pending
         self._shadow = shadow
         self._cache_dump = cache_dump
         self._dump_seconds = dump_seconds
@@ -163,6 +184,7 @@ class Endpoints:
         app.router.add_get("/metrics", self._show_metrics)
         app.router.add_get("/configz", self._show_configuration)
         app.router.add_get("/debug/decisions", self._show_decisions)
+        app.router.add_get("/debug/pending", self._show_pending)
         app.router.add_get("/debug/shadow", self._show_shadow)
         app.router.add_get("/debug/cache", self._show_cache, allow_head=False)
         if self._page is not None:
@@ -313,10 +335,12 @@ class Endpoints:
     async def _show_pod_groups(self, request: web.Request, group: str) -> web.Response:
         namespace, name = _named("podgroup", group)
         await self._require(request, pod_read(namespace))
-        found = self._pod_groups(namespace, name)
+        found = await self._pod_groups(namespace, name)
         if not found:
             raise web.HTTPNotFound(text=f"no pod group {group} is known to this replica\n")
-        return web.json_response({"podGroups": found})
+        viewer = await Viewer.of(self, request)
+        shown = await viewer.shown({"podGroups": found}, lambda pod: pod.namespace == namespace)
+        return _json(shown)
 
     async def _show_decisions(self, request: web.Request) -> web.Response:
         """Show the records of ?pod=NAMESPACE/NAME with its path, of ?namespace=NAMESPACE, or all.
@@ -360,6 +384,16 @@ class Endpoints:
         counts = {"bytes": self._decisions.bytes, "limitBytes": self._decisions.limit}
         page = b'{"decisions":[%b],%b' % (b",".join(parts), orjson.dumps(counts)[1:])
         return _json(page)
+
+    async def _show_pending(self, request: web.Request) -> web.Response:
+        """Return the pending pods by state, cause and owner; their names to those who may get them.
+
+        Of all others only their number is told.
+        """
+        viewer = await Viewer.of(self, request)
+        pending = await self._pending()
+        visible = await viewer.visible(pending.largest_namespaces())
+        return _json(orjson.dumps(pending.groups(visible)))
 
     async def _show_shadow(self, request: web.Request) -> web.Response:
         """Return the comparisons of shadow profiles: of ?namespace=NAMESPACE, or of all pods."""

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from mooring.engine.groups.status import gates_text
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.queued_pod import PodState, QueuedPod, SubQueue
 from mooring.model.pod import Pod, Uid
@@ -246,7 +247,7 @@ class Queue:
                         owners.of(_owner(pod)),
                         pod.spec.priority,
                         queued.attempts,
-                        int(max(now - queued.initial_attempt_timestamp, 0)),
+                        int(max(now - queued.times.began, 0)),
                     )
                 )
                 if not count % _SLICE:
@@ -283,10 +284,17 @@ class Queue:
     def _cause_of(self, queued: QueuedPod) -> str:
         """Return what keeps the pod from having a node, in a few words; equal for many pods."""
         if queued.queue is SubQueue.GATED:
-            return "gated"
+            return self._gate_of(queued.pod)
         if not queued.unschedulable_plugins:
             return _UNKNOWN
         return self._cause(queued.pod.uid) or ", ".join(sorted(queued.unschedulable_plugins))
+
+    def _gate_of(self, pod: Pod) -> str:
+        """Return what keeps a gated pod out of the queue."""
+        if pod.spec.gates:
+            return gates_text(pod.spec.gates)
+        group = self._scheduler.cluster.pod_groups.of(pod)
+        return (group.incomplete if group is not None else None) or "gated"
 
     async def sample_for_ever(self) -> None:
         """Note the counts every ten seconds, for an hour."""
