@@ -24,7 +24,7 @@ LOCK_FLAGS := --quiet --universal --python-version 3.11 --generate-hashes \
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
-venv: $(STAMP) ## create .venv from requirements.lock
+venv: $(VENV)/bin/mooring ## create .venv from requirements.lock
 
 $(STAMP): requirements.lock
 	@$(or $(PYTHON),false) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
@@ -40,6 +40,10 @@ $(STAMP): requirements.lock
 		"$$($(PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/mooring.pth"
 	@rm -f $(VENV)/installed-*
 	@touch $@
+
+$(VENV)/bin/mooring: $(STAMP)
+	@printf '#!/bin/sh\nexec "%s" -m mooring "$$@"\n' '$(CURDIR)/$(PY)' > $@
+	@chmod +x $@
 
 controlplane: venv ## build etcd, Kubernetes and kwok once, into ~/.cache/mooring
 	@$(PY) -m controlplane build >/dev/null

@@ -165,6 +165,11 @@ class Endpoints:
         self._trouble = ""
         self._review_trouble = ""
 
+    @property
+    def certificate(self) -> str:
+        """The served certificate without its chain, PEM; "" if nothing is served yet."""
+        return self._tls.certificate
+
     async def start(self, address: str, port: int) -> int:
         """Serve on `port` of the IP address `address`; port 0 takes a free one.
 
