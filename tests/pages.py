@@ -20,9 +20,9 @@ from mooring.page.api import Page
 from mooring.page.nodes import Nodes
 from mooring.page.pods import Pods
 from mooring.page.policy import Policy
-from mooring.page.queue import PendingPods, Queue
+from mooring.page.queue import Queue
 from mooring.page.trials import WhatIfRunner
-from scheduler_states import SHIPPED_ONLY, silent_intake
+from scheduler_states import SHIPPED_ONLY, scheduler_state, silent_intake
 
 __all__ = ["EVERYTHING", "Rights", "endpoints", "page", "served"]
 
@@ -77,9 +77,6 @@ def endpoints(shown: Page, rights: Rights | None = None) -> Endpoints:
     async def no_groups(_namespace: str, _name: str) -> list[Any]:
         return []
 
-    async def no_pods() -> PendingPods:
-        raise NotImplementedError
-
     return Endpoints(
         live={},
         ready={},
@@ -87,7 +84,7 @@ def endpoints(shown: Page, rights: Rights | None = None) -> Endpoints:
         decisions=DecisionLog(),
         pod_report=no_report,
         pod_groups=no_groups,
-        pending=no_pods,
+        queue=Queue(scheduler_state(), bound=lambda: 0, cause=lambda _: None),
         shadow=lambda _namespace: {},
         cache_dump=lambda: iter(()),
         configuration=dict,

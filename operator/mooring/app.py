@@ -370,7 +370,7 @@ class Scheduler:
             decisions=scheduler.decisions,
             pod_report=pod_reports.of,
             pod_groups=pod_reports.of_groups,
-            pending=queue.pending,
+            queue=queue,
             shadow=engine.shadow.report,
             cache_dump=partial(cache_dump, scheduler),
             configuration=partial(configuration, scheduler),

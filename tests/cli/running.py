@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from certificates import Authority
 from mooring.model.access import Attributes, User
-from mooring.observe.http import Endpoints
+from mooring.observe.http import Endpoints, PendingQueue
 from mooring.observe.metrics import Metrics
 from mooring.observe.records import DecisionLog
 from mooring.observe.tls import ServingTls
@@ -95,8 +95,14 @@ class _Pending:
     def largest_namespaces(self) -> list[str]:
         return []
 
-    def groups(self, _visible: frozenset[str]) -> Mapping[str, Any]:
-        return self._groups
+    def groups(self, _visible: frozenset[str], namespace: str = "") -> Mapping[str, Any]:
+        return {**self._groups, "namespace": namespace} if namespace else self._groups
+
+    async def pending(self) -> "_Pending":
+        return self
+
+    async def workload(self, *_of: str) -> Mapping[str, Any]:
+        return {"placed": 0, "total": 0, "pods": []}
 
 
 @asynccontextmanager
@@ -107,13 +113,13 @@ async def serving(
     pod_report: Callable[[str], Awaitable[Mapping[str, Any] | None]] = _unknown,
     pod_groups: Callable[[str, str], Awaitable[list[dict[str, Any]]]] = _no_pod_groups,
     pending: Mapping[str, Any] = MappingProxyType({"causes": []}),
+    queue: PendingQueue | None = None,
     shadow: Callable[[str], Mapping[str, Any]] = _no_shadow,
 ) -> AsyncIterator[Running]:
-    """Serve the endpoints of a scheduler that knows this; `folder` gets certificates."""
+    """Serve the endpoints of a scheduler that knows this; `folder` gets certificates.
 
-    async def pending_pods() -> _Pending:
-        return _Pending(pending)
-
+    `pending` is what the endpoint of pending pods says if there is no `queue`.
+    """
     pair = AUTHORITY.server()
     (folder / "tls.crt").write_bytes(pair.certificate)
     (folder / "tls.key").write_bytes(pair.key)
@@ -124,7 +130,7 @@ async def serving(
         decisions=decisions or DecisionLog(),
         pod_report=pod_report,
         pod_groups=pod_groups,
-        pending=pending_pods,
+        queue=queue or _Pending(pending),
         shadow=shadow,
         cache_dump=lambda: iter(()),
         configuration=dict,

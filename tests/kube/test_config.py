@@ -12,7 +12,7 @@ import yaml
 
 from kube.api_server import ApiServer, Request
 from mooring.kube.client import ApiClient
-from mooring.kube.config import load_connection
+from mooring.kube.config import default_namespace, load_connection
 from mooring.kube.errors import ConfigError
 
 URL = "https://10.0.0.1:6443"
@@ -270,16 +270,19 @@ async def test_a_pod_without_a_service_account_token_says_so(tmp_path: Path) -> 
     assert "automountServiceAccountToken" in line
 
 
-async def test_the_namespace_is_that_of_the_context(tmp_path: Path) -> None:
-    path = kubeconfig(tmp_path)
-    assert (await load_connection(path)).namespace == "default"
+def test_the_namespace_is_that_of_the_context(tmp_path: Path) -> None:
+    path = kubeconfig(tmp_path, user=plugin(tmp_path))
+    assert default_namespace(path) == "default"
     edit(path, "    user: u\n", "    user: u\n    namespace: shop\n")
-    assert (await load_connection(path)).namespace == "shop"
+    assert default_namespace(path) == "shop"
+    assert default_namespace(path, "here") == "shop"
+    assert not (tmp_path / "runs").exists(), "nobody logs in"
+    with pytest.raises(ConfigError, match="elsewhere"):
+        default_namespace(path, "elsewhere")
 
 
-async def test_the_namespace_of_a_pod_is_that_of_its_account(tmp_path: Path) -> None:
+def test_the_namespace_of_a_pod_is_that_of_its_account(tmp_path: Path) -> None:
     account = service_account(tmp_path)
-    assert (await load_connection(environ=IN_A_POD, service_account=account)).namespace == "default"
+    assert default_namespace(environ=IN_A_POD, service_account=account) == "default"
     (account / "namespace").write_text("mooring-system\n")
-    connection = await load_connection(environ=IN_A_POD, service_account=account)
-    assert connection.namespace == "mooring-system"
+    assert default_namespace(environ=IN_A_POD, service_account=account) == "mooring-system"

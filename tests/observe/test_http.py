@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 import aiohttp
+import orjson
 import pytest
 
 from certificates import Authority, Pair, insecure
@@ -59,6 +60,7 @@ class Rights:
 
 
 ADMIN = ("admin", "everything")
+WEB = {"kind": "StatefulSet", "name": "web", "uid": "web-uid", "controller": True}
 READ_DECISIONS = 'get path "/debug/decisions"'
 
 
@@ -85,6 +87,13 @@ def endpoints(
     async def pod_groups(namespace: str, name: str) -> list[dict[str, Any]]:
         return groups.get((namespace, name), [])
 
+    queue = Queue(
+        pending or scheduler_state(),
+        bound=lambda: 0,
+        cause=lambda _: None,
+        clock=lambda: 0.0,
+        now=lambda: 0.0,
+    )
     return Endpoints(
         live=live or {"ping": well},
         ready=ready or {"ping": well},
@@ -92,9 +101,7 @@ def endpoints(
         decisions=decisions or DecisionLog(),
         pod_report=pod_report,
         pod_groups=pod_groups,
-        pending=Queue(
-            pending or scheduler_state(), bound=lambda: 0, cause=lambda _: None, clock=lambda: 0.0
-        ).pending,
+        queue=queue,
         shadow=shadow,
         cache_dump=cache,
         dump_seconds=dump_seconds,
@@ -567,6 +574,32 @@ async def test_pending_pods_are_counted_by_cause_and_named_to_those_who_may_get_
     assert causes == {"scheduling gates: quota": 1, "no profile takes the pod": 1}
     assert (found["total"], found["otherCauses"], found["otherPods"]) == (3, 1, 1)
     assert found["states"]["without a profile"] == 1
+
+
+async def test_pending_pods_of_a_namespace_are_shown_to_those_who_may_get_them() -> None:
+    shared = scheduler_state(
+        builders.pod("web-0", namespace="team-a", spec={"nodeName": "n"}, owner=WEB)
+    )
+    pipeline = put_profile(shared).pipeline
+    for namespace in ("team-a", "team-b"):
+        raw = builders.pod("web-1", namespace=namespace, owner=WEB)
+        shared.queue.add(parse_pod(raw), pipeline, 0.0)
+    rights = Rights(
+        ("ann", 'get path "/debug/pending"'),
+        ("ann", 'get resource "pods" in API group "" in the namespace "team-a"'),
+    )
+    async with served(endpoints(pending=shared, reviews=rights), user="ann") as client:
+        status, text = await get(client, "/debug/pending?namespace=team-a")
+        assert (status, orjson.loads(text)["total"]) == (200, 1)
+        assert (await get(client, "/debug/pending?namespace=team-b"))[0] == 403
+        wanted = "workload=StatefulSet/web"
+        status, text = await get(client, f"/debug/pending?namespace=team-a&{wanted}")
+        assert status == 200
+        (row,) = orjson.loads(text)["pods"]
+        assert (orjson.loads(text)["placed"], row["pod"]) == (1, "team-a/web-1")
+        assert (await get(client, f"/debug/pending?namespace=team-b&{wanted}"))[0] == 403
+        assert (await get(client, f"/debug/pending?{wanted}"))[0] == 400
+        assert (await get(client, "/debug/pending?namespace=team-a&workload=web"))[0] == 400
 
 
 async def test_a_remedy_of_a_group_names_pods_to_those_who_may_get_them() -> None:

@@ -243,3 +243,41 @@ def test_the_trend_has_the_counts_of_the_last_hour(stage: Stage) -> None:
     assert {len(column) for column in trend.values()} == {360}
     assert trend["active"][-2:] == [0, 1]
     assert trend["bound"][-1] == 399
+
+
+DEPLOYMENT = {"kind": "ReplicaSet", "name": "web-5d8f", "uid": "u", "controller": True}
+
+
+async def test_pods_of_a_deployment_have_it_as_owner(stage: Stage) -> None:
+    stage.add("web-1", namespace="shop", owner=DEPLOYMENT, labels={"pod-template-hash": "5d8f"})
+    (owner,) = (await stage.queue.pending()).groups(ALL)["owners"]
+    assert (owner["namespace"], owner["kind"], owner["name"]) == ("shop", "Deployment", "web")
+
+
+async def test_the_pods_of_one_namespace_are_counted_alone(stage: Stage) -> None:
+    stage.add("web-1", namespace="shop")
+    stage.add("web-1", namespace="bank", gated=True)
+    groups = (await stage.queue.pending()).groups(ALL, "bank")
+    assert (groups["total"], groups["states"]["gated"], groups["states"]["active"]) == (1, 1, 0)
+    assert [owner["namespace"] for owner in groups["owners"]] == ["bank"]
+    assert (await stage.queue.pending()).groups(ALL, "none")["total"] == 0
+
+
+async def test_the_pods_of_a_workload_are_found(stage: Stage) -> None:
+    hashed = {"pod-template-hash": "5d8f"}
+    for number in (1, 2):
+        stage.add(f"web-{number}", namespace="shop", owner=DEPLOYMENT, labels=hashed)
+    stage.add("other", namespace="shop")
+    placed = pod("web-0", namespace="shop", owner=DEPLOYMENT, labels=hashed, node="a")
+    stage.shared.state.put(Kind.POD, parse_pod(placed).uid, parse_pod(placed))
+    stray = parse_pod(pod("web-3", namespace="shop", owner=DEPLOYMENT, labels=hashed))
+    stage.shared.without_profile[stray.uid] = stray
+    found = await stage.queue.workload("shop", "Deployment", "web")
+    assert (found["placed"], found["total"]) == (1, 3)
+    assert {row["pod"]: row["cause"] for row in found["pods"]} == {
+        "shop/web-1": "not decided yet",
+        "shop/web-2": "not decided yet",
+        "shop/web-3": "no profile takes the pod",
+    }
+    assert (await stage.queue.workload("shop", "ReplicaSet", "web-5d8f"))["total"] == 3
+    assert (await stage.queue.workload("bank", "Deployment", "web"))["total"] == 0

@@ -36,7 +36,9 @@ def build_manual(folder: Path) -> int:
     source, pages = folder / "manual", manual_pages()
     shutil.rmtree(source, ignore_errors=True)
     source.mkdir(parents=True)
-    listed = [(name, name, title, [], _SECTION) for name, (title, _) in pages.items()]
+    listed: list[tuple[str, str, str, list[str], int]] = [
+        (name, name, title, [], _SECTION) for name, (title, _) in pages.items()
+    ]
     (source / "conf.py").write_text(
         f"project = 'mooring'\nextensions = ['myst_parser']\nmyst_enable_extensions = ['deflist']\n"
         f"root_doc = 'mooring'\nman_pages = {listed!r}\nsuppress_warnings = ['toc.not_included']\n"

@@ -32,6 +32,7 @@ __all__ = [
     "print_table",
     "print_yaml",
     "table_lines",
+    "terminal_width",
 ]
 
 DONE: Final = 0
@@ -150,7 +151,7 @@ def print_table(
     Not with rich's Table: that cuts or folds names where there is too little space, and takes 20
     seconds for the 10,000 rows that take half a second here.
     """
-    table = _table(head, [*rows], numbers, prose, _terminal_width())
+    table = _table(head, [*rows], numbers, prose, terminal_width())
     for number, lines in enumerate(table):
         text = "\n".join(lines)
         red = number > 0 and number - 1 in failed and coloured()
@@ -202,7 +203,7 @@ def coloured() -> bool:
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
-def _terminal_width() -> int | None:
+def terminal_width() -> int | None:
     """Return the width of the terminal that is standard output; None for a pipe or a file."""
     if not sys.stdout.isatty():
         return None

@@ -1,4 +1,4 @@
-"""Completes names of pods, pod groups, namespaces and profiles in a shell, from the cluster.
+"""Names of the cluster: completed in a shell, and looked up where a scheduler knows none.
 
 A shell waits for the answer at every press of the tab key, so that it is short, soon there, and
 says nothing where there is no cluster.
@@ -7,12 +7,13 @@ says nothing where there is no cluster.
 import asyncio
 from collections.abc import Sequence
 from contextlib import aclosing, suppress
+from difflib import get_close_matches
 from typing import Any, Final
 
 import click
 
 from mooring.kube.client import ApiClient
-from mooring.kube.config import Connection, load_connection
+from mooring.kube.config import Connection, default_namespace, load_connection
 from mooring.kube.errors import KubeError, NotFoundError
 from mooring.kube.resources import (
     COSCHEDULING_POD_GROUP,
@@ -23,7 +24,12 @@ from mooring.kube.resources import (
     Resource,
 )
 
-__all__ = ["complete_namespaces", "complete_pods", "complete_profiles"]
+__all__ = [
+    "complete_namespaces",
+    "complete_pods",
+    "complete_profiles",
+    "why_unknown",
+]
 
 _SECONDS: Final = 3.0
 _MOST_NAMES: Final = 5_000
@@ -58,18 +64,19 @@ def complete_profiles(context: click.Context, _: click.Parameter, incomplete: st
 
 
 def _namespace(context: click.Context) -> str | None:
-    """Return the namespace that -n gives; None without it."""
-    found: str | None = context.params.get("namespace")
-    return found or None
+    """Return the namespace that -n gives, else that of the kubeconfig; None without one."""
+    if found := context.params.get("namespace"):
+        return str(found)
+    try:
+        return default_namespace(context.params.get("kubeconfig"), context.params.get("context"))
+    except KubeError:
+        return None
 
 
 def _names(
     context: click.Context, resources: Sequence[Resource], namespace: str | None, begun: str
 ) -> list[str]:
-    """Return the sorted names that begin so; without an answer in time those found until then.
-
-    A namespaced resource is looked for in the kubeconfig's namespace if none is given.
-    """
+    """Return the sorted names that begin so; without an answer in time those found until then."""
     found = set[str]()
 
     async def look() -> None:
@@ -99,10 +106,9 @@ async def _collect(
     found: set[str],
 ) -> None:
     """Add the names of the resource that begin so."""
-    within = (namespace or connection.namespace) if resource.namespaced else None
     seen = 0
     async with ApiClient(connection) as client:
-        pages = client.list_pages(resource, within, metadata_only=True, limit=_PAGE)
+        pages = client.list_pages(resource, namespace, metadata_only=True, limit=_PAGE)
         async with aclosing(pages):
             async for page in pages:
                 found.update(name for name in map(_name, page.items) if name.startswith(begun))
@@ -113,3 +119,41 @@ async def _collect(
 
 def _name(item: dict[str, Any]) -> str:
     return str(item["metadata"]["name"])
+
+
+def why_unknown(kubeconfig: str | None, context: str | None, key: str) -> str:
+    """Return in one line why the leading replica keeps no decision about the pod namespace/name.
+
+    The API server says whether there is such a pod.
+    """
+    namespace, _, name = key.partition("/")
+
+    async def look() -> str:
+        async with ApiClient(await load_connection(kubeconfig, context)) as client:
+            try:
+                spec = (await client.get(POD, name, namespace)).get("spec") or {}
+            except NotFoundError:
+                listing = await client.list_all(POD, namespace, metadata_only=True)
+                return _misspelt(key, [_name(item) for item in listing.items])
+        if node := spec.get("nodeName"):
+            return f"pod {key} is on {node}, and this replica keeps no decision about it"
+        scheduler = spec.get("schedulerName")
+        return (
+            f"pod {key} waits for the scheduler {scheduler!r}; the leading replica has no decision "
+            "about it: is there a profile for that name? kubectl get schedulingprofiles"
+        )
+
+    try:
+        return asyncio.run(look())
+    except KubeError:
+        return (
+            f"no recent decision about pod {key} is kept by this replica; "
+            "only the leading replica decides"
+        )
+
+
+def _misspelt(key: str, names: list[str]) -> str:
+    namespace, _, name = key.partition("/")
+    if close := get_close_matches(name, names, n=1):
+        return f"there is no pod {key}; did you mean {close[0]}?"
+    return f"there is no pod {key}; kubectl get pods -n {namespace} lists those there are"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import ssl
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,7 +27,7 @@ from mooring.kube.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["Connection", "load_connection"]
+__all__ = ["Connection", "default_namespace", "load_connection"]
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
@@ -59,7 +59,6 @@ class Connection:
         server_name: The name to expect in the server's certificate, if not the URL's host.
         proxy: The HTTP proxy's URL (`proxy-url` of the kubeconfig).
         user_agent: What the server's audit log calls this client.
-        namespace: Where kubectl looks without `-n`: that of the context, or of the pod's account.
     """
 
     url: str
@@ -69,7 +68,6 @@ class Connection:
     server_name: str | None = None
     proxy: str | None = None
     user_agent: str = "mooring"
-    namespace: str = "default"
 
 
 async def load_connection(
@@ -90,14 +88,32 @@ async def load_connection(
         account = _ServiceAccount(service_account, environ)
         configuration = account.read()
         credentials = Credentials(account, _token(configuration))
-        connection = _connection(configuration, credentials, user_agent, str(account))
-        return replace(connection, namespace=account.namespace())
+        return _connection(configuration, credentials, user_agent, str(account))
     file = _Kubeconfig(paths or _home_kubeconfig(environ), context)
     value = await file.replaced()
     reread = None if file.plugin_names_no_expiry() else REREAD_SECONDS
     credentials = Credentials(file, value, reread=reread)
-    connection = _connection(file.configuration, credentials, user_agent, str(file))
-    return replace(connection, namespace=file.namespace())
+    return _connection(file.configuration, credentials, user_agent, str(file))
+
+
+def default_namespace(
+    kubeconfig: str | None = None,
+    context: str | None = None,
+    *,
+    environ: Mapping[str, str] = os.environ,
+    service_account: Path = SERVICE_ACCOUNT,
+) -> str:
+    """Return where kubectl looks without `-n`: the context's namespace, or that of the pod.
+
+    Nobody logs in for that. Raises `ConfigError`; for the arguments see `load_connection`.
+    """
+    paths = kubeconfig or environ.get("KUBECONFIG")
+    if not paths and "KUBERNETES_SERVICE_HOST" in environ:
+        try:
+            return (service_account / "namespace").read_text().strip() or "default"
+        except OSError:
+            return "default"
+    return _Kubeconfig(paths or _home_kubeconfig(environ), context).namespace()
 
 
 def _home_kubeconfig(environ: Mapping[str, str]) -> str:
@@ -154,8 +170,13 @@ class _Kubeconfig:
 
     def namespace(self) -> str:
         """Return the context's namespace, `default` without one."""
-        found = self._loader.current_context["context"].get("namespace")
-        return found if isinstance(found, str) and found else "default"
+        try:
+            merger: Any = KubeConfigMerger(self._paths)
+            context = self._context or _current_context(merger)
+            found = merger.config["contexts"].get_with_name(context).value["context"]
+            return found.get("namespace") or "default"
+        except _MALFORMED as error:
+            raise self._unusable(error) from error
 
     def plugin_names_no_expiry(self) -> bool:
         """Return whether a login plugin gave the token, to be run again only if that is refused."""
@@ -210,13 +231,6 @@ class _ServiceAccount:
                 "check automountServiceAccountToken of the pod, or set KUBECONFIG"
             ) from error
         return configuration
-
-    def namespace(self) -> str:
-        """Return the namespace of the account, `default` if the file says none."""
-        try:
-            return (self._folder / "namespace").read_text().strip() or "default"
-        except OSError:
-            return "default"
 
     async def current(self) -> str | None:
         """Return the token as the kubelet last wrote it."""

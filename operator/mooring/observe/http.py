@@ -43,7 +43,7 @@ from mooring.observe.tls import ServingTls, TlsError
 from mooring.observe.viewer import Access, Viewer
 from mooring.time_slices import REST, TimeSlices
 
-__all__ = ["Check", "Endpoints", "ListenError", "Page", "Reviews"]
+__all__ = ["Check", "Endpoints", "ListenError", "Page", "PendingQueue", "Reviews"]
 
 logger = logging.getLogger(__name__)
 
@@ -75,8 +75,21 @@ class Pending(Protocol):
     def largest_namespaces(self) -> Sequence[str]:
         """Return the namespaces, those with the most pods first."""
 
-    def groups(self, visible: frozenset[str]) -> Mapping[str, Any]:
-        """Return the pods by state, cause and owner; names are those of visible namespaces."""
+    def groups(self, visible: frozenset[str], namespace: str = "") -> Mapping[str, Any]:
+        """Return the pods by state, cause and owner; names are those of visible namespaces.
+
+        With a `namespace` only its pods.
+        """
+
+
+class PendingQueue(Protocol):
+    """What is known of the pods that are pending."""
+
+    async def pending(self) -> Pending:
+        """Return the pending pods, at most some seconds old."""
+
+    async def workload(self, namespace: str, kind: str, name: str) -> Mapping[str, Any]:
+        """Return the document about the pods of a workload."""
 
 
 class Page(Protocol):
@@ -110,7 +123,7 @@ class Endpoints:
         pod_report: Gives the document about the pod "namespace/name" as it is now; None if the pod
             is not known.
         pod_groups: Gives the documents about the pod groups of this namespace and name.
-        pending: Gives the pending pods, which /debug/pending and the page count alike.
+        queue: Gives the pending pods, which /debug/pending and the page count alike.
         shadow: Gives what /debug/shadow shows of a namespace; of all if it is "".
         cache_dump: Begins what /debug/cache shows: records of the cache as JSON values.
         configuration: Gives the configuration in force, as JSON values, for /configz.
@@ -130,7 +143,7 @@ class Endpoints:
         decisions: DecisionLog,
         pod_report: Callable[[str], Awaitable[object]],
         pod_groups: Callable[[str, str], Awaitable[Sequence[Mapping[str, Any]]]],
-        pending: Callable[[], Awaitable[Pending]],
+        queue: PendingQueue,
         shadow: Callable[[str], Mapping[str, Any]],
         cache_dump: Callable[[], Iterator[Mapping[str, Any]]],
         configuration: Callable[[], Mapping[str, Any]],
@@ -145,7 +158,7 @@ class Endpoints:
         self._decisions = decisions
         self._pod_report = pod_report
         self._pod_groups = pod_groups
-        self._pending = pending
+        self._queue = queue
         self._shadow = shadow
         self._cache_dump = cache_dump
         self._dump_seconds = dump_seconds
@@ -393,12 +406,22 @@ class Endpoints:
     async def _show_pending(self, request: web.Request) -> web.Response:
         """Return the pending pods by state, cause and owner; their names to those who may get them.
 
-        Of all others only their number is told.
+        Of all others only their number is told. Those of ?namespace=NAMESPACE, and of a workload in
+        it, ?workload=KIND/NAME, are shown only to users who may get the pods there.
         """
+        namespace = request.query.get("namespace", "")
+        if namespace:
+            await self._require(request, pod_read(namespace))
+        workload = request.query.get("workload")
+        if workload is not None:
+            kind, _, name = workload.partition("/")
+            if not (namespace and kind and name):
+                raise web.HTTPBadRequest(text="workload must be KIND/NAME, with a namespace\n")
+            return _json(orjson.dumps(await self._queue.workload(namespace, kind, name)))
         viewer = await Viewer.of(self, request)
-        pending = await self._pending()
-        visible = await viewer.visible(pending.largest_namespaces())
-        return _json(orjson.dumps(pending.groups(visible)))
+        pending = await self._queue.pending()
+        names = [namespace] if namespace else pending.largest_namespaces()
+        return _json(orjson.dumps(pending.groups(await viewer.visible(names), namespace)))
 
     async def _show_shadow(self, request: web.Request) -> web.Response:
         """Return the comparisons of shadow profiles: of ?namespace=NAMESPACE, or of all pods."""
