@@ -73,7 +73,7 @@ REPORTS: dict[str, dict[str, Any]] = {
         "heldBack": "2 of 8 members exist",
         "group": {
             "podGroup": "team-a/train",
-            "message": None,
+            "message": "2 of 8 members exist",
             "remedy": "create 6 more of its members",
         },
     },

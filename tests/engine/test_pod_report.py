@@ -170,7 +170,8 @@ class Gang:
         objects = [node("a", cpu="3"), pod("squat", namespace="batch", cpu="1", node="a")]
         self.deciding = Deciding(*objects, pod_group("g", minimum))
         self.scheduler = self.deciding.scheduler
-        self.reports = PodReportBuilder(self.scheduler, lambda: 0.0, groups=self.described)
+        self.now = 0.0
+        self.reports = PodReportBuilder(self.scheduler, lambda: self.now, groups=self.described)
 
     def described(self, namespace: str, name: str) -> list[dict[str, Any]]:
         source = GroupSource.KUBERNETES.value
@@ -249,6 +250,18 @@ async def test_a_bound_member_names_its_group_and_needs_nothing() -> None:
     assert report["group"]["podGroup"] == "default/g"
     assert "suggestions" not in report
     assert (await gang.group())["suggestions"] is None
+
+
+async def test_what_would_make_a_group_fit_is_looked_for_once_for_all_members() -> None:
+    gang = Gang()
+    gang.add("m0", "m1", "m2")
+    first = await gang.report("m0")
+    gang.scheduler.state.delete(Kind.POD, uid_of("squat", "batch"))
+    gang.now = 1.0
+    assert (await gang.report("m1"))["suggestions"] == first["suggestions"]
+    gang.now = 3.0
+    (now,) = (await gang.report("m2"))["suggestions"]
+    assert now["change"] == "as it is"
 
 
 async def test_suggestions_end_after_some_seconds() -> None:

@@ -300,7 +300,7 @@ def _remedies(report: Mapping[str, Any]) -> Iterator[str]:
         yield f"  a member of pod group {name}: mooring explain podgroup/{name} -n {namespace}"
     waiting = report["state"] not in (PodState.BOUND, PodState.BINDING, PodState.PERMIT)
     if group is not None and waiting:
-        if group["message"]:
+        if group["message"] and group["message"] != report.get("heldBack"):
             yield f"  {group['message']}"
         yield from remedy_lines({**report, "remedy": group.get("remedy")})
     else:

@@ -151,9 +151,10 @@ def pod_group_lines(group: Mapping[str, Any]) -> Iterator[str]:
     decision = group["decision"]
     if decision is None:
         return
+    plural = "" if decision["tries"] == 1 else "s"
     where = f" in {'='.join(decision['domain'])}" if decision["domain"] else ""
     what = f"{decision['placed']} members placed{where}" if decision["placed"] else "not placed"
-    yield f"  {decision['time']}: {what}, {decision['tries']} placements tried"
+    yield f"  {decision['time']}: {what}, {decision['tries']} placement{plural} tried"
     if decision["message"] and decision["message"] not in (group["message"] or ""):
         yield f"  {decision['message']}"
     if decision["bounded"] and not decision["placed"]:

@@ -33,6 +33,7 @@ __all__ = [
 ]
 
 _MOST_SUGGESTIONS: Final = 5
+_KEPT_SECONDS: Final = 2.0
 _MOST_SECONDS: Final = 8.0
 """How long suggestions are looked for: whoever asks waits for them."""
 
@@ -109,6 +110,11 @@ class PodReportBuilder:
         self._clock = clock
         self._groups = groups
         self._one_at_a_time = asyncio.Lock()
+        self._latest: tuple[int, float, list[SuggestedChange]] = -1, 0.0, []
+        """What would make one group fit: its number, until when that is shown again, and it.
+
+        People look at one member after the other.
+        """
 
     async def of(self, key: str) -> PodReport | None:
         """Return the report of the pod "namespace/name"; None if the pod is not known."""
@@ -171,6 +177,9 @@ class PodReportBuilder:
         if group_of(waiting[0].pod, pipeline, scheduler.cluster) is None:
             return []  # its members are decided about one by one
         async with self._one_at_a_time:
+            number, until, found = self._latest
+            if number == group.number and self._clock() < until:
+                return found
             steps = group_suggestions(
                 group,
                 [queued.pod for queued in waiting],
@@ -179,9 +188,11 @@ class PodReportBuilder:
                 ResultCache(scheduler.state.nodes),
                 SearchBudget(MOST_STEPS, clock=self._clock),
             )
-            return await _smallest(
+            found = await _smallest(
                 steps, self._clock, lambda: scheduler.cluster.pod_groups.get(group.key) is group
             )
+            self._latest = group.number, self._clock() + _KEPT_SECONDS, found
+            return found
 
     def _queued(self, report: PodReport, queued: QueuedPod) -> PodReport:
         """Return the report with what the queue knows of the pod."""
