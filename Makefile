@@ -2,7 +2,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help venv controlplane tools browser demo unit test check site audit sbom image bench conformance soak lock clean
+.PHONY: help venv controlplane tools browser demo unit test check site man audit sbom image bench conformance soak lock clean
 
 PYTHON ?= $(firstword $(foreach name,python3 python3.14 python3.13 python3.12 python3.11, \
 	$(shell $(name) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(name))))
@@ -24,7 +24,7 @@ LOCK_FLAGS := --quiet --universal --python-version 3.11 --generate-hashes \
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
-venv: $(STAMP) ## create .venv from requirements.lock
+venv: $(VENV)/bin/mooring ## create .venv from requirements.lock
 
 $(STAMP): requirements.lock
 	@$(or $(PYTHON),false) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
@@ -40,6 +40,10 @@ $(STAMP): requirements.lock
 		"$$($(PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/mooring.pth"
 	@rm -f $(VENV)/installed-*
 	@touch $@
+
+$(VENV)/bin/mooring: $(STAMP)
+	@printf '#!/bin/sh\nexec "%s" -m mooring "$$@"\n' '$(CURDIR)/$(PY)' > $@
+	@chmod +x $@
 
 controlplane: venv ## build etcd, Kubernetes and kwok once, into ~/.cache/mooring
 	@$(PY) -m controlplane build >/dev/null
@@ -82,6 +86,10 @@ check: venv ## ruff, mypy --strict, import-linter, the site's links, audit
 site: venv ## build the documents as a site, into build/website/html
 	@$(PY) -m website
 	@echo 'open build/website/html/index.html'
+
+man: venv ## build manual pages of the command line, into build/website/man
+	@$(PY) -m website --manual
+	@echo 'read one: man build/website/man/mooring-explain.1'
 
 audit: venv ## look up advisories about the image's packages; skipped without a connection
 	@$(PY) -m supply_chain audit

@@ -1,7 +1,7 @@
 """The page over a scheduler's state, served on loopback, with rights that a test chooses."""
 
 import ssl
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -22,7 +22,7 @@ from mooring.page.pods import Pods
 from mooring.page.policy import Policy
 from mooring.page.queue import Queue
 from mooring.page.trials import WhatIfRunner
-from scheduler_states import SHIPPED_ONLY, silent_intake
+from scheduler_states import SHIPPED_ONLY, scheduler_state, silent_intake
 
 __all__ = ["EVERYTHING", "Rights", "endpoints", "page", "served"]
 
@@ -46,16 +46,22 @@ class Rights:
 
 
 def page(
-    shared: SchedulerState, decisions: DecisionLog | None = None, *, leading: bool = True
+    shared: SchedulerState,
+    decisions: DecisionLog | None = None,
+    *,
+    groups: Callable[[str, str], list[dict[str, Any]]] = lambda _namespace, _name: [],
+    leading: bool = True,
 ) -> Page:
-    """Return the page over this state."""
+    """Return the page over this state; `groups` describes pod groups."""
     handler = ProfileHandler(shared.profiles, silent_intake(shared))
     log = decisions or DecisionLog()
     no_shadows: dict[str, Any] = {"profiles": {}, "pods": []}
+    reports = PodReportBuilder(shared, lambda: 0.0, groups=groups)
     return Page(
         nodes=Nodes(shared),
         queue=Queue(shared, bound=lambda: 0, cause=log.cause, clock=lambda: 0.0, now=lambda: 0.0),
-        pods=Pods(shared, log, PodReportBuilder(shared, lambda: 0.0).of, now=lambda: 0.0),
+        pods=Pods(shared, log, reports.of, now=lambda: 0.0),
+        pod_groups=reports.of_groups,
         policy=Policy(shared.profiles, handler, lambda _: no_shadows),
         trials=WhatIfRunner(shared, SHIPPED_ONLY, now=lambda: 0.0),
         leading=lambda: leading,
@@ -68,13 +74,17 @@ def endpoints(shown: Page, rights: Rights | None = None) -> Endpoints:
     async def no_report(_pod: str) -> None:
         return None
 
+    async def no_groups(_namespace: str, _name: str) -> list[Any]:
+        return []
+
     return Endpoints(
         live={},
         ready={},
         metrics=Metrics(),
         decisions=DecisionLog(),
         pod_report=no_report,
-        pod_groups=lambda _namespace, _name: [],
+        pod_groups=no_groups,
+        queue=Queue(scheduler_state(), bound=lambda: 0, cause=lambda _: None),
         shadow=lambda _namespace: {},
         cache_dump=lambda: iter(()),
         configuration=dict,

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -10,6 +11,7 @@ from typing import Any, Final
 import aiohttp
 import pytest
 import yaml
+from cryptography import x509
 
 from certificates import insecure
 from controlplane.processes import free_ports
@@ -21,7 +23,7 @@ from mooring.app import Scheduler
 from mooring.kube import reviews as reviews_module
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
-from mooring.kube.lease import LeaderElector, Leadership
+from mooring.kube.lease import CERTIFICATE, SERVER, LeaderElector, Leadership
 from mooring.kube.resources import NODE, POD, SCHEDULING_PROFILE
 from mooring.mirroring import reflectors as reflectors_module
 from mooring.mirroring.mirror import MIRRORED
@@ -203,6 +205,26 @@ async def test_a_replica_that_waits_for_the_clients_ca_stops_at_once(
         os.kill(os.getpid(), signal.SIGTERM)
         async with asyncio.timeout(SECONDS):
             assert await running == 0
+
+
+@pytest.mark.parametrize("in_pod", [True, False])
+async def test_only_a_leader_outside_of_a_pod_says_in_the_lease_where_it_is(
+    monkeypatch: pytest.MonkeyPatch, *, in_pod: bool
+) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    if in_pod:
+        monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    cluster = Cluster()
+    async with electing(cluster):
+        await until(lambda: cluster.holder == "here")
+        assert cluster.leases.lease is not None
+        found = cluster.leases.lease["metadata"].get("annotations", {})
+    if in_pod:
+        assert found == {}
+        return
+    server, certificate = found[SERVER], found[CERTIFICATE]
+    assert re.fullmatch(r"https://127\.0\.0\.1:[1-9]\d+", server)
+    assert x509.load_pem_x509_certificate(certificate.encode())
 
 
 async def test_a_replica_asks_for_the_lease_only_once_it_has_seen_the_whole_cluster() -> None:

@@ -13,9 +13,10 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
@@ -35,7 +36,7 @@ from mooring.handlers.profiles import ProfileHandler, ProfileStatusWriter
 from mooring.handlers.runner import UNSCHEDULED, KopfRunner
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
-from mooring.kube.lease import LeaderElector
+from mooring.kube.lease import CERTIFICATE, SERVER, LeaderElector
 from mooring.kube.resources import POD, SCHEDULING_PROFILE
 from mooring.kube.reviews import Reviews
 from mooring.mirroring.comparer import CacheComparer, WatchedResource
@@ -77,6 +78,8 @@ _UNABLE_SECONDS: Final = 60.0
 It becomes unready after a watch has been dead for a minute; together that is longer than an API
 server needs to restart, or etcd to elect a leader.
 """
+_MOST_CERTIFICATE: Final = 16 * 1024
+"""Bytes of a certificate that the lease is given; certificates of servers have one or two KiB."""
 
 
 def new_identity() -> str:
@@ -108,6 +111,7 @@ class Scheduler:
         self._stop = asyncio.Event()
         self._exit_code = 0
         self._leading = False
+        self._published: Callable[[], Mapping[str, str]] = dict
         self._metrics = Metrics()
         state = ClusterState()
         mirror = Mirror(state, handled=self._metrics.event_handled)
@@ -206,6 +210,7 @@ class Scheduler:
         """Start the endpoints, which first wait for the CA of client certificates."""
         address = self._settings.bind_address
         port = await endpoints.start(address, self._settings.secure_port)
+        self._published = partial(_published, endpoints, address, port)
         logger.info("serving health, metrics and decisions", extra={"address": f"{address}:{port}"})
 
     async def _lead_until_stopped(self) -> None:
@@ -216,7 +221,8 @@ class Scheduler:
             _calm_the_collector()  # now, because it takes long, and pods wait for a new leader
             started = asyncio.Event()
             if self._elector is not None:
-                election = self._start(self._elector.run(started.set, self._lost, self._is_able))
+                running = self._elector.run(started.set, self._lost, self._is_able, self._published)
+                election = self._start(running)
                 on_the_way_out.push_async_callback(_cancelled, election)
             else:
                 started.set()
@@ -353,7 +359,12 @@ class Scheduler:
 
     def _endpoints(self, reviews: Reviews) -> Endpoints:
         settings, engine, scheduler = self._settings, self._engine, self._engine.scheduler
-        pod_reports = PodReportBuilder(scheduler)
+        pod_reports = PodReportBuilder(scheduler, groups=engine.group_reports.report)
+        queue = Queue(
+            scheduler,
+            bound=lambda: self._metrics.pods_bound,
+            cause=scheduler.decisions.cause,
+        )
         looks_up_ca = not settings.authentication_skip_lookup and settings.client_ca_file is None
         return Endpoints(
             live={
@@ -369,7 +380,8 @@ class Scheduler:
             metrics=self._metrics,
             decisions=scheduler.decisions,
             pod_report=pod_reports.of,
-            pod_groups=engine.group_reports.report,
+            pod_groups=pod_reports.of_groups,
+            queue=queue,
             shadow=engine.shadow.report,
             cache_dump=partial(cache_dump, scheduler),
             configuration=partial(configuration, scheduler),
@@ -382,21 +394,18 @@ class Scheduler:
             ),
             reviews=reviews,
             always_allow_paths=settings.authorization_always_allow_paths.split(","),
-            page=self._page(pod_reports),
+            page=self._page(pod_reports, queue),
         )
 
-    def _page(self, pod_reports: PodReportBuilder) -> Page:
+    def _page(self, pod_reports: PodReportBuilder, queue: Queue) -> Page:
         engine, scheduler = self._engine, self._engine.scheduler
         return Page(
             nodes=Nodes(scheduler),
             pods=Pods(scheduler, scheduler.decisions, pod_reports.of),
+            pod_groups=pod_reports.of_groups,
             policy=Policy(scheduler.profiles, self._profile_handler, engine.shadow.report),
             trials=WhatIfRunner(scheduler, engine.registry),
-            queue=Queue(
-                scheduler,
-                bound=lambda: self._metrics.pods_bound,
-                cause=scheduler.decisions.cause,
-            ),
+            queue=queue,
             leading=lambda: self._leading,
         )
 
@@ -421,6 +430,21 @@ class Scheduler:
             profiles_ready=self._profile_handler.ready,
             leading=lambda: self._leading,
         )
+
+
+def _published(endpoints: Endpoints, address: str, port: int) -> dict[str, str]:
+    """Return the annotations of the lease that say where a leader outside the cluster is.
+
+    A leader in a pod is reached by a port-forward, and publishes nothing.
+    """
+    certificate = endpoints.certificate
+    if "KUBERNETES_SERVICE_HOST" in os.environ or not 0 < len(certificate) <= _MOST_CERTIFICATE:
+        return {}
+    bound = ip_address(address)
+    loopback = "127.0.0.1" if bound.version == 4 else "::1"
+    host = loopback if bound.is_unspecified else str(bound)
+    netloc = f"[{host}]" if bound.version == 6 else host
+    return {SERVER: f"https://{netloc}:{port}", CERTIFICATE: certificate}
 
 
 def _options(settings: RunSettings) -> Options:

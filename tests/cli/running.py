@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import click
@@ -12,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from certificates import Authority
 from mooring.model.access import Attributes, User
-from mooring.observe.http import Endpoints
+from mooring.observe.http import Endpoints, PendingQueue
 from mooring.observe.metrics import Metrics
 from mooring.observe.records import DecisionLog
 from mooring.observe.tls import ServingTls
@@ -77,12 +78,31 @@ async def _unknown(_pod: str) -> Mapping[str, Any] | None:
     return None
 
 
-def _no_pod_groups(_namespace: str, _name: str) -> list[dict[str, Any]]:
+async def _no_pod_groups(_namespace: str, _name: str) -> list[dict[str, Any]]:
     return []
 
 
 def _no_shadow(_namespace: str) -> Mapping[str, Any]:
     return {"profiles": {}, "pods": []}
+
+
+class _Pending:
+    """Pending pods that everybody sees."""
+
+    def __init__(self, groups: Mapping[str, Any]) -> None:
+        self._groups = groups
+
+    def largest_namespaces(self) -> list[str]:
+        return []
+
+    def groups(self, _visible: frozenset[str], namespace: str = "") -> Mapping[str, Any]:
+        return {**self._groups, "namespace": namespace} if namespace else self._groups
+
+    async def pending(self) -> "_Pending":
+        return self
+
+    async def workload(self, *_of: str) -> Mapping[str, Any]:
+        return {"placed": 0, "total": 0, "pods": []}
 
 
 @asynccontextmanager
@@ -91,10 +111,15 @@ async def serving(
     *,
     decisions: DecisionLog | None = None,
     pod_report: Callable[[str], Awaitable[Mapping[str, Any] | None]] = _unknown,
-    pod_groups: Callable[[str, str], list[dict[str, Any]]] = _no_pod_groups,
+    pod_groups: Callable[[str, str], Awaitable[list[dict[str, Any]]]] = _no_pod_groups,
+    pending: Mapping[str, Any] = MappingProxyType({"causes": []}),
+    queue: PendingQueue | None = None,
     shadow: Callable[[str], Mapping[str, Any]] = _no_shadow,
 ) -> AsyncIterator[Running]:
-    """Serve the endpoints of a scheduler that knows this; `folder` gets certificates."""
+    """Serve the endpoints of a scheduler that knows this; `folder` gets certificates.
+
+    `pending` is what the endpoint of pending pods says if there is no `queue`.
+    """
     pair = AUTHORITY.server()
     (folder / "tls.crt").write_bytes(pair.certificate)
     (folder / "tls.key").write_bytes(pair.key)
@@ -105,6 +130,7 @@ async def serving(
         decisions=decisions or DecisionLog(),
         pod_report=pod_report,
         pod_groups=pod_groups,
+        queue=queue or _Pending(pending),
         shadow=shadow,
         cache_dump=lambda: iter(()),
         configuration=dict,

@@ -5,9 +5,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from mooring.__main__ import main
+from mooring.cli.completion import for_kubectl
 
 
 def completed(*words: str) -> list[str]:
@@ -83,3 +85,38 @@ def test_bash_completes_with_the_script(tmp_path: Path) -> None:
         timeout=60,
     )
     assert done.stdout.split() == ["check"]
+
+
+def completed_by_kubectl(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *words: str
+) -> list[str]:
+    """Return the lines that kubectl gets for the words after `kubectl mooring`."""
+    monkeypatch.setattr(sys, "argv", ["kubectl_complete-mooring", *words])
+    for_kubectl()
+    return capsys.readouterr().out.splitlines()
+
+
+def test_kubectl_completes_its_plugin(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lines(*words: str) -> list[str]:
+        return completed_by_kubectl(capsys, monkeypatch, *words)
+
+    assert lines("expl")[0].startswith("explain\tExplain why a pod runs")
+    assert lines("expl")[1:] == [":4"]
+    assert lines("profile", "check", "-o", "g") == ["github", ":4"]
+    assert lines("convert", "Cl") == ["ClusterAutoscalerProvider", ":0"]
+    assert "simulate" in "\n".join(lines())
+
+
+def test_the_contexts_of_all_files_are_completed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, context in (("one", "prod-eu"), ("two", "prod-us"), ("three", "test")):
+        (tmp_path / name).write_text(yaml.safe_dump({"contexts": [{"name": context}]}))
+    (tmp_path / "broken").write_text("contexts: [{name: [}")
+    files = (str(tmp_path / name) for name in ("one", "two", "three", "broken", "missing"))
+    monkeypatch.setenv("KUBECONFIG", os.pathsep.join(files))
+    assert completed("explain", "--context", "prod") == ["plain,prod-eu", "plain,prod-us"]
+    only = str(tmp_path / "three")
+    assert completed("explain", "--kubeconfig", only, "--context", "") == ["plain,test"]

@@ -50,7 +50,7 @@ def test_yaml_keeps_the_order_of_fields(capsys: pytest.CaptureFixture[str]) -> N
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make standard output a terminal of 40 columns."""
-    monkeypatch.setattr("mooring.cli.console._terminal_width", lambda: 40)
+    monkeypatch.setattr("mooring.cli.console.terminal_width", lambda: 40)
 
 
 @pytest.mark.usefixtures("terminal")

@@ -1,17 +1,24 @@
 import json
+import time
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from cli.running import Running, ask, serving
 from deciding import keep
+from kube.api_server import ApiServer, Request
 from mooring.cli.explain import explain
 from mooring.framework.decision import Decision, NodeScore, PodRef, Rejection
-from mooring.model.pod import Uid
+from mooring.model.pod import Uid, parse_pod
 from mooring.observe.records import DecisionLog
+from mooring.page.queue import Queue
+from mooring.testing.builders import pod
+from scheduler_states import put_profile, scheduler_state
 
 NO_FREE_CPU = Rejection("NodeResourcesFit", ("Insufficient cpu",), resolvable=True)
 PLACED = Decision(
@@ -37,7 +44,39 @@ REJECTED = Decision(
 )
 
 
+ENDED = {
+    "change": "when batch/squat on n7 ends",
+    "cause": "pods that use cpu",
+    "nodes": 3,
+    "examples": ["n7", "n8"],
+    "ended": ["batch/squat"],
+}
+
 REPORTS: dict[str, dict[str, Any]] = {
+    "team-a/member": {
+        "state": "unschedulable",
+        "attempts": 3,
+        "pendingSeconds": 9.0,
+        "plugins": ["NodeResourcesFit"],
+        "suggestions": [ENDED],
+        "group": {
+            "podGroup": "team-a/train",
+            "message": "needs 12 CPUs more in rack=r3",
+            "remedy": None,
+        },
+    },
+    "team-a/early": {
+        "state": "gated",
+        "attempts": 0,
+        "pendingSeconds": 9.0,
+        "plugins": ["GangScheduling"],
+        "heldBack": "2 of 8 members exist",
+        "group": {
+            "podGroup": "team-a/train",
+            "message": "2 of 8 members exist",
+            "remedy": "create 6 more of its members",
+        },
+    },
     "team-a/large": {
         "state": "unschedulable",
         "profile": "mine",
@@ -67,6 +106,7 @@ REPORTS: dict[str, dict[str, Any]] = {
         "attempts": 0,
         "pendingSeconds": 3725.0,
         "plugins": ["SchedulingGates"],
+        "heldBack": "waiting for scheduling gates: [shop/quota]",
     },
     "team-a/waiting": {
         "state": "waiting at Permit",
@@ -121,20 +161,23 @@ GROUPS: dict[str, list[dict[str, Any]]] = {
                 "tried": [{"key": "rack", "value": "r3", "fits": 7, "message": "7 of 8 fit"}],
                 "triedInAll": 9,
             },
+            "remedy": None,
+            "suggestions": [ENDED],
             "pods": [
-                {"pod": "team-a/a", "state": "unscheduled", "node": None, "message": "no CPU"}
+                {"pod": f"team-a/{name}", "state": "unscheduled", "node": None, "message": "no CPU"}
+                for name in "ab"
             ],
         }
     ]
 }
 
 
-def pod_groups(namespace: str, name: str) -> list[dict[str, Any]]:
+async def pod_groups(namespace: str, name: str) -> list[dict[str, Any]]:
     return GROUPS.get(f"{namespace}/{name}", [])
 
 
-async def pod_report(pod: str) -> Mapping[str, Any] | None:
-    return REPORTS.get(pod)
+async def pod_report(key: str) -> Mapping[str, Any] | None:
+    return REPORTS.get(key)
 
 
 class Now:
@@ -229,7 +272,7 @@ async def test_an_unschedulable_pod_is_explained_first_by_its_cause_and_what_wou
             "gated",
             [
                 "pod team-a/gated: gated, pending for 1h2m, 0 attempts",
-                "  held back by SchedulingGates",
+                "  held back by SchedulingGates: waiting for scheduling gates: [shop/quota]",
             ],
         ),
         (
@@ -252,10 +295,29 @@ async def test_an_unschedulable_pod_is_explained_first_by_its_cause_and_what_wou
             "hopeless",
             [
                 "pod team-a/hopeless: backing off, pending for 2s, 2 attempts, tried again in 7s",
-                "  No one or two of the changes that were tried would make it fit.",
+                "  None of the changes that were tried would make it fit.",
             ],
         ),
         ("bound", ["pod team-a/bound: bound on n1"]),
+        (
+            "member",
+            [
+                "pod team-a/member: unschedulable, pending for 9s, 3 attempts",
+                "  a member of pod group train: mooring explain podgroup/train -n team-a",
+                "  needs 12 CPUs more in rack=r3",
+                "  The cause: pods that use cpu. It would fit",
+                "  - when batch/squat on n7 ends",
+            ],
+        ),
+        (
+            "early",
+            [
+                "pod team-a/early: gated, pending for 9s, 0 attempts",
+                "  held back by GangScheduling: 2 of 8 members exist",
+                "  a member of pod group train: mooring explain podgroup/train -n team-a",
+                "  What helps: create 6 more of its members",
+            ],
+        ),
     ],
 )
 async def test_a_pod_without_decisions_is_explained_by_where_it_is(
@@ -281,16 +343,16 @@ async def test_a_pod_without_recent_decisions_is_exit_code_1(running: Running) -
 async def test_a_pod_may_be_named_as_for_kubectl(running: Running) -> None:
     result = await running.answer(explain, "pod/web", "-n", "team-a")
     assert "  on n1  (profile mine" in result.stdout
-    other = await running.answer(explain, "deploy/web")
-    assert "decisions are about pods: write pod/NAME" in other.stderr
-    assert other.exit_code == 2
 
 
 @pytest.mark.parametrize("name", ["a/b/c", "a/", "/b"])
 async def test_a_name_that_cannot_be_a_pods_is_bad_input(name: str) -> None:
     result = await ask(explain, name)
     assert result.exit_code == 2
-    assert "write NAME, pod/NAME or NAMESPACE/NAME" in result.stderr
+    assert (
+        "write NAME, TYPE/NAME (pod, deploy, sts, job, podgroup, ...) or NAMESPACE/NAME"
+        in result.stderr
+    )
 
 
 @pytest.mark.parametrize("written", ["podgroup/train", "pg/train", "podgroups/train"])
@@ -302,14 +364,18 @@ async def test_a_pod_group_is_explained_by_its_members_and_the_domains_tried(
     assert [" ".join(line.split()) for line in result.stdout.splitlines()] == [
         "pod group team-a/train (podgroups.scheduling.k8s.io): Scheduling",
         "needs 12 CPUs more in rack=r3",
+        "The cause: pods that use cpu. It would fit",
+        "- when batch/squat on n7 ends",
         "members: 8 unscheduled, minimum 8; priority 5",
         "topology: block > rack (Required)",
         "2026-01-01T00:00:00Z: not placed, 2 placements tried",
         "Not all placements could be tried: one may exist that was not found.",
         "- rack=r3: 7 of 8 fit",
         "(of 9 domains these are the ones kept)",
-        "POD STATE NODE MESSAGE",
-        "team-a/a unscheduled - no CPU",
+        "POD STATE NODE",
+        "team-a/a unscheduled -",
+        "team-a/b unscheduled -",
+        "a, b: no CPU",
         "",
     ]
 
@@ -329,3 +395,162 @@ async def test_a_pod_group_needs_a_name(running: Running) -> None:
     result = await running.answer(explain, "pg/", "-n", "team-a")
     assert result.exit_code == 2
     assert "write podgroup/NAME, and -n NAMESPACE" in result.stderr
+
+
+DEPLOYMENT = {"kind": "ReplicaSet", "name": "large-5d8f", "uid": "rs", "controller": True}
+
+
+@pytest.fixture
+async def queueing(tmp_path: Path) -> AsyncIterator[Running]:
+    """A scheduler with a pod on a node, a pending one of a Deployment, and one that is gated."""
+    labels = {"pod-template-hash": "5d8f"}
+    placed = pod("large-0", namespace="team-a", owner=DEPLOYMENT, labels=labels, node="n1")
+    shared = scheduler_state(placed)
+    pipeline = put_profile(shared).pipeline
+    large = parse_pod(pod("large", namespace="team-a", owner=DEPLOYMENT, labels=labels))
+    shared.queue.add(large, pipeline, 0.0)
+    popped = shared.queue.pop(0.0)
+    assert popped is not None
+    shared.queue.add_unschedulable(popped, frozenset(["NodeResourcesFit"]), 0.0)
+    gated = pod("held", namespace="team-b", spec={"schedulingGates": [{"name": "shop/quota"}]})
+    shared.queue.add(parse_pod(gated), pipeline, 0.0, gated=True)
+    queue = Queue(
+        shared,
+        bound=lambda: 0,
+        cause=lambda _: "Insufficient cpu",
+        clock=lambda: 192.0,
+        now=lambda: 192.0,
+    )
+    async with serving(tmp_path, pod_report=pod_report, queue=queue) as at:
+        yield at
+
+
+async def test_everything_that_is_pending_is_counted_by_cause(queueing: Running) -> None:
+    result = await queueing.answer(explain, "-A")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines() == [
+        "2 pods pending in all namespaces: 1 unschedulable, 1 gated",
+        "",
+        "PODS   OLDEST   WAIT FOR",
+        "   1   3m12s    Insufficient cpu",
+        "   1   3m12s    scheduling gates: shop/quota",
+        "",
+        "PODS   OLDEST   OF",
+        "   1   3m12s    deployment/large -n team-a",
+        "   1   3m12s    pod/held -n team-b",
+        "",
+        "mooring explain TYPE/NAME -n NAMESPACE says what would make them fit",
+    ]
+
+
+async def test_without_a_pod_those_of_the_contexts_namespace_are_counted(
+    queueing: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = await queueing.answer(explain)
+    assert result.stdout == "no pod is pending in namespace default\n"
+    monkeypatch.setattr(
+        import_module("mooring.cli.explain"), "default_namespace", lambda *_: "team-b"
+    )
+    result = await queueing.answer(explain)
+    assert result.stdout.splitlines()[0] == "1 pod pending in namespace team-b: 1 gated"
+    result = await queueing.answer(explain, "-n", "team-a")
+    assert result.stdout.splitlines()[0] == "1 pod pending in namespace team-a: 1 unschedulable"
+
+
+@pytest.mark.parametrize("written", ["deploy/large", "rs/large-5d8f"])
+async def test_of_a_workload_one_pod_is_explained_for_each_cause(
+    queueing: Running, written: str
+) -> None:
+    result = await queueing.answer(explain, written, "-n", "team-a")
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    assert lines[0].endswith(": 1 pod on nodes, 1 pending")
+    assert lines[2:4] == ["PODS   OLDEST   WAIT FOR", "   1   3m12s    Insufficient cpu"]
+    assert lines[5:9] == [
+        "pod team-a/large: unschedulable, pending for 3m12s, 4 attempts",
+        "  The cause: memory. It would fit",
+        "  - on 4 nodes (n1, n2, n3, ...) if it requested at most 3Gi of memory instead of 8Gi",
+        "  - when team-b/x on n7 ends",
+    ]
+
+
+async def test_a_workload_is_explained_as_json_and_yaml(queueing: Running) -> None:
+    as_json = await queueing.answer(explain, "deploy/large", "-n", "team-a", "-o", "json")
+    found = json.loads(as_json.stdout)
+    assert (found["placed"], found["total"]) == (1, 1)
+    assert found["explained"]["team-a/large"]["pod"]["suggestions"][0]["cause"] == "memory"
+    as_yaml = await queueing.answer(explain, "deploy/large", "-n", "team-a", "-o", "yaml")
+    assert yaml.safe_load(as_yaml.stdout) == found
+
+
+async def test_a_workload_without_a_pod_exits_with_1(queueing: Running) -> None:
+    result = await queueing.answer(explain, "job/none", "-n", "team-a")
+    assert result.exit_code == 1
+    assert "kubectl get job/none -n team-a" in result.stderr
+
+
+async def test_all_namespaces_go_without_a_pod(queueing: Running) -> None:
+    result = await queueing.answer(explain, "-A", "web")
+    assert result.exit_code == 2
+    assert "--all-namespaces goes without 'web'" in result.stderr
+
+
+async def test_a_watch_prints_what_has_changed(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = iter(("unschedulable", "unschedulable", "bound"))
+
+    def sleep(_seconds: float) -> None:
+        state = next(steps, None)
+        if state is None:
+            raise KeyboardInterrupt
+        monkeypatch.setitem(REPORTS["team-a/bound"], "state", state)
+        monkeypatch.setitem(REPORTS["team-a/bound"], "pendingSeconds", 5.0)
+        monkeypatch.setitem(REPORTS["team-a/bound"], "attempts", 1)
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    result = await running.answer(explain, "team-a/bound", "--watch")
+    assert result.exit_code == 0, result.output
+    assert [line for line in result.stdout.splitlines() if line.startswith("pod")] == [
+        "pod team-a/bound: bound on n1",
+        "pod team-a/bound: unschedulable on n1, pending for 5s, 1 attempt",
+        "pod team-a/bound: bound on n1, pending for 5s, 1 attempt",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("wbe-1", "there is no pod default/wbe-1; did you mean web-1?"),
+        ("zzz", "there is no pod default/zzz; kubectl get pods -n default lists"),
+        ("on-a-node", "pod default/on-a-node is on n7, and this replica keeps no decision"),
+        ("misspelt", "waits for the scheduler 'moring'"),
+    ],
+)
+async def test_why_nothing_is_known_of_a_pod_is_asked_of_the_api_server(
+    running: Running, name: str, said: str
+) -> None:
+    specs = {"on-a-node": {"nodeName": "n7"}, "misspelt": {"schedulerName": "moring"}}
+
+    def answered(request: Request) -> None:
+        identity = {"uid": "u", "resourceVersion": "1"}
+        last = request.path.rpartition("/")[2]
+        if last in specs:
+            request.reply({"metadata": {"name": last, **identity}, "spec": specs[last]})
+        elif last == "pods":
+            item = {"metadata": {"name": "web-1", **identity}}
+            request.reply({"metadata": {"resourceVersion": "1"}, "items": [item]})
+        else:
+            request.refuse(404, "NotFound", "not found")
+
+    async with ApiServer(answered) as server:
+        kubeconfig = running.kubeconfig(server.url)
+        result = await ask(
+            explain,
+            name,
+            f"--server={running.url}",
+            f"--certificate-authority={running.ca}",
+            f"--kubeconfig={kubeconfig}",
+        )
+    assert result.exit_code == 1
+    assert said in result.stderr

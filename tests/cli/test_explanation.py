@@ -28,6 +28,23 @@ def test_nodes_that_are_rejected_alike_are_one_line_the_most_frequent_first() ->
     ]
 
 
+def scored(**totals: int) -> dict[str, Any]:
+    return {name: {"plugins": {}, "total": total} for name, total in totals.items()}
+
+
+def test_nodes_of_equal_score_are_a_tie() -> None:
+    scores = scored(n1=7, n2=7, n3=7, n4=5)
+    assert [*explanation(decision(node="n2", scores=scores))] == [
+        "a tie of 3: one of them is chosen at random"
+    ]
+    assert [*explanation(decision(node="n1", scores=scored(n1=7, n2=5)))] == []
+
+
+def test_where_not_all_scores_are_kept_a_tie_may_be_larger() -> None:
+    cut = decision(node="n1", scores=scored(n1=7, n2=7), truncated={"scores": 9})
+    assert next(iter(explanation(cut))) == "a tie of at least 2: one of them is chosen at random"
+
+
 def test_the_table_has_a_column_per_plugin_and_at_most_so_many_nodes() -> None:
     scores = {
         "n1": {"plugins": {"B": 2, "A": 1}, "total": 3},

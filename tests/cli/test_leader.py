@@ -13,7 +13,7 @@ import click
 import pytest
 from aiohttp import web
 
-from cli.running import AUTHORITY, Running, ask, serving
+from cli.running import AUTHORITY, Running, ask, kubeconfig_of, serving
 from deciding import keep
 from kube.api_server import ApiServer, Request
 from mooring.cli.explain import explain
@@ -114,8 +114,10 @@ async def test_an_answer_from_another_server_is_one_line(status: int, tmp_path: 
     assert "is it Mooring?" in result.stderr
 
 
-def lease(holder: str | None) -> dict[str, Any]:
-    return {"metadata": {"name": "mooring"}, "spec": {"holderIdentity": holder}}
+def lease(holder: str | None, **annotations: str) -> dict[str, Any]:
+    published = {f"scheduling.mooring.dev/{name}": text for name, text in annotations.items()}
+    metadata = {"name": "mooring", "annotations": published}
+    return {"metadata": metadata, "spec": {"holderIdentity": holder}}
 
 
 @pytest.mark.parametrize("holder", ["", None])
@@ -142,6 +144,105 @@ async def test_a_leader_outside_the_cluster_needs_its_address(running: Running) 
     (line,) = result.stderr.splitlines()
     assert "there is no pod mooring-system/host" in line
     assert "--server" in line
+
+
+@asynccontextmanager
+async def outside(server: str, certificate: bytes = b"") -> AsyncIterator[ApiServer]:
+    """Serve the Lease of a leader outside the cluster that says this about itself."""
+    found = {"server": server, "server-certificate": certificate.decode()}
+    published = {name: text for name, text in found.items() if text}
+    async with ApiServer(lambda request: request.reply(lease("host_1", **published))) as api:
+        yield api
+
+
+def served_certificate(running: Running) -> bytes:
+    return (running.ca.parent / "tls.crt").read_bytes()
+
+
+async def test_a_leader_on_this_machine_is_found_by_its_lease_and_its_certificate(
+    running: Running,
+) -> None:
+    async with outside(running.url, served_certificate(running)) as api:
+        result = await ask(explain, "team-a/web", f"--kubeconfig={running.kubeconfig(api.url)}")
+    assert result.exit_code == 0, result.stderr
+    assert "n1" in result.stdout
+
+
+async def test_a_server_on_this_machine_is_trusted_with_the_certificate_of_the_lease(
+    running: Running,
+) -> None:
+    async with outside("https://10.0.0.5:10259", served_certificate(running)) as api:
+        words = "team-a/web", f"--kubeconfig={running.kubeconfig(api.url)}"
+        result = await ask(explain, *words, f"--server={running.url}")
+    assert result.exit_code == 0, result.stderr
+
+
+@pytest.mark.parametrize("server", ["", "--server"])
+async def test_no_credentials_go_to_a_program_with_another_certificate_than_the_leases(
+    server: str, tmp_path: Path
+) -> None:
+    """Another user of this machine may listen on the port of a leader that has ended."""
+    seen = list[str]()
+
+    async def take(request: web.BaseRequest) -> web.Response:
+        seen.append(request.headers.get("Authorization", ""))
+        return web.Response()
+
+    pair = AUTHORITY.server()
+    (tmp_path / "tls.pem").write_bytes(pair.certificate + pair.key)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "tls.pem")
+    runner = web.ServerRunner(web.Server(take))
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
+    url = f"https://127.0.0.1:{runner.addresses[0][1]}"
+    async with outside(url, AUTHORITY.server().certificate) as api:
+        words = ["web", f"--kubeconfig={kubeconfig_of(tmp_path, api.url)}"]
+        result = await ask(explain, *words, *([f"{server}={url}"] if server else []))
+    await runner.cleanup()
+    assert result.exit_code == 2
+    assert "its certificate is not the one in the Lease mooring-system/mooring" in result.stderr
+    assert seen == []
+
+
+@pytest.mark.parametrize(
+    "elsewhere", ["https://192.0.2.1:10259", "https://localhost:1", "https://127.0.0.1.example"]
+)
+async def test_a_lease_cannot_send_credentials_to_another_machine(
+    elsewhere: str, running: Running
+) -> None:
+    """Whoever may write the Lease must not get the tokens of those who read it."""
+    async with outside(elsewhere, served_certificate(running)) as api:
+        result = await ask(explain, "web", f"--kubeconfig={running.kubeconfig(api.url)}")
+    assert result.exit_code == 2
+    (line,) = result.stderr.splitlines()
+    assert "your credentials are sent there only if you say so: --server https://" in line
+
+
+async def test_a_lease_that_names_no_certificate_is_not_trusted(running: Running) -> None:
+    async with outside(running.url) as api:
+        result = await ask(explain, "web", f"--kubeconfig={running.kubeconfig(api.url)}")
+    assert result.exit_code == 2
+    assert "but not with which certificate" in result.stderr
+
+
+async def test_a_certificate_in_the_lease_that_is_none_is_one_line(running: Running) -> None:
+    async with outside(running.url, b"none") as api:
+        result = await ask(explain, "web", f"--kubeconfig={running.kubeconfig(api.url)}")
+    assert result.exit_code == 2
+    (line,) = result.stderr.splitlines()
+    assert "cannot be used" in line
+
+
+async def test_a_leader_outside_on_another_machine_is_one_line_that_says_what_to_do(
+    running: Running, unused_tcp_port: int
+) -> None:
+    url = f"https://127.0.0.1:{unused_tcp_port}"
+    async with outside(url, served_certificate(running)) as api:
+        result = await ask(explain, "web", f"--kubeconfig={running.kubeconfig(api.url)}")
+    assert result.exit_code == 2
+    (line,) = result.stderr.splitlines()
+    assert "runs there, outside the cluster: run this command on its machine" in line
 
 
 @asynccontextmanager

@@ -3,12 +3,18 @@
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
 
 from cli.running import Running, serving
 from mooring.cli.top import Reading, interval, rendered, top
+
+
+def cause(text: str, pods: int, **states: int) -> dict[str, Any]:
+    return {"cause": text, "pods": pods, "states": states, "oldestSeconds": 3720}
+
 
 BEFORE = """\
 leader_election_master_status{name="mooring"} 1.0
@@ -22,8 +28,7 @@ AFTER = """\
 leader_election_master_status{name="mooring"} 1.0
 scheduler_pending_pods{queue="active"} 1200.0
 scheduler_pending_pods{queue="unschedulable"} 7.0
-scheduler_unschedulable_pods{plugin="NodeResourcesFit",profile="a"} 5.0
-scheduler_unschedulable_pods{plugin="TaintToleration",profile="default-scheduler"} 6.0
+scheduler_unschedulable_pods{plugin="NodeUnschedulable",profile="a"} 7.0
 scheduler_schedule_attempts_total{profile="a",result="scheduled"} 120.0
 scheduler_schedule_attempts_total{profile="b",result="scheduled"} 20.0
 scheduler_schedule_attempts_total{profile="b",result="unschedulable"} 4.0
@@ -36,8 +41,22 @@ mooring_pod_groups{phase="Pending"} 2.0
 """
 
 
-def view(before: str = BEFORE, after: str = AFTER, seconds: float = 10.0) -> dict[str, object]:
-    return interval(Reading.of(before, 0.0), Reading.of(after, seconds))
+PENDING: dict[str, Any] = {
+    "states": {"without a profile": 2, "unschedulable": 7, "active": 1200},
+    "causes": [
+        cause("not decided yet", 1200, active=1200),
+        cause("Insufficient cpu", 5, unschedulable=5),
+        cause("no profile takes the pod", 2, **{"without a profile": 2}),
+        cause("node(s) had untolerated taint {gpu}", 2, unschedulable=2),
+    ],
+    "otherCauses": 3,
+}
+
+
+def view(
+    before: str = BEFORE, after: str = AFTER, pending: dict[str, Any] | None = PENDING
+) -> dict[str, object]:
+    return interval(Reading.of(before, 0.0), Reading.of(after, 10.0), pending)
 
 
 def lines(shown: dict[str, object], width: int = 80) -> list[str]:
@@ -60,19 +79,31 @@ def test_without_a_bound_pod_there_is_no_latency() -> None:
     assert view(AFTER, AFTER)["secondsUntilBound"] == {"p50": None, "p99": None}
 
 
-def test_the_largest_cause_comes_first() -> None:
-    assert lines(view())[-5:] == [
-        "PODS  REJECTED BY       PROFILE",
-        "   6  TaintToleration   default-scheduler",
-        "   5  NodeResourcesFit  a",
+def test_pods_are_counted_by_what_keeps_them_from_a_node_as_on_the_page() -> None:
+    assert lines(view())[-8:] == [
+        " PODS  OLDEST  WAIT FOR",
+        "1,200  1h2m    not decided yet",
+        "    5  1h2m    Insufficient cpu",
+        "    2  1h2m    no profile takes the pod",
+        "    2  1h2m    node(s) had untolerated taint {gpu}",
+        "    3          causes that none of your pods has",
         "",
         "mooring explain POD says what would make it fit",
     ]
 
 
+def test_who_may_not_read_the_causes_is_told_what_is_missing() -> None:
+    shown = lines(view(pending=None))
+    assert shown[-1] == (
+        "causes: need the right to get /debug/pending (ClusterRole mooring-explain)"
+    )
+    assert "without a profile" not in shown[0]
+
+
 def test_the_summary_fits_into_80_columns() -> None:
-    assert lines(view())[:5] == [
+    assert lines(view())[:6] == [
         "QUEUE     active 1,200   backoff 0   unschedulable 7   gated 0",
+        "          without a profile 2",
         "ATTEMPTS  scheduled 3.0/s   unschedulable 0.4/s   error 0.0/s",
         "BOUND     in half of the cases within 0.01 s, in 99 % within 0.02 s",
         "          3 being bound   preemptions 0.1/s",
@@ -81,27 +112,28 @@ def test_the_summary_fits_into_80_columns() -> None:
 
 
 def test_long_names_are_folded_and_not_cut() -> None:
-    name = "a-profile-whose-name-is-as-long-as-a-name-of-an-object-in-kubernetes-may-be-" * 2
-    after = AFTER.replace('profile="a"', f'profile="{name}"')
-    shown = lines(view(BEFORE, after))
+    name = "a-label-whose-name-is-as-long-as-a-name-of-an-object-in-kubernetes-may-be-" * 2
+    shown = lines(view(pending={"states": {}, "causes": [cause(name, 5)], "otherCauses": 0}))
     assert max(map(len, shown)) <= 80
-    assert name in "".join(line[24:].strip() for line in shown)
+    assert name in "".join(line[13:].strip() for line in shown)
 
 
 def test_a_replica_that_does_not_lead_says_so() -> None:
-    assert lines(view("", ""))[0] == "this replica does not lead: its numbers stay at zero"
+    assert lines(view("", "", None))[0] == "this replica does not lead: its numbers stay at zero"
 
 
 @pytest.fixture
 async def running(tmp_path: Path) -> AsyncIterator[Running]:
-    async with serving(tmp_path) as running:
+    async with serving(tmp_path, pending=PENDING) as running:
         yield running
 
 
 async def test_one_interval_of_a_running_scheduler_is_printed_as_json(running: Running) -> None:
     result = await running.answer(top, "--once", "--every=1", "-o", "json")
     assert result.exit_code == 0, result.output
-    assert json.loads(result.stdout)["queues"]["active"] == 0
+    shown = json.loads(result.stdout)
+    assert shown["queues"]["active"] == 0
+    assert shown["pending"] == PENDING
 
 
 async def test_one_interval_of_a_running_scheduler_is_printed_for_people(

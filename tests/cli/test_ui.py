@@ -57,7 +57,9 @@ async def opened(*, user: str = "admin", rights: Rights | None = None) -> AsyncI
             aiohttp.ClientSession() as browser,
         ):
             url = f"https://127.0.0.1:{port}"
-            proxy = Proxy(client, connection, LeadingReplica(url, "localhost", "the replica"))
+            proxy = Proxy(
+                client, connection, LeadingReplica(url, "localhost", "the replica", insecure())
+            )
             await proxy.check()
             async with proxy.served(0) as address:
                 yield Opened(proxy, address, browser)
@@ -186,7 +188,7 @@ async def test_without_a_replica_the_command_says_so_in_one_line(tmp_path: Path)
     )
     result = await ask(ui, "--no-browser", f"--kubeconfig={config}")
     assert result.exit_code == 2
-    assert "the leading replica cannot be reached" in result.output
+    assert "cannot reach the API server at http://127.0.0.1:1" in result.output
     assert len(result.output.strip().splitlines()) == 1
     server = await ask(ui, "--server=https://127.0.0.1:1", f"--kubeconfig={config}")
     assert server.exit_code == 2

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
@@ -24,6 +25,7 @@ from controlplane.cluster import ControlPlane
 from controlplane.commands import Component
 from controlplane.errors import ControlPlaneError
 from controlplane.health import is_healthy
+from controlplane.kubelets import kubelets
 from controlplane.nodes import create_nodes
 
 DEFAULT_NAME = "default"
@@ -31,18 +33,22 @@ DEFAULT_NAME = "default"
 
 @dataclass(frozen=True)
 class Options:
-    """What to run: with nodes, kwok stands in for their kubelets."""
+    """What to run: with nodes, kwok stands in for their kubelets, or else this process.
+
+    `programs` is the folder of the programs; those that were built, if None.
+    """
 
     kwok_nodes: int = 0
     zones: int = 1
     controller_manager: bool = False
     scheduler: bool = False
+    programs: Path | None = None
 
     @property
     def components(self) -> set[Component]:
         """The programs beside etcd and kube-apiserver."""
         asked: dict[Component, bool] = {
-            "kwok": self.kwok_nodes > 0,
+            "kwok": self.kwok_nodes > 0 and self.programs is None,
             "kube-controller-manager": self.controller_manager,
             "kube-scheduler": self.scheduler,
         }
@@ -55,6 +61,8 @@ class Options:
             arguments.append("--controller-manager")
         if self.scheduler:
             arguments.append("--scheduler")
+        if self.programs is not None:
+            arguments.append(f"--programs={self.programs}")
         return arguments
 
 
@@ -146,7 +154,14 @@ def hold(name: str, options: Options, ready: Callable[[Running], None]) -> None:
         shutil.rmtree(data, ignore_errors=True)
         state.unlink(missing_ok=True)
         try:
-            with ControlPlane(options.components, data_dir=data) as control_plane:
+            with (
+                ControlPlane(
+                    options.components, data_dir=data, programs=options.programs
+                ) as control_plane,
+                nullcontext()
+                if options.programs is None
+                else kubelets(control_plane.access.client),
+            ):
                 create_nodes(control_plane.access, options.kwok_nodes, zones=options.zones)
                 _write_state(state, control_plane)
                 if running := status(name):

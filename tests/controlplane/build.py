@@ -1,8 +1,9 @@
 """The programs of the control plane, and tools for tests, compiled once and kept outside the tree.
 
 Those of a Go module stand in `<cache>/<module>/<key>/`, where the key hashes the module's files and
-the platform. A build happens beside that folder and is renamed into place, so that a folder that is
-there has all programs; a lock lets a second builder wait for the first.
+the platform. A build happens beside that folder, and a program is renamed into place when it is
+complete; a lock lets a second builder wait for the first. One `go build` makes all programs: it
+compiles what they share once, and links one while it compiles another.
 """
 
 import contextlib
@@ -11,7 +12,8 @@ import hashlib
 import os
 import platform
 import re
-from collections.abc import Iterator, Mapping
+import shutil
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +34,9 @@ PROGRAMS = {
 }
 """Program name and the Go package it is built from: the tool lines of `go.mod`."""
 
+SERVER_PROGRAMS = ("etcd", "kube-apiserver", "kubectl")
+"""What a control plane without controllers needs, and what envtest's archives have."""
+
 TOOLS = {
     "helm": "helm.sh/helm/v4/cmd/helm",
     "promtool": "github.com/prometheus/prometheus/cmd/promtool",
@@ -48,7 +53,7 @@ class GoModule:
     programs: Mapping[str, str]
     target: str
     about: str
-    """What is built, and how long that takes."""
+    """What is built, and how long all of it takes."""
     flags: tuple[str, ...]
     """Options of `go build`."""
 
@@ -86,7 +91,7 @@ CONTROL_PLANE = GoModule(
     HERE,
     PROGRAMS,
     target="controlplane",
-    about=f"Kubernetes {kubernetes_version()}, about 5 minutes",
+    about=f"of Kubernetes {kubernetes_version()}, some minutes",
     flags=(*_FLAGS, f"-ldflags=-s -w {_version_stamps()}"),
 )
 TOOLS_MODULE = GoModule(
@@ -94,31 +99,47 @@ TOOLS_MODULE = GoModule(
     HERE / "tools",
     TOOLS,
     target="tools",
-    about="promtool and helm, about 5 minutes",
+    about="some minutes",
     # Rules are evaluated without the clients of every cloud's service discovery.
     flags=(*_FLAGS, "-ldflags=-s -w", "-tags=remove_all_sd"),
 )
 
 
-def programs_folder(module: GoModule = CONTROL_PLANE) -> Path:
-    """Return the folder of the built programs; raises ControlPlaneError when they are not built."""
+def programs_folder(
+    module: GoModule = CONTROL_PLANE, programs: Collection[str] | None = None
+) -> Path:
+    """Return the folder of the built programs; ControlPlaneError if one of these is not built."""
     folder = _target(module)
-    if not folder.is_dir():
+    if _missing(folder, module, programs):
         raise ControlPlaneError(f"{module.name} is not built: run `make {module.target}`")
     return folder
 
 
-def ensure_built(progress: Progress | None = None, module: GoModule = CONTROL_PLANE) -> Path:
-    """Return the folder of the programs, built now if need be (about five minutes on two cores)."""
+def ensure_built(
+    progress: Progress | None = None,
+    module: GoModule = CONTROL_PLANE,
+    programs: Collection[str] | None = None,
+) -> Path:
+    """Return the folder of these programs, built now if need be; all of the module's, if None."""
     progress = progress or Progress()
     target = _target(module)
-    if target.is_dir():
+    if not _missing(target, module, programs):
         return target
-    with _only_builder(target, module, progress):
-        if not target.is_dir():
+    with only_one(target, module.name, progress):
+        if missing := _missing(target, module, programs):
             go = find_go(cache_root(), progress)
-            _build_all(go, target, module, progress)
+            _build(go, target, module, missing, progress)
     return target
+
+
+def _missing(folder: Path, module: GoModule, programs: Collection[str] | None) -> dict[str, str]:
+    """Return the programs that are not in the folder, with their packages."""
+    wanted = module.programs if programs is None else programs
+    return {
+        name: package
+        for name, package in module.programs.items()
+        if name in wanted and not (folder / name).exists()
+    }
 
 
 def _target(module: GoModule) -> Path:
@@ -131,34 +152,57 @@ def _target(module: GoModule) -> Path:
 
 
 @contextlib.contextmanager
-def _only_builder(target: Path, module: GoModule, progress: Progress) -> Iterator[None]:
+def only_one(target: Path, what: str, progress: Progress) -> Iterator[None]:
+    """Hold the lock of a folder in the cache, so that one process at a time makes it."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with target.with_suffix(".lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            progress.say(f"{module.name}: waiting for another build of it to finish")
+            progress.say(f"{what}: waiting for another build of it to finish")
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
-def _build_all(go: Path, target: Path, module: GoModule, progress: Progress) -> None:
+def _build(
+    go: Path, target: Path, module: GoModule, programs: Mapping[str, str], progress: Progress
+) -> None:
     partial, log = target.with_suffix(".partial"), target.with_suffix(".log")
-    partial.mkdir(exist_ok=True)
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir()
     log.unlink(missing_ok=True)
-    progress.say(f"{module.name}: building {module.about}, once; log: {log}")
+    waiting = {name: partial / _output_name(package) for name, package in programs.items()}
+    progress.say(f"{module.name}: building {', '.join(programs)} {module.about}; log: {log}")
+    command = [str(go), "build", *module.flags, "-o", f"{partial}/", *programs.values()]
+    progress.begin(f"{module.name}: building")
     with ProcessGroup() as group:
-        for number, (name, package) in enumerate(module.programs.items(), start=1):
-            progress.begin(f"{module.name}: building {name} ({number} of {len(module.programs)})")
-            command = [str(go), "build", *module.flags, "-o", str(partial / name), package]
-            build = group.spawn(name, command, log=log, env=_environment(), cwd=module.folder)
-            while build.wait(1.0) is None:
-                progress.tick()
-            if build.exit_code:
-                progress.end("failed")
-                raise with_log(f"{module.name}: building {name} failed", log)
-            progress.end()
-    partial.rename(target)
+        build = group.spawn("go", command, log=log, env=_environment(), cwd=module.folder)
+        while build.wait(1.0) is None:
+            _say_what_is_built(waiting, module, progress)
+            progress.tick()
+        if build.exit_code:
+            progress.end("failed")
+            raise with_log(f"{module.name}: building {', '.join(waiting)} failed", log)
+    _say_what_is_built(waiting, module, progress)
+    progress.end()
+    target.mkdir(exist_ok=True)
+    for name, package in programs.items():
+        (partial / _output_name(package)).rename(target / name)
+    partial.rmdir()
+
+
+def _say_what_is_built(waiting: dict[str, Path], module: GoModule, progress: Progress) -> None:
+    """Say a line about each program that has been linked, and take it out of `waiting`."""
+    for name, path in [*waiting.items()]:
+        if path.exists():
+            del waiting[name]
+            progress.say(f"{module.name}: {name} is built")
+
+
+def _output_name(package: str) -> str:
+    """Return what `go build` calls the program of a package: its last part that is no version."""
+    *_, before, last = package.split("/")
+    return before if re.fullmatch(r"v\d+", last) else last
 
 
 def _environment() -> dict[str, str]:

@@ -4,6 +4,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from controlplane import background
@@ -47,6 +48,12 @@ def _parser() -> argparse.ArgumentParser:
     up.add_argument("--zones", type=int, default=1, metavar="Z", help="zones the nodes lie in")
     up.add_argument("--controller-manager", action="store_true", help="kube-controller-manager too")
     up.add_argument("--scheduler", action="store_true", help="kube-scheduler too")
+    up.add_argument(
+        "--programs",
+        type=Path,
+        metavar="FOLDER",
+        help="of etcd, kube-apiserver and kubectl, such as envtest's; default: what is built here",
+    )
     up.add_argument("--foreground", action="store_true", help="run here, until Ctrl-C")
     up.set_defaults(command=_up)
 
@@ -77,10 +84,12 @@ def _up(chosen: argparse.Namespace) -> int:
         zones=chosen.zones,
         controller_manager=chosen.controller_manager,
         scheduler=chosen.scheduler,
+        programs=chosen.programs,
     )
     if options.kwok_nodes < 0 or options.zones < 1:
         raise ControlPlaneError("--kwok-nodes must be 0 or more and --zones 1 or more")
-    ensure_built()
+    if options.programs is None:
+        ensure_built()
     if chosen.foreground:
         background.hold(chosen.name, options, _show)
         return 0

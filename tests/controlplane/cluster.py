@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from controlplane import commands
 from controlplane.access import ADMIN, Access
-from controlplane.build import programs_folder
+from controlplane.build import SERVER_PROGRAMS, programs_folder
 from controlplane.commands import COMPONENTS, PORTS, Component, Layout
 from controlplane.errors import ControlPlaneError, with_log
 from controlplane.health import PROBE_INTERVAL, wait_until_healthy
@@ -91,7 +91,8 @@ class ControlPlane:
         """Start all programs and wait for them; on failure none runs, and the logs stay."""
         if self._group:
             raise ControlPlaneError("the control plane was started before and not stopped")
-        programs = self._programs_folder or programs_folder()
+        needed = {*SERVER_PROGRAMS, *self._components}
+        programs = self._programs_folder or programs_folder(programs=needed)
         data = self._data_dir or Path(tempfile.mkdtemp(prefix="mooring-controlplane-"))
         data.mkdir(parents=True, exist_ok=True)
         ports = dict(zip(PORTS, free_ports(len(PORTS)), strict=True))

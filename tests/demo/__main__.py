@@ -4,27 +4,33 @@ import argparse
 import os
 import shutil
 import signal
+import subprocess
 import sys
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
+import replica
 from controlplane import ControlPlaneError
 from controlplane.access import ADMIN
-from controlplane.build import ensure_built
-from demo.borrowed import borrowed_stage, envtest_stage
+from controlplane.build import SERVER_PROGRAMS, ensure_built, programs_folder
+from controlplane.envtest import chosen_programs, downloaded_programs
+from demo.borrowed import borrowed_stage
 from demo.errors import DemoError
 from demo.stage import (
     KEPT_NAME,
     Operator,
     OwnStage,
     Stage,
-    envtest_programs,
     kept_stage,
+    open_page,
     temporary_stage,
 )
 from demo.story import tell
 from demo.views import Narrator
 
+CLUSTER = Path(__file__).with_name("cluster.yaml")
+SOME_PODS_WAIT = 1
+"""The exit code of `mooring simulate` for the cluster of that file."""
 INTERRUPTED = 130
 """The exit code of a program that Ctrl-C ended, as shells have it."""
 
@@ -39,6 +45,10 @@ def main() -> int:
     try:
         with _stage(chosen, narrator, keep=keep) as stage:
             operator = tell(stage, narrator)
+            if isinstance(stage, OwnStage) and keep:
+                _say_how_to_reach(stage, operator, narrator)
+            elif sys.stdin.isatty() and sys.stdout.isatty():
+                _show_page(stage, narrator)
     except (ControlPlaneError, DemoError) as error:
         sys.stderr.write(f"error: {error}\n")
         if stage:
@@ -47,9 +57,7 @@ def main() -> int:
     except KeyboardInterrupt:
         sys.stderr.write("interrupted: nothing was left running\n")
         return INTERRUPTED
-    if isinstance(stage, OwnStage) and keep:
-        _say_how_to_reach(stage, operator, narrator)
-    else:
+    if not keep:
         narrator.say("done; nothing is left running")
     return 0
 
@@ -80,26 +88,78 @@ def _stage(
         if kubectl is None:
             raise DemoError("kubectl is not on the PATH; the demo needs it for KUBECONFIG")
         return borrowed_stage(chosen.kubeconfig.expanduser().absolute(), Path(kubectl))
-    programs = None if keep else envtest_programs()
-    if programs is None and chosen.build:
-        ensure_built()
+    programs = chosen_programs()
+    _show_simulation(narrator)
+    programs = programs or _programs(build=chosen.build)
     narrator.say("etcd and Kubernetes are starting")
-    if programs is not None:
-        return envtest_stage(programs)
-    return kept_stage() if keep else temporary_stage()
+    return kept_stage(programs) if keep else temporary_stage(programs)
+
+
+def _programs(*, build: bool) -> Path | None:
+    """Return the folder of etcd, kube-apiserver and kubectl; None if all programs were built.
+
+    They are downloaded, or else built, if `build`.
+    """
+    with suppress(ControlPlaneError):
+        programs_folder()
+        return None
+    with suppress(ControlPlaneError):
+        return programs_folder(programs=SERVER_PROGRAMS)
+    if not build:
+        return programs_folder(programs=SERVER_PROGRAMS)
+    return downloaded_programs() or ensure_built(programs=SERVER_PROGRAMS)
+
+
+def _show_simulation(narrator: Narrator) -> None:
+    """Show what `mooring simulate` says of a cluster in a file, which needs nothing but Python."""
+    narrator.heading("Where would pods run? No cluster is needed to ask.")
+    words = ("simulate", str(CLUSTER.relative_to(replica.ROOT)))
+    done = subprocess.run(
+        [sys.executable, "-m", "mooring", *words],
+        cwd=replica.ROOT,
+        env={**replica.environment(), "COLUMNS": "80"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != SOME_PODS_WAIT:
+        raise DemoError(f"mooring {' '.join(words)}: {done.stderr.strip()}")
+    narrator.output(f"mooring {' '.join(words)}", done.stdout)
+
+
+def _show_page(stage: Stage, narrator: Narrator) -> None:
+    """Serve the page until the user has seen it."""
+    _, address = open_page(stage)
+    narrator.say(f"the page is at {address}")
+    narrator.note("Enter ends the demo, and removes what it has made")
+    sys.stdin.readline()
 
 
 def _say_how_to_reach(stage: OwnStage, operator: Operator, narrator: Narrator) -> None:
+    page, address = open_page(stage)
     narrator.say("done; everything is left running")
     narrator.note(f"reach it:  export KUBECONFIG={stage.access.admin_kubeconfig}")
     narrator.note(f"           {stage.access.kubectl_program} get pods -o wide")
+    narrator.note(f"           {_command()} top")
+    narrator.note(f"the page:  {address}")
+    narrator.note(f"           (good for one use; another: {_command()} ui)")
+    if "kube-controller-manager" not in stage.programs:
+        narrator.note(
+            "no Deployments: `make controlplane` builds their controller for the next demo"
+        )
     token = stage.access.tokens[ADMIN]
     narrator.note(f"metrics:   curl -k -H 'Authorization: Bearer {token}' {operator.url}/metrics")
     narrator.note(f"log:       {operator.program.log}")
     narrator.note(
-        f"stop it:   kill {operator.program.pid}; "
+        f"stop it:   kill {operator.program.pid} {page.pid}; "
         f"{sys.executable} -m controlplane down --name {KEPT_NAME}"
     )
+
+
+def _command() -> str:
+    """Return how a user types `mooring`."""
+    made = Path(sys.executable).with_name("mooring")
+    return str(made.relative_to(Path.cwd())) if made.is_relative_to(Path.cwd()) else "mooring"
 
 
 if __name__ == "__main__":

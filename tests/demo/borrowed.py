@@ -1,4 +1,4 @@
-"""A stage without kwok: envtest's programs, or somebody's cluster, of which little is touched.
+"""Somebody's cluster, of which little is touched.
 
 The demo has a namespace, nodes and a SchedulingProfile of its own there. A thread does for these
 nodes and for the pods on them what kubelets would do.
@@ -9,20 +9,18 @@ import os
 import secrets
 import socket
 import subprocess
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import MappingProxyType
 from typing import Any, Final
 
 import replica
-from controlplane import ApiError, ControlPlane, ControlPlaneError
+from controlplane import ApiError, ControlPlaneError
 from controlplane.client import TIMEOUT, Client
+from controlplane.kubelets import AT_ONCE, kubelets
 from controlplane.nodes import CAPACITY, node_object
 from controlplane.processes import ProcessGroup, Program
 from demo.errors import DemoError
@@ -33,11 +31,12 @@ from demo.stage import (
     Spawn,
     Stage,
     child_of,
+    make_missing_pods,
     start_mooring,
     temporary_folder,
 )
 
-__all__ = ["borrowed_stage", "envtest_stage"]
+__all__ = ["borrowed_stage"]
 
 Raw = dict[str, Any]
 
@@ -45,10 +44,8 @@ LABEL: Final = "scheduling.mooring.dev/demo"
 CRD: Final = "schedulingprofiles.scheduling.mooring.dev"
 CRDS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 PROFILES: Final = "/apis/scheduling.mooring.dev/v1alpha1/schedulingprofiles"
-AT_ONCE: Final = MappingProxyType({"gracePeriodSeconds": 0, "propagationPolicy": "Background"})
 
 _LOOK_AGAIN: Final = 0.2
-_HEARTBEAT_SECONDS: Final = 10.0
 _WAIT_SECONDS: Final = 60.0
 
 
@@ -64,6 +61,7 @@ class _BorrowedStage:
     spawn: Spawn
     where: str
     kubelets: str = "the demo itself"
+    has_pod_groups: bool = False
     made: list[str] = field(default_factory=list)
     """The paths of the objects outside of the namespace that the demo has made."""
 
@@ -76,6 +74,26 @@ class _BorrowedStage:
     def profile(self) -> str:
         """The SchedulingProfile by which they are scheduled, and their schedulerName."""
         return self.name
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The options with which a command of Mooring's finds this operator."""
+        return (f"--lease-namespace={self.name}",)
+
+    @property
+    def command_kubeconfig(self) -> Path:
+        """The kubeconfig of a command of Mooring's."""
+        return self.kubeconfig
+
+    @property
+    def pod_fields(self) -> Mapping[str, Any]:
+        """The fields of a pod's spec without which it does not run on the demo's nodes alone."""
+        return {
+            "nodeSelector": {LABEL: self.name},
+            "tolerations": [{"key": LABEL, "operator": "Exists"}],
+            "automountServiceAccountToken": False,
+            "terminationGracePeriodSeconds": 0,
+        }
 
     @property
     def title(self) -> str:
@@ -140,53 +158,8 @@ class _BorrowedStage:
 
     def run_pods(self, count: int) -> str:
         """Make the pods that are missing."""
-        path = f"/api/v1/namespaces/{self.namespace}/pods"
-        with self.client() as client:
-            there = len(client.get(path)["items"])
-            for number in range(there, count):
-                client.post(path, self._pod(number))
+        make_missing_pods(self, count)
         return "the demo itself"
-
-    def _pod(self, number: int) -> Raw:
-        """Return a pod that takes a sixteenth of a node and runs only on the demo's nodes."""
-        container = {
-            "name": "web",
-            "image": "pause",
-            "resources": {"requests": {"cpu": "250m", "memory": "2Gi"}},
-        }
-        return {
-            "metadata": {"name": f"web-{number:02}", "labels": {"app": "web"}},
-            "spec": {
-                "schedulerName": self.profile,
-                "nodeSelector": {LABEL: self.name},
-                "tolerations": [{"key": LABEL, "operator": "Exists"}],
-                "automountServiceAccountToken": False,
-                "terminationGracePeriodSeconds": 0,
-                "containers": [container],
-            },
-        }
-
-
-@contextmanager
-def envtest_stage(programs: Path) -> Iterator[Stage]:
-    """Yield a control plane of envtest's programs, which leaves nothing running."""
-    with (
-        temporary_folder() as folder,
-        ControlPlane((), data_dir=folder, programs=programs) as plane,
-        ProcessGroup() as group,
-    ):
-        access = plane.access
-        stage = _BorrowedStage(
-            name="mooring-demo",
-            folder=folder,
-            kubeconfig=access.admin_kubeconfig,
-            kubectl_program=access.kubectl_program,
-            make_client=access.client,
-            spawn=child_of(group),
-            where=f"{access.url} (envtest's programs)",
-        )
-        with _on_loan(stage, sweeps=False):
-            yield stage
 
 
 @contextmanager
@@ -219,25 +192,20 @@ def borrowed_stage(kubeconfig: Path, kubectl: Path) -> Iterator[Stage]:
             names = [crd["metadata"]["name"] for crd in client.get(CRDS)["items"]]
         if CRD in names:
             raise DemoError(f"{stage.where} has the CRD {CRD}: Mooring is installed there already")
-        with _on_loan(stage, sweeps=True):
+        with _on_loan(stage):
             yield stage
 
 
 @contextmanager
-def _on_loan(stage: _BorrowedStage, *, sweeps: bool) -> Iterator[None]:
-    """Make the stage's namespace and nodes; remove them in the end if it `sweeps`."""
-    stop = threading.Event()
-    kubelets = threading.Thread(target=_stand_in_for_kubelets, args=(stage, stop), daemon=True)
-    try:
-        _set_up(stage)
-        kubelets.start()
-        yield
-    finally:
-        if sweeps:
+def _on_loan(stage: _BorrowedStage) -> Iterator[None]:
+    """Make the stage's namespace and nodes; remove them in the end."""
+    own = {"selector": f"{LABEL}={stage.name}", "namespace": stage.name}
+    with kubelets(stage.client, **own):
+        try:
+            _set_up(stage)
+            yield
+        finally:
             _sweep(stage)
-        stop.set()
-        if kubelets.ident is not None:
-            kubelets.join()
 
 
 def _set_up(stage: _BorrowedStage) -> None:
@@ -278,44 +246,6 @@ def _exists(client: Client, path: str) -> bool:
             return False
         raise
     return True
-
-
-def _stand_in_for_kubelets(stage: _BorrowedStage, stop: threading.Event) -> None:
-    """Keep the demo's nodes ready, run pods on them at once, and remove deleted pods at once."""
-    ready_since = datetime.now(UTC)
-    next_heartbeat = 0.0
-    with stage.client() as client:
-        while not stop.wait(_LOOK_AGAIN):
-            if time.monotonic() >= next_heartbeat:
-                next_heartbeat = time.monotonic() + _HEARTBEAT_SECONDS
-                for path in [made for made in stage.made if made.startswith("/api/v1/nodes/")]:
-                    with suppress(ApiError):  # it may be deleted meanwhile
-                        client.patch(f"{path}/status", {"status": _ready(ready_since)})
-            pods = client.get(f"/api/v1/namespaces/{stage.namespace}/pods")["items"]
-            for pod in [pod for pod in pods if pod["spec"].get("nodeName")]:
-                path = f"/api/v1/namespaces/{stage.namespace}/pods/{pod['metadata']['name']}"
-                with suppress(ApiError):
-                    if "deletionTimestamp" in pod["metadata"]:
-                        client.request("DELETE", path, dict(AT_ONCE))
-                    elif pod["status"]["phase"] == "Pending":
-                        running = {"phase": "Running", "startTime": _text(datetime.now(UTC))}
-                        client.patch(f"{path}/status", {"status": running})
-
-
-def _ready(since: datetime) -> Raw:
-    condition = {
-        "type": "Ready",
-        "status": "True",
-        "reason": "MooringDemo",
-        "message": "the demo stands in for a kubelet",
-        "lastHeartbeatTime": _text(datetime.now(UTC)),
-        "lastTransitionTime": _text(since),
-    }
-    return {"conditions": [condition]}
-
-
-def _text(moment: datetime) -> str:
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _proxy(group: ProcessGroup, where: Path, log: Path, kubeconfig: Path, kubectl: Path) -> None:

@@ -1,21 +1,23 @@
 """Where the demo plays: a control plane of its own, swept away after it or kept."""
 
-import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 import replica
 from controlplane import Access, ControlPlane, background
 from controlplane.background import Options
-from controlplane.build import kubernetes_version
 from controlplane.client import Client
+from controlplane.commands import Component
+from controlplane.kubelets import kubelets
 from controlplane.nodes import create_nodes
 from controlplane.processes import ProcessGroup, Program, free_ports
 from demo.errors import DemoError
@@ -29,8 +31,11 @@ __all__ = [
     "Spawn",
     "Stage",
     "child_of",
-    "envtest_programs",
     "kept_stage",
+    "make_missing_pods",
+    "mooring",
+    "open_page",
+    "pod_of",
     "start_mooring",
     "temporary_folder",
     "temporary_stage",
@@ -41,6 +46,8 @@ ZONES: Final = 3
 KEPT_NAME: Final = "demo"
 """The name under which `python -m controlplane` knows a control plane that is kept."""
 DEPLOYMENT: Final = Path(__file__).with_name("deployment.yaml")
+PAGE_SECONDS: Final = 30.0
+LOOK_AGAIN: Final = 0.1
 
 Spawn = Callable[[Sequence[str], Path], Program]
 
@@ -99,6 +106,26 @@ class Stage(Protocol):
     def start_operator(self) -> Operator:
         """Start the operator; wait until it mirrors the cluster."""
 
+    @property
+    def spawn(self) -> Spawn:
+        """Starts a program beside the operator."""
+
+    @property
+    def options(self) -> Sequence[str]:
+        """The options with which a command of Mooring's finds this operator and these pods."""
+
+    @property
+    def command_kubeconfig(self) -> Path:
+        """The kubeconfig of a command of Mooring's."""
+
+    @property
+    def pod_fields(self) -> Mapping[str, Any]:
+        """The fields of a pod's spec without which it does not run on the demo's nodes."""
+
+    @property
+    def has_pod_groups(self) -> bool:
+        """Whether the kind PodGroup is served."""
+
     def run_pods(self, count: int) -> str:
         """Make the missing pods, so that there are so many; return who makes them."""
 
@@ -123,7 +150,19 @@ class OwnStage:
     """What runs, by program name."""
     namespace: str = "default"
     profile: str = "mooring"
-    kubelets: str = "kwok"
+    options: tuple[str, ...] = ()
+    pod_fields: Mapping[str, Any] = field(default_factory=dict)
+    has_pod_groups: bool = True
+
+    @property
+    def command_kubeconfig(self) -> Path:
+        """The kubeconfig of a command of Mooring's."""
+        return self.access.admin_kubeconfig
+
+    @property
+    def kubelets(self) -> str:
+        """What stands in for the kubelets of the nodes."""
+        return "kwok" if "kwok" in self.programs else "the demo itself"
 
     @property
     def title(self) -> str:
@@ -165,18 +204,81 @@ class OwnStage:
         return start_mooring(self.spawn, kubeconfig, self.logs / "mooring.log", rights=rights)
 
     def run_pods(self, count: int) -> str:
-        """Give a Deployment so many replicas."""
-        self.kubectl("apply", "-f", str(DEPLOYMENT))
-        self.kubectl("scale", "deployment/web", f"--replicas={count}")
-        return "a Deployment"
+        """Give a Deployment so many replicas, or make the missing pods where nobody else would."""
+        if "kube-controller-manager" in self.programs:
+            self.kubectl("apply", "-f", str(DEPLOYMENT))
+            self.kubectl("scale", "deployment/web", f"--replicas={count}")
+            return "a Deployment"
+        make_missing_pods(self, count)
+        return "the demo itself"
+
+
+def make_missing_pods(stage: Stage, count: int) -> None:
+    """Make pods that take a sixteenth of a node each, until the stage has so many."""
+    path = f"/api/v1/namespaces/{stage.namespace}/pods"
+    with stage.client() as client:
+        for number in range(len(client.get(path)["items"]), count):
+            client.post(path, pod_of(stage, f"web-{number:02}", {"app": "web"}, "250m", "2Gi"))
+
+
+def pod_of(
+    stage: Stage, name: str, labels: Mapping[str, str], cpu: str, memory: str
+) -> dict[str, Any]:
+    """Return a pod for the stage's nodes and operator, that requests so much."""
+    requests = {"cpu": cpu, "memory": memory}
+    container = {"name": "main", "image": "pause", "resources": {"requests": requests}}
+    spec = {"schedulerName": stage.profile, "containers": [container], **stage.pod_fields}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": stage.namespace, "labels": dict(labels)},
+        "spec": spec,
+    }
+
+
+def mooring(stage: Stage, *words: str) -> str:
+    """Return what a command of Mooring's prints, in 80 columns; raise DemoError if it fails."""
+    done = subprocess.run(
+        [sys.executable, "-m", "mooring", *words, *stage.options],
+        env={
+            **replica.environment(),
+            "KUBECONFIG": str(stage.command_kubeconfig),
+            "COLUMNS": "80",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise DemoError(f"mooring {' '.join(words)}: {done.stderr.strip() or done.stdout}")
+    return done.stdout
+
+
+def open_page(stage: Stage) -> tuple[Program, str]:
+    """Start `mooring ui`; return it and the address of the page."""
+    command = [sys.executable, "-m", "mooring", "ui", "--no-browser", *stage.options]
+    log = stage.logs / "ui.log"
+    program = stage.spawn([*command, f"--kubeconfig={stage.command_kubeconfig}"], log)
+    deadline = time.monotonic() + PAGE_SECONDS
+    while not (found := re.search(r"the page is at (\S+)\n", log.read_text())):
+        program.wait(LOOK_AGAIN)
+        program.require_alive()
+        if time.monotonic() > deadline:
+            raise DemoError(f"the page was not served within {PAGE_SECONDS:.0f} s; log: {log}")
+    return program, found[1]
 
 
 @contextmanager
-def temporary_stage() -> Iterator[Stage]:
-    """Yield a stage that leaves nothing running; after a failure its logs stay."""
+def temporary_stage(programs: Path | None) -> Iterator[Stage]:
+    """Yield a stage that leaves nothing running; after a failure its logs stay.
+
+    `programs` is a folder of etcd, kube-apiserver and kubectl; None: all programs were built.
+    """
+    components: set[Component] = set() if programs else {"kube-controller-manager", "kwok"}
     with (
         temporary_folder() as folder,
-        ControlPlane({"kube-controller-manager", "kwok"}, data_dir=folder) as plane,
+        ControlPlane(components, data_dir=folder, programs=programs) as plane,
+        kubelets(plane.access.client) if programs else nullcontext(),
         ProcessGroup() as group,
     ):
         create_nodes(plane.access, NODES, zones=ZONES)
@@ -198,9 +300,14 @@ def temporary_folder() -> Iterator[Path]:
 
 
 @contextmanager
-def kept_stage() -> Iterator[Stage]:
-    """Yield a stage that goes on after the demo, even if the demo fails; Ctrl-C removes it."""
-    options = Options(kwok_nodes=NODES, zones=ZONES, controller_manager=True)
+def kept_stage(programs: Path | None) -> Iterator[Stage]:
+    """Yield a stage that goes on after the demo, even if the demo fails; Ctrl-C removes it.
+
+    `programs` is a folder of etcd, kube-apiserver and kubectl; None: all programs were built.
+    """
+    options = Options(
+        kwok_nodes=NODES, zones=ZONES, controller_manager=programs is None, programs=programs
+    )
     if background.status(KEPT_NAME):
         raise DemoError("a demo is still up; stop it first, as it said at its end")
     access = background.up(KEPT_NAME, options)
@@ -227,29 +334,6 @@ def kept_stage() -> Iterator[Stage]:
             program.stop()
         background.down(KEPT_NAME)
         raise
-
-
-def envtest_programs() -> Path | None:
-    """Return the folder of envtest's programs (KUBEBUILDER_ASSETS); None if it is not set.
-
-    Raises:
-        DemoError: if the folder lacks a program, or has another minor version of Kubernetes.
-    """
-    chosen = os.environ.get("KUBEBUILDER_ASSETS", "")
-    if not chosen:
-        return None
-    folder = Path(chosen)
-    for name in ("etcd", "kube-apiserver", "kubectl"):
-        if not os.access(folder / name, os.X_OK):
-            raise DemoError(f"KUBEBUILDER_ASSETS: {folder} has no program {name}; unset it")
-    command = [str(folder / "kube-apiserver"), "--version"]
-    said = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
-    wanted = kubernetes_version().rpartition(".")[0]
-    found = re.search(r"v\d+\.\d+", said)
-    if found is None or found[0] != wanted:
-        text = f"KUBEBUILDER_ASSETS: {folder} has {said or 'an unknown version'}"
-        raise DemoError(f"{text}, and Mooring is tested with {wanted}; unset it")
-    return folder.resolve()
 
 
 def child_of(group: ProcessGroup) -> Spawn:

@@ -9,7 +9,7 @@ import yaml
 import replica
 from demo.errors import DemoError
 from demo.placement import bound_nodes, node_uses
-from demo.stage import NODES, ZONES, Operator, Stage
+from demo.stage import NODES, ZONES, Operator, Stage, mooring, pod_of
 from demo.views import Narrator, placement_table
 
 __all__ = ["tell"]
@@ -24,6 +24,11 @@ ALL_PODS = 60
 MOST_PACKED_NODES = 3
 """Nodes that 30 more pods need, where a node takes 16 and holds one or two already."""
 
+SMALL_GANG, LARGE_GANG = 4, 20
+"""Members that fit, each onto a node of its own; and as many as there are nodes, of which those
+that were filled have no room."""
+
+GROUPS = "/apis/scheduling.x-k8s.io/v1alpha1/namespaces"
 PROFILES = "/apis/scheduling.mooring.dev/v1alpha1/schedulingprofiles"
 BIN_PACKING = replica.ROOT / "manifests" / "examples" / "bin-packing.yaml"
 
@@ -45,6 +50,7 @@ class _Story:
         self._note = narrator.note
         self._heading = narrator.heading
         self._show = narrator.show
+        self._output = narrator.output
 
     def tell(self) -> Operator:
         """Show all steps in order."""
@@ -53,6 +59,9 @@ class _Story:
         first = self._spread(operator)
         self._change_policy(operator)
         packed = self._pack(operator, first)
+        self._explain(operator)
+        if self._stage.has_pod_groups:
+            self._gangs(operator)
         self._sum_up(operator, len(set(first.values())), packed)
         return operator
 
@@ -106,6 +115,71 @@ class _Story:
         if packed > MOST_PACKED_NODES:
             raise DemoError(f"the new pods are on {packed} nodes, not on {MOST_PACKED_NODES}")
         return packed
+
+    def _explain(self, operator: Operator) -> None:
+        self._heading("4. A pod that waits, and why")
+        self._create(pod_of(self._stage, "trainer", {}, "6", "8Gi"))
+        self._say("pod trainer requests 6 CPUs, and every node has 4")
+        self._show_explanation(operator, "trainer", "The cause: ")
+
+    def _gangs(self, operator: Operator) -> None:
+        self._heading("5. Gangs: all members are placed, or none")
+        for name, members in (("small", SMALL_GANG), ("large", LARGE_GANG)):
+            self._create_gang(name, members)
+        small = self._wait_for_gang(operator)
+        self._say(f"gang small: its {SMALL_GANG} members run on {len(small)} nodes")
+        waiting = [name for name, node in self._members("large").items() if node]
+        if waiting:
+            raise DemoError(f"members of the gang large were placed: {waiting}")
+        self._say(f"gang large: {LARGE_GANG} members, each for a node that is nearly empty")
+        self._note("(some would fit; as long as not all of them do, none takes a node)")
+        self._show_explanation(operator, "podgroup/large", "cpu")
+
+    def _create_gang(self, name: str, members: int) -> None:
+        namespace = self._stage.namespace
+        group = {
+            "apiVersion": "scheduling.x-k8s.io/v1alpha1",
+            "kind": "PodGroup",
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": {"minMember": members},
+        }
+        with self._stage.client() as client:
+            client.post(f"{GROUPS}/{namespace}/podgroups", group)
+        label = {"scheduling.x-k8s.io/pod-group": name}
+        width = len(str(members - 1))
+        for number in range(members):
+            self._create(pod_of(self._stage, f"{name}-{number:0{width}}", label, "3500m", "8Gi"))
+
+    def _wait_for_gang(self, operator: Operator) -> set[str]:
+        """Wait until the small gang is placed; return its nodes."""
+        self._wait(lambda: all(self._members("small").values()), "gang small is placed", operator)
+        return set(self._members("small").values())
+
+    def _members(self, gang: str) -> dict[str, str]:
+        """Return the node of each member, "" if it has none."""
+        return {
+            pod["metadata"]["name"]: pod["spec"].get("nodeName", "")
+            for pod in self._pods()
+            if pod["metadata"]["name"].startswith(f"{gang}-")
+        }
+
+    def _create(self, pod: dict[str, Any]) -> None:
+        with self._stage.client() as client:
+            client.post(f"/api/v1/namespaces/{self._stage.namespace}/pods", pod)
+
+    def _show_explanation(self, operator: Operator, about: str, expected: str) -> None:
+        """Show what `mooring explain` says, as soon as it says what is expected."""
+        namespace = self._stage.namespace
+        words = ["explain", about, *(["-n", namespace] if namespace != "default" else [])]
+        said = ""
+
+        def is_explained() -> bool:
+            nonlocal said
+            said = mooring(self._stage, *words)
+            return expected in said
+
+        self._wait(is_explained, f"{about} is explained", operator)
+        self._output(f"mooring {' '.join((*words, *self._stage.options))}", said)
 
     def _sum_up(self, operator: Operator, spread: int, packed: int) -> None:
         operator.program.require_alive()

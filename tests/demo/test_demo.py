@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from controlplane import Access, ControlPlane
-from controlplane.build import cache_root, programs_folder
+from controlplane.build import SERVER_PROGRAMS, cache_root, programs_folder
+from controlplane.envtest import URL_VARIABLE
 from controlplane.nodes import create_nodes
 from controlplane.tests.waiting import session_members, wait_for
 
@@ -35,8 +37,19 @@ def environment(tmp_path: Path) -> dict[str, str]:
         **own,
         "PYTHONPATH": f"{ROOT / 'operator'}:{ROOT / 'tests'}",
         "MOORING_CACHE": str(cache),
+        URL_VARIABLE: "",
         "TMPDIR": str(temporary),
     }
+
+
+@pytest.fixture
+def assets(tmp_path: Path) -> Path:
+    """Return a folder with the programs that envtest has, and no others."""
+    folder = tmp_path / "assets"
+    folder.mkdir()
+    for name in SERVER_PROGRAMS:
+        (folder / name).symlink_to(programs_folder() / name)
+    return folder
 
 
 @contextmanager
@@ -69,6 +82,16 @@ def assert_nothing_is_left(process: "subprocess.Popen[str]") -> None:
     wait_for(lambda: not session_members(process.pid), "every process of the demo has ended")
 
 
+def assert_a_pod_and_a_gang_are_explained(output: str) -> None:
+    simulated, _, rest = output.partition("etcd and Kubernetes are starting")
+    assert "7 of 8 placed; 1: Insufficient nvidia.com/gpu" in simulated
+    assert "$ mooring explain trainer\n" in rest
+    assert re.search(r"if it requested at most \d+m? of cpu instead of 6", rest)
+    assert "gang small: its 4 members run on 4 nodes" in rest
+    assert "$ mooring explain podgroup/large\n" in rest
+    assert re.search(r"\d+ of 20 members fit", rest)
+
+
 def test_the_demo_shows_a_spread_then_a_packed_deployment_and_leaves_nothing(
     environment: dict[str, str],
 ) -> None:
@@ -81,15 +104,17 @@ def test_the_demo_shows_a_spread_then_a_packed_deployment_and_leaves_nothing(
     assert "generation 2 of SchedulingProfile mooring is in force" in output
     assert re.search(r"30 more were packed onto [23] under the new policy", output)
     assert SUMMARY in output
+    assert_a_pod_and_a_gang_are_explained(output)
     assert re.search(r"[\d.]+ s  done; nothing is left running", output)
     assert_nothing_is_left(process)
     assert list(Path(environment["TMPDIR"]).iterdir()) == []
 
 
 def test_a_kept_demo_stays_up_and_goes_by_the_command_that_it_prints(
-    environment: dict[str, str],
+    environment: dict[str, str], assets: Path
 ) -> None:
-    with demo({**environment, "KEEP": "1"}) as process:
+    kept = {**environment, "KEEP": "1", "KUBEBUILDER_ASSETS": str(assets)}
+    with demo(kept) as process:
         output, errors = process.communicate(timeout=120)
         assert (process.returncode, errors) == (0, "")
     (kubeconfig,) = re.findall(r"export KUBECONFIG=(\S+)", output)
@@ -98,17 +123,24 @@ def test_a_kept_demo_stays_up_and_goes_by_the_command_that_it_prints(
     pods = subprocess.check_output(
         get_pods.split(), env={**environment, "KUBECONFIG": kubeconfig}, text=True
     )
-    assert pods.count("Running") == 60
+    assert pods.count("Running") == 64
+    with_kubeconfig = {**environment, "KUBECONFIG": kubeconfig}
+    command = [sys.executable, "-m", "mooring", "explain", "web-00"]
+    assert "web-00" in subprocess.check_output(command, env=with_kubeconfig, text=True)
+    (page,) = re.findall(r"the page: +(http://\S+)$", output, re.MULTILINE)
+    with urllib.request.urlopen(page.partition("#")[0]) as answer:  # noqa: S310 - it is http
+        assert b"<title>Mooring" in answer.read()
 
-    with demo({**environment, "KEEP": "1"}) as second:
+    with demo(kept) as second:
         _, errors = second.communicate(timeout=60)
         assert second.returncode == 1
     assert errors == "error: a demo is still up; stop it first, as it said at its end\n"
 
-    operator = int(stop.split()[1].rstrip(";"))
+    _, operator, shown, *_ = stop.replace(";", "").split()
     stopped = subprocess.check_output(["/bin/sh", "-c", stop], env=environment, text=True)
     assert stopped == "demo: stopped\n"
-    wait_for(lambda: not session_members(operator), "the operator has ended")
+    for program in (operator, shown):
+        wait_for(lambda pid=int(program): not session_members(pid), "the program has ended")  # type: ignore[misc] # mypy: lambda defaults
     assert not Path(kubeconfig).exists()
 
 
@@ -151,16 +183,6 @@ def test_a_control_plane_that_is_not_built_is_said_in_one_line(
     assert errors == "error: controlplane is not built: run `make controlplane`\n"
 
 
-@pytest.fixture
-def assets(tmp_path: Path) -> Path:
-    """Return a folder with the programs that envtest has, and no others."""
-    folder = tmp_path / "assets"
-    folder.mkdir()
-    for name in ("etcd", "kube-apiserver", "kubectl"):
-        (folder / name).symlink_to(programs_folder() / name)
-    return folder
-
-
 def test_the_demo_plays_on_envtests_programs_although_nothing_was_built(
     environment: dict[str, str], tmp_path: Path, assets: Path
 ) -> None:
@@ -169,7 +191,8 @@ def test_the_demo_plays_on_envtests_programs_although_nothing_was_built(
         output, errors = process.communicate(timeout=120)
         assert (process.returncode, errors) == (0, "")
     assert "30 pods were spread over 20 nodes" in output
-    assert SUMMARY in output
+    assert "(made by the demo itself)" in output
+    assert_a_pod_and_a_gang_are_explained(output)
     assert_nothing_is_left(process)
     assert list(Path(environment["TMPDIR"]).iterdir()) == []
 

@@ -33,6 +33,12 @@ class Narrator:
         """Print a line below the last one, without a time."""
         self._console.print(f"         {escape(line)}", highlight=False, soft_wrap=True)
 
+    def output(self, command: str, text: str) -> None:
+        """Print a command as it is typed, and what it has printed."""
+        self._console.print(f"\n[bold]$ {escape(command)}[/]", highlight=False, soft_wrap=True)
+        self._console.print(escape(text.rstrip()), highlight=False, soft_wrap=True)
+        self._console.print()
+
     def heading(self, line: str) -> None:
         """Begin a new part of the story."""
         self._console.print(f"\n[bold]{escape(line)}[/]", highlight=False)

@@ -155,11 +155,20 @@ class Replicas:
             assert "Traceback" not in log.read_text(), log.read_text()
 
     def start(
-        self, *options: str, kubeconfig: Path | None = None, packages: Path | None = None
+        self,
+        *options: str,
+        kubeconfig: Path | None = None,
+        packages: Path | None = None,
+        in_pod: bool = False,
     ) -> Replica:
-        """Start a replica, which is only beginning; it also finds the packages in this folder."""
+        """Start a replica, which is only beginning; it also finds the packages in this folder.
+
+        If it is `in_pod`, it takes itself for the process of a pod.
+        """
         self._started += 1
         environment = replica.environment()
+        if in_pod:
+            environment["KUBERNETES_SERVICE_HOST"] = "10.0.0.1"
         if packages is not None:
             environment["PYTHONPATH"] += f"{os.pathsep}{packages}"
         log = self._folder / f"mooring-{self._started}.log"

@@ -164,7 +164,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
             with Replicas.of(plane.access, folder) as replicas:
                 log = f"--decision-log={folder / 'decisions.jsonl'}"
                 otlp = f"--otlp-endpoint={url}"
-                scheduler = replicas.start(f"--secure-port={port}", log, otlp)
+                scheduler = replicas.start(f"--secure-port={port}", log, otlp, in_pod=True)
                 scheduler.wait_until_leads()
                 for namespace in (SHOP, OTHER):
                     client.post("/api/v1/namespaces", {"metadata": {"name": namespace}})

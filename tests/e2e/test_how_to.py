@@ -15,7 +15,6 @@ kubectl wait --for=condition=Established -f crds/
 kubectl apply -f manifests/namespace.yaml -f manifests/profile.yaml
 mooring run --bind-address 127.0.0.1 --secure-port 10259 > mooring.log 2>&1 &
 kubectl wait --for=condition=Ready sprof/mooring --timeout=60s
-export MOORING_SERVER=https://localhost:10259
 kubectl create namespace shop
 kubectl run web -n shop --image=registry.example/web:1
 """

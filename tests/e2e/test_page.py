@@ -15,14 +15,18 @@ from controlplane.nodes import create_nodes
 from controlplane.processes import free_ports
 from e2e.replicas import (
     QUICK_LEASE,
+    Raw,
     Replica,
     Replicas,
     bound,
     create_pods,
+    delete_now,
     eventually,
     pod,
     pods,
 )
+from mooring.model.pod_group import COSCHEDULING_LABEL
+from mooring.testing.builders import coscheduling_pod_group
 
 SHOP, BANK = "shop", "bank"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
@@ -128,6 +132,39 @@ def test_a_node_opens_with_a_click(tab: Tab, cluster: Cluster) -> None:
     details = tab.page.get_by_role("complementary")
     expect(details.get_by_role("heading").first).to_have_text("x-1")
     expect(details.locator("#largest")).to_contain_text("memory 8Gi")
+
+
+def _is_told_why(raw: Raw) -> bool:
+    return bool(raw["status"].get("conditions"))
+
+
+def test_a_waiting_gang_is_explained_as_one_with_links_to_its_members(
+    tab: Tab, cluster: Cluster
+) -> None:
+    """Each member fits alone, beside pods of others: nothing says so of one of them."""
+    labels = {COSCHEDULING_LABEL: "train"}
+    group = coscheduling_pod_group("train", 8, namespace=SHOP)
+    with cluster.access.client() as client:
+        client.post(f"/apis/scheduling.x-k8s.io/v1alpha1/namespaces/{SHOP}/podgroups", group)
+        create_pods(client, SHOP, *(pod(f"m{n}", cpu="3", labels=labels) for n in range(8)))
+        eventually(lambda: pods(client, SHOP)["m0"], _is_told_why, "a condition")
+    sign_in(tab.page, cluster)
+    tab.page.goto(f"{cluster.scheduler.url}/ui/#/pod/{SHOP}/m0")
+    cause = tab.page.locator("#cause")
+    expect(cause).to_contain_text("the group of 8 does not fit")
+    expect(cause).to_contain_text("The group would fit")
+    expect(cause).not_to_contain_text("as it is")
+    expect(tab.page.get_by_role("heading", name="A decision now")).to_have_count(0)
+    tab.page.get_by_role("link", name=f"{SHOP}/train").click()
+    expect(tab.page.get_by_role("heading", level=1)).to_have_text(f"{SHOP}/train")
+    expect(tab.page.locator("#cause")).to_contain_text("if each member requested at most")
+    expect(tab.page.locator("#cause")).to_contain_text("if its minMember were at most")
+    expect(tab.page.locator("#attempt")).to_contain_text("not placed")
+    tab.page.locator("#members").get_by_role("link", name=f"{SHOP}/m7").click()
+    expect(tab.page.get_by_role("heading", level=1)).to_have_text(f"{SHOP}/m7")
+    with cluster.access.client() as client:
+        for number in range(8):
+            delete_now(client, SHOP, f"m{number}")
 
 
 def test_a_token_that_is_not_accepted_is_told(tab: Tab) -> None:

@@ -1,5 +1,7 @@
 """The report of a pod says where it is and what would make it fit."""
 
+import asyncio
+from itertools import count
 from typing import Any
 
 import pytest
@@ -8,9 +10,11 @@ from deciding import Deciding
 from mooring.engine.pod_report import PodReportBuilder, pod_state
 from mooring.framework.queued_pod import PodState, QueuedPod
 from mooring.model.events import Kind
+from mooring.model.limits import LIMITS, Counted
 from mooring.model.pod import Pod, parse_pod
+from mooring.model.pod_group import GroupSource
 from mooring.observe.documents import plain
-from mooring.testing.builders import node, pod, uid_of
+from mooring.testing.builders import node, pod, pod_group, uid_of
 
 REJECTED_BY = frozenset({"NodeResourcesFit"})
 
@@ -100,11 +104,30 @@ async def test_an_active_pod_knows_how_many_are_ahead_of_it(stage: Stage) -> Non
     assert (await stage.report("second"))["ahead"] == 2
 
 
-async def test_a_gated_pod_is_called_so(stage: Stage) -> None:
-    stage.add(pod("web"), gated=True)
+async def test_a_gated_pod_names_its_gates(stage: Stage) -> None:
+    stage.add(pod("web", spec={"schedulingGates": [{"name": "shop/quota"}]}), gated=True)
     report = await stage.report("web")
     assert report["state"] == "gated"
+    assert report["plugins"] == ["SchedulingGates"]
+    assert report["heldBack"] == "waiting for scheduling gates: [shop/quota]"
     assert "suggestions" not in report
+
+
+async def test_the_age_of_a_gated_pod_goes_on_when_its_gates_are_looked_at_again(
+    stage: Stage,
+) -> None:
+    raw = pod("web", spec={"schedulingGates": [{"name": "shop/quota"}]})
+    for stage.now in (0.0, 25.0, 50.0):
+        stage.add(raw, gated=True)
+    stage.now = 61.0
+    assert (await stage.report("web"))["pendingSeconds"] == 61.0
+
+
+async def test_a_pod_that_exceeds_a_limit_says_which(stage: Stage) -> None:
+    labels = {f"label-{number}": "" for number in range(LIMITS[Counted.LABELS] + 1)}
+    large = stage.add(pod("web", labels=labels), gated=True)
+    report = await stage.report("web")
+    assert (report["plugins"], report["heldBack"]) == ([], large.limit_exceeded)
 
 
 async def test_a_pod_at_permit_names_the_plugins_it_waits_for(stage: Stage) -> None:
@@ -138,3 +161,115 @@ async def test_a_pod_without_a_profile_says_so(stage: Stage) -> None:
 
 async def test_a_pod_that_is_not_known_has_no_report(stage: Stage) -> None:
     assert await stage.reports.of("default/other") is None
+
+
+class Gang:
+    """A group of which each member fits alone and not all together: a pod takes the space."""
+
+    def __init__(self, minimum: int = 3) -> None:
+        objects = [node("a", cpu="3"), pod("squat", namespace="batch", cpu="1", node="a")]
+        self.deciding = Deciding(*objects, pod_group("g", minimum))
+        self.scheduler = self.deciding.scheduler
+        self.now = 0.0
+        self.reports = PodReportBuilder(self.scheduler, lambda: self.now, groups=self.described)
+
+    def described(self, namespace: str, name: str) -> list[dict[str, Any]]:
+        source = GroupSource.KUBERNETES.value
+        return [{"podGroup": f"{namespace}/{name}", "source": source, "message": "does not fit"}]
+
+    def add(self, *names: str, gates: tuple[str, ...] = (), tried: bool = True) -> None:
+        for name in names:
+            spec = {"schedulingGates": [{"name": gate} for gate in gates]}
+            added = parse_pod(pod(name, cpu="1", group="g", spec=spec))
+            self.scheduler.state.put_unscheduled(added)
+            gated = bool(gates) or not tried
+            self.scheduler.queue.add(added, self.deciding.pipeline, 0.0, gated=gated)
+            if not gated:
+                popped = self.scheduler.queue.pop(0.0)
+                assert popped is not None
+                self.scheduler.queue.add_unschedulable(popped, REJECTED_BY, 0.0)
+
+    async def report(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = plain(await self.reports.of(f"default/{name}"))
+        return found
+
+    async def group(self) -> dict[str, Any]:
+        (found,) = plain(await self.reports.of_groups("default", "g"))
+        document: dict[str, Any] = found
+        return document
+
+
+async def test_a_member_is_explained_as_its_group_is() -> None:
+    gang = Gang()
+    gang.add("m0", "m1", "m2")
+    report = await gang.report("m0")
+    changes = [each["change"] for each in report["suggestions"]]
+    assert "as it is" not in changes
+    assert "when batch/squat on a ends" in changes
+    assert report["group"]["podGroup"] == "default/g"
+    assert report["group"]["message"] == "does not fit"
+    assert report["group"]["remedy"] is None
+    assert (await gang.group())["suggestions"] == report["suggestions"]
+
+
+async def test_a_group_without_enough_members_says_how_many_are_to_be_created() -> None:
+    gang = Gang(8)
+    gang.add("m0", "m1", tried=False)
+    report = await gang.report("m0")
+    assert report["plugins"] == ["GangScheduling"]
+    assert report["heldBack"] == "2 of 8 members exist"
+    document = await gang.group()
+    assert document["remedy"] == "create 6 more of its members, or require at most 2"
+    assert document["suggestions"] == []
+
+
+async def test_a_group_with_gated_members_names_them() -> None:
+    gang = Gang()
+    gang.add("m0", "m1")
+    gang.add("m2", gates=("quota",))
+    assert (await gang.group())["remedy"] == "remove the scheduling gates of m2"
+    assert (await gang.report("m0"))["suggestions"] == []
+    (document,) = await gang.reports.of_groups("default", "g")
+    assert document["remedy"].otherwise == "remove the scheduling gates of 1 members"
+
+
+async def test_a_group_whose_object_is_missing_is_to_be_created() -> None:
+    gang = Gang()
+    gang.add("m0", tried=False)
+    gang.scheduler.state.delete(Kind.POD_GROUP, "default/g")
+    assert (await gang.group())["remedy"] == (
+        "create podgroups.scheduling.k8s.io/g in namespace default"
+    )
+
+
+async def test_a_bound_member_names_its_group_and_needs_nothing() -> None:
+    gang = Gang()
+    member = parse_pod(pod("m0", cpu="1", group="g", node="a"))
+    gang.scheduler.state.put(Kind.POD, member.uid, member)
+    report = await gang.report("m0")
+    assert report["group"]["podGroup"] == "default/g"
+    assert "suggestions" not in report
+    assert (await gang.group())["suggestions"] is None
+
+
+async def test_what_would_make_a_group_fit_is_looked_for_once_for_all_members() -> None:
+    gang = Gang()
+    gang.add("m0", "m1", "m2")
+    first = await gang.report("m0")
+    gang.scheduler.state.delete(Kind.POD, uid_of("squat", "batch"))
+    gang.now = 1.0
+    assert (await gang.report("m1"))["suggestions"] == first["suggestions"]
+    gang.now = 3.0
+    (now,) = (await gang.report("m2"))["suggestions"]
+    assert now["change"] == "as it is"
+
+
+async def test_suggestions_end_after_some_seconds() -> None:
+    gang = Gang()
+    gang.add("m0", "m1", "m2")
+    seconds = count(0.0, 100.0)
+    slow = PodReportBuilder(gang.scheduler, lambda: next(seconds), groups=gang.described)
+    async with asyncio.timeout(60):
+        report = await slow.of("default/m0")
+    assert report is not None
+    assert report.suggestions == []

@@ -7,6 +7,7 @@ from hypothesis import assume, given, settings
 
 import strategies
 from deciding import Deciding
+from devices.objects import gpu_node, share_pod
 from mooring.engine.cycle import decide
 from mooring.engine.outcome import FitError, ScheduleResult
 from mooring.engine.result_cache import ResultCache
@@ -18,6 +19,7 @@ from mooring.testing.builders import node, pod
 from mooring.testing.contract import Scenario
 
 Raw = Mapping[str, Any]
+GPU_SHARE = {"multiPoint": {"enabled": [{"name": "GPUShare"}]}}
 
 
 def suggested(deciding: Deciding, raw: Raw) -> list[Suggestion]:
@@ -87,7 +89,61 @@ def test_a_cordoned_node_is_called_so() -> None:
 def test_a_label_that_no_node_has_is_named() -> None:
     deciding = Deciding(node("a", labels={"disk": "hdd"}))
     raw = pod("web", node_selector={"disk": "ssd"})
-    assert changes(deciding, raw) == ["if it had no nodeSelector disk=ssd"]
+    (only,) = suggested(deciding, raw)
+    assert only.change == "if it had no nodeSelector disk=ssd"
+    assert only.cause == "no node has the label disk=ssd"
+
+
+def test_a_label_that_other_nodes_have_is_not_called_missing() -> None:
+    full = pod("other", cpu="4", node="a")
+    deciding = Deciding(node("a", cpu="4", labels={"disk": "ssd"}), node("b", cpu="4"), full)
+    first = suggested(deciding, pod("web", cpu="3", node_selector={"disk": "ssd"}))[-1]
+    assert first.cause == "nodeSelector disk"
+
+
+def test_a_label_of_the_node_affinity_that_no_node_has_is_named() -> None:
+    expression = {"key": "zone", "operator": "In", "values": ["a", "b"]}
+    required = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    (only,) = suggested(Deciding(node("a")), pod("web", spec={"affinity": affinity}))
+    assert only.cause == "no node has the label zone=a,b"
+
+
+def test_a_claim_that_is_missing_is_to_be_created() -> None:
+    (only,) = suggested(Deciding(node("a")), pod("web", namespace="shop", claims=["nope"]))
+    assert only.change == "once you create claim shop/nope"
+    assert only.cause == "claim shop/nope does not exist"
+    assert (only.nodes, only.examples) == (1, ("a",))
+
+
+def test_a_request_is_bounded_by_the_largest_card_and_not_by_the_node() -> None:
+    deciding = Deciding(gpu_node("a", cards=4, memory=16), plugins=GPU_SHARE)
+    assert changes(deciding, share_pod("train", memory=40)) == [
+        "if it requested at most 16 of aliyun.com/gpu-mem instead of 40 (no card is larger)"
+    ]
+
+
+def test_a_request_by_container_is_bounded_by_the_largest_card_too() -> None:
+    """With HAMi each container has cards of its own, and their memory counts by card."""
+    labels = {"nvidia.com/gpu.count": "2", "nvidia.com/gpu.memory": "8000"}
+    amounts = {"nvidia.com/gpu": 2, "nvidia.com/gpumem": 16000}
+    deciding = Deciding(
+        node("a", labels=labels, resources=amounts),
+        plugins=GPU_SHARE,
+        pluginConfig=[{"name": "GPUShare", "args": {"preset": "hami"}}],
+    )
+    wanted = pod("train", requests={"nvidia.com/gpu": 1, "nvidia.com/gpumem": 9000})
+    assert (
+        "if it requested at most 8000 of nvidia.com/gpumem instead of 9000 (no card is larger)"
+    ) in changes(deciding, wanted)
+
+
+def test_a_request_is_bounded_by_what_the_cards_have_free() -> None:
+    others = [share_pod(f"other-{n}", memory=10, node="a", card=n) for n in range(2)]
+    deciding = Deciding(gpu_node("a", cards=2, memory=16), *others, plugins=GPU_SHARE)
+    assert (
+        "if it requested at most 6 of aliyun.com/gpu-mem instead of 12 (no card has more free)"
+    ) in changes(deciding, share_pod("train", memory=12))
 
 
 def test_where_no_single_change_is_enough_two_are_named() -> None:
@@ -147,7 +203,8 @@ def test_every_suggestion_is_true(scenario: Scenario) -> None:
         ended = {pod.key for pod in suggestion.ended}
         remaining = [raw for raw in scenario.others if _key(raw) not in ended]
         fresh = Deciding(*scenario.nodes, *remaining)
-        outcome = decide(suggestion.pod, fresh.pipeline, fresh.cluster, fresh.shared, seed=0)
+        (changed,) = suggestion.pods
+        outcome = decide(changed, fresh.pipeline, fresh.cluster, fresh.shared, seed=0)
         assert isinstance(outcome, ScheduleResult), suggestion
         if not suggestion.ended:
             assert outcome.feasible_nodes == suggestion.nodes, suggestion

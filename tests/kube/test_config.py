@@ -12,7 +12,7 @@ import yaml
 
 from kube.api_server import ApiServer, Request
 from mooring.kube.client import ApiClient
-from mooring.kube.config import load_connection
+from mooring.kube.config import default_namespace, load_connection
 from mooring.kube.errors import ConfigError
 
 URL = "https://10.0.0.1:6443"
@@ -268,3 +268,21 @@ async def test_a_pod_without_a_service_account_token_says_so(tmp_path: Path) -> 
     line = await refused(environ=IN_A_POD, service_account=tmp_path)
     assert line.startswith(f"service account in {tmp_path} is not usable: ")
     assert "automountServiceAccountToken" in line
+
+
+def test_the_namespace_is_that_of_the_context(tmp_path: Path) -> None:
+    path = kubeconfig(tmp_path, user=plugin(tmp_path))
+    assert default_namespace(path) == "default"
+    edit(path, "    user: u\n", "    user: u\n    namespace: shop\n")
+    assert default_namespace(path) == "shop"
+    assert default_namespace(path, "here") == "shop"
+    assert not (tmp_path / "runs").exists(), "nobody logs in"
+    with pytest.raises(ConfigError, match="elsewhere"):
+        default_namespace(path, "elsewhere")
+
+
+def test_the_namespace_of_a_pod_is_that_of_its_account(tmp_path: Path) -> None:
+    account = service_account(tmp_path)
+    assert default_namespace(environ=IN_A_POD, service_account=account) == "default"
+    (account / "namespace").write_text("mooring-system\n")
+    assert default_namespace(environ=IN_A_POD, service_account=account) == "mooring-system"

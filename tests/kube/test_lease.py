@@ -13,7 +13,14 @@ from kube.lease_server import PATH, LeaseServer
 from kube.virtual_clock import VirtualClock
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
-from mooring.kube.lease import LOOK_SECONDS, TOLERATED_SECONDS, LeaderElector, Leadership
+from mooring.kube.lease import (
+    CERTIFICATE,
+    LOOK_SECONDS,
+    SERVER,
+    TOLERATED_SECONDS,
+    LeaderElector,
+    Leadership,
+)
 
 RETRY = 2.0
 TRY = 5.0
@@ -36,6 +43,7 @@ class Replica:
     ) -> None:
         self.told: list[str] = []
         self.able = True
+        self.published: dict[str, str] = {}
         self.leadership = Leadership(clock)
         self.elector = LeaderElector(
             client,
@@ -50,7 +58,12 @@ class Replica:
             look_period=look_period,
         )
         self.task = asyncio.create_task(
-            self.elector.run(lambda: self.tell("started"), lambda: self.tell("lost"), self.is_able)
+            self.elector.run(
+                lambda: self.tell("started"),
+                lambda: self.tell("lost"),
+                self.is_able,
+                lambda: self.published,
+            )
         )
 
     def tell(self, what: str) -> None:
@@ -469,3 +482,39 @@ async def test_durations_that_cannot_work_are_refused(
                 renew_deadline=durations[1],
                 retry_period=durations[2],
             )
+
+
+def annotations(cluster: Cluster) -> dict[str, str]:
+    assert cluster.leases.lease is not None
+    found: dict[str, str] = cluster.leases.lease["metadata"].get("annotations", {})
+    return found
+
+
+async def test_a_leader_says_in_the_lease_where_it_is_for_as_long_as_it_leads(
+    cluster: Cluster,
+) -> None:
+    replica = await cluster.leader("a")
+    assert annotations(cluster) == {}
+    assert cluster.leases.lease is not None
+    cluster.leases.lease["metadata"]["annotations"] = {"example.org/note": "kept"}
+    replica.published = {SERVER: "https://127.0.0.1:1", CERTIFICATE: "one"}
+    await cluster.pass_time(RETRY)
+    await cluster.pass_time(RETRY)
+    assert annotations(cluster)[SERVER] == "https://127.0.0.1:1"
+    replica.published = {SERVER: "https://127.0.0.1:1", CERTIFICATE: "another"}
+    await cluster.pass_time(RETRY)
+    assert annotations(cluster)[CERTIFICATE] == "another"
+    await replica.stop()
+    assert SERVER not in annotations(cluster)
+    assert CERTIFICATE not in annotations(cluster)
+
+
+async def test_the_next_leader_removes_what_the_last_one_said_and_keeps_other_annotations(
+    cluster: Cluster,
+) -> None:
+    cluster.leases.write("gone", seconds=0)
+    assert cluster.leases.lease is not None
+    said = {SERVER: "https://127.0.0.1:1", CERTIFICATE: "one", "example.org/note": "kept"}
+    cluster.leases.lease["metadata"]["annotations"] = said
+    await cluster.leader("b")
+    assert annotations(cluster) == {"example.org/note": "kept"}

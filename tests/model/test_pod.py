@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from mooring.model.errors import ManifestError
-from mooring.model.pod import OwnerRef, parse_pod
+from mooring.model.pod import OwnerRef, is_of_workload, parse_pod, workload_of
 from mooring.model.volumes import ClaimVolume
 from mooring.testing.builders import pod
 
@@ -164,3 +164,37 @@ def test_a_pod_with_a_deadline_has_ended_after_it_its_grace_period_and_a_minute(
 
 def test_a_pod_without_a_deadline_never_ends() -> None:
     assert parse_pod(pod()).ends_by(0.0) == math.inf
+
+
+@pytest.mark.parametrize(
+    ("owner", "labels", "workloads"),
+    [
+        (("ReplicaSet", "web-5d8f"), {"pod-template-hash": "5d8f"}, "Deployment/web"),
+        (("ReplicaSet", "web-5d8f"), {}, "ReplicaSet/web-5d8f"),
+        (("ReplicaSet", "web-5d8f"), {"pod-template-hash": "other"}, "ReplicaSet/web-5d8f"),
+        (("StatefulSet", "db"), {}, "StatefulSet/db"),
+    ],
+)
+def test_the_workload_is_what_users_created(
+    owner: tuple[str, str], labels: dict[str, str], workloads: str
+) -> None:
+    kind, name = owner
+    reference = {"kind": kind, "name": name, "uid": "u", "controller": True}
+    parsed = parse_pod(pod("p", owner=reference, labels=labels))
+    assert "/".join(workload_of(parsed)) == workloads
+    assert is_of_workload(parsed, *workloads.split("/"))
+    assert is_of_workload(parsed, kind, name)
+    assert not is_of_workload(parsed, "Deployment", "another")
+
+
+def test_a_pod_of_a_cron_jobs_job_is_the_cron_jobs() -> None:
+    job = {"kind": "Job", "name": "report-29384756", "uid": "u", "controller": True}
+    parsed = parse_pod(pod("p", owner=job))
+    assert is_of_workload(parsed, "CronJob", "report")
+    assert not is_of_workload(parsed, "CronJob", "report-29384756")
+
+
+def test_a_pod_without_an_owner_is_its_own_workload() -> None:
+    parsed = parse_pod(pod("p"))
+    assert workload_of(parsed) == ("Pod", "p")
+    assert not is_of_workload(parsed, "Job", "p")

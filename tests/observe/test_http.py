@@ -7,18 +7,23 @@ from types import MappingProxyType
 from typing import Any
 
 import aiohttp
+import orjson
 import pytest
 
 from certificates import Authority, Pair, insecure
 from deciding import keep
+from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.decision import Decision, PodRef, TextAboutPods
 from mooring.model.access import Attributes, ReviewError, User
-from mooring.model.pod import Uid
+from mooring.model.pod import Uid, parse_pod
 from mooring.observe.documents import plain
 from mooring.observe.http import Check, Endpoints, ListenError
 from mooring.observe.metrics import Metrics
 from mooring.observe.records import DecisionLog
 from mooring.observe.tls import ServingTls
+from mooring.page.queue import Queue
+from mooring.testing import builders
+from scheduler_states import put_profile, scheduler_state
 
 LOOPBACK = "127.0.0.1"
 
@@ -55,6 +60,7 @@ class Rights:
 
 
 ADMIN = ("admin", "everything")
+WEB = {"kind": "StatefulSet", "name": "web", "uid": "web-uid", "controller": True}
 READ_DECISIONS = 'get path "/debug/decisions"'
 
 
@@ -66,6 +72,7 @@ def endpoints(
     decisions: DecisionLog | None = None,
     report: Mapping[str, Any] | None = None,
     groups: Mapping[tuple[str, str], list[dict[str, Any]]] = MappingProxyType({}),
+    pending: SchedulerState | None = None,
     shadow: Callable[[str], Mapping[str, Any]] = lambda _: {},
     cache: Callable[[], Iterator[Mapping[str, Any]]] = lambda: iter(()),
     dump_seconds: float = 60.0,
@@ -77,13 +84,24 @@ def endpoints(
     async def pod_report(_pod: str) -> Mapping[str, Any] | None:
         return report
 
+    async def pod_groups(namespace: str, name: str) -> list[dict[str, Any]]:
+        return groups.get((namespace, name), [])
+
+    queue = Queue(
+        pending or scheduler_state(),
+        bound=lambda: 0,
+        cause=lambda _: None,
+        clock=lambda: 0.0,
+        now=lambda: 0.0,
+    )
     return Endpoints(
         live=live or {"ping": well},
         ready=ready or {"ping": well},
         metrics=metrics or Metrics(),
         decisions=decisions or DecisionLog(),
         pod_report=pod_report,
-        pod_groups=lambda namespace, name: groups.get((namespace, name), []),
+        pod_groups=pod_groups,
+        queue=queue,
         shadow=shadow,
         cache_dump=cache,
         dump_seconds=dump_seconds,
@@ -240,7 +258,15 @@ async def test_health_needs_no_credentials_and_no_api_server(page: str) -> None:
 
 
 PROTECTED = pytest.mark.parametrize(
-    "path", ["/metrics", "/configz", "/debug/decisions", "/debug/shadow", "/debug/cache"]
+    "path",
+    [
+        "/metrics",
+        "/configz",
+        "/debug/decisions",
+        "/debug/pending",
+        "/debug/shadow",
+        "/debug/cache",
+    ],
 )
 
 
@@ -527,6 +553,71 @@ async def test_pod_groups_are_shown_by_name() -> None:
         async with client.get("/debug/decisions?podgroup=train") as answer:
             assert answer.status == 400
             assert "?podgroup=NAMESPACE/NAME" in await answer.text()
+
+
+async def test_pending_pods_are_counted_by_cause_and_named_to_those_who_may_get_them() -> None:
+    shared = scheduler_state()
+    pipeline = put_profile(shared).pipeline
+    for namespace, gate in (("team-a", "quota"), ("team-b", "secret")):
+        raw = builders.pod("p", namespace=namespace, spec={"schedulingGates": [{"name": gate}]})
+        shared.queue.add(parse_pod(raw), pipeline, 0.0, gated=True)
+    stray = parse_pod(builders.pod("stray", namespace="team-a", spec={"schedulerName": "moring"}))
+    shared.without_profile[stray.uid] = stray
+    rights = Rights(
+        ("ann", 'get path "/debug/pending"'),
+        ("ann", 'get resource "pods" in API group "" in the namespace "team-a"'),
+    )
+    shown = endpoints(pending=shared, reviews=rights)
+    async with served(shown, user="ann") as client, client.get("/debug/pending") as answer:
+        found = await answer.json()
+    causes = {each["cause"]: each["pods"] for each in found["causes"]}
+    assert causes == {"scheduling gates: quota": 1, "no profile takes the pod": 1}
+    assert (found["total"], found["otherCauses"], found["otherPods"]) == (3, 1, 1)
+    assert found["states"]["without a profile"] == 1
+
+
+async def test_pending_pods_of_a_namespace_are_shown_to_those_who_may_get_them() -> None:
+    shared = scheduler_state(
+        builders.pod("web-0", namespace="team-a", spec={"nodeName": "n"}, owner=WEB)
+    )
+    pipeline = put_profile(shared).pipeline
+    for namespace in ("team-a", "team-b"):
+        raw = builders.pod("web-1", namespace=namespace, owner=WEB)
+        shared.queue.add(parse_pod(raw), pipeline, 0.0)
+    rights = Rights(
+        ("ann", 'get path "/debug/pending"'),
+        ("ann", 'get resource "pods" in API group "" in the namespace "team-a"'),
+    )
+    async with served(endpoints(pending=shared, reviews=rights), user="ann") as client:
+        status, text = await get(client, "/debug/pending?namespace=team-a")
+        assert (status, orjson.loads(text)["total"]) == (200, 1)
+        assert (await get(client, "/debug/pending?namespace=team-b"))[0] == 403
+        wanted = "workload=StatefulSet/web"
+        status, text = await get(client, f"/debug/pending?namespace=team-a&{wanted}")
+        assert status == 200
+        (row,) = orjson.loads(text)["pods"]
+        assert (orjson.loads(text)["placed"], row["pod"]) == (1, "team-a/web-1")
+        assert (await get(client, f"/debug/pending?namespace=team-b&{wanted}"))[0] == 403
+        assert (await get(client, f"/debug/pending?{wanted}"))[0] == 400
+        assert (await get(client, "/debug/pending?namespace=team-a&workload=web"))[0] == 400
+
+
+async def test_a_remedy_of_a_group_names_pods_to_those_who_may_get_them() -> None:
+    squat, member = PodRef.of_key("batch/squat"), PodRef.of_key("team-a/m0")
+    remedy = TextAboutPods("when batch/squat ends", (squat,), "when a pod ends")
+    shown = endpoints(
+        groups={("team-a", "train"): [{"remedy": remedy, "pods": [member]}]},
+        reviews=Rights(
+            ADMIN,
+            ("ann", 'get path "/debug/decisions"'),
+            ("ann", 'get resource "pods" in API group "" in the namespace "team-a"'),
+        ),
+    )
+    for user, text in (("admin", "when batch/squat ends"), ("ann", "when a pod ends")):
+        async with served(shown, user=user) as client:
+            async with client.get("/debug/decisions?podgroup=team-a/train") as answer:
+                (found,) = (await answer.json())["podGroups"]
+            assert found == {"remedy": text, "pods": ["team-a/m0"]}
 
 
 async def test_the_comparisons_of_a_namespace_are_shown_to_those_who_may_read_its_pods() -> None:

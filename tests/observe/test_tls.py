@@ -134,3 +134,15 @@ def test_a_self_signed_certificate_names_hosts_and_addresses() -> None:
     names = loaded.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert names.get_values_for_type(x509.DNSName) == ["mooring-0"]
     assert [str(ip) for ip in names.get_values_for_type(x509.IPAddress)] == ["127.0.0.1", "::1"]
+
+
+async def test_the_served_certificate_is_told_without_its_chain(files: Files) -> None:
+    tls = files.tls()
+    assert tls.certificate == ""
+    leaf = files.cert.read_text()
+    files.cert.write_bytes(files.cert.read_bytes() + CA.certificate)
+    await tls.context()
+    assert tls.certificate == leaf
+    made = ServingTls()
+    await made.context()
+    assert x509.load_pem_x509_certificate(made.certificate.encode())

@@ -12,14 +12,34 @@ from mooring.engine.scheduler_state import SchedulerState
 from mooring.model.events import Kind
 from mooring.model.objects import parse_object
 from mooring.model.pod import parse_pod
-from mooring.page.api import MOST_STREAMS
+from mooring.page.api import MOST_STREAMS, Page
 from mooring.page.trials import MOST_BYTES
-from mooring.testing.builders import node, pod, uid_of
+from mooring.testing.builders import node, pod, pod_group, uid_of
 from pages import EVERYTHING, Rights, page, served
 from scheduler_states import put_profile, scheduler_state
 
-PATHS = ("session", "stream", "node?name=a", "queue", "pods", "trend", "pod?pod=shop/web", "policy")
-FILES = ("", "page.css", "main.js", "api.js", "dom.js", "cluster.js", "queue.js", "pod.js")
+PATHS = (
+    "session",
+    "stream",
+    "node?name=a",
+    "queue",
+    "pods",
+    "trend",
+    "pod?pod=shop/web",
+    "podgroup?podgroup=shop/g",
+    "policy",
+)
+FILES = (
+    "",
+    "page.css",
+    "main.js",
+    "api.js",
+    "dom.js",
+    "cluster.js",
+    "queue.js",
+    "pod.js",
+    "podgroup.js",
+)
 POD = """
 kind: Pod
 apiVersion: v1
@@ -129,6 +149,45 @@ async def test_the_session_says_who_the_user_is_and_what_it_may_do() -> None:
     async with served(page(state(), leading=False), rights=SEES_SHOP, user="ann") as client:
         session = await got(client, "session")
     assert (session["mayTry"], session["seesAllPods"], session["leading"]) == (False, False, False)
+
+
+def gang() -> Page:
+    """The page of a cluster in which shop/g waits for the space that bank/squat takes."""
+    shared = scheduler_state(
+        node("a", cpu="3"),
+        pod("squat", namespace="bank", cpu="1", node="a"),
+        pod_group("g", 3, namespace="shop"),
+    )
+    pipeline = put_profile(shared).pipeline
+    for name in ("m0", "m1", "m2"):
+        member = parse_pod(pod(name, namespace="shop", cpu="1", group="g"))
+        shared.state.put_unscheduled(member)
+        shared.queue.add(member, pipeline, 0.0)
+    document = {"podGroup": "shop/g", "source": "podgroups.scheduling.k8s.io", "message": "full"}
+    return page(shared, groups=lambda namespace, _: [document] if namespace == "shop" else [])
+
+
+async def test_what_a_group_waits_for_names_pods_to_those_who_may_get_them() -> None:
+    ann = Rights(ann=[*may("podgroup"), pods_of("shop")], admin=[EVERYTHING])
+    path, changes = "podgroup?podgroup=shop/g", {}
+    for user in ("admin", "ann"):
+        async with served(gang(), rights=ann, user=user) as client:
+            (group,) = (await got(client, path))["podGroups"]
+            changes[user] = [each["change"] for each in group["suggestions"] if each["ended"]]
+            assert group["message"] == "full"
+    assert changes == {
+        "admin": ["when bank/squat on a ends"],
+        "ann": ["when a pod on a ends"],
+    }
+
+
+async def test_a_group_is_for_users_who_may_get_the_pods_of_its_namespace() -> None:
+    bob = Rights(bob=[*may("podgroup"), pods_of("bank")])
+    async with served(gang(), rights=bob, user="bob") as client:
+        status, text = await refused(client, "podgroup?podgroup=shop/g")
+        assert (status, 'in the namespace "shop"' in text) == (403, True)
+        assert (await refused(client, "podgroup?podgroup=bank/none"))[0] == 404
+        assert (await refused(client, "podgroup?podgroup=none"))[0] == 400
 
 
 async def test_a_user_sees_the_pods_of_its_namespaces_only() -> None:

@@ -12,7 +12,7 @@ from mooring.model.pod import Uid, parse_pod
 from mooring.observe.documents import plain
 from mooring.observe.records import DecisionLog
 from mooring.page.pods import Pods
-from mooring.testing.builders import node, pod, uid_of
+from mooring.testing.builders import node, pod, pod_group, uid_of
 from scheduler_states import put_profile, scheduler_state
 
 
@@ -52,6 +52,29 @@ async def test_a_pod_of_another_scheduler_has_no_decision() -> None:
     shared = scheduler_state(node("a"), other)
     put_profile(shared)
     assert (await found(pods(shared), "default/web"))["now"] is None
+
+
+async def test_there_is_no_decision_about_a_gated_pod() -> None:
+    shared = scheduler_state(node("a"))
+    pipeline = put_profile(shared).pipeline
+    shared.queue.add(
+        parse_pod(pod("web", spec={"schedulingGates": [{"name": "shop/quota"}]})),
+        pipeline,
+        0.0,
+        gated=True,
+    )
+    answer = await found(pods(shared), "default/web")
+    assert answer["report"]["heldBack"] == "waiting for scheduling gates: [shop/quota]"
+    assert answer["now"] is None
+
+
+async def test_there_is_no_decision_about_a_member_without_its_group() -> None:
+    shared = scheduler_state(node("a"), pod_group("train", 2))
+    pipeline = put_profile(shared).pipeline
+    member = parse_pod(pod("m0", group="train"))
+    shared.state.put_unscheduled(member)
+    shared.queue.add(member, pipeline, 0.0)
+    assert (await found(pods(shared), "default/m0"))["now"] is None
 
 
 async def test_a_decision_now_does_not_preempt() -> None:

@@ -6,9 +6,11 @@ import pytest
 
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.queued_pod import PodState
+from mooring.model.events import Kind
 from mooring.model.pod import parse_pod
+from mooring.model.pod_group import COSCHEDULING_LABEL, parse_coscheduling_pod_group
 from mooring.page.queue import Queue, Selected
-from mooring.testing.builders import node, pod, uid_of
+from mooring.testing.builders import coscheduling_pod_group, node, pod, uid_of
 from scheduler_states import put_profile, scheduler_state
 
 ALL = frozenset(["default", "shop", "bank"])
@@ -75,6 +77,36 @@ async def test_pods_are_counted_by_state_cause_and_owner(stage: Stage) -> None:
         2,
     )
     assert groups["otherPods"] == 0
+
+
+async def test_gated_pods_are_grouped_by_their_gates_and_their_age_goes_on(stage: Stage) -> None:
+    spec = {"schedulingGates": [{"name": "shop/quota"}]}
+    for _ in range(2):  # from time to time their gates are looked at again
+        stage.add("one", gated=True, spec=spec)
+        stage.add("two", gated=True, spec=spec)
+        stage.now += 25.0
+    (cause,) = (await stage.queue.pending()).groups(ALL)["causes"]
+    assert (cause["cause"], cause["pods"]) == ("scheduling gates: shop/quota", 2)
+    assert cause["oldestSeconds"] == 50
+
+
+async def test_members_that_are_gated_say_how_many_of_their_group_exist(stage: Stage) -> None:
+    for name in ("a", "b"):
+        raw = pod(name, labels={COSCHEDULING_LABEL: "train"})
+        stage.shared.state.put_unscheduled(parse_pod(raw))
+        stage.shared.queue.add(parse_pod(raw), stage.pipeline, stage.now, gated=True)
+    assert await causes(stage) == ["PodGroup default/train does not exist"]
+    stage.shared.state.put(
+        Kind.COSCHEDULING_POD_GROUP,
+        "default/train",
+        parse_coscheduling_pod_group(coscheduling_pod_group("train", minimum=8)),
+    )
+    stage.now += 10.0
+    assert await causes(stage) == ["2 of 8 members exist"]
+
+
+async def causes(stage: Stage) -> list[str]:
+    return [each["cause"] for each in (await stage.queue.pending()).groups(ALL)["causes"]]
 
 
 async def test_the_dominant_cause_is_shown_where_it_is_known(stage: Stage) -> None:
@@ -211,3 +243,41 @@ def test_the_trend_has_the_counts_of_the_last_hour(stage: Stage) -> None:
     assert {len(column) for column in trend.values()} == {360}
     assert trend["active"][-2:] == [0, 1]
     assert trend["bound"][-1] == 399
+
+
+DEPLOYMENT = {"kind": "ReplicaSet", "name": "web-5d8f", "uid": "u", "controller": True}
+
+
+async def test_pods_of_a_deployment_have_it_as_owner(stage: Stage) -> None:
+    stage.add("web-1", namespace="shop", owner=DEPLOYMENT, labels={"pod-template-hash": "5d8f"})
+    (owner,) = (await stage.queue.pending()).groups(ALL)["owners"]
+    assert (owner["namespace"], owner["kind"], owner["name"]) == ("shop", "Deployment", "web")
+
+
+async def test_the_pods_of_one_namespace_are_counted_alone(stage: Stage) -> None:
+    stage.add("web-1", namespace="shop")
+    stage.add("web-1", namespace="bank", gated=True)
+    groups = (await stage.queue.pending()).groups(ALL, "bank")
+    assert (groups["total"], groups["states"]["gated"], groups["states"]["active"]) == (1, 1, 0)
+    assert [owner["namespace"] for owner in groups["owners"]] == ["bank"]
+    assert (await stage.queue.pending()).groups(ALL, "none")["total"] == 0
+
+
+async def test_the_pods_of_a_workload_are_found(stage: Stage) -> None:
+    hashed = {"pod-template-hash": "5d8f"}
+    for number in (1, 2):
+        stage.add(f"web-{number}", namespace="shop", owner=DEPLOYMENT, labels=hashed)
+    stage.add("other", namespace="shop")
+    placed = pod("web-0", namespace="shop", owner=DEPLOYMENT, labels=hashed, node="a")
+    stage.shared.state.put(Kind.POD, parse_pod(placed).uid, parse_pod(placed))
+    stray = parse_pod(pod("web-3", namespace="shop", owner=DEPLOYMENT, labels=hashed))
+    stage.shared.without_profile[stray.uid] = stray
+    found = await stage.queue.workload("shop", "Deployment", "web")
+    assert (found["placed"], found["total"]) == (1, 3)
+    assert {row["pod"]: row["cause"] for row in found["pods"]} == {
+        "shop/web-1": "not decided yet",
+        "shop/web-2": "not decided yet",
+        "shop/web-3": "no profile takes the pod",
+    }
+    assert (await stage.queue.workload("shop", "ReplicaSet", "web-5d8f"))["total"] == 3
+    assert (await stage.queue.workload("bank", "Deployment", "web"))["total"] == 0

@@ -9,6 +9,7 @@ from typing import Final
 
 from sphinx.cmd.build import build_main
 
+from website.manual import build_manual
 from website.reference import command_line, custom_resources
 
 __all__ = ["build", "stage"]
@@ -89,5 +90,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m website", description="Build the site.")
     parser.add_argument("--root", type=Path, default=ROOT, help="default: this repository")
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "website")
+    parser.add_argument("--manual", action="store_true", help="build the manual pages instead")
     chosen = parser.parse_args()
-    sys.exit(build(chosen.root, chosen.out))
+    sys.exit(build_manual(chosen.out) if chosen.manual else build(chosen.root, chosen.out))

@@ -1,16 +1,21 @@
-"""`mooring completion`."""
+"""`mooring completion`, and the completion of `kubectl mooring`."""
 
+import sys
+from importlib import import_module
 from typing import Final
 
 import click
 from click.shell_completion import ShellComplete, get_completion_class
 
-__all__ = ["completion"]
+__all__ = ["completion", "for_kubectl"]
 
 _SHELLS: Final = ("bash", "zsh", "fish")
 _PROGRAM: Final = "mooring"
 _VARIABLE: Final = "_MOORING_COMPLETE"
 """The script calls the program with this variable set, and click answers instead of a command."""
+_FILES_TOO: Final = 0
+_NO_FILES: Final = 4
+"""ShellCompDirectiveDefault and ShellCompDirectiveNoFileComp of cobra."""
 
 
 @click.command(
@@ -24,11 +29,28 @@ Examples:
 @click.argument("shell", type=click.Choice(_SHELLS))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Print a script for SHELL that completes commands, options, their values and files.
+    """Print a script for SHELL that completes commands, options, their values, files and names.
 
-    The program must be on the PATH as mooring.
+    Names of pods, namespaces and profiles are those of the cluster of the kubeconfig. The program
+    must be on the PATH as mooring. `kubectl mooring` is completed by kubectl's own completion, if
+    kubectl_complete-mooring is on the PATH too.
     """
     kind: type[ShellComplete] | None = get_completion_class(shell)
     if kind is None:
         raise click.UsageError(f"click cannot complete in {shell}")
     click.echo(kind(context.find_root().command, {}, _PROGRAM, _VARIABLE).source())
+
+
+def for_kubectl() -> None:
+    """Print what completes the last argument, as kubectl's completion calls kubectl_complete-NAME.
+
+    That is a value per line, with its help behind a tab, and in the last line cobra's directive.
+    """
+    *words, incomplete = sys.argv[1:] or [""]
+    main: click.Command = import_module("mooring.__main__").main
+    found = ShellComplete(main, {}, _PROGRAM, _VARIABLE).get_completions(words, incomplete)
+    for item in found:
+        if item.type == "plain":
+            click.echo("\t".join(filter(None, (item.value, item.help))))
+    is_file = any(item.type in ("file", "dir") for item in found)
+    click.echo(f":{_FILES_TOO if is_file else _NO_FILES}")

@@ -1,25 +1,43 @@
 """`mooring explain`."""
 
 import sys
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, NoReturn
 from urllib.parse import urlencode
 
 import click
 
-from mooring.cli.console import NO, mistakes_reported, output_option, print_json, print_table
+from mooring.cli.console import (
+    NO,
+    mistakes_reported,
+    output_option,
+    print_json,
+    print_table,
+    print_yaml,
+)
 from mooring.cli.explanation import (
     duration,
     explanation,
+    member_lines,
     path_rows,
     pod_group_lines,
+    remedy_lines,
     score_table,
     time_lines,
 )
 from mooring.cli.leader import Leader, answer_of, leader_options
+from mooring.cli.names import complete_namespaces, complete_pods, why_unknown
+from mooring.cli.pending import examples_by_cause, pending_lines, workload_lines
 from mooring.framework.queued_pod import PodState
+from mooring.kube.config import default_namespace
+from mooring.kube.errors import KubeError
+from mooring.kube.errors import explain as explain_error
 from mooring.simulate.manifests import InputError
-from mooring.simulate.selection import type_and_name
+from mooring.simulate.selection import TypeAndName, type_and_name
 
 __all__ = ["explain"]
 
@@ -33,22 +51,33 @@ _STATES: Final[Mapping[str, str]] = {
 _POD_GROUP: Final = ("podgroup", "podgroups", "pg")
 """What stands before the slash in front of a group's name, as for kubectl."""
 
+_WATCH_SECONDS: Final = 2.0
+
 
 @click.command(
     epilog="""\b
 Examples:
   mooring explain web-5d8f -n team-a
-  mooring explain team-a/web-5d8f -o json
+  mooring explain deploy/web -n team-a --watch
   mooring explain podgroup/train -n team-a
+  mooring explain -A                  # everything that is pending, by cause
+  mooring explain team-a/web-5d8f -o yaml
   mooring explain web-5d8f --server https://scheduler.example:10259"""
 )
-@click.argument("pod", metavar="POD | podgroup/NAME")
+@click.argument("what", metavar="[POD | TYPE/NAME]", default="", shell_complete=complete_pods)
 @click.option(
-    "-n", "--namespace", default="default", show_default=True, help="The pod's namespace."
+    "-n",
+    "--namespace",
+    shell_complete=complete_namespaces,
+    help="Where to look. Without it: the namespace of the kubeconfig's context.",
 )
+@click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="Without a POD: of all.")
+@click.option("-w", "--watch", is_flag=True, help="Explain again whenever something changes.")
 @leader_options
-@output_option("text", "json")
-def explain(pod: str, namespace: str, output: str, **options: Any) -> None:
+@output_option("text", "json", "yaml")
+def explain(
+    what: str, namespace: str | None, output: str, *, everywhere: bool, watch: bool, **options: Any
+) -> None:
     """Explain why a pod runs on its node, or what it waits for.
 
     Shows where the pod is now; for an unschedulable one, the changes that would make it fit, each
@@ -56,68 +85,190 @@ def explain(pod: str, namespace: str, output: str, **options: Any) -> None:
     in one line; and the latest decisions about it. The leading replica of a running scheduler keeps
     them.
 
-    Of podgroup/NAME (or pg/NAME) it shows the members, how many are missing, and the topology
-    domains that were tried; this needs the right to get the pods of the namespace.
+    A member of a pod group is explained as its group is. Of podgroup/NAME (or pg/NAME) it shows the
+    members, how many are missing, what would make the group fit, and the topology domains that were
+    tried; this needs the right to get the pods of the namespace. Of deploy/NAME, sts/NAME, job/NAME
+    and other workloads it counts the pods, and explains one for each of the most frequent causes.
+    Without a POD it counts all pending pods of the namespace by cause.
 
     The credentials are those of the kubeconfig. The user must be allowed to get the pod and
-    /debug/decisions (ClusterRole mooring-explain), and to reach the leading replica (Role
-    mooring-explain). Exits with 0 if the pod is known, 1 if it is not, 2 if the leading replica
-    cannot be reached or does not show them.
+    /debug/decisions or /debug/pending (ClusterRole mooring-explain), and to reach the leading
+    replica (Role mooring-explain). Exits with 0 if the pod is known, 1 if it is not, 2 if the
+    leading replica cannot be reached or does not show them.
     """
-    kind, slash, group = pod.partition("/")
-    if slash and kind in _POD_GROUP:
-        _explain_pod_groups(Leader(**options), f"{namespace}/{group}", output)
-        return
-    with mistakes_reported():
-        named = type_and_name(pod)
-        if named is not None and named.kind != "Pod":
+    with mistakes_reported(), suppress(KeyboardInterrupt):
+        leader = Leader(**options)
+        if everywhere and what:
+            raise InputError(f"--all-namespaces goes without {what!r}")
+        question = _of_all(leader, "") if everywhere else _question(what, namespace, leader)
+        if watch:
+            _watch(question, output)
+        answer = question.ask()
+        if answer is None:
+            click.echo(question.unknown(), err=True)
+            sys.exit(NO)
+        _print(question, answer, output)
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """What is asked of the leading replica.
+
+    `ask` returns the document, None if there is no such thing; `unknown` says so in one line.
+    `show` prints the document for people.
+    """
+
+    ask: Callable[[], dict[str, Any] | None]
+    show: Callable[[dict[str, Any]], None]
+    unknown: Callable[[], str]
+
+
+def _question(what: str, given: str | None, leader: Leader) -> _Question:
+    """Return what the words of the command line ask; InputError if they say nothing known."""
+    first, slash, second = what.partition("/")
+    named = type_and_name(what)
+    is_group = first in _POD_GROUP and bool(slash)
+    if slash and not (named or is_group):
+        if not (first and second) or "/" in second:
             raise InputError(
-                f"{pod!r} is no pod; decisions are about pods: write pod/NAME or podgroup/NAME"
+                f"{what!r} is neither a pod nor a workload; write NAME, TYPE/NAME (pod, deploy, "
+                "sts, job, podgroup, ...) or NAMESPACE/NAME"
             )
-        name = f"{namespace}/{named.name if named else pod}" if named or "/" not in pod else pod
-        if name.count("/") != 1 or not all(name.split("/")):
-            raise InputError(f"{pod!r} is no pod; write NAME, pod/NAME or NAMESPACE/NAME")
-        target = f"/debug/decisions?{urlencode({'pod': name})}"
-        answer = answer_of(Leader(**options), target, "decisions", "no recent decision")
-    if answer is None:
-        click.echo(
-            f"no recent decision about pod {name} is kept by this replica; "
-            "only the leading replica decides",
-            err=True,
+        return _of_pod(leader, what)
+    namespace = given or _default_namespace(leader)
+    if not what:
+        return _of_all(leader, namespace)
+    if is_group:
+        return _of_pod_group(leader, namespace, second)
+    if named is not None and named.kind != "Pod":
+        return _of_workload(leader, namespace, named)
+    return _of_pod(leader, f"{namespace}/{named.name if named else what}")
+
+
+def _default_namespace(leader: Leader) -> str:
+    try:
+        return default_namespace(leader.kubeconfig, leader.context)
+    except KubeError as error:
+        raise InputError(explain_error(error)) from None
+
+
+def _print(question: _Question, answer: dict[str, Any], output: str) -> None:
+    if output == "json":
+        print_json(answer)
+    elif output == "yaml":
+        print_yaml(answer)
+    else:
+        question.show(answer)
+
+
+def _watch(question: _Question, output: str) -> NoReturn:
+    """Print the answer again and again: to a terminal, else only if more than times have changed.
+
+    Each document of YAML begins with a line of its own. The loop ends with Ctrl-C.
+    """
+    before: object = ()
+    is_screen = output == "text" and sys.stdout.isatty()
+    while True:
+        answer = question.ask()
+        now = _without_times(answer)
+        if is_screen:
+            click.clear()
+        if is_screen or now != before:
+            if output == "yaml":
+                click.echo("---")
+            if answer is None:
+                click.echo(question.unknown(), err=not is_screen)
+            else:
+                _print(question, answer, output)
+        before = now
+        time.sleep(_WATCH_SECONDS)
+
+
+def _without_times(value: Any) -> Any:
+    """Return a JSON value without the fields that grow while nothing happens."""
+    if isinstance(value, dict):
+        kept = {key: item for key, item in value.items() if not key.lower().endswith("seconds")}
+        return {key: _without_times(item) for key, item in kept.items()}
+    return [_without_times(item) for item in value] if isinstance(value, list) else value
+
+
+def _of_all(leader: Leader, namespace: str) -> _Question:
+    """Ask for all pending pods of the namespace; "" means all namespaces."""
+    query = f"?{urlencode({'namespace': namespace})}" if namespace else ""
+
+    def show(answer: dict[str, Any]) -> None:
+        for line in pending_lines(answer, namespace):
+            click.echo(line)
+
+    ask = partial(answer_of, leader, f"/debug/pending{query}", "causes")
+    return _Question(ask, show, unknown=str)
+
+
+def _of_workload(leader: Leader, namespace: str, named: TypeAndName) -> _Question:
+    """Ask for the pods of a workload, and then about one pod for each of a few causes."""
+    query = urlencode({"namespace": namespace, "workload": f"{named.kind}/{named.name}"})
+
+    def ask() -> dict[str, Any] | None:
+        answer = answer_of(leader, f"/debug/pending?{query}", "pods")
+        if answer is None or not (answer["placed"] or answer["total"]):
+            return None
+        examples = {key: _of_pod(leader, key).ask() for key in examples_by_cause(answer)}
+        return {**answer, "explained": {key: found for key, found in examples.items() if found}}
+
+    def show(answer: dict[str, Any]) -> None:
+        for line in workload_lines(str(named), answer):
+            click.echo(line)
+        for key, found in answer["explained"].items():
+            for line in _report(key, found.get("pod"), found.get("path")):
+                click.echo(line)
+
+    def unknown() -> str:
+        return (
+            f"this replica knows no pod of {named} in namespace {namespace}; "
+            f"does it exist? kubectl get {named} -n {namespace}"
         )
-        sys.exit(NO)
-    if output == "json":
-        print_json(answer)
-        return
-    path = answer.get("path")
-    for line in _report(name, answer.get("pod"), path):
-        click.echo(line)
-    if path is not None:
-        print_table(("AFTER", "STEP"), path_rows(path), prose=("STEP",))
-        click.echo()
-    for decision in answer["decisions"]:
-        _show(decision)
+
+    return _Question(ask, show, unknown)
 
 
-def _explain_pod_groups(leader: Leader, name: str, output: str) -> None:
-    with mistakes_reported():
-        if name.count("/") != 1 or not all(name.split("/")):
-            raise InputError("write podgroup/NAME, and -n NAMESPACE")
-        target = f"/debug/decisions?{urlencode({'podgroup': name})}"
-        answer = answer_of(leader, target, "podGroups", "no pod group")
-    if answer is None:
-        click.echo(f"no pod group {name} is known to this replica", err=True)
-        sys.exit(NO)
-    if output == "json":
-        print_json(answer)
-        return
+def _of_pod(leader: Leader, key: str) -> _Question:
+    """Ask for the records about the pod namespace/name."""
+    target = f"/debug/decisions?{urlencode({'pod': key})}"
+
+    def show(answer: dict[str, Any]) -> None:
+        path = answer.get("path")
+        for line in _report(key, answer.get("pod"), path):
+            click.echo(line)
+        if path is not None:
+            print_table(("AFTER", "STEP"), path_rows(path), prose=("STEP",))
+            click.echo()
+        for decision in answer["decisions"]:
+            _show(decision)
+
+    ask = partial(answer_of, leader, target, "decisions", "no recent decision")
+    return _Question(ask, show, partial(why_unknown, leader.kubeconfig, leader.context, key))
+
+
+def _of_pod_group(leader: Leader, namespace: str, name: str) -> _Question:
+    """Ask for the groups of this name."""
+    if not name or "/" in name:
+        raise InputError("write podgroup/NAME, and -n NAMESPACE")
+    target = f"/debug/decisions?{urlencode({'podgroup': f'{namespace}/{name}'})}"
+    ask = partial(answer_of, leader, target, "podGroups", "no pod group")
+    unknown = f"no pod group {namespace}/{name} is known to this replica"
+    return _Question(ask, _show_pod_groups, lambda: unknown)
+
+
+def _show_pod_groups(answer: dict[str, Any]) -> None:
     for group in answer["podGroups"]:
         for line in pod_group_lines(group):
             click.echo(line)
         pods = group["pods"]
         if pods:
-            rows = [[p["pod"], p["state"], p["node"] or "-", p["message"] or ""] for p in pods]
-            print_table(("POD", "STATE", "NODE", "MESSAGE"), rows, ())
+            rows = [[pod["pod"], pod["state"], pod["node"] or "-"] for pod in pods]
+            print_table(("POD", "STATE", "NODE"), rows, ())
+            for line in member_lines(pods):
+                click.echo(line)
         click.echo()
 
 
@@ -139,15 +290,21 @@ def _remedies(report: Mapping[str, Any]) -> Iterator[str]:
     """Yield what keeps the pod where it is, and what would make it fit."""
     for plugin, seconds in report.get("waitsFor", {}).items():
         yield f"  waits for plugin {plugin}, at most {duration(seconds)} more"
-    if report["state"] == PodState.GATED and report["plugins"]:
-        yield f"  held back by {', '.join(report['plugins'])}"
-    suggestions = report.get("suggestions")
-    if suggestions:
-        yield f"  The cause: {suggestions[0]['cause']}. It would fit"
-        for suggestion in suggestions:
-            yield f"  - {' '.join(filter(None, (_place(suggestion), suggestion['change'])))}"
-    elif suggestions is not None:
-        yield "  No one or two of the changes that were tried would make it fit."
+    if report["state"] == PodState.GATED:
+        by, why = ", ".join(report["plugins"] or ()), report.get("heldBack")
+        if by or why:
+            yield f"  held back{by and f' by {by}'}{f': {why}' if why else ''}"
+    group = report.get("group")
+    if group is not None:
+        namespace, _, name = group["podGroup"].partition("/")
+        yield f"  a member of pod group {name}: mooring explain podgroup/{name} -n {namespace}"
+    waiting = report["state"] not in (PodState.BOUND, PodState.BINDING, PodState.PERMIT)
+    if group is not None and waiting:
+        if group["message"] and group["message"] != report.get("heldBack"):
+            yield f"  {group['message']}"
+        yield from remedy_lines({**report, "remedy": group.get("remedy")})
+    else:
+        yield from remedy_lines(report)
 
 
 def _facts(report: Mapping[str, Any]) -> Iterator[str]:
@@ -164,16 +321,6 @@ def _facts(report: Mapping[str, Any]) -> Iterator[str]:
         yield f"tried again in {duration(report['backoffSeconds'])}"
     if "ahead" in report:
         yield f"{report['ahead']} pods ahead of it"
-
-
-def _place(suggestion: Mapping[str, Any]) -> str:
-    """Return on how many nodes the pod would fit; "" where `change` names the node anyway."""
-    if suggestion["ended"]:
-        return ""
-    number, names = suggestion["nodes"], ", ".join(suggestion["examples"])
-    if number == 1:
-        return f"on {names}"
-    return f"on {number} nodes ({names}{', ...' if number > len(suggestion['examples']) else ''})"
 
 
 def _show(decision: Mapping[str, Any]) -> None:

@@ -8,8 +8,10 @@ from typing import Any, Final
 __all__ = [
     "duration",
     "explanation",
+    "member_lines",
     "path_rows",
     "pod_group_lines",
+    "remedy_lines",
     "score_table",
     "time_lines",
 ]
@@ -49,8 +51,23 @@ def explanation(decision: Mapping[str, Any]) -> Iterator[str]:
         nodes = examples[plugin, reasons][:_MOST_NODES]
         more = f" and {count - len(nodes)} more" if count > len(nodes) else ""
         yield f"{', '.join(nodes)}{more}: {plugin}: {reasons}"
+    if tie := _tie(decision):
+        yield tie
     for table, total in decision.get("truncated", {}).items():
         yield f"(of {total} {table} these are the ones kept)"
+
+
+def _tie(decision: Mapping[str, Any]) -> str:
+    """Return how many nodes had the score of the chosen one; "" if none had."""
+    scores, node = decision.get("scores") or {}, decision.get("node")
+    if node not in scores:
+        return ""
+    equal = [name for name, each in scores.items() if each["total"] == scores[node]["total"]]
+    if len(equal) == 1:
+        return ""
+    # The best nodes are kept: if all of these are equal, there may be more.
+    more = len(equal) == len(scores) < decision.get("truncated", {}).get("scores", 0)
+    return f"a tie of {'at least ' if more else ''}{len(equal)}: one of them is chosen at random"
 
 
 def duration(seconds: float) -> str:
@@ -124,6 +141,7 @@ def pod_group_lines(group: Mapping[str, Any]) -> Iterator[str]:
     yield f"pod group {group['podGroup']} ({group['source']}): {group['phase']}"
     if group["message"]:
         yield f"  {group['message']}"
+    yield from remedy_lines(group)
     members = ", ".join(f"{count} {state}" for state, count in group["members"].items() if count)
     minimum = "" if group["minimum"] is None else f", minimum {group['minimum']}"
     missing = f", {group['missing']} missing" if group["missing"] else ""
@@ -133,12 +151,49 @@ def pod_group_lines(group: Mapping[str, Any]) -> Iterator[str]:
     decision = group["decision"]
     if decision is None:
         return
+    plural = "" if decision["tries"] == 1 else "s"
     where = f" in {'='.join(decision['domain'])}" if decision["domain"] else ""
     what = f"{decision['placed']} members placed{where}" if decision["placed"] else "not placed"
-    yield f"  {decision['time']}: {what}, {decision['tries']} placements tried"
+    yield f"  {decision['time']}: {what}, {decision['tries']} placement{plural} tried"
+    if decision["message"] and decision["message"] not in (group["message"] or ""):
+        yield f"  {decision['message']}"
     if decision["bounded"] and not decision["placed"]:
         yield "  Not all placements could be tried: one may exist that was not found."
     for tried in decision["tried"]:
         yield f"  - {tried['key']}={tried['value']}: {tried['message']}"
     if decision["triedInAll"] > len(decision["tried"]):
         yield f"  (of {decision['triedInAll']} domains these are the ones kept)"
+
+
+def member_lines(pods: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield what is said of members, each message once with the pods that have it."""
+    by_message = dict[str, list[str]]()
+    for pod in pods:
+        if pod["message"]:
+            by_message.setdefault(pod["message"], []).append(pod["pod"].rpartition("/")[2])
+    for message, names in by_message.items():
+        more = f" and {len(names) - _MOST_NODES} more" if len(names) > _MOST_NODES else ""
+        yield f"  {', '.join(names[:_MOST_NODES])}{more}: {message}"
+
+
+def remedy_lines(found: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what keeps a pod or group from its nodes, and the changes with which it would fit."""
+    remedy, suggestions = found.get("remedy"), found.get("suggestions")
+    if remedy:
+        yield f"  What helps: {remedy}"
+    elif suggestions:
+        yield f"  The cause: {suggestions[0]['cause']}. It would fit"
+        for suggestion in suggestions:
+            yield f"  - {' '.join(filter(None, (_place(suggestion), suggestion['change'])))}"
+    elif suggestions is not None:
+        yield "  None of the changes that were tried would make it fit."
+
+
+def _place(suggestion: Mapping[str, Any]) -> str:
+    """Return on how many nodes the pod would fit; "" where `change` names the pods that end."""
+    if suggestion["ended"]:
+        return ""
+    number, names = suggestion["nodes"], ", ".join(suggestion["examples"])
+    if number == 1:
+        return f"on {names}"
+    return f"on {number} nodes ({names}{', ...' if number > len(suggestion['examples']) else ''})"

@@ -6,6 +6,7 @@ import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
@@ -19,6 +20,7 @@ from mooring.kube.connecting import client_context, failure_text
 from mooring.kube.errors import ForbiddenError, KubeError, NotFoundError
 from mooring.kube.errors import explain as explain_error
 from mooring.kube.exchange import Answer, BrokenExchangeError, Exchange, NoConnectionError
+from mooring.kube.lease import CERTIFICATE, SERVER
 from mooring.kube.port_forward import port_forward
 from mooring.kube.resources import LEASE
 from mooring.settings import RunSettings
@@ -27,6 +29,7 @@ from mooring.simulate.manifests import InputError
 __all__ = [
     "Leader",
     "LeadingReplica",
+    "RefusedError",
     "answer_of",
     "leader_options",
     "leading_replica",
@@ -63,14 +66,15 @@ _REPLICA: Final = (
         "--server",
         envvar="MOORING_SERVER",
         show_envvar=True,
-        help="URL of the leading replica's endpoints, https://HOST:PORT. Without it: a "
-        "port-forward to the pod that holds the Lease.",
+        help="URL of the leading replica's endpoints, https://HOST:PORT. Without it: what the "
+        "Lease says of a replica that runs on this machine, else a port-forward to the pod that "
+        "holds the Lease.",
     ),
     click.option(
         "--certificate-authority",
         type=click.Path(),
-        help="CA of the endpoints' certificate, PEM. Without it: with --server the system's CAs, "
-        "in a port-forward none.",
+        help="CA of the endpoints' certificate, PEM. Without it: on this machine the certificate "
+        "in the Lease, else with --server the system's CAs, in a port-forward none.",
     ),
     click.option("--tls-server-name", help="The name to expect in the endpoints' certificate."),
     click.option(
@@ -80,6 +84,10 @@ _REPLICA: Final = (
         "same.",
     ),
 )
+
+
+class RefusedError(InputError):
+    """The user may not have what it asks the leading replica for."""
 
 
 def leader_options(command: _Command) -> _Command:
@@ -108,22 +116,27 @@ class Leader:
     tls_server_name: str | None
     insecure_skip_tls_verify: bool
 
-    def tls(self, connection: Connection) -> ssl.SSLContext:
+    def tls(
+        self, connection: Connection, *, pinned: str = "", in_forward: bool = False
+    ) -> ssl.SSLContext:
         """Return the context for the endpoints, with the client certificate of the kubeconfig.
 
-        Within a port-forward no certificate is verified unless a CA is given: the API server and
-        the kubelet lead to the pod that they say.
+        With `pinned`, PEM, that certificate is accepted and no other. Within a port-forward no
+        certificate is verified unless a CA is given: the API server and the kubelet lead to the pod
+        that they say.
         """
-        in_forward = self.server is None
         authority = self.certificate_authority
         verified = not self.insecure_skip_tls_verify and not (in_forward and authority is None)
         try:
-            context = client_context(authority, verified=verified)
+            context = client_context(authority, pinned or None, verified=verified)
             if connection.client_certificate is not None:
                 context.load_cert_chain(*connection.client_certificate)
         except (OSError, ValueError) as error:
             raise InputError(f"the CA or client certificate cannot be used: {error}") from None
-        context.check_hostname = verified and not (in_forward and self.tls_server_name is None)
+        if pinned:  # it need not be a CA's
+            context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        unnamed = bool(pinned) or (in_forward and self.tls_server_name is None)
+        context.check_hostname = verified and not unnamed
         return context
 
 
@@ -170,8 +183,8 @@ def _read(leader: Leader, target: str) -> tuple[int, bytes]:
     except KubeError as error:
         raise InputError(explain_error(error)) from None
     if answer.status in {401, 403, 503}:
-        text = _one_line(answer.body)
-        raise InputError(f"the leading replica answers {answer.status}: {text}")
+        refusal = RefusedError if answer.status == 403 else InputError
+        raise refusal(f"the leading replica answers {answer.status}: {_one_line(answer.body)}")
     return answer.status, answer.body
 
 
@@ -183,10 +196,10 @@ async def _answer(leader: Leader, target: str) -> Answer:
     connection = await load_connection(
         leader.kubeconfig, leader.context, user_agent=f"mooring/{__version__}"
     )
-    tls, headers = leader.tls(connection), await connection.credentials.headers()
+    headers = await connection.credentials.headers()
     fixed = {"Accept-Encoding": "identity", "User-Agent": connection.user_agent}
     async with leading_replica(connection, leader) as replica:
-        exchange = Exchange(replica.url, fixed, tls=tls, server_name=replica.name)
+        exchange = Exchange(replica.url, fixed, tls=replica.tls, server_name=replica.name)
         try:
             return await exchange.ask("GET", target, headers, None, seconds=_SECONDS)
         except (NoConnectionError, BrokenExchangeError, ValueError) as error:
@@ -201,12 +214,24 @@ def _failure(leader: Leader, replica: "LeadingReplica", error: BaseException) ->
     if replica.trouble:
         return replica.trouble
     if isinstance(error, ssl.SSLCertVerificationError):
+        if replica.pinned:
+            return (
+                f"{replica.where}: its certificate is not the one in the Lease "
+                f"{leader.lease_namespace}/{leader.lease_name}: another program listens there"
+            )
         return (
             f"{replica.where}: its certificate is not trusted ({error.verify_message}); "
             "say which CA signed it: --certificate-authority"
         )
     why = failure_text(error)
-    if leader.server is None or isinstance(error, ssl.SSLError | BrokenExchangeError):
+    answers = isinstance(error, ssl.SSLError | BrokenExchangeError)
+    if leader.server is None and replica.pinned and not answers:
+        return (
+            f"{replica.where}: cannot be reached ({why}); the Lease says that the leading replica "
+            "runs there, outside the cluster: run this command on its machine, or say how it is "
+            "reached from here: --server https://HOST:PORT"
+        )
+    if leader.server is None or answers:
         return f"{replica.where}: no answer over HTTPS ({why}); is it Mooring?"
     return (
         f"{replica.where}: cannot be reached ({why}); correct --server, or "
@@ -218,28 +243,102 @@ def _failure(leader: Leader, replica: "LeadingReplica", error: BaseException) ->
 class LeadingReplica:
     """The leading replica's endpoints: their URL, and the name to expect in their certificate.
 
-    `where` is what they are called in messages. `trouble` is why the last connection of a
+    `where` is what they are called in messages. `tls` is the context for them, which accepts only
+    the certificate in the Lease if it is `pinned`. `trouble` is why the last connection of a
     port-forward has failed; "" if it has not.
     """
 
     url: str
     name: str
     where: str
+    tls: ssl.SSLContext
+    pinned: bool = False
     trouble: str = ""
 
 
 @asynccontextmanager
 async def leading_replica(connection: Connection, leader: Leader) -> AsyncIterator[LeadingReplica]:
-    """Yield the leading replica's endpoints at --server, or else at a port of this machine.
+    """Yield the leading replica's endpoints: at --server, on this machine, or in a pod.
 
-    Each connection to that port goes to the replica that holds the Lease then, so that another
-    leader is found.
+    The Lease says where a leader outside the cluster is; credentials go there only on this machine
+    (docs/adr/0020-a-leader-outside-the-cluster.md). For a leader in a pod the endpoints are a port
+    of this machine. Each connection to that goes to the replica that holds the Lease then, so that
+    another leader is found.
     """
     if leader.server is not None:
         url, host = _url_and_host(leader.server)
-        yield LeadingReplica(url, leader.tls_server_name or host, leader.server)
+        here = host == "localhost" or _is_loopback(host)
+        pinned = await _certificate_of(connection, leader) if here else ""
+        tls = leader.tls(connection, pinned=pinned)
+        name = leader.tls_server_name or host
+        yield LeadingReplica(url, name, leader.server, tls, pinned=bool(pinned))
         return
-    replica = LeadingReplica("", leader.tls_server_name or "localhost", "the leading replica")
+    published = _published(await _lease_of(connection, leader))
+    if published:
+        yield _published_replica(connection, leader, published)
+    else:
+        async with _replica_in_a_pod(connection, leader) as replica:
+            yield replica
+
+
+def _published_replica(
+    connection: Connection, leader: Leader, published: dict[str, str]
+) -> LeadingReplica:
+    """Return the endpoints that the Lease names.
+
+    Raises:
+        InputError: They are not on this machine, or the Lease does not say which certificate.
+    """
+    url, host = _url_and_host(published.get(SERVER, ""), "the annotation of the Lease")
+    if not _is_loopback(host):
+        raise InputError(
+            f"the Lease says that the leading replica is at {url}, outside the cluster; your "
+            f"credentials are sent there only if you say so: --server {url}"
+        )
+    pinned = published.get(CERTIFICATE, "")
+    if not (pinned or leader.certificate_authority or leader.insecure_skip_tls_verify):
+        raise InputError(
+            f"the Lease says that the leading replica is at {url}, but not with which "
+            f"certificate; say which CA signed it: --server {url} --certificate-authority FILE"
+        )
+    pinned = "" if leader.certificate_authority else pinned
+    tls = leader.tls(connection, pinned=pinned)
+    name = leader.tls_server_name or host
+    return LeadingReplica(url, name, url, tls, pinned=bool(pinned))
+
+
+async def _certificate_of(connection: Connection, leader: Leader) -> str:
+    """Return the certificate in the Lease, if the options say nothing of trust; "" if none."""
+    if leader.certificate_authority is not None or leader.insecure_skip_tls_verify:
+        return ""
+    try:
+        return _published(await _lease_of(connection, leader)).get(CERTIFICATE, "")
+    except InputError:
+        return ""
+
+
+def _published(lease: dict[str, Any]) -> dict[str, str]:
+    """Return what the Lease says of a leader outside the cluster; empty for one in a pod."""
+    annotations = (lease.get("metadata") or {}).get("annotations") or {}
+    return {name: annotations[name] for name in (SERVER, CERTIFICATE) if name in annotations}
+
+
+def _is_loopback(host: str) -> bool:
+    """Return whether the host is an address of this machine that no other machine reaches."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+@asynccontextmanager
+async def _replica_in_a_pod(
+    connection: Connection, leader: Leader
+) -> AsyncIterator[LeadingReplica]:
+    """Yield the endpoints of the pod that holds the Lease, at a port of this machine."""
+    tls = leader.tls(connection, in_forward=True)
+    name = leader.tls_server_name or "localhost"
+    replica = LeadingReplica("", name, "the leading replica", tls)
     tasks = set[asyncio.Task[None]]()
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -274,7 +373,7 @@ async def _forwarded(
     """Forward the streams to the holder of the Lease; return in one line what was wrong, or ""."""
     namespace = leader.lease_namespace
     try:
-        pod = await _holder_of(connection, leader)
+        pod = _holder_of(leader, await _lease_of(connection, leader))
         replica.where = f"pod {namespace}/{pod}"
         error = await port_forward(connection, namespace, pod, leader.secure_port, reader, writer)
     except NotFoundError:
@@ -285,42 +384,55 @@ async def _forwarded(
     except InputError as mistake:
         return str(mistake)
     except ForbiddenError as refusal:
-        return (
-            f"{' '.join(str(refusal).split())}; the Role mooring-explain in {namespace} grants it, "
-            "or ask the leading replica with --server"
-        )
+        return _forbidden(leader, refusal)
     except KubeError as failure:
         return explain_error(failure)
     return f"{replica.where}: {' '.join(error.split())}" if error else ""
 
 
-def _url_and_host(server: str) -> tuple[str, str]:
-    """Return the URL that --server gives, without what is not needed of it, and its host."""
+def _forbidden(leader: Leader, refusal: ForbiddenError) -> str:
+    """Return in one line what the user may not do, and what grants it."""
+    return (
+        f"{' '.join(str(refusal).split())}; the Role mooring-explain in {leader.lease_namespace} "
+        "grants it, or ask the leading replica with --server"
+    )
+
+
+def _url_and_host(server: str, source: str = "--server") -> tuple[str, str]:
+    """Return the URL that `source` gives, without what is not needed of it, and its host."""
     try:
         parts = urlsplit(server)
         host, port = parts.hostname, parts.port
     except ValueError as error:
-        raise InputError(f"--server: {server!r} is no URL: {error}") from None
+        raise InputError(f"{source}: {server!r} is no URL: {error}") from None
     if parts.scheme != "https" or not host:
-        raise InputError(f"--server: {server!r} must start with https:// and a host")
+        raise InputError(f"{source}: {server!r} must start with https:// and a host")
     netloc = f"[{host}]" if ":" in host else host
     return f"https://{netloc}:{443 if port is None else port}{parts.path.rstrip('/')}", host
 
 
-async def _holder_of(connection: Connection, leader: Leader) -> str:
+async def _lease_of(connection: Connection, leader: Leader) -> dict[str, Any]:
+    """Return the Lease; InputError if it cannot be read."""
+    try:
+        async with ApiClient(connection) as client:
+            return await client.get(LEASE, leader.lease_name, leader.lease_namespace)
+    except NotFoundError:
+        raise InputError(
+            f"there is no Lease {leader.lease_namespace}/{leader.lease_name}, so no replica leads; "
+            "correct --lease-namespace and --lease-name, or give --server"
+        ) from None
+    except ForbiddenError as refusal:
+        raise InputError(_forbidden(leader, refusal)) from None
+    except KubeError as error:
+        raise InputError(explain_error(error)) from None
+
+
+def _holder_of(leader: Leader, lease: dict[str, Any]) -> str:
     """Return the name of the pod that holds the Lease."""
-    lease = f"{leader.lease_namespace}/{leader.lease_name}"
-    async with ApiClient(connection) as client:
-        try:
-            found = await client.get(LEASE, leader.lease_name, leader.lease_namespace)
-        except NotFoundError:
-            raise InputError(
-                f"there is no Lease {lease}, so no replica leads; "
-                "correct --lease-namespace and --lease-name, or give --server"
-            ) from None
     # A replica's identity is its host name, which is its pod's name, and something random.
-    holder: str = (found.get("spec") or {}).get("holderIdentity") or ""
+    holder: str = (lease.get("spec") or {}).get("holderIdentity") or ""
     pod = holder.rpartition("_")[0]
     if not pod:
-        raise InputError(f"no replica holds the Lease {lease} now; try again in some seconds")
+        name = f"{leader.lease_namespace}/{leader.lease_name}"
+        raise InputError(f"no replica holds the Lease {name} now; try again in some seconds")
     return pod

@@ -8,6 +8,7 @@ import click
 
 from mooring.cli.console import mistakes_reported, note, output_option, print_json, print_table
 from mooring.cli.leader import Leader, answer_of, leader_options
+from mooring.cli.names import complete_namespaces, complete_profiles
 from mooring.engine.shadow import COMPARED
 from mooring.simulate.manifests import InputError
 
@@ -32,8 +33,14 @@ Examples:
   mooring shadow report
   mooring shadow report --profile packed -n shop --all"""
 )
-@click.option("-n", "--namespace", default="", help="Only pods of this namespace.")
-@click.option("--profile", help="Only this profile.")
+@click.option(
+    "-n",
+    "--namespace",
+    default="",
+    shell_complete=complete_namespaces,
+    help="Only pods of this namespace.",
+)
+@click.option("--profile", shell_complete=complete_profiles, help="Only this profile.")
 @click.option("--all", "every", is_flag=True, help="Also pods whose node is as good.")
 @leader_options
 @output_option("table", "json")

@@ -25,6 +25,7 @@ from mooring.cli.console import (
 )
 from mooring.cli.decisions import Summary, print_attempts, write_json
 from mooring.cli.leader import Leader, answer_of, replica_options
+from mooring.cli.names import complete_namespaces, complete_profiles
 from mooring.cli.progress import Progress
 from mooring.framework.registry import Registry
 from mooring.observe.records import MOST_SUMMARIES
@@ -82,11 +83,17 @@ Examples:
     type=click.Path(),
     help="Use the profiles of this file (SchedulingProfile or KubeSchedulerConfiguration).",
 )
-@click.option("-n", "--namespace", help="Schedule only pods of this namespace.")
+@click.option(
+    "-n",
+    "--namespace",
+    shell_complete=complete_namespaces,
+    help="Schedule only pods of this namespace.",
+)
 @click.option(
     "--as",
     "as_profile",
     metavar="PROFILE",
+    shell_complete=complete_profiles,
     help="Schedule all pods with this profile, whatever their schedulerName.",
 )
 @click.option(

@@ -15,8 +15,9 @@ from rich.table import Table
 from rich.text import Text
 
 from mooring.cli.console import mistakes_reported, output_option, print_json
-from mooring.cli.leader import Leader, leader_options, page_of
-from mooring.framework.queued_pod import SubQueue
+from mooring.cli.explanation import duration
+from mooring.cli.leader import Leader, RefusedError, answer_of, leader_options, page_of
+from mooring.framework.queued_pod import PodState, SubQueue
 
 __all__ = ["top"]
 
@@ -24,7 +25,8 @@ _QUEUES: Final = tuple(queue.value for queue in SubQueue)
 _RESULTS: Final = ("scheduled", "unschedulable", "error")
 _LATENCY: Final = "scheduler_pod_scheduling_sli_duration_seconds"
 _MOST_ROWS: Final = 15
-"""Plugins in the table; the terminal has 24 lines."""
+"""Causes in the table; the terminal has 24 lines."""
+_NO_CAUSES: Final = "causes: need the right to get /debug/pending (ClusterRole mooring-explain)"
 
 
 @click.command(
@@ -48,10 +50,11 @@ def top(every: float, output: str, *, once: bool, **options: Any) -> None:
     """Show queues, rates and causes of pending pods, live.
 
     Reads the leading replica's metrics until Ctrl-C. Rates and latencies are those of the interval
-    between the last two readings; a latency is the upper bound of the bucket of its histogram. With
-    -o json, each interval is one JSON object. The user must be allowed to get /metrics (ClusterRole
-    mooring-metrics), and to reach the leading replica (Role mooring-explain). Exits with 2 if it
-    cannot be reached.
+    between the last two readings; a latency is the upper bound of the bucket of its histogram. Pods
+    are counted by what keeps them from a node, as on the page. With -o json, each interval is one
+    JSON object. The user must be allowed to get /metrics (ClusterRole mooring-metrics), for the
+    causes /debug/pending (ClusterRole mooring-explain), and to reach the leading replica (Role
+    mooring-explain). Exits with 2 if it cannot be reached.
     """
     intervals = _intervals(Leader(**options), every, once=once)
     with mistakes_reported(), suppress(KeyboardInterrupt):
@@ -75,10 +78,18 @@ def _intervals(leader: Leader, every: float, *, once: bool) -> Iterator[dict[str
     while True:
         time.sleep(every)
         after = Reading.of(page_of(leader, "/metrics"), time.monotonic())
-        yield interval(before, after)
+        yield interval(before, after, _pending(leader))
         if once:
             return
         before = after
+
+
+def _pending(leader: Leader) -> dict[str, Any] | None:
+    """Return the pending pods by state and cause; None if the user may not read them."""
+    try:
+        return answer_of(leader, "/debug/pending", "causes")
+    except RefusedError:
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,17 +120,17 @@ class Reading:
             yield tuple(labels.get(key, "") for key in keys), value
 
 
-def interval(before: Reading, after: Reading) -> dict[str, Any]:
-    """Return what happened between two readings, as JSON values; rates are per second."""
+def interval(before: Reading, after: Reading, waiting: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return what happened between two readings, as JSON values; rates are per second.
+
+    `waiting` is what /debug/pending says at the end of the interval, None if it may not be read.
+    """
     seconds = max(after.time - before.time, 1e-9)
 
     def rate(name: str, **labels: str) -> float:
         return round((after.total(name, **labels) - before.total(name, **labels)) / seconds, 1)
 
     pending = {name: int(after.total("scheduler_pending_pods", queue=name)) for name in _QUEUES}
-    causes = sorted(
-        after.by("scheduler_unschedulable_pods", "plugin", "profile"), key=lambda item: -item[1]
-    )
     return {
         "leader": bool(after.total("leader_election_master_status")),
         "queues": pending,
@@ -134,10 +145,7 @@ def interval(before: Reading, after: Reading) -> dict[str, Any]:
         "podGroups": {
             phase: int(count) for (phase,), count in after.by("mooring_pod_groups", "phase")
         },
-        "unschedulable": [
-            {"plugin": plugin, "profile": profile, "pods": int(pods)}
-            for (plugin, profile), pods in causes
-        ],
+        "pending": waiting,
     }
 
 
@@ -165,24 +173,39 @@ def rendered(view: Mapping[str, Any]) -> Group:
         f"BOUND     in half of the cases within {half}, in 99 % within {most}",
         f"          {view['beingBound']} being bound   preemptions {preemptions:.1f}/s",
     ]
+    waiting = view["pending"]
+    if waiting is not None and (number := waiting["states"].get(PodState.NO_PROFILE)):
+        lines.insert(1, f"          {PodState.NO_PROFILE} {number:,}")
     if view["podGroups"]:
         phases = "   ".join(f"{phase} {count:,}" for phase, count in view["podGroups"].items())
         lines.append(f"GROUPS    {phases}")
     if not view["leader"]:
         lines.insert(0, "this replica does not lead: its numbers stay at zero")
+    parts: list[Any] = [Text("\n".join(lines))]
+    if waiting is None:
+        parts.append(Text(f"\n{_NO_CAUSES}"))
+    elif waiting["causes"] or waiting["otherCauses"]:
+        hint = "\nmooring explain POD says what would make it fit"
+        parts += [Text(""), _table(waiting), Text(hint)]
+    return Group(*parts)
+
+
+def _table(waiting: Mapping[str, Any]) -> Table:
+    """Return the pending pods by what they wait for, the most frequent first."""
     table = Table(box=None, pad_edge=False, header_style="", padding=(0, 2, 0, 0))
     table.add_column("PODS", justify="right")
-    table.add_column("REJECTED BY", overflow="fold")
-    table.add_column("PROFILE", overflow="fold")
-    causes = view["unschedulable"]
+    table.add_column("OLDEST")
+    table.add_column("WAIT FOR", overflow="fold")
+    causes = waiting["causes"]
     for cause in causes[:_MOST_ROWS]:
-        table.add_row(f"{cause['pods']:,}", cause["plugin"], cause["profile"])
-    if len(causes) > _MOST_ROWS:
-        table.add_row("", f"and {len(causes) - _MOST_ROWS} more", "")
-    parts: list[Any] = [Text("\n".join(lines))]
-    if causes:
-        parts += [Text(""), table, Text("\nmooring explain POD says what would make it fit")]
-    return Group(*parts)
+        oldest = duration(cause["oldestSeconds"])
+        table.add_row(f"{cause['pods']:,}", oldest, Text(cause["cause"], overflow="fold"))
+    if more := causes[_MOST_ROWS:]:
+        pods = sum(cause["pods"] for cause in more)
+        table.add_row(f"{pods:,}", "", f"{len(more)} more causes")
+    if other := waiting["otherCauses"]:
+        table.add_row(f"{other:,}", "", "causes that none of your pods has")
+    return table
 
 
 def _seconds(value: float | None) -> str:

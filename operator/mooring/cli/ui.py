@@ -79,7 +79,7 @@ async def _served(leader: Leader, port: int, *, open_browser: bool) -> None:
     except KubeError as error:
         raise InputError(explain_error(error)) from None
     async with leading_replica(connection, leader) as replica:
-        connector = aiohttp.TCPConnector(ssl=leader.tls(connection), force_close=True)
+        connector = aiohttp.TCPConnector(ssl=replica.tls, force_close=True)
         async with aiohttp.ClientSession(connector=connector) as client:
             proxy = Proxy(client, connection, replica)
             await proxy.check()

@@ -2,20 +2,26 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
+from mooring.engine.group_suggestions import MOST_STEPS, group_suggestions
+from mooring.engine.groups.members import group_of
+from mooring.engine.groups.slices import SearchBudget
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
-from mooring.engine.suggestions import Suggestion, suggestions
+from mooring.engine.suggestions import EXAMPLES, Suggestion, suggestions
 from mooring.framework.decision import PodRef, TextAboutPods
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin import by_priority
 from mooring.framework.plugin_failures import PluginFailed
 from mooring.framework.queued_pod import PodState, QueuedPod
+from mooring.framework.runtime import first_gate
 from mooring.model.pod import Pod, Uid
+from mooring.model.pod_group import GroupKey, GroupSource
 from mooring.state.cluster_view import ClusterView
+from mooring.state.pod_groups import PodGroupState
 from mooring.time_slices import REST, TimeSlices
 
 __all__ = [
@@ -27,6 +33,9 @@ __all__ = [
 ]
 
 _MOST_SUGGESTIONS: Final = 5
+_KEPT_SECONDS: Final = 2.0
+_MOST_SECONDS: Final = 8.0
+"""How long suggestions are looked for: whoever asks waits for them."""
 
 
 def pod_state(scheduler: SchedulerState, uid: Uid) -> PodState | None:
@@ -57,8 +66,11 @@ class SuggestedChange:
 class PodReport:
     """What is known of a pod; what does not apply to it is None.
 
-    `ahead` counts the active pods that are before it, `waits_for` has the seconds that each Permit
-    plugin may still take. An unschedulable pod has `suggestions`, the smallest change first.
+    `pending_seconds` count from when the scheduler saw the pod first. `held_back` says why a gated
+    pod is not in the queue, and `plugins` name what rejected or gated the pod. `ahead` counts the
+    active pods that are before it, `waits_for` has the seconds that each Permit plugin may still
+    take. An unschedulable pod has `suggestions`, the smallest change first. Those of a member of a
+    group are about the whole group, which `group` describes without its pods.
     """
 
     state: PodState
@@ -67,24 +79,42 @@ class PodReport:
     attempts: int | None = None
     pending_seconds: float | None = None
     plugins: Sequence[str] | None = None
+    held_back: str | None = None
     waits_for: Mapping[str, float] | None = None
     backoff_seconds: float | None = None
     ahead: int | None = None
     suggestions: Sequence[SuggestedChange] | None = None
+    group: Mapping[str, Any] | None = None
+
+
+def _no_groups(_namespace: str, _name: str) -> list[dict[str, Any]]:
+    return []
 
 
 class PodReportBuilder:
-    """Makes reports of pods on request, one at a time, so that they cost a bounded share of time.
+    """Makes reports on request, one at a time, so that they cost a bounded share of time.
 
-    `clock` is the scheduler's monotonic clock, in seconds.
+    `groups` describes the pod groups of a namespace and name
+    (`mooring.engine.groups.pod_group_status_reporter`). `clock` is the scheduler's monotonic clock,
+    in seconds.
     """
 
     def __init__(
-        self, scheduler: SchedulerState, clock: Callable[[], float] = time.monotonic
+        self,
+        scheduler: SchedulerState,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        groups: Callable[[str, str], list[dict[str, Any]]] = _no_groups,
     ) -> None:
         self._scheduler = scheduler
         self._clock = clock
+        self._groups = groups
         self._one_at_a_time = asyncio.Lock()
+        self._latest: tuple[int, float, list[SuggestedChange]] = -1, 0.0, []
+        """What would make one group fit: its number, until when that is shown again, and it.
+
+        People look at one member after the other.
+        """
 
     async def of(self, key: str) -> PodReport | None:
         """Return the report of the pod "namespace/name"; None if the pod is not known."""
@@ -92,17 +122,77 @@ class PodReportBuilder:
         state = pod_state(self._scheduler, uid) if uid is not None else None
         if uid is None or state is None:
             return None
-        placed = self._scheduler.cluster.pod(uid)
+        scheduler = self._scheduler
+        placed, queued = scheduler.cluster.pod(uid), scheduler.queue.get(uid)
         report = PodReport(state=state, node=placed.pod.node_name if placed is not None else None)
-        queued = self._scheduler.queue.get(uid)
         if queued is None:
-            return report
-        report = self._queued(report, queued)
+            return replace(report, group=self._described(placed.pod)) if placed else report
+        report = replace(self._queued(report, queued), group=self._described(queued.pod))
+        if state is PodState.GATED:
+            plugin, reason = _gate(queued)
+            return replace(report, plugins=[plugin] if plugin else [], held_back=reason)
         if state is PodState.UNSCHEDULABLE or (
             state is PodState.BACKOFF and queued.unschedulable_plugins
         ):
-            return replace(report, suggestions=await self._suggestions(queued))
+            group = group_of(queued.pod, queued.pipeline, scheduler.cluster)
+            changes = await (self._of_group(group) if group else self._suggestions(queued))
+            return replace(report, suggestions=changes)
         return report
+
+    async def of_groups(self, namespace: str, name: str) -> list[dict[str, Any]]:
+        """Return the groups of this name as documents, with what would make those fit that wait."""
+        found = list[dict[str, Any]]()
+        for document in self._groups(namespace, name):
+            key = GroupKey(GroupSource(document["source"]), namespace, name)
+            group = self._scheduler.cluster.pod_groups.get(key)
+            waits = group is not None and bool(group.unscheduled)
+            found.append(
+                {
+                    **document,
+                    "remedy": _remedy(group, self._scheduler) if group and waits else None,
+                    "suggestions": await self._of_group(group) if group and waits else None,
+                }
+            )
+        return found
+
+    def _described(self, pod: Pod) -> Mapping[str, Any] | None:
+        """Return the group of the pod, as its members read it; None without one."""
+        group = self._scheduler.cluster.pod_groups.of(pod)
+        if group is None:
+            return None
+        for document in self._groups(group.key.namespace, group.key.name):
+            if document["source"] == group.key.source.value:
+                remedy = _remedy(group, self._scheduler)
+                return {**document, "pods": None, "remedy": remedy}
+        return None
+
+    async def _of_group(self, group: PodGroupState) -> list[SuggestedChange]:
+        """Return what would make the group fit; [] if too few members may be decided about."""
+        scheduler = self._scheduler
+        waiting = _decidable(group, scheduler)
+        needed = max(group.minimum - group.scheduled_pods_count, 1)
+        if group.incomplete is not None or len(waiting) < needed:
+            return []
+        pipeline = waiting[0].pipeline
+        if group_of(waiting[0].pod, pipeline, scheduler.cluster) is None:
+            return []  # its members are decided about one by one
+        async with self._one_at_a_time:
+            number, until, found = self._latest
+            if number == group.number and self._clock() < until:
+                return found
+            steps = group_suggestions(
+                group,
+                [queued.pod for queued in waiting],
+                pipeline,
+                scheduler.cluster,
+                ResultCache(scheduler.state.nodes),
+                SearchBudget(MOST_STEPS, clock=self._clock),
+            )
+            found = await _smallest(
+                steps, self._clock, lambda: scheduler.cluster.pod_groups.get(group.key) is group
+            )
+            self._latest = group.number, self._clock() + _KEPT_SECONDS, found
+            return found
 
     def _queued(self, report: PodReport, queued: QueuedPod) -> PodReport:
         """Return the report with what the queue knows of the pod."""
@@ -114,7 +204,7 @@ class PodReportBuilder:
             report,
             profile=queued.pipeline.profile,
             attempts=queued.attempts,
-            pending_seconds=_seconds(now - queued.initial_attempt_timestamp),
+            pending_seconds=_seconds(now - queued.times.began),
             plugins=sorted(queued.unschedulable_plugins),
             waits_for={plugin: _seconds(until - now) for plugin, until in pending.items()}
             if pending is not None
@@ -144,6 +234,21 @@ class PodReportBuilder:
             )
 
 
+def _gate(queued: QueuedPod) -> tuple[str, str | None]:
+    """Return the PreEnqueue plugin that holds the pod back, and why.
+
+    The plugin is "" if the pod exceeds a limit or a plugin fails, and the reason is None if the
+    pod is held back no more, which the queue finds out soon.
+    """
+    if queued.pod.limit_exceeded is not None:
+        return "", queued.pod.limit_exceeded
+    try:
+        gate = first_gate(queued.pipeline, queued.pod)
+    except PluginFailed as failure:
+        return "", str(failure)
+    return (gate[0], gate[1].reason) if gate is not None else ("", None)
+
+
 async def smallest_suggestions(
     pod: Pod,
     pipeline: Pipeline,
@@ -154,16 +259,23 @@ async def smallest_suggestions(
 ) -> list[SuggestedChange]:
     """Return the suggestions with the smallest changes, the smallest first.
 
-    They are fewer if a plugin fails meanwhile, or if `wanted` returns False after a step. The event
-    loop is free between two steps; `clock` is in seconds.
+    They are fewer if a plugin fails meanwhile, if `wanted` returns False after a step, or if it
+    takes too long. The event loop is free between two steps; `clock` is in seconds.
     """
+    return await _smallest(suggestions(pod, pipeline, cluster, cache), clock, wanted)
+
+
+async def _smallest(
+    steps: Iterator[Suggestion | None], clock: Callable[[], float], wanted: Callable[[], bool]
+) -> list[SuggestedChange]:
+    """Return the smallest of the suggestions that these steps find; see `smallest_suggestions`."""
     found = list[Suggestion]()
     try:
-        slices = TimeSlices(0.0, rest=REST, clock=clock)
-        for suggestion in suggestions(pod, pipeline, cluster, cache):
+        first, slices = clock(), TimeSlices(0.0, rest=REST, clock=clock)
+        for suggestion in steps:
             if suggestion is not None:
                 found.append(suggestion)
-            if not wanted():
+            if not wanted() or clock() - first >= _MOST_SECONDS:
                 break
             await slices.pause()
     except PluginFailed:
@@ -173,6 +285,40 @@ async def smallest_suggestions(
         SuggestedChange(each.change, each.cause, each.nodes, each.examples, each.ended)
         for each in found[:_MOST_SUGGESTIONS]
     ]
+
+
+def _decidable(group: PodGroupState, scheduler: SchedulerState) -> list[QueuedPod]:
+    """Return the waiting members that are decided about together: not gated, and of one profile."""
+    found = list[QueuedPod]()
+    for uid in group.unscheduled:
+        queued = scheduler.queue.get(uid)
+        if queued is not None and not queued.gated:
+            found.append(queued)
+    return [queued for queued in found if queued.pipeline is found[0].pipeline]
+
+
+def _remedy(group: PodGroupState, scheduler: SchedulerState) -> str | TextAboutPods | None:
+    """Return what is to be done so that the group can be decided about; None if it can be."""
+    definition, source = group.definition, group.key.source
+    if definition is None:
+        return f"create {source.value}/{group.key.name} in namespace {group.key.namespace}"
+    if definition.invalid is not None:
+        return f"correct {source.value}/{group.key.name}"
+    if group.missing:
+        text = f"create {group.missing} more of its members"
+        exist = group.all_pods_count
+        return f"{text}, or require at most {exist}" if exist else text
+    waiting = {queued.pod.uid for queued in _decidable(group, scheduler)}
+    if len(waiting) >= max(group.minimum - group.scheduled_pods_count, 1):
+        return None
+    others = [pod for uid, pod in group.unscheduled.items() if uid not in waiting]
+    gated = [pod for pod in others if pod.spec.gates]
+    what = "remove the scheduling gates of" if gated else "have one profile take"
+    names = ", ".join(pod.name for pod in (gated or others)[:EXAMPLES])
+    number = len(gated or others)
+    more = f" and {number - EXAMPLES} more" if number > EXAMPLES else ""
+    refs = tuple(map(PodRef.of, (gated or others)[:EXAMPLES]))
+    return TextAboutPods(f"{what} {names}{more}", refs, f"{what} {number} members")
 
 
 def _seconds(value: float) -> float:

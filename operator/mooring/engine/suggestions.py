@@ -20,21 +20,35 @@ from mooring.engine.cycle import LiveDryRun
 from mooring.engine.filtering import PreFiltered
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.what_if import WhatIf, stays_on_its_node
+from mooring.framework.card_plugin import CardPlugin
 from mooring.framework.decision import PodRef, TextAboutPods
 from mooring.framework.pipeline import Pipeline
 from mooring.model.affinity import AffinityTerm, SpreadConstraint
+from mooring.model.events import Kind
 from mooring.model.pod import Pod
 from mooring.model.pod_spec import HostPort, PodSpec
 from mooring.model.resources import CPU, MEMORY, amount_text
-from mooring.model.selectors import LabelSelector, Requirement
+from mooring.model.selectors import LabelSelector, NodeSelectorTerm, Requirement
 from mooring.model.taints import NOT_SCHEDULABLE_TAINT, Taint, Toleration, tolerated
 from mooring.model.volumes import ClaimVolume
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 
-__all__ = ["Suggestion", "suggestions"]
+__all__ = [
+    "EXAMPLES",
+    "MOST_CHANGES",
+    "Change",
+    "Suggestion",
+    "conditions",
+    "possible_changes",
+    "request_text",
+    "requesting",
+    "step_of",
+    "suggestions",
+    "when_ended",
+]
 
-_MOST_CHANGES: Final = 32
+MOST_CHANGES: Final = 32
 """Changes of the pod that are tried; each is a search over all nodes."""
 _MOST_PAIRS: Final = 32
 _MOST_TAINTS: Final = 8
@@ -42,7 +56,7 @@ _MOST_ROWS: Final = 8
 """Nodes on which pods are removed in a trial."""
 _MOST_ENDED: Final = 10
 """Pods that are removed from one node."""
-_EXAMPLES: Final = 3
+EXAMPLES: Final = 3
 _TOLERATION: Final = 1.0
 """The cost of a toleration; that of a smaller request is below 1, a pod that ends costs 1."""
 _CONSTRAINT: Final = 1.5
@@ -55,8 +69,8 @@ class Suggestion:
     """A change after which the pod would fit on `nodes` nodes, `examples` among them.
 
     `change` completes the sentence "it would fit on N nodes ...". `cause` is what it relieves, in a
-    few words. `cost` orders suggestions: the smaller change comes first. `pod` is the pod with the
-    change; `ended` are the pods without which the unchanged pod fits.
+    few words. `cost` orders suggestions: the smaller change comes first. `pods` are the pod, or the
+    members of a group, with the change; `ended` are the pods without which they fit unchanged.
     """
 
     change: str | TextAboutPods
@@ -64,19 +78,23 @@ class Suggestion:
     cost: float
     nodes: int
     examples: tuple[str, ...]
-    pod: Pod
+    pods: tuple[Pod, ...]
     ended: tuple[PodRef, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class _Change:
-    """One change of the pod; `resource` is the one that is requested no more, if it is that."""
+class Change:
+    """One change of a pod: what completes "if it ..." or, with `once`, "once ...".
+
+    `resource` is the one that is requested no more, if it is that; then `text` is empty.
+    """
 
     text: str
     cause: str
     cost: float
     apply: Callable[[Pod], Pod]
     resource: str = ""
+    once: bool = False
 
 
 def suggestions(
@@ -93,7 +111,7 @@ def suggestions(
     yield unchanged
     if unchanged is not None:
         return
-    changes = list(islice(_changes(pod, cluster), _MOST_CHANGES))
+    changes = list(islice(possible_changes(pod, cluster), MOST_CHANGES))
     found = False
     for change in changes:
         suggestion = tried.with_changes(change)
@@ -126,46 +144,76 @@ class _Suggestions:
             cost=0.0,
             nodes=len(rows),
             examples=self._names(rows),
-            pod=self._pod,
+            pods=(self._pod,),
         )
 
-    def with_changes(self, *changes: _Change) -> Suggestion | None:
+    def with_changes(self, *changes: Change) -> Suggestion | None:
         """Suggest these changes of the pod; return None if it fits nowhere then."""
-        changed = self._pod
+        others, resources = self._pod, list[str]()
         for change in changes:
-            changed = change.apply(changed)
+            if change.resource:
+                resources.append(change.resource)
+            else:
+                others = change.apply(others)
+        changed = requesting(dict.fromkeys(resources, 0), others)
         rows = self._what_if.feasible_rows(changed, self._pipeline)
         if not len(rows):
             return None
         limits: Mapping[str, int] = {}
         cost = sum(change.cost for change in changes)
-        resources = [change.resource for change in changes if change.resource]
         if resources:
-            limits, share = self._largest_requests(resources, rows)
-            if any(not limits[name] and "/" not in name for name in resources):
-                return None  # a pod cannot do without cpu or memory, only without a device
-            changed = _requesting(limits, changed)
-            rows = self._what_if.feasible_rows(changed, self._pipeline)
-            if not len(rows):
-                return None  # nominated pods take what looked free
-            cost += 1.0 - share
-        texts = [c.text or self._request_text(c.resource, limits[c.resource]) for c in changes]
+            found = self._with_requests(others, resources, rows)
+            if found is None:
+                return None
+            limits, changed, rows = found
+            cost += 1.0 - min(
+                limits[name] / others.spec.demand.resources[name] for name in resources
+            )
+        texts = [change.text or self._request_text(change.resource, limits) for change in changes]
         return Suggestion(
-            change="if it " + " and ".join(texts),
+            change=conditions(changes, texts),
             cause=" and ".join(change.cause for change in changes),
             cost=cost,
             nodes=len(rows),
             examples=self._names(rows),
-            pod=changed,
+            pods=(changed,),
         )
 
-    def _largest_requests(
-        self, resources: list[str], rows: IntArray
-    ) -> tuple[dict[str, int], float]:
-        """Return the largest requests that fit on a row, and which share of the pod's they are.
+    def _with_requests(
+        self, pod: Pod, resources: list[str], rows: IntArray
+    ) -> tuple[dict[str, int], Pod, IntArray] | None:
+        """Return the largest requests with which the pod fits, the pod with these, and where.
 
-        Rounded down to amounts that people write.
+        `rows` are where it fits without the resources. None if it must do without cpu or memory:
+        it can only do without a device.
         """
+        limits = self._largest_requests(resources, rows)
+        changed = requesting(limits, pod)
+        accepted = self._what_if.feasible_rows(changed, self._pipeline)
+        if not len(accepted) and len(resources) == 1:
+            # What is free on a node may be on several cards, or kept for nominated pods.
+            limits = {resources[0]: self._largest_accepted(pod, resources[0], limits[resources[0]])}
+            changed = requesting(limits, pod)
+            accepted = self._what_if.feasible_rows(changed, self._pipeline)
+        if not len(accepted) or any(not limits[name] and "/" not in name for name in resources):
+            return None
+        return limits, changed, accepted
+
+    def _largest_accepted(self, pod: Pod, resource: str, most: int) -> int:
+        """Return the largest request below `most` that the filters accept, 0 if there is none."""
+        step = step_of(resource)
+        accepted, rejected = 0, max(most // step, 1)
+        while rejected - accepted > 1:
+            middle = (accepted + rejected) // 2
+            changed = requesting({resource: middle * step}, pod)
+            if len(self._what_if.feasible_rows(changed, self._pipeline)):
+                accepted = middle
+            else:
+                rejected = middle
+        return accepted * step
+
+    def _largest_requests(self, resources: list[str], rows: IntArray) -> dict[str, int]:
+        """Return the largest requests that fit on a row, rounded down to what people write."""
         nodes = self._cluster.nodes.take(rows)
         free = {
             resource: np.maximum(nodes.allocatable(resource) - nodes.requested(resource), 0)
@@ -174,19 +222,14 @@ class _Suggestions:
         requested = self._pod.spec.demand.resources
         shares = np.min([free[name] / requested[name] for name in resources], axis=0)
         best = int(np.argmax(shares))
-        limits = {
+        return {
             name: _rounded_down(name, min(int(free[name][best]), requested[name]))
             for name in resources
         }
-        return limits, min(float(shares[best]), 1.0)
 
-    def _request_text(self, resource: str, limit: int) -> str:
-        requested = amount_text(resource, self._pod.spec.demand.resources[resource])
-        if not limit:
-            return f"did not request {resource} (it requests {requested})"
-        return (
-            f"requested at most {amount_text(resource, limit)} of {resource} instead of {requested}"
-        )
+    def _request_text(self, resource: str, limits: Mapping[str, int]) -> str:
+        requested = self._pod.spec.demand.resources[resource]
+        return request_text(resource, limits[resource], requested, self._pipeline, self._cluster)
 
     def rows_for_endings(self) -> list[int]:
         """Return the rows where pods that end are most likely to help: those that lack least."""
@@ -235,12 +278,12 @@ class _Suggestions:
                     ended.remove(pod)
         name = self._cluster.nodes.name(row)
         return Suggestion(
-            change=_when_ended(ended, name),
+            change=when_ended(ended, name),
             cause="pods that run",
             cost=float(len(ended)),
             nodes=1,
             examples=(name,),
-            pod=self._pod,
+            pods=(self._pod,),
             ended=tuple(map(PodRef.of, ended)),
         )
 
@@ -250,52 +293,92 @@ class _Suggestions:
         return sum(theirs.get(name, 0) / max(most, 1) for name, most in requested.items())
 
     def _names(self, rows: IntArray) -> tuple[str, ...]:
-        return tuple(self._cluster.nodes.name(row) for row in rows[:_EXAMPLES].tolist())
+        return tuple(self._cluster.nodes.name(row) for row in rows[:EXAMPLES].tolist())
 
 
-def _when_ended(pods: Sequence[Pod], node: str) -> TextAboutPods:
-    """Return "when POD on NODE ends", or the like of several pods."""
-    end = f"on {node} {'ends' if len(pods) == 1 else 'end'}"
-    first, *more = (pod.key for pod in pods[:_EXAMPLES])
+def request_text(
+    resource: str, limit: int, requested: int, pipeline: Pipeline, cluster: ClusterView
+) -> str:
+    """Return what completes "if it ..." where a smaller request of a resource is what helps.
+
+    Of a share of a GPU it says whether a card is larger, or has just no more that is free.
+    """
+    before = amount_text(resource, requested)
+    if not limit:
+        return f"did not request {resource} (it requests {before})"
+    text = f"requested at most {amount_text(resource, limit)} of {resource} instead of {before}"
+    for plugin in pipeline.filters:
+        if isinstance(plugin, CardPlugin):
+            largest = plugin.largest_card(resource, cluster.nodes_in_order)
+            if largest is not None:
+                return f"{text} (no card {'is larger' if largest <= limit else 'has more free'})"
+    return text
+
+
+def conditions(changes: Sequence[Change], texts: Sequence[str], subject: str = "it") -> str:
+    """Return "if it ... and ..., once ..." of these changes, whose texts are given."""
+    both = [*zip(changes, texts, strict=True)]
+    ifs = " and ".join(text for change, text in both if not change.once)
+    onces = " and ".join(text for change, text in both if change.once)
+    parts = (f"if {subject} {ifs}" if ifs else "", f"once {onces}" if onces else "")
+    return ", ".join(filter(None, parts))
+
+
+def when_ended(pods: Sequence[Pod], node: str = "") -> TextAboutPods:
+    """Return "when POD on NODE ends", or the like of several pods; the node may be left out."""
+    end = f"{f'on {node} ' if node else ''}{'ends' if len(pods) == 1 else 'end'}"
+    first, *more = (pod.key for pod in pods[:EXAMPLES])
     text = f"when {first} {end}"
     if more:
-        others = f" and {len(pods) - _EXAMPLES} more" if len(pods) > _EXAMPLES else ""
+        others = f" and {len(pods) - EXAMPLES} more" if len(pods) > EXAMPLES else ""
         text = f"when {len(pods)} pods {end}: {', '.join((first, *more))}{others}"
     which = "a pod" if len(pods) == 1 else f"{len(pods)} pods"
     return TextAboutPods(text, tuple(map(PodRef.of, pods)), f"when {which} {end}")
 
 
-def _changes(pod: Pod, cluster: ClusterView) -> Iterator[_Change]:
+def possible_changes(pod: Pod, cluster: ClusterView) -> Iterator[Change]:
     """Yield the changes of the pod that are worth a try, the smaller ones first."""
     spec = pod.spec
     for resource in spec.demand.resources:
-        yield _Change("", resource, 0.0, partial(_requesting, {resource: 0}), resource)
+        yield Change("", resource, 0.0, partial(requesting, {resource: 0}), resource)
     yield from _tolerations(spec, cluster)
-    yield from _constraints(spec)
+    yield from _constraints(spec, cluster)
     for volume in pod.volumes:
         if isinstance(volume, ClaimVolume):
-            name = f"claim {volume.claim}"
-            yield _Change(f"did not use the {name}", name, 2.0, partial(_without_volume, volume))
+            yield _claim(volume, pod, cluster)
 
 
-def _constraints(spec: PodSpec) -> Iterator[_Change]:
+def _claim(volume: ClaimVolume, pod: Pod, cluster: ClusterView) -> Change:
+    """Return what is to be done about a claim: create it if it is missing, else do without it."""
+    name, without = f"claim {volume.claim}", partial(_without_volume, volume)
+    claims = cluster.objects(Kind.PERSISTENT_VOLUME_CLAIM)
+    if not volume.ephemeral and f"{pod.namespace}/{volume.claim}" not in claims:
+        missing = f"claim {pod.namespace}/{volume.claim}"
+        cause = f"{missing} does not exist"
+        return Change(f"you create {missing}", cause, _CONSTRAINT, without, once=True)
+    return Change(f"did not use the {name}", name, 2.0, without)
+
+
+def _constraints(spec: PodSpec, cluster: ClusterView) -> Iterator[Change]:
     """Yield changes that give up one constraint to nodes or to other pods."""
     for requirement in spec.node_selector.requirements:
-        yield _Change(
+        yield Change(
             f"had no nodeSelector {_shown(requirement)}",
-            f"nodeSelector {requirement.key}",
+            _no_such_node((requirement,), cluster) or f"nodeSelector {requirement.key}",
             _CONSTRAINT,
             partial(_without_requirement, requirement),
         )
     if spec.required_nodes is not None:
+        first, *others = spec.required_nodes.terms or (NodeSelectorTerm(),)
+        missing = _no_such_node(first.expressions, cluster) if not others else ""
         text = "had no required node affinity"
-        yield _Change(text, "node affinity", _CONSTRAINT, _without_node_affinity)
+        yield Change(text, missing or "node affinity", _CONSTRAINT, _without_node_affinity)
     for port in spec.host_ports:
         name = f"host port {port.port}/{port.protocol}"
-        yield _Change(f"used no {name}", name, _CONSTRAINT, partial(_without_port, port))
+        yield Change(f"used no {name}", name, _CONSTRAINT, partial(_without_port, port))
     for constraint in spec.spread:
         if constraint.hard:
-            yield _Change(
+            yield Change(
                 f"had no topology spread constraint on {constraint.topology_key} "
                 f"(maxSkew {constraint.max_skew})",
                 f"topology spread on {constraint.topology_key}",
@@ -309,10 +392,20 @@ def _constraints(spec: PodSpec) -> Iterator[_Change]:
         for term in terms:
             name = f"{word} per {term.topology_key}"
             text = f"had no required {name}{_pods(term.selector)}"
-            yield _Change(text, name, _CONSTRAINT, partial(_without_term, term))
+            yield Change(text, name, _CONSTRAINT, partial(_without_term, term))
 
 
-def _tolerations(spec: PodSpec, cluster: ClusterView) -> Iterator[_Change]:
+def _no_such_node(requirements: Sequence[Requirement], cluster: ClusterView) -> str:
+    """Return which label that a node must have no node has; "" if there is no such label."""
+    nodes = cluster.nodes
+    for requirement in requirements:
+        wanted = requirement.operator in ("In", "Exists")
+        if wanted and not (nodes.meets(requirement) & nodes.present).any():
+            return f"no node has the label {_shown(requirement)}"
+    return ""
+
+
+def _tolerations(spec: PodSpec, cluster: ClusterView) -> Iterator[Change]:
     """Yield a toleration of each taint that keeps the pod off nodes, the most frequent first."""
     nodes = cluster.nodes
     counts = Counter[Taint]()
@@ -326,11 +419,11 @@ def _tolerations(spec: PodSpec, cluster: ClusterView) -> Iterator[_Change]:
     for taint, _ in counts.most_common(_MOST_TAINTS):
         shown = f"{taint.key}={taint.value}" if taint.value else taint.key
         text = f"tolerated the taint {shown}:{taint.effect}"
-        yield _Change(text, f"taint {shown}", _TOLERATION, partial(_tolerating, taint))
+        yield Change(text, f"taint {shown}", _TOLERATION, partial(_tolerating, taint))
     cordoned = nodes.unschedulable & nodes.present
     if cordoned.any() and not tolerated(NOT_SCHEDULABLE_TAINT, spec.tolerations):
         tolerate = partial(_tolerating, NOT_SCHEDULABLE_TAINT)
-        yield _Change("might use cordoned nodes", "cordoned nodes", _TOLERATION, tolerate)
+        yield Change("might use cordoned nodes", "cordoned nodes", _TOLERATION, tolerate)
 
 
 def _tolerating(taint: Taint, pod: Pod) -> Pod:
@@ -376,27 +469,43 @@ _Item = TypeVar("_Item")
 
 
 def _others(items: tuple[_Item, ...], item: _Item) -> tuple[_Item, ...]:
-    """Return all items but this object."""
-    return tuple(other for other in items if other is not item)
+    """Return all items that are not equal to this one."""
+    return tuple(other for other in items if other != item)
 
 
-def _requesting(limits: Mapping[str, int], pod: Pod) -> Pod:
-    """Return the pod with these requests; what is 0 is not requested."""
+def requesting(limits: Mapping[str, int], pod: Pod) -> Pod:
+    """Return the pod with these requests at most; what is 0 is not requested."""
     demand = pod.spec.demand
-    resources = {**demand.resources, **limits}
+    resources = {
+        name: min(amount, limits.get(name, amount)) for name, amount in demand.resources.items()
+    }
     changed = replace(demand, resources={name: n for name, n in resources.items() if n})
-    return replace(pod, spec=replace(pod.spec, demand=changed))
+    extended = tuple(_scaled(amounts, demand.resources, limits) for amounts in pod.spec.extended)
+    return replace(pod, spec=replace(pod.spec, demand=changed, extended=extended))
+
+
+def _scaled(
+    amounts: Mapping[str, int], requested: Mapping[str, int], limits: Mapping[str, int]
+) -> Mapping[str, int]:
+    """Return what a container requests where the pod requests no more than these limits."""
+    changed = {
+        name: amount * min(limits.get(name, amount), amount) // requested.get(name, amount)
+        if name in limits and requested.get(name, 0) > limits[name]
+        else amount
+        for name, amount in amounts.items()
+    }
+    return {name: amount for name, amount in changed.items() if amount}
 
 
 def _pods(selector: LabelSelector | None) -> str:
     """Return in words which pods a term is about."""
     if selector is None or selector.empty:
         return ""
-    return f" to pods with {', '.join(_shown(r) for r in selector.requirements[:_EXAMPLES])}"
+    return f" to pods with {', '.join(_shown(r) for r in selector.requirements[:EXAMPLES])}"
 
 
 def _shown(requirement: Requirement) -> str:
-    key, values = requirement.key, ",".join(requirement.values[:_EXAMPLES])
+    key, values = requirement.key, ",".join(requirement.values[:EXAMPLES])
     match requirement.operator:
         case "In":
             return f"{key}={values}"
@@ -412,9 +521,13 @@ def _shown(requirement: Requirement) -> str:
 
 def _rounded_down(resource: str, free: int) -> int:
     """Return the largest amount up to `free` that people write: whole MiB, tens of millicores."""
-    step = _MEBIBYTE if resource == MEMORY or resource.startswith("hugepages-") else 1
-    if resource == "ephemeral-storage":
-        step = _MEBIBYTE
-    if resource == CPU:
-        step = 10
+    step = step_of(resource)
     return free // step * step if free >= step else free
+
+
+def step_of(resource: str) -> int:
+    """Return the smallest amount that people write."""
+    if resource == CPU:
+        return 10
+    whole_mib = resource in (MEMORY, "ephemeral-storage") or resource.startswith("hugepages-")
+    return _MEBIBYTE if whole_mib else 1

@@ -18,6 +18,7 @@ from mooring.model.node import Node
 from mooring.model.pod import Pod
 from mooring.policy.device_args import CardArgs
 from mooring.state.cluster_view import ClusterView
+from mooring.state.columns import IntArray
 from mooring.state.view import NodeView
 
 __all__ = ["CardPlugin", "assign_cards"]
@@ -66,6 +67,15 @@ class CardPlugin(ABC):
         self, request: CardRequest, assignment: Assignment, row: int
     ) -> Mapping[str, str]:
         """Return the annotations that name the pod's cards of the row."""
+
+    def largest_card(self, resource: str, rows: IntArray) -> int | None:
+        """Return how much of the resource the largest card of these rows has.
+
+        None if the resource is not the memory of cards.
+        """
+        if resource != self._format.memory_resource:
+            return None
+        return int(self._cards.total(rows).max(initial=0))
 
     def pre_filter(self, pod: Pod, _cluster: ClusterView) -> CardRequest | Skip | Unschedulable:
         """Return the cards that the pod requests; a request that cannot be read rejects the pod."""

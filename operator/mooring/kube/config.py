@@ -27,7 +27,7 @@ from mooring.kube.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["Connection", "load_connection"]
+__all__ = ["Connection", "default_namespace", "load_connection"]
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
@@ -96,6 +96,26 @@ async def load_connection(
     return _connection(file.configuration, credentials, user_agent, str(file))
 
 
+def default_namespace(
+    kubeconfig: str | None = None,
+    context: str | None = None,
+    *,
+    environ: Mapping[str, str] = os.environ,
+    service_account: Path = SERVICE_ACCOUNT,
+) -> str:
+    """Return where kubectl looks without `-n`: the context's namespace, or that of the pod.
+
+    Nobody logs in for that. Raises `ConfigError`; for the arguments see `load_connection`.
+    """
+    paths = kubeconfig or environ.get("KUBECONFIG")
+    if not paths and "KUBERNETES_SERVICE_HOST" in environ:
+        try:
+            return (service_account / "namespace").read_text().strip() or "default"
+        except OSError:
+            return "default"
+    return _Kubeconfig(paths or _home_kubeconfig(environ), context).namespace()
+
+
 def _home_kubeconfig(environ: Mapping[str, str]) -> str:
     home = Path(environ.get("HOME", "~")).expanduser() / ".kube" / "config"
     if not home.exists():
@@ -147,6 +167,16 @@ class _Kubeconfig:
         if not hasattr(self._loader, "host"):
             raise self._unusable(ValueError("the context's cluster has no server"))
         return _token(self.configuration)
+
+    def namespace(self) -> str:
+        """Return the context's namespace, `default` without one."""
+        try:
+            merger: Any = KubeConfigMerger(self._paths)
+            context = self._context or _current_context(merger)
+            found = merger.config["contexts"].get_with_name(context).value["context"]
+            return found.get("namespace") or "default"
+        except _MALFORMED as error:
+            raise self._unusable(error) from error
 
     def plugin_names_no_expiry(self) -> bool:
         """Return whether a login plugin gave the token, to be run again only if that is refused."""

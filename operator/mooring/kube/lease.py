@@ -17,6 +17,9 @@
   nothing may be written, but the deadline for a renewal begins anew: if no other replica has
   taken the lease meanwhile, this one goes on.
 
+The lease also says where a leader outside the cluster is reached, in two annotations that every
+write of a leader sets or removes (docs/adr/0020-a-leader-outside-the-cluster.md).
+
 See client-go tools/leaderelection/leaderelection.go.
 """
 
@@ -31,17 +34,23 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from mooring.kube.errors import ApiError, ConflictError, NotFoundError, explain
-from mooring.kube.resources import LEASE
+from mooring.kube.resources import LEASE, MOORING_GROUP
 from mooring.kube.timestamps import micro_time
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine, Mapping
 
     from mooring.kube.client import ApiClient
 
-__all__ = ["LeaderElector", "Leadership"]
+__all__ = ["CERTIFICATE", "SERVER", "LeaderElector", "Leadership"]
 
 logger = logging.getLogger(__name__)
+
+SERVER: Final = f"{MOORING_GROUP}/server"
+"""The annotation with the URL of the endpoints of a leader outside the cluster."""
+CERTIFICATE: Final = f"{MOORING_GROUP}/server-certificate"
+"""The annotation with the certificate that these endpoints serve, PEM."""
+_PUBLISHED: Final = (SERVER, CERTIFICATE)
 
 JITTER: Final = 1.2
 """The waits of a replica that does not lead vary by this factor, so that not all try at once."""
@@ -124,6 +133,7 @@ class LeaderElector:
         self._observed_at = clock()
         self._renewed_at = clock()
         self._trouble = ""
+        self._published: Callable[[], Mapping[str, str]] = dict
         self._has_written = False
         """Whether the lease may be this replica's, also if no answer has said so yet."""
 
@@ -147,13 +157,16 @@ class LeaderElector:
         on_started: Callable[[], None],
         on_lost: Callable[[], None],
         able: Callable[[], bool] = lambda: True,
+        published: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         """Wait for the lease, lead, and return when it is lost.
 
         `on_started` is called once it is held, `on_lost` as soon as it is not; both must be
-        quick. While `able` returns False, this replica does not ask for the lease. Cancelling
-        releases the lease without `on_lost`: stop what only a leader may do before cancelling.
+        quick. While `able` returns False, this replica does not ask for the lease. `published`
+        gives the annotations SERVER and CERTIFICATE, or none of them. Cancelling releases the lease
+        without `on_lost`: stop what only a leader may do before cancelling.
         """
+        self._published = published
         try:
             while not (able() and await self._within(self._try_seconds, self._try())):
                 await self._sleep(self._until_next_look())
@@ -278,10 +291,12 @@ class LeaderElector:
             spec["leaseTransitions"] = old.get("leaseTransitions", 0) + 1 if lease else 0
         sent_at = self._clock()
         self._has_written = True
+        metadata = _annotated(lease.get("metadata") or {}, self._published())
         if lease:
-            written = await self._client.update(LEASE, {**lease, "spec": spec})
+            body = {**lease, "metadata": metadata, "spec": spec}
+            written = await self._client.update(LEASE, body)
         else:
-            metadata = {"name": self._name, "namespace": self._namespace}
+            metadata = {**metadata, "name": self._name, "namespace": self._namespace}
             body = {"apiVersion": LEASE.api_version, "kind": LEASE.kind, "metadata": metadata}
             written = await self._client.create(LEASE, {**body, "spec": spec})
         self._observe(written)
@@ -304,7 +319,8 @@ class LeaderElector:
                 "renewTime": now,
                 "leaseTransitions": lease["spec"].get("leaseTransitions", 0),
             }
-            await self._client.update(LEASE, {**lease, "spec": spec})
+            metadata = _annotated(lease["metadata"], {})
+            await self._client.update(LEASE, {**lease, "metadata": metadata, "spec": spec})
         except ApiError as error:
             logger.warning("the lease was not released: %s", explain(error))
             return False
@@ -321,3 +337,12 @@ class LeaderElector:
             task.cancel()
             alarm.cancel()
             await asyncio.gather(task, alarm, return_exceptions=True)
+
+
+def _annotated(metadata: dict[str, Any], published: Mapping[str, str]) -> dict[str, Any]:
+    """Return the metadata with these of the annotations SERVER and CERTIFICATE, and no others."""
+    old = metadata.get("annotations") or {}
+    kept = {name: text for name, text in old.items() if name not in _PUBLISHED}
+    annotations = {**kept, **published}
+    bare = {name: value for name, value in metadata.items() if name != "annotations"}
+    return {**bare, "annotations": annotations} if annotations else bare

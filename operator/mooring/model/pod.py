@@ -21,7 +21,7 @@ from mooring.model.limits import Counted, exceeded
 from mooring.model.pod_spec import PodSpec, pod_spec
 from mooring.model.volumes import PodVolume, pod_volumes
 
-__all__ = ["OwnerRef", "Pod", "Uid", "parse_pod"]
+__all__ = ["OwnerRef", "Pod", "Uid", "is_of_workload", "parse_pod", "workload_of"]
 
 Uid = NewType("Uid", str)
 
@@ -151,6 +151,35 @@ def _conditions(
         elif kind == "DisruptionTarget" and status == "True":
             disruption = condition.get("reason")
     return unscheduled, disruption
+
+
+def workload_of(pod: Pod) -> tuple[str, str]:
+    """Return kind and name of what users created: the Deployment, the owner, or the pod itself.
+
+    A pod has no reference to its Deployment, but the name of the ReplicaSet ends with the pod's
+    label pod-template-hash.
+    """
+    owner = pod.owner
+    if owner is None:
+        return "Pod", pod.name
+    template = pod.labels.get("pod-template-hash")
+    if owner.kind == "ReplicaSet" and template and owner.name.endswith(f"-{template}"):
+        return "Deployment", owner.name.removesuffix(f"-{template}")
+    return owner.kind, owner.name
+
+
+def is_of_workload(pod: Pod, kind: str, name: str) -> bool:
+    """Return whether a workload controls the pod: its owner, or a Deployment or CronJob above it.
+
+    The name of a CronJob's Job ends with a number.
+    """
+    owner = pod.owner
+    if owner is None:
+        return False
+    if kind == "CronJob":
+        begin, _, number = owner.name.rpartition("-")
+        return owner.kind == "Job" and begin == name and number.isdecimal()
+    return (kind, name) in ((owner.kind, owner.name), workload_of(pod))
 
 
 def _controller(raw: Iterable[Mapping[str, Any]]) -> OwnerRef | None:

@@ -12,7 +12,15 @@ import os
 import socket
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from ipaddress import ip_address
 from itertools import islice
 from typing import Any, Final, Protocol, TypeVar
@@ -35,7 +43,7 @@ from mooring.observe.tls import ServingTls, TlsError
 from mooring.observe.viewer import Access, Viewer
 from mooring.time_slices import REST, TimeSlices
 
-__all__ = ["Check", "Endpoints", "ListenError", "Page", "Reviews"]
+__all__ = ["Check", "Endpoints", "ListenError", "Page", "PendingQueue", "Reviews"]
 
 logger = logging.getLogger(__name__)
 
@@ -59,6 +67,29 @@ class Reviews(Protocol):
 
     async def allows(self, user: User, attributes: Attributes) -> bool:
         """Return whether the user may do this."""
+
+
+class Pending(Protocol):
+    """The pending pods at a moment."""
+
+    def largest_namespaces(self) -> Sequence[str]:
+        """Return the namespaces, those with the most pods first."""
+
+    def groups(self, visible: frozenset[str], namespace: str = "") -> Mapping[str, Any]:
+        """Return the pods by state, cause and owner; names are those of visible namespaces.
+
+        With a `namespace` only its pods.
+        """
+
+
+class PendingQueue(Protocol):
+    """What is known of the pods that are pending."""
+
+    async def pending(self) -> Pending:
+        """Return the pending pods, at most some seconds old."""
+
+    async def workload(self, namespace: str, kind: str, name: str) -> Mapping[str, Any]:
+        """Return the document about the pods of a workload."""
 
 
 class Page(Protocol):
@@ -91,7 +122,8 @@ class Endpoints:
         decisions: What /debug/decisions shows.
         pod_report: Gives the document about the pod "namespace/name" as it is now; None if the pod
             is not known.
-        pod_groups: Gives what is known of the pod groups of this namespace and name now.
+        pod_groups: Gives the documents about the pod groups of this namespace and name.
+        queue: Gives the pending pods, which /debug/pending and the page count alike.
         shadow: Gives what /debug/shadow shows of a namespace; of all if it is "".
         cache_dump: Begins what /debug/cache shows: records of the cache as JSON values.
         configuration: Gives the configuration in force, as JSON values, for /configz.
@@ -110,7 +142,8 @@ class Endpoints:
         metrics: Metrics,
         decisions: DecisionLog,
         pod_report: Callable[[str], Awaitable[object]],
-        pod_groups: Callable[[str, str], list[dict[str, Any]]],
+        pod_groups: Callable[[str, str], Awaitable[Sequence[Mapping[str, Any]]]],
+        queue: PendingQueue,
         shadow: Callable[[str], Mapping[str, Any]],
         cache_dump: Callable[[], Iterator[Mapping[str, Any]]],
         configuration: Callable[[], Mapping[str, Any]],
@@ -125,6 +158,7 @@ class Endpoints:
         self._decisions = decisions
         self._pod_report = pod_report
         self._pod_groups = pod_groups
+        self._queue = queue
         self._shadow = shadow
         self._cache_dump = cache_dump
         self._dump_seconds = dump_seconds
@@ -143,6 +177,11 @@ class Endpoints:
         self._reloading: asyncio.Task[None] | None = None
         self._trouble = ""
         self._review_trouble = ""
+
+    @property
+    def certificate(self) -> str:
+        """The served certificate without its chain, PEM; "" if nothing is served yet."""
+        return self._tls.certificate
 
     async def start(self, address: str, port: int) -> int:
         """Serve on `port` of the IP address `address`; port 0 takes a free one.
@@ -163,6 +202,7 @@ class Endpoints:
         app.router.add_get("/metrics", self._show_metrics)
         app.router.add_get("/configz", self._show_configuration)
         app.router.add_get("/debug/decisions", self._show_decisions)
+        app.router.add_get("/debug/pending", self._show_pending)
         app.router.add_get("/debug/shadow", self._show_shadow)
         app.router.add_get("/debug/cache", self._show_cache, allow_head=False)
         if self._page is not None:
@@ -313,10 +353,12 @@ class Endpoints:
     async def _show_pod_groups(self, request: web.Request, group: str) -> web.Response:
         namespace, name = _named("podgroup", group)
         await self._require(request, pod_read(namespace))
-        found = self._pod_groups(namespace, name)
+        found = await self._pod_groups(namespace, name)
         if not found:
             raise web.HTTPNotFound(text=f"no pod group {group} is known to this replica\n")
-        return web.json_response({"podGroups": found})
+        viewer = await Viewer.of(self, request)
+        shown = await viewer.shown({"podGroups": found}, lambda pod: pod.namespace == namespace)
+        return _json(shown)
 
     async def _show_decisions(self, request: web.Request) -> web.Response:
         """Show the records of ?pod=NAMESPACE/NAME with its path, of ?namespace=NAMESPACE, or all.
@@ -360,6 +402,26 @@ class Endpoints:
         counts = {"bytes": self._decisions.bytes, "limitBytes": self._decisions.limit}
         page = b'{"decisions":[%b],%b' % (b",".join(parts), orjson.dumps(counts)[1:])
         return _json(page)
+
+    async def _show_pending(self, request: web.Request) -> web.Response:
+        """Return the pending pods by state, cause and owner; their names to those who may get them.
+
+        Of all others only their number is told. Those of ?namespace=NAMESPACE, and of a workload in
+        it, ?workload=KIND/NAME, are shown only to users who may get the pods there.
+        """
+        namespace = request.query.get("namespace", "")
+        if namespace:
+            await self._require(request, pod_read(namespace))
+        workload = request.query.get("workload")
+        if workload is not None:
+            kind, _, name = workload.partition("/")
+            if not (namespace and kind and name):
+                raise web.HTTPBadRequest(text="workload must be KIND/NAME, with a namespace\n")
+            return _json(orjson.dumps(await self._queue.workload(namespace, kind, name)))
+        viewer = await Viewer.of(self, request)
+        pending = await self._queue.pending()
+        names = [namespace] if namespace else pending.largest_namespaces()
+        return _json(orjson.dumps(pending.groups(await viewer.visible(names), namespace)))
 
     async def _show_shadow(self, request: web.Request) -> web.Response:
         """Return the comparisons of shadow profiles: of ?namespace=NAMESPACE, or of all pods."""

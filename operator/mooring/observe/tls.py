@@ -69,6 +69,14 @@ class ServingTls:
         self.trouble = ""
         """Why client certificates are not verified with the present CAs; empty if they are."""
 
+    @property
+    def certificate(self) -> str:
+        """The served certificate without its chain, PEM; "" if nothing is served yet."""
+        text = self._served.certificate.decode(errors="replace") if self._served else ""
+        begin, end = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
+        body = text.partition(begin)[2].partition(end)[0]
+        return f"{begin}{body}{end}\n" if body else ""
+
     async def context(self) -> ssl.SSLContext:
         """Return a context for what the files hold now; the same object until that changes.
 

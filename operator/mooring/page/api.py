@@ -7,7 +7,15 @@ no data and are for everybody. Nothing here writes to the cluster.
 import asyncio
 import hashlib
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager, contextmanager
 from importlib.resources import files
 from typing import Any, Final, TypeVar
@@ -66,6 +74,7 @@ _TYPES: Final = {"html": "text/html", "css": "text/css", "js": "text/javascript"
 class Page:
     """Implements `mooring.observe.http.Page`.
 
+    `pod_groups` gives the documents about the pod groups of a namespace and name.
     `leading` says whether this replica leads: only then the queue and the decisions are its own.
     """
 
@@ -75,6 +84,7 @@ class Page:
         nodes: Nodes,
         queue: Queue,
         pods: Pods,
+        pod_groups: Callable[[str, str], Awaitable[Sequence[Mapping[str, Any]]]],
         policy: Policy,
         trials: WhatIfRunner,
         leading: Callable[[], bool],
@@ -82,6 +92,7 @@ class Page:
         self._nodes = nodes
         self._queue = queue
         self._pods = pods
+        self._pod_groups = pod_groups
         self._policy = policy
         self._trials = trials
         self._leading = leading
@@ -117,6 +128,7 @@ class Page:
             web.get("/ui/api/pods", self._show_pods),
             web.get("/ui/api/trend", self._show_trend),
             web.get("/ui/api/pod", self._show_pod),
+            web.get("/ui/api/podgroup", self._show_pod_group),
             web.get("/ui/api/policy", self._show_policy),
             web.post("/ui/api/try", self._try),
             web.post("/ui/api/compare", self._compare),
@@ -193,10 +205,7 @@ class Page:
 
     async def _show_pod(self, request: web.Request) -> web.Response:
         """Show one pod, ?pod=NAMESPACE/NAME, to those who may get it."""
-        key = _parameter(request, "pod")
-        namespace, slash, name = key.partition("/")
-        if not (namespace and slash and name) or "/" in name:
-            raise web.HTTPBadRequest(text="say which pod: ?pod=NAMESPACE/NAME\n")
+        key, namespace, name = _named(request, "pod")
         viewer = await self._viewer(request)
         await viewer.require(pod_read(namespace, name))
         found = await self._pods.of(key)
@@ -204,6 +213,17 @@ class Page:
             text = f"pod {key} is not known to this replica; only the leading replica decides\n"
             raise web.HTTPNotFound(text=text)
         return _answer(await viewer.shown(found, lambda other: other.key == key))
+
+    async def _show_pod_group(self, request: web.Request) -> web.Response:
+        """Show the groups of one name, ?podgroup=NAMESPACE/NAME, to those who may get its pods."""
+        key, namespace, name = _named(request, "podgroup")
+        viewer = await self._viewer(request)
+        await viewer.require(pod_read(namespace))
+        found = await self._pod_groups(namespace, name)
+        if not found:
+            raise web.HTTPNotFound(text=f"no pod group {key} is known to this replica\n")
+        document = {"podGroup": key, "podGroups": found}
+        return _answer(await viewer.shown(document, lambda pod: pod.namespace == namespace))
 
     async def _show_policy(self, request: web.Request) -> web.Response:
         """Show the profiles, their history, and how shadow profiles differ."""
@@ -383,6 +403,15 @@ def _parameter(request: web.Request, name: str) -> str:
     if len(value) > _MOST_CHARACTERS:
         raise web.HTTPBadRequest(text=f"{name}: is longer than {_MOST_CHARACTERS} characters\n")
     return value
+
+
+def _named(request: web.Request, name: str) -> tuple[str, str, str]:
+    """Return a parameter that is NAMESPACE/NAME, and both parts of it."""
+    key = _parameter(request, name)
+    namespace, slash, rest = key.partition("/")
+    if not (namespace and slash and rest) or "/" in rest:
+        raise web.HTTPBadRequest(text=f"say which {name}: ?{name}=NAMESPACE/NAME\n")
+    return key, namespace, rest
 
 
 def _number(request: web.Request, name: str, default: int) -> int:

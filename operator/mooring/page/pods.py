@@ -6,11 +6,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
+from mooring.engine.groups.members import group_of
 from mooring.engine.pod_report import PodReport
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.engine.what_if import WhatIf, without_preemption
+from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin_failures import PluginFailed
+from mooring.model.pod import Pod, Uid
 from mooring.observe.records import DecisionLog
 from mooring.page.decisions import DecisionInFull, decision_in_full
 from mooring.time_slices import REST, TimeSlices
@@ -44,7 +47,8 @@ class Pods:
         """Return the document about the pod "namespace/name"; None if it is not known.
 
         `now` is a decision on the live state, without preemption; of a pod that has a node it is
-        made as if the pod were not there. It is None if no profile takes the pod.
+        made as if the pod were not there. It is None if no profile takes the pod, if the pod is
+        gated, and for a member of a group, which is decided about as a whole.
         """
         report, decisions = await self._report(key), self._decisions.of(key)
         path = self._decisions.path(key)
@@ -69,8 +73,22 @@ class Pods:
         """Return the decision; None for a pod that is not decided about, or if a plugin fails."""
         scheduler = self._scheduler
         uid = scheduler.uid_of(key)
-        if uid is None:
+        decided = self._decided_alone(uid) if uid is not None else None
+        if uid is None or decided is None:
             return None
+        pod, pipeline = decided
+        # The arrays of a cache are large, so it is not kept.
+        what_if = WhatIf(scheduler.cluster, ResultCache(scheduler.state.nodes), now=self._now)
+        try:
+            with what_if.trial() as trial:
+                trial.remove(uid)
+                return decision_in_full(pod, without_preemption(pipeline), what_if)[1]
+        except PluginFailed:
+            return None  # it is counted and logged where it failed
+
+    def _decided_alone(self, uid: Uid) -> tuple[Pod, Pipeline] | None:
+        """Return the pod without its node, and its pipeline; None if it is not decided alone."""
+        scheduler = self._scheduler
         queued, placed = scheduler.queue.get(uid), scheduler.cluster.pod(uid)
         if queued is not None:
             pod, pipeline = queued.pod, queued.pipeline
@@ -83,13 +101,6 @@ class Pods:
             pipeline = profile.pipeline
         else:
             return None
-        if pod.limit_exceeded is not None:
-            return None
-        # The arrays of a cache are large, so it is not kept.
-        what_if = WhatIf(scheduler.cluster, ResultCache(scheduler.state.nodes), now=self._now)
-        try:
-            with what_if.trial() as trial:
-                trial.remove(uid)
-                return decision_in_full(pod, without_preemption(pipeline), what_if)[1]
-        except PluginFailed:
-            return None  # it is counted and logged where it failed
+        gated = pod.limit_exceeded is not None or (queued is not None and queued.gated)
+        alone = group_of(pod, pipeline, scheduler.cluster) is None
+        return (pod, pipeline) if alone and not gated else None

@@ -9,14 +9,16 @@ import time
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 
+from mooring.engine.groups.status import gates_text
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.queued_pod import PodState, QueuedPod, SubQueue
-from mooring.model.pod import Pod, Uid
+from mooring.model.pod import Pod, Uid, is_of_workload, workload_of
 from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray
 from mooring.time_slices import REST, TimeSlices
@@ -45,7 +47,9 @@ _MOST_GROUPS: Final = 200
 _SAMPLE_SECONDS: Final = 10.0
 _SAMPLES: Final = 360
 """One hour."""
+_MOST_OF_WORKLOAD: Final = 500
 _UNKNOWN: Final = "not decided yet"
+_NO_PROFILE: Final = "no profile takes the pod"
 
 
 @dataclass(slots=True)
@@ -74,7 +78,8 @@ class PendingPods:
     """The pending pods at a moment; arrays have one item per pod, in the order of `keys`.
 
     `states`, `causes`, `namespaces` and `owners` are numbers of `STATES`, `cause_values` and so on.
-    An owner is (namespace, kind, name); a pod without one is its own.
+    An owner is (namespace, kind, name), of a Deployment's pods the Deployment; a pod without one is
+    its own.
     """
 
     taken: float
@@ -95,11 +100,14 @@ class PendingPods:
         counts = np.bincount(self.namespaces, minlength=len(self.namespace_values))
         return [self.namespace_values[code] for code in np.argsort(-counts, kind="stable")]
 
-    def groups(self, visible: frozenset[str]) -> dict[str, Any]:
+    def groups(self, visible: frozenset[str], namespace: str = "") -> dict[str, Any]:
         """Return the pods by state, by cause and by owner; owners of visible namespaces only.
 
-        A cause is named if a visible pod has it: a plugin's text may name pods.
+        With a `namespace` only those that are in it. A cause is named if a visible pod has it: a
+        plugin's text may name pods.
         """
+        if namespace:
+            return self._within(namespace).groups(visible)
         seen = self._visible(visible)
         named = np.isin(self.causes, self.causes[seen])
         return {
@@ -154,6 +162,18 @@ class PendingPods:
             ],
         }
 
+    def _within(self, namespace: str) -> "PendingPods":
+        """Return the pods of the namespace."""
+        known = namespace in self.namespace_values
+        code = self.namespace_values.index(namespace) if known else -1
+        at = np.flatnonzero(self.namespaces == code)
+        columns = ("states", "causes", "namespaces", "owners", "priorities", "attempts", "since")
+        return replace(
+            self,
+            keys=[self.keys[i] for i in at.tolist()],
+            **{name: getattr(self, name)[at] for name in columns},
+        )
+
     def _visible(self, visible: frozenset[str]) -> BoolArray:
         of_namespace = np.array([name in visible for name in self.namespace_values], np.bool_)
         seen: BoolArray = of_namespace[self.namespaces]
@@ -201,7 +221,7 @@ class _Rows:
                 STATES.index(state),
                 self.causes.of(cause),
                 self.namespaces.of(pod.namespace),
-                self.owners.of(_owner(pod)),
+                self.owners.of((pod.namespace, *workload_of(pod))),
                 pod.spec.priority,
                 attempts,
                 int(max(seconds, 0)),
@@ -279,26 +299,74 @@ class Queue:
             for count, queued in enumerate(scheduler.queue):
                 state = queued.times.state
                 if state in STATES:  # else it was bound or has gone meanwhile
-                    since = now - queued.initial_attempt_timestamp
+                    since = now - queued.times.began
                     rows.add(queued.pod, state, self._cause_of(queued), queued.attempts, since)
                 if not count % _SLICE:
                     yield
             for count, pod in enumerate(tuple(scheduler.without_profile.values())):
-                since = wall - pod.created if pod.created else 0.0
-                rows.add(pod, PodState.NO_PROFILE, "no profile takes the pod", 0, since)
+                rows.add(pod, PodState.NO_PROFILE, _NO_PROFILE, 0, _age(pod, wall))
                 if not count % _SLICE:
                     yield
 
         await TimeSlices(rest=REST, clock=self._clock).run(steps())
         return rows.pending_pods(self._clock())
 
+    async def workload(self, namespace: str, kind: str, name: str) -> dict[str, Any]:
+        """Return of a workload how many of its pods are on nodes, and its pending pods.
+
+        Those are at most 500, the longest pending first; `total` counts all.
+        """
+        found, placed = list[dict[str, Any]](), 0
+
+        def steps() -> Iterator[None]:
+            nonlocal placed
+            for count, (pod, row) in enumerate(self._pods()):
+                if pod.namespace == namespace and is_of_workload(pod, kind, name):
+                    placed += row is None
+                    if row is not None:
+                        found.append(row())
+                if not count % _SLICE:
+                    yield
+
+        await TimeSlices(rest=REST, clock=self._clock).run(steps())
+        found.sort(key=lambda row: -row["pendingSeconds"])
+        return {"placed": placed, "total": len(found), "pods": found[:_MOST_OF_WORKLOAD]}
+
+    def _pods(self) -> Iterator[tuple[Pod, Callable[[], dict[str, Any]] | None]]:
+        """Yield all pods, and of a pending one what gives its row."""
+        scheduler, now, wall = self._scheduler, self._clock(), self._now()
+        for placed in tuple(scheduler.state.pods):
+            if placed.pod.node_name is not None:
+                yield placed.pod, None
+        for queued in scheduler.queue:
+            if queued.times.state in STATES:
+                yield queued.pod, partial(self._row, queued, now)
+        for pod in tuple(scheduler.without_profile.values()):
+            yield pod, partial(_row_without_profile, pod, wall)
+
+    def _row(self, queued: QueuedPod, now: float) -> dict[str, Any]:
+        return {
+            "pod": queued.pod.key,
+            "state": queued.times.state,
+            "cause": self._cause_of(queued),
+            "attempts": queued.attempts,
+            "pendingSeconds": int(max(now - queued.times.began, 0)),
+        }
+
     def _cause_of(self, queued: QueuedPod) -> str:
         """Return what keeps the pod from having a node, in a few words; equal for many pods."""
         if queued.queue is SubQueue.GATED:
-            return "gated"
+            return self._gate_of(queued.pod)
         if not queued.unschedulable_plugins:
             return _UNKNOWN
         return self._cause(queued.pod.uid) or ", ".join(sorted(queued.unschedulable_plugins))
+
+    def _gate_of(self, pod: Pod) -> str:
+        """Return what keeps a gated pod out of the queue."""
+        if pod.spec.gates:
+            return gates_text(pod.spec.gates)
+        group = self._scheduler.cluster.pod_groups.of(pod)
+        return (group.incomplete if group is not None else None) or "gated"
 
     async def sample_for_ever(self) -> None:
         """Note the counts every ten seconds, for an hour."""
@@ -320,8 +388,12 @@ class Queue:
         return {name: list(column) for name, column in zip(names, columns, strict=True)}
 
 
-def _owner(pod: Pod) -> tuple[str, str, str]:
-    owner = pod.owner
-    if owner is None:
-        return pod.namespace, "Pod", pod.name
-    return pod.namespace, owner.kind, owner.name
+def _row_without_profile(pod: Pod, now: float) -> dict[str, Any]:
+    state = PodState.NO_PROFILE.value
+    row = {"pod": pod.key, "state": state, "cause": _NO_PROFILE, "attempts": 0}
+    return {**row, "pendingSeconds": _age(pod, now)}
+
+
+def _age(pod: Pod, now: float) -> int:
+    """Return the seconds since the pod was created, at `now` since the epoch."""
+    return int(max(now - pod.created, 0)) if pod.created else 0

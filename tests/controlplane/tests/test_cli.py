@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from controlplane import background
-from controlplane.build import cache_root
+from controlplane.build import SERVER_PROGRAMS, cache_root, programs_folder
 from controlplane.tests.waiting import session_members, wait_for, wait_until_gone
 
 pytestmark = pytest.mark.server
@@ -24,8 +24,12 @@ COMMAND = (sys.executable, "-m", "controlplane")
 GO_OF_BROKEN_PROGRAMS = r"""#!/bin/sh
 test "$1" = env && { echo go1.26.0; exit; }
 while test "$1" != -o; do shift; done
-printf '#!/bin/sh\necho "$(basename "$0") is broken"; exit 7\n' > "$2"
-chmod +x "$2"
+folder=$2; shift 2
+for package; do
+  program=$folder/$(basename "${package%/v3}")
+  printf '#!/bin/sh\necho "$(basename "$0") is broken"; exit 7\n' > "$program"
+  chmod +x "$program"
+done
 """
 
 
@@ -78,6 +82,28 @@ def test_up_status_and_down_tell_one_story(name: str) -> None:
     wait_until_gone(told["pids"].values())
     assert not Path(told["kubeconfig"]).exists()
     assert _run("status", "--name", name).stdout == "no control plane is running\n"
+
+
+def test_with_programs_of_another_folder_the_holder_stands_in_for_kubelets(
+    name: str, tmp_path: Path
+) -> None:
+    for program in SERVER_PROGRAMS:
+        (tmp_path / program).symlink_to(programs_folder() / program)
+    up = _run("up", "--name", name, "--kwok-nodes", "1", "--programs", str(tmp_path))
+    assert up.returncode == 0, up.stderr
+    told = _status(name)
+    assert set(told["pids"]) == {"holder", "etcd", "kube-apiserver"}
+    kubectl = [told["kubectl"], "--kubeconfig", told["kubeconfig"]]
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "web"},
+        "spec": {"nodeName": "node-1", "containers": [{"name": "web", "image": "web"}]},
+    }
+    subprocess.run([*kubectl, "apply", "-f-"], input=json.dumps(pod), text=True, check=True)
+    for condition in ("node/node-1", "pod/web"):
+        subprocess.check_call([*kubectl, "wait", "--for=condition=Ready", condition])
+    subprocess.check_call([*kubectl, "delete", "pod", "web", "--timeout=20s"])
 
 
 def test_down_without_anything_running_is_one_clear_line(name: str) -> None:

@@ -19,6 +19,7 @@ from mooring.model.events import Kind
 from mooring.model.objects import object_key, parse_object
 from mooring.model.pod import parse_pod
 from mooring.model.pod_group import COSCHEDULING_LABEL
+from mooring.observe.documents import plain
 from mooring.state.cluster import ClusterState
 from mooring.state.pod_groups import PodGroupState
 from mooring.testing.builders import cluster, coscheduling_pod_group, node, pod, pod_group, uid_of
@@ -98,8 +99,9 @@ class Groups:
         self.state.put(kind, object_key(kind, raw), value)
 
     def report(self) -> dict[str, Any]:
-        (only,) = self.reports.report("default", "train")
-        return only
+        (only,) = plain(self.reports.report("default", "train"))
+        found: dict[str, Any] = only
+        return found
 
 
 class Server:
@@ -218,6 +220,18 @@ async def test_the_cause_of_a_failed_decision_is_in_condition_event_and_report(
     assert report["decision"]["tried"] == [
         {"key": "rack", "value": "r3", "fits": 7, "message": "7 of 8 fit"}
     ]
+
+
+async def test_what_is_said_of_the_group_is_not_said_of_each_member(groups: Groups) -> None:
+    def waiting(name: str, message: str) -> dict[str, Any]:
+        condition = {"type": "PodScheduled", "status": "False", "message": message}
+        return pod(name, labels=LABEL, status={"conditions": [condition]})
+
+    for name, message in (("p0", FULL.message), ("p1", FULL.message), ("p2", "no profile")):
+        groups.state.put_unscheduled(parse_pod(waiting(name, message)))
+    groups.reports.decided(groups.group(), FULL)
+    messages = {member["pod"]: member["message"] for member in groups.report()["pods"]}
+    assert messages == {"default/p0": None, "default/p1": None, "default/p2": "no profile"}
 
 
 async def test_a_group_that_is_placed_gets_an_event_with_its_domain(groups: Groups) -> None:

@@ -81,8 +81,9 @@ class GroupDecision:
 
     `rows` has the row of each member that gets a node, by uid; it is empty if the group is
     unschedulable. `message` says why the members without a node have none, and `plugins` name what
-    rejected them. `bounded` says that not all placements could be tried, and `by_specs` that
-    nothing but the specs of the members was read of them.
+    rejected them. `fits` counts the members that found a node in the best placement. `bounded` says
+    that not all placements could be tried, and `by_specs` that nothing but the specs of the members
+    was read of them.
     """
 
     rows: Mapping[Uid, int]
@@ -91,6 +92,7 @@ class GroupDecision:
     tries: int = 0
     message: str = ""
     plugins: frozenset[str] = frozenset()
+    fits: int = 0
     bounded: bool = False
     by_specs: bool = False
 
@@ -449,6 +451,7 @@ def _decision(
         tries=tries,
         message=message,
         plugins=plugins,
+        fits=len(assignment.rows),
         bounded=not assignment.complete and not impossible,
         by_specs=search.counting.was_counted,
     )

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from types import MappingProxyType
@@ -20,8 +20,10 @@ from mooring.engine.groups.status import (
     Finished,
     GroupView,
     desired_status,
+    gates_text,
     view_of,
 )
+from mooring.framework.decision import PodRef
 from mooring.kube.errors import (
     ApiError,
     ConflictError,
@@ -57,6 +59,8 @@ _MOST_TRIED: Final = 64
 """Domains of which a report says why they failed."""
 _MOST_PODS: Final = 100
 """Members that a report lists, those without a node first."""
+_STATES: Final = ("unscheduled", "gated", "assumed", "assigned", "terminating")
+"""The states of members in the order of a report."""
 
 _KINDS: Final[Mapping[GroupSource, Kind]] = MappingProxyType(
     {source: kind for kind, source in GROUP_KINDS.items()}
@@ -201,7 +205,7 @@ class PodGroupStatusReporter:
         self._tried(group).error = message
 
     def report(self, namespace: str, name: str) -> list[dict[str, Any]]:
-        """Return the groups of this name as JSON values; there may be one for each source."""
+        """Return the groups of this name as documents; there may be one for each source."""
         keys = [GroupKey(source, namespace, name) for source in GroupSource]
         found = [self._state.pod_groups.get(key) for key in keys]
         return [self._reported(group) for group in found if group is not None]
@@ -415,28 +419,34 @@ class PodGroupStatusReporter:
             "missing": group.missing,
             "topology": topology,
             "decision": record.reported_decision(),
-            "pods": list(islice(_members(group), _MOST_PODS)),
+            "pods": sorted(
+                islice(_members(group, (view.message, record.failure)), _MOST_PODS),
+                key=lambda member: (_STATES.index(member["state"]), member["pod"]),
+            ),
         }
 
 
-def _members(group: PodGroupState) -> Iterator[dict[str, Any]]:
-    """Return the members with what keeps each, those without a node first."""
+def _members(group: PodGroupState, told: Collection[str]) -> Iterator[dict[str, Any]]:
+    """Return the members with what keeps each, those without a node first.
+
+    A message that says what is `told` of the group is left out.
+    """
     for pod in group.unscheduled.values():
-        gates = list(pod.spec.gates)
+        gates = pod.spec.gates
+        message = gates_text(gates) if gates else pod.unscheduled_message
         yield {
-            "pod": pod.key,
+            "pod": PodRef.of(pod),
             "state": "gated" if gates else "unscheduled",
             "node": None,
-            "message": f"scheduling gates: {', '.join(gates)}"
-            if gates
-            else pod.unscheduled_message,
+            "message": message if message not in told else None,
         }
     for state, placed_pods in (("assumed", group.assumed), ("assigned", group.assigned)):
         for placed in placed_pods.values():
-            pod = placed.pod
-            yield {"pod": pod.key, "state": state, "node": pod.node_name, "message": None}
+            pod, node = placed.pod, placed.pod.node_name
+            yield {"pod": PodRef.of(pod), "state": state, "node": node, "message": None}
     for pod in group.terminating.values():
-        yield {"pod": pod.key, "state": "terminating", "node": pod.node_name, "message": None}
+        node = pod.node_name
+        yield {"pod": PodRef.of(pod), "state": "terminating", "node": node, "message": None}
 
 
 def _same(status: Mapping[str, Any], written: Mapping[str, Any] | None) -> bool:

@@ -5,7 +5,7 @@ pkg/controllers/podgroup_controller.go), the condition is that of kube-scheduler
 (schedule_one_podgroup.go, updatePodGroupCondition).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final
@@ -14,10 +14,11 @@ from mooring.model.pod_group import GroupSource
 from mooring.policy.status import LONGEST_MESSAGE
 from mooring.state.pod_groups import PodGroupState
 
-__all__ = ["FINAL", "Finished", "GroupView", "desired_status", "view_of"]
+__all__ = ["FINAL", "Finished", "GroupView", "desired_status", "gates_text", "view_of"]
 
 FINAL: Final = ("Finished", "Failed")
 """Phases that never change."""
+_MOST_GATES: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,12 @@ def _phase(group: PodGroupState, running: int, finished: Finished) -> str:
     if failed and failed + running + succeeded >= minimum:
         return "Failed"
     return "Running" if running + succeeded >= minimum else "Scheduling"
+
+
+def gates_text(gates: Sequence[str]) -> str:
+    """Return which scheduling gates hold a pod back, the first three by name."""
+    more = f" and {len(gates) - _MOST_GATES} more" if len(gates) > _MOST_GATES else ""
+    return f"scheduling gates: {', '.join(gates[:_MOST_GATES])}{more}"
 
 
 def desired_status(

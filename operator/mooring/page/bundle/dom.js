@@ -59,6 +59,10 @@ export function podLink(pod) {
   return h("a", { href: `#/pod/${pod.split("/").map(encodeURIComponent).join("/")}` }, pod);
 }
 
+export function podGroupLink(group) {
+  return h("a", { href: `#/podgroup/${group.split("/").map(encodeURIComponent).join("/")}` }, group);
+}
+
 export function nodeLink(name) {
   return h("a", { href: `#/cluster?node=${encodeURIComponent(name)}` }, name);
 }

@@ -4,6 +4,7 @@ import { Failure, exchange, get, token } from "./api.js";
 import { clusterView } from "./cluster.js";
 import { clear, h } from "./dom.js";
 import { podView } from "./pod.js";
+import { podGroupView } from "./podgroup.js";
 import { policyView } from "./policy.js";
 import { queueView } from "./queue.js";
 import { tryView } from "./try.js";
@@ -12,6 +13,7 @@ const VIEWS = [
   ["cluster", "Cluster", clusterView],
   ["queue", "Queue", queueView],
   ["pod", "Pod", podView],
+  ["podgroup", "Pod group", podGroupView],
   ["try", "Try it", tryView],
   ["policy", "Policy", policyView],
 ];

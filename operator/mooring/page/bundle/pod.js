@@ -1,24 +1,32 @@
 // The view Pod: where a pod is and why, its decisions, the filters and the scores of the nodes.
 
 import { Failure, get } from "./api.js";
-import { bar, clear, duration, h, number, nodeLink, plural, podLink, table } from "./dom.js";
+import { bar, clear, duration, h, number, nodeLink, plural, podGroupLink, podLink, table } from "./dom.js";
 
 const AGAIN = 2000; // milliseconds after which a pod that is not known is asked for again
 
 export function podView(content, _context, rest, _query) {
+  return namedView(content, rest, {
+    id: "pod", label: "Pod ", hint: "Write namespace/name, or choose a pod in the views Queue and Cluster.",
+    path: (key) => `pod?pod=${encodeURIComponent(key)}`, details: podDetails,
+  });
+}
+
+// A view of one object by its namespace and name: a field for the name, and below it the details.
+export function namedView(content, rest, { id, label, hint, path, details }) {
   let now = new AbortController();
   let again = 0;
   const input = h("input", {
-    id: "pod", autocomplete: "off", spellcheck: "false", placeholder: "namespace/name", required: true,
+    id, autocomplete: "off", spellcheck: "false", placeholder: "namespace/name", required: true,
     pattern: "[^/]+/[^/]+", value: rest.join("/"),
   });
   const shown = h("div", {});
   const form = h("form", { class: "controls", onsubmit: (event) => {
     event.preventDefault();
-    const wanted = `#/pod/${input.value.trim().split("/").map(encodeURIComponent).join("/")}`;
+    const wanted = `#/${id}/${input.value.trim().split("/").map(encodeURIComponent).join("/")}`;
     if (location.hash === wanted) show();
     else location.hash = wanted;
-  } }, h("label", { for: "pod" }, "Pod ", input), h("button", { type: "submit" }, "Show"));
+  } }, h("label", { for: id }, label, input), h("button", { type: "submit" }, "Show"));
   clear(content, form, shown);
 
   function stop() {
@@ -31,7 +39,7 @@ export function podView(content, _context, rest, _query) {
     now = new AbortController();
     const key = input.value.trim();
     if (key === "") {
-      clear(shown, h("p", { class: "hint" }, "Write namespace/name, or choose a pod in the views Queue and Cluster."));
+      clear(shown, h("p", { class: "hint" }, hint));
       input.focus();
       return;
     }
@@ -39,11 +47,11 @@ export function podView(content, _context, rest, _query) {
     await ask(key, now.signal);
   }
 
-  // A pod that has just been created is known a moment later.
+  // What has just been created is known a moment later.
   async function ask(key, signal) {
     try {
-      const found = await get(`pod?pod=${encodeURIComponent(key)}`, signal);
-      clear(shown, podDetails(found));
+      const found = await get(path(key), signal);
+      clear(shown, details(found));
     } catch (error) {
       if (signal.aborted) return;
       const unknown = error instanceof Failure && error.status === 404;
@@ -56,8 +64,8 @@ export function podView(content, _context, rest, _query) {
   show();
   return {
     close: stop,
-    update(path) {
-      input.value = path.join("/");
+    update(parts) {
+      input.value = parts.join("/");
       show();
     },
   };
@@ -82,7 +90,9 @@ function podDetails(found) {
 function state(report) {
   const words = [h("strong", {}, report.state)];
   if (report.node) words.push(" on ", nodeLink(report.node));
+  if (report.group) words.push(", a member of pod group ", podGroupLink(report.group.podGroup));
   if (report.profile) words.push(`, profile ${report.profile}`);
+  if (report.heldBack) words.push(`, held back${report.plugins.length ? ` by ${report.plugins.join(", ")}` : ""}: ${report.heldBack}`);
   if (report.pendingSeconds !== undefined) words.push(`, pending for ${duration(report.pendingSeconds)}`);
   if (report.attempts) words.push(`, ${plural(report.attempts, "attempt")}`);
   if (report.backoffSeconds !== undefined) words.push(`, tried again in ${duration(report.backoffSeconds)}`);
@@ -93,16 +103,22 @@ function state(report) {
   return words;
 }
 
-// What keeps the pod without a node, and the changes with which it would fit.
+// What keeps the pod without a node, and the changes with which it, or its group, would fit.
 function cause(report, decision) {
-  const { suggestions } = report;
-  const message = decision?.message;
-  if (suggestions === undefined && !message) return null;
+  const group = report.node ? null : report.group;
+  return causePanel(report.suggestions, group?.message ?? decision?.message, group?.remedy, group ? "The group would fit" : "It would fit");
+}
+
+// `remedy` is what must be done first; then nothing else is tried.
+export function causePanel(suggestions, message, remedy, title) {
+  if (!suggestions && !message && !remedy) return null;
+  const fits = remedy || !suggestions ? null :
+    suggestions.length ? [h("h3", {}, title), suggestionList(suggestions)] :
+      h("p", {}, "None of the changes that were tried would make it fit.");
   return h("section", { class: "panel", id: "cause" },
-    suggestions?.length ? h("h2", {}, `Cause: ${suggestions[0].cause}`) : h("h2", {}, "Why it has no node"),
+    h("h2", {}, suggestions?.length && !remedy ? `Cause: ${suggestions[0].cause}` : "Why it has no node"),
     message ? h("p", {}, message) : null,
-    suggestions?.length ? [h("h3", {}, "It would fit"), suggestionList(suggestions)] :
-      suggestions ? h("p", {}, "No one or two of the changes that were tried would make it fit.") : null);
+    remedy ? h("p", {}, h("strong", {}, "What helps: "), remedy) : null, fits);
 }
 
 const STEPS = {
@@ -188,8 +204,11 @@ function scoreTable(decision, chosen) {
     .sort((one, other) => other.total - one.total); // names of digits would come first else
   if (!scores.length) return null;
   const plugins = [...new Set(scores.flatMap((each) => Object.keys(each.plugins)))];
+  const equal = scores.filter((each) => each.total === scores.find((other) => other.node === chosen)?.total);
+  const more = equal.length === scores.length && (decision.truncated?.scores ?? decision.feasible ?? 0) > scores.length;
   return [
     h("h3", {}, `Scores of ${scores.length === 1 ? "the node" : `the ${scores.length} best nodes`}`),
+    equal.length > 1 ? h("p", { class: "hint" }, `A tie of ${more ? "at least " : ""}${number(equal.length)}: one of them is chosen at random.`) : null,
     table(["node", "total", ...plugins], scores.map((each) => [
       each.node === chosen ? h("strong", {}, nodeLink(each.node)) : nodeLink(each.node), String(each.total),
       ...plugins.map((plugin) => String(each.plugins[plugin] ?? "–")),

@@ -1,0 +1,159 @@
+"""Names of the cluster: completed in a shell, and looked up where a scheduler knows none.
+
+A shell waits for the answer at every press of the tab key, so that it is short, soon there, and
+says nothing where there is no cluster.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import aclosing, suppress
+from difflib import get_close_matches
+from typing import Any, Final
+
+import click
+
+from mooring.kube.client import ApiClient
+from mooring.kube.config import Connection, default_namespace, load_connection
+from mooring.kube.errors import KubeError, NotFoundError
+from mooring.kube.resources import (
+    COSCHEDULING_POD_GROUP,
+    NAMESPACE,
+    POD,
+    POD_GROUP,
+    SCHEDULING_PROFILE,
+    Resource,
+)
+
+__all__ = [
+    "complete_namespaces",
+    "complete_pods",
+    "complete_profiles",
+    "why_unknown",
+]
+
+_SECONDS: Final = 3.0
+_MOST_NAMES: Final = 5_000
+"""That are looked through; of more, the others are not completed."""
+_PAGE: Final = 500
+_KINDS: Final = ("pod/", "podgroup/")
+
+
+def complete_pods(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Return the pods that begin so, as NAME, pod/NAME, podgroup/NAME or NAMESPACE/NAME."""
+    kind, slash, begun = incomplete.rpartition("/")
+    if not slash:
+        names = _names(context, (POD,), _namespace(context), begun)
+        return [*names, *(kind for kind in _KINDS if begun and kind.startswith(begun))]
+    if kind in ("pod", "pods", "po"):
+        found = _names(context, (POD,), _namespace(context), begun)
+    elif kind in ("podgroup", "podgroups", "pg"):
+        found = _names(context, (POD_GROUP, COSCHEDULING_POD_GROUP), _namespace(context), begun)
+    else:
+        found = _names(context, (POD,), kind, begun)
+    return [f"{kind}/{name}" for name in found]
+
+
+def complete_namespaces(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Return the namespaces that begin so."""
+    return _names(context, (NAMESPACE,), None, incomplete)
+
+
+def complete_profiles(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Return the SchedulingProfiles of the cluster that begin so."""
+    return _names(context, (SCHEDULING_PROFILE,), None, incomplete)
+
+
+def _namespace(context: click.Context) -> str | None:
+    """Return the namespace that -n gives, else that of the kubeconfig; None without one."""
+    if found := context.params.get("namespace"):
+        return str(found)
+    try:
+        return default_namespace(context.params.get("kubeconfig"), context.params.get("context"))
+    except KubeError:
+        return None
+
+
+def _names(
+    context: click.Context, resources: Sequence[Resource], namespace: str | None, begun: str
+) -> list[str]:
+    """Return the sorted names that begin so; without an answer in time those found until then."""
+    found = set[str]()
+
+    async def look() -> None:
+        connection = await load_connection(
+            context.params.get("kubeconfig"), context.params.get("context")
+        )
+        for resource in resources:
+            with suppress(NotFoundError):  # not every server has every kind of pod group
+                await _collect(connection, resource, namespace, begun, found)
+
+    async def look_for_a_while() -> None:
+        try:
+            async with asyncio.timeout(_SECONDS):
+                await look()
+        except (KubeError, TimeoutError):
+            return
+
+    asyncio.run(look_for_a_while())
+    return sorted(found)
+
+
+async def _collect(
+    connection: Connection,
+    resource: Resource,
+    namespace: str | None,
+    begun: str,
+    found: set[str],
+) -> None:
+    """Add the names of the resource that begin so."""
+    seen = 0
+    async with ApiClient(connection) as client:
+        pages = client.list_pages(resource, namespace, metadata_only=True, limit=_PAGE)
+        async with aclosing(pages):
+            async for page in pages:
+                found.update(name for name in map(_name, page.items) if name.startswith(begun))
+                seen += len(page.items)
+                if seen >= _MOST_NAMES:
+                    return
+
+
+def _name(item: dict[str, Any]) -> str:
+    return str(item["metadata"]["name"])
+
+
+def why_unknown(kubeconfig: str | None, context: str | None, key: str) -> str:
+    """Return in one line why the leading replica keeps no decision about the pod namespace/name.
+
+    The API server says whether there is such a pod.
+    """
+    namespace, _, name = key.partition("/")
+
+    async def look() -> str:
+        async with ApiClient(await load_connection(kubeconfig, context)) as client:
+            try:
+                spec = (await client.get(POD, name, namespace)).get("spec") or {}
+            except NotFoundError:
+                listing = await client.list_all(POD, namespace, metadata_only=True)
+                return _misspelt(key, [_name(item) for item in listing.items])
+        if node := spec.get("nodeName"):
+            return f"pod {key} is on {node}, and this replica keeps no decision about it"
+        scheduler = spec.get("schedulerName")
+        return (
+            f"pod {key} waits for the scheduler {scheduler!r}; the leading replica has no decision "
+            "about it: is there a profile for that name? kubectl get schedulingprofiles"
+        )
+
+    try:
+        return asyncio.run(look())
+    except KubeError:
+        return (
+            f"no recent decision about pod {key} is kept by this replica; "
+            "only the leading replica decides"
+        )
+
+
+def _misspelt(key: str, names: list[str]) -> str:
+    namespace, _, name = key.partition("/")
+    if close := get_close_matches(name, names, n=1):
+        return f"there is no pod {key}; did you mean {close[0]}?"
+    return f"there is no pod {key}; kubectl get pods -n {namespace} lists those there are"

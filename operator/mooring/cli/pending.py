@@ -1,0 +1,81 @@
+"""Pending pods in lines of text and tables: all of them by cause, and those of a workload."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from mooring.cli.console import table_lines, terminal_width
+from mooring.cli.explanation import duration
+
+__all__ = ["examples_by_cause", "pending_lines", "workload_lines"]
+
+_MOST_ROWS: Final = 15
+"""Of one table; the terminal has 24 lines."""
+_MOST_CAUSES: Final = 3
+"""Causes of which one pod is explained."""
+
+
+def pending_lines(found: Mapping[str, Any], namespace: str) -> Iterator[str]:
+    """Yield how many pods are pending, by cause and by owner, as /debug/pending tells them.
+
+    `namespace` is where was looked; "" is everywhere.
+    """
+    where = f"in namespace {namespace}" if namespace else "in all namespaces"
+    total = found["total"]
+    if not total:
+        yield f"no pod is pending {where}"
+        return
+    states = ", ".join(f"{count} {state}" for state, count in found["states"].items() if count)
+    yield f"{_pods(total)} pending {where}: {states}"
+    yield ""
+    rows = [[str(c["pods"]), duration(c["oldestSeconds"]), c["cause"]] for c in found["causes"]]
+    yield from _table(("PODS", "OLDEST", "WAIT FOR"), rows, found["otherCauses"])
+    owners = [[str(o["pods"]), duration(o["oldestSeconds"]), _owner(o)] for o in found["owners"]]
+    if owners:
+        yield ""
+        yield from _table(("PODS", "OLDEST", "OF"), owners, found["otherPods"])
+    yield ""
+    yield "mooring explain TYPE/NAME -n NAMESPACE says what would make them fit"
+
+
+def workload_lines(name: str, found: Mapping[str, Any]) -> Iterator[str]:
+    """Yield how many pods of a workload are on nodes, and by cause how many are pending."""
+    placed, total = found["placed"], found["total"]
+    yield f"{name}: {_pods(placed)} on nodes, {total} pending"
+    by_cause = dict[str, list[Mapping[str, Any]]]()
+    for pod in found["pods"]:
+        by_cause.setdefault(pod["cause"], []).append(pod)
+    if not by_cause:
+        return
+    yield ""
+    ordered = sorted(by_cause.items(), key=lambda item: -len(item[1]))
+    rows = [[str(len(pods)), duration(pods[0]["pendingSeconds"]), cause] for cause, pods in ordered]
+    yield from _table(("PODS", "OLDEST", "WAIT FOR"), rows, total - len(found["pods"]))
+    yield ""
+
+
+def examples_by_cause(found: Mapping[str, Any]) -> list[str]:
+    """Return the longest pending pod of each of the most frequent causes, as namespace/name."""
+    first, number = dict[str, str](), dict[str, int]()
+    for pod in found["pods"]:
+        first.setdefault(pod["cause"], pod["pod"])
+        number[pod["cause"]] = number.get(pod["cause"], 0) + 1
+    return [first[cause] for cause in sorted(first, key=lambda cause: -number[cause])][
+        :_MOST_CAUSES
+    ]
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]], others: int) -> Iterator[str]:
+    """Yield the first rows, and how many pods are not in them."""
+    prose = head[-1:]
+    yield from table_lines(head, rows[:_MOST_ROWS], head[:1], prose, terminal_width())
+    left_out = sum(int(row[0]) for row in rows[_MOST_ROWS:]) + others
+    if left_out:
+        yield f"and {left_out} more"
+
+
+def _owner(owner: Mapping[str, Any]) -> str:
+    return f"{owner['kind'].lower()}/{owner['name']} -n {owner['namespace']}"
+
+
+def _pods(number: int) -> str:
+    return f"{number} pod{'' if number == 1 else 's'}"

@@ -1,0 +1,176 @@
+"""envtest's archive, from a server on this machine."""
+
+import hashlib
+import io
+import platform
+import tarfile
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from controlplane import ControlPlaneError
+from controlplane.build import SERVER_PROGRAMS, cache_root, kubernetes_version
+from controlplane.envtest import (
+    FOLDER,
+    LOCK,
+    URL_VARIABLE,
+    chosen_programs,
+    downloaded_programs,
+)
+from controlplane.progress import Progress
+
+MINOR = kubernetes_version().rpartition(".")[0]
+
+
+def archive(version: str = f"{MINOR}.0", *, without: str = "", link: bool = False) -> bytes:
+    """Return an archive of programs that print this version."""
+    content = io.BytesIO()
+    script = f"#!/bin/sh\necho Kubernetes {version}\n".encode()
+    with tarfile.open(fileobj=content, mode="w:gz") as members:
+        for name in ("../../outside", *SERVER_PROGRAMS):
+            member = tarfile.TarInfo(f"{FOLDER}/{name}")
+            member.size = len(script)
+            if link and name == "etcd":
+                member.type, member.linkname, member.size = tarfile.SYMTYPE, "/bin/sh", 0
+            if name != without:
+                members.addfile(member, io.BytesIO(script[: member.size]))
+    return content.getvalue()
+
+
+@dataclass
+class Releases:
+    """A server of releases; `lock` is the lock file of what it should serve."""
+
+    lock: Path
+    content: bytes
+    asked: list[str] = field(default_factory=list)
+
+    def locks(self, content: bytes) -> None:
+        """Serve this, and lock its hash."""
+        self.content = content
+        machine = {"x86_64": "amd64", "aarch64": "arm64"}[platform.machine()]
+        name = f"envtest-{MINOR}.0-{platform.system().lower()}-{machine}.tar.gz"
+        self.lock.write_text(f"# a comment\n{hashlib.sha512(content).hexdigest()}  {name}\n")
+
+
+@pytest.fixture
+def releases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Releases]:
+    found = Releases(tmp_path / "envtest.lock", b"")
+    found.locks(archive())
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            found.asked.append(self.path)
+            self.send_response(200 if found.content else 404)
+            self.end_headers()
+            self.wfile.write(found.content)
+
+        def log_message(self, *_: object) -> None:
+            """Nothing is logged."""
+
+    monkeypatch.setenv("MOORING_CACHE", str(tmp_path / "cache"))
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever).start()
+        monkeypatch.setenv(URL_VARIABLE, f"http://127.0.0.1:{server.server_port}/releases/")
+        yield found
+        server.shutdown()
+
+
+def downloaded(releases: Releases) -> tuple[Path | None, str]:
+    said = io.StringIO()
+    return downloaded_programs(Progress(said), releases.lock), said.getvalue()
+
+
+def test_the_locked_archives_are_of_the_minor_release_that_is_built() -> None:
+    names = [line.split("  ")[1] for line in LOCK.read_text().splitlines() if line[0] != "#"]
+    assert len(names) == 4
+    assert [name for name in names if not name.startswith(f"envtest-{MINOR}.")] == []
+
+
+def test_an_archive_is_downloaded_once_and_only_its_programs_are_taken(
+    releases: Releases, tmp_path: Path
+) -> None:
+    folder, said = downloaded(releases)
+    assert folder is not None
+    assert folder.is_relative_to(cache_root())
+    assert sorted(path.name for path in folder.iterdir()) == sorted(SERVER_PROGRAMS)
+    assert f"downloading envtest-{MINOR}.0" in said
+    assert downloaded(releases) == (folder, "")
+    assert len(releases.asked) == 1
+    assert releases.asked[0].startswith(f"/releases/envtest-{MINOR}.0/envtest-{MINOR}.0-")
+    assert list(tmp_path.rglob("outside")) == []
+
+
+def test_an_archive_with_another_hash_is_not_used(releases: Releases) -> None:
+    releases.content += b" "
+    folder, said = downloaded(releases)
+    assert folder is None
+    assert "not used: its SHA-512 is " in said
+    assert [path.name for path in (cache_root() / "envtest").iterdir()] == [
+        f"{path.name}" for path in (cache_root() / "envtest").glob("*.lock")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (archive("v1.30.2"), "has Kubernetes v1.30.2, and Mooring is tested with v1."),
+        (archive(without="etcd"), "the archive cannot be read"),
+        (archive(link=True), "etcd in it is no program"),
+        (b"no archive", "the archive cannot be read"),
+    ],
+    ids=["version", "missing", "link", "garbage"],
+)
+def test_an_archive_without_the_right_programs_is_not_used(
+    content: bytes, why: str, releases: Releases
+) -> None:
+    releases.locks(content)
+    folder, said = downloaded(releases)
+    assert folder is None
+    assert why in said
+
+
+def test_a_server_that_does_not_have_it_is_one_line(releases: Releases) -> None:
+    releases.content = b""
+    folder, said = downloaded(releases)
+    assert folder is None
+    assert "not used: HTTP Error 404" in said
+
+
+def test_a_server_that_cannot_be_reached_is_one_line(
+    releases: Releases, unused_tcp_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(URL_VARIABLE, f"http://127.0.0.1:{unused_tcp_port}")
+    folder, said = downloaded(releases)
+    assert folder is None
+    assert "not used: Connection refused" in said
+
+
+@pytest.mark.parametrize(("url", "why"), [("", ""), ("file:///tmp", "must start with https://")])
+def test_nothing_is_downloaded_from_nowhere_or_from_a_file(
+    url: str, why: str, releases: Releases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(URL_VARIABLE, url)
+    folder, said = downloaded(releases)
+    assert folder is None
+    assert why in said
+    assert releases.asked == []
+
+
+def test_nothing_is_downloaded_for_a_system_without_an_archive(releases: Releases) -> None:
+    releases.lock.write_text("# nothing\n")
+    assert downloaded(releases) == (None, "")
+
+
+def test_a_chosen_folder_must_have_the_programs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
+    assert chosen_programs() is None
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path))
+    with pytest.raises(ControlPlaneError, match="has no program etcd; unset it"):
+        chosen_programs()
