@@ -402,7 +402,7 @@ DEPLOYMENT = {"kind": "ReplicaSet", "name": "large-5d8f", "uid": "rs", "controll
 
 @pytest.fixture
 async def queueing(tmp_path: Path) -> AsyncIterator[Running]:
-    """A scheduler with a pod on a node, a pending one of a Deployment, and one that is gated."""
+    """Serve a scheduler with a pod on a node, a pending one of a Deployment and a gated one."""
     labels = {"pod-template-hash": "5d8f"}
     placed = pod("large-0", namespace="team-a", owner=DEPLOYMENT, labels=labels, node="n1")
     shared = scheduler_state(placed)

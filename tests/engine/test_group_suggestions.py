@@ -7,6 +7,7 @@ from deciding import Deciding
 from devices.objects import gpu_node, share_pod
 from mooring.engine.group_suggestions import MOST_STEPS, group_suggestions
 from mooring.engine.groups.decision import decide_group
+from mooring.engine.groups.search import SearchedMembers
 from mooring.engine.groups.slices import SearchBudget, run_whole
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.suggestions import Suggestion
@@ -34,7 +35,7 @@ def pending(deciding: Deciding, raws: Iterable[Raw]) -> list[Pod]:
 def suggested(
     deciding: Deciding, raws: Iterable[Raw], *, steps: int = MOST_STEPS
 ) -> list[Suggestion]:
-    """All suggestions for the group of these members, the cheapest first."""
+    """Return all suggestions for the group of these members, the cheapest first."""
     pods = pending(deciding, raws)
     group = deciding.state.pod_groups.of(pods[0])
     assert group is not None
@@ -178,10 +179,10 @@ def test_what_is_suggested_is_true_in_a_cluster_without_these_pods() -> None:
         assert group is not None
         if "minCount" in plain(each.change):
             continue  # of the group, and not of its members
-        steps = decide_group(
-            group, each.pods, fresh.pipeline, fresh.cluster, fresh.shared, seed=0, rejected={}
+        searched = SearchedMembers(
+            each.pods, fresh.pipeline, fresh.cluster, fresh.shared, seed=0, rejected={}
         )
-        assert run_whole(steps).rows
+        assert run_whole(decide_group(group, searched)).rows
 
 
 def test_nothing_more_is_tried_once_the_budget_is_spent() -> None:

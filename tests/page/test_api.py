@@ -152,7 +152,7 @@ async def test_the_session_says_who_the_user_is_and_what_it_may_do() -> None:
 
 
 def gang() -> Page:
-    """The page of a cluster in which shop/g waits for the space that bank/squat takes."""
+    """Return the page of a cluster in which shop/g waits for the space that bank/squat takes."""
     shared = scheduler_state(
         node("a", cpu="3"),
         pod("squat", namespace="bank", cpu="1", node="a"),

@@ -70,7 +70,7 @@ def releases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Releas
             self.wfile.write(found.content)
 
         def log_message(self, *_: object) -> None:
-            """Nothing is logged."""
+            """Log nothing."""
 
     monkeypatch.setenv("MOORING_CACHE", str(tmp_path / "cache"))
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
