@@ -9,13 +9,13 @@ from typing import Final
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.engine.suggestions import Suggestion, suggestions
+from mooring.engine.what_if import WhatIf
 from mooring.framework.decision import PodRef, TextAboutPods
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin import by_priority
 from mooring.framework.plugin_failures import PluginFailed
 from mooring.framework.queued_pod import PodState, QueuedPod
 from mooring.model.pod import Pod, Uid
-from mooring.state.cluster_view import ClusterView
 from mooring.time_slices import REST
 
 __all__ = [
@@ -137,8 +137,7 @@ class PodReportBuilder:
             return await smallest_suggestions(
                 queued.pod,
                 queued.pipeline,
-                scheduler.cluster,
-                ResultCache(scheduler.state.nodes),
+                WhatIf(scheduler.cluster, ResultCache(scheduler.state.nodes)),
                 self._clock,
                 wanted=lambda: scheduler.queue.get(queued.pod.uid) is queued,
             )
@@ -147,12 +146,11 @@ class PodReportBuilder:
 async def smallest_suggestions(
     pod: Pod,
     pipeline: Pipeline,
-    cluster: ClusterView,
-    cache: ResultCache,
+    what_if: WhatIf,
     clock: Callable[[], float],
     wanted: Callable[[], bool] = lambda: True,
 ) -> list[SuggestedChange]:
-    """Return the suggestions with the smallest changes, the smallest first.
+    """Return the suggestions with the smallest changes, the smallest first, found by `what_if`.
 
     They are fewer if a plugin fails meanwhile, or if `wanted` returns False after a step. The event
     loop is free between two steps; `clock` is in seconds.
@@ -160,7 +158,7 @@ async def smallest_suggestions(
     found = list[Suggestion]()
     try:
         began = clock()
-        for suggestion in suggestions(pod, pipeline, cluster, cache):
+        for suggestion in suggestions(pod, pipeline, what_if):
             if suggestion is not None:
                 found.append(suggestion)
             if not wanted():

@@ -1,4 +1,4 @@
-"""Decide as if some pods were on no node and others were on one.
+"""Decide as if some pods were on no node, others were on one, and other objects selected them.
 
 Whoever asks what would happen asks here: `mooring simulate` and `mooring gpus` in a state of their
 own, the page, shadow profiles and the suggestions of `mooring explain` in the live state. In the
@@ -8,7 +8,7 @@ live state decisions are made in trials, which are undone before anything else r
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Final, overload
+from typing import Any, Final, overload
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from mooring.engine.outcome import Outcome, ScheduleResult
 from mooring.engine.result_cache import ResultCache
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.runtime import first_gate
+from mooring.model.events import Kind
 from mooring.model.pod import Pod, Uid
 from mooring.state.cluster import Trial
 from mooring.state.cluster_view import ClusterView
@@ -60,6 +61,7 @@ class WhatIf:
         self._start = 0
         self._removed: list[Uid] = []
         self._added: list[tuple[Pod, str]] = []
+        self._objects: list[tuple[Kind, str, Any]] = []
 
     def remove(self, uid: Uid) -> None:
         """Leave the pod of this uid, and its nomination, out of all trials from now on."""
@@ -69,9 +71,13 @@ class WhatIf:
         """Have the pod on the node of this name in all trials from now on, while it exists."""
         self._added.append((pod, node))
 
+    def put(self, kind: Kind, key: str, value: Any) -> None:
+        """Have this Service or controller of pods in all trials from now on; see `Trial.put`."""
+        self._objects.append((kind, key, value))
+
     @contextmanager
     def trial(self) -> Iterator[Trial]:
-        """Change the state as `remove` and `add` have said, and undo it all at the end.
+        """Change the state as `remove`, `add` and `put` have said, and undo it all at the end.
 
         Await nothing inside. More pods may be removed and added for this trial alone.
         """
@@ -84,6 +90,8 @@ class WhatIf:
                 row = cluster.row(name)
                 if row is not None and cluster.node(row) is not None and not cluster.is_placed(pod):
                     trial.add(pod, row)
+            for kind, key, value in self._objects:
+                trial.put(kind, key, value)
             yield trial
 
     def seed_of(self, pod: Pod) -> int:
