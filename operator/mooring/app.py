@@ -132,7 +132,7 @@ class Scheduler:
             served=self._reflectors.served,
         )
         self._profile_handler = ProfileHandler(engine.scheduler.profiles, engine.pod_enqueuer)
-        self._profile_status = ProfileStatusWriter(self._profile_handler, client)
+        self._profile_status = ProfileStatusWriter(self._profile_handler, client, engine.recorder)
         self._handlers = ObjectHandlers(
             engine.pod_enqueuer,
             self._profile_status,

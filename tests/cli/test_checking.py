@@ -142,8 +142,8 @@ def test_profiles_that_may_match_the_same_pods_are_valid_with_a_note(tmp_path: P
     shared = "{match: {schedulerNames: [x]}}"
     report = report_of(f"{profile('a', shared)}---\n{profile('b', shared)}", tmp_path)
     a, b = (str(said) for checked in report.profiles for said in checked.notes)
-    assert a.startswith("a: may match the same pods as b, with the same precedence; the first by")
-    assert b.startswith("b: may match the same pods as a, ")
+    assert a.startswith("a: outranks b: both may match the same pods, with the same precedence")
+    assert b.startswith("b: outranked by a: ")
 
 
 def test_a_folder_is_searched_without_hidden_files_and_templates_of_charts(

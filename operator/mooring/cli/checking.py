@@ -139,7 +139,7 @@ def check_files(paths: Iterable[str], registry: Registry) -> Report:
 def _with_conflict(checked: CheckedProfile, valid: Sequence[CheckedProfile]) -> CheckedProfile:
     own = checked.loaded.profile
     others = [other.loaded.profile for other in valid if other is not checked]
-    names = sorted(other.name for other in others if may_share_pods(own, other))
+    names = [other.name for other in others if may_share_pods(own, other)]
     return replace(checked, conflict=conflict_text(own.name, names)) if names else checked
 
 

@@ -155,9 +155,9 @@ class Profiles:
         self._not_in_force[name] = frozenset(scheduler_names)
         self.version += 1
 
-    def conflicts(self, name: str) -> list[str]:
-        """Return the profiles of the same precedence that may match the same pods, by name."""
-        return sorted(self._conflicts.get(name, ()))
+    def conflicts(self, name: str) -> frozenset[str]:
+        """Return the names of the profiles of the same precedence that may match the same pods."""
+        return frozenset(self._conflicts.get(name, ()))
 
     def why_none(self, pod: Pod) -> str | None:
         """Return why no profile takes the pod; None if it may be another scheduler's.
