@@ -249,6 +249,11 @@ async def test_a_pod_that_no_profile_takes_says_so() -> None:
     assert found["results"][0]["message"] == (
         'no profile in force takes the pod (schedulerName "other"); choose one'
     )
+    found = await tried(text(pod("web", spec={"schedulerName": "default-shceduler"})))
+    assert found["results"][0]["message"] == (
+        'no profile in force takes the pod (schedulerName "default-shceduler", '
+        "did you mean default-scheduler?); choose one"
+    )
 
 
 async def test_a_scheduling_gate_holds_the_pod_back() -> None:

@@ -177,6 +177,7 @@ def build_engine(
         failed=reports.error,
         gated=reports.gated,
         no_profile=reports.no_profile,
+        misspelt=reports.misspelt,
     )
     loop = SchedulingLoop(
         scheduler,

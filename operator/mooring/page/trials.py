@@ -369,12 +369,16 @@ class WhatIfRunner:
             if (placed := self._scheduler.cluster.pod_named(key)) is not None:
                 yield placed.pod.uid
 
-    @staticmethod
-    def _decide(unit: "_Unit", what_if: WhatIf, nodes: int) -> DecisionInFull:
+    def _no_profile(self, pod: Pod) -> str:
+        name = pod.spec.scheduler_name
+        meant = self._scheduler.profiles.did_you_mean(name)
+        return f'no profile in force takes the pod (schedulerName "{name}"{meant}); choose one'
+
+    def _decide(self, unit: "_Unit", what_if: WhatIf, nodes: int) -> DecisionInFull:
         """Return the decision about the only pod of a unit."""
         pipeline, (pod,) = unit.pipeline, unit.pods
         if pipeline is None:
-            return _without_node(pod, None, _no_profile(pod))
+            return _without_node(pod, None, self._no_profile(pod))
         with what_if.trial():
             if (message := held_back(pod, pipeline)) is not None:
                 return _without_node(pod, pipeline, message)
@@ -566,11 +570,6 @@ def _member(
     name = what_if.cluster.nodes.name(row)
     what_if.add(pod, name)
     return replace(document, node=name, message=None, cause=None)
-
-
-def _no_profile(pod: Pod) -> str:
-    name = pod.spec.scheduler_name
-    return f'no profile in force takes the pod (schedulerName "{name}"); choose one'
 
 
 def _without_node(pod: Pod, pipeline: Pipeline | None, message: str) -> DecisionInFull:

@@ -45,6 +45,10 @@ class ProfileMatcher:
         """Return the profiles for pods with this `schedulerName`, by precedence and name."""
         return tuple(rule.profile for rule in self._rules.get(scheduler_name, ()))
 
+    def scheduler_names(self) -> Collection[str]:
+        """Return the values of `schedulerName` that profiles are for."""
+        return self._rules.keys()
+
     def find(
         self,
         scheduler_name: str,
