@@ -456,7 +456,7 @@ def test_a_pre_enqueue_that_fails_gates_that_pod_alone_and_is_reported(
     ]
     assert door.failed == [("broken", "running PreEnqueue plugin \"Gatekeeper\": 'quota'")]
     assert caplog.messages == [
-        "plugin Gatekeeper of mooring: failed at PreEnqueue: KeyError: 'quota'"
+        "plugin Gatekeeper of mooring-scheduler: failed at PreEnqueue: KeyError: 'quota'"
     ]
 
 
