@@ -15,6 +15,8 @@ __all__ = ["ProfileMatcher", "conflict_in_short", "conflict_text", "may_share_po
 _MOST_NAMED: Final = 10
 """Other profiles that a message names."""
 _NAMESPACE_NAME = "kubernetes.io/metadata.name"
+_EVERYTHING: Final = CompiledSelector()
+"""What an absent selector and an empty one select."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +73,9 @@ class ProfileMatcher:
 
 def _compiled(selector: LabelSelector | None) -> CompiledSelector:
     """Return the compiled selector; an absent one matches everything, like an empty one."""
-    raw = selector.model_dump(mode="json", by_alias=True) if selector else {}
-    return parse_label_selector(raw) or CompiledSelector()
+    if selector is None:
+        return _EVERYTHING
+    return parse_label_selector(selector.model_dump(mode="json", by_alias=True)) or _EVERYTHING
 
 
 def may_share_pods(one: SchedulingProfile, other: SchedulingProfile) -> bool:
