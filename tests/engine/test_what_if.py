@@ -50,6 +50,17 @@ def test_a_removed_pod_loses_its_nomination_for_the_trial() -> None:
     assert deciding.cluster.nominations.get(uid_of("first")) is not None
 
 
+def test_a_nominated_pod_is_left_its_requests_in_trials_alone() -> None:
+    deciding = Deciding(node("a", cpu="4"), node("b", cpu="4"))
+    tried, wanted = what_if(deciding), parse_pod(pod("second", cpu="4"))
+    tried.nominate(parse_pod(pod("first", cpu="4", priority=9)), "a")
+    tried.nominate(parse_pod(pod("other", cpu="4", priority=9)), "gone")
+    with tried.trial():
+        assert len(tried.feasible_rows(wanted, deciding.pipeline)) == 1
+    assert len(tried.feasible_rows(wanted, deciding.pipeline)) == 2
+    assert len(deciding.cluster.nominations) == 0
+
+
 def test_an_added_pod_whose_node_has_gone_is_left_out() -> None:
     deciding = Deciding(node("a"), node("b"))
     tried = what_if(deciding)

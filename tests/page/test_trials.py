@@ -160,6 +160,22 @@ async def test_pods_spread_by_a_service_of_the_text_as_simulate_has_them_spread(
     assert len({*nodes(found)}) == 4
 
 
+async def test_pods_that_preempt_are_nominated_to_the_nodes_that_simulate_has() -> None:
+    """What a preemption frees is kept for its pod, so that the next one needs another node."""
+    low = [pod(f"low-{name}", cpu="1", node=name, priority=1) for name in "abc"]
+    objects = [*(node(name, cpu="1") for name in "abc"), *low, priority_class("high", 100)]
+    spec = {"priorityClassName": "high", "priority": None}
+    wanted = text(*(pod(f"p{i}", cpu="1", spec=spec) for i in range(3)))
+    found = await tried(wanted, *objects)
+    stored = [Manifest("cluster", raw) for raw in objects]
+    inputs = inputs_of([*stored, *manifests_in(wanted, "file")], SHIPPED_ONLY)
+    attempts = simulate(inputs, SHIPPED_ONLY, seed=0)
+    assert {each["pod"]: each["nominatedNode"] for each in found["results"]} == {
+        attempt.decision.pod.key: attempt.decision.nominated_node for attempt in attempts
+    }
+    assert {each["nominatedNode"] for each in found["results"]} == {*"abc"}
+
+
 async def test_what_would_help_is_found_in_the_state_that_was_tried() -> None:
     """The pod that it replaces is not there, and the Service of the text is."""
     constraint = {

@@ -385,6 +385,8 @@ class WhatIfRunner:
             row, document = decision_in_full(pod, pipeline, what_if, nodes=nodes)
         if row is not None:
             what_if.add(pod, what_if.cluster.nodes.name(row))
+        elif document.nominated_node is not None:
+            what_if.nominate(pod, document.nominated_node)
         return document
 
     async def _group(

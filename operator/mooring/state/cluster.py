@@ -670,6 +670,11 @@ class Trial:
             self._state._attach(PlacedPod(pod, row, assumed=True))  # noqa: SLF001 - see above
             self._added[pod.uid] = None
 
+    def nominate(self, pod: Pod, row: int) -> None:
+        """Nominate the pod, which must not be nominated now, to the row."""
+        self._state._nominations.put(pod, row)  # noqa: SLF001 - see above
+        self._undo.callback(self._state._nominations.drop, pod.uid)  # noqa: SLF001 - see above
+
     def put(self, kind: Kind, key: str, value: Any) -> None:
         """Have a Service or a controller of pods, whose selector decisions read.
 
