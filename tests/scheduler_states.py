@@ -61,4 +61,5 @@ def silent_intake(shared: SchedulerState, clock: Callable[[], float] = lambda: 0
         failed=lambda _pod, _message: None,
         gated=lambda _pod, _message: None,
         no_profile=lambda _pod, _message: None,
+        misspelt=lambda _pod, _message: None,
     )

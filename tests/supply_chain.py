@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mooring import __version__
+from mooring.framework.registry import SHIPPED_WITH
 
 __all__ = ["Pin", "audit", "main", "pins", "sbom"]
 
@@ -62,7 +63,7 @@ def pins(lock: str) -> tuple[Pin, ...]:
 def _wanted_by(block: str) -> Iterator[str]:
     _, _, comments = block.partition("# via")
     for word in re.findall(r"^\s*(?:#\s+)?(\S+.*)$", comments, re.MULTILINE):
-        if word.startswith("mooring "):
+        if word.startswith(f"{SHIPPED_WITH} "):
             yield ""
         elif not word.startswith(("-c ", "#")):
             yield word
@@ -70,7 +71,7 @@ def _wanted_by(block: str) -> Iterator[str]:
 
 def sbom(packages: Sequence[Pin], version: str) -> dict[str, Any]:
     """Return a CycloneDX 1.6 document; the same for the same lock."""
-    mooring = f"pkg:pypi/mooring@{version}"
+    mooring = f"pkg:pypi/{SHIPPED_WITH}@{version}"
     purls = {"": mooring, **{pin.name: pin.purl for pin in packages}}
     return {
         "bomFormat": "CycloneDX",
@@ -80,7 +81,7 @@ def sbom(packages: Sequence[Pin], version: str) -> dict[str, Any]:
             "component": {
                 "type": "application",
                 "bom-ref": mooring,
-                "name": "mooring",
+                "name": SHIPPED_WITH,
                 "version": version,
                 "purl": mooring,
             }

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from mooring import __version__
-from mooring.framework.registry import Registry
+from mooring.framework.registry import SHIPPED_WITH, Registry
 from mooring.plugins import SHIPPED
 from mooring.policy.resolve import load_profile
 from mooring.settings import RunSettings
@@ -37,9 +37,13 @@ def name_of(requirement: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
+def text_of(name: str) -> str:
+    return (ROOT / name).read_text()
+
+
 def pins(lock: str) -> dict[str, frozenset[str]]:
     """Return each pinned requirement with its marker, and the hashes it accepts."""
-    text = (ROOT / lock).read_text().replace("\\\n", " ")
+    text = text_of(lock).replace("\\\n", " ")
     lines = [line for line in text.splitlines() if line and not line.lstrip().startswith("#")]
     return {
         line.split(" --hash=")[0].strip(): frozenset(re.findall(r"--hash=(\S+)", line))
@@ -102,6 +106,32 @@ def test_everything_the_image_copies_is_there_and_reaches_the_build() -> None:
     for source in " ".join(copied).split():
         assert (ROOT / source).exists()
         assert f"!{source}" in let_through
+
+
+def test_the_distribution_has_one_name_wherever_it_is_named() -> None:
+    """The import is `mooring`, but a distribution of that name on public registries is another."""
+    name = project()["name"]
+    assert name == SHIPPED_WITH == "mooring-scheduler"
+    assert {*project()["scripts"]} == {"mooring", "kubectl-mooring"}
+    for lock in LOCKS:
+        wanted = re.findall(
+            r"^ +# +(?:via )?(\S+) \(pyproject\.toml\)$", text_of(lock), re.MULTILINE
+        )
+        assert {*wanted} == {name}
+
+
+def test_nobody_is_told_to_install_somebody_elses_package() -> None:
+    """What follows `pip install` is a clone, or a file of one's own."""
+    texts = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("operator/**/*.py")]
+    words = [
+        (path.name, word)
+        for path in texts
+        for word in re.findall(
+            r"pip install (?:-\S+ (?:/plugins )?|--\S+ )*(\S+)", path.read_text()
+        )
+    ]
+    assert len(words) > 5
+    assert not [found for found in words if not re.match(r"[\"']?[./{]", found[1])]
 
 
 def test_every_file_of_the_package_that_is_no_python_is_in_the_wheel() -> None:

@@ -16,11 +16,11 @@ a==1.0 \\
     --hash=sha256:01
     # via
     #   -c requirements.lock
-    #   mooring (pyproject.toml)
+    #   mooring-scheduler (pyproject.toml)
     #   b-c
 b-c==2.0.1 ; sys_platform != 'win32' \\
     --hash=sha256:02
-    # via mooring (pyproject.toml)
+    # via mooring-scheduler (pyproject.toml)
 """
 A = Pin("a", "1.0", "", ("", "b-c"))
 B = Pin("b-c", "2.0.1", "sys_platform != 'win32'", ("",))
@@ -45,7 +45,10 @@ def test_an_sbom_says_what_is_in_it_and_what_depends_on_what() -> None:
         "pkg:pypi/b-c@2.0.1",
     ]
     assert document["dependencies"] == [
-        {"ref": "pkg:pypi/mooring@0.1.0", "dependsOn": ["pkg:pypi/a@1.0", "pkg:pypi/b-c@2.0.1"]},
+        {
+            "ref": "pkg:pypi/mooring-scheduler@0.1.0",
+            "dependsOn": ["pkg:pypi/a@1.0", "pkg:pypi/b-c@2.0.1"],
+        },
         {"ref": "pkg:pypi/a@1.0", "dependsOn": []},
         {"ref": "pkg:pypi/b-c@2.0.1", "dependsOn": ["pkg:pypi/a@1.0"]},
     ]

@@ -132,7 +132,7 @@ class Scheduler:
             served=self._reflectors.served,
         )
         self._profile_handler = ProfileHandler(engine.scheduler.profiles, engine.pod_enqueuer)
-        self._profile_status = ProfileStatusWriter(self._profile_handler, client)
+        self._profile_status = ProfileStatusWriter(self._profile_handler, client, engine.recorder)
         self._handlers = self._new_handlers(state)
         self._kopf = KopfRunner(self._handlers, connection, client)
         self._comparer = self._new_comparer()

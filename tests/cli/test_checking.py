@@ -1,9 +1,11 @@
 import io
+from base64 import b64encode
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 
+from certificates import Authority
 from mooring.cli.checking import Report, check_files
 from mooring.framework.registry import ENTRY_POINT_GROUP, Registry
 from mooring.plugins import SHIPPED
@@ -77,6 +79,37 @@ def test_nothing_is_said_of_extenders_that_do_not_take_part_in_preemption(tmp_pa
     assert not checked.notes
 
 
+def test_certificates_in_files_are_valid_with_a_note_that_they_are_not_looked_at(
+    tmp_path: Path,
+) -> None:
+    tls = "{caFile: /etc/x/ca.crt, certFile: /etc/x/tls.crt, keyFile: /etc/x/tls.key}"
+    extenders = f"[{{urlPrefix: http://x}}, {{urlPrefix: https://x, tlsConfig: {tls}}}]"
+    (checked,) = report_of(profile(spec=f"{{extenders: {extenders}}}"), tmp_path).profiles
+    (said,) = checked.notes
+    assert str(said) == (
+        "spec.extenders[1].tlsConfig: the files /etc/x/ca.crt, /etc/x/tls.crt and /etc/x/tls.key "
+        "are not looked at: they are in Mooring's container; if they cannot be used there, the "
+        "profile's status says so"
+    )
+
+
+def test_certificates_that_nothing_reads_need_no_note(tmp_path: Path) -> None:
+    """Of an address without TLS, and beside certificates in the profile, files are not read."""
+    data = b64encode(Authority().certificate).decode()
+    plain = "{urlPrefix: http://x, tlsConfig: {caFile: /etc/x/ca.crt}}"
+    both = f"{{urlPrefix: https://x, tlsConfig: {{caFile: /etc/x/ca.crt, caData: {data}}}}}"
+    (checked,) = report_of(profile(spec=f"{{extenders: [{plain}, {both}]}}"), tmp_path).profiles
+    assert not checked.notes
+
+
+def test_certificates_in_the_profile_that_cannot_be_used_are_a_mistake(tmp_path: Path) -> None:
+    data = b64encode(b"no certificate").decode()
+    tls = f"{{urlPrefix: https://x, tlsConfig: {{caData: {data}}}}}"
+    report = report_of(profile(spec=f"{{extenders: [{tls}]}}"), tmp_path)
+    assert places(report) == [(5, "spec.extenders[0].tlsConfig")]
+    assert "caData cannot be used" in report.mistakes[0].message
+
+
 def test_a_field_that_is_missing_has_the_line_of_its_object(tmp_path: Path) -> None:
     report = report_of(profile(spec="\n  pluginConfig:\n  - args: {}\n"), tmp_path)
     assert places(report) == [(7, "spec.pluginConfig[0].name")]
@@ -109,8 +142,8 @@ def test_profiles_that_may_match_the_same_pods_are_valid_with_a_note(tmp_path: P
     shared = "{match: {schedulerNames: [x]}}"
     report = report_of(f"{profile('a', shared)}---\n{profile('b', shared)}", tmp_path)
     a, b = (str(said) for checked in report.profiles for said in checked.notes)
-    assert a.startswith("a: may match the same pods as b, with the same precedence; the first by")
-    assert b.startswith("b: may match the same pods as a, ")
+    assert a.startswith("a: outranks b: both may match the same pods, with the same precedence")
+    assert b.startswith("b: outranked by a: ")
 
 
 def test_a_folder_is_searched_without_hidden_files_and_templates_of_charts(

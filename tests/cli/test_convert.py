@@ -72,6 +72,65 @@ def test_an_algorithm_provider_is_given_by_its_name() -> None:
     assert config["args"]["scoringStrategy"]["type"] == "MostAllocated"
 
 
+def profiles_of(result: Result) -> dict[str, str]:
+    """Return the mode of each profile that was printed, by name; "" where none is written."""
+    documents = yaml.safe_load_all(result.stdout)
+    return {d["metadata"]["name"]: d["spec"].get("mode", "") for d in documents}
+
+
+def test_a_profile_for_the_default_scheduler_only_compares_until_it_is_to_be_active(
+    tmp_path: Path,
+) -> None:
+    """Beside kube-scheduler of that name, a profile in mode Active would bind its pods."""
+    fields = {"profiles": [{"schedulerName": "default-scheduler"}, {"schedulerName": "batch"}]}
+    result = converted(tmp_path, **fields)
+    assert profiles_of(result) == {"default-scheduler": "Shadow", "batch": ""}
+    note = next(line for line in result.stderr.splitlines() if "Shadow" in line)
+    assert note.endswith(
+        "config.json: default-scheduler: is in mode Shadow, and binds nothing, because pods must "
+        "have one scheduler; once kube-scheduler has another name, convert with --active, or "
+        "remove mode (docs/installing.md)"
+    )
+    active = converted(tmp_path, "--active", **fields)
+    assert profiles_of(active) == {"default-scheduler": "", "batch": ""}
+    assert "Shadow" not in active.stderr
+
+
+def test_a_policy_and_a_provider_are_for_the_default_scheduler_too() -> None:
+    for words in (["ClusterAutoscalerProvider"], ["-"]):
+        policy = json.dumps({"kind": "Policy", "apiVersion": "v1"})
+        assert profiles_of(invoke(*words, stdin=policy)) == {"default-scheduler": "Shadow"}
+        assert profiles_of(invoke(*words, "--active", stdin=policy)) == {"default-scheduler": ""}
+        assert profiles_of(invoke(*words, "-s", "packed", stdin=policy)) == {"packed": ""}
+
+
+def test_what_is_printed_is_valid_with_extenders_too(tmp_path: Path) -> None:
+    """In mode Shadow extenders are not called."""
+    extenders = EVERY_FIELD["extenders"]
+    for words in ([], ["--active"]):
+        result = converted(tmp_path, *words, extenders=extenders)
+        (document,) = yaml.safe_load_all(result.stdout)
+        (loaded,) = load_profiles([Manifest("stdout", document)], Registry(SHIPPED, {}))
+        assert bool(loaded.profile.spec.extenders) is bool(words)
+        assert ("spec.extenders" in result.stderr) is not bool(words)
+
+
+def test_plugins_that_mooring_does_not_have_are_left_out_with_a_note(tmp_path: Path) -> None:
+    plugins = {
+        "queueSort": {"enabled": [{"name": "Coscheduling"}], "disabled": [{"name": "*"}]},
+        "permit": {"enabled": [{"name": "Coscheduling"}]},
+        "score": {"enabled": [{"name": "NodeResourceTopologyMatch", "weight": 5}]},
+    }
+    config = [{"name": "Coscheduling", "args": {"permitWaitingTimeSeconds": 10}}]
+    profile = {"schedulerName": "batch", "plugins": plugins, "pluginConfig": config}
+    result = converted(tmp_path, profiles=[profile])
+    assert result.exit_code == 0
+    assert "Coscheduling is left out of queueSort, permit, pluginConfig: " in result.stderr
+    assert "NodeResourceTopologyMatch is left out of score: " in result.stderr
+    (document,) = yaml.safe_load_all(result.stdout)
+    load_profiles([Manifest("stdout", document)], Registry(SHIPPED, {}))
+
+
 def test_mistakes_are_printed_as_lines_and_the_exit_code_is_2(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_text(
@@ -82,14 +141,14 @@ def test_mistakes_are_printed_as_lines_and_the_exit_code_is_2(tmp_path: Path) ->
     assert result.stderr.startswith(f"error: {path}, document 1: x: ")
 
 
-def converted(tmp_path: Path, **fields: object) -> Result:
+def converted(tmp_path: Path, *words: str, **fields: object) -> Result:
     path = tmp_path / "config.json"
     header = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
     }
     path.write_text(json.dumps({**header, **fields}))
-    return invoke(str(path))
+    return invoke(str(path), *words)
 
 
 EVERY_FIELD = {
@@ -142,6 +201,7 @@ def test_every_field_ends_in_a_profile_a_flag_or_a_note(tmp_path: Path, field: s
 def test_the_lease_and_the_kubeconfig_become_flags(tmp_path: Path) -> None:
     result = converted(
         tmp_path,
+        "--active",
         leaderElection={"resourceName": "mine", "resourceNamespace": "my-system"},
         clientConnection={"kubeconfig": "/etc/my scheduler.conf"},
     )
@@ -158,12 +218,14 @@ def test_what_convert_says_mooring_run_accepts(tmp_path: Path) -> None:
         {"clientConnection": {"qps": -1}},
         {"leaderElection": {"leaseDuration": "1m"}},
     ):
-        _, _, words = converted(tmp_path, **fields).stderr.partition("run it with: mooring run ")
+        _, _, words = converted(tmp_path, "--active", **fields).stderr.partition(
+            "run it with: mooring run "
+        )
         parsed = run.make_context("run", shlex.split(words))
         assert ("qps" in words) == (parsed.params["qps"] is not None)
 
 
 def test_profiles_with_extenders_are_converted_with_them(tmp_path: Path) -> None:
-    result = converted(tmp_path, extenders=EVERY_FIELD["extenders"])
+    result = converted(tmp_path, "--active", extenders=EVERY_FIELD["extenders"])
     (extender,) = yaml.safe_load(result.stdout)["spec"]["extenders"]
     assert extender["urlPrefix"] == "http://a"

@@ -8,7 +8,7 @@ from typing import Any
 from controlplane import ControlPlane
 from mooring.policy.args import KUBE_SCHEDULER_ARGS
 from mooring.policy.defaults import DEFAULT_WEIGHTS
-from mooring.policy.imports.configuration import WithAbsentDefaults
+from mooring.policy.imports.left_out import WithLeftOut
 from mooring.policy.merge import plugins_by_point
 from mooring.policy.points import Point
 from mooring.policy.profile import Plugins
@@ -96,7 +96,7 @@ def test_kube_scheduler_runs_the_same_plugins_with_the_same_weights(
     )
     theirs = reported(cluster.logs["kube-scheduler"].read_text())
     assert len(theirs) == len(changes)
-    catalog = WithAbsentDefaults(RecordedCatalog(theirs[0]))
+    catalog = WithLeftOut(RecordedCatalog(theirs[0]))
     for change, expected in zip(changes, theirs, strict=True):
         ours = plugins_by_point(read(Plugins, change, ""), catalog)
         for point in Point:

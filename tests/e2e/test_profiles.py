@@ -288,22 +288,25 @@ def test_the_waiting_pods_of_a_deleted_profile_are_told_why_they_wait(pool: Node
     assert f"SchedulingProfile {pool.name} was deleted" in wait_until_told(pool, "big")
 
 
-def test_two_profiles_that_may_match_the_same_pods_say_so_in_both_statuses(
+def test_two_profiles_that_may_match_the_same_pods_say_so_in_both_statuses_and_events(
     pool: NodePool, tested: AppliedProfile
 ) -> None:
     client, other = pool.client, f"{pool.name}-other"
     match = {"schedulerNames": [pool.name]}
 
     def conflict(name: str) -> str:
-        raw = client.get(f"{PROFILES}/{name}")
-        conditions = raw.get("status", {}).get("conditions", ())
-        return next((str(c["message"]) for c in conditions if c["type"] == "Conflicted"), "")
+        return str(client.get(f"{PROFILES}/{name}").get("status", {}).get("conflict", ""))
+
+    def events(name: str) -> list[Raw]:
+        found = client.get("/apis/events.k8s.io/v1/namespaces/default/events")["items"]
+        return [e for e in found if (e["regarding"]["name"], e["reason"]) == (name, "Conflicted")]
 
     tested.apply(match=match)
     client.post(PROFILES, profile(other, match=match))
-    for name, rival in ((pool.name, other), (other, pool.name)):
-        text = eventually(partial(conflict, name), bool, "a conflict")
-        assert f"may match the same pods as {rival}" in text
+    for name, says in ((pool.name, f"outranks {other}"), (other, f"outranked by {pool.name}")):
+        assert eventually(partial(conflict, name), bool, "a conflict") == says
+        (event,) = eventually(partial(events, name), bool, "an event")
+        assert event["note"].startswith(f"{says}: both may match the same pods")
     client.delete(f"{PROFILES}/{other}")
     eventually(lambda: conflict(pool.name), lambda text: not text, "the end of the conflict")
 

@@ -547,7 +547,7 @@ async def test_an_unexpected_error_of_a_binding_leaves_nothing_assumed(
     assert engine.scheduler_state.queue.counts()["backoff"] == 1
     assert len(engine.scheduler_state.state.pods) == 0
     assert caplog.messages == [
-        "plugin Marked of mooring: failed at PreBind: UnprintableError: UnprintableError"
+        "plugin Marked of mooring-scheduler: failed at PreBind: UnprintableError: UnprintableError"
     ]
 
 

@@ -69,6 +69,7 @@ class Door:
         self.failed: list[tuple[str, str]] = []
         self.gated: list[tuple[str, str]] = []
         self.alone: list[tuple[str, str]] = []
+        self.misspelt: list[tuple[str, str]] = []
         self.pod_enqueuer = PodEnqueuer(
             self.scheduler_state,
             clock=lambda: self.now,
@@ -77,6 +78,7 @@ class Door:
             failed=self._fail,
             gated=lambda pod, reason: self.gated.append((pod.name, reason)),
             no_profile=lambda pod, reason: self.alone.append((pod.name, reason)),
+            misspelt=lambda pod, text: self.misspelt.append((pod.name, text)),
         )
         self.scheduler_state.state.on_events(self.pod_enqueuer.on_events)
 
@@ -455,7 +457,7 @@ def test_a_pre_enqueue_that_fails_gates_that_pod_alone_and_is_reported(
     ]
     assert door.failed == [("broken", "running PreEnqueue plugin \"Gatekeeper\": 'quota'")]
     assert caplog.messages == [
-        "plugin Gatekeeper of mooring: failed at PreEnqueue: KeyError: 'quota'"
+        "plugin Gatekeeper of mooring-scheduler: failed at PreEnqueue: KeyError: 'quota'"
     ]
 
 
@@ -906,3 +908,57 @@ async def test_the_rest_is_found_while_the_intake_runs(open_door: Door) -> None:
             put_profile(open_door.scheduler_state)
             open_door.pod_enqueuer.profiles_changed()
             await until(lambda: settled(open_door, names) == 0)
+
+
+class TestPodsWithAMisspeltSchedulerName:
+    """`Door.reports` lets ten seconds pass, and the intake report."""
+
+    def test_after_half_a_minute_the_pod_is_told_once_which_name_may_be_meant(
+        self, door: Door
+    ) -> None:
+        put_profile(door.scheduler_state, "mooring", registry=GATEKEEPER)
+        door.comes(spec={"schedulerName": "moring"})
+        for _ in range(3):
+            door.reports()
+            assert door.misspelt == []
+        for _ in range(6):
+            door.reports()
+            put_profile(door.scheduler_state, "other", registry=GATEKEEPER)
+        assert door.misspelt == [
+            (
+                "web",
+                'no SchedulingProfile is for schedulerName "moring", did you mean mooring?',
+            )
+        ]
+        assert door.alone == []
+
+    @pytest.mark.parametrize("name", ["volcano", "default-scheduler", "compared", "m" * 300])
+    def test_a_pod_of_a_name_that_is_not_similar_or_another_schedulers_is_told_nothing(
+        self, door: Door, name: str
+    ) -> None:
+        for active in ("mooring", "defaultscheduler", "compare"):
+            put_profile(door.scheduler_state, active, registry=GATEKEEPER)
+        put_profile(door.scheduler_state, "compared", registry=GATEKEEPER, mode="Shadow")
+        door.comes(spec={"schedulerName": name})
+        for _ in range(6):
+            door.reports()
+        assert door.misspelt == []
+
+    def test_a_pod_that_another_scheduler_has_tried_is_told_nothing(self, door: Door) -> None:
+        put_profile(door.scheduler_state, "mooring", registry=GATEKEEPER)
+        condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+        tried = {"conditions": [{**condition, "message": "0/1 nodes are available"}]}
+        door.comes(spec={"schedulerName": "moring"}, status=tried)
+        for _ in range(6):
+            door.reports()
+        assert door.misspelt == []
+
+    def test_of_many_names_some_are_looked_at_each_time(self, door: Door) -> None:
+        put_profile(door.scheduler_state, "mooring", registry=GATEKEEPER)
+        for number in range(60):
+            door.comes(f"p{number}", spec={"schedulerName": f"mooring{number // 2}"})
+        for _ in range(4):
+            door.reports()
+        assert len(door.misspelt) == 40
+        door.reports()
+        assert len(door.misspelt) == 60

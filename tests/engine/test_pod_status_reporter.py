@@ -282,6 +282,18 @@ async def test_an_unschedulable_pod_gets_a_warning_with_the_text_of_its_conditio
     )
 
 
+async def test_a_misspelt_scheduler_name_is_an_event_and_no_condition(
+    server: ApiServer, reports: PodStatusReporter, recorder: EventRecorder
+) -> None:
+    """The pod may be another scheduler's, which writes its status."""
+    reports.misspelt(WEB, 'no SchedulingProfile is for schedulerName "x"')
+    written = await event(server, recorder)
+    assert (written["type"], written["reason"]) == ("Warning", "FailedScheduling")
+    assert written["note"] == 'no SchedulingProfile is for schedulerName "x"'
+    reports.scheduled(WEB, "a")
+    assert (await event(server, recorder))["reason"] == "Scheduled", "nothing came between"
+
+
 async def test_a_victim_gets_an_event_with_the_preemptor_and_its_priority(
     server: ApiServer, reports: PodStatusReporter, recorder: EventRecorder
 ) -> None:

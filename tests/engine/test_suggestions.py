@@ -12,6 +12,7 @@ from mooring.engine.cycle import decide
 from mooring.engine.outcome import FitError, ScheduleResult
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.suggestions import Suggestion, suggestions
+from mooring.engine.what_if import WhatIf
 from mooring.framework.decision import TextAboutPods
 from mooring.model.pod import parse_pod
 from mooring.observe.documents import plain
@@ -24,9 +25,8 @@ GPU_SHARE = {"multiPoint": {"enabled": [{"name": "GPUShare"}]}}
 
 def suggested(deciding: Deciding, raw: Raw) -> list[Suggestion]:
     """Return all suggestions, the cheapest first."""
-    found = suggestions(
-        parse_pod(raw), deciding.pipeline, deciding.cluster, ResultCache(deciding.state.nodes)
-    )
+    what_if = WhatIf(deciding.cluster, ResultCache(deciding.state.nodes))
+    found = suggestions(parse_pod(raw), deciding.pipeline, what_if)
     return sorted((item for item in found if item is not None), key=lambda item: item.cost)
 
 

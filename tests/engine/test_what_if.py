@@ -11,7 +11,8 @@ from mooring.engine.what_if import WhatIf, held_back, stays_on_its_node, without
 from mooring.model.events import Kind
 from mooring.model.limits import LIMITS, Counted
 from mooring.model.pod import parse_pod
-from mooring.testing.builders import node, pod, uid_of
+from mooring.model.workloads import parse_service
+from mooring.testing.builders import node, pod, service, uid_of
 
 GANGS = {"multiPoint": {"enabled": [{"name": "GangScheduling"}]}}
 GROUP = "scheduling.x-k8s.io/pod-group"
@@ -49,6 +50,17 @@ def test_a_removed_pod_loses_its_nomination_for_the_trial() -> None:
     assert deciding.cluster.nominations.get(uid_of("first")) is not None
 
 
+def test_a_nominated_pod_is_left_its_requests_in_trials_alone() -> None:
+    deciding = Deciding(node("a", cpu="4"), node("b", cpu="4"))
+    tried, wanted = what_if(deciding), parse_pod(pod("second", cpu="4"))
+    tried.nominate(parse_pod(pod("first", cpu="4", priority=9)), "a")
+    tried.nominate(parse_pod(pod("other", cpu="4", priority=9)), "gone")
+    with tried.trial():
+        assert len(tried.feasible_rows(wanted, deciding.pipeline)) == 1
+    assert len(tried.feasible_rows(wanted, deciding.pipeline)) == 2
+    assert len(deciding.cluster.nominations) == 0
+
+
 def test_an_added_pod_whose_node_has_gone_is_left_out() -> None:
     deciding = Deciding(node("a"), node("b"))
     tried = what_if(deciding)
@@ -76,6 +88,23 @@ def test_what_one_trial_changes_beside_is_undone_with_it() -> None:
         assert len(tried.feasible_rows(parse_pod(pod("new", cpu="4")), deciding.pipeline)) == 1
     with tried.trial():
         assert deciding.cluster.pod(uid_of("old")) is not None
+
+
+def test_objects_that_select_pods_are_there_in_every_trial_and_afterwards_as_before() -> None:
+    labels = {"app": "web"}
+    before = service("web", {"app": "former"})
+    deciding = Deciding(node("a"), before, pod("web-1", labels=labels, node="a"))
+    kept, tried = deciding.state.objects.of(Kind.SERVICE), what_if(deciding)
+    wanted, former = parse_pod(pod("web-2", labels=labels)), dict(kept)
+    tried.put(Kind.SERVICE, "default/web", parse_service(service("web", labels)))
+    tried.put(Kind.SERVICE, "default/more", parse_service(service("more", labels)))
+    for _ in range(2):
+        with tried.trial():
+            assert [one.name for one in deciding.cluster.services(wanted)] == ["more", "web"]
+            assert deciding.cluster.default_selector(wanted) is not None
+        assert deciding.cluster.services(wanted) == ()
+        assert deciding.cluster.default_selector(wanted) is None
+        assert kept == former
 
 
 def test_the_node_is_the_one_of_the_first_attempt_with_this_salt() -> None:

@@ -91,7 +91,7 @@ def test_a_shipped_plugin_is_not_replaced_by_one_of_the_same_name() -> None:
 def test_every_plugin_is_known_with_its_distribution(announce: Announce) -> None:
     registry = announce(FINE)
     assert registry.distribution("RackAware") == "acme"
-    assert registry.distribution("NodeName") == "mooring"
+    assert registry.distribution("NodeName") == "mooring-scheduler"
     with pytest.raises(KeyError, match="Unknown"):
         registry.distribution("Unknown")
 

@@ -113,8 +113,8 @@ def blame(found: Deciding, raw: dict[str, Any] | None = None) -> str:
         found.outcome(raw or pod())
     text = str(error.value)
     assert "\n" not in text
-    assert text.startswith("plugin Odd of mooring: ")
-    return text.removeprefix("plugin Odd of mooring: ")
+    assert text.startswith("plugin Odd of mooring-scheduler: ")
+    return text.removeprefix("plugin Odd of mooring-scheduler: ")
 
 
 def test_a_plugin_that_returns_what_it_should_is_used() -> None:

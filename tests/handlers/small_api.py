@@ -1,8 +1,15 @@
 """An API server that is just enough for kopf: discovery, lists and watches of three resources."""
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from kube.api_server import Request
+from mooring.engine.pod_enqueuer import PodEnqueuer
+from mooring.engine.scheduler_state import SchedulerState
+from mooring.handlers.profiles import ProfileHandler, ProfileStatusWriter
+from mooring.kube.client import ApiClient
+from mooring.kube.recorder import EventRecorder
 from mooring.kube.resources import (
     NAMESPACE,
     POD,
@@ -38,6 +45,7 @@ class SmallApi:
         self.refusal = (503, "ServiceUnavailable")
         self.forbidden: set[Resource] = set()
         self.patched: list[Request] = []
+        self.posted: list[Request] = []
         self.answers_half = False
         """Whether the answer to a PATCH ends in the middle of its body and stays open."""
         self._watches: dict[Resource, list[Request]] = {resource: [] for resource in SERVED}
@@ -54,6 +62,9 @@ class SmallApi:
         elif request.method == "PATCH":
             self.patched.append(request)
             request.send_bytes(b"{") if self.answers_half else request.reply({})
+        elif request.method == "POST":
+            self.posted.append(request)
+            request.reply({})
         else:
             request.reply(_discovery(request.path))
 
@@ -73,6 +84,19 @@ class SmallApi:
             metadata = {"resourceVersion": "1"}
             kind = f"{resource.kind}List"
             request.reply({"kind": kind, "metadata": metadata, "items": self.items[resource]})
+
+
+def status_writer(
+    shared: SchedulerState,
+    pod_enqueuer: PodEnqueuer,
+    client: ApiClient,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    recorder: EventRecorder | None = None,
+) -> ProfileStatusWriter:
+    """Return what takes in profiles and writes statuses; its events stay where they are."""
+    handler = ProfileHandler(shared.profiles, pod_enqueuer)
+    recorder = recorder or EventRecorder(client, "mooring", "test")
+    return ProfileStatusWriter(handler, client, recorder, sleep=sleep)
 
 
 def _discovery(path: str) -> dict[str, Any]:

@@ -3,10 +3,10 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from handlers.small_api import status_writer
 from kube.api_server import ApiServer
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.handlers.objects import ObjectHandlers
-from mooring.handlers.profiles import ProfileHandler, ProfileStatusWriter
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
 from mooring.model.events import Kind
@@ -21,7 +21,7 @@ async def handlers(
     """Yield the handlers over this state; each listing of kopf's is added to `listed`."""
     pod_enqueuer = silent_intake(shared)
     async with ApiServer() as server, ApiClient(Connection(server.url)) as client:
-        profiles = ProfileStatusWriter(ProfileHandler(shared.profiles, pod_enqueuer), client)
+        profiles = status_writer(shared, pod_enqueuer, client)
         noted = listed if listed is not None else []
         yield ObjectHandlers(
             pod_enqueuer, profiles, shared.state, listed=lambda: noted.append(len(noted))

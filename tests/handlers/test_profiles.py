@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
-from handlers.small_api import SmallApi
+from handlers.small_api import SmallApi, status_writer
 from kube.api_server import ApiServer, Request
 from kube.virtual_clock import VirtualClock
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework import evaluations
 from mooring.handlers.profiles import (
+    CONFLICT_SECONDS,
+    MOST_CONFLICT_WAITS,
     REPEAT_SECONDS,
     STATUS_SECONDS,
     ProfileHandler,
@@ -20,6 +22,7 @@ from mooring.handlers.profiles import (
 )
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
+from mooring.kube.recorder import EventRecorder
 from mooring.model.events import Kind
 from mooring.model.node import parse_node
 from mooring.model.pod import parse_pod
@@ -223,41 +226,175 @@ def test_the_status_lists_the_rules_in_force_among_the_plugins(
 SHARED: Raw = {"schedulerNames": ["shared"]}
 
 
-def test_two_profiles_that_may_match_the_same_pods_say_so_in_both_statuses(
-    profile_handler: ProfileHandler,
+def merged(before: Raw, patch: Raw) -> Raw:
+    """Return what the API server makes of an object and a merge patch."""
+    after = dict(before)
+    for field, value in patch.items():
+        if value is None:
+            after.pop(field, None)
+        elif isinstance(value, dict):
+            after[field] = merged(before.get(field, {}), value)
+        else:
+            after[field] = value
+    return after
+
+
+class Statuses:
+    """Profiles and their statuses, as the API server would have them."""
+
+    def __init__(self, handler: ProfileHandler) -> None:
+        self.handler = handler
+        self.raws: dict[str, Raw] = {}
+        self.written = list[str]()
+        """The profiles whose statuses were written, in their order."""
+        self.warned = list[tuple[str, str, str]]()
+        """Name, reason and note of each Event."""
+
+    def apply(self, name: str, *, generation: int = 1, **spec: Any) -> None:
+        """Apply the profile, by default for the pods of scheduler "shared"."""
+        spec.setdefault("match", SHARED)
+        before = self.raws.get(name, {}).get("status")
+        self.raws[name] = profile(generation, name=name, uid=f"{name}1", status=before, **spec)
+        self.show(name)
+
+    def show(self, name: str) -> None:
+        """Show the profile as the API server has it."""
+        self._write(name, self.handler.applied(self.raws[name]))
+
+    def settle(self, calls: int = 2) -> None:
+        """Let some seconds pass, and write the statuses that are outdated by then."""
+        for _ in range(calls):
+            self.handler.settle_conflicts()
+            for name, patch in self.handler.other_statuses():
+                self._write(name, patch)
+
+    def delete(self, name: str) -> None:
+        self.handler.gone(name, f"{name}1")
+        del self.raws[name]
+
+    def _write(self, name: str, patch: Raw | None) -> None:
+        if patch:
+            self.written.append(name)
+            events = self.handler.warnings(name, patch)
+            self.warned += [(about.name, reason, note) for about, reason, note in events]
+            self.raws[name]["status"] = merged(self.raws[name].get("status", {}), patch)
+            self.show(name)
+
+    def conflicts(self) -> dict[str, str]:
+        """Return by name what the statuses say in short; each has the condition or it has not."""
+        statuses = {name: raw["status"] for name, raw in self.raws.items()}
+        found = {name: s["conflict"] for name, s in statuses.items() if "conflict" in s}
+        assert {*found} == {n for n, s in statuses.items() if "Conflicted" in conditions(s)}
+        return found
+
+
+@pytest.fixture
+def statuses(profile_handler: ProfileHandler) -> Statuses:
+    return Statuses(profile_handler)
+
+
+def test_two_profiles_that_may_match_the_same_pods_say_so_in_both_statuses_and_in_events(
+    statuses: Statuses,
 ) -> None:
-    first = profile_handler.applied(profile(name="a", uid="a1", match=SHARED))
-    assert [*conditions(first)] == ["Ready"]
-    second = profile_handler.applied(profile(name="b", uid="b1", match=SHARED))
-    conflict = conditions(second)["Conflicted"]
+    statuses.apply("dup")
+    statuses.apply("mooring")
+    assert statuses.conflicts() == {}, "others may come"
+    statuses.settle()
+    assert statuses.conflicts() == {"dup": "outranks mooring", "mooring": "outranked by dup"}
+    conflict = conditions(statuses.raws["mooring"]["status"])["Conflicted"]
     assert (conflict["status"], conflict["reason"]) == ("True", "SamePods")
-    assert conflict["message"] == (
-        "may match the same pods as a, with the same precedence; the first by name, a, takes "
-        "them: set match.precedence, or select other pods"
-    )
-    ((name, patch),) = profile_handler.other_statuses()
-    assert name == "a"
-    assert "may match the same pods as b" in conditions(patch)["Conflicted"]["message"]
-    assert not [*profile_handler.other_statuses()]
+    assert conflict["message"].startswith("outranked by dup: both may match the same pods, ")
+    assert [(name, reason) for name, reason, _ in statuses.warned] == [
+        ("dup", "Conflicted"),
+        ("mooring", "Conflicted"),
+    ]
+    assert statuses.warned[1][2] == conflict["message"]
+    assert ready(statuses.raws["mooring"]["status"])[:2] == ("True", "InForce")
 
 
-def test_a_conflict_ends_when_one_of_the_profiles_changes_or_goes(
-    profile_handler: ProfileHandler,
+def test_a_conflict_ends_when_one_of_the_profiles_changes_or_goes(statuses: Statuses) -> None:
+    statuses.apply("a")
+    statuses.apply("b")
+    statuses.settle()
+    assert {*statuses.conflicts()} == {"a", "b"}
+    statuses.apply("b", generation=2, match=SHARED | {"precedence": 1})
+    statuses.settle()
+    assert statuses.conflicts() == {}
+    statuses.apply("c")
+    statuses.settle()
+    assert statuses.conflicts() == {"a": "outranks c", "c": "outranked by a"}
+    statuses.delete("c")
+    statuses.settle()
+    assert statuses.conflicts() == {}
+
+
+def test_a_replica_that_begins_to_lead_leaves_right_statuses_as_they_are(
+    statuses: Statuses,
 ) -> None:
-    profile_handler.applied(profile(name="a", uid="a1", match=SHARED))
-    second = profile_handler.applied(profile(name="b", uid="b1", match=SHARED))
-    ((_, written),) = profile_handler.other_statuses()
-    profile_handler.applied(profile(name="a", uid="a1", match=SHARED, status=written))
-    preferred = profile(2, name="b", uid="b1", match=SHARED | {"precedence": 1}, status=second)
-    assert [*conditions(profile_handler.applied(preferred))] == ["Ready"]
-    ((name, patch),) = profile_handler.other_statuses()
-    assert (name, [*conditions(patch)]) == ("a", ["Ready"])
-    third = profile_handler.applied(profile(name="c", uid="c1", match=SHARED))
-    assert "Conflicted" in conditions(third)
-    assert [name for name, _ in profile_handler.other_statuses()] == ["a"]
-    profile_handler.gone("c", "c1")
-    ((name, patch),) = profile_handler.other_statuses()
-    assert (name, [*conditions(patch)]) == ("a", ["Ready"])
+    for name in "abc":
+        statuses.apply(name)
+    statuses.settle()
+    assert len(statuses.warned) == 3
+    shared = scheduler_state()
+    leader = Statuses(ProfileHandler(shared.profiles, silent_intake(shared)))
+    leader.raws = statuses.raws
+    for name in "cab":
+        leader.show(name)
+    leader.settle()
+    assert (leader.written, leader.warned) == ([], [])
+
+
+def test_profiles_that_are_edited_again_and_again_are_told_now_and_then(
+    statuses: Statuses,
+) -> None:
+    statuses.apply("a")
+    for generation in range(1, 2 * MOST_CONFLICT_WAITS + 1):
+        match = SHARED | {"precedence": generation % 2}
+        statuses.apply("b", generation=generation, match=match)
+        statuses.settle(1)
+        assert statuses.written.count("a") == (1 if generation < MOST_CONFLICT_WAITS else 2)
+    assert [name for name, _, _ in statuses.warned] == ["a", "b"]
+    assert statuses.conflicts() == {"a": "outranks b", "b": "outranked by a"}
+
+
+def test_an_edit_that_changes_no_conflict_tells_none_again(statuses: Statuses) -> None:
+    statuses.apply("a")
+    statuses.apply("b")
+    statuses.settle()
+    told = len(statuses.warned)
+    for generation in range(2, 6):
+        statuses.apply("b", generation=generation, percentageOfNodesToScore=generation)
+        statuses.settle()
+    assert len(statuses.warned) == told
+    assert {*statuses.conflicts()} == {"a", "b"}
+
+
+def test_of_many_conflicts_few_statuses_change_with_one_more_profile(statuses: Statuses) -> None:
+    names = [f"p{number:03}" for number in range(100)]
+    for name in names:
+        statuses.apply(name)
+    statuses.settle()
+    assert statuses.conflicts()["p000"] == "outranks p001 and others"
+    assert statuses.conflicts()["p099"] == "outranked by p000 and others"
+    written, told = len(statuses.written), len(statuses.warned)
+    assert (written, told) == (200, 100), "one status when it came, and one of the conflict"
+    statuses.apply("p050x")
+    statuses.settle()
+    assert len(statuses.warned) == told + 1
+    assert len(statuses.written) - written <= 14
+
+
+def test_each_invalid_generation_is_an_event_once(statuses: Statuses) -> None:
+    statuses.apply("a")
+    statuses.apply("a", generation=2, **BROKEN)
+    statuses.show("a")
+    statuses.settle()
+    ((name, reason, note),) = statuses.warned
+    assert (name, reason) == ("a", "Invalid")
+    assert "spec.percentageOfNodesToScore" in note
+    statuses.apply("a", generation=3, **BROKEN)
+    statuses.apply("a", generation=4)
+    assert [reason for _, reason, _ in statuses.warned] == ["Invalid", "Invalid"]
 
 
 def test_the_pods_of_a_profile_that_never_was_valid_can_be_told(
@@ -358,6 +495,9 @@ def test_the_status_follows_the_nodes(
     status = profile_handler.applied(profile(rules=DEAR))
     assert "OverBudget" not in conditions(status)
     assert profile_handler.applied(profile(rules=DEAR, status=status)) is None
+    profile_handler.settle_conflicts()
+    profile_handler.settle_conflicts()
+    assert dict(profile_handler.other_statuses()) == {"packed": {}}
     profile_handler.nodes_changed()
     assert not [*profile_handler.other_statuses()]
     relabel(shared, 40)
@@ -377,11 +517,15 @@ def test_the_status_follows_the_nodes(
 async def writing(
     shared: SchedulerState, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 ) -> AsyncIterator[tuple[SmallApi, ProfileStatusWriter]]:
-    """Yield a server, and what writes statuses to it."""
+    """Yield a server, and what writes statuses to it, and Events as long as it runs."""
     api = SmallApi()
     async with ApiServer(api.respond) as server, ApiClient(Connection(server.url)) as client:
-        handler = ProfileHandler(shared.profiles, silent_intake(shared))
-        yield api, ProfileStatusWriter(handler, client, sleep=sleep)
+        recorder = EventRecorder(client, "mooring", "test")
+        recording = asyncio.create_task(recorder.run())
+        yield api, status_writer(shared, silent_intake(shared), client, sleep, recorder)
+        await recorder.drain(10)
+        recording.cancel()
+        await asyncio.wait([recording])
 
 
 async def test_a_profile_that_the_comparison_found_is_in_force_and_its_status_written() -> None:
@@ -394,21 +538,45 @@ async def test_a_profile_that_the_comparison_found_is_in_force_and_its_status_wr
     assert written.body["status"]["conditions"][0]["reason"] == "InForce"
 
 
-async def test_a_profile_that_conflicts_with_a_new_one_gets_its_status_written_too() -> None:
-    async with writing(scheduler_state()) as (api, writer):
+async def test_profiles_in_conflict_get_their_statuses_written_and_an_event_each() -> None:
+    clock = VirtualClock()
+    async with writing(scheduler_state(), clock.sleep) as (api, writer):
+        task = asyncio.create_task(writer.run())
         for name in ("a", "b"):
-            await writer.found(profile(name=name, uid=f"{name}1", match={"schedulerNames": ["x"]}))
-        await writer.gone("b", "b1")
+            await writer.found(profile(name=name, uid=f"{name}1", match=SHARED))
+        for _ in range(2):
+            await clock.end_sleep(CONFLICT_SECONDS)
+        await clock.sleepers(seconds=CONFLICT_SECONDS)
+        task.cancel()
+        await asyncio.wait([task])
         written = [
             (request.path.split("/")[-2], [c["type"] for c in request.body["status"]["conditions"]])
             for request in api.patched
         ]
     assert written == [
         ("a", ["Ready"]),
-        ("b", ["Ready", "Conflicted"]),
+        ("b", ["Ready"]),
         ("a", ["Ready", "Conflicted"]),
-        ("a", ["Ready"]),
+        ("b", ["Ready", "Conflicted"]),
     ]
+    events = {request.body["regarding"]["name"]: request.body for request in api.posted}
+    assert [*events] == ["a", "b"]
+    assert events["b"]["regarding"] == {
+        "apiVersion": "scheduling.mooring.dev/v1alpha1",
+        "kind": "SchedulingProfile",
+        "name": "b",
+        "uid": "b1",
+    }
+    assert (events["b"]["type"], events["b"]["reason"]) == ("Warning", "Conflicted")
+    assert events["b"]["note"].startswith("outranked by a: ")
+
+
+async def test_an_invalid_profile_gets_an_event_when_its_status_is_written() -> None:
+    async with writing(scheduler_state()) as (api, writer):
+        await writer.found(profile(name="found", **BROKEN))
+    (event,) = (request.body for request in api.posted)
+    assert (event["type"], event["reason"], event["action"]) == ("Warning", "Invalid", "Applying")
+    assert "spec.percentageOfNodesToScore" in event["note"]
 
 
 async def test_a_status_that_the_nodes_have_outdated_is_written_after_a_while(
@@ -423,9 +591,9 @@ async def test_a_status_that_the_nodes_have_outdated_is_written_after_a_while(
         for number in range(20):
             found = parse_node(node(f"n{number}", labels={"serial": f"n{number}"}))
             shared.state.put(Kind.NODE, found.name, found)
-        await clock.sleepers(2)
+        await clock.sleepers(3)
         await clock.advance(STATUS_SECONDS)
-        await clock.sleepers(2)  # each asleep again: what they had to do is done
+        await clock.sleepers(3)  # each asleep again: what they had to do is done
         task.cancel()
         await asyncio.wait([task])
         kinds = [[c["type"] for c in r.body["status"]["conditions"]] for r in api.patched]
@@ -447,15 +615,14 @@ async def test_a_status_that_could_not_be_written_is_written_some_seconds_later(
 
     api, shared = SmallApi(), scheduler_state()
     async with ApiServer(respond) as server, ApiClient(Connection(server.url)) as client:
-        handler = ProfileHandler(shared.profiles, silent_intake(shared))
-        writer = ProfileStatusWriter(handler, client, sleep=clock.sleep)
+        writer = status_writer(shared, silent_intake(shared), client, clock.sleep)
         task = asyncio.create_task(writer.run())
         await writer.found(profile(name="found"))
         for _ in range(2):
             assert api.patched == []
-            await clock.sleepers(2)
+            await clock.sleepers(3)
             await clock.advance(REPEAT_SECONDS)
-        await clock.sleepers(2)
+        await clock.sleepers(3)
         task.cancel()
         await asyncio.wait([task])
     [written] = api.patched
@@ -470,7 +637,8 @@ async def test_a_status_whose_write_is_called_off_is_written_later() -> None:
     api.answers_half = True
     async with ApiServer(api.respond) as server, ApiClient(Connection(server.url)) as client:
         handler = ProfileHandler(shared.profiles, silent_intake(shared))
-        writer = ProfileStatusWriter(handler, client, sleep=clock.sleep)
+        recorder = EventRecorder(client, "mooring", "test")
+        writer = ProfileStatusWriter(handler, client, recorder, sleep=clock.sleep)
         handling = asyncio.create_task(writer.found(profile(name="found")))
         while not api.patched:  # noqa: ASYNC110 - the server has no event for it
             await asyncio.sleep(0)

@@ -17,12 +17,11 @@ import pytest
 import replica
 from controlplane import ControlPlane
 from controlplane.client import Client
-from handlers.small_api import KOPF, SmallApi
+from handlers.small_api import KOPF, SmallApi, status_writer
 from kube.api_server import ApiServer, event, status_object
 from kube.virtual_clock import VirtualClock
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.handlers.objects import ObjectHandlers
-from mooring.handlers.profiles import ProfileHandler, ProfileStatusWriter
 from mooring.handlers.runner import (
     ASK_AGAIN_SECONDS,
     GOOD_SECONDS,
@@ -67,7 +66,7 @@ async def kopf_serving(
     )
     before = open_sockets()
     async with ApiClient(connection) as client:
-        profiles = ProfileStatusWriter(ProfileHandler(shared.profiles, pod_enqueuer), client)
+        profiles = status_writer(shared, pod_enqueuer, client)
         handlers = ObjectHandlers(pod_enqueuer, profiles, shared.state, listed=listed)
         operator = KopfRunner(handlers, connection, client)
         task = asyncio.create_task(operator.run(lambda: None))
@@ -180,7 +179,7 @@ def handlers_of(
     shared: SchedulerState, client: ApiClient, seen: Callable[[Pod, Mapping[str, Any]], None]
 ) -> ObjectHandlers:
     pod_enqueuer = silent_intake(shared)
-    profiles = ProfileStatusWriter(ProfileHandler(shared.profiles, pod_enqueuer), client)
+    profiles = status_writer(shared, pod_enqueuer, client)
     return ObjectHandlers(pod_enqueuer, profiles, shared.state, listed=lambda: None, seen=seen)
 
 

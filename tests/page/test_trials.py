@@ -16,10 +16,13 @@ from mooring.model.limits import LIMITS, Counted
 from mooring.model.pod import parse_pod
 from mooring.observe.documents import plain
 from mooring.page.trials import MOST_PODS, CompareRequest, TrialsBusy, TryRequest, WhatIfRunner
-from mooring.simulate.manifests import InputError
-from mooring.testing.builders import api_object, node, pod, priority_class, uid_of
+from mooring.simulate.inputs import inputs_of
+from mooring.simulate.manifests import InputError, Manifest, manifests_in
+from mooring.simulate.simulation import simulate
+from mooring.testing.builders import api_object, node, pod, priority_class, service, uid_of
 from scheduler_states import SHIPPED_ONLY, put_profile, scheduler_state
 
+ZONE = "topology.kubernetes.io/zone"
 CLUSTER = (node("a", cpu="4"), node("b", cpu="8"), pod("runs", cpu="1", node="a"))
 PACKED = """
 apiVersion: scheduling.mooring.dev/v1alpha1
@@ -78,6 +81,14 @@ def nodes(found: dict[str, Any]) -> list[str | None]:
     return [each["node"] for each in found["results"]]
 
 
+def simulated(manifests: str, *objects: dict[str, Any]) -> list[str | None]:
+    """Return the nodes that `mooring simulate` finds for the pods of the text, in their order."""
+    stored = [Manifest("cluster", raw) for raw in objects]
+    inputs = inputs_of([*stored, *manifests_in(manifests, "file")], SHIPPED_ONLY)
+    found = {a.decision.pod.key: a.decision.node for a in simulate(inputs, SHIPPED_ONLY, seed=0)}
+    return [found[pod.key] for pod in inputs.pending]
+
+
 async def everything(namespaces: Iterable[str]) -> frozenset[str]:
     return frozenset(namespaces)
 
@@ -119,6 +130,7 @@ async def test_nothing_stays_of_a_trial() -> None:
     plain(await trials.tried(TryRequest(text(deployment("web", 3, "1"))), everything))
     assert shared.cluster.nodes.requested("cpu").tolist() == before
     assert len(shared.state.pods) == 1
+    assert not shared.cluster.objects(Kind.REPLICA_SET)
     assert list(shared.queue) == []
     assert list(shared.cluster.pod_groups) == []
 
@@ -127,6 +139,66 @@ async def test_the_pods_of_a_deployment_see_each_other() -> None:
     found = await tried(text(deployment("web", 4, "3")))
     assert sorted(str(name) for name in nodes(found)) == ["None", "a", "b", "b"]
     assert found["details"]["pod"] == found["results"][0]["pod"]
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet", "StatefulSet"])
+async def test_the_pods_of_a_controller_go_where_simulate_has_them_go(kind: str) -> None:
+    """The default constraints count the pods that their controller selects."""
+    wanted = text({**deployment("web", 9, "100m"), "kind": kind})
+    objects = [node(f"n{i}", cpu="16", labels={ZONE: f"z{i % 3}"}) for i in range(20)]
+    found = await tried(wanted, *objects)
+    assert nodes(found) == simulated(wanted, *objects)
+    assert len({*nodes(found)}) == 9
+
+
+async def test_pods_spread_by_a_service_of_the_text_as_simulate_has_them_spread() -> None:
+    objects = [node(f"n{i}", cpu="16") for i in range(4)]
+    members = [pod(f"p{i}", cpu="100m", labels={"app": "web"}) for i in range(4)]
+    wanted = text(service("web", {"app": "web"}), *members)
+    found = await tried(wanted, *objects)
+    assert nodes(found) == simulated(wanted, *objects)
+    assert len({*nodes(found)}) == 4
+
+
+async def test_pods_that_preempt_are_nominated_to_the_nodes_that_simulate_has() -> None:
+    """What a preemption frees is kept for its pod, so that the next one needs another node."""
+    low = [pod(f"low-{name}", cpu="1", node=name, priority=1) for name in "abc"]
+    objects = [*(node(name, cpu="1") for name in "abc"), *low, priority_class("high", 100)]
+    spec = {"priorityClassName": "high", "priority": None}
+    wanted = text(*(pod(f"p{i}", cpu="1", spec=spec) for i in range(3)))
+    found = await tried(wanted, *objects)
+    stored = [Manifest("cluster", raw) for raw in objects]
+    inputs = inputs_of([*stored, *manifests_in(wanted, "file")], SHIPPED_ONLY)
+    attempts = simulate(inputs, SHIPPED_ONLY, seed=0)
+    assert {each["pod"]: each["nominatedNode"] for each in found["results"]} == {
+        attempt.decision.pod.key: attempt.decision.nominated_node for attempt in attempts
+    }
+    assert {each["nominatedNode"] for each in found["results"]} == {*"abc"}
+
+
+async def test_what_would_help_is_found_in_the_state_that_was_tried() -> None:
+    """The pod that it replaces is not there, and the Service of the text is."""
+    constraint = {
+        "topologyKey": "kubernetes.io/hostname",
+        "maxSkew": 1,
+        "whenUnsatisfiable": "DoNotSchedule",
+    }
+    args = {"defaultConstraints": [constraint], "defaultingType": "List"}
+    labels = {"app": "web"}
+    objects = (
+        node("a", cpu="1"),
+        node("b", cpu="8"),
+        pod("old", cpu="1", node="a"),
+        pod("web-1", node="b", labels=labels),
+    )
+    shared = scheduler_state(*objects)
+    put_profile(shared, pluginConfig=[{"name": "PodTopologySpread", "args": args}])
+    trials = WhatIfRunner(shared, SHIPPED_ONLY, now=lambda: 0.0)
+    wanted = text(service("web", labels), pod("web-2", cpu="1", labels=labels))
+    found = plain(await trials.tried(TryRequest(wanted), everything))
+    assert nodes(found) == [None]
+    assert "when default/old on a ends" in [each["change"] for each in found["suggestions"]]
+    assert "as it is" not in [each["change"] for each in found["suggestions"]]
 
 
 async def test_the_cluster_may_change_between_two_decisions() -> None:
@@ -192,6 +264,11 @@ async def test_a_pod_that_no_profile_takes_says_so() -> None:
     found = await tried(text(pod("web", spec={"schedulerName": "other"})))
     assert found["results"][0]["message"] == (
         'no profile in force takes the pod (schedulerName "other"); choose one'
+    )
+    found = await tried(text(pod("web", spec={"schedulerName": "default-shceduler"})))
+    assert found["results"][0]["message"] == (
+        'no profile in force takes the pod (schedulerName "default-shceduler", '
+        "did you mean default-scheduler?); choose one"
     )
 
 
@@ -314,7 +391,8 @@ async def test_a_runtime_class_is_left_out_with_a_note() -> None:
         ("", "makes no pods"),
         ("kind: [", "expected"),
         ("just words", "must be an object"),
-        (text(api_object("Service", "web", spec={})), "Service makes no pods here"),
+        (text(api_object("ConfigMap", "web")), "ConfigMap makes no pods here"),
+        (text(service("web", {"app": "web"})), "the text makes no pods"),
         ("a: &x [1]\nb: *x", "aliases"),
         ("[" * 100 + "]" * 100, "nested deeper"),
         ("- " * 70 + "x", "nested deeper"),

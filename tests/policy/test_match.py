@@ -6,7 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.policy.match import ProfileMatcher, may_share_pods
+from mooring.policy.match import (
+    ProfileMatcher,
+    conflict_in_short,
+    conflict_text,
+    may_share_pods,
+)
 from mooring.policy.profile import SchedulingProfile, SchedulingProfileSpec
 from mooring.policy.reading import read
 
@@ -133,6 +138,32 @@ def test_precedence_decides_between_profiles_that_share_pods() -> None:
 def test_different_values_of_a_label_exclude_each_other_and_different_labels_do_not() -> None:
     assert not may_share_pods(selecting("a", team="a"), selecting("b", team="b"))
     assert may_share_pods(selecting("a", team="a"), selecting("b", tier="web"))
+
+
+def test_the_winner_and_the_loser_of_a_conflict_are_told_by_name() -> None:
+    why = (
+        ": both may match the same pods, with the same precedence, and the first by name takes "
+        "them; set match.precedence, or select other pods"
+    )
+    assert conflict_in_short("mooring", ["dup"]) == "outranked by dup"
+    assert conflict_text("mooring", ["dup"]) == f"outranked by dup{why}"
+    assert conflict_in_short("dup", ["mooring"]) == "outranks mooring"
+    assert conflict_text("dup", ["mooring"]) == f"outranks mooring{why}"
+
+
+def test_a_profile_between_two_others_is_outranked_in_short_and_told_both_in_full() -> None:
+    assert conflict_in_short("b", ["c", "a"]) == "outranked by a"
+    text = conflict_text("b", ["c", "a"])
+    assert text.startswith("outranked by a and outranks c: they may match the same pods")
+
+
+def test_a_thousand_conflicts_are_a_short_text_that_one_more_does_not_change() -> None:
+    others = {f"{'p' * 240}{number:04}" for number in range(1, 1000)}
+    first, last = f"{'p' * 240}0000", f"{'p' * 240}1000"
+    assert conflict_in_short(first, others).endswith("0001 and others")
+    for name in (first, last):
+        assert len(conflict_text(name, others)) < 3000
+        assert conflict_text(name, others | {f"{'p' * 240}0500x"}) == conflict_text(name, others)
 
 
 KEYS, VALUES = ("k1", "k2"), ("v1", "v2")

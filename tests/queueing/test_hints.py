@@ -273,7 +273,7 @@ def test_a_hint_that_fails_counts_as_queue_and_is_logged_once(
         for _ in range(2):
             assert worth(queueing_hint, queued, BIGGER)
     assert len(caplog.messages) == 1
-    assert caplog.messages[0].startswith("plugin Broken of mooring: ")
+    assert caplog.messages[0].startswith("plugin Broken of mooring-scheduler: ")
     assert "hint" in caplog.messages[0].lower()
 
 

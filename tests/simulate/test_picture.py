@@ -54,5 +54,7 @@ def test_without_pillow_png_is_one_line_that_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "PIL", None)
-    with pytest.raises(InputError, match=r"pip install 'mooring\[plot\]', or write a .svg"):
+    with pytest.raises(
+        InputError, match=r"pip install '\.\[plot\]' in a clone of Mooring; or write .svg"
+    ):
         write_picture(COMPARISON, str(tmp_path / "p.png"))

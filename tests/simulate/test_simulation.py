@@ -88,6 +88,13 @@ def test_a_pod_of_another_scheduler_has_no_profile() -> None:
     assert attempt.decision.message == 'no profile takes pods of schedulerName "other"'
 
 
+def test_a_pod_of_a_misspelt_scheduler_name_is_told_which_is_meant() -> None:
+    (attempt,) = attempts(node("n1"), pod(spec={"schedulerName": "defaultscheduler"}))
+    assert attempt.decision.message == (
+        'no profile takes pods of schedulerName "defaultscheduler", did you mean default-scheduler?'
+    )
+
+
 def test_profiles_of_the_input_apply_by_namespace() -> None:
     def strategy(name: str) -> list[dict[str, Any]]:
         return [{"name": "NodeResourcesFit", "args": {"scoringStrategy": {"type": name}}}]

@@ -66,7 +66,12 @@ class CheckedProfile:
         """What a user should know about the profile although it is valid."""
         name = self.loaded.profile.name
         conflicts = (FieldError(name, self.conflict),) if self.conflict else ()
-        return (*self.loaded.notes, *conflicts, *self._groups_with_extenders())
+        return (
+            *self.loaded.notes,
+            *conflicts,
+            *self._groups_with_extenders(),
+            *self._files_of_extenders(),
+        )
 
     def _groups_with_extenders(self) -> Iterator[FieldError]:
         """Yield that no preemption is made for groups, if an extender takes part in preemption."""
@@ -76,6 +81,21 @@ class CheckedProfile:
             which = "pod groups" if everything else "pod groups that request a managed resource"
             text = f"{which} do not preempt: a preemptVerb is called for single pods only"
             yield FieldError("spec.extenders", text)
+
+    def _files_of_extenders(self) -> Iterator[FieldError]:
+        """Yield that certificates in files are not looked at, because they are somewhere else."""
+        for number, extender in enumerate(self.loaded.profile.spec.extenders):
+            tls = extender.tls_config
+            if tls is None or not tls.files or not extender.url_prefix.lower().startswith("https:"):
+                continue
+            *first, last = tls.files
+            named = f"{', '.join(first)} and {last}" if first else last
+            files, are, they = ("files", "are", "they") if first else ("file", "is", "it")
+            text = (
+                f"the {files} {named} {are} not looked at: {they} {are} in Mooring's container; if "
+                f"{they} cannot be used there, the profile's status says so"
+            )
+            yield FieldError(f"spec.extenders[{number}].tlsConfig", text)
 
 
 @dataclass(slots=True)
@@ -119,7 +139,7 @@ def check_files(paths: Iterable[str], registry: Registry) -> Report:
 def _with_conflict(checked: CheckedProfile, valid: Sequence[CheckedProfile]) -> CheckedProfile:
     own = checked.loaded.profile
     others = [other.loaded.profile for other in valid if other is not checked]
-    names = sorted(other.name for other in others if may_share_pods(own, other))
+    names = [other.name for other in others if may_share_pods(own, other)]
     return replace(checked, conflict=conflict_text(own.name, names)) if names else checked
 
 

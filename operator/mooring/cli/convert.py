@@ -1,6 +1,7 @@
 """`mooring convert`."""
 
 import shlex
+from dataclasses import replace
 from typing import Final
 
 import click
@@ -12,7 +13,7 @@ from mooring.framework.registry import Registry
 from mooring.plugins import SHIPPED
 from mooring.policy.imports.configuration import ProcessSettings
 from mooring.policy.imports.policy import PROVIDERS, import_provider
-from mooring.policy.profile import DEFAULT_SCHEDULER
+from mooring.policy.profile import DEFAULT_SCHEDULER, SchedulingProfile, SchedulingProfileSpec
 from mooring.simulate.manifests import read_manifests
 from mooring.simulate.profiles import read_profiles
 
@@ -22,6 +23,12 @@ _LEASE: Final = (
     "the shipped RBAC allows the Lease mooring-system/mooring only: change its Role, or leave out "
     "--lease-namespace and --lease-name"
 )
+
+_SHADOW: Final = (
+    "is in mode Shadow, and binds nothing, because pods must have one scheduler; once "
+    "kube-scheduler has another name, convert with --active, or remove mode (docs/installing.md)"
+)
+_NO_EXTENDERS: Final = "spec.extenders is left out: extenders are not called in mode Shadow"
 
 
 def _completed(
@@ -37,7 +44,8 @@ def _completed(
 Examples:
   mooring convert scheduler-config.yaml > profiles.yaml
   kubectl -n kube-system get cm policy -o json | mooring convert - -s packed
-  mooring convert ClusterAutoscalerProvider"""
+  mooring convert ClusterAutoscalerProvider -s packed
+  mooring convert scheduler-config.yaml --active   # kube-scheduler has another name"""
 )
 @click.argument("source", metavar="FILE|PROVIDER", shell_complete=_completed)
 @click.option(
@@ -47,15 +55,23 @@ Examples:
     show_default=True,
     help="The schedulerName for a Policy or a provider, which contain none.",
 )
+@click.option(
+    "--active",
+    is_flag=True,
+    help="Let the profile for default-scheduler bind pods: kube-scheduler has another name now.",
+)
 @output_option("yaml", "json")
-def convert(source: str, scheduler_name: str, output: str) -> None:
+def convert(source: str, scheduler_name: str, output: str, *, active: bool) -> None:
     """Convert kube-scheduler configurations to SchedulingProfiles.
 
     FILE (- is standard input) contains a KubeSchedulerConfiguration v1, or a Policy of Kubernetes
     1.22 and before: as YAML, as JSON or in a ConfigMap. PROVIDER is an algorithm provider of that
     time: DefaultProvider or ClusterAutoscalerProvider. Prints SchedulingProfiles. Notes on standard
-    error name the flags of mooring run that other settings become, and every field that has no
-    counterpart in Mooring.
+    error name the flags of mooring run that other settings become, and every field and plugin that
+    has no counterpart in Mooring.
+
+    A profile for default-scheduler is printed in mode Shadow: it decides for comparison, and
+    kube-scheduler goes on to bind the pods.
     """
     if source in PROVIDERS:
         profiles = [import_provider(source, scheduler_name)]
@@ -68,11 +84,27 @@ def convert(source: str, scheduler_name: str, output: str) -> None:
             note(f"{source}: run it with: mooring run {_flags(settings)}")
             if settings.leader_elect and (settings.lease_namespace or settings.lease_name):
                 note(f"{source}: {_LEASE}")
-    manifests = [profile.manifest() for profile in profiles]
+    manifests = [
+        (profile if active else _beside_kube_scheduler(profile, source)).manifest()
+        for profile in profiles
+    ]
     if output == "json":
         print_json({"apiVersion": "v1", "kind": "List", "items": manifests})
     else:
         click.echo(yaml.safe_dump_all(manifests, sort_keys=False), nl=False)
+
+
+def _beside_kube_scheduler(profile: SchedulingProfile, source: str) -> SchedulingProfile:
+    """Return the profile in mode Shadow, with a note, if it is for kube-scheduler's own pods."""
+    if DEFAULT_SCHEDULER not in profile.scheduler_names:
+        return profile
+    note(f"{source}: {profile.name}: {_SHADOW}")
+    spec = profile.spec.model_copy(update={"mode": "Shadow"})
+    if spec.extenders:
+        note(f"{source}: {profile.name}: {_NO_EXTENDERS}")
+        kept = spec.model_fields_set - {"extenders"}
+        spec = SchedulingProfileSpec(**{name: value for name, value in spec if name in kept})
+    return replace(profile, spec=spec)
 
 
 def _flags(settings: ProcessSettings) -> str:

@@ -214,8 +214,8 @@ def _check_otlp_endpoint(settings: RunSettings) -> None:
             traces.Traces(given, version=__version__, instance="")
     except ImportError as error:
         raise click.UsageError(
-            "--otlp-endpoint needs OpenTelemetry's packages: pip install 'mooring[otlp]', or an "
-            f"image built with LOCK=requirements-run-otlp.lock ({error})"
+            "--otlp-endpoint needs OpenTelemetry's packages: pip install '.[otlp]' in a clone of "
+            f"Mooring, or an image built with LOCK=requirements-run-otlp.lock ({error})"
         ) from None
     except ValueError as error:
         raise click.UsageError(

@@ -140,6 +140,7 @@ class Engine:
             failed=self.reports.error,
             gated=self.reports.gated,
             no_profile=self.reports.no_profile,
+            misspelt=self.reports.misspelt,
         )
 
     def _new_loop(self, work: asyncio.Event, clock: Callable[[], float]) -> SchedulingLoop:

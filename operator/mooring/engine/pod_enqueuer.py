@@ -23,6 +23,10 @@ __all__ = ["PodEnqueuer"]
 
 _WITHOUT_PROFILE_SECONDS: Final = 5.0
 """A pod that no profile takes is told so when it has waited for so long."""
+_MISSPELT_SECONDS: Final = 30.0
+"""A pod is told after so long that its scheduler name may be misspelt: none has tried it."""
+_NAMES_AT_ONCE: Final = 20
+"""Scheduler names that are compared with those of profiles without a pause: some milliseconds."""
 _SCHEDULING_GATES: Final = "SchedulingGates"
 """The plugin of `spec.schedulingGates`."""
 _GATED_SECONDS: Final = 2.0
@@ -43,7 +47,8 @@ class PodEnqueuer:
     without a node any more, `failed` with a pod that is gated because it exceeds a limit or a
     PreEnqueue plugin failed, and why. `gated` is called with a pod that a PreEnqueue plugin has
     held back for some time, and why. `no_profile` is called with a pod that no profile takes, and
-    why.
+    why, `misspelt` with one that no scheduler takes and whose scheduler name is similar to a
+    profile's, and what to say of it.
     """
 
     def __init__(
@@ -56,6 +61,7 @@ class PodEnqueuer:
         failed: Callable[[Pod, str], None],
         gated: Callable[[Pod, str], None],
         no_profile: Callable[[Pod, str], None],
+        misspelt: Callable[[Pod, str], None],
     ) -> None:
         self._scheduler = scheduler
         self._clock = clock
@@ -66,7 +72,10 @@ class PodEnqueuer:
         self._gated_since: dict[Uid, float] = {}
         """When members of groups were gated, by uid, of those that were not told why."""
         self._no_profile = no_profile
+        self._misspelt = misspelt
         self._without_profile_since: dict[Uid, float] = {}
+        self._perhaps_misspelt: dict[Uid, float] = {}
+        """When pods that may be another scheduler's came, by uid, of those not looked at yet."""
         self._told: dict[Uid, tuple[int, str | None]] = {}
         self._unsettled: dict[Uid, Pod] = {}
         """Pods, by uid, whose profile must be found anew."""
@@ -222,6 +231,7 @@ class PodEnqueuer:
         """Tell pods that have waited for some seconds why; to be called from time to time."""
         self._report_gated_members()
         self._report_pods_without_profile()
+        self._report_misspelt()
 
     def _report_gated_members(self) -> None:
         until = self._clock() - _GATED_SECONDS
@@ -252,9 +262,37 @@ class PodEnqueuer:
                 self.pending(pod)
                 continue
             why = profiles.why_none(pod)
-            self._told[pod.uid] = (profiles.version, why)
-            if why is not None and why != told:
+            self._told[pod.uid] = (profiles.version, why or told)
+            if why is None:
+                self._perhaps_misspelt.setdefault(pod.uid, self._clock())
+            elif why != told:
                 self._no_profile(pod, why)
+
+    def _report_misspelt(self) -> None:
+        """Report to pods that wait for no known scheduler that their scheduler name is misspelt.
+
+        A pod that another scheduler has tried has a condition, and one that is another's gets a
+        node soon. Of many different names some are looked at now.
+        """
+        until = self._clock() - _MISSPELT_SECONDS + _WITHOUT_PROFILE_SECONDS
+        since, names = self._perhaps_misspelt, set[str]()
+        for uid in [*takewhile(lambda uid: since[uid] <= until, since)]:
+            pod = self._scheduler.without_profile.get(uid)
+            if pod is not None and pod.unscheduled_message is None:
+                name = pod.spec.scheduler_name
+                if name not in names and len(names) == _NAMES_AT_ONCE:
+                    return
+                names.add(name)
+                self._report_if_misspelt(pod, name)
+            since.pop(uid, None)
+
+    def _report_if_misspelt(self, pod: Pod, name: str) -> None:
+        version, told = self._told.get(pod.uid, (-1, None))
+        if meant := self._scheduler.profiles.did_you_mean(name):
+            text = f'no SchedulingProfile is for schedulerName "{name}"{meant}'
+            if text != told:
+                self._told[pod.uid] = (version, text)
+                self._misspelt(pod, text)
 
     def on_events(self, events: Iterable[ClusterEvent]) -> None:
         """Pass the events on to the queue: unschedulable pods may fit now."""
@@ -336,6 +374,7 @@ class PodEnqueuer:
 
     def _forget_no_profile(self, uid: Uid) -> None:
         self._without_profile_since.pop(uid, None)
+        self._perhaps_misspelt.pop(uid, None)
         self._told.pop(uid, None)
 
     def _add(self, pod: Pod, pipeline: Pipeline, *, report: bool = False) -> None:

@@ -12,6 +12,7 @@ from mooring.engine.groups.slices import SearchBudget
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.engine.suggestions import EXAMPLES, Suggestion, suggestions
+from mooring.engine.what_if import WhatIf
 from mooring.framework.decision import PodRef, TextAboutPods
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin import by_priority
@@ -20,7 +21,6 @@ from mooring.framework.queued_pod import PodState, QueuedPod
 from mooring.framework.runtime import first_gate
 from mooring.model.pod import Pod, Uid
 from mooring.model.pod_group import GroupKey, GroupSource
-from mooring.state.cluster_view import ClusterView
 from mooring.state.pod_groups import PodGroupState
 from mooring.time_slices import REST, TimeSlices
 
@@ -227,8 +227,7 @@ class PodReportBuilder:
             return await smallest_suggestions(
                 queued.pod,
                 queued.pipeline,
-                scheduler.cluster,
-                ResultCache(scheduler.state.nodes),
+                WhatIf(scheduler.cluster, ResultCache(scheduler.state.nodes)),
                 self._clock,
                 wanted=lambda: scheduler.queue.get(queued.pod.uid) is queued,
             )
@@ -252,17 +251,16 @@ def _gate(queued: QueuedPod) -> tuple[str, str | None]:
 async def smallest_suggestions(
     pod: Pod,
     pipeline: Pipeline,
-    cluster: ClusterView,
-    cache: ResultCache,
+    what_if: WhatIf,
     clock: Callable[[], float],
     wanted: Callable[[], bool] = lambda: True,
 ) -> list[SuggestedChange]:
-    """Return the suggestions with the smallest changes, the smallest first.
+    """Return the suggestions with the smallest changes, the smallest first, found by `what_if`.
 
     They are fewer if a plugin fails meanwhile, if `wanted` returns False after a step, or if it
     takes too long. The event loop is free between two steps; `clock` is in seconds.
     """
-    return await _smallest(suggestions(pod, pipeline, cluster, cache), clock, wanted)
+    return await _smallest(suggestions(pod, pipeline, what_if), clock, wanted)
 
 
 async def _smallest(

@@ -145,6 +145,10 @@ class PodStatusReporter:
         """Report that no profile takes the pod."""
         self._failed(pod, PodScheduledReason.NO_PROFILE, message, None)
 
+    def misspelt(self, pod: Pod, message: str) -> None:
+        """Record that the pod's scheduler name may be misspelt; its status may be another's."""
+        self._record_failure(pod, message)
+
     def preempted(self, victim: Pod, preemptor: Pod, node: str) -> None:
         """Report to the victim that it is preempted, and for which priority."""
         priority, own = self._priority(preemptor), self._priority(victim)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from mooring.framework.evaluations import Evaluations
@@ -13,7 +14,7 @@ from mooring.framework.registry import Registry
 from mooring.model.bounded_cache import BoundedCache
 from mooring.model.pod import Pod
 from mooring.model.pod_group import GroupFormat
-from mooring.policy.errors import FieldError, ProfileInvalid
+from mooring.policy.errors import FieldError, ProfileInvalid, did_you_mean
 from mooring.policy.extender import Extender
 from mooring.policy.match import ProfileMatcher, may_share_pods
 from mooring.policy.profile import DEFAULT_SCHEDULER, SchedulingProfile
@@ -27,6 +28,10 @@ _MOST_NAMED: Final = 3
 """Profiles that a message names."""
 _MOST_BYTES: Final = 2**20
 """Of the scheduler names of former profiles: enough for more than 1,000."""
+_MOST_COMPARED: Final = 50
+"""Scheduler names that one is compared with, to find the one that is meant."""
+_LONGEST_NAME: Final = 253
+"""Characters of the longest scheduler name that a profile can have."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,6 +73,7 @@ class Profiles:
         self._conflicts: dict[str, set[str]] = {}
         self._not_in_force: dict[str, frozenset[str]] = {}
         self._former: BoundedCache[str, str] = BoundedCache(_MOST_BYTES)
+        self._meant: BoundedCache[str, str] = BoundedCache(_MOST_BYTES)
         self.version = 0
         """Grows when another profile may take a pod, or the reason why none does has changed."""
         self._matcher = ProfileMatcher(())
@@ -155,9 +161,9 @@ class Profiles:
         self._not_in_force[name] = frozenset(scheduler_names)
         self.version += 1
 
-    def conflicts(self, name: str) -> list[str]:
-        """Return the profiles of the same precedence that may match the same pods, by name."""
-        return sorted(self._conflicts.get(name, ()))
+    def conflicts(self, name: str) -> frozenset[str]:
+        """Return the names of the profiles of the same precedence that may match the same pods."""
+        return frozenset(self._conflicts.get(name, ()))
 
     def why_none(self, pod: Pod) -> str | None:
         """Return why no profile takes the pod; None if it may be another scheduler's.
@@ -188,6 +194,24 @@ class Profiles:
                 f'schedulerName "{scheduler_name}"; the pod waits until a profile takes it'
             )
         return None
+
+    def did_you_mean(self, scheduler_name: str) -> str:
+        """Return `, did you mean X?` with the similar schedulerName of a profile in mode Active.
+
+        It is "" if there is none, and for names that another scheduler is known to have.
+        """
+        if (
+            scheduler_name == DEFAULT_SCHEDULER
+            or len(scheduler_name) > _LONGEST_NAME
+            or self._shadow_matcher.claimants(scheduler_name)
+        ):
+            return ""
+        meant = self._meant.get(scheduler_name)
+        if meant is None:
+            names = islice(self._matcher.scheduler_names(), _MOST_COMPARED)
+            meant = did_you_mean(scheduler_name, names)
+            self._meant.put(scheduler_name, meant)
+        return meant
 
     def of(self, pod: Pod, cluster: ClusterView) -> ActiveProfile | None:
         """Return the profile that takes the pod, which is in mode Active; None if there is none."""
@@ -244,6 +268,7 @@ class Profiles:
 
     def _rematch(self) -> None:
         self.version += 1
+        self._meant = BoundedCache(_MOST_BYTES)
         if self._metrics is not None:
             self._metrics.keep_profiles(self._in_force.keys())
         profiles = [entry.profile for entry in self._in_force.values()]

@@ -18,7 +18,6 @@ import numpy as np
 
 from mooring.engine.cycle import LiveDryRun
 from mooring.engine.filtering import PreFiltered
-from mooring.engine.result_cache import ResultCache
 from mooring.engine.what_if import WhatIf, stays_on_its_node
 from mooring.framework.card_plugin import CardPlugin
 from mooring.framework.decision import PodRef, TextAboutPods
@@ -31,6 +30,7 @@ from mooring.model.resources import CPU, MEMORY, amount_text
 from mooring.model.selectors import LabelSelector, NodeSelectorTerm, Requirement
 from mooring.model.taints import NOT_SCHEDULABLE_TAINT, Taint, Toleration, tolerated
 from mooring.model.volumes import ClaimVolume
+from mooring.state.cluster import Trial
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 
@@ -97,31 +97,38 @@ class Change:
     once: bool = False
 
 
-def suggestions(
-    pod: Pod, pipeline: Pipeline, cluster: ClusterView, cache: ResultCache
-) -> Iterator[Suggestion | None]:
+def suggestions(pod: Pod, pipeline: Pipeline, what_if: WhatIf) -> Iterator[Suggestion | None]:
     """Yield each suggestion, and None after each change that does not help.
 
     A pod that fits as it is, since the cluster has changed, gets only the suggestion that says so.
     Between two items other work may go on, also such that changes the cluster. One item takes about
-    as long as a decision about a new spec. `cache` should serve nothing else.
+    as long as a decision about a new spec. Each is found in a trial of `what_if`, whose cache
+    should serve nothing else.
     """
-    tried = _Suggestions(pod, pipeline, WhatIf(cluster, cache))
-    unchanged = tried.unchanged()
+    tried = _Suggestions(pod, pipeline, what_if)
+    with what_if.trial():
+        unchanged = tried.unchanged()
     yield unchanged
     if unchanged is not None:
         return
-    changes = list(islice(possible_changes(pod, cluster), MOST_CHANGES))
+    changes = list(islice(possible_changes(pod, what_if.cluster), MOST_CHANGES))
     found = False
     for change in changes:
-        suggestion = tried.with_changes(change)
+        with what_if.trial():
+            suggestion = tried.with_changes(change)
         found |= suggestion is not None
         yield suggestion
     if not found:
         for pair in islice(combinations(changes, 2), _MOST_PAIRS):
-            yield tried.with_changes(*pair)
-    for row in tried.rows_for_endings():
-        yield tried.without_pods(row)
+            with what_if.trial():
+                suggestion = tried.with_changes(*pair)
+            yield suggestion
+    with what_if.trial():
+        rows = tried.rows_for_endings()
+    for row in rows:
+        with what_if.trial() as trial:
+            suggestion = tried.without_pods(row, trial)
+        yield suggestion
 
 
 class _Suggestions:
@@ -251,7 +258,7 @@ class _Suggestions:
         order = np.argsort(np.where(possible, lacking, np.inf), kind="stable")
         return [int(rows[i]) for i in order[:_MOST_ROWS] if possible[i]]
 
-    def without_pods(self, row: int) -> Suggestion | None:
+    def without_pods(self, row: int, trial: Trial) -> Suggestion | None:
         """Suggest to wait until some pods of the row end; return None if that does not help."""
         pods = [
             placed.pod for placed in self._cluster.pods_on(row) if not stays_on_its_node(placed.pod)
@@ -260,22 +267,21 @@ class _Suggestions:
             return None
         pods.sort(key=self._relief, reverse=True)
         dry_run = LiveDryRun(self._what_if.search(self._pod, self._pipeline), None)
-        with self._what_if.trial() as trial:
-            ended: list[Pod] = []
-            for pod in pods[:_MOST_ENDED]:
+        ended: list[Pod] = []
+        for pod in pods[:_MOST_ENDED]:
+            trial.remove(pod.uid)
+            ended.append(pod)
+            if not dry_run.rejection(row):
+                break
+        else:
+            return None
+        # The largest pods ended first; perhaps the smaller ones among them need not.
+        for pod in ended[-2::-1]:
+            trial.add(pod, row)
+            if dry_run.rejection(row):
                 trial.remove(pod.uid)
-                ended.append(pod)
-                if not dry_run.rejection(row):
-                    break
             else:
-                return None
-            # The largest pods ended first; perhaps the smaller ones among them need not.
-            for pod in ended[-2::-1]:
-                trial.add(pod, row)
-                if dry_run.rejection(row):
-                    trial.remove(pod.uid)
-                else:
-                    ended.remove(pod)
+                ended.remove(pod)
         name = self._cluster.nodes.name(row)
         return Suggestion(
             change=when_ended(ended, name),

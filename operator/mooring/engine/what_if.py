@@ -1,4 +1,4 @@
-"""Decide as if some pods were on no node and others were on one.
+"""Decide as if some pods were on no node, others were on one, and other objects selected them.
 
 Whoever asks what would happen asks here: `mooring simulate` and `mooring gpus` in a state of their
 own, the page, shadow profiles and the suggestions of `mooring explain` in the live state. In the
@@ -8,7 +8,7 @@ live state decisions are made in trials, which are undone before anything else r
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Final, overload
+from typing import Any, Final, overload
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from mooring.engine.outcome import Outcome, ScheduleResult
 from mooring.engine.result_cache import ResultCache
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.runtime import first_gate
+from mooring.model.events import Kind
 from mooring.model.pod import Pod, Uid
 from mooring.state.cluster import Trial
 from mooring.state.cluster_view import ClusterView
@@ -60,6 +61,8 @@ class WhatIf:
         self._start = 0
         self._removed: list[Uid] = []
         self._added: list[tuple[Pod, str]] = []
+        self._nominated: list[tuple[Pod, str]] = []
+        self._objects: list[tuple[Kind, str, Any]] = []
 
     def remove(self, uid: Uid) -> None:
         """Leave the pod of this uid, and its nomination, out of all trials from now on."""
@@ -69,9 +72,17 @@ class WhatIf:
         """Have the pod on the node of this name in all trials from now on, while it exists."""
         self._added.append((pod, node))
 
+    def nominate(self, pod: Pod, node: str) -> None:
+        """Keep what the pod requests of the node of this name for it in all trials from now on."""
+        self._nominated.append((pod, node))
+
+    def put(self, kind: Kind, key: str, value: Any) -> None:
+        """Have this Service or controller of pods in all trials from now on; see `Trial.put`."""
+        self._objects.append((kind, key, value))
+
     @contextmanager
     def trial(self) -> Iterator[Trial]:
-        """Change the state as `remove` and `add` have said, and undo it all at the end.
+        """Change the state as `remove`, `add` and so on have said, and undo it all at the end.
 
         Await nothing inside. More pods may be removed and added for this trial alone.
         """
@@ -81,10 +92,22 @@ class WhatIf:
                 trial.withdraw(uid)
                 trial.remove(uid)
             for pod, name in self._added:
-                row = cluster.row(name)
-                if row is not None and cluster.node(row) is not None and not cluster.is_placed(pod):
+                if (row := self._row_for(pod, name)) is not None:
                     trial.add(pod, row)
+            for pod, name in self._nominated:
+                row = self._row_for(pod, name)
+                if row is not None and cluster.nominations.get(pod.uid) is None:
+                    trial.nominate(pod, row)
+            for kind, key, value in self._objects:
+                trial.put(kind, key, value)
             yield trial
+
+    def _row_for(self, pod: Pod, node: str) -> int | None:
+        """Return the row of the node of this name; None if it has gone, or the pod has a node."""
+        row = self.cluster.row(node)
+        if row is None or self.cluster.node(row) is None or self.cluster.is_placed(pod):
+            return None
+        return row
 
     def seed_of(self, pod: Pod) -> int:
         """Return the seed of the first attempt of the pod, or of the group whose first it is."""

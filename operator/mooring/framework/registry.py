@@ -25,8 +25,8 @@ from mooring.policy.points import Point
 __all__ = ["ENTRY_POINT_GROUP", "SHIPPED_WITH", "NoArgs", "PluginLoadError", "Registry"]
 
 ENTRY_POINT_GROUP = "mooring.plugins"
-SHIPPED_WITH: Final = "mooring"
-"""The distribution of the shipped plugins."""
+SHIPPED_WITH: Final = "mooring-scheduler"
+"""The distribution of the shipped plugins, Mooring itself: the name of pyproject.toml."""
 _ASYNC: Final = frozenset({Point.PRE_BIND, Point.BIND, Point.POST_BIND})
 
 

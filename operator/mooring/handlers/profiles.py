@@ -13,11 +13,13 @@ from mooring.engine.pod_enqueuer import PodEnqueuer
 from mooring.engine.profiles import Profiles
 from mooring.kube.client import ApiClient
 from mooring.kube.errors import ApiError, NotFoundError, explain
+from mooring.kube.recorder import EventRecorder, ObjectRef
 from mooring.kube.resources import SCHEDULING_PROFILE
 from mooring.kube.timestamps import time_now
 from mooring.model.bounded_cache import BoundedCache
 from mooring.policy.errors import ProfileInvalid
-from mooring.policy.match import conflict_text
+from mooring.policy.match import conflict_in_short, conflict_text
+from mooring.policy.profile import API_VERSION, KIND
 from mooring.policy.status import LONGEST_MESSAGE, Condition, SchedulingProfileStatus
 
 __all__ = ["ProfileHandler", "ProfileStatusWriter"]
@@ -28,6 +30,10 @@ STATUS_SECONDS: Final = 30.0
 """How often statuses are compared with what the nodes are now."""
 REPEAT_SECONDS: Final = 5.0
 """How often statuses are written again that could not be written."""
+CONFLICT_SECONDS: Final = 1.0
+"""For how long no profile may have changed before statuses say which of them conflict."""
+MOST_CONFLICT_WAITS: Final = 30
+"""Waits of this length after which statuses say it although profiles go on changing."""
 _MOST_NAMED = 3
 """How many rules a message names."""
 _MOST_HISTORY = 50
@@ -60,6 +66,10 @@ class ProfileHandler:
         self._verdicts: dict[str, _Verdict] = {}
         self._shown: dict[str, Mapping[str, Any]] = {}
         self._outdated: set[str] = set()
+        self._unsettled: set[str] = set()
+        """The profiles whose statuses do not say yet which profiles they conflict with by now."""
+        self._just_changed = False
+        self._conflict_waits = 0
         self._history: BoundedCache[int, dict[str, Any]] = BoundedCache(_MOST_HISTORY_BYTES)
         self._changes = 0
         self.departures = Departures()
@@ -87,27 +97,66 @@ class ProfileHandler:
         after = self._status(metadata["name"], verdict, before)
         return _merge_patch(before, after) or None
 
-    def nodes_changed(self) -> None:
-        """Note the profiles whose status no longer names the rules that are too expensive."""
+    def nodes_changed(self) -> bool:
+        """Note the profiles whose status no longer names the rules that are too expensive.
+
+        Returns whether there may be any.
+        """
         for name, shown in self._shown.items():
             conditions = shown.get("conditions") or ()
             found = (c["message"] for c in conditions if c.get("type") == "OverBudget")
             if next(found, None) != self._over_budget(name):
                 self._outdated.add(name)
+        return bool(self._outdated)
+
+    def settle_conflicts(self) -> bool:
+        """Note the profiles that may conflict with others than before, if it is time.
+
+        Returns whether it was. It is when none has changed since the last call, or after so many
+        calls. So profiles that come together, like all of them when a replica begins to lead, are
+        told once, and two that are edited again and again only now and then.
+        """
+        if not self._unsettled:
+            return False
+        self._conflict_waits += 1
+        if self._just_changed and self._conflict_waits < MOST_CONFLICT_WAITS:
+            self._just_changed = False
+            return False
+        self._outdated |= self._unsettled
+        self._unsettled, self._conflict_waits = set(), 0
+        return True
 
     def other_statuses(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield the name of each profile with an outdated status, and a merge patch for it.
+        """Yield each profile whose status may be outdated, and a merge patch for it, maybe empty.
 
-        They are those that have, or had, the same precedence as a profile that came or went, and
-        may match the same pods; and those that `nodes_changed` and `not_written` have noted.
+        They are those that `settle_conflicts`, `nodes_changed` and `not_written` have noted.
         """
         names, self._outdated = sorted(self._outdated), set()
         for name in names:
             verdict, before = self._verdicts.get(name), self._shown.get(name, {})
             if verdict is not None:
-                patch = _merge_patch(before, self._status(name, verdict, before))
-                if patch:
-                    yield name, patch
+                yield name, _merge_patch(before, self._status(name, verdict, before))
+
+    def warnings(self, name: str, patch: Mapping[str, Any]) -> list[tuple[ObjectRef, str, str]]:
+        """Return the Events, as object, reason and note, that a patch of a status is worth.
+
+        They are told when what the status says changes, so that another leader repeats none.
+        """
+        verdict, before = self._verdicts[name], self._shown[name]
+        regarding = ObjectRef(KIND, name, uid=verdict.uid, api_version=API_VERSION)
+        found = list[tuple[ObjectRef, str, str]]()
+        after = {condition["type"]: condition for condition in patch.get("conditions") or ()}
+        if "Ready" in after and not verdict.ready:
+            told = [
+                (condition.get("observedGeneration"), condition["message"])
+                for condition in before.get("conditions") or ()
+                if condition["type"] == "Ready"
+            ]
+            if (verdict.generation, verdict.message) not in told:
+                found.append((regarding, verdict.reason, verdict.message))
+        if patch.get("conflict") and "Conflicted" in after:
+            found.append((regarding, "Conflicted", after["Conflicted"]["message"]))
+        return found
 
     def not_written(self, name: str) -> None:
         """Note that the profile's status is still as it was shown."""
@@ -154,8 +203,10 @@ class ProfileHandler:
             self._remember(name, replace(self._verdicts[name], ready=False, reason="Deleted"), None)
             del self._verdicts[name]
             del self._shown[name]
-            self._outdated.update(self._profiles.conflicts(name))
+            self._unsettled.update(self._profiles.conflicts(name))
+            self._unsettled.discard(name)
             self._outdated.discard(name)
+            self._just_changed = True
             self._profiles.remove(name)
             self._pod_enqueuer.profiles_changed()
 
@@ -198,9 +249,12 @@ class ProfileHandler:
 
     def _put(self, raw: Mapping[str, Any]) -> None:
         name = raw["metadata"]["name"]
-        before = self._profiles.conflicts(name)
+        is_new, before = name not in self._profiles.in_force, self._profiles.conflicts(name)
         self._profiles.apply(raw)
-        self._outdated.update(before, self._profiles.conflicts(name))
+        after = self._profiles.conflicts(name)
+        if is_new or after != before:
+            self._unsettled.update((name,), before, after)
+            self._just_changed = True
         self._pod_enqueuer.profiles_changed()
 
     def _restore(self, raw: Mapping[str, Any]) -> None:
@@ -220,10 +274,12 @@ class ProfileHandler:
 
     def _status(self, name: str, verdict: _Verdict, before: Mapping[str, Any]) -> dict[str, Any]:
         in_force = self._profiles.in_force.get(name)
+        conflict = self._conflict(name, before)
         status = SchedulingProfileStatus(
             observed_generation=verdict.generation,
             in_force_generation=in_force.profile.generation if in_force else 0,
             conditions=tuple(self._conditions(name, verdict, before)),
+            conflict=(conflict[0] or None) if conflict is not None else None,
             effective=in_force.effective.policy(in_force.profile) if in_force else None,
             in_force_spec=in_force.profile.manifest()["spec"] if in_force else None,
         )
@@ -252,10 +308,23 @@ class ProfileHandler:
         yield condition(
             "Ready", "True" if verdict.ready else "False", verdict.reason, verdict.message
         )
-        if others := self._profiles.conflicts(name):
-            yield condition("Conflicted", "True", "SamePods", conflict_text(name, others))
+        if (conflict := self._conflict(name, before)) is not None:
+            yield condition("Conflicted", "True", "SamePods", conflict[1])
         if (why := self._over_budget(name)) is not None:
             yield condition("OverBudget", "True", "RulesTooExpensive", why)
+
+    def _conflict(self, name: str, before: Mapping[str, Any]) -> tuple[str, str] | None:
+        """Return what the status says of conflicts, in short and in full; None without one.
+
+        Until they are settled, that is what it said before.
+        """
+        if name in self._unsettled:
+            conditions = before.get("conditions") or ()
+            told = (c["message"] for c in conditions if c["type"] == "Conflicted")
+            message = next(told, None)
+            return (before.get("conflict") or "", message) if message is not None else None
+        others = self._profiles.conflicts(name)
+        return (conflict_in_short(name, others), conflict_text(name, others)) if others else None
 
     def _over_budget(self, name: str) -> str | None:
         """Return which of its rules are too expensive for the present nodes; None if none is."""
@@ -273,50 +342,55 @@ class ProfileStatusWriter:
     """Has a ProfileHandler take in profiles, and writes their statuses but for `shadow`.
 
     What cannot be written is written again after a while, or when the profile is shown again.
+    An Event tells what is wrong with a profile once its status says so.
     """
 
     def __init__(
         self,
         handler: ProfileHandler,
         client: ApiClient,
+        recorder: EventRecorder,
         *,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._handler = handler
         self._client = client
+        self._recorder = recorder
         self._sleep = sleep
         self._trouble = ""
 
     async def run(self) -> None:
-        """Write what changes of nodes have outdated, and what could not be written, for ever."""
+        """Write for ever what nodes and other profiles outdate, and what could not be written."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._every(STATUS_SECONDS, self._handler.nodes_changed))
-            tasks.create_task(self._every(REPEAT_SECONDS, lambda: None))
+            tasks.create_task(self._every(CONFLICT_SECONDS, self._handler.settle_conflicts))
+            tasks.create_task(self._every(REPEAT_SECONDS, lambda: True))
 
-    async def _every(self, seconds: float, before: Callable[[], None]) -> NoReturn:
+    async def _every(self, seconds: float, due: Callable[[], bool]) -> NoReturn:
         while True:
             await self._sleep(seconds)
-            before()
-            await self._write_outdated()
+            if due():
+                await self._write_outdated()
 
     async def found(self, raw: Mapping[str, Any]) -> None:
         """Put a profile in force as the API server has it, and write its status."""
         status = self._handler.applied(raw)
         if status is not None:
             await self._write(raw["metadata"]["name"], status)
-        await self._write_outdated()
 
     async def gone(self, name: str, uid: str) -> None:
-        """Take a profile out of force, and write the statuses that mention it."""
+        """Take a profile out of force."""
         self._handler.gone(name, uid)
-        await self._write_outdated()
 
     async def _write_outdated(self) -> None:
         for name, status in self._handler.other_statuses():
-            await self._write(name, status)
+            if status:
+                await self._write(name, status)
+            else:
+                await asyncio.sleep(0)  # of a thousand profiles, all are looked at
 
     async def _write(self, name: str, status: Mapping[str, Any]) -> None:
-        patch, trouble = {"status": status}, ""
+        patch, trouble, warnings = {"status": status}, "", self._handler.warnings(name, status)
         try:
             await self._client.patch(SCHEDULING_PROFILE, name, patch, subresource="status")
         except NotFoundError:
@@ -329,6 +403,9 @@ class ProfileStatusWriter:
         except asyncio.CancelledError:
             self._handler.not_written(name)
             raise
+        else:
+            for regarding, reason, note in warnings:
+                self._recorder.record(regarding, "Warning", reason, "Applying", note)
         self._trouble = trouble
 
 

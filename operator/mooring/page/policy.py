@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from mooring.engine.profiles import Profiles
 from mooring.handlers.profiles import ProfileHandler
+from mooring.policy.match import conflict_text
 
 __all__ = ["Policy"]
 
@@ -51,12 +52,12 @@ class Policy:
         entry = self._profiles.in_force.get(name)
         if entry is None:
             return {"name": name, "generation": 0, "mode": None, "effective": None, "spec": None}
-        effective = entry.effective.policy(entry.profile)
+        effective, conflicts = entry.effective.policy(entry.profile), self._profiles.conflicts(name)
         return {
             "name": name,
             "generation": entry.profile.generation,
             "mode": entry.profile.spec.mode,
-            "conflicts": self._profiles.conflicts(name),
+            "conflict": conflict_text(name, conflicts) if conflicts else None,
             "effective": effective.model_dump(mode="json", by_alias=True, exclude_none=True),
             "spec": _without_secrets(entry.profile.manifest()["spec"]),
         }

@@ -38,7 +38,13 @@ from mooring.observe.documents import fields_of
 from mooring.page.decisions import DecisionInFull, decision_in_full
 from mooring.policy.errors import ProfileInvalid
 from mooring.simulate.manifests import InputError, Limits, Manifest, manifests_in
-from mooring.simulate.new_objects import NewObjects, RejectedPod, check_fields, makes_pods
+from mooring.simulate.new_objects import (
+    SELECT_PODS,
+    NewObjects,
+    RejectedPod,
+    check_fields,
+    makes_pods,
+)
 from mooring.simulate.offline import offline_handle
 from mooring.simulate.profiles import read_profiles
 from mooring.state.pod_groups import GROUP_KINDS, PodGroupState, PodGroupsWriter
@@ -107,12 +113,14 @@ class _Objects:
     """The pods of a text by key, in its order, its pod groups, and what must be said about them.
 
     `sources` says where in the text each pod is, and `more` that it makes more pods than are tried.
-    `groups` are the definitions of pod groups, each with its kind and key.
+    `groups` are the definitions of pod groups, each with its kind and key; `selecting` likewise the
+    Services and controllers that pods are counted by.
     """
 
     pods: dict[str, Pod] = field(default_factory=dict)
     sources: dict[str, str] = field(default_factory=dict)
     groups: list[tuple[Kind, str, Any]] = field(default_factory=list)
+    selecting: list[tuple[Kind, str, Any]] = field(default_factory=list)
     rejected: list[RejectedPod] = field(default_factory=list)
     notes: dict[str, None] = field(default_factory=dict)
     more: bool = False
@@ -156,20 +164,19 @@ class WhatIfRunner:
             await _reject_hidden(objects, may_see)
             if not objects.pods and not objects.rejected:
                 raise InputError("the text makes no pods: write a Pod, a Deployment or the like")
-            what_if = self._what_if(self._replaced(objects.pods))
-            results: list[dict[str, Any]] = [
-                {"pod": each.pod, "node": None, "message": each.message, "cause": each.message}
-                for each in objects.rejected
-            ]
-            details: list[DecisionInFull] = []
+            what_if = self._what_if(self._replaced(objects.pods), objects.selecting)
+            results = [_not_stored(each) for each in objects.rejected]
+            details: DecisionInFull | None = None
+            found: list[SuggestedChange] = []
             units = self._units(objects, pipeline)
             async for documents in self._decided(units, what_if, detailed=True):
-                details += documents[:1] if not details else []
+                if details is None:  # no other pod of the text is on a node yet
+                    details = documents[0]
+                    found = await self._suggestions(units[0], details, what_if)
                 results += [_short(document) for document in documents]
-            found = await self._suggestions(units[0], details[0], what_if) if details else []
         return {
             "results": results,
-            "details": details[0] if details else None,
+            "details": details,
             "suggestions": found,
             "notes": list(objects.notes),
             "more": objects.more,
@@ -256,12 +263,16 @@ class WhatIfRunner:
             raise InputError(f'there is no profile "{name}" in force')
         return in_force[name].pipeline
 
-    def _what_if(self, removed: Iterable[Uid]) -> WhatIf:
-        """Return what decides in the live state without these pods."""
+    def _what_if(
+        self, removed: Iterable[Uid], selecting: Iterable[tuple[Kind, str, Any]] = ()
+    ) -> WhatIf:
+        """Return what decides in the live state without these pods and with these objects."""
         scheduler = self._scheduler
         what_if = WhatIf(scheduler.cluster, ResultCache(scheduler.state.nodes), now=self._now)
         for uid in removed:
             what_if.remove(uid)
+        for each in selecting:
+            what_if.put(*each)
         return what_if
 
     async def _objects(self, manifests: Sequence[Manifest]) -> _Objects:
@@ -272,10 +283,18 @@ class WhatIfRunner:
                 if (manifest.group, manifest.kind) in _GROUPS:
                     _add_group(manifest, found)
                     continue
-                fitting = islice(_pods_of(manifest, new_objects, found.notes), MOST_PODS + 1)
+                if (manifest.group, manifest.kind) in SELECT_PODS:
+                    found.selecting.append(_selecting(manifest))
+                if manifest.kind == "Service":
+                    continue
+                # One more than are tried shows that there are more; a ReplicaSet may come first.
+                fitting = islice(_made_of(manifest, new_objects, found.notes), MOST_PODS + 2)
                 # In a thread: a DaemonSet's terms are compared with all nodes.
                 made_of_it = await asyncio.to_thread(list, fitting)
             for made in made_of_it:
+                if made.kind != "Pod":
+                    found.selecting.append(_selecting(made))
+                    continue
                 if len(found.pods) + len(found.rejected) >= MOST_PODS:
                     found.more = True
                     break
@@ -333,9 +352,11 @@ class WhatIfRunner:
                     documents = [self._decide(unit, what_if, nodes)]
             except PluginError as error:
                 documents = [_without_node(pod, unit.pipeline, str(error)) for pod in unit.pods]
+            await (
+                slices.pause()
+            )  # before others work on the documents, which take pauses of their own
             yield documents
             nodes = 0
-            await slices.pause()
 
     def _replaced(self, keys: Iterable[str]) -> Iterator[Uid]:
         """Yield the uids of the cluster's pods of these names."""
@@ -345,18 +366,24 @@ class WhatIfRunner:
             if (placed := self._scheduler.cluster.pod_named(key)) is not None:
                 yield placed.pod.uid
 
-    @staticmethod
-    def _decide(unit: "_Unit", what_if: WhatIf, nodes: int) -> DecisionInFull:
+    def _no_profile(self, pod: Pod) -> str:
+        name = pod.spec.scheduler_name
+        meant = self._scheduler.profiles.did_you_mean(name)
+        return f'no profile in force takes the pod (schedulerName "{name}"{meant}); choose one'
+
+    def _decide(self, unit: "_Unit", what_if: WhatIf, nodes: int) -> DecisionInFull:
         """Return the decision about the only pod of a unit."""
         pipeline, (pod,) = unit.pipeline, unit.pods
         if pipeline is None:
-            return _without_node(pod, None, _no_profile(pod))
+            return _without_node(pod, None, self._no_profile(pod))
         with what_if.trial():
             if (message := held_back(pod, pipeline)) is not None:
                 return _without_node(pod, pipeline, message)
             row, document = decision_in_full(pod, pipeline, what_if, nodes=nodes)
         if row is not None:
             what_if.add(pod, what_if.cluster.nodes.name(row))
+        elif document.nominated_node is not None:
+            what_if.nominate(pod, document.nominated_node)
         return document
 
     async def _group(
@@ -385,8 +412,8 @@ class WhatIfRunner:
         """Return what would make the pod fit, if it was decided alone and has no node."""
         if decision.node is not None or not decision.nodes or unit.pipeline is None:
             return []
-        (pod,), cluster = unit.pods, what_if.cluster
-        return await smallest_suggestions(pod, unit.pipeline, cluster, what_if.cache, self._clock)
+        (pod,) = unit.pods
+        return await smallest_suggestions(pod, unit.pipeline, what_if, self._clock)
 
     async def _pods(
         self, wanted: CompareRequest, may_see: Callable[[Iterable[str]], Any]
@@ -474,6 +501,12 @@ def _add_group(manifest: Manifest, found: _Objects) -> None:
     found.groups.append((kind, object_key(kind, manifest.raw), parse_object(kind, manifest.raw)))
 
 
+def _selecting(manifest: Manifest) -> tuple[Kind, str, Any]:
+    """Return kind, key and value of a Service or controller, as `WhatIf.put` takes them."""
+    kind = SELECT_PODS[manifest.group, manifest.kind]
+    return kind, object_key(kind, manifest.raw), parse_object(kind, manifest.raw)
+
+
 def _add_pod(manifest: Manifest, new_objects: NewObjects, found: _Objects) -> None:
     """Add the pod, or why the API server would not store it."""
     raw = new_objects.admit(manifest)
@@ -499,25 +532,30 @@ async def _reject_hidden(objects: _Objects, may_see: Callable[[Iterable[str]], A
             objects.rejected.append(RejectedPod(pod.key, "", message))
 
 
-def _pods_of(
+def _made_of(
     manifest: Manifest, new_objects: NewObjects, notes: dict[str, None]
 ) -> Iterator[Manifest]:
-    """Yield the pods of one object; InputError if objects of its kind make no pods."""
+    """Yield the pods of one object, and the ReplicaSet that a Deployment makes them through.
+
+    Raises:
+        InputError: if objects of its kind make no pods.
+    """
     if not makes_pods(manifest):
         raise manifest.error(
             f"kind: {manifest.kind} makes no pods here; write Pods, PodGroups, Deployments, "
-            "ReplicaSets, StatefulSets, DaemonSets, Jobs or CronJobs"
+            "ReplicaSets, StatefulSets, DaemonSets, Jobs or CronJobs, and their Services"
         )
     for made in new_objects.expand(manifest):
         if made.kind == "PersistentVolumeClaim":
             notes[_NO_CLAIMS] = None
-        if made.kind != "Pod":
-            continue
-        spec = dict(mapping(made.raw, "spec"))
-        if spec.pop("runtimeClassName", None) is not None:
-            notes[_NO_RUNTIME_CLASS] = None
-        spec.pop("nodeName", None)
-        yield replace(made, raw={**made.raw, "spec": spec})
+        elif made.kind == "Pod":
+            spec = dict(mapping(made.raw, "spec"))
+            if spec.pop("runtimeClassName", None) is not None:
+                notes[_NO_RUNTIME_CLASS] = None
+            spec.pop("nodeName", None)
+            yield replace(made, raw={**made.raw, "spec": spec})
+        else:
+            yield made
 
 
 def _member(
@@ -531,11 +569,6 @@ def _member(
     name = what_if.cluster.nodes.name(row)
     what_if.add(pod, name)
     return replace(document, node=name, message=None, cause=None)
-
-
-def _no_profile(pod: Pod) -> str:
-    name = pod.spec.scheduler_name
-    return f'no profile in force takes the pod (schedulerName "{name}"); choose one'
 
 
 def _without_node(pod: Pod, pipeline: Pipeline | None, message: str) -> DecisionInFull:
@@ -555,6 +588,10 @@ def _without_node(pod: Pod, pipeline: Pipeline | None, message: str) -> Decision
         pre_filter=None,
         filters=[],
     )
+
+
+def _not_stored(each: RejectedPod) -> dict[str, Any]:
+    return {"pod": each.pod, "node": None, "message": each.message, "cause": each.message}
 
 
 def _short(decision: DecisionInFull) -> dict[str, Any]:

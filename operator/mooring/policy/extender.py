@@ -93,6 +93,21 @@ class TLSConfig(PolicyModel):
     ca_data: PEM = b""
     """The certificates to trust, PEM in base64."""
 
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The paths of the files that are read, those of a data field's counterpart left out."""
+        given = ((self.ca_data, self.ca_file), (self.cert_data, self.cert_file))
+        return tuple(
+            path for data, path in (*given, (self.key_data, self.key_file)) if path and not data
+        )
+
+    def without_files(self) -> "TLSConfig":
+        """Return what needs no file; a certificate and its key only if both need none."""
+        unread: dict[str, str | bytes] = {"ca_file": "", "cert_file": "", "key_file": ""}
+        if not (self.cert_data and self.key_data):
+            unread |= {"cert_data": b"", "key_data": b""}
+        return self.model_copy(update=unread)
+
     def mistakes(self) -> Iterator[FieldError]:
         """Yield mistakes: `insecure` with trusted certificates; a client certificate but no key."""
         if self.insecure and (self.ca_file or self.ca_data):

@@ -1,7 +1,8 @@
 """Find the profile of a pod, and profiles that may match the same pods."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from heapq import nsmallest
 from typing import Final
 
 from mooring.model.selectors import LabelSelector as CompiledSelector
@@ -9,11 +10,13 @@ from mooring.model.selectors import parse_label_selector
 from mooring.policy.profile import SchedulingProfile
 from mooring.policy.selectors import LabelSelector
 
-__all__ = ["ProfileMatcher", "conflict_text", "may_share_pods"]
+__all__ = ["ProfileMatcher", "conflict_in_short", "conflict_text", "may_share_pods"]
 
 _MOST_NAMED: Final = 10
 """Other profiles that a message names."""
 _NAMESPACE_NAME = "kubernetes.io/metadata.name"
+_EVERYTHING: Final = CompiledSelector()
+"""What an absent selector and an empty one select."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,10 @@ class ProfileMatcher:
         """Return the profiles for pods with this `schedulerName`, by precedence and name."""
         return tuple(rule.profile for rule in self._rules.get(scheduler_name, ()))
 
+    def scheduler_names(self) -> Collection[str]:
+        """Return the values of `schedulerName` that profiles are for."""
+        return self._rules.keys()
+
     def find(
         self,
         scheduler_name: str,
@@ -66,8 +73,9 @@ class ProfileMatcher:
 
 def _compiled(selector: LabelSelector | None) -> CompiledSelector:
     """Return the compiled selector; an absent one matches everything, like an empty one."""
-    raw = selector.model_dump(mode="json", by_alias=True) if selector else {}
-    return parse_label_selector(raw) or CompiledSelector()
+    if selector is None:
+        return _EVERYTHING
+    return parse_label_selector(selector.model_dump(mode="json", by_alias=True)) or _EVERYTHING
 
 
 def may_share_pods(one: SchedulingProfile, other: SchedulingProfile) -> bool:
@@ -86,14 +94,32 @@ def may_share_pods(one: SchedulingProfile, other: SchedulingProfile) -> bool:
     )
 
 
-def conflict_text(name: str, others: Sequence[str]) -> str:
-    """Say what it means for a profile that these others may match the same pods."""
-    more = len(others) - _MOST_NAMED
-    named = ", ".join(others[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+def conflict_in_short(name: str, others: Collection[str]) -> str:
+    """Return who outranks a profile that these others share pods with, or else whom it outranks.
+
+    The text does not change with every profile that comes or goes: it names one.
+    """
+    outranking = _first(1, (other for other in others if other < name))
+    return f"outranked by {outranking}" if outranking else f"outranks {_first(1, others)}"
+
+
+def conflict_text(name: str, others: Collection[str]) -> str:
+    """Return what it means for a profile that these others may match the same pods."""
+    above = _first(_MOST_NAMED, (other for other in others if other < name))
+    below = _first(_MOST_NAMED, (other for other in others if other > name))
+    ranks = [f"outranked by {above}"] if above else []
+    ranks += [f"outranks {below}"] if below else []
+    who = "both" if len(others) == 1 else "they"
     return (
-        f"may match the same pods as {named}, with the same precedence; the first by name, "
-        f"{min((name, *others))}, takes them: set match.precedence, or select other pods"
+        f"{' and '.join(ranks)}: {who} may match the same pods, with the same precedence, and the "
+        "first by name takes them; set match.precedence, or select other pods"
     )
+
+
+def _first(most: int, names: Iterable[str]) -> str:
+    """Return the first so many of the names in their order, and whether there are others."""
+    first = nsmallest(most + 1, names)
+    return ", ".join(first[:most]) + (" and others" if len(first) > most else "")
 
 
 @dataclass(slots=True)

@@ -153,6 +153,9 @@ class SchedulingProfileStatus(PolicyModel):
         },
     )
     """`Ready` is True while the newest spec is in force."""
+    conflict: str | None = Field(None, max_length=1024)
+    """`outranked by NAME` if that profile takes pods that this one may match too, else `outranks
+    NAME` if it is the other way round; absent without a conflict. Conflicted says more."""
     effective: EffectivePolicy | None = None
     """The profile in force, with all defaults."""
     shadow: ShadowStatus | None = None

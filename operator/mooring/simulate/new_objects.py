@@ -7,7 +7,7 @@ make the same pods of them and find the same mistakes.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, Final
 
 from mooring.model.events import Kind
 from mooring.model.fields import mapping
@@ -18,7 +18,23 @@ from mooring.simulate.manifests import InputError, Manifest
 from mooring.simulate.object_fields import field_mistakes
 from mooring.state.cluster import ClusterState
 
-__all__ = ["NewObjects", "RejectedPod", "check_fields", "display_key", "makes_pods", "owner_of"]
+__all__ = [
+    "SELECT_PODS",
+    "NewObjects",
+    "RejectedPod",
+    "check_fields",
+    "display_key",
+    "makes_pods",
+    "owner_of",
+]
+
+SELECT_PODS: Final[Mapping[tuple[str, str], Kind]] = {
+    ("", "Service"): Kind.SERVICE,
+    ("", "ReplicationController"): Kind.REPLICATION_CONTROLLER,
+    ("apps", "ReplicaSet"): Kind.REPLICA_SET,
+    ("apps", "StatefulSet"): Kind.STATEFUL_SET,
+}
+"""API group and kind of the objects by which default constraints count pods."""
 
 
 @dataclass(frozen=True, slots=True)

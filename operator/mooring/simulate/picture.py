@@ -1,7 +1,7 @@
 """Draw a comparison of two policies, as SVG or PNG.
 
 A drawing is a list of rectangles and texts; SVG is written from it directly, and PNG with Pillow
-(`pip install mooring[plot]`).
+(the extra `plot`).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -164,7 +164,7 @@ def _write_png(shapes: Iterable[_Shape], height: float, path: str) -> None:
         from PIL import Image, ImageDraw, ImageFont  # noqa: PLC0415 - an optional library
     except ImportError:
         raise InputError(
-            f"{path}: PNG needs Pillow: pip install 'mooring[plot]', or write a .svg"
+            f"{path}: PNG needs Pillow: pip install '.[plot]' in a clone of Mooring; or write .svg"
         ) from None
     scale = 2
     image = Image.new("RGB", (_WIDTH * scale, int(height) * scale), "white")

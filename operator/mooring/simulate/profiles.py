@@ -2,8 +2,10 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
+from mooring.engine.extenders.extenders import tls_problem
 from mooring.engine.profiles import Profiles
 from mooring.framework.registry import Registry
 from mooring.policy.errors import FieldError, ProfileInvalid
@@ -89,7 +91,12 @@ class ProfileLoader:
     def __init__(self, registry: Registry, scheduler_name: str = DEFAULT_SCHEDULER) -> None:
         self._registry = registry
         self._scheduler_name = scheduler_name
-        self._profiles = Profiles(registry, offline_handle(ClusterState()))
+        # Files are those of the operator's container, and are not here.
+        self._profiles = Profiles(
+            registry,
+            offline_handle(ClusterState()),
+            tls_problem=partial(tls_problem, files=False),
+        )
         self._sources: dict[str, str] = {}
 
     def load(self, manifest: Manifest) -> list[LoadedProfile]:

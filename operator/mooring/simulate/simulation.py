@@ -165,7 +165,8 @@ class Simulation:
             profile = self.profile_of(pod)
             if profile is None:
                 name = pod.spec.scheduler_name
-                why = f'no profile takes pods of schedulerName "{name}"'
+                meant = self._profiles.did_you_mean(name)
+                why = f'no profile takes pods of schedulerName "{name}"{meant}'
                 rejected.append(_rejected(PodRef.of(pod), owner_of(pod), None, why))
                 continue
             if pod.nominated_node is not None:

@@ -624,7 +624,10 @@ def _drop(_events: tuple[ClusterEvent, ...]) -> None:
 
 
 class Trial:
-    """Removes and adds pods for a dry run; see `ClusterState.trial`."""
+    """Removes and adds pods, and adds what selects them, for a dry run.
+
+    See `ClusterState.trial`.
+    """
 
     __slots__ = ("_added", "_removed", "_state", "_undo")
 
@@ -666,6 +669,23 @@ class Trial:
         else:
             self._state._attach(PlacedPod(pod, row, assumed=True))  # noqa: SLF001 - see above
             self._added[pod.uid] = None
+
+    def nominate(self, pod: Pod, row: int) -> None:
+        """Nominate the pod, which must not be nominated now, to the row."""
+        self._state._nominations.put(pod, row)  # noqa: SLF001 - see above
+        self._undo.callback(self._state._nominations.drop, pod.uid)  # noqa: SLF001 - see above
+
+    def put(self, kind: Kind, key: str, value: Any) -> None:
+        """Have a Service or a controller of pods, whose selector decisions read.
+
+        Nothing is derived from objects of these kinds, so that nothing else is to be undone.
+        """
+        objects = self._state.objects
+        before = objects.put(kind, key, value)
+        if before is None:
+            self._undo.callback(objects.pop, kind, key)
+        else:
+            self._undo.callback(objects.put, kind, key, before)
 
     def _restore(self) -> None:
         """Put all pods back to where they were before the trial."""

@@ -1,6 +1,7 @@
 """The extenders of a profile called one after the other, and what comes of their answers."""
 
 import asyncio
+from base64 import b64encode
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -8,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from certificates import Authority
 from extending import Answers, GivenObjects, extender
 from mooring.engine.extenders.answers import (
     ExtenderAnswers,
@@ -349,3 +351,21 @@ def test_certificates_that_cannot_be_read_are_a_problem_of_the_profile() -> None
     problem = tls_problem(found)
     assert problem == "caFile /no/such/ca.crt cannot be used: No such file or directory"
     assert tls_problem(read(Extender, {"urlPrefix": "https://x"}, "")) is None
+
+
+def test_certificates_in_the_profile_can_be_checked_without_reading_a_file() -> None:
+    def problem(**tls: str) -> str | None:
+        url = {"urlPrefix": "https://x", "enableHTTPS": True}
+        return tls_problem(read(Extender, {**url, "tlsConfig": tls}, ""), files=False)
+
+    pair, garbage = Authority().client("mooring"), b64encode(b"no certificate").decode()
+    certificate, key = (b64encode(pem).decode() for pem in (pair.certificate, pair.key))
+    assert problem(caFile="/no/such/ca.crt", certFile="/no/such", keyFile="/no/such") is None
+    assert problem(caData=garbage, caFile="/no/such/ca.crt") == (
+        "caData cannot be used: it contains no certificate"
+    )
+    assert problem(certData=garbage, keyFile="/no/such") is None
+    assert problem(certData=certificate, keyData=key) is None
+    assert "the client certificate or its key cannot be used" in str(
+        problem(certData=certificate, keyData=garbage)
+    )

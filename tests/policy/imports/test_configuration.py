@@ -4,19 +4,9 @@ from typing import Any
 
 import pytest
 
-from mooring.policy.args import KUBE_SCHEDULER_ARGS
-from mooring.policy.defaults import ABSENT
-from mooring.policy.imports.configuration import (
-    ProcessSettings,
-    WithAbsentDefaults,
-    absent_in,
-    import_configuration,
-    without_absent,
-)
+from mooring.policy.imports.configuration import ProcessSettings, import_configuration
 from mooring.policy.merge import Catalog
-from mooring.policy.points import Point
 from mooring.policy.profile import SchedulingProfileSpec
-from mooring.policy.reading import read
 
 Mistakes = Callable[[Callable[[], object]], dict[str, str]]
 
@@ -149,8 +139,8 @@ def test_a_file_written_by_kube_scheduler_is_imported_with_notes(catalog: Catalo
         "parallelism": "is left out: Mooring decides on all nodes at once",
         "enableProfiling": "is left out: Mooring has no profiling endpoint",
         "clientConnection.contentType": "is left out: Mooring speaks JSON",
-        "profiles[0].plugins.multiPoint.enabled[1]": "NodeDeclaredFeatures is left out: Mooring "
-        "does not have this plugin",
+        "profiles[0]": "NodeDeclaredFeatures is left out of multiPoint: Mooring does not have this "
+        "plugin",
     }
 
 
@@ -267,46 +257,3 @@ def test_a_mistake_in_a_file_is_located_and_explained(
     document: dict[str, Any], expected: dict[str, str], catalog: Catalog, mistakes: Mistakes
 ) -> None:
     assert mistakes(lambda: import_configuration(document, catalog)) == expected
-
-
-SPEC = {
-    "plugins": {
-        "multiPoint": {"enabled": [{"name": "NodeName"}, {"name": "NodeDeclaredFeatures"}]},
-        "preFilter": {"enabled": [{"name": "NodeDeclaredFeatures"}], "disabled": [{"name": "*"}]},
-    },
-    "pluginConfig": [{"name": "NodeDeclaredFeatures"}, {"name": "NodePorts"}],
-}
-
-
-def test_the_catalog_with_absent_defaults_contains_all_other_plugins(catalog: Catalog) -> None:
-    wider = WithAbsentDefaults(catalog)
-    assert {*wider.names()} == {*catalog.names(), *ABSENT}
-    assert wider.points("NodeDeclaredFeatures") == frozenset({Point.PRE_FILTER, Point.FILTER})
-    assert wider.points("NodeName") == frozenset({Point.FILTER})
-    assert wider.points("Nothing") is None
-    assert wider.args_model("NodeAffinity") is KUBE_SCHEDULER_ARGS["NodeAffinity"]
-    assert wider.args_model("NodeDeclaredFeatures") is None
-
-
-def test_every_field_that_names_an_absent_plugin_is_noted() -> None:
-    spec = read(SchedulingProfileSpec, SPEC, "")
-    assert [note.path for note in absent_in(spec, "profiles[0]")] == [
-        "profiles[0].plugins.multiPoint.enabled[1]",
-        "profiles[0].plugins.preFilter.enabled[0]",
-        "profiles[0].pluginConfig[0]",
-    ]
-
-
-def test_the_rest_of_the_spec_is_unchanged() -> None:
-    spec = without_absent(read(SchedulingProfileSpec, SPEC, ""))
-    assert spec.model_dump(mode="json", by_alias=True, exclude_unset=True) == {
-        "plugins": {
-            "multiPoint": {"enabled": [{"name": "NodeName"}]},
-            "preFilter": {"enabled": [], "disabled": [{"name": "*"}]},
-        },
-        "pluginConfig": [{"name": "NodePorts"}],
-    }
-
-
-def test_an_empty_spec_stays_empty() -> None:
-    assert without_absent(SchedulingProfileSpec()).model_fields_set == set()

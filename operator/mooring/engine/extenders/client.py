@@ -295,7 +295,9 @@ def tls_context(extender: Extender) -> ssl.SSLContext | bool:
             context = client_context(tls.ca_file or None, verified=verified)
     except (OSError, ValueError) as error:
         source = "caData" if tls.ca_data else f"caFile {tls.ca_file}"
-        raise ValueError(f"{source} cannot be used: {failure_text(error)}") from None
+        nothing = isinstance(error, ssl.SSLError) and not error.reason
+        why = "it contains no certificate" if nothing else failure_text(error)
+        raise ValueError(f"{source} cannot be used: {why}") from None
     if tls.cert_data or tls.cert_file:
         _load_client_certificate(tls, context)
     return context
@@ -313,9 +315,9 @@ def _load_client_certificate(tls: TLSConfig, context: ssl.SSLContext) -> None:
             file.flush()
             return file.name
 
-        certificate, key = path(tls.cert_data, tls.cert_file), path(tls.key_data, tls.key_file)
         try:
-            context.load_cert_chain(certificate, key)
+            certificate = path(tls.cert_data, tls.cert_file)
+            context.load_cert_chain(certificate, path(tls.key_data, tls.key_file))
         except (OSError, ValueError) as error:
             text = f"the client certificate or its key cannot be used: {failure_text(error)}"
             raise ValueError(text) from None

@@ -360,8 +360,14 @@ class Extenders:
             task.add_done_callback(self._closing.discard)
 
 
-def tls_problem(extender: Extender) -> str | None:
-    """Return why the certificates of the extender cannot be used; None if they can."""
+def tls_problem(extender: Extender, *, files: bool = True) -> str | None:
+    """Return why the certificates of the extender cannot be used; None if they can.
+
+    Without `files`, only the certificates that the profile itself contains are looked at.
+    """
+    if not files and extender.tls_config is not None:
+        tls = extender.tls_config.without_files()
+        extender = extender.model_copy(update={"tls_config": tls})
     try:
         tls_context(extender)
     except ValueError as error:

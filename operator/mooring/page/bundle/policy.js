@@ -51,7 +51,7 @@ function profile(each, shadow) {
     h("h3", {}, each.name, " ", h("span", { class: ready ? "badge good" : "badge bad" }, ready ? (each.mode === "Shadow" ? "shadow" : "in force") : status.reason)),
     status === null ? null : h("p", { class: ready ? "" : "error" }, status.message),
     !ready && each.generation ? h("p", {}, `Generation ${each.generation} stays in force.`) : null,
-    each.conflicts?.length ? h("p", { class: "error" }, `May match the same pods as ${each.conflicts.join(", ")}.`) : null,
+    each.conflict ? h("p", { class: "error" }, `Conflict: ${each.conflict}.`) : null,
     effective === null ? null : h("details", {}, h("summary", {}, "Plugins in force"),
       table(["extension point", "plugins, in the order they run"], Object.entries(effective.plugins).map(([point, plugins]) => [
         point, plugins.map((plugin) => (plugin.weight === undefined ? plugin.name : `${plugin.name} (weight ${plugin.weight})`)).join(", "),

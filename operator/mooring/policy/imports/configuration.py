@@ -9,20 +9,23 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Annotated, Any, ClassVar, Final, Literal
 
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import AfterValidator, Field
 from pydantic.alias_generators import to_camel
 
-from mooring.policy.defaults import ABSENT
 from mooring.policy.durations import Duration
 from mooring.policy.errors import FieldError, ProfileInvalid
 from mooring.policy.extender import Extenders
+from mooring.policy.imports.left_out import (
+    WithLeftOut,
+    left_out_of,
+    without_left_out,
+    without_their_args,
+)
 from mooring.policy.merge import Catalog
-from mooring.policy.points import Point
 from mooring.policy.profile import (
     DEFAULT_SCHEDULER,
     PluginConfig,
     Plugins,
-    PluginSet,
     SchedulingProfile,
     SchedulingProfileSpec,
     profile_for,
@@ -34,10 +37,7 @@ __all__ = [
     "Configuration",
     "Imported",
     "ProcessSettings",
-    "WithAbsentDefaults",
-    "absent_in",
     "import_configuration",
-    "without_absent",
 ]
 
 _JITTER: Final = 1.2
@@ -169,11 +169,10 @@ def import_configuration(document: object, catalog: Catalog) -> Imported:
     notes = [*_without_counterpart(configuration)]
     profiles = list[SchedulingProfile]()
     for number, (profile, spec) in enumerate(zip(given, specs, strict=True)):
-        notes += absent_in(spec, f"profiles[{number}]")
+        notes += left_out_of(spec, catalog, f"profiles[{number}]")
         taken = {profile.name for profile in profiles}
-        profiles.append(
-            profile_for(profile.scheduler_name or DEFAULT_SCHEDULER, without_absent(spec), taken)
-        )
+        kept = without_left_out(spec, catalog)
+        profiles.append(profile_for(profile.scheduler_name or DEFAULT_SCHEDULER, kept, taken))
     return Imported(tuple(profiles), _settings(configuration), tuple(notes))
 
 
@@ -225,10 +224,10 @@ def _spec(profile: _Profile, configuration: Configuration) -> SchedulingProfileS
 
 
 def _unresolvable(specs: Iterable[SchedulingProfileSpec], catalog: Catalog) -> Iterator[FieldError]:
-    lenient = WithAbsentDefaults(catalog)
+    lenient = WithLeftOut(catalog)
     for number, spec in enumerate(specs):
         try:
-            resolve(spec, lenient, f"profiles[{number}]")
+            resolve(without_their_args(spec, catalog), lenient, f"profiles[{number}]")
         except ProfileInvalid as invalid:
             yield from invalid.errors
 
@@ -297,50 +296,3 @@ def _settings(configuration: Configuration) -> ProcessSettings:
         initial_backoff=timedelta(seconds=configuration.pod_initial_backoff_seconds),
         max_backoff=timedelta(seconds=configuration.pod_max_backoff_seconds),
     )
-
-
-class WithAbsentDefaults:
-    """A catalog that also contains the default plugins that Mooring does not have."""
-
-    def __init__(self, catalog: Catalog) -> None:
-        self._catalog = catalog
-
-    def names(self) -> Iterable[str]:
-        """Return every plugin's name, absent ones included."""
-        return {*self._catalog.names(), *ABSENT}
-
-    def points(self, name: str) -> frozenset[Point] | None:
-        """Return a plugin's extension points; those of an absent one are kube-scheduler's."""
-        return ABSENT[name] if name in ABSENT else self._catalog.points(name)
-
-    def args_model(self, name: str) -> type[BaseModel] | None:
-        """Return the model of a plugin's arguments; None for an absent one, which takes none."""
-        return self._catalog.args_model(name)
-
-
-def absent_in(spec: SchedulingProfileSpec, path: str) -> Iterator[FieldError]:
-    """Yield a note for every field in which the spec enables or configures an absent plugin."""
-    message = "is left out: Mooring does not have this plugin"
-    for field, plugins in spec.plugins:
-        for number, enabled in enumerate(plugins.enabled):
-            if enabled.name in ABSENT:
-                where = f"{path}.plugins.{to_camel(field)}.enabled[{number}]"
-                yield FieldError(where, f"{enabled.name} {message}")
-    for number, entry in enumerate(spec.plugin_config):
-        if entry.name in ABSENT:
-            yield FieldError(f"{path}.pluginConfig[{number}]", f"{entry.name} {message}")
-
-
-def without_absent(spec: SchedulingProfileSpec) -> SchedulingProfileSpec:
-    """Return the spec without the fields that `absent_in` names."""
-    changed = {field: _kept(plugins) for field, plugins in spec.plugins if plugins.enabled}
-    config = tuple(entry for entry in spec.plugin_config if entry.name not in ABSENT)
-    update = {"plugins": spec.plugins.model_copy(update=changed), "plugin_config": config}
-    return spec.model_copy(
-        update={name: update[name] for name in spec.model_fields_set & {*update}}
-    )
-
-
-def _kept(plugins: PluginSet) -> PluginSet:
-    enabled = tuple(plugin for plugin in plugins.enabled if plugin.name not in ABSENT)
-    return plugins.model_copy(update={"enabled": enabled})
