@@ -13,6 +13,9 @@ VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' operator/mooring/__ini
 BROWSER = $(or $(CHROMIUM),$(firstword $(foreach name,chromium chromium-browser google-chrome, \
 	$(shell command -v $(name)))))
 export CHROMIUM
+# What Python compiles is kept for the next run and the next process, whatever the shell says: to
+# compile all tests takes each process of a run 13 seconds. `make clean` removes it.
+unexport PYTHONDONTWRITEBYTECODE
 VENV := .venv
 PY := $(VENV)/bin/python
 # Named after the lock's content: another lock, another stamp, a new installation.
@@ -64,16 +67,17 @@ DEMO_ON := $(if $(filter command,$(firstword $(origin KUBECONFIG))),--kubeconfig
 demo: venv ## a scheduler, 20 nodes, a changed policy; KEEP=1 leaves it up; KUBECONFIG=FILE: there
 	@KEEP=$(KEEP) $(PY) -m demo --build $(DEMO_ON)
 
-# Files go to the processes in pytest's order: those that start servers first, the short ones last.
-PYTEST := $(PY) -m pytest --dist loadfile --no-loadscope-reorder --durations 15
+PYTEST := $(PY) -m pytest --durations 15
 
+# A process that has done its half takes over some of the other's, so that both end together.
 # The site's tests build it twice, which `make check` does once.
 unit: venv ## every test that starts no control plane; run it after every edit
-	$(PYTEST) -n 2 -m 'not server' --ignore tests/website
+	$(PYTEST) -n 2 --dist worksteal -m 'not server' --ignore tests/website
 
-# Tests with servers wait more than they compute: three processes keep two cores busy.
+# Tests with servers wait more than they compute: three processes keep two cores busy. A file, whose
+# tests share servers, stays in one process; files are handed out in the order of tests/conftest.py.
 test: check controlplane tools browser ## every test, those against a real control plane included
-	$(PYTEST) -n 3
+	$(PYTEST) -n 3 --dist loadfile --no-loadscope-reorder
 
 check: venv ## ruff, mypy --strict, import-linter, the site's links, audit
 	$(VENV)/bin/ruff check operator tests

@@ -17,6 +17,9 @@ pytest_plugins = ["controlplane.fixtures", "time_limits"]
 STARTING = frozenset({"control_plane", "fresh_control_plane"})
 """Fixtures that start a control plane."""
 
+LONGEST = ("tests/soak/test_soak.py", "tests/e2e/test_drain.py")
+"""Files with a test of two minutes that mostly waits: begun last, it would be waited for alone."""
+
 _OPENS = frozenset({"socket.__new__", "subprocess.Popen"})
 """Audit events of what has to be closed; a new event loop makes sockets too."""
 _opened: list[str] = []
@@ -33,12 +36,22 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that start servers, and put them first: the others fill up the end."""
+    """Mark the tests that start servers, and put them first, the longest before the others.
+
+    The short ones fill up the end of a run in several processes.
+    """
     for item in items:
         fixtures = getattr(item, "fixturenames", ())
         if item.nodeid.startswith("tests/e2e/") or not STARTING.isdisjoint(fixtures):
             item.add_marker("server")
-    items.sort(key=lambda item: item.get_closest_marker("server") is None)
+    items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> int:
+    """Return 0 for tests that come first, 1 for others with servers and 2 for the rest."""
+    if item.get_closest_marker("server") is None:
+        return 2
+    return 0 if item.nodeid.startswith(LONGEST) else 1
 
 
 def _note_opening(event: str, _: object) -> None:

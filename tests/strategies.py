@@ -1,7 +1,8 @@
 """Random clusters and pods for hypothesis: small, and made to collide.
 
 Names, labels, ports, images and amounts come from short lists, so that what one object asks for
-another often has, takes or refuses.
+another often has, takes or refuses. What does not depend on an argument is made once: hypothesis
+takes longer to make and check a strategy than to draw from it.
 """
 
 from typing import Any
@@ -35,36 +36,40 @@ def _rarely(strategy: SearchStrategy[Any], otherwise: Any) -> SearchStrategy[Any
     return st.one_of(*[st.just(otherwise)] * 5, strategy)
 
 
+_NODE: dict[str, SearchStrategy[Any]] = {
+    "cpu": st.sampled_from(("4", "2", "8", "500m", "0")),
+    "memory": st.sampled_from(("4Gi", "8Gi", "1Gi")),
+    "pods": st.sampled_from((110, 4, 2, 0)),
+    "resources": _rarely(st.fixed_dictionaries({GPU: st.integers(1, 4)}), None),
+    "labels": st.fixed_dictionaries(
+        {},
+        optional={
+            "disk": st.sampled_from(("ssd", "hdd")),
+            "cores": st.sampled_from(("2", "8", "many")),
+            "rack": st.sampled_from(("r1", "r2")),
+        },
+    ),
+    "zone": st.sampled_from(("a", "b", None)),
+    "taints": _rarely(st.lists(st.sampled_from(TAINTS), unique=True), ()),
+    "unschedulable": _rarely(st.just(value=True), otherwise=False),
+    "images": st.dictionaries(st.sampled_from(tuple(IMAGES)), st.none()).map(
+        lambda chosen: {image: IMAGES[image] for image in chosen}
+    ),
+}
+
+
 def nodes(name: SearchStrategy[str]) -> SearchStrategy[Raw]:
     """Draw a node with some room, labels, taints and images."""
-    return st.builds(
-        node,
-        name,
-        cpu=st.sampled_from(("4", "2", "8", "500m", "0")),
-        memory=st.sampled_from(("4Gi", "8Gi", "1Gi")),
-        pods=st.sampled_from((110, 4, 2, 0)),
-        resources=_rarely(st.fixed_dictionaries({GPU: st.integers(1, 4)}), None),
-        labels=st.fixed_dictionaries(
-            {},
-            optional={
-                "disk": st.sampled_from(("ssd", "hdd")),
-                "cores": st.sampled_from(("2", "8", "many")),
-                "rack": st.sampled_from(("r1", "r2")),
-            },
-        ),
-        zone=st.sampled_from(("a", "b", None)),
-        taints=_rarely(st.lists(st.sampled_from(TAINTS), unique=True), ()),
-        unschedulable=_rarely(st.just(value=True), otherwise=False),
-        images=st.dictionaries(st.sampled_from(tuple(IMAGES)), st.none()).map(
-            lambda chosen: {image: IMAGES[image] for image in chosen}
-        ),
-    )
+    return st.builds(node, name, **_NODE)
+
+
+_NODES = {name: nodes(st.just(name)) for name in NODE_NAMES}
 
 
 def clusters_of_nodes(at_least: int = 0) -> SearchStrategy[tuple[Raw, ...]]:
     """Return up to six nodes of different names."""
     names = st.lists(st.sampled_from(NODE_NAMES), unique=True, min_size=at_least)
-    return names.flatmap(lambda chosen: st.tuples(*(nodes(st.just(name)) for name in chosen)))
+    return names.flatmap(lambda chosen: st.tuples(*(_NODES[name] for name in chosen)))
 
 
 def _node_terms() -> SearchStrategy[Raw]:
@@ -144,39 +149,6 @@ def _spread() -> SearchStrategy[list[Raw]]:
     )
 
 
-def pods(
-    name: SearchStrategy[str], on: SearchStrategy[str | None], **features: Any
-) -> SearchStrategy[Raw]:
-    """Draw a pod on a node or on none; `features` replace arguments of the builder."""
-    affinity = st.fixed_dictionaries(
-        {},
-        optional={
-            "nodeAffinity": _node_affinity(),
-            "podAffinity": _pod_affinity(),
-            "podAntiAffinity": _pod_affinity(),
-        },
-    )
-    arguments: dict[str, Any] = {
-        "namespace": st.sampled_from(NAMESPACES),
-        "cpu": st.sampled_from((None, "0", "300m", "1")),
-        "memory": st.sampled_from((None, "100Mi", "1Gi")),
-        "requests": _rarely(st.just({GPU: 1}), None),
-        "labels": st.fixed_dictionaries({}, optional={"app": _APPS}),
-        "node": on,
-        "priority": st.sampled_from((0, 0, 10)),
-        "ports": _rarely(st.lists(_host_ports(), max_size=2), ()),
-        "images": st.lists(st.sampled_from(tuple(IMAGES)), min_size=1, max_size=2),
-        "node_selector": _rarely(st.just({"disk": "ssd"}), None),
-        "affinity": _rarely(affinity, None),
-        "spread": _rarely(_spread(), ()),
-        "tolerations": _rarely(
-            st.lists(st.sampled_from((toleration(), toleration("dedicated", "gpu")))), ()
-        ),
-        "claims": _rarely(st.lists(st.sampled_from(CLAIMS), max_size=2, unique=True), ()),
-    }
-    return st.builds(pod, name, **(arguments | features))
-
-
 def _host_ports() -> SearchStrategy[Raw]:
     return st.fixed_dictionaries(
         {
@@ -186,6 +158,42 @@ def _host_ports() -> SearchStrategy[Raw]:
             "hostIP": st.sampled_from(("", "10.0.0.1", "10.0.0.2")),
         }
     )
+
+
+_POD: dict[str, SearchStrategy[Any]] = {
+    "namespace": st.sampled_from(NAMESPACES),
+    "cpu": st.sampled_from((None, "0", "300m", "1")),
+    "memory": st.sampled_from((None, "100Mi", "1Gi")),
+    "requests": _rarely(st.just({GPU: 1}), None),
+    "labels": st.fixed_dictionaries({}, optional={"app": _APPS}),
+    "priority": st.sampled_from((0, 0, 10)),
+    "ports": _rarely(st.lists(_host_ports(), max_size=2), ()),
+    "images": st.lists(st.sampled_from(tuple(IMAGES)), min_size=1, max_size=2),
+    "node_selector": _rarely(st.just({"disk": "ssd"}), None),
+    "affinity": _rarely(
+        st.fixed_dictionaries(
+            {},
+            optional={
+                "nodeAffinity": _node_affinity(),
+                "podAffinity": _pod_affinity(),
+                "podAntiAffinity": _pod_affinity(),
+            },
+        ),
+        None,
+    ),
+    "spread": _rarely(_spread(), ()),
+    "tolerations": _rarely(
+        st.lists(st.sampled_from((toleration(), toleration("dedicated", "gpu")))), ()
+    ),
+    "claims": _rarely(st.lists(st.sampled_from(CLAIMS), max_size=2, unique=True), ()),
+}
+
+
+def pods(
+    name: SearchStrategy[str], on: SearchStrategy[str | None], **features: Any
+) -> SearchStrategy[Raw]:
+    """Draw a pod on a node or on none; `features` replace arguments of the builder."""
+    return st.builds(pod, name, **(_POD | {"node": on} | features))
 
 
 def surroundings() -> tuple[Raw, ...]:
@@ -204,14 +212,17 @@ def surroundings() -> tuple[Raw, ...]:
     )
 
 
+_NAMED_NODES = clusters_of_nodes()
+_PLACED = tuple(st.just(f"placed-{i}") for i in range(5))
+_INCOMING = pods(st.just("incoming"), st.none())
+_UP_TO_FIVE = st.integers(0, 5)
+
+
 @st.composite
 def scenarios(draw: st.DrawFn) -> Scenario:
     """Draw a cluster with pods on it, and a pod to place."""
-    chosen = draw(clusters_of_nodes())
-    names = [raw["metadata"]["name"] for raw in chosen]
-    placed = [
-        draw(pods(st.just(f"placed-{i}"), st.sampled_from(names)))
-        for i in range(draw(st.integers(0, 5)) if names else 0)
-    ]
-    incoming = draw(pods(st.just("incoming"), st.none()))
+    chosen = draw(_NAMED_NODES)
+    on = st.sampled_from([raw["metadata"]["name"] for raw in chosen])
+    placed = [draw(pods(name, on)) for name in _PLACED[: draw(_UP_TO_FIVE) if chosen else 0]]
+    incoming = draw(_INCOMING)
     return Scenario(nodes=chosen, pod=incoming, others=(*surroundings(), *placed))

@@ -93,6 +93,7 @@ def kube_apiserver(layout: Layout, admission_off: Collection[str]) -> list[str]:
         "--service-cluster-ip-range=10.0.0.0/16",
         "--endpoint-reconciler-type=none",
         "--allow-privileged=true",
+        "--delete-collection-workers=8",  # thousands of pods and events go in half the time
     ]
     if admission_off:
         command.append(f"--disable-admission-plugins={','.join(sorted(admission_off))}")

@@ -184,18 +184,21 @@ def pieces_of(preset: str) -> st.SearchStrategy[tuple[Piece, ...]]:
     return st.one_of(shares, st.lists(whole, min_size=1, max_size=1)).map(tuple)
 
 
+PIECES = {
+    preset: st.lists(pieces_of(preset), max_size=16) for preset in ("gpushare", "hami", "kai")
+}
+PRESETS = st.sampled_from(tuple(PIECES))
+CARDS = st.integers(1, 4).flatmap(
+    lambda count: st.tuples(st.just(count), st.sets(st.integers(0, count - 1), max_size=1))
+)
+NODES_OF_CARDS = st.lists(CARDS, min_size=1, max_size=3)
+
+
 @st.composite
 def mixes(draw: st.DrawFn) -> tuple[str, list[tuple[int, set[int]]], list[tuple[Piece, ...]]]:
     """Draw a preset, each node's number of cards and unhealthy ones, and what pods want."""
-    preset = draw(st.sampled_from(("gpushare", "hami", "kai")))
-    cards = st.integers(1, 4).flatmap(
-        lambda count: st.tuples(st.just(count), st.sets(st.integers(0, count - 1), max_size=1))
-    )
-    return (
-        preset,
-        draw(st.lists(cards, min_size=1, max_size=3)),
-        draw(st.lists(pieces_of(preset), max_size=16)),
-    )
+    preset = draw(PRESETS)
+    return preset, draw(NODES_OF_CARDS), draw(PIECES[preset])
 
 
 def fits(free: Mapping[tuple[str, int], tuple[int, int]], piece: Piece) -> bool:
