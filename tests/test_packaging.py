@@ -112,7 +112,7 @@ def test_the_distribution_has_one_name_wherever_it_is_named() -> None:
     """The import is `mooring`, but a distribution of that name on public registries is another."""
     name = project()["name"]
     assert name == SHIPPED_WITH == "mooring-scheduler"
-    assert {*project()["scripts"]} == {"mooring", "kubectl-mooring"}
+    assert {*project()["scripts"]} == {"mooring", "kubectl-mooring", "kubectl_complete-mooring"}
     for lock in LOCKS:
         wanted = re.findall(
             r"^ +# +(?:via )?(\S+) \(pyproject\.toml\)$", text_of(lock), re.MULTILINE
