@@ -135,7 +135,7 @@ def test_check_names_the_position_of_a_mistake_in_a_rule(tmp_path: Path) -> None
     )
     result = invoke("check", file)
     assert result.exit_code == 1
-    where = f"{file}:4: spec.rules[0].score: line 1, column 23: Syntax error: "
+    where = f"{file}:4: spec.rules[0].score: line 1, column 23: "
     assert result.stdout.startswith(where)
 
 

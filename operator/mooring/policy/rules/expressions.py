@@ -16,6 +16,7 @@ from cel_expr_python import cel  # type: ignore[import-untyped] # the wheel has 
 
 from mooring.model.bounded_cache import cached
 from mooring.policy.errors import FieldError, ProfileInvalid, did_you_mean
+from mooring.policy.rules.messages import in_plain_words
 
 __all__ = [
     "LONGEST_EXPRESSION",
@@ -63,9 +64,8 @@ VARIABLES: Final[Mapping[str, Any]] = {
 
 _ENVIRONMENT: Final = cel.NewEnv(variables=dict(VARIABLES))
 _MISTAKE: Final = re.compile(r"ERROR: <input>:(-?\d+):(-?\d+): (.*)")
+_SYNTAX: Final = "Syntax error"
 _UNDECLARED: Final = re.compile(r"undeclared reference to '([^']*)'")
-_SHOWN: Final = 300
-"""Characters of a message of the library; its syntax errors list every token it expected."""
 
 
 class Type:
@@ -214,17 +214,20 @@ def mistake_at(line: int, column: int, message: str) -> FieldError:
 
 
 def _mistakes(text: str) -> Iterator[FieldError]:
-    found = dict.fromkeys(_MISTAKE.findall(_without_code(text)))
+    found = [*dict.fromkeys(_MISTAKE.findall(_without_code(text)))]
+    if any(message.startswith(_SYNTAX) for _, _, message in found):
+        found = found[:1]  # the others only follow from it
     for line, column, message in found:
-        short = message.removesuffix(" (in container '')")[:_SHOWN]
+        short = message.removesuffix(" (in container '')")
         undeclared = _UNDECLARED.match(short)
         if undeclared:
             short = f'unknown name "{undeclared[1]}"{_known(undeclared[1])}'
         elif short.startswith("has() argument"):
             short += ': for a key in brackets write "key" in node.labels'
+        short = in_plain_words(short)
         yield mistake_at(int(line), int(column), short) if int(line) > 0 else FieldError("", short)
     if not found:
-        yield FieldError("", _without_code(text)[:_SHOWN])
+        yield FieldError("", in_plain_words(_without_code(text)))
 
 
 def _known(name: str) -> str:
