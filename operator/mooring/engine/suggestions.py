@@ -282,7 +282,7 @@ def _constraints(spec: PodSpec) -> Iterator[_Change]:
     """Yield changes that give up one constraint to nodes or to other pods."""
     for requirement in spec.node_selector.requirements:
         yield _Change(
-            f"had no nodeSelector {_shown(requirement)}",
+            f"had no nodeSelector {requirement.text}",
             f"nodeSelector {requirement.key}",
             _CONSTRAINT,
             partial(_without_requirement, requirement),
@@ -392,22 +392,7 @@ def _pods(selector: LabelSelector | None) -> str:
     """Return in words which pods a term is about."""
     if selector is None or selector.empty:
         return ""
-    return f" to pods with {', '.join(_shown(r) for r in selector.requirements[:_EXAMPLES])}"
-
-
-def _shown(requirement: Requirement) -> str:
-    key, values = requirement.key, ",".join(requirement.values[:_EXAMPLES])
-    match requirement.operator:
-        case "In":
-            return f"{key}={values}"
-        case "NotIn":
-            return f"{key}!={values}"
-        case "Exists":
-            return key
-        case "DoesNotExist":
-            return f"!{key}"
-        case "Gt" | "Lt":
-            return f"{key}{'>' if requirement.operator == 'Gt' else '<'}{values}"
+    return f" to pods with {', '.join(r.text for r in selector.requirements[:_EXAMPLES])}"
 
 
 def _rounded_down(resource: str, free: int) -> int:

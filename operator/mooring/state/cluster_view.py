@@ -169,6 +169,14 @@ class ClusterView:
         """
         return self._state.topology.counts(pods, key)
 
+    def is_counted(self, pods: Selection, key: str) -> bool:
+        """Return whether `counts` returns at once, without counting any pod."""
+        return self._state.topology.is_counted(pods, key)
+
+    def count_some(self, pods: Selection, key: str) -> int:
+        """Count some of the pods for a later call of `counts`; return how many were looked at."""
+        return self._state.topology.count_some(pods, key)
+
     def owners(self, role: Role, pod: Pod) -> list[tuple[int, DomainCounts]]:
         """Return the distinct inter-pod terms of placed pods that select this pod.
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-__all__ = ["in_plain_words"]
+__all__ = ["USES", "in_plain_words"]
 
 _SHOWN: Final = 300
 """Characters of a message of the library; its syntax errors list every token it expected."""
@@ -24,11 +24,12 @@ _WORDS: Final[Mapping[str, str]] = {"and": "&&", "or": "||", "not": "!", "<>": "
 _OTHER_QUOTES: Final = "\u2018\u2019\u201c\u201d"
 """What word processors make of quotation marks."""
 _NUMBERS: Final = ("int", "double", "uint")
-_USES: Final[Mapping[str, str]] = {
+USES: Final[Mapping[str, str]] = {
     "domain": 'write a node label: domain("topology.kubernetes.io/zone")',
     "pods": 'write the labels of the pods that count: pods({"app": "db"})',
     "node.pods": 'write the labels of the pods that count: node.pods({"app": "db"})',
 }
+"""How to write the functions that count pods."""
 
 
 def in_plain_words(message: str) -> str:
@@ -80,7 +81,7 @@ def _wrong_types(function: str, types: Sequence[str]) -> str:
     if explain is not None:
         return explain(operator, types)
     given = f"{function} does not take {_joined(types)}"
-    return f"{given}: {_USES[function]}" if function in _USES else given
+    return f"{given}: {USES[function]}" if function in USES else given
 
 
 def _of_two(operator: str, types: Sequence[str]) -> str:

@@ -87,6 +87,12 @@ class Rule(PolicyModel):
         """The name of the plugin that runs this rule."""
         return f"{RULES}/{self.name}"
 
+    @property
+    def counts_pods(self) -> bool:
+        """Whether its expression counts pods."""
+        plan = plan_filter(self.filter) if self.filter is not None else plan_score(self.score or "")
+        return bool(plan.counts)
+
 
 def _different(rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
     names = [rule.name for rule in rules]
