@@ -31,8 +31,8 @@ _NAMED: Final = 3
 """Domains that a reason names."""
 _UNITS_PER_POD: Final = 10
 """Units for looking at equivalent pods, and counting them."""
-_UNITS_PER_COUNT: Final = 300
-_NODES_PER_UNIT: Final = 8
+_UNITS_PER_COUNT: Final = 500
+_NODES_PER_UNIT: Final = 16
 """How many nodes get their counts for one unit, in each decision."""
 
 _Key = tuple[PodCount, str, tuple[str, ...]]
