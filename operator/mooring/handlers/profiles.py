@@ -29,7 +29,7 @@ STATUS_SECONDS: Final = 30.0
 REPEAT_SECONDS: Final = 5.0
 """How often statuses are written again that could not be written."""
 _MOST_NAMED = 3
-"""How many rules a message names."""
+"""How many rules or warnings a message names."""
 _MOST_HISTORY = 50
 """Generations that are remembered, of all profiles together."""
 _MOST_HISTORY_BYTES = 8 * 2**20
@@ -88,11 +88,11 @@ class ProfileHandler:
         return _merge_patch(before, after) or None
 
     def nodes_changed(self) -> None:
-        """Note the profiles whose status no longer names the rules that are too expensive."""
+        """Note the profiles whose status no longer says what their rules are for the nodes."""
         for name, shown in self._shown.items():
-            conditions = shown.get("conditions") or ()
-            found = (c["message"] for c in conditions if c.get("type") == "OverBudget")
-            if next(found, None) != self._over_budget(name):
+            told = {c.get("type"): c["message"] for c in shown.get("conditions") or ()}
+            now = (self._over_budget(name), self._missing(name))
+            if (told.get("OverBudget"), told.get("Warning")) != now:
                 self._outdated.add(name)
 
     def other_statuses(self) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -235,7 +235,7 @@ class ProfileHandler:
     def _conditions(
         self, name: str, verdict: _Verdict, before: Mapping[str, Any]
     ) -> Iterator[Condition]:
-        """Yield Ready, and Conflicted and OverBudget where they hold."""
+        """Yield Ready, and Conflicted, OverBudget and Warning where they hold."""
 
         def condition(
             kind: str, holds: Literal["True", "False"], reason: str, message: str
@@ -256,6 +256,17 @@ class ProfileHandler:
             yield condition("Conflicted", "True", "SamePods", conflict_text(name, others))
         if (why := self._over_budget(name)) is not None:
             yield condition("OverBudget", "True", "RulesTooExpensive", why)
+        if (why := self._missing(name)) is not None:
+            yield condition("Warning", "True", "NotOnAnyNode", why)
+
+    def _missing(self, name: str) -> str | None:
+        """Return which labels and resources its rules read that no node has; None if all exist."""
+        warnings = self._profiles.missing_on_nodes(name)
+        if not warnings:
+            return None
+        more = len(warnings) - _MOST_NAMED
+        named = "; ".join(map(str, warnings[:_MOST_NAMED]))
+        return named + (f"; and {more} more" if more > 0 else "")
 
     def _over_budget(self, name: str) -> str | None:
         """Return which of its rules are too expensive for the present nodes; None if none is."""

@@ -16,7 +16,7 @@ from mooring.model.pod import Pod
 from mooring.model.workloads import Namespace
 from mooring.plugins.rules.evaluation import Evaluator
 from mooring.plugins.rules.pod_counts import PodCounts
-from mooring.policy.rules.plan import COUNTED_PODS, Plan, Read, plan_filter, plan_score
+from mooring.policy.rules.plan import COUNTED_PODS, Plan, Read
 from mooring.policy.rules.rule import RULES, Rule
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
@@ -46,7 +46,7 @@ class Rules:
     def __init__(self, args: Rule, handle: Handle) -> None:
         self.name = args.plugin
         self._rule = args
-        plan = plan_filter(args.filter) if args.filter is not None else plan_score(args.score or "")
+        plan = args.plan
         self._evaluations = handle.evaluations
         self._evaluator = Evaluator(plan, handle.cluster, handle.evaluations, args.name)
         self._reads = plan.reads
