@@ -61,23 +61,24 @@ def test_the_second_replica_goes_to_another_rack_and_the_third_nowhere() -> None
     assert two.decision(pod("web")).node is not None
 
 
-def test_a_rejection_names_the_domain_and_how_many_pods_are_there() -> None:
-    rejections = (
-        deciding(*racks(2, 1), db("old", node="n0-0"), db("other", node="n1-0"))
-        .decision(db("new"))
-        .rejections
+def test_a_node_is_told_its_domain_and_how_many_pods_are_there_and_the_message_counts_nodes() -> (
+    None
+):
+    decision = deciding(*racks(2, 1), db("old", node="n0-0"), db("other", node="n1-0")).decision(
+        db("new")
     )
-    said = "never two replicas of an app in a rack (rack {} has 1 of app=db)"
-    assert rejections["n0-1"].reasons == (said.format("r0"),)
-    assert rejections["n1-0"].reasons == (said.format("r1"),)
+    said = "never two replicas of an app in a rack"
+    assert decision.rejections["n0-1"].reasons == (f"{said} (rack r0 has 1 of app=db)",)
+    assert decision.rejections["n1-0"].reasons == (f"{said} (rack r1 has 1 of app=db)",)
+    assert (decision.message or "").startswith(f"0/3 nodes are available: 3 {said}. ")
 
 
-def test_of_many_domains_a_rejection_names_the_fullest() -> None:
-    old = [db(f"old{n}", node=f"n{n}-0") for n in range(5)]
-    decision = deciding(*racks(2, 1, 1, 1, 1), *old, db("more", node="n3-0")).decision(db("new"))
-    (reason,) = decision.rejections["n0-0"].reasons
+def test_of_many_domains_each_node_is_told_the_fullest() -> None:
+    old = [db(f"old{n}", node=f"n{n}-0") for n in range(40)]
+    crowded = deciding(*racks(*[1] * 40), *old, db("more", node="n33-0"))
+    (reason,) = crowded.decision(db("new")).rejections["n0-0"].reasons
     assert reason.removeprefix("never two replicas of an app in a rack ") == (
-        "(rack r3 has 2, rack r0 has 1, rack r1 has 1, 2 more have some of app=db)"
+        "(rack r33 has 2, rack r0 has 1, rack r1 has 1, 37 more have some of app=db)"
     )
 
 
@@ -88,7 +89,9 @@ def test_pods_on_the_node_itself_are_counted_without_a_label() -> None:
         rules=[given],
     ).decision(pod("web"))  # fmt: skip
     assert decision.node == "n0-1"
-    assert decision.rejections["n0-0"].reasons == ("too many (it has 2 of app in (db,cache))",)
+    assert decision.rejections["n0-0"].reasons == (
+        "too many (the node has 2 of app in (db,cache))",
+    )
 
 
 def test_a_node_without_the_label_is_rejected_because_the_count_fails() -> None:

@@ -76,26 +76,31 @@ class Rules:
         """
         results, rows = self._evaluator.run(pod, nodes)
         failed = results.errors if rows is None else results.errors[rows]
-        reasons = [*self._refusals(pod, nodes, failed == 0)]
+        message = self._rule.message or f"node(s) didn't satisfy rule {self._rule.name}"
+        refused = [*self._refused(pod, nodes, failed == 0)]
+        reasons = [(message, mask) for _, mask in refused]
         for number, text in enumerate(results.texts, start=1):
             reason = f"node(s) on which rule {self._rule.name} failed: {text}"
             reasons.append((reason[:_LONGEST_REASON], failed == number))
-        return Explanation.from_masks(reasons, resolvable=np.full(len(nodes), self._counts_pods))
+        return Explanation.from_masks(
+            reasons,
+            resolvable=np.full(len(nodes), self._counts_pods),
+            details=[detail for detail, _ in refused],
+        )
 
-    def _refusals(
+    def _refused(
         self, pod: Pod, nodes: NodeView, refused: BoolArray
     ) -> Iterator[tuple[str, BoolArray]]:
-        """Yield why nodes are refused where the rule does not fail, with the pods that count."""
-        message = self._rule.message or f"node(s) didn't satisfy rule {self._rule.name}"
+        """Yield which pods are counted where the rule does not fail, and for which nodes."""
         counts = self._evaluator.counts
-        if not (counts and refused.any()):
-            yield message, refused
+        if not counts:
+            yield "", refused
             return
         at = np.flatnonzero(refused)
         for there, where in counts.described(pod, nodes.take(nodes.rows[at])):
             mask = np.zeros(len(nodes), np.bool_)
             mask[at[where]] = True
-            yield (f"{message} ({there})" if there else message)[:_LONGEST_REASON], mask
+            yield there[:_LONGEST_REASON], mask
 
     def score(self, pod: Pod, nodes: NodeView, _: None) -> IntArray:
         """Return int64[nodes], 0 to 100; 0 where the expression fails or is not finite."""

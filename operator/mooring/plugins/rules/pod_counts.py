@@ -17,6 +17,7 @@ from mooring.model.selectors import LabelSelector
 from mooring.policy.rules.expressions import Failed
 from mooring.policy.rules.plan import PodCount, SelectedLabels, Step
 from mooring.state.cluster_view import ClusterView
+from mooring.state.columns import IntArray
 from mooring.state.labels import EACH_NODE
 from mooring.state.topology.domain_counts import DomainCounts
 from mooring.state.topology.selection import PodSelector, Selection, selection
@@ -28,7 +29,9 @@ _MOST_BYTES: Final = 256 * 1024
 """For each rule, of the selections for the pods seen last."""
 _MOST_MISSING: Final = 64
 _NAMED: Final = 3
-"""Domains that a reason names."""
+"""Domains that are named together."""
+_TOLD_APART: Final = 32
+"""Domains up to which each is described by itself; an explanation has few reasons."""
 _UNITS_PER_POD: Final = 10
 """Units for looking at equivalent pods, and counting them."""
 _UNITS_PER_COUNT: Final = 500
@@ -96,19 +99,29 @@ class PodCounts:
     def described(self, pod: Pod, nodes: NodeView) -> list[tuple[str, BoolArray]]:
         """Return in words which pods are there, and for which nodes: `rack r7 has 1 of app=db`.
 
-        Up to three domains are told apart; of more the first are named for all nodes. "" stands for
+        Up to 32 domains are told apart; of more the fullest are named for all nodes. "" stands for
         no pod.
         """
-        counted, everywhere = [*self._of(pod)], np.ones(len(nodes), np.bool_)
-        if len(counted) == 1:
-            (count, pods) = counted[0]
-            codes = nodes.domain_codes(self._counts(count, pods).domains)
-            if count.key is not None and len(domains := np.unique(codes)) <= _NAMED:
-                masks = [codes == domain for domain in domains.tolist()]
-                parts = [(nodes.take(nodes.rows[mask]), mask) for mask in masks]
-                return [(self._in_words(count, pods, part), mask) for part, mask in parts]
-        found = [self._in_words(*each, nodes) for each in counted]
-        return [("; ".join(filter(None, found)), everywhere)]
+        counted = [*self._of(pod)]
+        if not (counted and len(nodes)):
+            return [("", np.ones(len(nodes), np.bool_))]
+        kinds = np.stack([self._kinds(*each, nodes) for each in counted])
+        distinct, which = np.unique(kinds, axis=1, return_inverse=True)
+        number, which = distinct.shape[1], which.ravel()
+        if number > _TOLD_APART:
+            number, which = 1, np.zeros(len(nodes), np.int64)
+        groups = [which == kind for kind in range(number)]
+        parts = [(nodes.take(nodes.rows[group]), group) for group in groups]
+        return [
+            ("; ".join(filter(None, (self._in_words(*each, part) for each in counted))), group)
+            for part, group in parts
+        ]
+
+    def _kinds(self, count: PodCount, pods: Selection, nodes: NodeView) -> IntArray:
+        """Return int64[nodes]: nodes with the same number have the same pods in their domain."""
+        counts = self._counts(count, pods)
+        numbers: IntArray = counts.at(nodes).astype(np.int64)
+        return numbers if count.key is None else nodes.domain_codes(counts.domains)
 
     def selects(self, pod: Pod, other: Pod) -> bool:
         """Return whether the rule counts the other pod for this pod."""
@@ -174,8 +187,7 @@ class PodCounts:
             numbers = counts.at(nodes)
             least, most = int(numbers.min(initial=2**31 - 1)), int(numbers.max(initial=0))
             amount = str(most) if least == most else f"{least} to {most}"
-            have = "it has" if len(nodes) == 1 else "they have"
-            return f"{have} {amount} of {_selector_text(pods)}" if most else ""
+            return f"the node has {amount} of {_selector_text(pods)}" if most else ""
         codes, by_code, label = nodes.domain_codes(counts.domains), counts.by_code, count.key
         found = [
             (-int(by_code[code]), counts.domains.values[code])
