@@ -82,6 +82,19 @@ def test_of_many_domains_each_node_is_told_the_fullest() -> None:
     )
 
 
+def test_each_of_several_counts_is_described() -> None:
+    source = f'domain("{RACK}").pods({{"app": "db"}}) + node.pods("!app") < 2'
+    full = Deciding(
+        *racks(2, 1), db("old", node="n0-0"), pod("web", node="n0-1"), pod("etc", node="n0-1"),
+        rules=[{"name": "few", "filter": source, "message": "too many"}],
+    )  # fmt: skip
+    rejections = full.decision(db("new")).rejections
+    assert {*rejections} == {"n0-1"}
+    assert rejections["n0-1"].reasons == (
+        "too many (rack r0 has 1 of app=db; the node has 2 of !app)",
+    )
+
+
 def test_pods_on_the_node_itself_are_counted_without_a_label() -> None:
     given = {"name": "few", "filter": 'node.pods("app in (db, cache)") < 2', "message": "too many"}
     decision = Deciding(
