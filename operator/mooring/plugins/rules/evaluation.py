@@ -287,8 +287,9 @@ class Evaluator:
         if isinstance(counts, Failed):
             return Value(0, errors.number(counts.why))
         absent = nodes.domain_codes(counts.domains) == ABSENT
-        lacks_label = step.key is not None and absent.any()
-        missing = np.where(absent, errors.number(_no_such(step.key)), 0) if lacks_label else 0
+        missing: Any = 0
+        if step.key is not None and absent.any():
+            missing = np.where(absent, errors.number(_no_such(step.key)), 0)
         return Value(counts.at(nodes).astype(np.int64), missing)
 
     def _logical(self, step: Operation, pod: Pod, nodes: NodeView, errors: Errors) -> Value:
@@ -416,7 +417,7 @@ def _differs(step: Step) -> bool:
     return not (isinstance(step, Literal) or (isinstance(step, Library) and not step.of_node))
 
 
-def _no_such(key: str | None) -> str:
+def _no_such(key: str) -> str:
     return f'no such key: "{key}"'
 
 

@@ -32,7 +32,7 @@ _NAMED: Final = 3
 """Domains that are named together."""
 _TOLD_APART: Final = 32
 """Domains up to which each is described by itself; an explanation has few reasons."""
-_UNITS_PER_POD: Final = 10
+_UNITS_PER_POD: Final = 20
 """Units for looking at equivalent pods, and counting them."""
 _UNITS_PER_COUNT: Final = 500
 _NODES_PER_UNIT: Final = 16
