@@ -176,6 +176,13 @@ def test_which_pods_are_counted_is_written_out(source: str, said: str) -> None:
     assert said in mistake
 
 
+def test_a_text_of_several_lines_is_named_in_one() -> None:
+    for source in (r"node.pods('a b\n\n" + "c" * 500 + "') == 0", r"domain('a\nb').pods({}) == 0"):
+        (mistake,) = mistakes(source)
+        assert "\n" not in mistake
+        assert len(mistake) < 300
+
+
 def test_a_count_of_pods_has_its_domain_its_labels_and_its_namespaces() -> None:
     plan = plan_filter('domain("a/rack").pods({"app": pod.labels.app, "x": "y"}, ["b"]) < 1')
     (count,) = plan.counts

@@ -479,7 +479,8 @@ class _Planner:
         return text
 
     def _wrong(self, part: Expression, message: str) -> None:
-        self.mistakes.append(self._checked.mistake(part, message))
+        one_line = " ".join(message.split())  # a text in an expression may have several
+        self.mistakes.append(self._checked.mistake(part, one_line))
 
     def _library(self, expression: Expression) -> Step:
         reads = frozenset(_reads(expression))

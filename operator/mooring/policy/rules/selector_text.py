@@ -8,6 +8,8 @@ from mooring.policy.names import label_value, qualified_name
 
 __all__ = ["parse_selector"]
 
+_SHOWN: Final = 60
+"""Characters of a text that is no selector."""
 _CONDITION: Final = re.compile(
     r"\s*(?:!\s*(?P<absent>[^\s!=,()]+)"
     r"|(?P<key>[^\s!=,()]+)\s*(?:(?P<operator>==?|!=)\s*(?P<value>[^\s!=,()]*)"
@@ -27,7 +29,7 @@ def parse_selector(text: str) -> LabelSelector:
         found = _CONDITION.match(text, at)
         if found is None:
             raise ValueError(
-                f'"{text[at:].strip()}" is no condition of a selector: '
+                f'"{text[at:].strip()[:_SHOWN]}" is no condition of a selector: '
                 "write app=db, app!=db, app in (db, cache), app notin (db), app or !app"
             )
         conditions.append(_condition(found))
