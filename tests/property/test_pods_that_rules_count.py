@@ -171,7 +171,7 @@ class Counting(RuleBasedStateMachine):
                     pass
 
     def expected(self, source: str, pod: Pod, row: int) -> bool:
-        """One pod after the other, with nothing remembered."""
+        """Count one pod after the other, with nothing remembered."""
 
         def count(key: str | None, selected: Callable[[Pod], bool]) -> int:
             domain = self.domain(row, key)
