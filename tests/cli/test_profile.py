@@ -72,6 +72,27 @@ def test_githubs_output_puts_each_mistake_at_its_line(tmp_path: Path) -> None:
     assert second.startswith(f"::error {where}::spec.x: unknown field")
 
 
+def test_a_label_that_none_of_the_given_nodes_has_is_a_warning(tmp_path: Path) -> None:
+    source = 'domain("rack").pods({}) == 0 && node.requested.cpu < 4000 && node.requested.pods < 9'
+    rules = json.dumps([{"name": "a", "filter": source}])
+    file = written(tmp_path / "p.yaml", spec=f"{{rules: {rules}}}")
+    nodes = tmp_path / "nodes.json"
+    nodes.write_text(json.dumps({"kind": "List", "items": [node("n1"), node("n2")]}))
+    result = invoke("check", file, str(nodes))
+    assert result.exit_code == 0
+    assert result.stderr == f'warning: {file}: spec.rules[0].filter: no node has the label "rack"\n'
+    as_json = json.loads(invoke("check", file, str(nodes), "-o", "json").stdout)
+    assert as_json["valid"] is True
+    assert as_json["profiles"][0]["warnings"] == [
+        {"path": "spec.rules[0].filter", "message": 'no node has the label "rack"'}
+    ]
+    in_workflow = invoke("check", file, str(nodes), "-o", "github").stdout
+    assert in_workflow.startswith(
+        f"::warning file={file},line=1,title=mooring profile check::spec."
+    )
+    assert invoke("check", file).stderr == "", "without nodes nothing is known"
+
+
 def test_objects_of_other_kinds_are_skipped_with_a_note(tmp_path: Path) -> None:
     written(tmp_path / "p.yaml")
     (tmp_path / "pods.yaml").write_text("kind: Pod\n---\nkind: Pod\n---\nkind: Node\n")
@@ -135,7 +156,7 @@ def test_check_names_the_position_of_a_mistake_in_a_rule(tmp_path: Path) -> None
     )
     result = invoke("check", file)
     assert result.exit_code == 1
-    where = f"{file}:4: spec.rules[0].score: line 1, column 23: Syntax error: "
+    where = f"{file}:4: spec.rules[0].score: line 1, column 23: "
     assert result.stdout.startswith(where)
 
 

@@ -206,8 +206,14 @@ def test_a_score_that_is_not_normalized_is_between_0_and_100() -> None:
             "explain returned bits that are an array uint64[3]; they must be an array uint64[3,2]",
         ),
         (
+            lambda n: Explanation(
+                ("odd",), np.ones(len(n), np.uint64), np.ones(len(n), np.bool_), ("a", "b")
+            ),
+            "explain returned 2 details for 1 reasons",
+        ),
+        (
             lambda n: Explanation("odd", np.ones(len(n), np.uint64), np.ones(len(n), np.bool_)),  # type: ignore[arg-type]  # what is tested
-            "explain returned reasons that are no tuple of texts",
+            "explain returned reasons or details that are no tuple of texts",
         ),
     ],
 )

@@ -36,6 +36,19 @@ def test_a_reason_that_applies_to_no_row_takes_no_bit() -> None:
     assert (why.reasons, why.bits.tolist()) == (("reason 70",), [1])
 
 
+def test_details_are_told_of_a_single_row_and_not_counted() -> None:
+    masks = [("crowded", np.array([True, False, False])), ("none", np.zeros(3, np.bool_))]
+    masks += [("crowded", np.array([False, True, False])), ("far", np.array([False, True, True]))]
+    resolvable = np.ones(3, np.bool_)
+    why = Explanation.from_masks(masks, resolvable=resolvable, details=["r1", "r2", "r3"])
+    assert [why.reasons_at(row) for row in range(3)] == [
+        ("crowded (r1)",),
+        ("crowded (r3)", "far"),
+        ("far",),
+    ]
+    assert dict(why.nodes_per_reason()) == {"crowded": 2, "far": 2}
+
+
 def test_without_any_reason_no_bit_is_set() -> None:
     why = Explanation.from_masks([], resolvable=np.ones(2, np.bool_))
     assert (why.reasons, why.bits.tolist()) == ((), [0, 0])

@@ -513,6 +513,44 @@ def test_the_status_follows_the_nodes(
     assert "OverBudget" not in conditions(patch)
 
 
+GPU = "example.com/gpu"
+READS_WRONGLY = [
+    {"name": "disk", "filter": "node.labels.disk == 'ssd'"},
+    {"name": "room", "score": f"node.allocatable['{GPU}u'] + node.requested.pods"},
+]
+
+
+def test_labels_and_resources_that_no_node_has_are_a_warning_and_no_mistake(
+    profile_handler: ProfileHandler, shared: SchedulerState
+) -> None:
+    status = profile_handler.applied(profile(rules=READS_WRONGLY))
+    assert "Warning" not in conditions(status), "without nodes nothing is known"
+    with_gpu = parse_node(node("n1", labels={"dsk": "ssd"}, resources={GPU: 1}))
+    shared.state.put(Kind.NODE, "n1", with_gpu)
+    profile_handler.nodes_changed()
+    ((_, patch),) = profile_handler.other_statuses()
+    assert conditions({**(status or {}), **patch})["Ready"]["status"] == "True"
+    warning = conditions(patch)["Warning"]
+    assert (warning["status"], warning["reason"]) == ("True", "NotOnAnyNode")
+    assert warning["message"].split("; ") == [
+        'spec.rules[0].filter: no node has the label "disk", did you mean dsk?',
+        f'spec.rules[1].score: no node has the resource "{GPU}u", did you mean {GPU}?',
+    ]
+    shared.state.put(Kind.NODE, "n2", parse_node(node("n2", labels={"disk": "hdd"})))
+    profile_handler.nodes_changed()
+    ((_, patch),) = profile_handler.other_statuses()
+    assert conditions(patch)["Warning"]["message"].startswith("spec.rules[1].score: ")
+
+
+def test_a_warning_names_three_labels_and_how_many_more(
+    profile_handler: ProfileHandler, shared: SchedulerState
+) -> None:
+    shared.state.put(Kind.NODE, "n1", parse_node(node("n1")))
+    counts = [{"name": f"r{n}", "filter": f'domain("rack{n}").pods({{}}) == 0'} for n in range(5)]
+    message = conditions(profile_handler.applied(profile(rules=counts)))["Warning"]["message"]
+    assert message.endswith('spec.rules[2].filter: no node has the label "rack2"; and 2 more')
+
+
 @asynccontextmanager
 async def writing(
     shared: SchedulerState, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep

@@ -12,6 +12,7 @@ from mooring.policy.merge import Catalog, PluginUse, plugins_by_point
 from mooring.policy.points import Point
 from mooring.policy.profile import Disabled, Enabled, Plugins, PluginSet
 from mooring.policy.reading import read
+from mooring.policy.rules.rule import Rule
 
 PRESENT = [name for name in DEFAULT_WEIGHTS if name not in ABSENT]
 
@@ -39,6 +40,22 @@ DEFAULT_SCORES = {
     "NodeResourcesBalancedAllocation": 1,
     "ImageLocality": 1,
 }
+
+
+def test_a_filter_that_counts_pods_runs_at_pre_filter_too(catalog: Catalog) -> None:
+    rules = [
+        read(Rule, {"name": name, kind: source}, "")
+        for name, kind, source in (
+            ("plain", "filter", "node.zone == 'a'"),
+            ("counting", "filter", "node.pods({}) == 0"),
+            ("preferring", "score", "node.pods({})"),
+        )
+    ]
+    plugins = plugins_by_point(Plugins(), catalog, rules)
+    assert names(plugins[Point.PRE_FILTER])[-1] == "Rules/counting"
+    assert "Rules/plain" not in names(plugins[Point.PRE_FILTER])
+    assert names(plugins[Point.FILTER])[-2:] == ["Rules/plain", "Rules/counting"]
+    assert names(plugins[Point.SCORE])[-1] == "Rules/preferring"
 
 
 def test_without_changes_kube_schedulers_defaults_run_in_order(catalog: Catalog) -> None:

@@ -42,6 +42,7 @@ from mooring.plugins.rules.plugin import Rules
 from mooring.policy.profile import SchedulingProfile, SchedulingProfileSpec
 from mooring.policy.reading import read
 from mooring.policy.resolve import resolve
+from mooring.policy.rules.rule import Rule
 from mooring.queueing.hints import QueueingHints
 from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
@@ -78,6 +79,15 @@ ARGS: Mapping[str, Raw] = {
     "EBSVolumeCount": {"maxVolumes": 1},
 }
 """Plugins are asked with default arguments and, where these are given, with others."""
+RULES: Mapping[str, str] = {
+    "apart": 'domain("rack").pods({"app": "a"}) == 0',
+    "together": f'domain("{ZONE}").pods("app in (a, b)", {{}}) > 0',
+    "few": "node.pods({}) < 2 && node.requested.cpu < 3000",
+    "own": '!has(pod.labels.app) || domain("rack").pods({"app": pod.labels.app}) < 2',
+    "production": 'node.pods("!app", {"env": "prod"}) == 0 || domain("rack").pods({}) > 1',
+    "of-namespace": "node.allocatable.cpu > 1000 || pod.namespaceLabels.env == 'prod'",
+}
+"""Filters of rules by their names."""
 
 
 def a_class(name: str, zone: str | None = None) -> Raw:
@@ -469,8 +479,9 @@ class Refusals(RuleBasedStateMachine):
 
 
 def _curable(built_with: Any) -> list[Any]:
-    """Return every shipped plugin with queueing hints but Rules, which has a test of its own."""
-    return [
+    """Return every shipped plugin that has queueing hints, and some rules."""
+    rules = [Rules(read(Rule, {"name": n, "filter": f}, ""), built_with) for n, f in RULES.items()]
+    return rules + [
         plugin(read(getattr(plugin, "Args", NoArgs), args, ""), built_with)
         for plugin in SHIPPED
         if hasattr(plugin, "events_to_register") and plugin is not Rules

@@ -89,6 +89,7 @@ class CountedCluster(RuleBasedStateMachine):
         super().__init__()
         self.state = ClusterState()
         self.asked: dict[tuple[Selection, str], None] = {}
+        self.counted_in_slices: dict[tuple[Selection, str], None] = {}
         self.incoming: dict[str, Pod] = {}
 
     @initialize(
@@ -98,7 +99,11 @@ class CountedCluster(RuleBasedStateMachine):
     )
     def begin(self, most: int, most_bytes: int, asked: list[Selection]) -> None:
         self.state.topology = TopologyCounts(
-            self.state.nodes, self.state.objects, most_kept=most, most_bytes=most_bytes
+            self.state.nodes,
+            self.state.objects,
+            most_kept=most,
+            most_bytes=most_bytes,
+            per_slice=1,
         )
         self.asked = dict.fromkeys((pods, key) for pods in asked for key in (ZONE, EACH_NODE))
         for name, zone in zip(NODES, "abb", strict=True):
@@ -108,6 +113,25 @@ class CountedCluster(RuleBasedStateMachine):
     @rule(pods=selections, key=st.sampled_from((*KEYS, EACH_NODE)))
     def ask(self, pods: Selection, key: str) -> None:
         self.asked[pods, key] = None
+
+    @rule(pods=selections, key=st.sampled_from((ZONE, EACH_NODE)))
+    def begin_to_count(self, pods: Selection, key: str) -> None:
+        self.counted_in_slices[pods, key] = None
+        self.count_on()
+
+    @rule()
+    def count_on(self) -> None:
+        for pods, key in self.counted_in_slices:
+            was_counted = self.state.topology.is_counted(pods, key)
+            looked_at = self.state.topology.count_some(pods, key)
+            assert looked_at <= (0 if was_counted else 1)
+
+    @rule()
+    def ask_for_what_is_counted_in_slices(self) -> None:
+        for pods, key in self.counted_in_slices:
+            counts = self.state.topology.counts(pods, key)
+            assert by_value(counts) == self.recount(pods, key)
+            assert self.state.topology.is_counted(pods, key)
 
     @rule(pod=incoming)
     def ask_about(self, pod: Pod) -> None:

@@ -9,8 +9,11 @@ from typing import Final
 import yaml
 
 from mooring.framework.registry import Registry
+from mooring.model.errors import ManifestError
+from mooring.model.node import Node, parse_node
 from mooring.policy.errors import FieldError, join_path, split_path
 from mooring.policy.match import conflict_text, may_share_pods
+from mooring.policy.rules.rule import missing_on_nodes
 from mooring.simulate.manifests import (
     STDIN,
     InputError,
@@ -60,6 +63,8 @@ class CheckedProfile:
     loaded: LoadedProfile
     conflict: str = ""
     """What it means that other valid profiles may match the same pods; "" if none may."""
+    warnings: tuple[FieldError, ...] = ()
+    """Labels and resources that its rules read and none of the nodes in the files has."""
 
     @property
     def notes(self) -> tuple[FieldError, ...]:
@@ -99,6 +104,21 @@ class CheckedProfile:
 
 
 @dataclass(slots=True)
+class NodesInFiles:
+    """How many nodes are in the files, and which labels and resources they have."""
+
+    count: int = 0
+    labels: set[str] = field(default_factory=set)
+    resources: set[str] = field(default_factory=set)
+
+    def add(self, node: Node) -> None:
+        """Add a node."""
+        self.count += 1
+        self.labels |= node.labels.keys()
+        self.resources |= {name for name, amount in node.allocatable.items() if amount}
+
+
+@dataclass(slots=True)
 class Report:
     """What is in the files.
 
@@ -107,12 +127,24 @@ class Report:
         mistakes: Every mistake in the other profiles.
         unreadable: Files that cannot be read as Kubernetes objects, one mistake each.
         skipped: The number of objects of other kinds, by kind.
+        nodes: The nodes in the files.
     """
 
     profiles: list[CheckedProfile] = field(default_factory=list)
     mistakes: list[Mistake] = field(default_factory=list)
     unreadable: list[Mistake] = field(default_factory=list)
     skipped: Counter[str] = field(default_factory=Counter)
+    nodes: NodesInFiles = field(default_factory=NodesInFiles)
+
+    def pass_over(self, manifest: Manifest) -> None:
+        """Note an object that is no profile: a node, or one that is skipped."""
+        try:
+            if (manifest.group, manifest.kind) == ("", "Node"):
+                self.nodes.add(parse_node(manifest.raw))
+                return
+        except ManifestError:
+            pass  # only profiles are checked here
+        self.skipped[manifest.kind] += 1
 
 
 def check_files(paths: Iterable[str], registry: Registry) -> Report:
@@ -133,7 +165,16 @@ def check_files(paths: Iterable[str], registry: Registry) -> Report:
                 message = str(error).removeprefix(f"{name}: ")
                 report.unreadable.append(Mistake(name, error.line, "", message))
     report.profiles = [_with_conflict(checked, report.profiles) for checked in report.profiles]
+    report.profiles = [_with_warnings(checked, report.nodes) for checked in report.profiles]
     return report
+
+
+def _with_warnings(checked: CheckedProfile, nodes: NodesInFiles) -> CheckedProfile:
+    rules = checked.loaded.profile.spec.rules
+    if not nodes.count:
+        return checked
+    found = missing_on_nodes(rules, nodes.labels, nodes.resources)
+    return replace(checked, warnings=tuple(warning.under("spec") for warning in found))
 
 
 def _with_conflict(checked: CheckedProfile, valid: Sequence[CheckedProfile]) -> CheckedProfile:
@@ -172,14 +213,15 @@ def _check_file(path: str, loader: ProfileLoader, report: Report) -> None:
     lines, repeated = _Lines(text), list[RepeatedKey]()
     found = list(manifests_in(text, name, repeated))
     if not any(contains_profile(manifest) for manifest in found):
-        report.skipped.update(manifest.kind for manifest in found)
+        for manifest in found:
+            report.pass_over(manifest)
         return
     for key in repeated:
         message = f'the key "{key.key}" is there twice'
         report.mistakes.append(Mistake(name, key.line, "", message))
     for manifest in found:
         if not contains_profile(manifest):
-            report.skipped[manifest.kind] += 1
+            report.pass_over(manifest)
             continue
         try:
             for loaded in loader.load(manifest):

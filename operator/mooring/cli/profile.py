@@ -50,6 +50,7 @@ Examples:
   mooring profile check profile.yaml
   mooring profile check manifests/ scheduler-config.yaml
   kubectl get sprof -o yaml | mooring profile check - -o json
+  kubectl get nodes -o yaml | mooring profile check profile.yaml -
   mooring profile check policies/ -o github   # in a workflow of GitHub""",
 )
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path())
@@ -61,6 +62,9 @@ def check(paths: tuple[str, ...], output: str) -> None:
     SchedulingProfiles, KubeSchedulerConfigurations and Policies; objects of other kinds are
     skipped. Plugins are imported and built as a running scheduler does it, so the plugins of your
     image must be installed here.
+
+    If there are nodes in PATHs, a label or resource that a rule reads and none of them has is a
+    warning.
 
     Exits with 0 if all profiles are valid, 1 if one is not, 2 if a file cannot be read or there is
     no profile.
@@ -138,6 +142,9 @@ def _print_text(report: Report) -> None:
         click.echo(str(mistake))
     for unreadable in report.unreadable:
         click.echo(f"error: {unreadable}", err=True)
+    for checked in report.profiles:
+        for warning in checked.warnings:
+            click.echo(f"warning: {checked.file}: {warning}", err=True)
     for line in dict.fromkeys(f"{c.file}: {said}" for c in report.profiles for said in c.notes):
         note(line)
     if report.skipped:
@@ -161,6 +168,8 @@ def _print_github(report: Report) -> None:
         text = ": ".join(filter(None, (found.path, found.message)))
         print_annotation("error", found.file, found.line, title, text)
     for checked in report.profiles:
+        for warning in checked.warnings:
+            print_annotation("warning", checked.file, checked.line, title, str(warning))
         for said in checked.notes:
             print_annotation("notice", checked.file, checked.line, title, str(said))
 
@@ -176,6 +185,7 @@ def _as_json(checked: CheckedProfile) -> dict[str, Any]:
         "file": checked.file,
         "line": checked.line,
         "effective": effective.model_dump(mode="json", by_alias=True, exclude_none=True),
+        "warnings": [{"path": said.path, "message": said.message} for said in checked.warnings],
         "notes": [{"path": said.path, "message": said.message} for said in checked.notes],
     }
 

@@ -19,6 +19,7 @@ from mooring.policy.extender import Extender
 from mooring.policy.match import ProfileMatcher, may_share_pods
 from mooring.policy.profile import DEFAULT_SCHEDULER, SchedulingProfile
 from mooring.policy.resolve import ResolvedProfile, load_profile
+from mooring.policy.rules.rule import missing_on_nodes
 from mooring.state.cluster_view import ClusterView
 
 __all__ = ["ActiveProfile", "Profiles"]
@@ -93,6 +94,19 @@ class Profiles:
         """The formats of pod groups of all profiles, in the order of the profiles' names."""
         pipelines = (entry.pipeline for _, entry in sorted(self._in_force.items()))
         return tuple(dict.fromkeys(form for p in pipelines for form in p.pod_group_formats))
+
+    def missing_on_nodes(self, name: str) -> list[FieldError]:
+        """Return warnings about labels and resources that the profile's rules read and no node has.
+
+        None is given while there is no node.
+        """
+        in_force, cluster = self._in_force.get(name), self._handle.cluster
+        if in_force is None or not in_force.profile.spec.rules or not cluster.node_count:
+            return []
+        found = missing_on_nodes(
+            in_force.profile.spec.rules, cluster.node_label_keys, cluster.node_resources
+        )
+        return [warning.under("spec") for warning in found]
 
     def check(self, document: object) -> ActiveProfile:
         """Read a SchedulingProfile object and build its plugins, without putting it in force.

@@ -369,7 +369,7 @@ def _constraints(spec: PodSpec, cluster: ClusterView) -> Iterator[Change]:
     """Yield changes that give up one constraint to nodes or to other pods."""
     for requirement in spec.node_selector.requirements:
         yield Change(
-            f"had no nodeSelector {_shown(requirement)}",
+            f"had no nodeSelector {requirement.text}",
             _no_such_node((requirement,), cluster) or f"nodeSelector {requirement.key}",
             _CONSTRAINT,
             partial(_without_requirement, requirement),
@@ -407,7 +407,7 @@ def _no_such_node(requirements: Sequence[Requirement], cluster: ClusterView) -> 
     for requirement in requirements:
         wanted = requirement.operator in ("In", "Exists")
         if wanted and not (nodes.meets(requirement) & nodes.present).any():
-            return f"no node has the label {_shown(requirement)}"
+            return f"no node has the label {requirement.text}"
     return ""
 
 
@@ -507,22 +507,7 @@ def _pods(selector: LabelSelector | None) -> str:
     """Return in words which pods a term is about."""
     if selector is None or selector.empty:
         return ""
-    return f" to pods with {', '.join(_shown(r) for r in selector.requirements[:EXAMPLES])}"
-
-
-def _shown(requirement: Requirement) -> str:
-    key, values = requirement.key, ",".join(requirement.values[:EXAMPLES])
-    match requirement.operator:
-        case "In":
-            return f"{key}={values}"
-        case "NotIn":
-            return f"{key}!={values}"
-        case "Exists":
-            return key
-        case "DoesNotExist":
-            return f"!{key}"
-        case "Gt" | "Lt":
-            return f"{key}{'>' if requirement.operator == 'Gt' else '<'}{values}"
+    return f" to pods with {', '.join(r.text for r in selector.requirements[:EXAMPLES])}"
 
 
 def _rounded_down(resource: str, free: int) -> int:

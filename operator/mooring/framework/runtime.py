@@ -391,8 +391,10 @@ def wrong_explanation(why: object, nodes: int) -> str:
     if wrong_mask(resolvable, nodes):
         found, expected = _described(resolvable), _array(_BOOL, (nodes,))
         return f"returned resolvable that is {found}; it must be {expected}"
-    if not _are_texts(why.reasons, tuple):
-        return "returned reasons that are no tuple of texts"
+    if not (_are_texts(why.reasons, tuple) and _are_texts(why.details, tuple)):
+        return "returned reasons or details that are no tuple of texts"
+    if why.details and len(why.details) != len(why.reasons):
+        return f"returned {len(why.details)} details for {len(why.reasons)} reasons"
     return next((problem for reason in why.reasons if (problem := _wrong_reason(reason))), "")
 
 

@@ -17,9 +17,11 @@ A plugin that cannot do its work raises `PluginError` with a text for users: the
 error, and the pod is tried again after its backoff.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
+from itertools import chain, repeat
 from typing import Any, Final
 
 import numpy as np
@@ -86,12 +88,15 @@ class Explanation:
     `bits` is uint64[nodes], and bit i of a node says that `reasons[i]` applies to it. With more
     than 64 reasons it is uint64[nodes, words], and reason i is bit i % 64 of word i // 64.
     `from_masks` makes either form. `resolvable` is bool[nodes]: False where evicting pods cannot
-    help (kube-scheduler's UnschedulableAndUnresolvable).
+    help (kube-scheduler's UnschedulableAndUnresolvable). `details` has for each reason what is
+    added where a single node is explained; the pod's condition and events, which count nodes by
+    reason, leave it out. Without details it is empty.
     """
 
     reasons: tuple[str, ...]
     bits: npt.NDArray[np.uint64]
     resolvable: BoolArray
+    details: tuple[str, ...] = ()
 
     @classmethod
     def single(cls, reason: str, nodes: int, *, resolvable: bool) -> "Explanation":
@@ -100,25 +105,30 @@ class Explanation:
 
     @classmethod
     def from_masks(
-        cls, masks: Iterable[tuple[str, BoolArray]], *, resolvable: BoolArray
+        cls,
+        masks: Iterable[tuple[str, BoolArray]],
+        *,
+        resolvable: BoolArray,
+        details: Iterable[str] = (),
     ) -> "Explanation":
         """Return an explanation of any number of reasons, each with a bool[nodes] where it applies.
 
-        A reason that applies to no node is left out.
+        A reason that applies to no node is left out. `details` are those of the first reasons.
         """
-        reasons: list[str] = []
+        reasons, told = list[str](), list[str]()
         words: list[npt.NDArray[np.uint64]] = []
-        for reason, mask in masks:
+        for (reason, mask), detail in zip(masks, chain(details, repeat("")), strict=False):
             if mask.any():
                 word, bit = divmod(len(reasons), _WORD_BITS)
                 if word == len(words):
                     words.append(np.zeros(len(resolvable), np.uint64))
                 words[word] |= mask.astype(np.uint64) << np.uint64(bit)
                 reasons.append(reason)
+                told.append(detail)
         if not words:
             words.append(np.zeros(len(resolvable), np.uint64))
         bits = words[0] if len(words) == 1 else np.stack(words).T
-        return cls(tuple(reasons), bits, resolvable)
+        return cls(tuple(reasons), bits, resolvable, tuple(told) if any(told) else ())
 
     @property
     def is_wide(self) -> bool:
@@ -141,11 +151,13 @@ class Explanation:
         return result
 
     def nodes_per_reason(self) -> Iterator[tuple[str, int]]:
-        """Yield each reason with the number of nodes that it applies to."""
+        """Yield each reason once, with the number of nodes that it applies to."""
+        counts = Counter[str]()
         for i, reason in enumerate(self.reasons):
             word, bit = divmod(i, _WORD_BITS)
             column = self.bits[:, word] if self.is_wide else self.bits
-            yield reason, int(np.count_nonzero(column & (_ONE << np.uint64(bit))))
+            counts[reason] += int(np.count_nonzero(column & (_ONE << np.uint64(bit))))
+        yield from counts.items()
 
     def _bits_at(self, index: int) -> int:
         """Return all bits of a node as one Python integer, which has no limit."""
@@ -153,7 +165,12 @@ class Explanation:
         return sum(bits << (_WORD_BITS * word) for word, bits in enumerate(words))
 
     def _named(self, bits: int) -> tuple[str, ...]:
-        return tuple(reason for i, reason in enumerate(self.reasons) if bits >> i & 1)
+        texts = self.reasons
+        if self.details:
+            texts = tuple(
+                f"{r} ({d})" if d else r for r, d in zip(texts, self.details, strict=True)
+            )
+        return tuple(text for i, text in enumerate(texts) if bits >> i & 1)
 
 
 class PluginError(Exception):

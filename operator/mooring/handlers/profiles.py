@@ -35,7 +35,7 @@ CONFLICT_SECONDS: Final = 1.0
 MOST_CONFLICT_WAITS: Final = 30
 """Waits of this length after which statuses say it although profiles go on changing."""
 _MOST_NAMED = 3
-"""How many rules a message names."""
+"""How many rules or warnings a message names."""
 _MOST_HISTORY = 50
 """Generations that are remembered, of all profiles together."""
 _MOST_HISTORY_BYTES = 8 * 2**20
@@ -98,14 +98,14 @@ class ProfileHandler:
         return _merge_patch(before, after) or None
 
     def nodes_changed(self) -> bool:
-        """Note the profiles whose status no longer names the rules that are too expensive.
+        """Note the profiles whose status no longer says what their rules are for the nodes.
 
-        Returns whether there may be any.
+        Return whether there may be any.
         """
         for name, shown in self._shown.items():
-            conditions = shown.get("conditions") or ()
-            found = (c["message"] for c in conditions if c.get("type") == "OverBudget")
-            if next(found, None) != self._over_budget(name):
+            told = {c.get("type"): c["message"] for c in shown.get("conditions") or ()}
+            now = (self._over_budget(name), self._missing(name))
+            if (told.get("OverBudget"), told.get("Warning")) != now:
                 self._outdated.add(name)
         return bool(self._outdated)
 
@@ -291,7 +291,7 @@ class ProfileHandler:
     def _conditions(
         self, name: str, verdict: _Verdict, before: Mapping[str, Any]
     ) -> Iterator[Condition]:
-        """Yield Ready, and Conflicted and OverBudget where they hold."""
+        """Yield Ready, and Conflicted, OverBudget and Warning where they hold."""
 
         def condition(
             kind: str, holds: Literal["True", "False"], reason: str, message: str
@@ -312,6 +312,17 @@ class ProfileHandler:
             yield condition("Conflicted", "True", "SamePods", conflict[1])
         if (why := self._over_budget(name)) is not None:
             yield condition("OverBudget", "True", "RulesTooExpensive", why)
+        if (why := self._missing(name)) is not None:
+            yield condition("Warning", "True", "NotOnAnyNode", why)
+
+    def _missing(self, name: str) -> str | None:
+        """Return which labels and resources its rules read that no node has; None if all exist."""
+        warnings = self._profiles.missing_on_nodes(name)
+        if not warnings:
+            return None
+        more = len(warnings) - _MOST_NAMED
+        named = "; ".join(map(str, warnings[:_MOST_NAMED]))
+        return named + (f"; and {more} more" if more > 0 else "")
 
     def _conflict(self, name: str, before: Mapping[str, Any]) -> tuple[str, str] | None:
         """Return what the status says of conflicts, in short and in full; None without one.

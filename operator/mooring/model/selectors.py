@@ -35,6 +35,7 @@ _LABEL_VALUE: Final = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])
 _INT64: Final = range(-(2**63), 2**63)
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,63}")  # no label value is longer
 _LONGEST_INTEGER: Final = 64
+_SHOWN_VALUES: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,24 @@ class Requirement:
                 return value is None
             case "Gt" | "Lt":
                 return self._compares(value)
+
+    @property
+    def text(self) -> str:
+        """The requirement as kubectl writes selectors, such as `app=db`; many values are cut."""
+        values = ",".join(self.values[:_SHOWN_VALUES])
+        if len(self.values) > _SHOWN_VALUES:
+            values += ",..."
+        match self.operator:
+            case "In" | "NotIn" if len(self.values) == 1:
+                return f"{self.key}{'=' if self.operator == 'In' else '!='}{values}"
+            case "In" | "NotIn":
+                return f"{self.key} {self.operator.lower()} ({values})"
+            case "Exists":
+                return self.key
+            case "DoesNotExist":
+                return f"!{self.key}"
+            case "Gt" | "Lt":
+                return f"{self.key}{'>' if self.operator == 'Gt' else '<'}{values}"
 
     def _compares(self, value: str | None) -> bool:
         have, want = parse_int64(value), parse_int64(self.values[0])

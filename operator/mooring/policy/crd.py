@@ -43,6 +43,7 @@ _COLUMNS: Final = (
     ("Conflict", "string", ".status.conflict", 0),
     ("Precedence", "integer", ".spec.match.precedence", 1),
     ("Over Budget", "string", '.status.conditions[?(@.type=="OverBudget")].status', 1),
+    ("Warning", "string", '.status.conditions[?(@.type=="Warning")].message', 1),
     ("Message", "string", f"{_READY}.message", 1),
     ("Age", "date", ".metadata.creationTimestamp", 0),
 )

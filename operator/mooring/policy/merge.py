@@ -53,6 +53,8 @@ def plugins_by_point(
     multi = _merged(plugins.multi_point, catalog)
     merged = {point: _expanded(point, plugins.at(point), multi, catalog) for point in Point}
     for rule in rules:
+        if rule.counts_pods and rule.filter is not None:
+            merged[Point.PRE_FILTER] += (PluginUse(rule.plugin),)
         if rule.filter is not None:
             merged[Point.FILTER] += (PluginUse(rule.plugin),)
         else:

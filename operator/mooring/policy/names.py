@@ -5,7 +5,14 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, WithJsonSchema
 
-__all__ = ["ExtendedResource", "LabelValue", "QualifiedName", "is_object_name"]
+__all__ = [
+    "ExtendedResource",
+    "LabelValue",
+    "QualifiedName",
+    "is_object_name",
+    "label_value",
+    "qualified_name",
+]
 
 _NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -23,7 +30,8 @@ def _is_qualified(text: str) -> bool:
     return (not slash or is_object_name(prefix)) and _NAME.fullmatch(name) is not None
 
 
-def _qualified_name(text: str) -> str:
+def qualified_name(text: str) -> str:
+    """Return the text if it can be a label's key or a resource; ValueError says why it cannot."""
     if not _is_qualified(text):
         raise ValueError(
             f'"{text}" is not a qualified name: letters, digits, "-", "_" and ".", at most 63, '
@@ -32,7 +40,8 @@ def _qualified_name(text: str) -> str:
     return text
 
 
-def _label_value(text: str) -> str:
+def label_value(text: str) -> str:
+    """Return the text if it can be a label's value; ValueError says why it cannot."""
     if text and not _NAME.fullmatch(text):
         raise ValueError(
             f'"{text}" is not a label value: at most 63 letters, digits, "-", "_" and ".", '
@@ -42,7 +51,7 @@ def _label_value(text: str) -> str:
 
 
 def _extended_resource(text: str) -> str:
-    _qualified_name(text)
+    qualified_name(text)
     native = "/" not in text or "kubernetes.io/" in text
     if native or text.startswith("requests.") or not _is_qualified(f"requests.{text}"):
         raise ValueError(
@@ -54,14 +63,14 @@ def _extended_resource(text: str) -> str:
 
 QualifiedName = Annotated[
     str,
-    AfterValidator(_qualified_name),
+    AfterValidator(qualified_name),
     WithJsonSchema({"type": "string", "maxLength": 317, "pattern": _QUALIFIED_PATTERN}),
 ]
 """A label key, topology key or resource name: an optional DNS prefix and at most 63 characters."""
 
 LabelValue = Annotated[
     str,
-    AfterValidator(_label_value),
+    AfterValidator(label_value),
     WithJsonSchema({"type": "string", "maxLength": 63, "pattern": f"^({_NAME.pattern})?$"}),
 ]
 """A label's value; it may be empty."""

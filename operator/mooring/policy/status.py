@@ -29,7 +29,7 @@ class Condition(PolicyModel):
     """A metav1.Condition."""
 
     type: str = Field(max_length=316)
-    """`Ready`, `Conflicted` or `OverBudget`."""
+    """`Ready`, `Conflicted`, `OverBudget` or `Warning`."""
     status: Literal["True", "False", "Unknown"]
     """Ready: whether the newest spec is in force. The others: True, else they are absent."""
     observed_generation: int = Field(0, ge=0)
@@ -38,7 +38,7 @@ class Condition(PolicyModel):
     """The time of the last change of `status`."""
     reason: str = Field(max_length=1024)
     """Of Ready: InForce, Shadow, Invalid or PluginFailed. Of Conflicted: SamePods. Of OverBudget:
-    RulesTooExpensive."""
+    RulesTooExpensive. Of Warning: NotOnAnyNode."""
     message: str = Field(max_length=LONGEST_MESSAGE)
     """A text for people: every mistake with the path of its field."""
 

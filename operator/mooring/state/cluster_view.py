@@ -1,7 +1,7 @@
 """The cluster as decisions and plugins read it."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import repeat
 from typing import Any
@@ -49,6 +49,16 @@ class ClusterView:
     def node_count(self) -> int:
         """How many nodes exist."""
         return self._state.nodes.present_count
+
+    @property
+    def node_label_keys(self) -> Collection[str]:
+        """The labels that some node has."""
+        return self._state.nodes.label_keys
+
+    @property
+    def node_resources(self) -> frozenset[str]:
+        """The resources of which some node has an amount."""
+        return frozenset(self._state.nodes.allocatable)
 
     @property
     def nodes_in_order(self) -> IntArray:
@@ -168,6 +178,14 @@ class ClusterView:
         Terminating pods are counted if the selection includes them, assumed pods always.
         """
         return self._state.topology.counts(pods, key)
+
+    def is_counted(self, pods: Selection, key: str) -> bool:
+        """Return whether `counts` returns at once, without counting any pod."""
+        return self._state.topology.is_counted(pods, key)
+
+    def count_some(self, pods: Selection, key: str) -> int:
+        """Count some of the pods for a later call of `counts`; return how many were looked at."""
+        return self._state.topology.count_some(pods, key)
 
     def owners(self, role: Role, pod: Pod) -> list[tuple[int, DomainCounts]]:
         """Return the distinct inter-pod terms of placed pods that select this pod.

@@ -5,7 +5,7 @@ keys share one array in which every row is ABSENT.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, KeysView, Mapping
 from typing import Final
 from weakref import WeakValueDictionary
 
@@ -144,6 +144,11 @@ class LabelColumns:
     def __len__(self) -> int:
         """Return how many columns take memory over the nodes."""
         return len(self._by_key)
+
+    @property
+    def keys(self) -> KeysView[str]:
+        """The labels that some row has."""
+        return self._carriers.keys()
 
     def column(self, key: str, rows: Iterable[tuple[int, Mapping[str, str]]]) -> LabelColumn:
         """Return the column of a key; `rows` (row, labels) fills it if it is new and not empty."""

@@ -8,7 +8,7 @@ rows whose `present` is True are nodes that can be chosen.
 
 import heapq
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -147,6 +147,11 @@ class NodeTable:
         """Return the column of a node label, kept up to date as long as the caller keeps it."""
         labelled = ((i, node.labels) for i, node in enumerate(self.nodes) if node is not None)
         return self._labels.column(key, labelled)
+
+    @property
+    def label_keys(self) -> Collection[str]:
+        """The labels that some node has."""
+        return self._labels.keys
 
     def domains(self, key: str) -> Domains:
         """Return the rows by the value of a node label, or with EACH_NODE each on its own."""

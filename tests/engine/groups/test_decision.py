@@ -49,6 +49,17 @@ def racks(**cpus: list[int]) -> list[Raw]:
     ]
 
 
+def test_members_count_for_a_rule_that_counts_pods() -> None:
+    source = 'domain("rack").pods({"app": pod.labels.app}) == 0'
+    apart = [{"name": "apart", "filter": source, "message": "one member for each rack"}]
+    for rack_count, placed in ((3, 3), (2, 0)):
+        nodes = racks(**{f"r{n}": [4, 4] for n in range(rack_count)})
+        deciding = Deciding(*nodes, pod_group("g", 3), rules=apart)
+        decision = decided(deciding, members(3, labels={"app": "a"}))
+        assert len({name[:2] for name in nodes_of(deciding, decision)}) == placed
+        assert ("one member for each rack" in decision.message) is (placed == 0)
+
+
 def test_all_members_are_placed_or_none() -> None:
     deciding = Deciding(node("a", cpu="3"), pod_group("g", 4))
     assert not decided(deciding, members(4, cpu="1")).rows

@@ -73,6 +73,14 @@ TestAFilterOfRequests = _contract(
 TestAFilterOfThePodsLabels = _contract(
     "!has(pod.labels.team) || pod.labels.team == node.labels.team", depends_on_node_only=False
 )
+TestAFilterThatCountsPods = _contract(
+    "domain('disk').pods({}) + node.pods('!x', {}) == 0",
+    depends_on_node_only=False,
+    counts_pods=True,
+)
+TestAScoreThatCountsPods = _contract(
+    score="100 - domain('disk').pods({})", depends_on_node_only=False, counts_pods=True
+)
 TestAScore = _contract(score="100 * node.requested.cpu / node.allocatable.cpu", counts_pods=True)
 TestANormalizedScore = _contract(
     score="size(node.labels.disk)", normalize="Max", depends_on_node_only=False
@@ -85,6 +93,8 @@ TestANormalizedScore = _contract(
         ({"filter": "node.labels.disk == 'ssd' && pod.requests.cpu > 5"}, True, True),
         ({"filter": "node.requested.cpu > 5"}, True, False),
         ({"filter": "pod.labels.team == node.zone"}, False, True),
+        ({"filter": "node.pods({}) == 0"}, False, False),
+        ({"score": "domain('rack').pods({})"}, False, False),
         ({"filter": "pod.namespaceLabels.team == node.zone"}, False, True),
         ({"score": "node.allocatable.cpu", "normalize": "Reversed"}, False, True),
     ],
@@ -122,8 +132,12 @@ def test_an_evaluation_that_fails_rejects_the_node_and_says_why() -> None:
     )
 
 
-def test_evicting_pods_helps_only_against_rules_that_read_requests() -> None:
-    for source, helps in (("node.requested.cpu > 9000000", True), ("node.zone == 'x'", False)):
+def test_evicting_pods_helps_only_against_rules_that_read_requests_or_count_pods() -> None:
+    for source, helps in (
+        ("node.requested.cpu > 9000000", True),
+        ("node.pods({}) > 9", True),
+        ("node.zone == 'x'", False),
+    ):
         found = Deciding(*CLUSTER, rules=[{"name": "a", "filter": source}]).decision(pod())
         assert {r.resolvable for r in found.rejections.values()} == {helps}
 

@@ -64,9 +64,8 @@ def test_has_with_brackets_says_what_to_write_instead() -> None:
 
 
 def test_a_wrong_type_is_a_mistake_at_the_operator() -> None:
-    assert mistakes("node.allocatable.cpu > '4'") == [
-        "line 1, column 22: found no matching overload for '_>_' applied to '(int, string)'"
-    ]
+    (mistake,) = mistakes("node.allocatable.cpu > '4'")
+    assert mistake.startswith("line 1, column 22: > does not work with an int and a string")
 
 
 def test_all_mistakes_are_named_at_once() -> None:

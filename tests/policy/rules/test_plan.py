@@ -11,6 +11,7 @@ from mooring.policy.rules.plan import (
     Literal,
     Operation,
     Plan,
+    PodCount,
     Read,
     plan_filter,
     plan_score,
@@ -136,6 +137,73 @@ def test_the_whole_expression_is_evaluated_for_one_node_unless_a_key_is_computed
 )
 def test_what_could_not_be_evaluated_quickly_is_a_mistake(source: str, mistake: str) -> None:
     assert mistake in mistakes(source)
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("node.pods('a in b') == 0", 'line 1, column 11: "a in b" is no condition of a selector'),
+        ("node.pods({'a b': 'c'}) == 0", 'line 1, column 12: "a b" is not a qualified name'),
+        ("node.pods({'a': 'b c'}) == 0", 'line 1, column 17: "b c" is not a label value'),
+        ("node.pods({'a': 'b', 'a': 'c'}) == 0", 'the label "a" is there twice'),
+        (
+            "node.pods({'a': node.zone}) == 0",
+            "line 1, column 21: which pods are counted must not depend on the node",
+        ),
+        ("node.pods({'a': dyn(1)}) == 0", "the value of a label must be a string"),
+        ("node.pods({pod.namespace: 'b'}) == 0", "the label must be written out"),
+        ("node.pods(pod.labels) == 0", "write the labels out, as in {"),
+        ("node.pods({}, []) == 0", "must name a namespace; {} stands for all namespaces"),
+        ("node.pods({}, ['A_b']) == 0", "must be the name of a namespace, as it is written"),
+        (
+            "domain(pod.namespace).pods({}) == 0",
+            'line 1, column 7: write the node label out, as in domain("rack").pods(...)',
+        ),
+        ("domain('').pods({}) == 0", '"" is not a qualified name'),
+        ("domain('a') == domain('b')", 'domain("label") must be followed by .pods(...)'),
+        (
+            "[1].exists(x, x == node.pods({}))",
+            "line 1, column 11: a count of pods can only be compared and used in arithmetic",
+        ),
+        (
+            "node.pods({}) + " * 8 + "node.pods({}) == 0",
+            "pods must not be counted more than 8 times",
+        ),
+    ],
+)
+def test_which_pods_are_counted_is_written_out(source: str, said: str) -> None:
+    (mistake,) = mistakes(source)
+    assert said in mistake
+
+
+def test_a_text_of_several_lines_is_named_in_one() -> None:
+    for source in (r"node.pods('a b\n\n" + "c" * 500 + "') == 0", r"domain('a\nb').pods({}) == 0"):
+        (mistake,) = mistakes(source)
+        assert "\n" not in mistake
+        assert len(mistake) < 300
+
+
+def test_a_count_of_pods_has_its_domain_its_labels_and_its_namespaces() -> None:
+    plan = plan_filter('domain("a/rack").pods({"app": pod.labels.app, "x": "y"}, ["b"]) < 1')
+    (count,) = plan.counts
+    assert (count.key, count.namespace_labels) == ("a/rack", None)
+    assert count.namespaces == frozenset({"b"})
+    assert count.pods.selector(["db"]).matches({"app": "db", "x": "y"})
+    assert not count.pods.selector(["db"]).matches({"app": "web", "x": "y"})
+    assert plan.reads == {Read("node.pods", "a/rack"), Read("pod.labels", "app")}
+    assert plan.whole is None, "the library cannot count"
+
+
+def test_pods_of_a_node_are_counted_by_a_selector_that_is_written_as_text() -> None:
+    plan = plan_score('100 - node.pods("app in (a, b),!old", {"env": "prod"})')
+    (count,) = plan.counts
+    assert (count.key, count.namespaces) == (None, None)
+    assert count.pods.selector([]).matches({"app": "b"})
+    assert not count.pods.selector([]).matches({"app": "b", "old": ""})
+    assert count.namespace_labels is not None
+    assert count.namespace_labels.selector([]).matches({"env": "prod"})
+    assert isinstance(plan.step, Operation)
+    assert isinstance(plan.step.operands[1], PodCount)
 
 
 def test_an_expression_has_a_limited_number_of_parts() -> None:

@@ -5,6 +5,7 @@ import pytest
 from mooring.policy.errors import ProfileInvalid
 from mooring.policy.profile import SchedulingProfileSpec
 from mooring.policy.reading import read
+from mooring.policy.rules.rule import Rule, missing_on_nodes
 
 
 def mistakes(*rules: dict[str, Any]) -> list[str]:
@@ -66,3 +67,18 @@ def test_an_expression_has_at_most_1024_characters() -> None:
 def test_a_rule_runs_as_a_plugin_of_its_name() -> None:
     spec = read(SchedulingProfileSpec, {"rules": [{"name": "a", "score": "1"}]}, "spec")
     assert [rule.plugin for rule in spec.rules] == ["Rules/a"]
+
+
+def test_what_rules_read_and_no_node_has_is_named_once_for_each_rule() -> None:
+    sources = (
+        "has(node.labels.rack) && node.labels.rack == 'a' && 'zone' in node.labels",
+        "node.requested.cpu + node.requested.gpus + node.requested.pods > 3",
+        "node.pods({'not-of-nodes': 'x'}) == 0 && pod.labels.other == 'x'",
+    )
+    rules = [read(Rule, {"name": f"r{n}", "filter": s}, "") for n, s in enumerate(sources)]
+    rules.append(read(Rule, {"name": "s", "score": "domain('row').pods({})"}, ""))
+    assert [*map(str, missing_on_nodes(rules, {"zone"}, {"cpu", "gpu"}))] == [
+        'rules[0].filter: no node has the label "rack"',
+        'rules[1].filter: no node has the resource "gpus", did you mean gpu?',
+        'rules[3].score: no node has the label "row"',
+    ]

@@ -244,3 +244,54 @@ def test_nothing_is_remembered_of_pods_and_terms_that_are_gone() -> None:
     assert state.topology._table.in_namespace("default") == ()
     assert len(state.topology._counts) == 0
     assert state.topology._by_source == {}
+
+
+def test_a_count_can_be_made_in_slices_while_pods_come_and_go() -> None:
+    state = cluster(*NODES)
+    topology = state.topology = TopologyCounts(state.nodes, state.objects, per_slice=4)
+    put(state, *(web(f"p{n}", "a1", labels={**WEB, "n": str(n)}) for n in range(9)))
+    assert not topology.is_counted(chosen(), ZONE)
+    assert topology.count_some(chosen(), ZONE) == 4
+    put(state, web("new", "b1"))
+    state.delete(Kind.POD, uid_of("p0"))
+    state.delete(Kind.POD, uid_of("p8"))
+    assert not topology.is_counted(chosen(), ZONE)
+    while not topology.is_counted(chosen(), ZONE):
+        assert topology.count_some(chosen(), ZONE) <= 4
+    assert topology.count_some(chosen(), ZONE) == 0
+    assert by_value(topology.counts(chosen(), ZONE)) == {"a": 7, "b": 1}
+
+
+def test_whoever_reads_a_count_that_is_made_in_slices_gets_all_of_it() -> None:
+    state = cluster(*NODES)
+    topology = state.topology = TopologyCounts(state.nodes, state.objects, per_slice=1)
+    put(state, *(web(f"p{n}", "a1", labels={**WEB, "n": str(n)}) for n in range(5)))
+    topology.count_some(chosen(), ZONE)
+    assert by_value(topology.counts(chosen(), ZONE)) == {"a": 5}
+    assert topology.is_counted(chosen(), ZONE)
+
+
+def test_counts_that_nobody_reads_are_dropped_with_what_they_still_lack() -> None:
+    state = cluster(*NODES)
+    topology = state.topology = TopologyCounts(state.nodes, state.objects, most_kept=2, per_slice=1)
+    put(state, *(web(f"p{n}", "a1", labels={**WEB, "n": str(n)}) for n in range(5)))
+    topology.counts(chosen({"n": "1"}), ZONE)
+    taken = topology.bytes
+    for key in (HOSTNAME, "rack", "row"):
+        topology.count_some(chosen(), key)
+    assert not topology.is_counted(chosen(), HOSTNAME)
+    topology.counts(chosen({"n": "1"}), ZONE)
+    topology.counts(chosen({"n": "2"}), ZONE)
+    assert topology.bytes < 2 * taken + 100
+
+
+def test_labels_of_a_namespace_may_change_while_its_pods_are_counted_in_slices() -> None:
+    state = cluster(*NODES, namespace("default"))
+    topology = state.topology = TopologyCounts(state.nodes, state.objects, per_slice=1)
+    put(state, *(web(f"p{n}", "a1", labels={**WEB, "n": str(n)}) for n in range(5)))
+    pods = chosen(in_namespaces={"matchLabels": {"env": "prod"}})
+    topology.count_some(pods, ZONE)
+    put(state, namespace("default", {"env": "prod"}))
+    while not topology.is_counted(pods, ZONE):
+        topology.count_some(pods, ZONE)
+    assert by_value(topology.counts(pods, ZONE)) == {"a": 5}

@@ -25,6 +25,7 @@ from mooring.plugins.rules.columns import (
     selected,
 )
 from mooring.plugins.rules.node_values import DTYPES, EMPTY, NodeValues
+from mooring.plugins.rules.pod_counts import PodCounts
 from mooring.plugins.rules.reads import (
     NO_NODE,
     OF_NODE,
@@ -37,7 +38,7 @@ from mooring.plugins.rules.reads import (
     reads_label_map,
 )
 from mooring.plugins.rules.results import Results
-from mooring.policy.rules.expressions import Failed
+from mooring.policy.rules.expressions import Failed, Type
 from mooring.policy.rules.plan import (
     Amount,
     HasLabel,
@@ -47,6 +48,7 @@ from mooring.policy.rules.plan import (
     NodeField,
     Operation,
     Plan,
+    PodCount,
     Read,
     Step,
 )
@@ -92,6 +94,7 @@ class Evaluator:
             step: NodeValues(step, cluster) for step in steps if step.of_node and not step.of_pod
         }
         self._of_pods = [step for step in steps if step.of_pod]
+        self.counts = PodCounts(plan.counts, cluster, self._of_pod_alone)
         self._of_label_maps = frozenset(s for s in self._of_pods if reads_label_map(s.of_pod))
         self._kept: dict[tuple[Library, tuple[Any, ...]], Any] = {}
         self._kept_bytes = 0
@@ -107,24 +110,27 @@ class Evaluator:
 
     @property
     def is_current(self) -> bool:
-        """Whether all values that depend on nodes alone are evaluated."""
-        return all(values.is_current for values in self._of_nodes.values())
+        """Whether all values that depend on nodes alone are evaluated, and pods are counted."""
+        return self.counts.is_current and all(v.is_current for v in self._of_nodes.values())
 
     @property
     def units_left(self) -> int:
         """About how many units the values that are missing cost."""
-        return sum(values.units_left for values in self._of_nodes.values())
+        return self.counts.units_left + sum(v.units_left for v in self._of_nodes.values())
 
     def cost(self) -> Cost:
         """Return the cost of all values that the nodes have now."""
-        total = Cost(nodes=sum(values.units for values in self._of_nodes.values()))
+        of_nodes = sum(values.units for values in self._of_nodes.values())
+        total = Cost(nodes=of_nodes, pod=self.counts.units)
         for step in self._of_pods:
             units = step.cost * (distinct(step.of_node, self._cluster) if step.of_node else 1)
             total += Cost(pod=units, pod_maps=units if step in self._of_label_maps else 0)
         return total
 
     def advance(self) -> int:
-        """Evaluate one value of nodes; return how many units it has cost."""
+        """Evaluate one value of nodes, or count some pods; return how many units it has cost."""
+        if not self.counts.is_current:
+            return self.counts.advance()
         for values in self._of_nodes.values():
             if not values.is_current:
                 return values.advance()
@@ -142,12 +148,43 @@ class Evaluator:
         whole = self._plan.whole
         if whole is not None and len(nodes) <= _FEW and self._may_go_one_by_one(whole, nodes):
             return self._one_by_one(whole, pod, nodes), None
+        self.counts.need(pod)
         self._evaluations.bring_up_to_date(self)
         if not self._keeps_columns:
             return self._by_columns(pod, nodes), None
         everything = self._cluster.nodes
         results = self._for_all(pod, everything)
         return results, None if nodes.rows is everything.rows else nodes.rows
+
+    def is_true_for(self, pod: Pod) -> bool:
+        """Return whether what the rule reads of the pod alone makes it true for every node."""
+        return self._left_out(pod) is None and self._of_pod_only(self._plan.step, pod) is True
+
+    def _of_pod_only(self, step: Step, pod: Pod) -> bool | None:
+        """Return whether a condition is true for every node, or for none; None if it may differ."""
+        match step:
+            case Literal(bool(value)):
+                return value
+            case Library(type=Type.BOOL, of_node=()):
+                value = self._of_pod_alone(step, pod)
+                return value if isinstance(value, bool) else None
+            case Operation("_||_" | "_&&_" as function, operands):
+                decisive = function == "_||_"
+                found = {self._of_pod_only(operand, pod) for operand in operands}
+                return decisive if decisive in found else None if None in found else not decisive
+            case Operation("!_", (operand,)):
+                found_one = self._of_pod_only(operand, pod)
+                return None if found_one is None else not found_one
+            case Operation("_?_:_", (condition, yes, no)):
+                chosen = self._of_pod_only(condition, pod)
+                return None if chosen is None else self._of_pod_only(yes if chosen else no, pod)
+        return None
+
+    def _of_pod_alone(self, step: Step, pod: Pod) -> Any:
+        """Return the value of a step that reads no node; Failed if it fails."""
+        if not isinstance(step, Library):
+            raise TypeError("only the library evaluates what reads no node")
+        return self._call(step, self._read_pod(step, pod), pod)
 
     def _left_out(self, pod: Pod) -> str | None:
         """Return why evaluating the rule would take too long; None if it would not."""
@@ -220,6 +257,8 @@ class Evaluator:
             case Amount(variable, resource):
                 name = self._value(resource, pod, nodes, errors)
                 value = Value(_amounts(variable, name.data, nodes), name.errors)
+            case PodCount():
+                value = self._counted(step, pod, nodes, errors)
             case Library():
                 value = self._library(step, pod, nodes, errors)
             case Operation("_&&_" | "_||_"):
@@ -242,6 +281,16 @@ class Evaluator:
         missing = np.where(absent, errors.number(_no_such(key.data)), 0) if absent.any() else 0
         index = column.index
         return Value(Codes(codes, (*column.values, ""), lambda t: index.get(t, NO_NODE)), missing)
+
+    def _counted(self, step: PodCount, pod: Pod, nodes: NodeView, errors: Errors) -> Value:
+        counts = self.counts.at(step, pod)
+        if isinstance(counts, Failed):
+            return Value(0, errors.number(counts.why))
+        absent = nodes.domain_codes(counts.domains) == ABSENT
+        missing: Any = 0
+        if step.key is not None and absent.any():
+            missing = np.where(absent, errors.number(_no_such(step.key)), 0)
+        return Value(counts.at(nodes).astype(np.int64), missing)
 
     def _logical(self, step: Operation, pod: Pod, nodes: NodeView, errors: Errors) -> Value:
         """Compute `&&` or `||`: operands that are equal for all nodes come first and may decide."""
@@ -269,7 +318,7 @@ class Evaluator:
 
     def _library(self, step: Library, pod: Pod, nodes: NodeView, errors: Errors) -> Value:
         if not step.of_node:
-            result = self._call(step, self._read_pod(step, pod), pod)
+            result = self._of_pod_alone(step, pod)
             if isinstance(result, Failed):
                 return Value(EMPTY[step.type], errors.number(result.why))
             return Value(result)
@@ -355,6 +404,10 @@ def _libraries(step: Step) -> Iterator[Library]:
                 yield from _libraries(operand)
         case Label(key) | HasLabel(key) | Amount(_, key):
             yield from _libraries(key)
+        case PodCount(_, pods, _, namespaces):
+            for selected in filter(None, (pods, namespaces)):
+                for _, value in selected.read:
+                    yield from _libraries(value)
         case _:
             return
 

@@ -1,6 +1,7 @@
 """Runs one rule of a profile: rejects the nodes for which its filter is false, or scores."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import product
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -8,13 +9,14 @@ import numpy as np
 from mooring.framework.handle import Handle
 from mooring.framework.hints import QueueingHint, freed_node, queue_if
 from mooring.framework.plugin import Normalize
-from mooring.framework.verdicts import Explanation
+from mooring.framework.verdicts import SKIP, Explanation, Skip
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.node import Node
 from mooring.model.pod import Pod
 from mooring.model.workloads import Namespace
 from mooring.plugins.rules.evaluation import Evaluator
-from mooring.policy.rules.plan import Plan, Read, plan_filter, plan_score
+from mooring.plugins.rules.pod_counts import PodCounts
+from mooring.policy.rules.plan import COUNTED_PODS, Plan, Read
 from mooring.policy.rules.rule import RULES, Rule
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
@@ -24,6 +26,8 @@ __all__ = ["Rules"]
 
 _OF_POD_ALONE: Final = frozenset(("pod.labels", "pod.ownerKind", "pod.namespaceLabels"))
 """Variables that pods of one spec need not share."""
+_OF_PODS_ON_NODES: Final = frozenset(("node.requested", COUNTED_PODS))
+"""Variables that change with the pods on nodes, so that evicting some may help."""
 _LONGEST_REASON: Final = 512
 
 
@@ -42,15 +46,23 @@ class Rules:
     def __init__(self, args: Rule, handle: Handle) -> None:
         self.name = args.plugin
         self._rule = args
-        plan = plan_filter(args.filter) if args.filter is not None else plan_score(args.score or "")
+        plan = args.plan
         self._evaluations = handle.evaluations
         self._evaluator = Evaluator(plan, handle.cluster, handle.evaluations, args.name)
         self._reads = plan.reads
-        self._counts_pods = "node.requested" in plan.variables
-        by_spec = plan.variables.isdisjoint(_OF_POD_ALONE)
+        self._reads_requests = "node.requested" in plan.variables
+        self._counts_pods = not plan.variables.isdisjoint(_OF_PODS_ON_NODES)
+        by_spec = plan.variables.isdisjoint(_OF_POD_ALONE) and not plan.counts
         self.depends_on_node_only = by_spec and args.normalize in (None, "None")
         self.depends_on_node_object_only = not self._counts_pods
         self.events_to_register = frozenset(_events(plan))
+
+    def pre_filter(self, pod: Pod, _: ClusterView) -> Skip | None:
+        """Return SKIP if the rule is true for the pod on every node, whatever pods are there.
+
+        A profile runs this for filters that count pods: then these cost other pods nothing.
+        """
+        return SKIP if self._evaluator.is_true_for(pod) else None
 
     def filter(self, pod: Pod, nodes: NodeView, _: None) -> BoolArray:
         """Return True where the expression is true; a node on which it fails is rejected."""
@@ -65,11 +77,30 @@ class Rules:
         results, rows = self._evaluator.run(pod, nodes)
         failed = results.errors if rows is None else results.errors[rows]
         message = self._rule.message or f"node(s) didn't satisfy rule {self._rule.name}"
-        reasons = [(message, failed == 0)]
+        refused = [*self._refused(pod, nodes, failed == 0)]
+        reasons = [(message, mask) for _, mask in refused]
         for number, text in enumerate(results.texts, start=1):
             reason = f"node(s) on which rule {self._rule.name} failed: {text}"
             reasons.append((reason[:_LONGEST_REASON], failed == number))
-        return Explanation.from_masks(reasons, resolvable=np.full(len(nodes), self._counts_pods))
+        return Explanation.from_masks(
+            reasons,
+            resolvable=np.full(len(nodes), self._counts_pods),
+            details=[detail for detail, _ in refused],
+        )
+
+    def _refused(
+        self, pod: Pod, nodes: NodeView, refused: BoolArray
+    ) -> Iterator[tuple[str, BoolArray]]:
+        """Yield which pods are counted where the rule does not fail, and for which nodes."""
+        counts = self._evaluator.counts
+        if not counts:
+            yield "", refused
+            return
+        at = np.flatnonzero(refused)
+        for there, where in counts.described(pod, nodes.take(nodes.rows[at])):
+            mask = np.zeros(len(nodes), np.bool_)
+            mask[at[where]] = True
+            yield there[:_LONGEST_REASON], mask
 
     def score(self, pod: Pod, nodes: NodeView, _: None) -> IntArray:
         """Return int64[nodes], 0 to 100; 0 where the expression fails or is not finite."""
@@ -82,18 +113,33 @@ class Rules:
         return (results if rows is None else results.take(rows)).proportions(reverse=reverse)
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: ClusterView) -> QueueingHint:
-        """Return QUEUE when the rule is true for the event's node now, or the namespace changed.
+        """Return QUEUE when the rule is true now for a node that the event is about.
 
-        Also QUEUE if it would take too long to find that out, because many nodes have changed.
+        That is the event's node; where counted pods come or go, all nodes of its domains. QUEUE
+        too if the namespace changed, or if it would take too long to find out.
         """
         if event.kind is Kind.NAMESPACE:
-            after = event.after
-            return queue_if(isinstance(after, Namespace) and after.name == pod.namespace)
-        name = self._changed_node(event)
-        if name is None:
+            return queue_if(self._is_about(pod, event))
+        nodes = self._changed_nodes(pod, event, cluster)
+        if not len(nodes):
             return QueueingHint.SKIP
         self._evaluations.begin_decision()
-        return queue_if(self.filter(pod, cluster.nodes.only(name), None).any())
+        return queue_if(self.filter(pod, nodes, None).any())
+
+    def _is_about(self, pod: Pod, event: ClusterEvent) -> bool:
+        """Return whether a namespace's event matters: the pod's own, or one whose pods count."""
+        changed = event.after or event.before
+        own = isinstance(changed, Namespace) and changed.name == pod.namespace
+        return own or self._evaluator.counts.reads_namespaces()
+
+    def _changed_nodes(self, pod: Pod, event: ClusterEvent, cluster: ClusterView) -> NodeView:
+        """Return the nodes for which the rule may be true now and was not before."""
+        counts, nodes = self._evaluator.counts, cluster.nodes
+        if counts and (domains := [*_changed_domains(counts, pod, event, cluster)]):
+            shared = np.logical_or.reduce([counts.in_domains_of(node, nodes) for node in domains])
+            return nodes.take(nodes.rows[shared & nodes.present])
+        reads_event = event.kind is Kind.NODE or self._reads_requests
+        return nodes.only((self._changed_node(event) or "") if reads_event else "")
 
     def _changed_node(self, event: ClusterEvent) -> str | None:
         """Return the node of the event, if the event changed something that the rule reads."""
@@ -111,12 +157,35 @@ class Rules:
                 return None
 
 
+def _changed_domains(
+    counts: PodCounts, pod: Pod, event: ClusterEvent, cluster: ClusterView
+) -> Iterator[Node]:
+    """Yield nodes in whose domains other pods are counted than before the event."""
+    if event.kind is Kind.NODE:
+        nodes = [node for node in (event.before, event.after) if isinstance(node, Node)]
+        if len(nodes) == 1 or counts.domains_of(nodes[0]) != counts.domains_of(nodes[-1]):
+            yield from nodes
+        return
+    was, now = (
+        freed_node(other) if isinstance(other, Pod) and counts.selects(pod, other) else None
+        for other in (event.before, event.after)
+    )
+    for name in {was, now} - {None} if was != now else ():
+        row = cluster.row(name or "")
+        node = cluster.node(row) if row is not None else None
+        if node is not None:
+            yield node
+
+
 def _events(plan: Plan) -> Iterable[tuple[Kind, Action]]:
     yield from ((Kind.NODE, Action.ADD), (Kind.NODE, Action.UPDATE))
-    if "node.requested" in plan.variables:
+    if plan.counts:
+        yield Kind.NODE, Action.DELETE
+    if not plan.variables.isdisjoint(_OF_PODS_ON_NODES):
         yield from ((Kind.POD, Action.DELETE), (Kind.POD, Action.UPDATE), (Kind.POD, Action.ADD))
-    if "pod.namespaceLabels" in plan.variables:
-        yield from ((Kind.NAMESPACE, Action.ADD), (Kind.NAMESPACE, Action.UPDATE))
+    in_namespaces = any(count.namespace_labels is not None for count in plan.counts)
+    if "pod.namespaceLabels" in plan.variables or in_namespaces:
+        yield from product((Kind.NAMESPACE,), Action)
 
 
 def _of(node: Node, read: Read) -> Any:

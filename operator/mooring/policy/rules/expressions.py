@@ -10,12 +10,14 @@ import re
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, Final
 
 from cel_expr_python import cel  # type: ignore[import-untyped] # the wheel has no py.typed
 
 from mooring.model.bounded_cache import cached
 from mooring.policy.errors import FieldError, ProfileInvalid, did_you_mean
+from mooring.policy.rules.messages import USES, in_plain_words
 
 __all__ = [
     "LONGEST_EXPRESSION",
@@ -27,6 +29,7 @@ __all__ = [
     "Expression",
     "Failed",
     "ListOf",
+    "MapOf",
     "Program",
     "Select",
     "Type",
@@ -61,11 +64,29 @@ VARIABLES: Final[Mapping[str, Any]] = {
 }
 """Everything that an expression can read, with its type."""
 
-_ENVIRONMENT: Final = cel.NewEnv(variables=dict(VARIABLES))
+_DOMAIN: Final = cel.Type.AbstractType("domain")
+_NAMES: Final = cel.Type.List(cel.Type.STRING)
+_SELECTED_BY: Final = ([_STRINGS], [cel.Type.STRING])
+_IN_NAMESPACES: Final[tuple[list[Any], ...]] = ([], [_NAMES], [_STRINGS])
+_FUNCTIONS: Final = (
+    cel.FunctionDecl("domain", [cel.Overload("domain", _DOMAIN, [cel.Type.STRING])]),
+    *(
+        cel.FunctionDecl(
+            name,
+            [
+                cel.Overload(f"{name}_{number}", cel.Type.INT, [*of, *pods, *namespaces], bool(of))
+                for number, (pods, namespaces) in enumerate(product(_SELECTED_BY, _IN_NAMESPACES))
+            ],
+        )
+        for name, of in (("pods", [_DOMAIN]), ("node.pods", []))
+    ),
+)
+"""Functions that count pods. The library checks their types only; `plan` makes counts of them."""
+
+_ENVIRONMENT: Final = cel.NewEnv(variables=dict(VARIABLES), functions=_FUNCTIONS)
 _MISTAKE: Final = re.compile(r"ERROR: <input>:(-?\d+):(-?\d+): (.*)")
+_SYNTAX: Final = "Syntax error"
 _UNDECLARED: Final = re.compile(r"undeclared reference to '([^']*)'")
-_SHOWN: Final = 300
-"""Characters of a message of the library; its syntax errors list every token it expected."""
 
 
 class Type:
@@ -82,8 +103,7 @@ class Type:
 class Expression:
     """A node of a syntax tree; `encoded` is its own encoding, of which a `Program` can be made.
 
-    An expression that is of none of the other classes makes an object, or is a comprehension:
-    only its parts are known.
+    An expression that is of none of the other classes makes an object: only its parts are known.
     """
 
     number: int
@@ -124,6 +144,11 @@ class Call(Expression):
 @dataclass(frozen=True, slots=True, eq=False)
 class ListOf(Expression):
     """A list of `parts`."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MapOf(Expression):
+    """A map that is written out; `parts` are its keys, each with its value behind it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -214,22 +239,27 @@ def mistake_at(line: int, column: int, message: str) -> FieldError:
 
 
 def _mistakes(text: str) -> Iterator[FieldError]:
-    found = dict.fromkeys(_MISTAKE.findall(_without_code(text)))
+    found = [*dict.fromkeys(_MISTAKE.findall(_without_code(text)))]
+    if any(message.startswith(_SYNTAX) for _, _, message in found):
+        found = found[:1]  # the others only follow from it
     for line, column, message in found:
-        short = message.removesuffix(" (in container '')")[:_SHOWN]
+        short = message.removesuffix(" (in container '')")
         undeclared = _UNDECLARED.match(short)
         if undeclared:
             short = f'unknown name "{undeclared[1]}"{_known(undeclared[1])}'
         elif short.startswith("has() argument"):
             short += ': for a key in brackets write "key" in node.labels'
+        short = in_plain_words(short)
         yield mistake_at(int(line), int(column), short) if int(line) > 0 else FieldError("", short)
     if not found:
-        yield FieldError("", _without_code(text)[:_SHOWN])
+        yield FieldError("", in_plain_words(_without_code(text)))
 
 
 def _known(name: str) -> str:
     """Return a hint at what may have been meant by an unknown name."""
-    likely = did_you_mean(".".join(name.split(".")[:2]), VARIABLES)
+    if name in USES:
+        return f": {USES[name]}"
+    likely = did_you_mean(".".join(name.split(".")[:2]), (*VARIABLES, *USES))
     siblings = [v for v in VARIABLES if v.split(".")[0] == name.split(".", maxsplit=1)[0]]
     return likely or f"; known are {', '.join(siblings or VARIABLES)}"
 
@@ -279,6 +309,10 @@ def _decoded(encoded: bytes, types: Mapping[int, str]) -> Expression:
             decoded = Call(*own, (*inner(1), *inner(3)), _text(call, 2))
         case 7:
             decoded = ListOf(*own, inner(1))
+        case 8 if not any(field == 1 for field, _ in _fields(body)):
+            pairs = (dict(_fields(pair)) for field, pair in _fields(body) if field == 2)
+            halves = (half for pair in pairs for half in (pair[3], pair[4]))
+            decoded = MapOf(*own, tuple(_decoded(half, types) for half in halves))
         case 9:
             decoded = Comprehension(*own, inner(2, 4, 5, 6, 7))
         case _:

@@ -3,16 +3,19 @@
 Operators on numbers, booleans and labels become operations on columns. What has no such operation
 (conversions of texts, regular expressions, comprehensions) is evaluated by the CEL library, once
 per distinct value of the columns that it reads; and so is what reads the pod alone, once per pod.
-Amounts may differ on every node, so what reads them must consist of operations on columns.
+Amounts and counts of pods may differ on every node, so what reads them must consist of operations
+on columns.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from mooring.model.bounded_cache import cached
+from mooring.model.selectors import LabelSelector, Requirement, selector_from_labels
 from mooring.policy.errors import FieldError, ProfileInvalid
+from mooring.policy.names import is_object_name, label_value, qualified_name
 from mooring.policy.rules.cost import CALL, cost
 from mooring.policy.rules.expressions import (
     VARIABLES,
@@ -23,14 +26,17 @@ from mooring.policy.rules.expressions import (
     Expression,
     Failed,
     ListOf,
+    MapOf,
     Program,
     Select,
     Type,
     Variable,
     check,
 )
+from mooring.policy.rules.selector_text import parse_selector
 
 __all__ = [
+    "COUNTED_PODS",
     "Amount",
     "HasLabel",
     "Label",
@@ -39,7 +45,9 @@ __all__ = [
     "NodeField",
     "Operation",
     "Plan",
+    "PodCount",
     "Read",
+    "SelectedLabels",
     "Step",
     "plan_filter",
     "plan_score",
@@ -53,6 +61,13 @@ _MOST_COST: Final = 10_000
 """Units of one evaluation, about 1 ms."""
 _MOST_OF_WHOLE: Final = 500
 """Units of a whole expression that is evaluated anew for each node that changes."""
+
+_MOST_COUNTS: Final = 8
+"""Counts of pods in one expression."""
+
+COUNTED_PODS: Final = "node.pods"
+"""What a count reads, as a variable; its key is the label that names the domain, None: the node."""
+_COUNTS: Final = ("pods", COUNTED_PODS)
 
 _AMOUNTS: Final = ("node.allocatable", "node.requested")
 _KEYED: Final = ("node.labels", *_AMOUNTS)
@@ -120,6 +135,35 @@ class Amount:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class SelectedLabels:
+    """Labels that are selected: conditions that are written out, and values read from the pod."""
+
+    written: LabelSelector
+    read: tuple[tuple[str, "Step"], ...] = ()
+
+    def selector(self, values: Iterable[str]) -> LabelSelector:
+        """Return the selector; `values` are those of `read`, in its order."""
+        keys = (key for key, _ in self.read)
+        return self.written.narrowed(
+            *(Requirement(k, "In", (v,)) for k, v in zip(keys, values, strict=True))
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PodCount:
+    """How many of the selected pods are on the node, or in its domain if `key` is a node's label.
+
+    It fails where the node does not have the label. `namespaces` is None for the pod's own
+    namespace, unless `namespace_labels` selects namespaces.
+    """
+
+    key: str | None
+    pods: SelectedLabels
+    namespaces: frozenset[str] | None = None
+    namespace_labels: SelectedLabels | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Library:
     """What the CEL library evaluates from these reads; `type` is the type of the result.
 
@@ -148,7 +192,7 @@ class Operation:
     type: str
 
 
-Step = Literal | NodeField | Label | HasLabel | Amount | Library | Operation
+Step = Literal | NodeField | Label | HasLabel | Amount | PodCount | Library | Operation
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -156,12 +200,13 @@ class Plan:
     """How an expression is evaluated, and everything that it reads.
 
     `whole` evaluates it by the library for one node at a time; None if that cannot be, because a
-    key is computed, or is dear. For a few nodes this is quicker than columns.
+    key is computed or pods are counted, or is dear. For a few nodes this is quicker than columns.
     """
 
     step: Step
     reads: frozenset[Read]
     whole: Library | None
+    counts: tuple[PodCount, ...] = ()
 
     @property
     def variables(self) -> frozenset[str]:
@@ -203,8 +248,9 @@ def _plan(source: str, types: tuple[str, ...], expected: str) -> Plan:
         raise ProfileInvalid(planner.mistakes)
     reads = frozenset(_reads(root))
     computed = any(read.key is None and read.variable in _KEYED for read in reads)
-    is_cheap = not computed and cost(root) <= _MOST_OF_WHOLE
-    return Plan(step, reads, _library(checked, root, reads) if is_cheap else None)
+    is_cheap = not (computed or planner.counts) and cost(root) <= _MOST_OF_WHOLE
+    whole = _library(checked, root, reads) if is_cheap else None
+    return Plan(step, reads, whole, tuple(planner.counts))
 
 
 def _library(checked: Checked, part: Expression, reads: Iterable[Read]) -> Library:
@@ -277,6 +323,8 @@ def _reads(expression: Expression) -> Iterator[Read]:
         return
     if isinstance(expression, Variable) and expression.name in VARIABLES:
         yield Read(expression.name)
+    if _is_count(expression):
+        yield Read(COUNTED_PODS, _domain_of(expression))
     for part in expression.parts:
         yield from _reads(part)
 
@@ -293,6 +341,18 @@ def _keyed(expression: Expression) -> tuple[Variable, Expression] | None:
         case _:
             return None
     return (variable, key) if variable.name in VARIABLES else None
+
+
+def _is_count(expression: Expression) -> bool:
+    return isinstance(expression, Call) and expression.function in _COUNTS
+
+
+def _domain_of(count: Expression) -> str | None:
+    """Return the node label in `domain("label").pods(...)`; None for `node.pods(...)`."""
+    match count.parts:
+        case (Call(function="domain", parts=(Constant(value=str(key)),)), *_):
+            return key
+    return None
 
 
 def _in_order(reads: Iterable[Read]) -> tuple[Read, ...]:
@@ -312,6 +372,7 @@ class _Planner:
     def __init__(self, checked: Checked) -> None:
         self._checked = checked
         self.mistakes: list[FieldError] = []
+        self.counts: list[PodCount] = []
 
     def step(self, expression: Expression) -> Step:
         """Return the step of an expression or of a part of it."""
@@ -324,34 +385,126 @@ class _Planner:
         keyed = _keyed(expression)
         if keyed is not None and keyed[0].name in _KEYED:
             return self._column(expression, *keyed)
-        if isinstance(expression, Call) and _is_operation(expression):
-            operands = tuple(map(self.step, expression.parts))
-            return Operation(expression.function, operands, expression.parts[-1].type)
-        return self._library(expression)
+        return self._call(expression) if isinstance(expression, Call) else self._library(expression)
+
+    def _call(self, call: Call) -> Step:
+        if _is_count(call):
+            return self._count(call)
+        if _is_operation(call):
+            operands = tuple(map(self.step, call.parts))
+            return Operation(call.function, operands, call.parts[-1].type)
+        return self._library(call)
 
     def _column(self, expression: Expression, variable: Variable, key: Expression) -> Step:
         if _of_node(_reads(key)):
             message = f"the key of {variable.name} must not depend on the node"
-            self.mistakes.append(self._checked.mistake(key, message))
+            self._wrong(key, message)
             return Literal(None)
         step = self.step(key)
         if _asks_presence(expression):
             return HasLabel(step)
         return Label(step) if variable.name == "node.labels" else Amount(variable.name, step)
 
-    def _library(self, expression: Expression) -> Library:
+    def _count(self, count: Call) -> Step:
+        """Return the step of `node.pods(...)` or `domain("label").pods(...)`."""
+        before, key = len(self.mistakes), _domain_of(count)
+        arguments = [*count.parts]
+        if count.function != COUNTED_PODS:
+            of = arguments.pop(0)
+            if key is None:
+                self._wrong(of, 'write the node label out, as in domain("rack").pods(...)')
+            else:
+                self._checked_text(of, key, qualified_name)
+        pods = self._selected(arguments[0])
+        namespaces, namespace_labels = None, None
+        if len(arguments) > 1 and isinstance(arguments[1], ListOf):
+            namespaces = self._namespaces(arguments[1])
+        elif len(arguments) > 1:
+            namespace_labels = self._selected(arguments[1])
+        if len(self.mistakes) > before:
+            return Literal(None)
+        self.counts.append(PodCount(key, pods, namespaces, namespace_labels))
+        if len(self.counts) == _MOST_COUNTS + 1:
+            self._wrong(count, f"pods must not be counted more than {_MOST_COUNTS} times")
+        return self.counts[-1]
+
+    def _selected(self, labels: Expression) -> SelectedLabels:
+        """Return the labels of a text such as "app in (a, b)" or of a map."""
+        if isinstance(labels, Constant):
+            try:
+                return SelectedLabels(parse_selector(str(labels.value)))
+            except ValueError as error:
+                self._wrong(labels, str(error))
+        elif isinstance(labels, MapOf):
+            return self._mapped(labels)
+        else:
+            self._wrong(labels, 'write the labels out, as in {"app": "db"}')
+        return SelectedLabels(LabelSelector())
+
+    def _mapped(self, labels: MapOf) -> SelectedLabels:
+        written, read = dict[str, str](), dict[str, Step]()
+        for key, value in zip(labels.parts[::2], labels.parts[1::2], strict=True):
+            if not isinstance(key, Constant):
+                self._wrong(key, "the label must be written out, only its value may be read")
+                continue
+            name = self._checked_text(key, str(key.value), qualified_name)
+            if name in written or name in read:
+                self._wrong(key, f'the label "{name}" is there twice')
+            if isinstance(value, Constant):
+                written[name] = self._checked_text(value, str(value.value), label_value)
+            elif _of_node(_reads(value)):
+                self._wrong(value, "which pods are counted must not depend on the node")
+            elif value.type != Type.STRING:
+                self._wrong(value, "the value of a label must be a string")
+            else:
+                read[name] = self._library(value)
+        return SelectedLabels(selector_from_labels(written), tuple(read.items()))
+
+    def _namespaces(self, names: ListOf) -> frozenset[str]:
+        found = set[str]()
+        for name in names.parts:
+            if isinstance(name, Constant) and is_object_name(str(name.value)):
+                found.add(str(name.value))
+            else:
+                self._wrong(name, "must be the name of a namespace, as it is written")
+        if not names.parts:
+            self._wrong(names, "must name a namespace; {} stands for all namespaces")
+        return frozenset(found)
+
+    def _checked_text(self, part: Expression, text: str, check: Callable[[str], str]) -> str:
+        try:
+            check(text)
+        except ValueError as error:
+            self._wrong(part, str(error))
+        return text
+
+    def _wrong(self, part: Expression, message: str) -> None:
+        one_line = " ".join(message.split())  # a text in an expression may have several
+        self.mistakes.append(self._checked.mistake(part, one_line))
+
+    def _library(self, expression: Expression) -> Step:
         reads = frozenset(_reads(expression))
+        before = len(self.mistakes)
         if Read("node.name") in reads and not all(_of_node([read]) for read in reads):
-            message = "node.name and the pod can only be compared: ==, startsWith, ..."
-            self.mistakes.append(self._checked.mistake(expression, message))
+            self._wrong(
+                expression, "node.name and the pod can only be compared: ==, startsWith, ..."
+            )
         for read in sorted(reads, key=lambda read: read.variable):
             if read.variable in _AMOUNTS:
                 message = f"{read.variable} can only be compared and used in arithmetic"
+            elif read.variable == COUNTED_PODS:
+                message = "a count of pods can only be compared and used in arithmetic"
             elif read.key is None and read.variable in ("node.labels", "pod.requests"):
                 message = f"{read.variable} can only be read by a key that is written out"
             else:
                 continue
-            self.mistakes.append(self._checked.mistake(expression, message))
+            self._wrong(expression, message)
+        if any(isinstance(p, Call) and p.function == "domain" for p in _walk(expression)):
+            message = 'domain("label") must be followed by .pods(...)'
+            if not any(read.variable == COUNTED_PODS for read in reads):
+                self._wrong(expression, message)
+        if len(self.mistakes) > before:
+            return Literal(None)
         return _library(self._checked, expression, reads)
 
 

@@ -1,16 +1,16 @@
 """A rule of a profile: a filter with a message, or a score, as an expression in CEL."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field
 
-from mooring.policy.errors import FieldError, ProfileInvalid
+from mooring.policy.errors import FieldError, ProfileInvalid, did_you_mean
 from mooring.policy.reading import PolicyModel
 from mooring.policy.rules.expressions import LONGEST_EXPRESSION
-from mooring.policy.rules.plan import plan_filter, plan_score
+from mooring.policy.rules.plan import COUNTED_PODS, Plan, plan_filter, plan_score
 
-__all__ = ["RULES", "Rule", "Rules"]
+__all__ = ["RULES", "Rule", "Rules", "missing_on_nodes"]
 
 RULES: Final = "Rules"
 """The plugin that runs rules; a rule runs as the plugin `Rules/<name of the rule>`."""
@@ -87,6 +87,16 @@ class Rule(PolicyModel):
         """The name of the plugin that runs this rule."""
         return f"{RULES}/{self.name}"
 
+    @property
+    def counts_pods(self) -> bool:
+        """Whether its expression counts pods."""
+        return bool(self.plan.counts)
+
+    @property
+    def plan(self) -> Plan:
+        """How its expression is evaluated."""
+        return plan_filter(self.filter) if self.filter is not None else plan_score(self.score or "")
+
 
 def _different(rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
     names = [rule.name for rule in rules]
@@ -110,3 +120,35 @@ Rules = Annotated[
     AfterValidator(_different),
 ]
 """The rules of a profile; their names differ."""
+
+
+_READ_FROM: Final = {
+    "node.labels": "label",
+    COUNTED_PODS: "label",
+    "node.allocatable": "resource",
+    "node.requested": "resource",
+}
+_NOT_A_RESOURCE: Final = "pods"
+"""The number of pods, which is read like a resource."""
+
+
+def missing_on_nodes(
+    rules: Iterable[Rule], labels: Collection[str], resources: Collection[str]
+) -> Iterator[FieldError]:
+    """Yield a warning for each label and resource that a rule reads and no node has.
+
+    `labels` and `resources` are those that some node has. The paths begin with `rules`.
+    """
+    known = {"label": labels, "resource": resources}
+    for number, rule in enumerate(rules):
+        path = f"rules[{number}].{'score' if rule.filter is None else 'filter'}"
+        wanted = {
+            (_READ_FROM[read.variable], read.key)
+            for read in rule.plan.reads
+            if read.variable in _READ_FROM and read.key is not None
+        }
+        for kind, key in sorted(wanted):
+            if key in known[kind] or (kind, key) == ("resource", _NOT_A_RESOURCE):
+                continue
+            text = f'no node has the {kind} "{key}"{did_you_mean(key, known[kind])}'
+            yield FieldError(path, text)

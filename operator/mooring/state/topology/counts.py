@@ -23,6 +23,12 @@ _MOST_BYTES: Final = 64 * 1024 * 1024
 _BYTES_PER_COUNT: Final = 1024
 """Bytes of a count beside its array and the selection."""
 
+_BYTES_PER_POD: Final = 8
+_SLICE: Final = 128
+"""Equivalent pods that are looked at in one slice."""
+_SLICE_ROWS: Final = 2048
+"""Their nodes in one slice; equivalent pods of a DaemonSet are on every node."""
+
 _Source = Selection | OwnedTerm
 """The pods that are counted: those selected, or those that have a term in their spec."""
 
@@ -42,16 +48,20 @@ class TopologyCounts:
         *,
         most_kept: int = 2048,
         most_bytes: int = _MOST_BYTES,
+        per_slice: int = _SLICE,
     ) -> None:
         self._nodes = nodes
         self._objects = objects
         self._most_kept = most_kept
         self.most_bytes = most_bytes
+        self._per_slice = per_slice
         self._taken = TakenBytes()
         self._table = EquivalenceTable()
         self._counts: OrderedDict[tuple[_Source, str], MutableDomainCounts] = OrderedDict()
         self._by_source: dict[_Source, list[MutableDomainCounts]] = {}
         self._selections: SelectionIndex[Selection] = SelectionIndex()
+        self._uncounted: dict[tuple[_Source, str], list[EquivalentPods]] = {}
+        """What a count that is made in slices has not looked at yet."""
 
     @property
     def bytes(self) -> int:
@@ -107,6 +117,31 @@ class TopologyCounts:
         """Return the selected pods per value of a node label, or per node if `key` is EACH_NODE."""
         return self._counts_of(pods, key)
 
+    def is_counted(self, pods: Selection, key: str) -> bool:
+        """Return whether `counts` has nothing to count any more."""
+        return (pods, key) in self._counts and (pods, key) not in self._uncounted
+
+    def count_some(self, pods: Selection, key: str) -> int:
+        """Count some of the pods that `counts` would count; return how many were looked at.
+
+        Between two calls anything may change. Once `is_counted`, nothing is left to do.
+        """
+        if (pods, key) not in self._counts:
+            self._begin(pods, key)
+            self._drop_excess()
+        uncounted = self._uncounted.get((pods, key), [])
+        some, rows = list[EquivalentPods](), 0
+        while uncounted and len(some) < self._per_slice and rows < _SLICE_ROWS:
+            some.append(uncounted.pop())
+            rows += len(some[-1].pods_on)
+        self._taken.bytes -= _BYTES_PER_POD * len(some)
+        counts = self._counts[pods, key]
+        # They may have gone meanwhile, or be counted since their namespace has other labels.
+        self._count(counts, [e for e in some if e.pods_on and counts not in e.counted_in], pods)
+        if not uncounted:
+            self._uncounted.pop((pods, key), None)
+        return len(some)
+
     def owners(self, role: Role, pod: Pod) -> list[tuple[int, DomainCounts]]:
         """Return weight and owners per domain of every term of placed pods that selects the pod.
 
@@ -129,9 +164,20 @@ class TopologyCounts:
 
     def _counts_of(self, source: _Source, key: str) -> MutableDomainCounts:
         counts = self._counts.get((source, key))
-        if counts is not None:
+        if counts is None:
+            counts = self._begin(source, key)
+            uncounted = self._uncounted.pop((source, key))
+            self._taken.bytes -= _BYTES_PER_POD * len(uncounted)
+            self._count(counts, uncounted, source)
+        else:
             self._counts.move_to_end((source, key))
-            return counts
+            while (source, key) in self._uncounted and isinstance(source, Selection):
+                self.count_some(source, key)
+        self._drop_excess()
+        return counts
+
+    def _begin(self, source: _Source, key: str) -> MutableDomainCounts:
+        """Begin a count; what comes from now on is counted, what is there is `_uncounted`."""
         counts = MutableDomainCounts(self._nodes.domains(key), self._taken)
         self._counts[source, key] = counts
         self._taken.bytes += _BYTES_PER_COUNT
@@ -139,21 +185,32 @@ class TopologyCounts:
             self._selections.add(source, source)
             self._taken.bytes += source.memory
         self._by_source.setdefault(source, []).append(counts)
-        counted = self._counted_by(source)
-        for equivalent in counted:
+        uncounted = self._uncounted[source, key] = self._candidates(source)
+        self._taken.bytes += _BYTES_PER_POD * len(uncounted)
+        return counts
+
+    def _count(
+        self, counts: MutableDomainCounts, pods: Sequence[EquivalentPods], source: _Source
+    ) -> None:
+        """Count those of the pods that the source counts."""
+        if isinstance(source, Selection):
+            pods = [equivalent for equivalent in pods if self._selected(source, equivalent)]
+        for equivalent in pods:
             equivalent.counted_in.append(counts)
-        _fill(counts, counted)
+        _fill(counts, pods)
+
+    def _drop_excess(self) -> None:
         while len(self._counts) > 1 and (
             len(self._counts) > self._most_kept or self._taken.bytes > self.most_bytes
         ):
             self._drop(*next(iter(self._counts)))
-        return counts
 
     def _drop(self, source: _Source, key: str) -> None:
-        counts = self._counts.pop((source, key))
-        self._taken.bytes -= _BYTES_PER_COUNT
+        counts, uncounted = self._counts.pop((source, key)), self._uncounted.pop((source, key), [])
+        self._taken.bytes -= _BYTES_PER_COUNT + _BYTES_PER_POD * len(uncounted)
         for equivalent in self._counted_by(source):
-            equivalent.counted_in.remove(counts)
+            if not uncounted or counts in equivalent.counted_in:
+                equivalent.counted_in.remove(counts)
         counts.drop(lambda dropped: _fill(dropped, self._counted_by(source)))
         self._by_source[source].remove(counts)
         if not self._by_source[source]:
@@ -164,10 +221,19 @@ class TopologyCounts:
 
     def _counted_by(self, source: _Source) -> list[EquivalentPods]:
         """Return the equivalent pods that a source counts, one as often as it is counted."""
+        found = self._candidates(source)
+        return (
+            [e for e in found if self._selected(source, e)]
+            if isinstance(source, Selection)
+            else found
+        )
+
+    def _candidates(self, source: _Source) -> list[EquivalentPods]:
+        """Return equivalent pods among which are all that the source counts."""
         if isinstance(source, OwnedTerm):  # a pod may have the same term twice
             owned = self._table.owned(source)
             return [e for e in owned.owners for _ in range(e.terms.count(owned))]
-        return [e for e in self._table.candidates(source) if self._selected(source, e)]
+        return [*self._table.candidates(source)]
 
     def _counts_including(self, equivalent: EquivalentPods) -> list[MutableDomainCounts]:
         labels = self._objects.known_namespace_labels(equivalent.namespace)

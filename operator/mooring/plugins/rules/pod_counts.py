@@ -1,0 +1,216 @@
+"""The pods that a rule counts: `node.pods(...)` and `domain("label").pods(...)`.
+
+The counts themselves are those that inter-pod affinity and topology spread use: made once, then
+updated by every event of a pod or node, and one for all rules with equal selectors. Making one
+looks at every pod that the selector may include, so it is made in slices.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from mooring.model.bounded_cache import BoundedCache
+from mooring.model.node import Node
+from mooring.model.pod import Pod
+from mooring.model.selectors import LabelSelector
+from mooring.policy.rules.expressions import Failed
+from mooring.policy.rules.plan import PodCount, SelectedLabels, Step
+from mooring.state.cluster_view import ClusterView
+from mooring.state.columns import IntArray
+from mooring.state.labels import EACH_NODE
+from mooring.state.topology.domain_counts import DomainCounts
+from mooring.state.topology.selection import PodSelector, Selection, selection
+from mooring.state.view import BoolArray, NodeView
+
+__all__ = ["PodCounts"]
+
+_MOST_BYTES: Final = 256 * 1024
+"""For each rule, of the selections for the pods seen last."""
+_MOST_MISSING: Final = 64
+_NAMED: Final = 3
+"""Domains that are named together."""
+_TOLD_APART: Final = 32
+"""Domains up to which each is described by itself; an explanation has few reasons."""
+_UNITS_PER_POD: Final = 20
+"""Units for looking at equivalent pods, and counting them."""
+_UNITS_PER_COUNT: Final = 500
+_NODES_PER_UNIT: Final = 16
+"""How many nodes get their counts for one unit, in each decision."""
+
+_Key = tuple[PodCount, str, tuple[str, ...]]
+
+
+class PodCounts:
+    """The counts that one rule reads; `value` evaluates a step that reads the pod alone."""
+
+    def __init__(
+        self, counts: Sequence[PodCount], cluster: ClusterView, value: Callable[[Step, Pod], Any]
+    ) -> None:
+        self._all = counts
+        self._cluster = cluster
+        self._value = value
+        self._selections: BoundedCache[_Key, Selection] = BoundedCache(_MOST_BYTES, _memory)
+        self._missing: dict[tuple[Selection, str], None] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._all)
+
+    @property
+    def is_current(self) -> bool:
+        """Whether everything is counted that decisions have asked for."""
+        return not self._missing
+
+    @property
+    def units_left(self) -> int:
+        """About how many units the missing counts cost: it is not known before they are made."""
+        return _UNITS_PER_COUNT * len(self._missing)
+
+    @property
+    def units(self) -> int:
+        """How many units the counts of all nodes cost in one decision."""
+        nodes = len(self._cluster.nodes) // _NODES_PER_UNIT
+        return len(self._all) * (_UNITS_PER_COUNT + nodes)
+
+    def need(self, pod: Pod) -> None:
+        """Note what is not counted yet of what the rule reads for the pod."""
+        for count, pods in self._of(pod):
+            key = count.key or EACH_NODE
+            if not self._cluster.is_counted(pods, key) and len(self._missing) < _MOST_MISSING:
+                self._missing[pods, key] = None
+
+    def advance(self) -> int:
+        """Count some of the missing pods; return how many units that has cost."""
+        pods, key = wanted = next(iter(self._missing))
+        try:
+            looked_at = self._cluster.count_some(pods, key)
+        except BaseException:
+            del self._missing[wanted]
+            raise
+        if self._cluster.is_counted(pods, key):
+            del self._missing[wanted]
+        return _UNITS_PER_COUNT + _UNITS_PER_POD * looked_at
+
+    def at(self, count: PodCount, pod: Pod) -> DomainCounts | Failed:
+        """Return the count of the pods that are selected for this pod; Failed if that fails."""
+        pods = self._selection(count, pod)
+        return pods if isinstance(pods, Failed) else self._counts(count, pods)
+
+    def described(self, pod: Pod, nodes: NodeView) -> list[tuple[str, BoolArray]]:
+        """Return in words which pods are there, and for which nodes: `rack r7 has 1 of app=db`.
+
+        Up to 32 domains are told apart; of more the fullest are named for all nodes. "" stands for
+        no pod.
+        """
+        counted = [*self._of(pod)]
+        if not (counted and len(nodes)):
+            return [("", np.ones(len(nodes), np.bool_))]
+        kinds = np.stack([self._kinds(*each, nodes) for each in counted])
+        distinct, which = np.unique(kinds, axis=1, return_inverse=True)
+        number, which = distinct.shape[1], which.ravel()
+        if number > _TOLD_APART:
+            number, which = 1, np.zeros(len(nodes), np.int64)
+        groups = [which == kind for kind in range(number)]
+        parts = [(nodes.take(nodes.rows[group]), group) for group in groups]
+        return [
+            ("; ".join(filter(None, (self._in_words(*each, part) for each in counted))), group)
+            for part, group in parts
+        ]
+
+    def _kinds(self, count: PodCount, pods: Selection, nodes: NodeView) -> IntArray:
+        """Return int64[nodes]: nodes with the same number have the same pods in their domain."""
+        counts = self._counts(count, pods)
+        numbers: IntArray = counts.at(nodes).astype(np.int64)
+        return numbers if count.key is None else nodes.domain_codes(counts.domains)
+
+    def selects(self, pod: Pod, other: Pod) -> bool:
+        """Return whether the rule counts the other pod for this pod."""
+        return any(self._cluster.selects(pods, other) for _, pods in self._of(pod))
+
+    def reads_namespaces(self) -> bool:
+        """Return whether labels of namespaces say whose pods are counted."""
+        return any(count.namespace_labels is not None for count in self._all)
+
+    def in_domains_of(self, node: Node, nodes: NodeView) -> BoolArray:
+        """Return bool[nodes]: the nodes that share a domain of the rule with this one."""
+        row = self._cluster.row(node.name)
+        shared: BoolArray = nodes.rows == (-1 if row is None else row)
+        for key in {count.key for count in self._all if count.key is not None}:
+            value = node.labels.get(key)
+            if value is not None and (code := nodes.label(key).index.get(value)) is not None:
+                shared |= nodes.label_codes(key) == code
+        return shared
+
+    def domains_of(self, node: Node) -> list[str | None]:
+        """Return the domain of the node for each count, None where it is in none."""
+        return [node.name if c.key is None else node.labels.get(c.key) for c in self._all]
+
+    def _of(self, pod: Pod) -> Iterator[tuple[PodCount, Selection]]:
+        """Yield the counts with the pods that they select for this pod, without those that fail."""
+        for count in self._all:
+            pods = self._selection(count, pod)
+            if not isinstance(pods, Failed):
+                yield count, pods
+
+    def _counts(self, count: PodCount, pods: Selection) -> DomainCounts:
+        return self._cluster.counts(pods, count.key or EACH_NODE)
+
+    def _selection(self, count: PodCount, pod: Pod) -> Selection | Failed:
+        of_namespaces = count.namespace_labels or _NO_LABELS
+        values = list[str]()
+        for _, step in (*count.pods.read, *of_namespaces.read):
+            value = self._value(step, pod)
+            if isinstance(value, Failed):
+                return value
+            values.append(value)
+        key = (count, pod.namespace, tuple(values))
+        known = self._selections.get(key)
+        if known is None:
+            divided = len(count.pods.read)
+            part = PodSelector(
+                count.pods.selector(values[:divided]),
+                self._namespaces(count, pod),
+                of_namespaces.selector(values[divided:]) if count.namespace_labels else None,
+            )
+            known = selection((part,), terminating=True)
+            self._selections.put(key, known)
+        return known
+
+    def _namespaces(self, count: PodCount, pod: Pod) -> frozenset[str]:
+        if count.namespaces is not None:
+            return count.namespaces
+        return frozenset() if count.namespace_labels is not None else frozenset((pod.namespace,))
+
+    def _in_words(self, count: PodCount, pods: Selection, nodes: NodeView) -> str:
+        counts = self._counts(count, pods)
+        if count.key is None:
+            numbers = counts.at(nodes)
+            least, most = int(numbers.min(initial=2**31 - 1)), int(numbers.max(initial=0))
+            amount = str(most) if least == most else f"{least} to {most}"
+            return f"the node has {amount} of {_selector_text(pods)}" if most else ""
+        codes, by_code, label = nodes.domain_codes(counts.domains), counts.by_code, count.key
+        found = [
+            (-int(by_code[code]), counts.domains.values[code])
+            for code in np.unique(codes[by_code[codes] > 0]).tolist()
+        ]
+        label = label.rpartition("/")[2]
+        named = [f"{label} {value} has {-number}" for number, value in sorted(found)[:_NAMED]]
+        if len(found) > _NAMED:
+            named.append(f"{len(found) - _NAMED} more have some")
+        return f"{', '.join(named)} of {_selector_text(pods)}" if named else ""
+
+
+_NO_LABELS: Final = SelectedLabels(LabelSelector())
+
+
+def _memory(key: _Key, pods: Selection) -> int:
+    """Return about how many bytes a selection takes, with what it was made of."""
+    _, namespace, values = key
+    return 400 + len(namespace) + 4 * sum(map(len, values)) + pods.memory
+
+
+def _selector_text(pods: Selection) -> str:
+    """Return the selected pods as kubectl writes selectors: `app=db,tier!=web`."""
+    selector = pods.parts[0].selector
+    shown = [requirement.text for requirement in selector.requirements] if selector else []
+    return ",".join(shown) or "all pods"
