@@ -17,7 +17,7 @@ import tarfile
 import time
 import urllib.request
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import IO, Final
 from urllib.error import HTTPError, URLError
 
 from controlplane.build import SERVER_PROGRAMS, cache_root, kubernetes_version, only_one
@@ -162,7 +162,7 @@ def _extract(archive: Path, folder: Path) -> None:
         raise _NotUsableError(f"the archive cannot be read: {error}") from error
 
 
-def _write_program(content: BinaryIO, path: Path) -> None:
+def _write_program(content: IO[bytes], path: Path) -> None:
     with path.open("wb") as output:
         shutil.copyfileobj(content, output)
     path.chmod(0o755)
