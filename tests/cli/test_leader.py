@@ -216,7 +216,20 @@ async def test_a_lease_cannot_send_credentials_to_another_machine(
         result = await ask(explain, "web", f"--kubeconfig={running.kubeconfig(api.url)}")
     assert result.exit_code == 2
     (line,) = result.stderr.splitlines()
-    assert "your credentials are sent there only if you say so: --server https://" in line
+    assert "which is not on this machine, and nothing was sent there" in line
+    assert "if you know that the leading replica has this address: --server https://" in line
+
+
+@pytest.mark.parametrize(
+    "url", ["https://192.0.2.1/$(id)", "https://192.0.2.1;id", "https://\x1b[31m", "http://::1", ""]
+)
+async def test_a_lease_cannot_put_words_into_the_users_shell(url: str, running: Running) -> None:
+    async with outside(url, served_certificate(running)) as api:
+        result = await ask(explain, "web", f"--kubeconfig={running.kubeconfig(api.url)}")
+    assert result.exit_code == 2
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("error: the annotation scheduling.mooring.dev/server of the Lease is no")
+    assert line.isprintable()
 
 
 async def test_a_lease_that_names_no_certificate_is_not_trusted(running: Running) -> None:
