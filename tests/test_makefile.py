@@ -40,6 +40,24 @@ def test_a_python_without_venv_is_told_in_one_line_with_the_cure(tmp_path: Path)
     assert not (tmp_path / ".venv").exists()
 
 
+def test_the_command_is_there_once_the_packages_are_and_runs_the_sources(tmp_path: Path) -> None:
+    """Neither target installs anything again: only the command is missing."""
+    for file in ("Makefile", "requirements.lock"):
+        shutil.copy(ROOT / file, tmp_path)
+    digest = subprocess.check_output(["cksum"], input=(ROOT / "requirements.lock").read_bytes())
+    folder = tmp_path / ".venv" / "bin"
+    folder.mkdir(parents=True)
+    (tmp_path / ".venv" / f"installed-{digest.split()[0].decode()}").touch()
+    python = folder / "python"
+    python.write_text('#!/bin/sh\necho "$@"\n')
+    python.chmod(0o755)
+    for target in ("venv", "runtime"):
+        assert subprocess.check_output(["make", target], cwd=tmp_path, text=True) == ""
+        said = subprocess.check_output([folder / "mooring", "explain", "a b"], text=True)
+        assert said == "-m mooring explain a b\n"
+        (folder / "mooring").unlink()
+
+
 def test_help_lists_every_target(tmp_path: Path) -> None:
     shutil.copy(ROOT / "Makefile", tmp_path)
     (tmp_path / "requirements.lock").touch()

@@ -2,7 +2,7 @@
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import fields
 from pathlib import Path
@@ -94,22 +94,31 @@ async def test_an_unreachable_server_is_one_line_that_says_what_to_do(
     assert "correct --server, or leave it out for a port-forward" in line
 
 
+@asynccontextmanager
+async def another_server(
+    handler: Callable[[web.BaseRequest], Awaitable[web.Response]], folder: Path
+) -> AsyncIterator[str]:
+    """Serve something other than Mooring over HTTPS; yield its URL."""
+    pair = AUTHORITY.server()
+    (folder / "tls.pem").write_bytes(pair.certificate + pair.key)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "tls.pem")
+    runner = web.ServerRunner(web.Server(handler))
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
+    try:
+        yield f"https://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
 @pytest.mark.parametrize("status", [200, 404, 500])
 async def test_an_answer_from_another_server_is_one_line(status: int, tmp_path: Path) -> None:
     async def greet(_: web.BaseRequest) -> web.Response:
         return web.Response(text="hello", status=status)
 
-    pair = AUTHORITY.server()
-    (tmp_path / "tls.pem").write_bytes(pair.certificate + pair.key)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(tmp_path / "tls.pem")
-    runner = web.ServerRunner(web.Server(greet))
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
-    result = await Running(f"https://127.0.0.1:{runner.addresses[0][1]}", tmp_path).answer(
-        explain, "web"
-    )
-    await runner.cleanup()
+    async with another_server(greet, tmp_path) as url:
+        result = await Running(url, tmp_path).answer(explain, "web")
     assert result.exit_code == 2
     assert "is it Mooring?" in result.stderr
 
@@ -188,18 +197,12 @@ async def test_no_credentials_go_to_a_program_with_another_certificate_than_the_
         seen.append(request.headers.get("Authorization", ""))
         return web.Response()
 
-    pair = AUTHORITY.server()
-    (tmp_path / "tls.pem").write_bytes(pair.certificate + pair.key)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(tmp_path / "tls.pem")
-    runner = web.ServerRunner(web.Server(take))
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
-    url = f"https://127.0.0.1:{runner.addresses[0][1]}"
-    async with outside(url, AUTHORITY.server().certificate) as api:
+    async with (
+        another_server(take, tmp_path) as url,
+        outside(url, AUTHORITY.server().certificate) as api,
+    ):
         words = ["web", f"--kubeconfig={kubeconfig_of(tmp_path, api.url)}"]
         result = await ask(explain, *words, *([f"{server}={url}"] if server else []))
-    await runner.cleanup()
     assert result.exit_code == 2
     assert "its certificate is not the one in the Lease mooring-system/mooring" in result.stderr
     assert seen == []
@@ -216,7 +219,20 @@ async def test_a_lease_cannot_send_credentials_to_another_machine(
         result = await ask(explain, "web", f"--kubeconfig={running.kubeconfig(api.url)}")
     assert result.exit_code == 2
     (line,) = result.stderr.splitlines()
-    assert "your credentials are sent there only if you say so: --server https://" in line
+    assert "which is not on this machine, and nothing was sent there" in line
+    assert "if you know that the leading replica has this address: --server https://" in line
+
+
+@pytest.mark.parametrize(
+    "url", ["https://192.0.2.1/$(id)", "https://192.0.2.1;id", "https://\x1b[31m", "http://::1", ""]
+)
+async def test_a_lease_cannot_put_words_into_the_users_shell(url: str, running: Running) -> None:
+    async with outside(url, served_certificate(running)) as api:
+        result = await ask(explain, "web", f"--kubeconfig={running.kubeconfig(api.url)}")
+    assert result.exit_code == 2
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("error: the annotation scheduling.mooring.dev/server of the Lease is no")
+    assert line.isprintable()
 
 
 async def test_a_lease_that_names_no_certificate_is_not_trusted(running: Running) -> None:

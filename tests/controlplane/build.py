@@ -91,7 +91,7 @@ CONTROL_PLANE = GoModule(
     HERE,
     PROGRAMS,
     target="controlplane",
-    about=f"of Kubernetes {kubernetes_version()}, some minutes",
+    about=f"Kubernetes {kubernetes_version()}, some minutes",
     flags=(*_FLAGS, f"-ldflags=-s -w {_version_stamps()}"),
 )
 TOOLS_MODULE = GoModule(
@@ -172,7 +172,7 @@ def _build(
     partial.mkdir()
     log.unlink(missing_ok=True)
     waiting = {name: partial / _output_name(package) for name, package in programs.items()}
-    progress.say(f"{module.name}: building {', '.join(programs)} {module.about}; log: {log}")
+    progress.say(f"{module.name}: building {', '.join(programs)} ({module.about}); log: {log}")
     command = [str(go), "build", *module.flags, "-o", f"{partial}/", *programs.values()]
     progress.begin(f"{module.name}: building")
     with ProcessGroup() as group:

@@ -1,6 +1,7 @@
 """`make demo` from its first line to its last, as a process of its own."""
 
 import os
+import pty
 import re
 import signal
 import subprocess
@@ -8,6 +9,7 @@ import sys
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import FileIO
 from pathlib import Path
 
 import pytest
@@ -52,13 +54,27 @@ def assets(tmp_path: Path) -> Path:
     return folder
 
 
+def read_until(terminal: FileIO, words: str) -> str:
+    """Return what the terminal shows, to these words."""
+    shown = b""
+    while words.encode() not in shown:
+        shown += terminal.read(4096)
+    return shown.decode(errors="ignore").replace("\r\n", "\n")
+
+
 @contextmanager
-def demo(environment: dict[str, str], *options: str) -> Iterator["subprocess.Popen[str]"]:
-    """Start the demo as the leader of a session, so that whatever it leaves behind is found."""
+def demo(
+    environment: dict[str, str], *options: str, terminal: int | None = None
+) -> Iterator["subprocess.Popen[str]"]:
+    """Start the demo as the leader of a session, so that whatever it leaves behind is found.
+
+    Its input and output are a `terminal`, or nothing and a pipe.
+    """
     with subprocess.Popen(
         [sys.executable, "-m", "demo", *options],
         env=environment,
-        stdout=subprocess.PIPE,
+        stdin=subprocess.DEVNULL if terminal is None else terminal,
+        stdout=subprocess.PIPE if terminal is None else terminal,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
@@ -183,13 +199,24 @@ def test_a_control_plane_that_is_not_built_is_said_in_one_line(
     assert errors == "error: controlplane is not built: run `make controlplane`\n"
 
 
-def test_the_demo_plays_on_envtests_programs_although_nothing_was_built(
+def test_on_a_terminal_the_demo_of_envtests_programs_ends_with_the_page_until_enter(
     environment: dict[str, str], tmp_path: Path, assets: Path
 ) -> None:
+    """Nothing was built, so the demo makes its pods itself, and stands in for the kubelets."""
     nowhere = {"MOORING_CACHE": str(tmp_path / "empty"), "KUBEBUILDER_ASSETS": str(assets)}
-    with demo({**environment, **nowhere}) as process:
-        output, errors = process.communicate(timeout=120)
-        assert (process.returncode, errors) == (0, "")
+    leader, follower = pty.openpty()
+    with (
+        demo({**environment, **nowhere, "TERM": "dumb"}, terminal=follower) as process,
+        open(leader, "r+b", buffering=0) as terminal,  # noqa: PTH123 - a file descriptor
+    ):
+        os.close(follower)
+        output = read_until(terminal, "Enter ends the demo, and removes what it has made")
+        (page,) = re.findall(r"the page is at (http://\S+)#", output)
+        with urllib.request.urlopen(page) as answer:  # noqa: S310 - it is http
+            assert b"<title>Mooring" in answer.read()
+        terminal.write(b"\n")
+        output += read_until(terminal, "done; nothing is left running")
+        assert process.wait(timeout=60) == 0
     assert "30 pods were spread over 20 nodes" in output
     assert "(made by the demo itself)" in output
     assert_a_pod_and_a_gang_are_explained(output)

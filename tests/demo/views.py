@@ -27,7 +27,8 @@ class Narrator:
     def say(self, line: str) -> None:
         """Print a line about what has become true."""
         elapsed = time.monotonic() - self._began
-        self._console.print(f"[dim]{elapsed:5.1f} s[/]  {escape(line)}", highlight=False)
+        text = f"[dim]{elapsed:5.1f} s[/]  {escape(line)}"
+        self._console.print(text, highlight=False, soft_wrap=True)
 
     def note(self, line: str) -> None:
         """Print a line below the last one, without a time."""

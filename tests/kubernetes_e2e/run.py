@@ -26,7 +26,7 @@ HERE: Final = Path(__file__).parent
 MODULE: Final = GoModule(
     "kubernetes-e2e",
     HERE,
-    {"scheduling.test": "."},
+    {"scheduling.test": "mooring.dev/kubernetes-e2e"},
     target="conformance",
     about=f"the cases of Kubernetes {kubernetes_version(HERE / 'go.mod')}, about 10 minutes",
     flags=CONTROL_PLANE.flags,

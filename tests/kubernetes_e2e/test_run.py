@@ -23,3 +23,9 @@ def test_every_module_that_both_require_has_one_version() -> None:
     assert {name: (cases[name], plane[name]) for name in cases.keys() & plane.keys()} == {
         name: (version, version) for name, version in plane.items() if name in cases
     }
+
+
+def test_the_cases_are_built_from_the_module_itself() -> None:
+    """`go build` calls a program after its package, and "." has no name."""
+    (package,) = MODULE.programs.values()
+    assert f"\nmodule {package}\n" in (MODULE.folder / "go.mod").read_text()

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -39,6 +40,7 @@ __all__ = [
 
 _SECONDS: Final = 15.0
 _LOOPBACK: Final = "127.0.0.1"
+_PLAIN_URL: Final = re.compile(r"https://[A-Za-z0-9.:\[\]-]+", re.ASCII)
 _DEFAULTS: Final = RunSettings()
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -289,11 +291,14 @@ def _published_replica(
     Raises:
         InputError: They are not on this machine, or the Lease does not say which certificate.
     """
-    url, host = _url_and_host(published.get(SERVER, ""), "the annotation of the Lease")
+    given = published.get(SERVER, "")
+    if not _PLAIN_URL.fullmatch(given):  # it is printed, and may be copied into a shell
+        raise InputError(f"the annotation {SERVER} of the Lease is no URL: {given[:100]!r}")
+    url, host = _url_and_host(given, f"the annotation {SERVER} of the Lease")
     if not _is_loopback(host):
         raise InputError(
-            f"the Lease says that the leading replica is at {url}, outside the cluster; your "
-            f"credentials are sent there only if you say so: --server {url}"
+            f"the Lease names {url}, which is not on this machine, and nothing was sent there; if "
+            f"you know that the leading replica has this address: --server {url}"
         )
     pinned = published.get(CERTIFICATE, "")
     if not (pinned or leader.certificate_authority or leader.insecure_skip_tls_verify):

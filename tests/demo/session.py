@@ -1,0 +1,91 @@
+"""The session of docs/first-minutes.md: its commands, typed after the demo, and what they print.
+
+`python -m demo.session` writes what they print into the page.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+
+from rich.console import Console
+
+import replica
+from controlplane.build import SERVER_PROGRAMS, programs_folder
+from demo.stage import OwnStage, temporary_stage
+from demo.story import tell
+from demo.views import Narrator
+
+__all__ = ["PAGE", "commands", "play", "printed"]
+
+PAGE = replica.ROOT / "docs" / "first-minutes.md"
+COLUMNS = "100"
+_BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def main() -> int:
+    """Play the session, and write its output into the page."""
+    outputs = play(commands(PAGE.read_text()))
+
+    def typed(block: re.Match[str]) -> str:
+        lines = [line for line in block[1].splitlines() if line.startswith("$ ")]
+        texts = [f"{line}\n{next(outputs)}" for line in lines]
+        return "```console\n" + "".join(texts) + "```"
+
+    PAGE.write_text(_BLOCK.sub(typed, PAGE.read_text()))
+    return 0
+
+
+def commands(text: str) -> list[str]:
+    """Return the commands of the page's console blocks."""
+    return [command for command, _ in _typed(text)]
+
+
+def printed(text: str) -> list[str]:
+    """Return what they print, as the page says."""
+    return [output for _, output in _typed(text)]
+
+
+def _typed(text: str) -> Iterator[tuple[str, str]]:
+    for block in _BLOCK.findall(text):
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, _, output = part.partition("\n")
+            yield command, output
+
+
+def play(typed: list[str]) -> Iterator[str]:
+    """Yield what each command prints, typed one after the other when the demo has been told."""
+    folder = programs_folder(programs=SERVER_PROGRAMS)
+    with temporary_stage(folder) as stage, open(os.devnull, "w") as nowhere:  # noqa: PTH123 - no Path has it
+        tell(stage, Narrator(Console(file=nowhere)))
+        assert isinstance(stage, OwnStage)
+        tools = stage.logs.parent / "tools"
+        tools.mkdir()
+        (tools / "kubectl").symlink_to(folder / "kubectl")
+        mooring = tools / "mooring"
+        mooring.write_text(f'#!/bin/sh\nexec {sys.executable} -m mooring "$@"\n')
+        mooring.chmod(0o755)
+        environment = replica.environment()
+        environment["PATH"] = f"{tools}:{environment['PATH']}"
+        environment["KUBECONFIG"] = str(stage.access.admin_kubeconfig)
+        environment["COLUMNS"] = COLUMNS
+        for command in typed:
+            yield _run(command.replace(".venv/bin/mooring", str(mooring)), environment)
+
+
+def _run(command: str, environment: dict[str, str]) -> str:
+    done = subprocess.run(
+        ["/bin/sh", "-c", command],
+        cwd=replica.ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    return "\n".join(line.rstrip() for line in done.stdout.rstrip().splitlines()) + "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
