@@ -1,4 +1,5 @@
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -36,9 +37,8 @@ def answered(request: Request) -> None:
 class Shell:
     """Completes words as a shell does, beside the event loop on which the API server answers."""
 
-    def __init__(self, server: ApiServer, folder: Path) -> None:
-        self.server = server
-        self._option = f"--kubeconfig={kubeconfig_of(folder, server.url)}"
+    def __init__(self, url: str, folder: Path) -> None:
+        self._option = f"--kubeconfig={kubeconfig_of(folder, url)}"
 
     async def completed(self, command: str, *words: str) -> list[str]:
         """Return what the last of the words is completed to."""
@@ -50,9 +50,14 @@ class Shell:
 
 
 @pytest.fixture
-async def shell(tmp_path: Path) -> AsyncIterator[Shell]:
-    async with ApiServer(answered) as server:
-        yield Shell(server, tmp_path)
+async def server() -> AsyncIterator[ApiServer]:
+    async with ApiServer(answered) as serving:
+        yield serving
+
+
+@pytest.fixture
+def shell(server: ApiServer, tmp_path: Path) -> Shell:
+    return Shell(server.url, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -81,9 +86,9 @@ async def test_kinds_are_completed_where_a_name_begins_like_one(shell: Shell) ->
     assert await shell.completed("explain", "podg") == ["podgroup/"]
 
 
-async def test_only_metadata_is_asked_for_page_by_page(shell: Shell) -> None:
+async def test_only_metadata_is_asked_for_page_by_page(server: ApiServer, shell: Shell) -> None:
     await shell.completed("explain", "web")
-    (request,) = shell.server.seen
+    (request,) = server.seen
     assert request.query == {"limit": "500"}
     assert "PartialObjectMetadataList" in request.headers["Accept"]
 
@@ -94,7 +99,7 @@ async def test_of_very_many_names_the_first_are_looked_through(tmp_path: Path) -
         request.reply({"metadata": {"resourceVersion": "1", "continue": "more"}, "items": items})
 
     async with ApiServer(endless) as server:
-        assert await Shell(server, tmp_path).completed("explain", "web-499") == ["web-499"]
+        assert await Shell(server.url, tmp_path).completed("explain", "web-499") == ["web-499"]
         assert len(server.seen) == 10
 
 
@@ -104,15 +109,16 @@ async def test_a_server_that_refuses_completes_nothing(tmp_path: Path, status: i
         request.refuse(status, "Refused", "no")
 
     async with ApiServer(refused) as server:
-        assert await Shell(server, tmp_path).completed("explain", "web") == []
+        assert await Shell(server.url, tmp_path).completed("explain", "web") == []
 
 
 async def test_a_server_without_an_answer_completes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(names, "_SECONDS", 0.05)
-    async with ApiServer(lambda _: None) as server:
-        assert await Shell(server, tmp_path).completed("explain", "web") == []
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # the kernel accepts, and nobody reads
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        assert await Shell(url, tmp_path).completed("explain", "web") == []
 
 
 async def test_without_a_usable_kubeconfig_nothing_is_completed(tmp_path: Path) -> None:
