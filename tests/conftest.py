@@ -41,6 +41,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.get_closest_marker("server") is None)
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print what tests recorded as their `summary`: figures that one wants to see each time."""
+    for report in terminalreporter.getreports("passed"):
+        for name, value in report.user_properties:
+            if name == "summary" and report.when == "call":
+                terminalreporter.write_line(str(value))
+
+
 def _note_opening(event: str, _: object) -> None:
     if event in _OPENS and not _opened:
         _opened.append(event)
