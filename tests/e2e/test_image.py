@@ -22,7 +22,7 @@ def images() -> Images:
 
 @pytest.fixture(scope="module")
 def image(images: Images) -> Image:
-    return images.build(LOCK.name, EPOCH)
+    return images.build(LOCK.name, EPOCH, anew=False)
 
 
 def test_the_image_schedules_as_a_pod_of_its_deployment_does(

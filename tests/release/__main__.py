@@ -57,7 +57,8 @@ def _image(chosen: argparse.Namespace) -> None:
     """Build the image of the work tree, as it is."""
     DIST.mkdir(exist_ok=True)
     images = Images()
-    image = images.build(chosen.lock, run(["git", "-C", ROOT, "log", "-1", "--format=%ct"]).strip())
+    epoch = run(["git", "-C", ROOT, "log", "-1", "--format=%ct"]).strip()
+    image = images.build(chosen.lock, epoch, anew=True)
     _save(images, image, chosen.image)
 
 

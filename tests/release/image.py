@@ -45,9 +45,8 @@ def missing() -> str:
 class Image:
     """An image in the storage."""
 
-    name: str
-    digest: str
-    """Of its configuration, which names the digests of its layers."""
+    identity: str
+    """Its id in the storage, which another build does not move, as it does the name."""
     size: int
     """Bytes of all layers, unpacked."""
     config: dict[str, Any]
@@ -63,23 +62,25 @@ class Images:
         self._folder = folder or cache_root() / "image"
         self._folder.mkdir(parents=True, exist_ok=True)
 
-    def build(self, lock: str, epoch: str, *, anew: bool = False) -> Image:
+    def build(self, lock: str, epoch: str, *, anew: bool) -> Image:
         """Return the image of this work tree, whose new files all have the time `epoch`.
 
-        `anew` reads Debian's packages and all wheels again; otherwise the steps before the source
-        are done only once.
+        `anew` reads Debian's packages and all wheels again. Otherwise a step that was done before
+        is not repeated, even if it was done with another `epoch`.
         """
         with self._alone():
             bases = {base: make_base(base, self._folder, anew=anew) for base in (RUNTIME, BUILDER)}
             for base, tar in bases.items():
                 self._import(base.name, tar)
             name = f"localhost/mooring:{__version__}"
-            options = ["--no-cache"] if anew else ["--layers"]
-            options += [f"--timestamp={epoch}", f"--build-arg=LOCK={lock}", *_certificates()]
+            options = [f"--timestamp={epoch}", f"--build-arg=LOCK={lock}", *_certificates()]
             options += [f"--build-arg={base.name.upper()}=localhost/{base.name}" for base in bases]
-            # The first stage has a name, so that the next build finds its layers.
-            for more in (("--target=build", "--tag=localhost/build"), (f"--tag={name}",)):
-                self._build(*options, *more, ROOT)
+            if anew:
+                self._build("--no-cache", *options, f"--tag={name}", ROOT)
+            else:
+                # The first stage has a name, so that the next build finds its layers.
+                self._build("--layers", *options, "--target=build", "--tag=localhost/build", ROOT)
+                self._build("--layers", *options, f"--tag={name}", ROOT)
             self._buildah("rmi", "--prune")
             return self._found(name, bases[RUNTIME])
 
@@ -88,7 +89,7 @@ class Images:
         file.unlink(missing_ok=True)
         digest = file.with_suffix(".digest")
         target = f"oci-archive:{file}:mooring:{__version__}"
-        self._buildah("push", "--quiet", f"--digestfile={digest}", image.name, target)
+        self._buildah("push", "--quiet", f"--digestfile={digest}", image.identity, target)
         try:
             return digest.read_text().strip()
         finally:
@@ -97,7 +98,7 @@ class Images:
     @contextlib.contextmanager
     def mounted(self, image: Image) -> Iterator[Path]:
         """Yield the folder with the image's files."""
-        container = self._buildah("from", "--pull-never", image.name)
+        container = self._buildah("from", "--pull-never", image.identity)
         try:
             yield Path(self._buildah("mount", container))
         finally:
@@ -116,11 +117,9 @@ class Images:
 
     def _found(self, name: str, base: Path) -> Image:
         found = json.loads(self._buildah("inspect", "--type=image", name))
-        listed = json.loads(self._buildah("images", "--json", name))
         manifest = json.loads(found["Manifest"])
         return Image(
-            name=name,
-            digest=str(listed[0]["digest"]),
+            identity=found["FromImageID"],
             size=sum(layer["size"] for layer in manifest["layers"]),
             config=found["OCIv1"]["config"],
             base=base,
