@@ -11,7 +11,7 @@ import yaml
 
 from controlplane.build import TOOLS_MODULE, kubernetes_version, programs_folder
 from mooring import __version__
-from release.artifacts import SHARED
+from release.artifacts import SHARED, chart, manifests
 
 ROOT = Path(__file__).parents[2]
 MANIFESTS = ROOT / "manifests"
@@ -253,3 +253,27 @@ def test_another_namespace_is_where_everything_goes_and_the_lease_is() -> None:
         "packed",
         {"percentageOfNodesToScore": 50},
     )
+
+
+RELEASED = "registry.example.com/mooring"
+
+
+def test_one_file_of_a_release_has_the_crds_and_all_manifests_with_its_image(
+    tmp_path: Path,
+) -> None:
+    released = by_name([*yaml.safe_load_all(manifests(tmp_path, RELEASED).read_text())])
+    deployment = released["Deployment", "mooring-system", "mooring"]
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == f"{RELEASED}:{__version__}"
+    container["image"] = f"mooring:{__version__}"
+    crds = [yaml.safe_load(path.read_text()) for path in (ROOT / "crds").iterdir()]
+    assert released == by_name([*crds, *kustomize(MANIFESTS)])
+
+
+def test_the_chart_of_a_release_is_the_same_each_time_and_has_its_image(tmp_path: Path) -> None:
+    file = chart(tmp_path, RELEASED, epoch="1700000000")
+    first = file.read_bytes()
+    assert chart(tmp_path, RELEASED, epoch="1700000000").read_bytes() == first
+    rendered = helm("template", str(file))
+    assert f"image: {RELEASED}:{__version__}" in rendered.stdout
+    assert rendered.stderr == ""

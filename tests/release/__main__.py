@@ -35,6 +35,8 @@ def main(words: Sequence[str] | None = None) -> int:
         return 0
     if reason := missing():
         sys.stderr.write(f"error: the image cannot be built here: {reason}\n")
+        if chosen.command == "image":
+            sys.stderr.write("with Docker: make image BASE=python@sha256:... (docs/releasing.md)\n")
         return 1
     try:
         (_image if chosen.command == "image" else _everything)(chosen)
