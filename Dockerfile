@@ -21,8 +21,9 @@ RUN /tmp/pip/bin/python -m pip --python /opt/mooring/bin/python install --no-cac
 # What some wheels carry beside their package, a tenth of the image: their tests, and a build's files.
 RUN python -c "import glob, shutil; \
     packages = glob.glob('/opt/mooring/lib/python*/site-packages')[0]; \
-    unused = glob.glob('numpy/**/tests', root_dir=packages, recursive=True) + ['bazel-project']; \
-    [shutil.rmtree(f'{packages}/{folder}') for folder in unused]"
+    unused = ('numpy/**/tests', 'bazel-project'); \
+    found = [f for name in unused for f in glob.glob(f'{packages}/{name}', recursive=True)]; \
+    [shutil.rmtree(folder) for folder in found]"
 # Bytecode that depends on the source alone, and names no times.
 RUN /opt/mooring/bin/python -m compileall -q --invalidation-mode unchecked-hash /opt/mooring/lib
 COPY operator /opt/mooring/operator
