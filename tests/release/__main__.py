@@ -130,11 +130,12 @@ def _conclude(files: Sequence[Path], key: Path | None) -> None:
     sums = artifacts.checksums(files)
     made = [*sorted(files), sums]
     if key is not None:
-        made.append(artifacts.sign(sums, key))
+        made.append(artifacts.sign(sums, key.expanduser()))
     for file in made:
         _say(f"  {file.stat().st_size / 1e6:8.2f} MB  {file.relative_to(ROOT)}")
     if key is None:
-        _say(f"not signed: make release KEY=FILE, or ssh-keygen -Y sign -n {artifacts.NAMESPACE}")
+        command = f"ssh-keygen -Y sign -n {artifacts.NAMESPACE} -f KEY dist/{sums.name}"
+        _say(f"not signed: make release KEY=..., or {command}")
 
 
 def _step(what: str) -> None:
