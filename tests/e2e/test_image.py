@@ -1,11 +1,14 @@
 """The image is built, and runs as its Deployment says, on a real API server."""
 
+import json
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from controlplane import ControlPlane
+from release.artifacts import sha256
 from release.base import BUILDER, EPOCH, RUNTIME, debian_packages
 from release.container import PODS, try_image
 from release.image import Image, Images
@@ -59,6 +62,19 @@ def test_all_of_the_image_has_bytecode_and_the_time_of_the_build(
         for source in sources:
             assert (source.parent / "__pycache__" / f"{source.stem}.cpython-313.pyc").exists()
             assert int(source.stat().st_mtime) == int(EPOCH)
+
+
+def test_the_saved_image_is_the_same_each_time_and_has_the_digest_that_is_told(
+    images: Images, image: Image, tmp_path: Path
+) -> None:
+    files = [tmp_path / "first.oci.tar", tmp_path / "second.oci.tar"]
+    digests = [images.save(image, file, EPOCH) for file in files]
+    assert sha256(files[0]) == sha256(files[1])
+    with tarfile.open(files[0]) as archive:
+        content = archive.extractfile("index.json")
+        assert content is not None
+        (manifest,) = json.load(content)["manifests"]
+    assert {manifest["digest"]} == {*digests}
 
 
 def test_scanners_find_the_packages_of_the_base(image: Image) -> None:

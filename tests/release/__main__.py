@@ -61,7 +61,7 @@ def _image(chosen: argparse.Namespace) -> None:
     images = Images()
     epoch = run(["git", "-C", ROOT, "log", "-1", "--format=%ct"]).strip()
     image = images.build(chosen.lock, epoch, anew=True)
-    _save(images, image, chosen.image)
+    _save(images, image, chosen.image, epoch)
 
 
 def _everything(chosen: argparse.Namespace) -> None:
@@ -84,7 +84,7 @@ def _everything(chosen: argparse.Namespace) -> None:
     image = images.build(chosen.lock, source.epoch, anew=True)
     _step("image on the test control plane")
     _try(images, image)
-    saved, digest = _save(images, image, chosen.image)
+    saved, digest = _save(images, image, chosen.image, source.epoch)
     files.append(saved)
     files.append(_sbom(chosen.lock, image))
     parameters = {"image": chosen.image, "lock": chosen.lock}
@@ -111,9 +111,9 @@ def _try(images: Images, image: Image) -> None:
         raise ReleaseError("the image did not do what it should, see above")
 
 
-def _save(images: Images, image: Image, name: str) -> tuple[Path, str]:
+def _save(images: Images, image: Image, name: str, epoch: str) -> tuple[Path, str]:
     file = DIST / f"mooring-{__version__}.oci.tar"
-    digest = images.save(image, file)
+    digest = images.save(image, file, epoch)
     _say(f"  {name}:{__version__} is {digest}")
     return file, digest
 

@@ -2,7 +2,6 @@
 
 import gzip
 import hashlib
-import io
 import json
 import os
 import shutil
@@ -13,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 from controlplane.build import TOOLS_MODULE, programs_folder
 from mooring import __version__
@@ -33,6 +32,8 @@ __all__ = [
     "refresh_chart",
     "sha256",
     "sign",
+    "write_json",
+    "write_tar",
 ]
 
 ROOT: Final = Path(__file__).parents[2]
@@ -100,15 +101,20 @@ def archive(folder: Path, file: Path, top: str, epoch: str) -> Path:
     with (
         file.open("wb") as raw,
         gzip.GzipFile("", "wb", fileobj=raw, mtime=int(epoch)) as packed,
-        tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar,
     ):
-        for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-            member = tarfile.TarInfo(f"{top}/{path.relative_to(folder)}")
-            content = path.read_bytes()
-            member.size, member.mtime = len(content), int(epoch)
-            member.mode = 0o755 if os.access(path, os.X_OK) else 0o644
-            tar.addfile(member, io.BytesIO(content))
+        write_tar(folder, packed, f"{top}/", epoch)
     return file
+
+
+def write_tar(folder: Path, file: IO[bytes] | gzip.GzipFile, prefix: str, epoch: str) -> None:
+    """Write the folder's files in order, with one time and without an owner."""
+    with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+            member = tarfile.TarInfo(f"{prefix}{path.relative_to(folder)}")
+            member.size, member.mtime = path.stat().st_size, int(epoch)
+            member.mode = 0o755 if os.access(path, os.X_OK) else 0o644
+            with path.open("rb") as content:
+                tar.addfile(member, content)
 
 
 def python_packages(dist: Path, epoch: str) -> list[Path]:

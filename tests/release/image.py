@@ -5,6 +5,7 @@ import fcntl
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any, Final
 
 from controlplane.build import cache_root
 from mooring import __version__
+from release.artifacts import write_tar
 from release.base import BUILDER, EPOCH, PYTHON_LIBRARY, RUNTIME, make_base
 from release.commands import run
 
@@ -84,16 +86,18 @@ class Images:
             self._buildah("rmi", "--prune")
             return self._found(name, bases[RUNTIME])
 
-    def save(self, image: Image, file: Path) -> str:
-        """Write the image as an OCI archive, and return the digest that a registry will show."""
-        file.unlink(missing_ok=True)
-        digest = file.with_suffix(".digest")
-        target = f"oci-archive:{file}:mooring:{__version__}"
-        self._buildah("push", "--quiet", f"--digestfile={digest}", image.identity, target)
-        try:
+    def save(self, image: Image, file: Path, epoch: str) -> str:
+        """Write the image as an OCI archive, and return the digest that a registry will show.
+
+        An archive that buildah writes has the time of the writing.
+        """
+        with tempfile.TemporaryDirectory(prefix="mooring-image-") as folder:
+            layout, digest = Path(folder, "layout"), Path(folder, "digest")
+            target = f"oci:{layout}:mooring:{__version__}"
+            self._buildah("push", "--quiet", f"--digestfile={digest}", image.identity, target)
+            with file.open("wb") as archive:
+                write_tar(layout, archive, "", epoch)
             return digest.read_text().strip()
-        finally:
-            digest.unlink()
 
     @contextlib.contextmanager
     def mounted(self, image: Image) -> Iterator[Path]:
