@@ -18,7 +18,7 @@ RUN python -m venv /tmp/pip && python -m venv --without-pip /opt/mooring
 COPY requirements-run.lock requirements-run-otlp.lock /tmp/
 RUN /tmp/pip/bin/python -m pip --python /opt/mooring/bin/python install --no-cache-dir --no-deps \
     --no-compile --require-hashes --only-binary :all: -r "/tmp/${LOCK}"
-# What some wheels carry beside their package, a tenth of the image: their tests, and a build's files.
+# 24 MB that some wheels carry beside their package: their tests, and the files of a build.
 RUN python -c "import glob, shutil; \
     packages = glob.glob('/opt/mooring/lib/python*/site-packages')[0]; \
     unused = ('numpy/**/tests', 'bazel-project'); \
