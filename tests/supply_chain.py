@@ -56,7 +56,7 @@ class Pin:
         return f"pkg:pypi/{self.name}@{self.version}"
 
     def is_installed(self, python: str) -> bool:
-        """Whether an image with this Python, such as 3.13, has it."""
+        """Return whether an image with this Python, such as 3.13, has it."""
         linux = {"os_name": "posix", "sys_platform": "linux", "platform_system": "Linux"}
         cpython = {"implementation_name": "cpython", "platform_python_implementation": "CPython"}
         there = {**linux, **cpython, "python_version": python, "python_full_version": f"{python}.0"}

@@ -126,7 +126,7 @@ def test_without_root_or_the_programs_the_image_is_left_out_with_one_line(tmp_pa
 
     line = "the image is neither built nor run: that needs root and buildah mmdebstrap runc"
     assert printed("container").splitlines() == [line]
-    assert printed("--dry-run", "test").splitlines()[-1].endswith("-n 3 -m 'not image'")
+    assert printed("--dry-run", "test").splitlines()[-1].endswith(" -m 'not image'")
 
 
 def test_where_the_programs_are_the_image_is_tested_too(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_where_the_programs_are_the_image_is_tested_too(tmp_path: Path) -> None:
     environment = {"PATH": f"{tools}:{os.environ['PATH']}"}
     command = ["make", "--dry-run", "test"]
     planned = subprocess.check_output(command, cwd=tmp_path, env=environment, text=True)
-    assert planned.splitlines()[-1].rstrip().endswith("-n 3")
+    assert "not image" not in planned.splitlines()[-1]
 
 
 def _image(folder: Path, tag: str, *words: str) -> "subprocess.CompletedProcess[str]":

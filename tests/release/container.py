@@ -158,7 +158,7 @@ class Trial:
 
     @property
     def passed(self) -> bool:
-        """Whether it did all that it should."""
+        """Return whether it did all that it should."""
         return (
             self.bound == PODS
             and self.read_only

@@ -96,7 +96,7 @@ def key(tmp_path: Path) -> Path:
 
 
 def verified(sums: Path, signature: Path, key: Path) -> bool:
-    """Whether the commands of docs/releasing.md accept the files."""
+    """Return whether the commands of docs/releasing.md accept the files."""
     signers = key.with_name("allowed_signers")
     signers.write_text(f"releases@example.com {key.with_suffix('.pub').read_text()}")
     user = ["-I", "releases@example.com", "-n", NAMESPACE]
