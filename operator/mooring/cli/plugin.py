@@ -171,7 +171,7 @@ In a profile:
 In the image, with $$MOORING being your image of Mooring:
 
     ARG MOORING
-    FROM python:3.11-slim AS build
+    FROM python:3.13-slim AS build
     COPY . /src
     RUN pip install --no-deps --target /plugins /src
 
