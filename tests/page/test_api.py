@@ -19,7 +19,7 @@ from pages import EVERYTHING, Rights, page, served
 from scheduler_states import put_profile, scheduler_state
 
 PATHS = ("session", "stream", "node?name=a", "queue", "pods", "trend", "pod?pod=shop/web", "policy")
-FILES = ("", "page.css", "main.js", "api.js", "dom.js", "cluster.js", "queue.js", "pod.js")
+FILES = ("", "page.css", "main.js", "api.js", "dom.js", "cluster.js", "queue.js", "pod.js", "wrong.js")
 POD = """
 kind: Pod
 apiVersion: v1

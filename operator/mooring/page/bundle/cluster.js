@@ -3,6 +3,7 @@
 
 import { get, stream } from "./api.js";
 import { bar, clear, h, number, plural, podLink, table } from "./dom.js";
+import { WrongBar } from "./wrong.js";
 
 const CORDONED = 1;
 const NOT_READY = 2;
@@ -123,8 +124,9 @@ export function clusterView(content, context, _rest, query) {
   const selectedText = h("p", { class: "visually-hidden", id: "selected-node", "aria-live": "polite" });
   const details = h("aside", { class: "details", "aria-label": "Node", hidden: true, tabindex: "-1" });
   const map = h("div", { class: "map" }, canvas, tip);
+  const wrong = new WrongBar();
 
-  clear(content,
+  clear(content, wrong.element,
     h("div", { class: "controls" },
       h("label", { for: "resource" }, "Coloured by requested ", resources),
       h("label", { for: "label" }, "Grouped by ", labels),
@@ -164,6 +166,7 @@ export function clusterView(content, context, _rest, query) {
     options(resources, data.resources, data.resource);
     options(labels, ["", ...data.labels], data.label, (label) => label || "nothing");
     arrange();
+    tellNotReady();
     const wanted = query.get("node");
     if (wanted !== null && opened === null) open(wanted);
   }
@@ -173,6 +176,11 @@ export function clusterView(content, context, _rest, query) {
       for (const name of ["allocatable", "requested", "pods", "flags"]) nodes[name][position] = data[name][index];
     });
     draw(data.at);
+    tellNotReady();
+  }
+
+  function tellNotReady() {
+    wrong.nodes(nodes.names.filter((_, position) => nodes.flags[position] & NOT_READY).sort());
   }
 
   function options(select, values, value, text = (known) => known) {
@@ -474,6 +482,7 @@ export function clusterView(content, context, _rest, query) {
   return {
     close() {
       closeStream();
+      wrong.close();
       resized.disconnect();
       removeEventListener("theme", repaint);
       preference.removeEventListener("change", repaint);

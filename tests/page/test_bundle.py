@@ -1,0 +1,82 @@
+"""The files of the page in a real browser, over a large cluster in which much is wrong."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+import browser
+from browser import Tab
+from page_stage import Stage, cluster_in_trouble, staged
+from pages import page
+
+pytestmark = pytest.mark.server
+
+SCREENSHOTS: Final = Path(__file__).parents[2] / "build" / "screenshots"
+VIEWS: Final = {
+    "cluster": ("", "#wrong a"),
+    "node": ("cluster?node=gpu-0917", "#largest"),
+    "queue": ("queue", ".list-row"),
+    "pod": ("pod/ml/train-resnet-007", "#funnel"),
+    "try": ("try", "#try:enabled"),
+    "policy": ("policy", ".profile"),
+}
+"""The address of each view after the #, and what it shows once it is complete."""
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    with browser.chromium() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def stage() -> Iterator[Stage]:
+    shared, log = cluster_in_trouble()
+    with staged(page(shared, log)) as served:
+        yield served
+
+
+@pytest.fixture
+def tab(stage: Stage, chromium: Browser) -> Iterator[Tab]:
+    """Yield a tab of somebody who is signed in; in the end the page has broken no rule."""
+    with browser.opened(chromium) as opened:
+        opened.page.add_init_script("sessionStorage.setItem('mooring-token', 'admin')")
+        opened.page.goto(stage.url)
+        expect(opened.page.locator("#summary")).to_contain_text("1,000 nodes")
+        yield opened
+        assert opened.errors == []
+        assert opened.hosts == {f"127.0.0.1:{stage.port}"}
+
+
+def test_the_page_begins_with_what_is_wrong_and_leads_there(tab: Tab) -> None:
+    wrong = tab.page.locator("#wrong")
+    expect(wrong).to_contain_text("410 pending")
+    expect(wrong).to_contain_text("2 nodes not ready")
+    wrong.get_by_role("link", name="nvidia.com/gpu 104").click()
+    expect(tab.page.locator(".filters")).to_contain_text("104 pods")
+    assert "cause=Insufficient+nvidia.com%2Fgpu" in tab.page.url
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_every_view_fits_into_the_window_in_both_themes(
+    tab: Tab, stage: Stage, theme: str, width: int
+) -> None:
+    """Screenshots are in build/screenshots, for people to look at."""
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    tab.page.set_viewport_size({"width": width, "height": 900})
+    tab.page.evaluate("theme => localStorage.setItem('mooring-theme', theme)", theme)
+    for name, (address, complete) in VIEWS.items():
+        _open(tab.page, stage, address)
+        expect(tab.page.locator(complete).first).to_be_visible()
+        tab.page.screenshot(path=SCREENSHOTS / f"{name}-{theme}-{width}.png", full_page=True)
+        assert tab.page.evaluate("document.documentElement.scrollWidth") <= width, name
+
+
+def _open(page: Page, stage: Stage, address: str) -> None:
+    """Open a view anew, as a typed address does."""
+    page.goto(f"{stage.url}#/{address}")
+    page.reload()
