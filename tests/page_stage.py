@@ -19,7 +19,7 @@ from mooring.observe.http import Endpoints
 from mooring.observe.records import DecisionLog
 from mooring.page.api import Page
 from mooring.testing.builders import node, pod
-from pages import Rights, endpoints, page
+from pages import Rights, endpoints
 from scheduler_states import put_profile, scheduler_state
 
 __all__ = ["GPU", "PENDING", "Stage", "cluster_in_trouble", "staged"]

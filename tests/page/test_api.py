@@ -3,6 +3,7 @@
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from importlib.resources import files
 from typing import Any
 
 import aiohttp
@@ -19,7 +20,7 @@ from pages import EVERYTHING, Rights, page, served
 from scheduler_states import put_profile, scheduler_state
 
 PATHS = ("session", "stream", "node?name=a", "queue", "pods", "trend", "pod?pod=shop/web", "policy")
-FILES = ("", "page.css", "main.js", "api.js", "dom.js", "cluster.js", "queue.js", "pod.js", "wrong.js")
+FILES = ("", *(file.name for file in files("mooring.page").joinpath("bundle").iterdir()))
 POD = """
 kind: Pod
 apiVersion: v1

@@ -60,6 +60,25 @@ def test_the_page_begins_with_what_is_wrong_and_leads_there(tab: Tab) -> None:
     assert "cause=Insufficient+nvidia.com%2Fgpu" in tab.page.url
 
 
+def test_a_page_without_a_connection_keeps_its_last_numbers_in_grey(tab: Tab, stage: Stage) -> None:
+    for address, kept in (("", "#summary"), ("queue", "#causes"), ("policy", ".profile")):
+        _open(tab.page, stage, address)
+        expect(tab.page.locator("#connection")).to_have_text("live")
+        shown = tab.page.locator(kept).first
+        expect(shown).to_be_visible()
+        before = shown.inner_text()
+        stage.stop()
+        try:
+            lost = tab.page.locator("#lost")
+            expect(lost).to_contain_text("trying again. What is shown is of")
+            expect(tab.page.locator("main > *").last).to_have_css("filter", "grayscale(1)")
+            assert shown.inner_text() == before
+        finally:
+            stage.serve()
+        expect(lost).to_be_hidden()
+        expect(tab.page.locator("main > *").last).to_have_css("filter", "none")
+
+
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_every_view_fits_into_the_window_in_both_themes(

@@ -15,14 +15,16 @@ const MEANINGS = {
 export function policyView(content) {
   const ended = new AbortController();
   const refresh = h("button", { type: "button", class: "quiet", onclick: () => load() }, "Refresh");
+  const problem = h("p", { class: "error", role: "alert" });
   const shown = h("div", {});
-  clear(content, h("div", { class: "controls" }, refresh), shown);
+  clear(content, h("div", { class: "controls" }, refresh), problem, shown);
 
   async function load() {
     try {
       clear(shown, ...view(await get("policy", ended.signal)));
+      problem.textContent = "";
     } catch (error) {
-      if (error.name !== "AbortError") clear(shown, h("p", { class: "error", role: "alert" }, error.message));
+      if (error.name !== "AbortError") problem.textContent = error.message;
     }
   }
 
