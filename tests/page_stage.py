@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import itertools
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,18 +19,37 @@ from mooring.model.pod import parse_pod
 from mooring.observe.http import Endpoints
 from mooring.observe.records import DecisionLog
 from mooring.page.api import Page
+from mooring.page.queue import Queue
 from mooring.testing.builders import node, pod
-from pages import Rights, endpoints
+from pages import Rights, endpoints, page
 from scheduler_states import put_profile, scheduler_state
 
-__all__ = ["GPU", "PENDING", "Stage", "cluster_in_trouble", "staged"]
+__all__ = ["GPU", "HOUR", "LONG", "Stage", "cluster_in_trouble", "staged"]
 
 GPU: Final = "nvidia.com/gpu"
-PENDING: Final = 410
-_LONG: Final = "the-name-of-a-team-that-is-as-long-as-clouds-make-them"
+HOUR: Final = 1_780_000_000
+"""When the hour ends that the chart shows, in seconds since the epoch."""
+LONG: Final = "the-name-of-a-team-that-is-as-long-as-clouds-make-them"
+"""A namespace."""
 
 
-def cluster_in_trouble() -> tuple[SchedulerState, DecisionLog]:
+def cluster_in_trouble() -> Page:
+    """Return the page of this cluster, with the counts of an hour."""
+    shared, log = _decided()
+    counted = itertools.count()
+    queue = Queue(
+        shared,
+        bound=lambda: 0,
+        cause=log.cause,
+        clock=lambda: 0.0,
+        now=lambda: HOUR - 3590 + 10 * next(counted),
+    )
+    for _ in range(360):
+        queue.sample()
+    return page(shared, log, queue=queue)
+
+
+def _decided() -> tuple[SchedulerState, DecisionLog]:
     """Return the state, and what was decided about its pending pods."""
     shared = scheduler_state(*_nodes(), *_running())
     pipeline = put_profile(shared, "default-scheduler").pipeline
@@ -97,7 +117,7 @@ def _pending() -> Iterator[dict[str, Any]]:
             f"train-resnet-{number:03}", namespace="ml", cpu="4", requests={GPU: 8}, owner=job
         )
     for number in range(150):
-        yield pod(f"huge-{number:03}", namespace=_LONG, cpu="96", priority=1000)
+        yield pod(f"huge-{number:03}", namespace=LONG, cpu="96", priority=1000)
     for number in range(90):
         yield pod(f"db-{number:03}", namespace="bank", node_selector={"disk": "ssd"})
     for number in range(66):

@@ -46,15 +46,20 @@ class Rights:
 
 
 def page(
-    shared: SchedulerState, decisions: DecisionLog | None = None, *, leading: bool = True
+    shared: SchedulerState,
+    decisions: DecisionLog | None = None,
+    *,
+    leading: bool = True,
+    queue: Queue | None = None,
 ) -> Page:
-    """Return the page over this state."""
+    """Return the page over this state, and with this reader of its queue."""
     handler = ProfileHandler(shared.profiles, silent_intake(shared))
     log = decisions or DecisionLog()
     no_shadows: dict[str, Any] = {"profiles": {}, "pods": []}
     return Page(
         nodes=Nodes(shared),
-        queue=Queue(shared, bound=lambda: 0, cause=log.cause, clock=lambda: 0.0, now=lambda: 0.0),
+        queue=queue
+        or Queue(shared, bound=lambda: 0, cause=log.cause, clock=lambda: 0.0, now=lambda: 0.0),
         pods=Pods(shared, log, PodReportBuilder(shared, lambda: 0.0).of, now=lambda: 0.0),
         policy=Policy(shared.profiles, handler, lambda _: no_shadows),
         trials=WhatIfRunner(shared, SHIPPED_ONLY, now=lambda: 0.0),

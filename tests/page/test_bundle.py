@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlencode
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
 import browser
 from browser import Tab
-from page_stage import Stage, cluster_in_trouble, staged
-from pages import page
+from page_stage import LONG, Stage, cluster_in_trouble, staged
 
 pytestmark = pytest.mark.server
 
@@ -34,8 +34,7 @@ def chromium() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
-    shared, log = cluster_in_trouble()
-    with staged(page(shared, log)) as served:
+    with staged(cluster_in_trouble()) as served:
         yield served
 
 
@@ -77,6 +76,43 @@ def test_a_page_without_a_connection_keeps_its_last_numbers_in_grey(tab: Tab, st
             stage.serve()
         expect(lost).to_be_hidden()
         expect(tab.page.locator("main > *").last).to_have_css("filter", "none")
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_list_of_pods_has_each_cause_and_the_end_of_each_name(
+    tab: Tab, stage: Stage, width: int
+) -> None:
+    tab.page.set_viewport_size({"width": width, "height": 900})
+    _open(tab.page, stage, f"queue?{urlencode({'owner': f'{LONG}/Pod/huge-007'})}")
+    row = tab.page.locator(".list-row")
+    expect(row).to_have_count(1)
+    for text in ("Insufficient cpu", "huge-007"):
+        part = row.get_by_text(text)
+        cut = part.evaluate(
+            "part => part.scrollWidth > part.clientWidth + 1 && part.clientWidth > 0"
+        )
+        assert part.bounding_box() is not None
+        assert not cut, text
+    expect(row.get_by_role("link")).to_have_accessible_name(f"{LONG}/huge-007")
+
+
+def test_the_chart_of_the_last_hour_has_axes(tab: Tab, stage: Stage) -> None:
+    _open(tab.page, stage, "queue")
+    counts = tab.page.locator(".axis-y span:not(.widest)")
+    expect(counts).to_have_text(["0", "100", "200", "300", "400"])
+    times = tab.page.locator(".axis-x span")
+    minutes = [text.partition(":")[2][:2] for text in times.all_inner_texts()]
+    assert [int(each) % 10 for each in minutes] == [0] * 6
+
+
+def test_escape_closes_the_node(tab: Tab, stage: Stage) -> None:
+    _open(tab.page, stage, "cluster?node=gpu-0917")
+    details = tab.page.get_by_role("complementary")
+    expect(details).to_contain_text("gpu-0917")
+    tab.page.keyboard.press("Escape")
+    expect(details).to_be_hidden()
+    expect(tab.page.locator("#nodes")).to_be_focused()
+    assert "node=" not in tab.page.url
 
 
 @pytest.mark.parametrize("width", [1280, 390])

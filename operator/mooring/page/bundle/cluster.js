@@ -117,7 +117,7 @@ export function clusterView(content, context, _rest, query) {
   const legend = h("div", { class: "legend" });
   const canvas = h("canvas", {
     id: "nodes", tabindex: "0", role: "application",
-    "aria-label": "Nodes as cells. Arrow keys move, Enter opens a node.", "aria-describedby": "selected-node",
+    "aria-label": "Nodes as cells. Arrow keys move, Enter opens a node, Esc closes it.", "aria-describedby": "selected-node",
   });
   const tip = h("div", { class: "tip", hidden: true });
   const probe = h("span", { hidden: true });
@@ -168,6 +168,7 @@ export function clusterView(content, context, _rest, query) {
     arrange();
     tellNotReady();
     const wanted = query.get("node");
+    query.delete("node"); // it is opened once; who closes it wants it closed
     if (wanted !== null && opened === null) open(wanted);
   }
 
@@ -453,17 +454,26 @@ export function clusterView(content, context, _rest, query) {
     }
     if (opened !== name) return;
     const again = h("button", { type: "button", class: "quiet", onclick: () => open(name) }, "Refresh");
-    const close = h("button", { type: "button", class: "quiet", onclick: () => {
-      opened = null;
-      details.hidden = true;
-      arrange();
-      canvas.focus();
-    } }, "Close");
+    const close = h("button", { type: "button", class: "quiet", onclick: shut }, "Close");
     const wasHidden = details.hidden;
     details.hidden = false;
     clear(details, h("div", { class: "buttons" }, again, close), shown);
     if (wasHidden) arrange();
     if (focus || matchMedia("(max-width: 60rem)").matches) details.focus();
+  }
+
+  // Closes the node, or else the names that were found.
+  function shut() {
+    tip.hidden = true;
+    if (opened === null) {
+      clear(found);
+      return;
+    }
+    opened = null;
+    details.hidden = true;
+    history.replaceState(null, "", "#/cluster"); // a reload does not open it again
+    arrange();
+    canvas.focus();
   }
 
   const repaint = () => {
@@ -488,6 +498,7 @@ export function clusterView(content, context, _rest, query) {
       preference.removeEventListener("change", repaint);
       cancelAnimationFrame(drawing);
     },
+    escape: shut,
     update(_rest_, now) {
       if (now.get("node") !== null && nodes !== null) open(now.get("node"), true);
     },

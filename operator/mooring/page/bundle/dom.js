@@ -59,6 +59,16 @@ export function podLink(pod) {
   return h("a", { href: `#/pod/${pod.split("/").map(encodeURIComponent).join("/")}` }, pod);
 }
 
+// A link to the pod where there may be too little space: its end, in which pods differ, is never cut.
+export function cutPodLink(pod) {
+  const end = Math.max(Math.ceil(pod.length / 2), pod.length - 20);
+  const link = podLink(pod);
+  link.className = "cut";
+  link.title = pod;
+  link.setAttribute("aria-label", pod);
+  return clear(link, h("span", { class: "cut-first" }, pod.slice(0, end)), h("span", {}, pod.slice(end)));
+}
+
 export function nodeLink(name) {
   return h("a", { href: `#/cluster?node=${encodeURIComponent(name)}` }, name);
 }
@@ -89,6 +99,11 @@ export class VirtualList {
     new ResizeObserver(() => this.schedule()).observe(this.element);
   }
 
+  setRowHeight(pixels) {
+    this.rowHeight = pixels;
+    this.resize(this.count);
+  }
+
   resize(count) {
     this.count = count;
     this.active = Math.min(this.active, Math.max(0, count - 1));
@@ -117,6 +132,7 @@ export class VirtualList {
         "aria-posinset": index + 1, "aria-setsize": this.count,
       }, this.row(index) ?? "…");
       item.style.top = `${index * this.rowHeight}px`;
+      item.style.height = `${this.rowHeight}px`;
       items.push(item);
     }
     clear(this.space, items);

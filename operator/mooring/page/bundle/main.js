@@ -19,7 +19,9 @@ const VIEWS = [
 const THEMES = ["system", "light", "dark"];
 
 const app = document.getElementById("app");
-let shown = null; // the view on the page: { close() }, and update(parameters) if it can stay
+// The view on the page: { close() }, update(parameters) if it can stay, and escape() if it has a part
+// that Esc closes.
+let shown = null;
 let closeStream = null; // of the frame, while a view is shown that has no stream of its own
 
 function setTheme(theme) {
@@ -176,6 +178,10 @@ function frame(session) {
   addEventListener("signed-out", out, { once: true });
   show();
 }
+
+addEventListener("keydown", (event) => {
+  if (event.key === "Escape" && !event.defaultPrevented) shown?.escape?.();
+});
 
 async function begin() {
   setTheme(localStorage.getItem("mooring-theme") ?? "system");
