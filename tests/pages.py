@@ -21,6 +21,7 @@ from mooring.page.nodes import Nodes
 from mooring.page.pods import Pods
 from mooring.page.policy import Policy
 from mooring.page.queue import Queue
+from mooring.page.search import PodSearch
 from mooring.page.trials import WhatIfRunner
 from scheduler_states import SHIPPED_ONLY, silent_intake
 
@@ -63,6 +64,7 @@ def page(
         pods=Pods(shared, log, PodReportBuilder(shared, lambda: 0.0).of, now=lambda: 0.0),
         policy=Policy(shared.profiles, handler, lambda _: no_shadows),
         trials=WhatIfRunner(shared, SHIPPED_ONLY, now=lambda: 0.0),
+        search=PodSearch(shared),
         leading=lambda: leading,
     )
 

@@ -53,6 +53,7 @@ from mooring.page.nodes import Nodes
 from mooring.page.pods import Pods
 from mooring.page.policy import Policy
 from mooring.page.queue import Queue
+from mooring.page.search import PodSearch
 from mooring.page.trials import WhatIfRunner
 from mooring.plugins import SHIPPED
 from mooring.settings import RunSettings
@@ -381,6 +382,7 @@ class Scheduler:
             pods=Pods(scheduler, scheduler.decisions, pod_reports.of),
             policy=Policy(scheduler.profiles, self._profile_handler, engine.shadow.report),
             trials=WhatIfRunner(scheduler, engine.registry),
+            search=PodSearch(scheduler),
             queue=Queue(
                 scheduler,
                 bound=lambda: self._metrics.pods_bound,

@@ -19,7 +19,17 @@ from mooring.testing.builders import node, pod, uid_of
 from pages import EVERYTHING, Rights, page, served
 from scheduler_states import put_profile, scheduler_state
 
-PATHS = ("session", "stream", "node?name=a", "queue", "pods", "trend", "pod?pod=shop/web", "policy")
+PATHS = (
+    "session",
+    "stream",
+    "node?name=a",
+    "queue",
+    "pods",
+    "find?text=web",
+    "trend",
+    "pod?pod=shop/web",
+    "policy",
+)
 FILES = ("", *(file.name for file in files("mooring.page").joinpath("bundle").iterdir()))
 POD = """
 kind: Pod
@@ -140,6 +150,14 @@ async def test_a_user_sees_the_pods_of_its_namespaces_only() -> None:
     assert details["otherPods"] == queue["otherPods"] == 1
     assert [each["pod"] for each in pods["pods"]] == ["shop/shop-new"]
     assert "bank" not in str(shown)
+
+
+async def test_pods_are_found_by_a_part_of_their_names() -> None:
+    rights = Rights(ann=[*may("find"), pods_of("shop")])
+    async with served(page(state()), rights=rights, user="ann") as client:
+        found = await got(client, "find?text=new")
+        assert found == {"pods": [{"pod": "shop/shop-new", "node": None}], "more": False}
+        assert (await got(client, "find?text=bank"))["pods"] == []
 
 
 async def test_a_pod_is_for_users_who_may_get_it() -> None:

@@ -105,6 +105,31 @@ def test_the_chart_of_the_last_hour_has_axes(tab: Tab, stage: Stage) -> None:
     assert [int(each) % 10 for each in minutes] == [0] * 6
 
 
+def test_a_pod_is_found_by_a_part_of_its_name_with_the_keyboard(tab: Tab) -> None:
+    page, press = tab.page, tab.page.keyboard.press
+    field = page.get_by_label("Find a pod")
+    field.press_sequentially("resnet-01")
+    options = page.locator(".completion > [role=option]")
+    expect(options).to_have_count(10)
+    expect(options.first).to_have_text("ml/train-resnet-010 pending")
+    press("ArrowDown")
+    press("ArrowDown")
+    expect(field).to_have_attribute("aria-activedescendant", "find-pod-found-1")
+    press("Escape")
+    expect(options).to_have_count(0)
+    expect(field).to_have_attribute("aria-expanded", "false")
+    field.press_sequentially("9")
+    expect(options).to_have_count(1)
+    press("ArrowUp")
+    press("Enter")
+    expect(page.get_by_role("heading", name="ml/train-resnet-019")).to_be_visible()
+    page.get_by_label("Pod").fill("web-3-5d4f8b7c9d-0000")
+    page.get_by_text("shop/web-3-5d4f8b7c9d-00003").click()
+    expect(page.locator("#state")).to_contain_text("bound on general-0003")
+    page.get_by_label("Pod").fill("<b>none")
+    expect(page.get_by_text("nothing has this in its name")).to_be_visible()
+
+
 def test_escape_closes_the_node(tab: Tab, stage: Stage) -> None:
     _open(tab.page, stage, "cluster?node=gpu-0917")
     details = tab.page.get_by_role("complementary")

@@ -23,6 +23,7 @@ from mooring.page.nodes import Columns, Nodes
 from mooring.page.pods import Pods
 from mooring.page.policy import Policy
 from mooring.page.queue import Queue, Selected
+from mooring.page.search import PodSearch
 from mooring.page.trials import MOST_BYTES, CompareRequest, TrialsBusy, TryRequest, WhatIfRunner
 from mooring.simulate.manifests import InputError
 
@@ -77,6 +78,7 @@ class Page:
         pods: Pods,
         policy: Policy,
         trials: WhatIfRunner,
+        search: PodSearch,
         leading: Callable[[], bool],
     ) -> None:
         self._nodes = nodes
@@ -84,6 +86,7 @@ class Page:
         self._pods = pods
         self._policy = policy
         self._trials = trials
+        self._search = search
         self._leading = leading
         self._files = dict(_bundle())
         self._access: Access | None = None
@@ -115,6 +118,7 @@ class Page:
             web.get("/ui/api/node", self._show_node),
             web.get("/ui/api/queue", self._show_queue),
             web.get("/ui/api/pods", self._show_pods),
+            web.get("/ui/api/find", self._find_pods),
             web.get("/ui/api/trend", self._show_trend),
             web.get("/ui/api/pod", self._show_pod),
             web.get("/ui/api/policy", self._show_policy),
@@ -187,6 +191,12 @@ class Page:
         wanted = [selected.namespace] if selected.namespace else pending.largest_namespaces()
         visible = await viewer.visible(wanted)
         return _json(pending.page(selected, visible, offset, min(limit, _MOST_PODS)))
+
+    async def _find_pods(self, request: web.Request) -> web.Response:
+        """Show the first pods that have ?text=TEXT in their names."""
+        text = _parameter(request, "text").strip()
+        viewer = await self._viewer(request)
+        return _json(await self._search.find(text, viewer.visible))
 
     async def _show_trend(self, _: web.Request) -> web.Response:
         return _json(self._queue.trend())

@@ -1,8 +1,10 @@
 // The view Cluster: every node is a cell of a canvas, grouped by a label and coloured by the share of
 // a resource that pods request.
 
-import { get, stream } from "./api.js";
-import { bar, clear, h, number, plural, podLink, table } from "./dom.js";
+import { Failure, get, stream } from "./api.js";
+import { completed } from "./completion.js";
+import { findPods } from "./pod.js";
+import { bar, clear, h, number, plural, podAddress, podLink, table } from "./dom.js";
 import { WrongBar } from "./wrong.js";
 
 const CORDONED = 1;
@@ -106,13 +108,8 @@ export function clusterView(content, context, _rest, query) {
 
   const resources = h("select", { id: "resource", onchange: () => choose({ resource: resources.value }) });
   const labels = h("select", { id: "label", onchange: () => choose({ label: labels.value }) });
-  const find = h("input", {
-    id: "find", type: "search", placeholder: "name", autocomplete: "off",
-    oninput: () => suggest(), onkeydown: (event) => {
-      if (event.key === "Enter") first();
-    },
-  });
-  const found = h("div", { class: "found" });
+  const find = h("input", { id: "find", type: "search", placeholder: "name" });
+  const findPod = h("input", { id: "find-pod", type: "search", placeholder: "namespace/name" });
   const summary = h("p", { class: "summary", id: "summary", role: "status" }, "Waiting for the nodes …");
   const legend = h("div", { class: "legend" });
   const canvas = h("canvas", {
@@ -130,7 +127,8 @@ export function clusterView(content, context, _rest, query) {
     h("div", { class: "controls" },
       h("label", { for: "resource" }, "Coloured by requested ", resources),
       h("label", { for: "label" }, "Grouped by ", labels),
-      h("label", { for: "find" }, "Find a node ", find), found),
+      h("label", { for: "find" }, "Find a node"), completed(find, { ask: nodesNamed, choose: (name) => open(name, true), enter: first }),
+      h("label", { for: "find-pod" }, "Find a pod"), completed(findPod, { ask: findPods, choose: showPod, enter: firstPod })),
     summary, legend, h("div", { class: "split" }, map, details), selectedText, probe);
 
   function choose(change) {
@@ -426,20 +424,29 @@ export function clusterView(content, context, _rest, query) {
     draw();
   }
 
-  function suggest() {
-    const text = find.value.trim();
-    clear(found);
-    if (nodes === null || text === "") return;
-    const names = nodes.names.filter((name) => name.includes(text));
-    clear(found, names.slice(0, 8).map((name) =>
-      h("button", { type: "button", class: "quiet", onclick: () => open(name, true) }, name)),
-    names.length > 8 ? h("span", { class: "hint" }, `and ${number(names.length - 8)} more`) : null,
-    names.length ? null : h("span", { class: "hint" }, "no such node"));
+  function nodesNamed(text) {
+    const names = nodes === null ? [] : nodes.names.filter((name) => name.includes(text));
+    return { found: names.slice(0, 10).map((value) => ({ value })), more: names.length > 10 };
   }
 
-  function first() {
-    const name = nodes?.names.find((known) => known.includes(find.value.trim()));
-    if (name !== undefined) open(name, true);
+  function first(text) {
+    const [node] = nodesNamed(text).found;
+    if (text !== "" && node !== undefined) open(node.value, true);
+  }
+
+  function showPod(pod) {
+    location.hash = podAddress(pod);
+  }
+
+  async function firstPod(text) {
+    if (text === "") return;
+    try {
+      const { found: [pod] } = await findPods(text);
+      showPod(pod?.value ?? text);
+    } catch (error) {
+      if (!(error instanceof Failure)) throw error;
+      showPod(text); // that view says what is wrong
+    }
   }
 
   async function open(name, focus = false) {
@@ -462,13 +469,10 @@ export function clusterView(content, context, _rest, query) {
     if (focus || matchMedia("(max-width: 60rem)").matches) details.focus();
   }
 
-  // Closes the node, or else the names that were found.
+  // Closes the node.
   function shut() {
     tip.hidden = true;
-    if (opened === null) {
-      clear(found);
-      return;
-    }
+    if (opened === null) return;
     opened = null;
     details.hidden = true;
     history.replaceState(null, "", "#/cluster"); // a reload does not open it again

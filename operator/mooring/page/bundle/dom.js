@@ -55,8 +55,10 @@ export function table(head, rows, name) {
       h("tbody", {}, rows.map((row) => h("tr", {}, row.map((cell) => h("td", {}, cell)))))));
 }
 
+export const podAddress = (pod) => `#/pod/${pod.split("/").map(encodeURIComponent).join("/")}`;
+
 export function podLink(pod) {
-  return h("a", { href: `#/pod/${pod.split("/").map(encodeURIComponent).join("/")}` }, pod);
+  return h("a", { href: podAddress(pod) }, pod);
 }
 
 // A link to the pod where there may be too little space: its end, in which pods differ, is never cut.

@@ -1,7 +1,8 @@
 // The view Pod: where a pod is and why, its decisions, the filters and the scores of the nodes.
 
 import { Failure, get } from "./api.js";
-import { bar, clear, duration, h, number, nodeLink, plural, podLink, table } from "./dom.js";
+import { completed } from "./completion.js";
+import { bar, clear, duration, h, number, nodeLink, plural, podAddress, podLink, table } from "./dom.js";
 
 const AGAIN = 2000; // milliseconds after which a pod that is not known is asked for again
 
@@ -9,17 +10,19 @@ export function podView(content, _context, rest, _query) {
   let now = new AbortController();
   let again = 0;
   const input = h("input", {
-    id: "pod", autocomplete: "off", spellcheck: "false", placeholder: "namespace/name", required: true,
-    pattern: "[^/]+/[^/]+", value: rest.join("/"),
+    id: "pod", placeholder: "namespace/name", required: true, pattern: "[^/]+/[^/]+", value: rest.join("/"),
   });
   const shown = h("div", {});
   const form = h("form", { class: "controls", onsubmit: (event) => {
     event.preventDefault();
-    const wanted = `#/pod/${input.value.trim().split("/").map(encodeURIComponent).join("/")}`;
-    if (location.hash === wanted) show();
-    else location.hash = wanted;
-  } }, h("label", { for: "pod" }, "Pod ", input), h("button", { type: "submit" }, "Show"));
+    open(input.value.trim());
+  } }, h("label", { for: "pod" }, "Pod"), completed(input, { ask: findPods, choose: open }), h("button", { type: "submit" }, "Show"));
   clear(content, form, shown);
+
+  function open(key) {
+    if (location.hash === podAddress(key)) show();
+    else location.hash = podAddress(key);
+  }
 
   function stop() {
     clearTimeout(again);
@@ -61,6 +64,12 @@ export function podView(content, _context, rest, _query) {
       show();
     },
   };
+}
+
+// The pods that have the text in their names, for a field that completes it.
+export async function findPods(text, signal) {
+  const { pods: found, more } = await get(`find?text=${encodeURIComponent(text)}`, signal);
+  return { found: found.map((each) => ({ value: each.pod, hint: each.node === null ? "pending" : `on ${each.node}` })), more };
 }
 
 const pods = (keys) => keys.map((key, index) => [index ? ", " : "", key.includes(" ") ? key : podLink(key)]).flat();

@@ -2,7 +2,7 @@
 
 import { get, stream } from "./api.js";
 import { SERIES, trendChart } from "./chart.js";
-import { VirtualList, bar, clear, cutPodLink, duration, h, number, plural } from "./dom.js";
+import { VirtualList, bar, clear, cutPodLink, duration, h, number, plural, podAddress } from "./dom.js";
 
 const STATES = ["active", "backoff", "unschedulable", "gated", "in flight", "waiting at Permit", "being bound", "without a profile"];
 const HINTS = {
@@ -35,7 +35,7 @@ export function queueView(content, context, _rest, query) {
   const filters = h("p", { class: "filters", role: "status" });
   const problem = h("p", { class: "error", role: "alert" });
   const search = h("input", {
-    id: "search", type: "search", autocomplete: "off", placeholder: "part of namespace/name", value: selected.search,
+    id: "search", type: "search", autocomplete: "off", placeholder: "namespace/name", value: selected.search,
     oninput: () => {
       clearTimeout(search.timer);
       search.timer = setTimeout(() => filter("search", search.value.trim()), 300);
@@ -46,7 +46,7 @@ export function queueView(content, context, _rest, query) {
     row: (index) => podRow(pod(index)),
     open: (index) => {
       const found = pod(index);
-      if (found !== undefined) location.hash = `#/pod/${found.pod}`;
+      if (found !== undefined) location.hash = podAddress(found.pod);
     },
     need: (from, to) => {
       for (let part = Math.floor(from / PART); part * PART < to; part++) fetchPart(part);
