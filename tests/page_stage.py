@@ -24,11 +24,13 @@ from mooring.testing.builders import node, pod
 from pages import Rights, endpoints, page
 from scheduler_states import put_profile, scheduler_state
 
-__all__ = ["GPU", "HOUR", "LONG", "Stage", "cluster_in_trouble", "staged"]
+__all__ = ["GPU", "HOUR", "LONG", "PACKED", "Stage", "cluster_in_trouble", "staged"]
 
 GPU: Final = "nvidia.com/gpu"
 HOUR: Final = 1_780_000_000
 """When the hour ends that the chart shows, in seconds since the epoch."""
+PACKED: Final = {"scoringStrategy": {"type": "MostAllocated"}}
+"""Arguments of a plugin of the profile "packed"."""
 LONG: Final = "the-name-of-a-team-that-is-as-long-as-clouds-make-them"
 """A namespace."""
 
@@ -56,9 +58,7 @@ def _decided() -> tuple[SchedulerState, DecisionLog]:
     put_profile(
         shared,
         "packed",
-        pluginConfig=[
-            {"name": "NodeResourcesFit", "args": {"scoringStrategy": {"type": "MostAllocated"}}}
-        ],
+        pluginConfig=[{"name": "NodeResourcesFit", "args": PACKED}],
     )
     log, cache = DecisionLog(), ResultCache(shared.state.nodes)
     for number, raw in enumerate(_pending()):

@@ -1,16 +1,18 @@
 """The files of the page in a real browser, over a large cluster in which much is wrong."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlencode
 
 import pytest
+import yaml
 from playwright.sync_api import Browser, Page, expect
 
 import browser
 from browser import Tab
-from page_stage import LONG, Stage, cluster_in_trouble, staged
+from page_stage import LONG, PACKED, Stage, cluster_in_trouble, staged
 
 pytestmark = pytest.mark.server
 
@@ -128,6 +130,57 @@ def test_a_pod_is_found_by_a_part_of_its_name_with_the_keyboard(tab: Tab) -> Non
     expect(page.locator("#state")).to_contain_text("bound on general-0003")
     page.get_by_label("Pod").fill("<b>none")
     expect(page.get_by_text("nothing has this in its name")).to_be_visible()
+
+
+VALUES: Final = (
+    {"weights": [1, 2.5, -3], "empty": [], "none": {}, "null": None, "on": True},
+    {"nested": [[1, [2]], {"a": {"b": [{"c": 1, "d": [{}]}]}}]},
+    {
+        "texts": [
+            "yes",
+            "Null",
+            "~",
+            "",
+            "1e3",
+            "0x1f",
+            "12:30",
+            "2026-01-01",
+            "- a",
+            "a: b",
+            "a #b",
+        ]
+    },
+    {"image": "registry.example/app:v1@sha256:ab", "tail": "a:", "quotes": "\"'\\", "space": " a "},
+    {"script": "#!/bin/sh\n\n  set -e\necho é\n", "open": "a\nb", "blank": "\n", "more": "a\n\n"},
+    {
+        "tab": "a\tb\nc",
+        "control": "a\x00\x85\u2028b\nc",
+        "indented": "  a\nb",
+        "emoji": "\U0001f6a2",
+    },
+    {"yes": {"a b": 1, "": 2, "k:": 3, "x.y/z": 4}},
+    ["a", ["b\nc", {"d": "e\nf"}]],
+)
+
+
+def test_yaml_says_what_the_json_said(tab: Tab) -> None:
+    write = "async value => (await import('/ui/yaml.js')).toYaml(value)"
+    for value in VALUES:
+        text = tab.page.evaluate(write, value)
+        assert yaml.safe_load(text) == value, text
+    assert tab.page.evaluate(write, {"spec": {"a": [{"b": "c d"}]}}) == "spec:\n  a:\n  - b: c d\n"
+
+
+def test_the_chosen_profile_is_edited_as_yaml(tab: Tab, stage: Stage) -> None:
+    _open(tab.page, stage, "try")
+    tab.page.locator("#profile").select_option("packed")
+    tab.page.locator("#edit-profile").click()
+    editor = tab.page.locator("#profile-text")
+    expect(editor).to_be_focused()
+    assert yaml.safe_load(editor.input_value())["spec"]["pluginConfig"][0]["args"] == PACKED
+    _open(tab.page, stage, "policy")
+    tab.page.locator(".profile").filter(has_text="packed").get_by_role("link").click()
+    expect(editor).to_have_value(re.compile("type: MostAllocated"))
 
 
 def test_escape_closes_the_node(tab: Tab, stage: Stage) -> None:

@@ -3,6 +3,7 @@
 import { get, post } from "./api.js";
 import { clear, h, nodeLink, number, plural, podLink, table } from "./dom.js";
 import { decisionSection, suggestionList } from "./pod.js";
+import { toYaml } from "./yaml.js";
 
 const EXAMPLE = `apiVersion: v1
 kind: Pod
@@ -23,9 +24,10 @@ spec: {}
 `;
 const KEPT = "mooring-try"; // what was typed stays in the tab
 
-export function tryView(content, context) {
+export function tryView(content, context, _rest, query) {
   const kept = JSON.parse(sessionStorage.getItem(KEPT) ?? "{}");
   let now = new AbortController();
+  let known = []; // profiles
   if (!context.session.mayTry) {
     clear(content, h("p", { class: "error", role: "alert" },
       `${context.session.user} may not post to /ui/api/try; the ClusterRole mooring-page-try allows it.`));
@@ -47,6 +49,7 @@ export function tryView(content, context) {
   const tryButton = h("button", { type: "submit", id: "try", disabled: true }, "Try");
   const compareButton = h("button", { type: "submit", id: "compare", disabled: true }, "Compare");
 
+  const editButton = (select) => h("button", { type: "button", class: "quiet", id: `edit-${select.id}`, onclick: () => edit(select) }, "Edit");
   const tryForm = h("form", { class: "panel", onsubmit: (event) => {
     event.preventDefault();
     ask(tryButton, "try", {
@@ -57,7 +60,7 @@ export function tryView(content, context) {
   } },
   h("h2", {}, "Try a pod"),
   h("label", { for: "manifests" }, "A Pod, a Deployment, a Job or a PodGroup with its pods, as YAML"), manifests,
-  h("div", { class: "controls" }, h("label", { for: "profile" }, "Profile ", profile), tryButton), editor);
+  h("div", { class: "controls" }, h("label", { for: "profile" }, "Profile ", profile), editButton(profile), tryButton), editor);
 
   const compareForm = h("form", { class: "panel", onsubmit: (event) => {
     event.preventDefault();
@@ -71,7 +74,7 @@ export function tryView(content, context) {
   } },
   h("h2", {}, "Compare two profiles"),
   h("div", { class: "controls" },
-    h("label", { for: "first" }, "Profile ", first), h("label", { for: "second" }, "with ", second),
+    h("label", { for: "first" }, "Profile ", first), h("label", { for: "second" }, "with ", second), editButton(second),
     h("label", { for: "which" }, "for ", which), h("label", { for: "namespace" }, "of namespace ", namespace), compareButton),
   h("p", { class: "hint" }, "The first 100 pods in the order of the queue, each on the cluster as it is with those before it. ",
     "For all pods of a cluster there is ", h("code", {}, "mooring simulate --compare"), "."));
@@ -89,15 +92,28 @@ export function tryView(content, context) {
     editor.hidden = !edited(profile) && !edited(second);
   }
 
+  // Puts the chosen profile into the editor, and chooses what is edited there.
+  function edit(select) {
+    const chosenOne = known.find((each) => each.name === select.value && each.spec !== null) ??
+      (edited(select) ? undefined : known.find((each) => each.mode === "Active"));
+    if (chosenOne !== undefined) {
+      text.value = written(chosenOne);
+      keep();
+    }
+    select.value = "\u0000edited";
+    chosen();
+    text.focus();
+  }
+
   async function profiles() {
     try {
-      const { profiles: known } = await get("policy", now.signal);
+      known = (await get("policy", now.signal)).profiles;
       const names = known.filter((each) => each.generation || each.effective).map((each) => each.name);
       const options = () => names.map((name) => h("option", { value: name }, name));
-      const edit = () => h("option", { value: "\u0000edited" }, "the profile edited here");
-      clear(profile, h("option", { value: "" }, "the one that takes the pod"), options(), edit());
+      const editing = () => h("option", { value: "\u0000edited" }, "the profile edited here");
+      clear(profile, h("option", { value: "" }, "the one that takes the pod"), options(), editing());
       clear(first, options());
-      clear(second, options(), edit());
+      clear(second, options(), editing());
       second.onchange = chosen;
       if (names.length < 2) second.value = "\u0000edited";
       const shown = known.find((each) => each.spec !== null);
@@ -107,6 +123,11 @@ export function tryView(content, context) {
         manifests.value = EXAMPLE.replace("spec:\n", `spec:\n  schedulerName: ${scheduler}\n`);
       }
       chosen();
+      const wanted = query.get("profile");
+      if (names.includes(wanted)) {
+        profile.value = wanted;
+        edit(profile);
+      }
       tryButton.disabled = false;
       compareButton.disabled = false;
     } catch (error) {
@@ -134,12 +155,12 @@ export function tryView(content, context) {
   return { close: () => now.abort(), update() {} };
 }
 
-// A profile as text to edit; JSON is YAML too.
+// A profile as text to edit.
 function written(profile) {
-  return JSON.stringify({
+  return toYaml({
     apiVersion: "scheduling.mooring.dev/v1alpha1", kind: "SchedulingProfile",
     metadata: { name: "edited" }, spec: profile.spec,
-  }, null, 2);
+  });
 }
 
 function tried(found) {
