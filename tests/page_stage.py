@@ -1,6 +1,6 @@
 """A page over a cluster in which much is wrong, served in a thread for a browser.
 
-1,000 nodes, 2,000 running pods and 410 pending ones, about each of which was decided once.
+1,000 nodes, 1,970 running pods and 410 pending ones, about each of which was decided once.
 """
 
 import asyncio
@@ -97,6 +97,8 @@ def _nodes() -> Iterator[dict[str, Any]]:
 def _running() -> Iterator[dict[str, Any]]:
     for number in range(2000):
         place = number % 1000
+        if 880 <= place < 900:
+            continue
         gpus = {GPU: 8} if place >= 900 and number < 1000 else None
         kind = {"kind": "ReplicaSet", "name": f"web-{number % 9}", "uid": f"rs-{number % 9}"}
         yield pod(
@@ -107,6 +109,17 @@ def _running() -> Iterator[dict[str, Any]]:
             requests=gpus,
             node=f"{'gpu' if place >= 900 else 'general'}-{place:04}",
             owner=kind,
+        )
+
+    for number in range(10):
+        owner = {"kind": "Job", "name": "nightly", "uid": "nightly"}
+        yield pod(
+            f"nightly-{number}",
+            namespace="batch",
+            cpu="1",
+            memory="1Gi",
+            node=f"general-{880 + number:04}",
+            owner=owner,
         )
 
 

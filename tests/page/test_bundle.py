@@ -183,6 +183,25 @@ def test_the_chosen_profile_is_edited_as_yaml(tab: Tab, stage: Stage) -> None:
     expect(editor).to_have_value(re.compile("type: MostAllocated"))
 
 
+@pytest.mark.parametrize("width", [1280, 390])
+def test_two_profiles_are_compared_by_pools_and_empty_nodes(
+    tab: Tab, stage: Stage, width: int
+) -> None:
+    tab.page.set_viewport_size({"width": width, "height": 900})
+    _open(tab.page, stage, "try")
+    tab.page.locator("#second").select_option("packed")
+    tab.page.locator("#which").select_option("running")
+    tab.page.locator("#namespace").fill("batch")
+    tab.page.locator("#compare").click()
+    expect(tab.page.locator("#verdict")).to_contain_text("10 of 10 pods would be elsewhere")
+    expect(tab.page.locator("#summary-of-nodes")).to_contain_text("→ 20")
+    pools = tab.page.get_by_role("region", name="Pools of nodes")
+    expect(pools.get_by_role("row").filter(has_text="general")).to_contain_text("900")
+    changes = tab.page.get_by_role("region", name="What changes").get_by_role("row")
+    expect(changes.filter(has_text="batch/nightly-0 and 9 others")).to_contain_text("4 nodes")
+    _picture(tab.page, f"compared-light-{width}")
+
+
 def test_escape_closes_the_node(tab: Tab, stage: Stage) -> None:
     _open(tab.page, stage, "cluster?node=gpu-0917")
     details = tab.page.get_by_role("complementary")
@@ -199,17 +218,24 @@ def test_every_view_fits_into_the_window_in_both_themes(
     tab: Tab, stage: Stage, theme: str, width: int
 ) -> None:
     """Screenshots are in build/screenshots, for people to look at."""
-    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     tab.page.set_viewport_size({"width": width, "height": 900})
     tab.page.evaluate("theme => localStorage.setItem('mooring-theme', theme)", theme)
     for name, (address, complete) in VIEWS.items():
         _open(tab.page, stage, address)
         expect(tab.page.locator(complete).first).to_be_visible()
-        tab.page.screenshot(path=SCREENSHOTS / f"{name}-{theme}-{width}.png", full_page=True)
-        assert tab.page.evaluate("document.documentElement.scrollWidth") <= width, name
+        _picture(tab.page, f"{name}-{theme}-{width}")
 
 
 def _open(page: Page, stage: Stage, address: str) -> None:
     """Open a view anew, as a typed address does."""
     page.goto(f"{stage.url}#/{address}")
     page.reload()
+
+
+def _picture(page: Page, name: str) -> None:
+    """Take a screenshot; everything must fit into the width."""
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True)
+    size = page.viewport_size
+    assert size is not None
+    assert page.evaluate("document.documentElement.scrollWidth") <= size["width"], name

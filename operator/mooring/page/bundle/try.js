@@ -179,17 +179,38 @@ function tried(found) {
   ].flat();
 }
 
+const percent = (share) => `${Math.round(100 * share)} %`;
+const changed = (old, now) => (old === now ? old : `${old} → ${now}`);
+
 function compared(found) {
   const [one, two] = found.profiles;
+  const { summary, pools, moved } = found.nodes;
   const place = (node, cause) => (node === null ? h("span", { class: "error" }, cause || "no node") : nodeLink(node));
-  const different = found.results.filter((each) => each.nodes[0] !== each.nodes[1]);
+  const empty = (side) => Object.values(pools).reduce((sum, pool) => sum + pool[side].emptyNodes, 0);
   return [
-    h("h2", { id: "verdict" }, `${plural(found.different, "pod")} of ${number(found.results.length)} would be elsewhere`),
-    h("p", {}, `${one} places ${number(found.placed[0])}, ${two} places ${number(found.placed[1])}.`,
+    h("h2", { id: "verdict" }, `${number(summary.moved + summary.lost + summary.gained)} of ${plural(found.results.length, "pod")} would be elsewhere`),
+    h("p", { id: "summary-of-nodes" }, `${number(summary.moved)} would move, ${number(summary.lost)} would lose their place, `,
+      `${number(summary.gained)} would gain one; empty nodes ${changed(number(empty("old")), number(empty("new")))}.`,
       found.total > found.results.length ? ` ${plural(found.total - found.results.length, "more pod")} were not looked at.` : ""),
-    table(["pod", "now", one, two], [...different, ...found.results.filter((each) => each.nodes[0] === each.nodes[1])].map((each) => [
+    h("p", { class: "hint" }, `From ${one} to ${two}. Equal pods of a controller that only change places with each other are not counted.`),
+    moved.length ? [h("h3", {}, "What changes"), table(["pods", one, two], moved.map((each) => [
+      [podLink(each.pod), each.pods > 1 ? ` and ${plural(each.pods - 1, "other")}` : ""], places(each.old, "pending"), places(each.new, each.reason || "no node"),
+    ]), "What changes")] : null,
+    h("h3", {}, "Pools of nodes"),
+    table(["pool", "nodes", "empty", "cpu", "memory", "fragmentation"], Object.entries(pools).map(([name, { old, new: now }]) => [
+      name, number(old.nodes), changed(number(old.emptyNodes), number(now.emptyNodes)),
+      ...["cpu", "memory", "fragmentation"].map((field) => changed(percent(old[field]), percent(now[field]))),
+    ]), "Pools of nodes"),
+    h("details", {}, h("summary", {}, `All ${plural(found.results.length, "pod")}`), table(["pod", "now", one, two], found.results.map((each) => [
       podLink(each.pod), each.now === null ? "pending" : nodeLink(each.now),
       place(each.nodes[0], each.causes[0]), place(each.nodes[1], each.causes[1]),
-    ]), "Where the pods would go"),
-  ];
+    ]), "Where the pods would go")),
+  ].flat();
+}
+
+// The nodes of equal pods: named if they are few.
+function places({ nodes, names }, none) {
+  if (!nodes) return h("span", { class: "error" }, none);
+  return nodes > 3 ? h("span", { title: names.join(", ") }, plural(nodes, "node")) :
+    names.map((name, index) => [index ? ", " : "", nodeLink(name)]).flat();
 }
