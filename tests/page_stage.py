@@ -24,13 +24,14 @@ from mooring.testing.builders import node, pod
 from pages import Rights, endpoints, page
 from scheduler_states import put_profile, scheduler_state
 
-__all__ = ["GPU", "HOUR", "LONG", "PACKED", "Stage", "cluster_in_trouble", "staged"]
+__all__ = ["EVIL", "GPU", "HOUR", "LONG", "PACKED", "Stage", "cluster_in_trouble", "staged"]
 
 GPU: Final = "nvidia.com/gpu"
 HOUR: Final = 1_780_000_000
 """When the hour ends that the chart shows, in seconds since the epoch."""
 PACKED: Final = {"scoringStrategy": {"type": "MostAllocated"}}
 """Arguments of a plugin of the profile "packed"."""
+EVIL: Final = "<img src=x onerror=document.title='owned'>"
 LONG: Final = "the-name-of-a-team-that-is-as-long-as-clouds-make-them"
 """A namespace."""
 
@@ -48,7 +49,25 @@ def cluster_in_trouble() -> Page:
     )
     for _ in range(360):
         queue.sample()
-    return page(shared, log, queue=queue)
+    return page(shared, log, queue=queue, objects=_stored())
+
+
+def _stored() -> Iterator[dict[str, Any]]:
+    """Yield a pod as it is stored, and an event about it, both with text that looks like markup."""
+    found = next(_pending())
+    found["metadata"]["managedFields"] = [{"manager": "kubectl"}]
+    found["metadata"]["annotations"] = {"note": EVIL, "script": "set -e\nexit 1\n"}
+    yield found
+    yield {
+        "kind": "Event",
+        "metadata": {"name": "e", "namespace": "ml", "creationTimestamp": "2026-06-01T10:00:00Z"},
+        "involvedObject": {"kind": "Pod", "uid": found["metadata"]["uid"]},
+        "type": "Warning",
+        "reason": "FailedScheduling",
+        "message": f"0/1000 nodes are available: {EVIL}",
+        "count": 7,
+        "source": {"component": "mooring"},
+    }
 
 
 def _decided() -> tuple[SchedulerState, DecisionLog]:

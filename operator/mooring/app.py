@@ -50,6 +50,7 @@ from mooring.observe.records import DecisionLog
 from mooring.observe.tls import ServingTls
 from mooring.page.api import Page
 from mooring.page.nodes import Nodes
+from mooring.page.objects import PodObjects
 from mooring.page.pods import Pods
 from mooring.page.policy import Policy
 from mooring.page.queue import Queue
@@ -178,7 +179,9 @@ class Scheduler:
         self._metrics.read_from(self._readings())
         # A client of its own, so that neither --qps nor a queue of bindings holds up a scrape.
         reviews_client = ApiClient(self._connection)
-        endpoints = self._endpoints(Reviews(reviews_client))
+        # And of its own again, so that what the page reads does not hold up a review.
+        page_client = ApiClient(self._connection)
+        endpoints = self._endpoints(Reviews(reviews_client), page_client)
         try:
             if await self._unless_stopped(self._start_serving(endpoints)):
                 reflectors = self._start(self._reflectors.run())
@@ -189,6 +192,7 @@ class Scheduler:
         finally:
             await endpoints.stop()
             await reviews_client.close()
+            await page_client.close()
             await self._engine.extenders.close()
             await self._engine.extender_objects.close()
             await self._extender_client.close()
@@ -341,7 +345,7 @@ class Scheduler:
         """Compare soon: kopf has listed objects again and may have missed a deletion."""
         self._comparer.hint()
 
-    def _endpoints(self, reviews: Reviews) -> Endpoints:
+    def _endpoints(self, reviews: Reviews, page_client: ApiClient) -> Endpoints:
         settings, engine, scheduler = self._settings, self._engine, self._engine.scheduler
         pod_reports = PodReportBuilder(scheduler)
         looks_up_ca = not settings.authentication_skip_lookup and settings.client_ca_file is None
@@ -372,10 +376,10 @@ class Scheduler:
             ),
             reviews=reviews,
             always_allow_paths=settings.authorization_always_allow_paths.split(","),
-            page=self._page(pod_reports),
+            page=self._page(pod_reports, page_client),
         )
 
-    def _page(self, pod_reports: PodReportBuilder) -> Page:
+    def _page(self, pod_reports: PodReportBuilder, client: ApiClient) -> Page:
         engine, scheduler = self._engine, self._engine.scheduler
         return Page(
             nodes=Nodes(scheduler),
@@ -383,6 +387,7 @@ class Scheduler:
             policy=Policy(scheduler.profiles, self._profile_handler, engine.shadow.report),
             trials=WhatIfRunner(scheduler, engine.registry),
             search=PodSearch(scheduler),
+            objects=PodObjects(client, scheduler.uid_of),
             queue=Queue(
                 scheduler,
                 bound=lambda: self._metrics.pods_bound,

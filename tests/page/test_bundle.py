@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page, expect
 
 import browser
 from browser import Tab
-from page_stage import LONG, PACKED, Stage, cluster_in_trouble, staged
+from page_stage import EVIL, LONG, PACKED, Stage, cluster_in_trouble, staged
 
 pytestmark = pytest.mark.server
 
@@ -200,6 +200,26 @@ def test_two_profiles_are_compared_by_pools_and_empty_nodes(
     changes = tab.page.get_by_role("region", name="What changes").get_by_role("row")
     expect(changes.filter(has_text="batch/nightly-0 and 9 others")).to_contain_text("4 nodes")
     _picture(tab.page, f"compared-light-{width}")
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_events_and_yaml_of_a_pod_are_one_click_away(tab: Tab, stage: Stage, width: int) -> None:
+    tab.page.set_viewport_size({"width": width, "height": 900})
+    _open(tab.page, stage, "pod/ml/train-resnet-000")
+    tab.page.get_by_text("Events", exact=True).click()
+    expect(tab.page.locator("[data-object=events]")).to_contain_text(f"{EVIL} (7 times)")
+    tab.page.get_by_text("YAML", exact=True).click()
+    text = tab.page.get_by_label("YAML of ml/train-resnet-000")
+    metadata = yaml.safe_load(text.inner_text())["metadata"]
+    assert metadata["annotations"] == {"note": EVIL, "script": "set -e\nexit 1\n"}
+    assert "managedFields" not in metadata
+    assert tab.page.title() == "Pod - Mooring"
+    _picture(tab.page, f"objects-light-{width}")
+    tab.page.keyboard.press("Escape")
+    expect(text).to_be_hidden()
+    _open(tab.page, stage, "pod/ml/train-resnet-001")
+    tab.page.get_by_text("YAML", exact=True).click()
+    expect(tab.page.get_by_role("alert").filter(has_text="no pod")).to_be_visible()
 
 
 def test_escape_closes_the_node(tab: Tab, stage: Stage) -> None:

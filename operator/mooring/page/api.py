@@ -7,7 +7,7 @@ no data and are for everybody. Nothing here writes to the cluster.
 import asyncio
 import hashlib
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from importlib.resources import files
 from typing import Any, Final, TypeVar
@@ -17,9 +17,10 @@ from aiohttp import web
 from pydantic import TypeAdapter, ValidationError
 
 from mooring import __version__
-from mooring.model.access import NonResourceAttributes, pod_read
+from mooring.model.access import NonResourceAttributes, events_list, pod_read
 from mooring.observe.viewer import Access, Viewer
 from mooring.page.nodes import Columns, Nodes
+from mooring.page.objects import NotReadError, PodObjects
 from mooring.page.pods import Pods
 from mooring.page.policy import Policy
 from mooring.page.queue import Queue, Selected
@@ -79,6 +80,7 @@ class Page:
         policy: Policy,
         trials: WhatIfRunner,
         search: PodSearch,
+        objects: PodObjects,
         leading: Callable[[], bool],
     ) -> None:
         self._nodes = nodes
@@ -87,6 +89,7 @@ class Page:
         self._policy = policy
         self._trials = trials
         self._search = search
+        self._objects = objects
         self._leading = leading
         self._files = dict(_bundle())
         self._access: Access | None = None
@@ -121,6 +124,8 @@ class Page:
             web.get("/ui/api/find", self._find_pods),
             web.get("/ui/api/trend", self._show_trend),
             web.get("/ui/api/pod", self._show_pod),
+            web.get("/ui/api/object", self._show_object),
+            web.get("/ui/api/events", self._show_events),
             web.get("/ui/api/policy", self._show_policy),
             web.post("/ui/api/try", self._try),
             web.post("/ui/api/compare", self._compare),
@@ -203,10 +208,7 @@ class Page:
 
     async def _show_pod(self, request: web.Request) -> web.Response:
         """Show one pod, ?pod=NAMESPACE/NAME, to those who may get it."""
-        key = _parameter(request, "pod")
-        namespace, slash, name = key.partition("/")
-        if not (namespace and slash and name) or "/" in name:
-            raise web.HTTPBadRequest(text="say which pod: ?pod=NAMESPACE/NAME\n")
+        key, namespace, name = _named(request, "pod")
         viewer = await self._viewer(request)
         await viewer.require(pod_read(namespace, name))
         found = await self._pods.of(key)
@@ -214,6 +216,21 @@ class Page:
             text = f"pod {key} is not known to this replica; only the leading replica decides\n"
             raise web.HTTPNotFound(text=text)
         return _answer(await viewer.shown(found, lambda other: other.key == key))
+
+    async def _show_object(self, request: web.Request) -> web.Response:
+        """Show a pod as the API server has it, ?pod=NAMESPACE/NAME, to those who may get it."""
+        _, namespace, name = _named(request, "pod")
+        viewer = await self._viewer(request)
+        await viewer.require(pod_read(namespace, name))
+        return await _read(self._objects.pod(namespace, name))
+
+    async def _show_events(self, request: web.Request) -> web.Response:
+        """Show the events about a pod to those who may get it and list events there."""
+        _, namespace, name = _named(request, "pod")
+        viewer = await self._viewer(request)
+        await viewer.require(pod_read(namespace, name))
+        await viewer.require(events_list(namespace))
+        return await _read(self._objects.events(namespace, name))
 
     async def _show_policy(self, request: web.Request) -> web.Response:
         """Show the profiles, their history, and how shadow profiles differ."""
@@ -358,6 +375,14 @@ def _answering() -> Iterator[None]:
         raise web.HTTPServiceUnavailable(text=f"{busy}\n") from None
 
 
+async def _read(document: Awaitable[Any]) -> web.Response:
+    """Return the document, or say in a line why it was not read."""
+    try:
+        return _json(await document)
+    except NotReadError as error:
+        return web.Response(status=error.status, text=f"{error}\n")
+
+
 async def _to_the_page(_: web.Request) -> web.Response:
     raise web.HTTPPermanentRedirect("/ui/")
 
@@ -393,6 +418,15 @@ def _parameter(request: web.Request, name: str) -> str:
     if len(value) > _MOST_CHARACTERS:
         raise web.HTTPBadRequest(text=f"{name}: is longer than {_MOST_CHARACTERS} characters\n")
     return value
+
+
+def _named(request: web.Request, name: str) -> tuple[str, str, str]:
+    """Return a parameter that is NAMESPACE/NAME, and both parts of it."""
+    key = _parameter(request, name)
+    namespace, slash, rest = key.partition("/")
+    if not (namespace and slash and rest) or "/" in rest:
+        raise web.HTTPBadRequest(text=f"say which {name}: ?{name}=NAMESPACE/NAME\n")
+    return key, namespace, rest
 
 
 def _number(request: web.Request, name: str, default: int) -> int:

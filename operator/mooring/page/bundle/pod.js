@@ -2,6 +2,7 @@
 
 import { Failure, get } from "./api.js";
 import { completed } from "./completion.js";
+import { closeObjects, objectSections } from "./object.js";
 import { bar, clear, duration, h, number, nodeLink, plural, podAddress, podLink, table } from "./dom.js";
 
 const AGAIN = 2000; // milliseconds after which a pod that is not known is asked for again
@@ -59,6 +60,7 @@ export function podView(content, _context, rest, _query) {
   show();
   return {
     close: stop,
+    escape: () => closeObjects(content),
     update(path) {
       input.value = path.join("/");
       show();
@@ -82,6 +84,7 @@ function podDetails(found) {
       h("p", { class: "state", id: "state" }, state(report)),
     report === null ? null : cause(report, decisions[0]),
     found.path === null ? null : timeline(found.path),
+    report === null ? null : objectSections(found.pod),
     decisionSection(found.now, report?.node),
     h("section", {}, h("h2", {}, "Decisions"), decisions.length ? decisions.map(record) :
       h("p", { class: "hint" }, "None is kept by this replica.")),

@@ -179,7 +179,7 @@ function tried(found) {
   ].flat();
 }
 
-const percent = (share) => `${Math.round(100 * share)} %`;
+const percent = (share) => `${Math.round(100 * share)}\u00a0%`;
 const changed = (old, now) => (old === now ? old : `${old} → ${now}`);
 
 function compared(found) {
