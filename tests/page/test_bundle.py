@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlencode
 
 import pytest
@@ -132,7 +132,7 @@ def test_a_pod_is_found_by_a_part_of_its_name_with_the_keyboard(tab: Tab) -> Non
     expect(page.get_by_text("nothing has this in its name")).to_be_visible()
 
 
-VALUES: Final = (
+VALUES: Final[tuple[Any, ...]] = (
     {"weights": [1, 2.5, -3], "empty": [], "none": {}, "null": None, "on": True},
     {"nested": [[1, [2]], {"a": {"b": [{"c": 1, "d": [{}]}]}}]},
     {

@@ -1,7 +1,7 @@
 // A pod as the API server has it, as YAML, and the events about it; read when they are opened.
 
 import { get } from "./api.js";
-import { clear, h, number, table } from "./dom.js";
+import { clear, h, number } from "./dom.js";
 import { toYaml } from "./yaml.js";
 
 export function objectSections(pod) {
@@ -36,8 +36,9 @@ function opened(title, path, pod, draw) {
 
 function events(found) {
   if (!found.events.length) return h("p", { class: "hint" }, "The API server has none; it keeps events for an hour by default.");
-  return h("div", {}, table(["last", "type", "reason", "from", "message"], found.events.map((each) => [
-    h("time", { datetime: each.last }, new Date(each.last).toLocaleString()), each.type, each.reason, each.source,
-    each.count > 1 ? `${each.message} (${number(each.count)} times)` : each.message,
-  ]), "Events"), found.more ? h("p", { class: "hint" }, "There may be more; kubectl describe has all.") : null);
+  return h("div", {}, h("ol", { class: "timeline" }, found.events.map((each) => h("li", {},
+    h("time", { datetime: each.last }, new Date(each.last).toLocaleString()), " ",
+    h("strong", { class: each.type === "Warning" ? "error" : "" }, each.reason), ` ${each.source}: ${each.message}`,
+    each.count > 1 ? ` (${number(each.count)} times)` : ""))),
+  found.more ? h("p", { class: "hint" }, "There may be more; kubectl describe has all.") : null);
 }
