@@ -1,7 +1,7 @@
 """The page over a scheduler's state, served on loopback, with rights that a test chooses."""
 
 import ssl
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -11,6 +11,9 @@ from certificates import insecure
 from mooring.engine.pod_report import PodReportBuilder
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.handlers.profiles import ProfileHandler
+from mooring.kube.client import Listing
+from mooring.kube.errors import NotFoundError
+from mooring.kube.resources import POD, Call, Resource
 from mooring.model.access import Attributes, User
 from mooring.observe.http import Endpoints
 from mooring.observe.metrics import Metrics
@@ -18,9 +21,11 @@ from mooring.observe.records import DecisionLog
 from mooring.observe.tls import ServingTls
 from mooring.page.api import Page
 from mooring.page.nodes import Nodes
+from mooring.page.objects import PodObjects
 from mooring.page.pods import Pods
 from mooring.page.policy import Policy
 from mooring.page.queue import Queue
+from mooring.page.search import PodSearch
 from mooring.page.trials import WhatIfRunner
 from scheduler_states import SHIPPED_ONLY, scheduler_state, silent_intake
 
@@ -45,25 +50,71 @@ class Rights:
         return EVERYTHING in rights or str(attributes) in rights
 
 
+class Stored:
+    """Implements `mooring.page.objects.ObjectClient` over pods and events."""
+
+    def __init__(self, objects: Iterable[Mapping[str, Any]]) -> None:
+        self._objects = tuple(objects)
+
+    async def get(
+        self, resource: Resource, name: str, namespace: str | None = None
+    ) -> dict[str, Any]:
+        """Return the pod of this name."""
+        assert resource == POD
+        for raw in self._objects:
+            metadata = raw["metadata"]
+            if raw["kind"] == "Pod" and (metadata["namespace"], metadata["name"]) == (
+                namespace,
+                name,
+            ):
+                return dict(raw)
+        raise NotFoundError(Call("get", "pods", "", namespace, name), "not found")
+
+    async def list_pages(
+        self,
+        _resource: Resource,
+        namespace: str | None = None,
+        selectors: Mapping[str, str] | None = None,
+        *,
+        limit: int | None,
+    ) -> AsyncGenerator[Listing, None]:
+        """Yield the events about the pod whose uid is selected."""
+        wanted = (selectors or {})["fieldSelector"].rpartition("=")[2]
+        events = [raw for raw in self._objects if raw["kind"] == "Event"]
+        found = [raw for raw in events if raw["involvedObject"]["uid"] == wanted]
+        yield Listing(
+            [dict(raw) for raw in found if raw["metadata"]["namespace"] == namespace][:limit], "1"
+        )
+
+
 def page(
     shared: SchedulerState,
     decisions: DecisionLog | None = None,
     *,
     groups: Callable[[str, str], list[dict[str, Any]]] = lambda _namespace, _name: [],
     leading: bool = True,
+    queue: Queue | None = None,
+    objects: Iterable[Mapping[str, Any]] = (),
 ) -> Page:
-    """Return the page over this state; `groups` describes pod groups."""
+    """Return the page over this state.
+
+    `groups` describes pod groups, `queue` reads its queue. `objects` are pods and events that the
+    API server has.
+    """
     handler = ProfileHandler(shared.profiles, silent_intake(shared))
     log = decisions or DecisionLog()
     no_shadows: dict[str, Any] = {"profiles": {}, "pods": []}
     reports = PodReportBuilder(shared, lambda: 0.0, groups=groups)
     return Page(
         nodes=Nodes(shared),
-        queue=Queue(shared, bound=lambda: 0, cause=log.cause, clock=lambda: 0.0, now=lambda: 0.0),
+        queue=queue
+        or Queue(shared, bound=lambda: 0, cause=log.cause, clock=lambda: 0.0, now=lambda: 0.0),
         pods=Pods(shared, log, reports.of, now=lambda: 0.0),
         pod_groups=reports.of_groups,
         policy=Policy(shared.profiles, handler, lambda _: no_shadows),
         trials=WhatIfRunner(shared, SHIPPED_ONLY, now=lambda: 0.0),
+        search=PodSearch(shared),
+        objects=PodObjects(Stored(objects), shared.uid_of),
         leading=lambda: leading,
     )
 

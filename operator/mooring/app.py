@@ -51,9 +51,11 @@ from mooring.observe.records import DecisionLog
 from mooring.observe.tls import ServingTls
 from mooring.page.api import Page
 from mooring.page.nodes import Nodes
+from mooring.page.objects import PodObjects
 from mooring.page.pods import Pods
 from mooring.page.policy import Policy
 from mooring.page.queue import Queue
+from mooring.page.search import PodSearch
 from mooring.page.trials import WhatIfRunner
 from mooring.plugins import SHIPPED
 from mooring.settings import RunSettings
@@ -189,7 +191,9 @@ class Scheduler:
         self._metrics.read_from(self._readings())
         # A client of its own, so that neither --qps nor a queue of bindings holds up a scrape.
         reviews_client = ApiClient(self._connection)
-        endpoints = self._endpoints(Reviews(reviews_client))
+        # And of its own again, so that what the page reads does not hold up a review.
+        page_client = ApiClient(self._connection)
+        endpoints = self._endpoints(Reviews(reviews_client), page_client)
         try:
             if await self._unless_stopped(self._start_serving(endpoints)):
                 reflectors = self._start(self._reflectors.run())
@@ -200,6 +204,7 @@ class Scheduler:
         finally:
             await endpoints.stop()
             await reviews_client.close()
+            await page_client.close()
             await self._engine.extenders.close()
             await self._engine.extender_objects.close()
             await self._extender_client.close()
@@ -357,7 +362,7 @@ class Scheduler:
         """Compare soon: kopf has listed objects again and may have missed a deletion."""
         self._comparer.hint()
 
-    def _endpoints(self, reviews: Reviews) -> Endpoints:
+    def _endpoints(self, reviews: Reviews, page_client: ApiClient) -> Endpoints:
         settings, engine, scheduler = self._settings, self._engine, self._engine.scheduler
         pod_reports = PodReportBuilder(scheduler, groups=engine.group_reports.report)
         queue = Queue(
@@ -394,10 +399,10 @@ class Scheduler:
             ),
             reviews=reviews,
             always_allow_paths=settings.authorization_always_allow_paths.split(","),
-            page=self._page(pod_reports, queue),
+            page=self._page(pod_reports, queue, page_client),
         )
 
-    def _page(self, pod_reports: PodReportBuilder, queue: Queue) -> Page:
+    def _page(self, pod_reports: PodReportBuilder, queue: Queue, client: ApiClient) -> Page:
         engine, scheduler = self._engine, self._engine.scheduler
         return Page(
             nodes=Nodes(scheduler),
@@ -405,6 +410,8 @@ class Scheduler:
             pod_groups=pod_reports.of_groups,
             policy=Policy(scheduler.profiles, self._profile_handler, engine.shadow.report),
             trials=WhatIfRunner(scheduler, engine.registry),
+            search=PodSearch(scheduler),
+            objects=PodObjects(client, scheduler.uid_of),
             queue=queue,
             leading=lambda: self._leading,
         )

@@ -284,6 +284,21 @@ def shows_metrics(cluster: Cluster) -> Sign:
     return lambda: True
 
 
+def shows_events(cluster: Cluster) -> Sign:
+    """Show the events about a pod on the page."""
+    name = cluster.add_pod("with-events", cpu="1m")
+    cluster.wait_until_bound(name)
+    path = f"/ui/api/events?pod={cluster.namespace}/{name}"
+
+    def shown() -> bool:
+        status, text = cluster.scheduler.get(path)
+        assert status == 200, text
+        return bool(json.loads(text)["events"])
+
+    eventually(shown, bool, "an event about the pod")
+    return lambda: True
+
+
 class _LosesAnswers(ApiClient):
     """A network that loses the answer to a binding, and only that."""
 
@@ -323,6 +338,7 @@ EVERYTHING: Final = (
     asks_for_a_volume,
     takes_a_profile,
     shows_metrics,
+    shows_events,
     looks_whether_a_pod_is_bound,
 )
 
@@ -355,6 +371,7 @@ FAILS: Final[Mapping[str, tuple[Work, str]]] = {
     "patch persistentvolumeclaims": (asks_for_a_volume, "may not patch persistentvolumeclaims"),
     "create tokenreviews": (shows_metrics, "may not create tokenreviews"),
     "create subjectaccessreviews": (shows_metrics, "may not create subjectaccessreviews"),
+    "list events": (shows_events, "may not list events"),
     "create leases": (nothing, "may not create leases"),
     "get leases": (nothing, "may not get leases"),
     "get configmaps": (starts, "may not get configmaps kube-system/extension-apiserver-authent"),

@@ -3,6 +3,7 @@
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from importlib.resources import files
 from typing import Any
 
 import aiohttp
@@ -24,22 +25,15 @@ PATHS = (
     "node?name=a",
     "queue",
     "pods",
+    "find?text=web",
     "trend",
     "pod?pod=shop/web",
     "podgroup?podgroup=shop/g",
+    "object?pod=shop/web",
+    "events?pod=shop/web",
     "policy",
 )
-FILES = (
-    "",
-    "page.css",
-    "main.js",
-    "api.js",
-    "dom.js",
-    "cluster.js",
-    "queue.js",
-    "pod.js",
-    "podgroup.js",
-)
+FILES = ("", *(file.name for file in files("mooring.page").joinpath("bundle").iterdir()))
 POD = """
 kind: Pod
 apiVersion: v1
@@ -200,6 +194,14 @@ async def test_a_user_sees_the_pods_of_its_namespaces_only() -> None:
     assert "bank" not in str(shown)
 
 
+async def test_pods_are_found_by_a_part_of_their_names() -> None:
+    rights = Rights(ann=[*may("find"), pods_of("shop")])
+    async with served(page(state()), rights=rights, user="ann") as client:
+        found = await got(client, "find?text=new")
+        assert found == {"pods": [{"pod": "shop/shop-new", "node": None}], "more": False}
+        assert (await got(client, "find?text=bank"))["pods"] == []
+
+
 async def test_a_pod_is_for_users_who_may_get_it() -> None:
     shown = page(state())
     async with served(shown) as client:
@@ -213,10 +215,57 @@ async def test_a_pod_is_for_users_who_may_get_it() -> None:
     assert 'cannot get resource "pods" "db"' in text
 
 
+def event_about(name: str, namespace: str) -> dict[str, Any]:
+    metadata = {"name": "e", "namespace": namespace, "creationTimestamp": "2026-01-01T00:00:00Z"}
+    about = {"kind": "Pod", "name": name, "uid": uid_of(name, namespace)}
+    return {"kind": "Event", "metadata": metadata, "involvedObject": about, "reason": "Pulled"}
+
+
+WEB = 'get resource "pods" "web" in API group "" in the namespace "shop"'
+OBJECTS = (
+    pod("web", namespace="shop", node="a"),
+    pod("db", namespace="bank", node="a"),
+    event_about("web", "shop"),
+    event_about("db", "bank"),
+)
+
+
+async def test_a_pod_as_it_is_stored_is_for_users_who_may_get_it() -> None:
+    shown = page(state(), objects=OBJECTS)
+    rights = Rights(ann=[*may("object"), WEB, WEB.replace("web", "none")])
+    async with served(shown, rights=rights, user="ann") as client:
+        assert (await got(client, "object?pod=shop/web"))["metadata"]["name"] == "web"
+        assert (await refused(client, "object?pod=shop/none"))[0] == 404
+        status, text = await refused(client, "object?pod=bank/db")
+    assert status == 403
+    assert 'cannot get resource "pods" "db"' in text
+
+
+async def test_events_are_for_users_who_may_get_the_pod_and_list_events() -> None:
+    shown = page(state(), objects=OBJECTS)
+    events = 'list resource "events" in API group "" in the namespace "{}"'.format
+    for allowed, lacks in (
+        ([WEB, events("bank")], 'cannot list resource "events"'),
+        ([events("shop")], 'cannot get resource "pods" "web"'),
+    ):
+        rights = Rights(ann=[*may("events"), *allowed])
+        async with served(shown, rights=rights, user="ann") as client:
+            status, text = await refused(client, "events?pod=shop/web")
+        assert (status, lacks in text) == (403, True)
+    rights = Rights(ann=[*may("events"), WEB, events("shop"), events("bank")])
+    async with served(shown, rights=rights, user="ann") as client:
+        found = await got(client, "events?pod=shop/web")
+        assert (await refused(client, "events?pod=bank/db"))[0] == 403
+    assert [each["reason"] for each in found["events"]] == ["Pulled"]
+
+
 @pytest.mark.parametrize(
     ("path", "status"),
     [
         ("node?name=none", 404),
+        ("object?pod=shop", 400),
+        ("object?pod=shop/..", 400),
+        ("events?pod=shop/web,metadata.name=x", 404),
         ("node", 404),
         ("pods?limit=-1", 400),
         ("pods?offset=9999999999", 400),

@@ -6,7 +6,7 @@ from typing import Final
 import click
 
 from mooring.cli.console import DONE, NO, and_others, print_json, print_table, print_yaml
-from mooring.simulate.compare import Comparison, Move, PoolUse
+from mooring.simulate.compare import Comparison, Move, PoolUse, merged
 from mooring.simulate.picture import write_picture
 
 __all__ = ["print_comparison"]
@@ -52,19 +52,14 @@ def _print_pools(comparison: Comparison) -> None:
 
 def _print_moves(moves: Iterable[Move], most: int | None) -> None:
     """Print lost places, gained ones and moves; equal pods of a controller are one row."""
-    groups: dict[tuple[str, str | None, str | None, str], list[Move]] = {}
-    for move in sorted(moves, key=lambda move: (move.new is not None, move.old is not None)):
-        alike = (move.owner or move.pod, move.old, move.new, move.reason)
-        if move.old is not None and move.new is not None:
-            alike = (move.owner or move.pod, "", "", "")
-        groups.setdefault(alike, []).append(move)
-    shown = [*groups.values()][:most]
+    groups = merged(moves)
+    shown = groups[:most]
     if not shown:
         return
     rows = [_row(group) for group in shown]
     failed = {index for index, group in enumerate(shown) if group[0].new is None}
     print_table(("POD", "OLD", "NEW"), rows, prose=("NEW",), failed=failed)
-    left = sum(map(len, groups.values())) - sum(map(len, shown))
+    left = sum(map(len, groups)) - sum(map(len, shown))
     click.echo(f"and {left:,} more; all of them: -o wide\n" if left else "")
 
 

@@ -7,7 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-__all__ = ["ANONYMOUS", "Attributes", "NonResourceAttributes", "ReviewError", "User", "pod_read"]
+__all__ = [
+    "ANONYMOUS",
+    "Attributes",
+    "NonResourceAttributes",
+    "ReviewError",
+    "User",
+    "events_list",
+    "pod_read",
+]
 
 
 class ReviewError(Exception):
@@ -80,24 +88,33 @@ class NonResourceAttributes:
 
 
 @dataclass(frozen=True, slots=True)
-class _PodRead:
+class _ResourceAttributes:
+    """Access to objects of the core group; without a namespace to those of all namespaces."""
+
+    verb: str
+    resource: str
     namespace: str
-    name: str
+    name: str = ""
 
     def spec(self) -> dict[str, Any]:
-        pods = {"verb": "get", "group": "", "version": "v1", "resource": "pods"}
-        return {"resourceAttributes": {**pods, "namespace": self.namespace, "name": self.name}}
+        what = {"verb": self.verb, "group": "", "version": "v1", "resource": self.resource}
+        return {"resourceAttributes": {**what, "namespace": self.namespace, "name": self.name}}
 
     def __str__(self) -> str:
         where = f'in the namespace "{self.namespace}"' if self.namespace else "at the cluster scope"
         named = f' "{self.name}"' if self.name else ""
-        return f'get resource "pods"{named} in API group "" {where}'
+        return f'{self.verb} resource "{self.resource}"{named} in API group "" {where}'
 
 
-Attributes = NonResourceAttributes | _PodRead
+Attributes = NonResourceAttributes | _ResourceAttributes
 """The access that a request needs."""
 
 
 def pod_read(namespace: str = "", name: str = "") -> Attributes:
     """Return the access `get` to a pod; to its namespace without a name, to all without both."""
-    return _PodRead(namespace, name)
+    return _ResourceAttributes("get", "pods", namespace, name)
+
+
+def events_list(namespace: str) -> Attributes:
+    """Return the access `list` to the events of the namespace."""
+    return _ResourceAttributes("list", "events", namespace)

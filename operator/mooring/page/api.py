@@ -25,12 +25,14 @@ from aiohttp import web
 from pydantic import TypeAdapter, ValidationError
 
 from mooring import __version__
-from mooring.model.access import NonResourceAttributes, pod_read
+from mooring.model.access import NonResourceAttributes, events_list, pod_read
 from mooring.observe.viewer import Access, Viewer
 from mooring.page.nodes import Columns, Nodes
+from mooring.page.objects import NotReadError, PodObjects
 from mooring.page.pods import Pods
 from mooring.page.policy import Policy
 from mooring.page.queue import Queue, Selected
+from mooring.page.search import PodSearch
 from mooring.page.trials import MOST_BYTES, CompareRequest, TrialsBusy, TryRequest, WhatIfRunner
 from mooring.simulate.manifests import InputError
 
@@ -87,6 +89,8 @@ class Page:
         pod_groups: Callable[[str, str], Awaitable[Sequence[Mapping[str, Any]]]],
         policy: Policy,
         trials: WhatIfRunner,
+        search: PodSearch,
+        objects: PodObjects,
         leading: Callable[[], bool],
     ) -> None:
         self._nodes = nodes
@@ -95,6 +99,8 @@ class Page:
         self._pod_groups = pod_groups
         self._policy = policy
         self._trials = trials
+        self._search = search
+        self._objects = objects
         self._leading = leading
         self._files = dict(_bundle())
         self._access: Access | None = None
@@ -126,9 +132,12 @@ class Page:
             web.get("/ui/api/node", self._show_node),
             web.get("/ui/api/queue", self._show_queue),
             web.get("/ui/api/pods", self._show_pods),
+            web.get("/ui/api/find", self._find_pods),
             web.get("/ui/api/trend", self._show_trend),
             web.get("/ui/api/pod", self._show_pod),
             web.get("/ui/api/podgroup", self._show_pod_group),
+            web.get("/ui/api/object", self._show_object),
+            web.get("/ui/api/events", self._show_events),
             web.get("/ui/api/policy", self._show_policy),
             web.post("/ui/api/try", self._try),
             web.post("/ui/api/compare", self._compare),
@@ -200,6 +209,12 @@ class Page:
         visible = await viewer.visible(wanted)
         return _json(pending.page(selected, visible, offset, min(limit, _MOST_PODS)))
 
+    async def _find_pods(self, request: web.Request) -> web.Response:
+        """Show the first pods that have ?text=TEXT in their names."""
+        text = _parameter(request, "text").strip()
+        viewer = await self._viewer(request)
+        return _json(await self._search.find(text, viewer.visible))
+
     async def _show_trend(self, _: web.Request) -> web.Response:
         return _json(self._queue.trend())
 
@@ -224,6 +239,21 @@ class Page:
             raise web.HTTPNotFound(text=f"no pod group {key} is known to this replica\n")
         document = {"podGroup": key, "podGroups": found}
         return _answer(await viewer.shown(document, lambda pod: pod.namespace == namespace))
+
+    async def _show_object(self, request: web.Request) -> web.Response:
+        """Show a pod as the API server has it, ?pod=NAMESPACE/NAME, to those who may get it."""
+        _, namespace, name = _named(request, "pod")
+        viewer = await self._viewer(request)
+        await viewer.require(pod_read(namespace, name))
+        return await _read(self._objects.pod(namespace, name))
+
+    async def _show_events(self, request: web.Request) -> web.Response:
+        """Show the events about a pod to those who may get it and list events there."""
+        _, namespace, name = _named(request, "pod")
+        viewer = await self._viewer(request)
+        await viewer.require(pod_read(namespace, name))
+        await viewer.require(events_list(namespace))
+        return await _read(self._objects.events(namespace, name))
 
     async def _show_policy(self, request: web.Request) -> web.Response:
         """Show the profiles, their history, and how shadow profiles differ."""
@@ -366,6 +396,14 @@ def _answering() -> Iterator[None]:
         raise web.HTTPUnprocessableEntity(text="the text is nested too deeply\n") from None
     except TrialsBusy as busy:
         raise web.HTTPServiceUnavailable(text=f"{busy}\n") from None
+
+
+async def _read(document: Awaitable[Any]) -> web.Response:
+    """Return the document, or say in a line why it was not read."""
+    try:
+        return _json(await document)
+    except NotReadError as error:
+        return web.Response(status=error.status, text=f"{error}\n")
 
 
 async def _to_the_page(_: web.Request) -> web.Response:

@@ -35,6 +35,7 @@ from mooring.model.objects import object_key, parse_object
 from mooring.model.pod import Pod, Uid, parse_pod
 from mooring.model.pod_group import GroupKey
 from mooring.observe.documents import fields_of
+from mooring.page.comparison import compared_nodes
 from mooring.page.decisions import DecisionInFull, decision_in_full
 from mooring.policy.errors import ProfileInvalid
 from mooring.simulate.manifests import InputError, Limits, Manifest, manifests_in
@@ -209,6 +210,9 @@ class WhatIfRunner:
                 async for documents in self._decided(units, what_if, detailed=False):
                     side += [_short(document) for document in documents]
                 sides.append(side)
+            nodes = await compared_nodes(
+                self._scheduler, pods, sides, self._clock, running=wanted.running
+            )
         results = [
             {
                 "pod": first["pod"],
@@ -224,6 +228,7 @@ class WhatIfRunner:
             "placed": [sum(result["node"] is not None for result in side) for side in sides],
             "different": sum(r["nodes"][0] != r["nodes"][1] for r in results),
             "total": total,
+            "nodes": nodes,
         }
 
     @asynccontextmanager

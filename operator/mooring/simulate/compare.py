@@ -23,14 +23,22 @@ from mooring.simulate.simulation import Attempt, Simulation
 from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
+from mooring.state.view import BoolArray
 
 __all__ = [
+    "COMPARED",
     "POOL_LABELS",
     "Comparison",
     "Move",
+    "NodeUse",
     "PoolUse",
+    "Side",
     "arrival_order",
     "compare",
+    "comparison_of",
+    "large_requests",
+    "merged",
+    "pool_of",
     "recorded_order",
 ]
 
@@ -45,6 +53,8 @@ POOL_LABELS: Final = (
 """The labels that name a node's pool; the first that a node has counts."""
 
 _NO_POOL: Final = "(none)"
+COMPARED: Final = (CPU, MEMORY)
+"""The resources that are compared."""
 _LARGE: Final = 95
 """The percentile of the pods' requests that stands for a large pod."""
 
@@ -140,12 +150,12 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
-class _Side:
-    """What one policy does: the node of each pod, or the reason, and what is used then."""
+class Side:
+    """What one policy does: the node of each pod by key, or the reason, and what is used then."""
 
-    nodes: dict[str, str | None]
-    reasons: dict[str, str]
-    pools: dict[str, PoolUse]
+    nodes: Mapping[str, str | None]
+    reasons: Mapping[str, str]
+    pools: Mapping[str, PoolUse]
     utilisation: tuple[int, ...]
 
 
@@ -204,9 +214,9 @@ def compare(
     if order is not None:  # the queue is sorted by time, so the order is that of the times
         found.sort(key=lambda pod: wanted[pod.key])
         found = [replace(pod, created=float(n)) for n, pod in enumerate(found, start=1)]
-    large = _large(found)
+    large = large_requests(found)
 
-    def side(attempts: Iterable[Attempt]) -> _Side:
+    def side(attempts: Iterable[Attempt]) -> Side:
         return _side(attempts, inputs.state, large, pool_label)
 
     receiver, sender = get_context("fork").Pipe(duplex=False)
@@ -221,7 +231,7 @@ def compare(
     finally:
         child.terminate()
         child.join()
-    return _comparison(found, before, after)
+    return comparison_of(found, before, after)
 
 
 def recorded_order(path: str) -> list[str]:
@@ -251,7 +261,7 @@ def arrival_order(records: Iterable[Mapping[str, Any]]) -> list[str]:
     return [*dict.fromkeys(str(record["pod"]) for record in timed)]
 
 
-def _send(sender: Connection, work: Callable[[], _Side]) -> None:
+def _send(sender: Connection, work: Callable[[], Side]) -> None:
     """Send the result of the work, or the text of its error."""
     try:
         sender.send(work())
@@ -259,19 +269,19 @@ def _send(sender: Connection, work: Callable[[], _Side]) -> None:
         sender.send(f"{type(error).__name__}: {error}")
 
 
-def _received(receiver: Connection) -> _Side:
+def _received(receiver: Connection) -> Side:
     try:
         answer = receiver.recv()
     except EOFError:
         raise InputError("the process that tries the old policy has ended") from None
-    if not isinstance(answer, _Side):
+    if not isinstance(answer, Side):
         raise InputError(f"the old policy cannot be tried: {answer}")
     return answer
 
 
 def _side(
     attempts: Iterable[Attempt], state: ClusterState, large: Mapping[str, int], label: str | None
-) -> _Side:
+) -> Side:
     nodes: dict[str, str | None] = {}
     reasons: dict[str, str] = {}
     for attempt in attempts:
@@ -281,38 +291,63 @@ def _side(
             preempts = f"would preempt on {decision.nominated_node}"
             reasons[decision.pod.key] = preempts if decision.nominated_node else attempt.reason
     rows = state.nodes.order()
-    view = _Use(state, rows, large)
-    pools: dict[str, list[int]] = {}
-    for index, row in enumerate(rows.tolist()):
-        pools.setdefault(_pool(state, row, label), []).append(index)
-    uses = {name: view.of(np.array(pools[name])) for name in sorted(pools)}
-    return _Side(nodes, reasons, uses, view.histogram())
+    columns, present = ClusterView(state).nodes.take(rows), state.nodes.nodes
+    busy = {placed.row for placed in state.pods if not stays_on_its_node(placed.pod)}
+    use = NodeUse(
+        {name: columns.allocatable(name) for name in COMPARED},
+        {name: columns.requested(name) for name in COMPARED},
+        np.maximum(columns.pod_slots - columns.pod_count, 0),
+        np.array([row not in busy for row in rows.tolist()], np.bool_),
+        large,
+    )
+    found = (present[row] for row in rows.tolist())
+    pools = [pool_of(node.labels if node is not None else {}, label) for node in found]
+    return Side(nodes, reasons, use.by_pool(pools), use.histogram())
 
 
-def _pool(state: ClusterState, row: int, label: str | None) -> str:
-    node = state.nodes.nodes[row]
-    labels = node.labels if node is not None else {}
+def pool_of(labels: Mapping[str, str], label: str | None = None) -> str:
+    """Return the pool of a node with these labels; `label` is used instead of `POOL_LABELS`."""
     keys = POOL_LABELS if label is None else (label,)
     return next((labels[key] for key in keys if key in labels), _NO_POOL)
 
 
-class _Use:
-    """Columns of what is free and used on the rows."""
+class NodeUse:
+    """What is free and used of nodes.
 
-    def __init__(self, state: ClusterState, rows: IntArray, large: Mapping[str, int]) -> None:
-        nodes = ClusterView(state).nodes.take(rows)
-        self._allocatable = {name: nodes.allocatable(name) for name in (CPU, MEMORY)}
-        self._requested = {name: nodes.requested(name) for name in (CPU, MEMORY)}
-        self._slots = np.maximum(nodes.pod_slots - nodes.pod_count, 0)
+    Args:
+        allocatable: Of cpu and memory, int64 per node.
+        requested: Likewise.
+        slots: How many further pods each node takes.
+        empty: Whether it has no pod, those of DaemonSets and static ones aside.
+        large: The requests of a large pod, see `large_requests`.
+    """
+
+    def __init__(
+        self,
+        allocatable: Mapping[str, IntArray],
+        requested: Mapping[str, IntArray],
+        slots: IntArray,
+        empty: BoolArray,
+        large: Mapping[str, int],
+    ) -> None:
+        self._allocatable = allocatable
+        self._requested = requested
+        self._slots = slots
+        self._empty = empty
         self._large = large
-        busy = {placed.row for placed in state.pods if not stays_on_its_node(placed.pod)}
-        self._empty = np.array([row not in busy for row in rows.tolist()], np.bool_)
 
-    def of(self, index: IntArray) -> PoolUse:
-        """Return the use of the rows at these positions."""
+    def by_pool(self, pools: Iterable[str]) -> dict[str, PoolUse]:
+        """Return the use of each pool; `pools` has the pool of each node."""
+        members: dict[str, list[int]] = {}
+        for position, pool in enumerate(pools):
+            members.setdefault(pool, []).append(position)
+        return {pool: self._of(np.array(members[pool])) for pool in sorted(members)}
+
+    def _of(self, index: IntArray) -> PoolUse:
+        """Return the use of the nodes at these positions."""
         shares = {}
         fits, together = self._slots[index], int(self._slots[index].sum())
-        for name in (CPU, MEMORY):
+        for name in COMPARED:
             allocatable = self._allocatable[name][index]
             requested = self._requested[name][index]
             shares[name] = _share(int(requested.sum()), int(allocatable.sum()))
@@ -335,16 +370,17 @@ def _share(part: int, whole: int) -> float:
     return part / whole if whole else 0.0
 
 
-def _large(pods: Iterable[Pod]) -> dict[str, int]:
+def large_requests(pods: Iterable[Pod]) -> dict[str, int]:
     """Return the requests of a large pod."""
     demands = [pod.spec.demand.resources for pod in pods]
     return {
         name: int(np.percentile([demand.get(name, 0) for demand in demands], _LARGE))
-        for name in (CPU, MEMORY)
+        for name in COMPARED
     }
 
 
-def _comparison(pods: Sequence[Pod], before: _Side, after: _Side) -> Comparison:
+def comparison_of(pods: Sequence[Pod], before: Side, after: Side) -> Comparison:
+    """Return how two sides differ that placed the same pods on the same nodes."""
     alike: dict[Any, list[Pod]] = {}
     for pod in pods:
         owner = (pod.namespace, pod.owner.kind, pod.owner.name) if pod.owner else pod.key
@@ -354,7 +390,7 @@ def _comparison(pods: Sequence[Pod], before: _Side, after: _Side) -> Comparison:
     return Comparison(len(pods), tuple(moves), pools, (before.utilisation, after.utilisation))
 
 
-def _moves(pods: Iterable[Pod], before: _Side, after: _Side) -> Iterator[Move]:
+def _moves(pods: Iterable[Pod], before: Side, after: Side) -> Iterator[Move]:
     """Yield the moves of equal pods: as few as there can be, whichever of them is on which node."""
     pods = [*pods]
     old = [before.nodes[pod.key] for pod in pods]
@@ -369,3 +405,17 @@ def _moves(pods: Iterable[Pod], before: _Side, after: _Side) -> Iterator[Move]:
     targets = [*(+new).elements()]
     for (pod, node), target in zip(leaving, targets, strict=True):
         yield Move(pod.key, owner_of(pod), node, target, why if target is None else "")
+
+
+def merged(moves: Iterable[Move]) -> list[list[Move]]:
+    """Return the moves in groups that a person reads as one: equal pods of a controller.
+
+    Lost places come first, then gained ones, then moves.
+    """
+    groups: dict[tuple[str, str | None, str | None, str], list[Move]] = {}
+    for move in sorted(moves, key=lambda move: (move.new is not None, move.old is not None)):
+        alike = (move.owner or move.pod, move.old, move.new, move.reason)
+        if move.old is not None and move.new is not None:
+            alike = (move.owner or move.pod, "", "", "")
+        groups.setdefault(alike, []).append(move)
+    return list(groups.values())

@@ -1,8 +1,11 @@
 // The view Cluster: every node is a cell of a canvas, grouped by a label and coloured by the share of
 // a resource that pods request.
 
-import { get, stream } from "./api.js";
-import { bar, clear, h, number, plural, podLink, table } from "./dom.js";
+import { Failure, get, stream } from "./api.js";
+import { completed } from "./completion.js";
+import { findPods } from "./pod.js";
+import { bar, clear, h, number, plural, podAddress, podLink, table } from "./dom.js";
+import { WrongBar } from "./wrong.js";
 
 const CORDONED = 1;
 const NOT_READY = 2;
@@ -105,30 +108,27 @@ export function clusterView(content, context, _rest, query) {
 
   const resources = h("select", { id: "resource", onchange: () => choose({ resource: resources.value }) });
   const labels = h("select", { id: "label", onchange: () => choose({ label: labels.value }) });
-  const find = h("input", {
-    id: "find", type: "search", placeholder: "name", autocomplete: "off",
-    oninput: () => suggest(), onkeydown: (event) => {
-      if (event.key === "Enter") first();
-    },
-  });
-  const found = h("div", { class: "found" });
+  const find = h("input", { id: "find", type: "search", placeholder: "name" });
+  const findPod = h("input", { id: "find-pod", type: "search", placeholder: "namespace/name" });
   const summary = h("p", { class: "summary", id: "summary", role: "status" }, "Waiting for the nodes …");
   const legend = h("div", { class: "legend" });
   const canvas = h("canvas", {
     id: "nodes", tabindex: "0", role: "application",
-    "aria-label": "Nodes as cells. Arrow keys move, Enter opens a node.", "aria-describedby": "selected-node",
+    "aria-label": "Nodes as cells. Arrow keys move, Enter opens a node, Esc closes it.", "aria-describedby": "selected-node",
   });
   const tip = h("div", { class: "tip", hidden: true });
   const probe = h("span", { hidden: true });
   const selectedText = h("p", { class: "visually-hidden", id: "selected-node", "aria-live": "polite" });
   const details = h("aside", { class: "details", "aria-label": "Node", hidden: true, tabindex: "-1" });
   const map = h("div", { class: "map" }, canvas, tip);
+  const wrong = new WrongBar();
 
-  clear(content,
+  clear(content, wrong.element,
     h("div", { class: "controls" },
       h("label", { for: "resource" }, "Coloured by requested ", resources),
       h("label", { for: "label" }, "Grouped by ", labels),
-      h("label", { for: "find" }, "Find a node ", find), found),
+      h("label", { for: "find" }, "Find a node"), completed(find, { ask: nodesNamed, choose: (name) => open(name, true), enter: first }),
+      h("label", { for: "find-pod" }, "Find a pod"), completed(findPod, { ask: findPods, choose: showPod, enter: firstPod })),
     summary, legend, h("div", { class: "split" }, map, details), selectedText, probe);
 
   function choose(change) {
@@ -164,7 +164,9 @@ export function clusterView(content, context, _rest, query) {
     options(resources, data.resources, data.resource);
     options(labels, ["", ...data.labels], data.label, (label) => label || "nothing");
     arrange();
+    tellNotReady();
     const wanted = query.get("node");
+    query.delete("node"); // it is opened once; who closes it wants it closed
     if (wanted !== null && opened === null) open(wanted);
   }
 
@@ -173,6 +175,11 @@ export function clusterView(content, context, _rest, query) {
       for (const name of ["allocatable", "requested", "pods", "flags"]) nodes[name][position] = data[name][index];
     });
     draw(data.at);
+    tellNotReady();
+  }
+
+  function tellNotReady() {
+    wrong.nodes(nodes.names.filter((_, position) => nodes.flags[position] & NOT_READY).sort());
   }
 
   function options(select, values, value, text = (known) => known) {
@@ -417,20 +424,29 @@ export function clusterView(content, context, _rest, query) {
     draw();
   }
 
-  function suggest() {
-    const text = find.value.trim();
-    clear(found);
-    if (nodes === null || text === "") return;
-    const names = nodes.names.filter((name) => name.includes(text));
-    clear(found, names.slice(0, 8).map((name) =>
-      h("button", { type: "button", class: "quiet", onclick: () => open(name, true) }, name)),
-    names.length > 8 ? h("span", { class: "hint" }, `and ${number(names.length - 8)} more`) : null,
-    names.length ? null : h("span", { class: "hint" }, "no such node"));
+  function nodesNamed(text) {
+    const names = nodes === null ? [] : nodes.names.filter((name) => name.includes(text));
+    return { found: names.slice(0, 10).map((value) => ({ value })), more: names.length > 10 };
   }
 
-  function first() {
-    const name = nodes?.names.find((known) => known.includes(find.value.trim()));
-    if (name !== undefined) open(name, true);
+  function first(text) {
+    const [node] = nodesNamed(text).found;
+    if (text !== "" && node !== undefined) open(node.value, true);
+  }
+
+  function showPod(pod) {
+    location.hash = podAddress(pod);
+  }
+
+  async function firstPod(text) {
+    if (text === "") return;
+    try {
+      const { found: [pod] } = await findPods(text);
+      showPod(pod?.value ?? text);
+    } catch (error) {
+      if (!(error instanceof Failure)) throw error;
+      showPod(text); // that view says what is wrong
+    }
   }
 
   async function open(name, focus = false) {
@@ -445,17 +461,23 @@ export function clusterView(content, context, _rest, query) {
     }
     if (opened !== name) return;
     const again = h("button", { type: "button", class: "quiet", onclick: () => open(name) }, "Refresh");
-    const close = h("button", { type: "button", class: "quiet", onclick: () => {
-      opened = null;
-      details.hidden = true;
-      arrange();
-      canvas.focus();
-    } }, "Close");
+    const close = h("button", { type: "button", class: "quiet", onclick: shut }, "Close");
     const wasHidden = details.hidden;
     details.hidden = false;
     clear(details, h("div", { class: "buttons" }, again, close), shown);
     if (wasHidden) arrange();
     if (focus || matchMedia("(max-width: 60rem)").matches) details.focus();
+  }
+
+  // Closes the node.
+  function shut() {
+    tip.hidden = true;
+    if (opened === null) return;
+    opened = null;
+    details.hidden = true;
+    history.replaceState(null, "", "#/cluster"); // a reload does not open it again
+    arrange();
+    canvas.focus();
   }
 
   const repaint = () => {
@@ -474,11 +496,13 @@ export function clusterView(content, context, _rest, query) {
   return {
     close() {
       closeStream();
+      wrong.close();
       resized.disconnect();
       removeEventListener("theme", repaint);
       preference.removeEventListener("change", repaint);
       cancelAnimationFrame(drawing);
     },
+    escape: shut,
     update(_rest_, now) {
       if (now.get("node") !== null && nodes !== null) open(now.get("node"), true);
     },

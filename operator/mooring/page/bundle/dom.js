@@ -55,12 +55,26 @@ export function table(head, rows, name) {
       h("tbody", {}, rows.map((row) => h("tr", {}, row.map((cell) => h("td", {}, cell)))))));
 }
 
+export const podAddress = (pod) => `#/pod/${pod.split("/").map(encodeURIComponent).join("/")}`;
+
 export function podLink(pod) {
-  return h("a", { href: `#/pod/${pod.split("/").map(encodeURIComponent).join("/")}` }, pod);
+  return h("a", { href: podAddress(pod) }, pod);
 }
 
+// A link to the pod where there may be too little space: its end, in which pods differ, is never cut.
+export function cutPodLink(pod) {
+  const end = Math.max(Math.ceil(pod.length / 2), pod.length - 20);
+  const link = podLink(pod);
+  link.className = "cut";
+  link.title = pod;
+  link.setAttribute("aria-label", pod);
+  return clear(link, h("span", { class: "cut-first" }, pod.slice(0, end)), h("span", {}, pod.slice(end)));
+}
+
+export const podGroupAddress = (group) => `#/podgroup/${group.split("/").map(encodeURIComponent).join("/")}`;
+
 export function podGroupLink(group) {
-  return h("a", { href: `#/podgroup/${group.split("/").map(encodeURIComponent).join("/")}` }, group);
+  return h("a", { href: podGroupAddress(group) }, group);
 }
 
 export function nodeLink(name) {
@@ -93,6 +107,11 @@ export class VirtualList {
     new ResizeObserver(() => this.schedule()).observe(this.element);
   }
 
+  setRowHeight(pixels) {
+    this.rowHeight = pixels;
+    this.resize(this.count);
+  }
+
   resize(count) {
     this.count = count;
     this.active = Math.min(this.active, Math.max(0, count - 1));
@@ -121,6 +140,7 @@ export class VirtualList {
         "aria-posinset": index + 1, "aria-setsize": this.count,
       }, this.row(index) ?? "…");
       item.style.top = `${index * this.rowHeight}px`;
+      item.style.height = `${this.rowHeight}px`;
       items.push(item);
     }
     clear(this.space, items);

@@ -1,6 +1,6 @@
 // The frame of the page: signing in, the views and their addresses, theme and connection.
 
-import { Failure, exchange, get, token } from "./api.js";
+import { Failure, exchange, get, stream, token } from "./api.js";
 import { clusterView } from "./cluster.js";
 import { clear, h } from "./dom.js";
 import { podView } from "./pod.js";
@@ -9,9 +9,10 @@ import { policyView } from "./policy.js";
 import { queueView } from "./queue.js";
 import { tryView } from "./try.js";
 
+// Name, title, view; the first two have a stream of their own.
 const VIEWS = [
-  ["cluster", "Cluster", clusterView],
-  ["queue", "Queue", queueView],
+  ["cluster", "Cluster", clusterView, true],
+  ["queue", "Queue", queueView, true],
   ["pod", "Pod", podView],
   ["podgroup", "Pod group", podGroupView],
   ["try", "Try it", tryView],
@@ -20,7 +21,10 @@ const VIEWS = [
 const THEMES = ["system", "light", "dark"];
 
 const app = document.getElementById("app");
-let shown = null; // the view on the page: { close() }, and update(parameters) if it can stay
+// The view on the page: { close() }, update(parameters) if it can stay, and escape() if it has a part
+// that Esc closes.
+let shown = null;
+let closeStream = null; // of the frame, while a view is shown that has no stream of its own
 
 function setTheme(theme) {
   localStorage.setItem("mooring-theme", theme);
@@ -41,7 +45,8 @@ function themeButton() {
 
 function leave() {
   shown?.close();
-  shown = null;
+  closeStream?.();
+  shown = closeStream = null;
 }
 
 // An address may have been typed by hand: a "%" that stands for nothing is taken as it is.
@@ -103,15 +108,22 @@ async function enter(tried = false) {
 function frame(session) {
   const content = h("main", { id: "content", tabindex: "-1" });
   const connection = h("span", { class: "connection", role: "status", id: "connection" });
+  const lost = h("p", { class: "banner lost", id: "lost", role: "status", hidden: true });
   const banner = h("p", { class: "banner", role: "status", hidden: true },
     "This replica is a stand-by: it sees nodes and pods, but queue and decisions are the leading replica's. ",
     "mooring ui finds that one.");
   const links = VIEWS.map(([name, title]) => h("a", { href: `#/${name}`, "data-view": name }, title));
+  let heard = null; // when the view last got something
   const context = {
     session,
     connected(connected, text) {
       connection.dataset.connected = String(connected);
-      connection.textContent = connected ? "live" : text;
+      connection.textContent = connected ? "live" : "not connected";
+      content.classList.toggle("stale", !connected);
+      lost.hidden = connected;
+      if (connected) heard = new Date();
+      const words = `${text}. ${heard === null ? "" : `What is shown is of ${heard.toLocaleTimeString()}.`}`;
+      if (!connected && lost.textContent !== words) lost.textContent = words; // or it would be read out again
     },
     leading(leading) {
       banner.hidden = leading;
@@ -127,7 +139,7 @@ function frame(session) {
         h("button", { type: "button", class: "quiet", id: "sign-out", onclick: () => {
           dispatchEvent(new CustomEvent("signed-out", { detail: "" }));
         } }, "Sign out"))),
-    banner, content);
+    banner, lost, content);
   context.leading(session.leading);
 
   const show = () => {
@@ -143,11 +155,17 @@ function frame(session) {
       return;
     }
     leave();
+    heard = null;
     connection.textContent = "";
     delete connection.dataset.connected;
+    content.classList.remove("stale");
+    lost.hidden = true;
     clear(content);
     scrollTo(0, 0);
     shown = { name: view[0], ...view[2](content, context, rest, query) };
+    if (!view[3]) {
+      closeStream = stream("stream?nodes=false", (_event, data) => context.leading(data.leading), context.connected);
+    }
   };
   const close = () => {
     removeEventListener("hashchange", show);
@@ -162,6 +180,10 @@ function frame(session) {
   addEventListener("signed-out", out, { once: true });
   show();
 }
+
+addEventListener("keydown", (event) => {
+  if (event.key === "Escape" && !event.defaultPrevented) shown?.escape?.();
+});
 
 async function begin() {
   setTheme(localStorage.getItem("mooring-theme") ?? "system");

@@ -1,33 +1,38 @@
 // The view Pod: where a pod is and why, its decisions, the filters and the scores of the nodes.
 
 import { Failure, get } from "./api.js";
-import { bar, clear, duration, h, number, nodeLink, plural, podGroupLink, podLink, table } from "./dom.js";
+import { completed } from "./completion.js";
+import { closeObjects, objectSections } from "./object.js";
+import { bar, clear, duration, h, number, nodeLink, plural, podAddress, podGroupLink, podLink, table } from "./dom.js";
 
 const AGAIN = 2000; // milliseconds after which a pod that is not known is asked for again
 
 export function podView(content, _context, rest, _query) {
   return namedView(content, rest, {
-    id: "pod", label: "Pod ", hint: "Write namespace/name, or choose a pod in the views Queue and Cluster.",
+    id: "pod", label: "Pod", address: podAddress, find: findPods, hint: "Write namespace/name, or choose a pod in the views Queue and Cluster.",
     path: (key) => `pod?pod=${encodeURIComponent(key)}`, details: podDetails,
   });
 }
 
 // A view of one object by its namespace and name: a field for the name, and below it the details.
-export function namedView(content, rest, { id, label, hint, path, details }) {
+// With `find` the field completes a part of a name.
+export function namedView(content, rest, { id, label, address, find, hint, path, details }) {
   let now = new AbortController();
   let again = 0;
   const input = h("input", {
-    id, autocomplete: "off", spellcheck: "false", placeholder: "namespace/name", required: true,
-    pattern: "[^/]+/[^/]+", value: rest.join("/"),
+    id, autocomplete: "off", spellcheck: "false", placeholder: "namespace/name", required: true, pattern: "[^/]+/[^/]+", value: rest.join("/"),
   });
   const shown = h("div", {});
   const form = h("form", { class: "controls", onsubmit: (event) => {
     event.preventDefault();
-    const wanted = `#/${id}/${input.value.trim().split("/").map(encodeURIComponent).join("/")}`;
-    if (location.hash === wanted) show();
-    else location.hash = wanted;
-  } }, h("label", { for: id }, label, input), h("button", { type: "submit" }, "Show"));
+    open(input.value.trim());
+  } }, h("label", { for: id }, label), find ? completed(input, { ask: find, choose: open }) : input, h("button", { type: "submit" }, "Show"));
   clear(content, form, shown);
+
+  function open(key) {
+    if (location.hash === address(key)) show();
+    else location.hash = address(key);
+  }
 
   function stop() {
     clearTimeout(again);
@@ -64,11 +69,18 @@ export function namedView(content, rest, { id, label, hint, path, details }) {
   show();
   return {
     close: stop,
+    escape: () => closeObjects(content),
     update(parts) {
       input.value = parts.join("/");
       show();
     },
   };
+}
+
+// The pods that have the text in their names, for a field that completes it.
+export async function findPods(text, signal) {
+  const { pods: found, more } = await get(`find?text=${encodeURIComponent(text)}`, signal);
+  return { found: found.map((each) => ({ value: each.pod, hint: each.node === null ? "pending" : `on ${each.node}` })), more };
 }
 
 const pods = (keys) => keys.map((key, index) => [index ? ", " : "", key.includes(" ") ? key : podLink(key)]).flat();
@@ -81,6 +93,7 @@ function podDetails(found) {
       h("p", { class: "state", id: "state" }, state(report)),
     report === null ? null : cause(report, decisions[0]),
     found.path === null ? null : timeline(found.path),
+    report === null ? null : objectSections(found.pod),
     decisionSection(found.now, report?.node),
     h("section", {}, h("h2", {}, "Decisions"), decisions.length ? decisions.map(record) :
       h("p", { class: "hint" }, "None is kept by this replica.")),

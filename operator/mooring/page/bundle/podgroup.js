@@ -1,11 +1,11 @@
 // The view Pod group: what a group waits for, where each member is, and the last attempt about it.
 
-import { h, nodeLink, number, plural, podLink, table } from "./dom.js";
+import { h, nodeLink, number, plural, podGroupAddress, podLink, table } from "./dom.js";
 import { causePanel, namedView } from "./pod.js";
 
 export function podGroupView(content, _context, rest, _query) {
   return namedView(content, rest, {
-    id: "podgroup", label: "Pod group ", hint: "Write namespace/name, or follow the link in the view of one of its pods.",
+    id: "podgroup", label: "Pod group", address: podGroupAddress, hint: "Write namespace/name, or follow the link in the view of one of its pods.",
     path: (key) => `podgroup?podgroup=${encodeURIComponent(key)}`,
     details: (found) => [h("h1", {}, found.podGroup), found.podGroups.map(groupDetails)],
   });

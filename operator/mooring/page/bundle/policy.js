@@ -2,6 +2,7 @@
 
 import { get } from "./api.js";
 import { bar, clear, h, nodeLink, number, plural, podLink, table } from "./dom.js";
+import { toYaml } from "./yaml.js";
 
 const RESULTS = ["same", "tied", "different", "rejected", "unschedulable"];
 const MEANINGS = {
@@ -12,17 +13,19 @@ const MEANINGS = {
   unschedulable: "the profile finds no node",
 };
 
-export function policyView(content) {
+export function policyView(content, context) {
   const ended = new AbortController();
   const refresh = h("button", { type: "button", class: "quiet", onclick: () => load() }, "Refresh");
+  const problem = h("p", { class: "error", role: "alert" });
   const shown = h("div", {});
-  clear(content, h("div", { class: "controls" }, refresh), shown);
+  clear(content, h("div", { class: "controls" }, refresh), problem, shown);
 
   async function load() {
     try {
-      clear(shown, ...view(await get("policy", ended.signal)));
+      clear(shown, ...view(await get("policy", ended.signal), context.session.mayTry));
+      problem.textContent = "";
     } catch (error) {
-      if (error.name !== "AbortError") clear(shown, h("p", { class: "error", role: "alert" }, error.message));
+      if (error.name !== "AbortError") problem.textContent = error.message;
     }
   }
 
@@ -30,9 +33,9 @@ export function policyView(content) {
   return { close: () => ended.abort(), update() {} };
 }
 
-function view(found) {
+function view(found, mayTry) {
   return [
-    h("section", {}, h("h2", {}, plural(found.profiles.length, "profile")), found.profiles.map((each) => profile(each, found.shadow[each.name]))),
+    h("section", {}, h("h2", {}, plural(found.profiles.length, "profile")), found.profiles.map((each) => profile(each, found.shadow[each.name], mayTry))),
     found.compared.length ? h("section", {}, h("h2", {}, "What shadow profiles decided"),
       table(["pod", "result", "bound to", "the profile's node", "why"], found.compared.map((each) => [
         podLink(each.pod), h("span", { title: MEANINGS[each.result] ?? "" }, each.result),
@@ -44,7 +47,7 @@ function view(found) {
   ];
 }
 
-function profile(each, shadow) {
+function profile(each, shadow, mayTry) {
   const { status, effective } = each;
   const ready = status === null || status.ready;
   return h("article", { class: "panel profile" },
@@ -56,7 +59,8 @@ function profile(each, shadow) {
       table(["extension point", "plugins, in the order they run"], Object.entries(effective.plugins).map(([point, plugins]) => [
         point, plugins.map((plugin) => (plugin.weight === undefined ? plugin.name : `${plugin.name} (weight ${plugin.weight})`)).join(", "),
       ]), `Plugins of ${each.name}`)),
-    each.spec === null ? null : h("details", {}, h("summary", {}, "Spec"), h("pre", {}, JSON.stringify(each.spec, null, 2))),
+    each.spec === null ? null : h("details", {}, h("summary", {}, "Spec"), h("pre", { tabindex: "0" }, toYaml(each.spec))),
+    each.spec === null || !mayTry ? null : h("p", {}, h("a", { href: `#/try?${new URLSearchParams({ profile: each.name })}` }, "Try a change of it")),
     shadow === undefined ? null : differences(shadow));
 }
 
@@ -72,8 +76,7 @@ function differences(shadow) {
 
 function change(entry, earlier) {
   const lines = entry.spec === null ? [] : compared(
-    earlier?.spec === null || earlier === undefined ? [] : JSON.stringify(earlier.spec, null, 2).split("\n"),
-    JSON.stringify(entry.spec, null, 2).split("\n"));
+    earlier?.spec === null || earlier === undefined ? [] : textLines(earlier.spec), textLines(entry.spec));
   return h("details", { class: "record" },
     h("summary", {}, h("time", { datetime: entry.time }, new Date(entry.time).toLocaleString()),
       ` ${entry.profile}, generation ${entry.generation}: `, h("span", { class: entry.ready ? "" : "error" }, entry.reason)),
@@ -81,6 +84,10 @@ function change(entry, earlier) {
     lines.length ? h("pre", { class: "diff" }, lines.map(([sign, line]) => h("span", {
       class: sign === "+" ? "plus" : sign === "-" ? "minus" : "",
     }, `${sign} ${line}\n`))) : null);
+}
+
+function textLines(spec) {
+  return toYaml(spec).trimEnd().split("\n");
 }
 
 // Lines with "+", "-" or " " in front, by the longest common part; whole texts if they are long.

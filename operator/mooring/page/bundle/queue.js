@@ -1,7 +1,8 @@
 // The view Queue: where pending pods are, what they wait for, and how that went in the last hour.
 
 import { get, stream } from "./api.js";
-import { VirtualList, bar, clear, duration, h, number, plural, podLink, svg } from "./dom.js";
+import { SERIES, trendChart } from "./chart.js";
+import { VirtualList, bar, clear, cutPodLink, duration, h, number, plural, podAddress } from "./dom.js";
 
 const STATES = ["active", "backoff", "unschedulable", "gated", "in flight", "waiting at Permit", "being bound", "without a profile"];
 const HINTS = {
@@ -14,9 +15,9 @@ const HINTS = {
   "being bound": "its Binding is written",
   "without a profile": "no profile takes it",
 };
-const SERIES = ["active", "backoff", "unschedulable", "gated", "waiting at Permit"];
 const PART = 200; // pods fetched at a time
 const EVERY = 3000; // milliseconds between two looks at the groups
+const NARROW = matchMedia("(max-width: 42rem)"); // a row of the list has two lines then, as in page.css
 
 export function queueView(content, context, _rest, query) {
   const selected = {};
@@ -34,7 +35,7 @@ export function queueView(content, context, _rest, query) {
   const filters = h("p", { class: "filters", role: "status" });
   const problem = h("p", { class: "error", role: "alert" });
   const search = h("input", {
-    id: "search", type: "search", autocomplete: "off", placeholder: "part of namespace/name", value: selected.search,
+    id: "search", type: "search", autocomplete: "off", placeholder: "namespace/name", value: selected.search,
     oninput: () => {
       clearTimeout(search.timer);
       search.timer = setTimeout(() => filter("search", search.value.trim()), 300);
@@ -45,7 +46,7 @@ export function queueView(content, context, _rest, query) {
     row: (index) => podRow(pod(index)),
     open: (index) => {
       const found = pod(index);
-      if (found !== undefined) location.hash = `#/pod/${found.pod}`;
+      if (found !== undefined) location.hash = podAddress(found.pod);
     },
     need: (from, to) => {
       for (let part = Math.floor(from / PART); part * PART < to; part++) fetchPart(part);
@@ -62,12 +63,17 @@ export function queueView(content, context, _rest, query) {
       h("div", { class: "list-head" }, ["pod", "state", "cause", "priority", "attempts", "pending"].map((text) => h("span", {}, text))),
       list.element));
 
+  const arrange = () => list.setRowHeight(NARROW.matches ? 72 : 34);
+  NARROW.addEventListener("change", arrange);
+  arrange();
+
   const pod = (index) => parts.get(Math.floor(index / PART))?.pods?.[index % PART];
 
   function podRow(found) {
     if (found === undefined) return null;
     return [
-      h("span", { class: "cell-pod" }, podLink(found.pod)), h("span", {}, found.state), h("span", { title: found.cause }, found.cause),
+      h("span", { class: "cell-pod" }, cutPodLink(found.pod)), h("span", { class: "cell-state" }, found.state),
+      h("span", { class: "cell-cause", title: found.cause }, found.cause),
       h("span", { class: "num" }, number(found.priority)), h("span", { class: "num" }, number(found.attempts)),
       h("span", { class: "num" }, duration(found.pendingSeconds)),
     ];
@@ -197,34 +203,10 @@ export function queueView(content, context, _rest, query) {
   return {
     close() {
       ended.abort();
+      NARROW.removeEventListener("change", arrange);
       clearTimeout(timer);
       clearTimeout(search.timer);
       closeStream();
     },
   };
-}
-
-function trendChart(trend) {
-  const width = 720;
-  const height = 150;
-  const times = trend.time;
-  if (times.length < 2) return h("p", { class: "hint" }, "The counts are noted every ten seconds; there are too few yet.");
-  const last = times[times.length - 1];
-  const first = Math.min(times[0], last - 60);
-  const most = Math.max(1, ...SERIES.flatMap((name) => trend[name]));
-  const x = (time) => ((time - first) / (last - first)) * width;
-  const y = (value) => height - (value / most) * (height - 8) - 2;
-  const lines = SERIES.map((name, index) => svg("polyline", {
-    class: `line line-${index}`, fill: "none",
-    points: times.map((time, at) => `${x(time).toFixed(1)},${y(trend[name][at]).toFixed(1)}`).join(" "),
-  }));
-  const rate = Math.round(((trend.bound[trend.bound.length - 1] - trend.bound[0]) / Math.max(1, last - times[0])) * 600) / 10;
-  const text = SERIES.map((name) => `${name} ${number(trend[name][trend[name].length - 1])}`).join(", ");
-  return [
-    svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `Pending pods: ${text}`, preserveAspectRatio: "none" },
-      svg("line", { class: "axis", x1: 0, x2: width, y1: height - 1, y2: height - 1 }), lines),
-    h("p", { class: "chart-legend" }, SERIES.map((name, index) => h("span", {},
-      h("span", { class: `key key-${index}` }), ` ${name}`)),
-    h("span", { class: "hint" }, `top: ${number(most)} pods; ${duration(last - times[0])} shown; ${number(rate)} pods bound per minute`)),
-  ];
 }

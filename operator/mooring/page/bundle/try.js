@@ -3,6 +3,7 @@
 import { get, post } from "./api.js";
 import { clear, h, nodeLink, number, plural, podLink, table } from "./dom.js";
 import { decisionSection, suggestionList } from "./pod.js";
+import { toYaml } from "./yaml.js";
 
 const EXAMPLE = `apiVersion: v1
 kind: Pod
@@ -23,9 +24,10 @@ spec: {}
 `;
 const KEPT = "mooring-try"; // what was typed stays in the tab
 
-export function tryView(content, context) {
+export function tryView(content, context, _rest, query) {
   const kept = JSON.parse(sessionStorage.getItem(KEPT) ?? "{}");
   let now = new AbortController();
+  let known = []; // profiles
   if (!context.session.mayTry) {
     clear(content, h("p", { class: "error", role: "alert" },
       `${context.session.user} may not post to /ui/api/try; the ClusterRole mooring-page-try allows it.`));
@@ -47,6 +49,7 @@ export function tryView(content, context) {
   const tryButton = h("button", { type: "submit", id: "try", disabled: true }, "Try");
   const compareButton = h("button", { type: "submit", id: "compare", disabled: true }, "Compare");
 
+  const editButton = (select) => h("button", { type: "button", class: "quiet", id: `edit-${select.id}`, onclick: () => edit(select) }, "Edit");
   const tryForm = h("form", { class: "panel", onsubmit: (event) => {
     event.preventDefault();
     ask(tryButton, "try", {
@@ -57,7 +60,7 @@ export function tryView(content, context) {
   } },
   h("h2", {}, "Try a pod"),
   h("label", { for: "manifests" }, "A Pod, a Deployment, a Job or a PodGroup with its pods, as YAML"), manifests,
-  h("div", { class: "controls" }, h("label", { for: "profile" }, "Profile ", profile), tryButton), editor);
+  h("div", { class: "controls" }, h("label", { for: "profile" }, "Profile ", profile), editButton(profile), tryButton), editor);
 
   const compareForm = h("form", { class: "panel", onsubmit: (event) => {
     event.preventDefault();
@@ -71,7 +74,7 @@ export function tryView(content, context) {
   } },
   h("h2", {}, "Compare two profiles"),
   h("div", { class: "controls" },
-    h("label", { for: "first" }, "Profile ", first), h("label", { for: "second" }, "with ", second),
+    h("label", { for: "first" }, "Profile ", first), h("label", { for: "second" }, "with ", second), editButton(second),
     h("label", { for: "which" }, "for ", which), h("label", { for: "namespace" }, "of namespace ", namespace), compareButton),
   h("p", { class: "hint" }, "The first 100 pods in the order of the queue, each on the cluster as it is with those before it. ",
     "For all pods of a cluster there is ", h("code", {}, "mooring simulate --compare"), "."));
@@ -89,15 +92,28 @@ export function tryView(content, context) {
     editor.hidden = !edited(profile) && !edited(second);
   }
 
+  // Puts the chosen profile into the editor, and chooses what is edited there.
+  function edit(select) {
+    const chosenOne = known.find((each) => each.name === select.value && each.spec !== null) ??
+      (edited(select) ? undefined : known.find((each) => each.mode === "Active"));
+    if (chosenOne !== undefined) {
+      text.value = written(chosenOne);
+      keep();
+    }
+    select.value = "\u0000edited";
+    chosen();
+    text.focus();
+  }
+
   async function profiles() {
     try {
-      const { profiles: known } = await get("policy", now.signal);
+      known = (await get("policy", now.signal)).profiles;
       const names = known.filter((each) => each.generation || each.effective).map((each) => each.name);
       const options = () => names.map((name) => h("option", { value: name }, name));
-      const edit = () => h("option", { value: "\u0000edited" }, "the profile edited here");
-      clear(profile, h("option", { value: "" }, "the one that takes the pod"), options(), edit());
+      const editing = () => h("option", { value: "\u0000edited" }, "the profile edited here");
+      clear(profile, h("option", { value: "" }, "the one that takes the pod"), options(), editing());
       clear(first, options());
-      clear(second, options(), edit());
+      clear(second, options(), editing());
       second.onchange = chosen;
       if (names.length < 2) second.value = "\u0000edited";
       const shown = known.find((each) => each.spec !== null);
@@ -107,6 +123,11 @@ export function tryView(content, context) {
         manifests.value = EXAMPLE.replace("spec:\n", `spec:\n  schedulerName: ${scheduler}\n`);
       }
       chosen();
+      const wanted = query.get("profile");
+      if (names.includes(wanted)) {
+        profile.value = wanted;
+        edit(profile);
+      }
       tryButton.disabled = false;
       compareButton.disabled = false;
     } catch (error) {
@@ -134,12 +155,12 @@ export function tryView(content, context) {
   return { close: () => now.abort(), update() {} };
 }
 
-// A profile as text to edit; JSON is YAML too.
+// A profile as text to edit.
 function written(profile) {
-  return JSON.stringify({
+  return toYaml({
     apiVersion: "scheduling.mooring.dev/v1alpha1", kind: "SchedulingProfile",
     metadata: { name: "edited" }, spec: profile.spec,
-  }, null, 2);
+  });
 }
 
 function tried(found) {
@@ -158,17 +179,38 @@ function tried(found) {
   ].flat();
 }
 
+const percent = (share) => `${Math.round(100 * share)}\u00a0%`;
+const changed = (old, now) => (old === now ? old : `${old} → ${now}`);
+
 function compared(found) {
   const [one, two] = found.profiles;
+  const { summary, pools, moved } = found.nodes;
   const place = (node, cause) => (node === null ? h("span", { class: "error" }, cause || "no node") : nodeLink(node));
-  const different = found.results.filter((each) => each.nodes[0] !== each.nodes[1]);
+  const empty = (side) => Object.values(pools).reduce((sum, pool) => sum + pool[side].emptyNodes, 0);
   return [
-    h("h2", { id: "verdict" }, `${plural(found.different, "pod")} of ${number(found.results.length)} would be elsewhere`),
-    h("p", {}, `${one} places ${number(found.placed[0])}, ${two} places ${number(found.placed[1])}.`,
+    h("h2", { id: "verdict" }, `${number(summary.moved + summary.lost + summary.gained)} of ${plural(found.results.length, "pod")} would be elsewhere`),
+    h("p", { id: "summary-of-nodes" }, `${number(summary.moved)} would move, ${number(summary.lost)} would lose their place, `,
+      `${number(summary.gained)} would gain one; empty nodes ${changed(number(empty("old")), number(empty("new")))}.`,
       found.total > found.results.length ? ` ${plural(found.total - found.results.length, "more pod")} were not looked at.` : ""),
-    table(["pod", "now", one, two], [...different, ...found.results.filter((each) => each.nodes[0] === each.nodes[1])].map((each) => [
+    h("p", { class: "hint" }, `From ${one} to ${two}. Equal pods of a controller that only change places with each other are not counted.`),
+    moved.length ? [h("h3", {}, "What changes"), table(["pods", one, two], moved.map((each) => [
+      [podLink(each.pod), each.pods > 1 ? ` and ${plural(each.pods - 1, "other")}` : ""], places(each.old, "pending"), places(each.new, each.reason || "no node"),
+    ]), "What changes")] : null,
+    h("h3", {}, "Pools of nodes"),
+    table(["pool", "nodes", "empty", "cpu", "memory", "fragmentation"], Object.entries(pools).map(([name, { old, new: now }]) => [
+      name, number(old.nodes), changed(number(old.emptyNodes), number(now.emptyNodes)),
+      ...["cpu", "memory", "fragmentation"].map((field) => changed(percent(old[field]), percent(now[field]))),
+    ]), "Pools of nodes"),
+    h("details", {}, h("summary", {}, `All ${plural(found.results.length, "pod")}`), table(["pod", "now", one, two], found.results.map((each) => [
       podLink(each.pod), each.now === null ? "pending" : nodeLink(each.now),
       place(each.nodes[0], each.causes[0]), place(each.nodes[1], each.causes[1]),
-    ]), "Where the pods would go"),
-  ];
+    ]), "Where the pods would go")),
+  ].flat();
+}
+
+// The nodes of equal pods: named if they are few.
+function places({ nodes, names }, none) {
+  if (!nodes) return h("span", { class: "error" }, none);
+  return nodes > 3 ? h("span", { title: names.join(", ") }, plural(nodes, "node")) :
+    names.map((name, index) => [index ? ", " : "", nodeLink(name)]).flat();
 }

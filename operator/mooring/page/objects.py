@@ -1,0 +1,144 @@
+"""A pod as the API server has it, and the events about it, read when somebody asks.
+
+They are read with Mooring's rights, so the caller first asks whether the user has the same right.
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import aclosing, asynccontextmanager
+from typing import Any, Final, Protocol
+
+import orjson
+
+from mooring.kube.client import Listing
+from mooring.kube.errors import ApiError, ForbiddenError, NotFoundError, explain
+from mooring.kube.resources import POD, Resource
+from mooring.model.errors import ManifestError
+from mooring.model.fields import integer, mapping, text
+from mooring.model.pod import Uid
+
+__all__ = ["NotReadError", "ObjectClient", "PodObjects"]
+
+_EVENT: Final = Resource("", "v1", "events", "Event")
+"""Of the core group, where `kubectl describe` reads them, and users have the right to."""
+_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+"""Of an object; what stands in a path or a selector may mean nothing else."""
+_MOST_BYTES: Final = 512 * 1024
+_MOST_EVENTS: Final = 200
+"""Events that are read for one answer."""
+_MOST_CHARACTERS: Final = 1024
+"""Of an event's message, which is what the API server allows in new events."""
+_AT_ONCE: Final = 2
+_MOST_WAITING: Final = 8
+"""Requests that wait while others are worked on."""
+_SECONDS: Final = 10.0
+
+
+class NotReadError(Exception):
+    """The object was not read; the text says why, in one line, and `status` in HTTP's way."""
+
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(why)
+        self.status = status
+
+
+class ObjectClient(Protocol):
+    """What is used of `mooring.kube.client.ApiClient`."""
+
+    async def get(
+        self, resource: Resource, name: str, namespace: str | None = None
+    ) -> dict[str, Any]:
+        """Return one object."""
+
+    def list_pages(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        selectors: Mapping[str, str] | None = None,
+        *,
+        limit: int | None,
+    ) -> AsyncGenerator[Listing, None]:
+        """Yield a collection page by page."""
+
+
+class PodObjects:
+    """Reads with `client`; `uid_of` is `SchedulerState.uid_of`."""
+
+    def __init__(self, client: ObjectClient, uid_of: Callable[[str], Uid | None]) -> None:
+        self._client = client
+        self._uid_of = uid_of
+        self._slots = asyncio.Semaphore(_AT_ONCE)
+        self._waiting = 0
+
+    async def pod(self, namespace: str, name: str) -> dict[str, Any]:
+        """Return the pod without its managed fields.
+
+        Raises:
+            NotReadError: if there is none, it is too large, or the API server does not answer.
+        """
+        async with self._turn(namespace, name):
+            raw = await self._client.get(POD, name, namespace)
+        metadata = {k: v for k, v in mapping(raw, "metadata").items() if k != "managedFields"}
+        found = {"apiVersion": "v1", "kind": "Pod", **raw, "metadata": metadata}
+        if len(orjson.dumps(found)) > _MOST_BYTES:
+            how = f"kubectl get pod {name} -n {namespace} -o yaml"
+            raise NotReadError(413, f"it has more than {_MOST_BYTES // 1024} KiB; use: {how}")
+        return found
+
+    async def events(self, namespace: str, name: str) -> dict[str, Any]:
+        """Return the events about the pod, the last first; of many, some.
+
+        Raises:
+            NotReadError: as `pod`, and if the pod is not known here.
+        """
+        uid = self._uid_of(f"{namespace}/{name}")
+        if uid is None:
+            raise NotReadError(404, f"pod {namespace}/{name} is not known to this replica")
+        about = f"involvedObject.kind=Pod,involvedObject.name={name},involvedObject.uid={uid}"
+        selectors = {"fieldSelector": about}
+        async with self._turn(namespace, name):
+            pages = self._client.list_pages(_EVENT, namespace, selectors, limit=_MOST_EVENTS)
+            async with aclosing(pages):
+                found = [_event(raw) for raw in (await anext(pages)).items[:_MOST_EVENTS]]
+        found.sort(key=lambda event: str(event["last"]), reverse=True)
+        return {"events": found, "more": len(found) == _MOST_EVENTS}
+
+    @asynccontextmanager
+    async def _turn(self, namespace: str, name: str) -> AsyncIterator[None]:
+        """Wait for a turn, and bound how long all of it takes; errors become `NotReadError`."""
+        if not (_NAME.fullmatch(namespace) and _NAME.fullmatch(name)):
+            raise NotReadError(400, "this is no name of a pod")
+        if self._waiting >= _AT_ONCE + _MOST_WAITING:
+            raise NotReadError(503, "others read objects; try again in some seconds")
+        self._waiting += 1
+        try:
+            async with asyncio.timeout(_SECONDS), self._slots:
+                yield
+        except NotFoundError:
+            raise NotReadError(404, f"there is no pod {namespace}/{name} any more") from None
+        except ForbiddenError as error:
+            raise NotReadError(503, explain(error)) from None
+        except (ApiError, ManifestError, TimeoutError):
+            why = "the API server gives no answer that can be read; try again in some seconds"
+            raise NotReadError(503, why) from None
+        finally:
+            self._waiting -= 1
+
+
+def _event(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what people read of an event; an event may have been written by anybody."""
+    series = mapping(raw, "series")
+    source = text(raw, "reportingComponent") or text(mapping(raw, "source"), "component")
+    created = text(mapping(raw, "metadata"), "creationTimestamp")
+    first = text(raw, "firstTimestamp") or text(raw, "eventTime") or created
+    last = text(series, "lastObservedTime") or text(raw, "lastTimestamp") or first
+    return {
+        "type": text(raw, "type"),
+        "reason": text(raw, "reason"),
+        "message": text(raw, "message")[:_MOST_CHARACTERS],
+        "count": integer(series, "count") or integer(raw, "count") or 1,
+        "first": first,
+        "last": last,
+        "source": source,
+    }

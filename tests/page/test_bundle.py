@@ -1,0 +1,261 @@
+"""The files of the page in a real browser, over a large cluster in which much is wrong."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlencode
+
+import pytest
+import yaml
+from playwright.sync_api import Browser, Page, expect
+
+import browser
+from browser import Tab
+from page_stage import EVIL, LONG, PACKED, Stage, cluster_in_trouble, staged
+
+pytestmark = pytest.mark.server
+
+SCREENSHOTS: Final = Path(__file__).parents[2] / "build" / "screenshots"
+VIEWS: Final = {
+    "cluster": ("", "#wrong a"),
+    "node": ("cluster?node=gpu-0917", "#largest"),
+    "queue": ("queue", ".list-row"),
+    "pod": ("pod/ml/train-resnet-007", "#funnel"),
+    "try": ("try", "#try:enabled"),
+    "policy": ("policy", ".profile"),
+}
+"""The address of each view after the #, and what it shows once it is complete."""
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    with browser.chromium() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def stage() -> Iterator[Stage]:
+    with staged(cluster_in_trouble()) as served:
+        yield served
+
+
+@pytest.fixture
+def tab(stage: Stage, chromium: Browser) -> Iterator[Tab]:
+    """Yield a tab of somebody who is signed in; in the end the page has broken no rule."""
+    with browser.opened(chromium) as opened:
+        opened.page.add_init_script("sessionStorage.setItem('mooring-token', 'admin')")
+        opened.page.goto(stage.url)
+        expect(opened.page.locator("#summary")).to_contain_text("1,000 nodes")
+        yield opened
+        assert opened.errors == []
+        assert opened.hosts == {f"127.0.0.1:{stage.port}"}
+
+
+def test_the_page_begins_with_what_is_wrong_and_leads_there(tab: Tab) -> None:
+    wrong = tab.page.locator("#wrong")
+    expect(wrong).to_contain_text("410 pending")
+    expect(wrong).to_contain_text("2 nodes not ready")
+    wrong.get_by_role("link", name="nvidia.com/gpu 104").click()
+    expect(tab.page.locator(".filters")).to_contain_text("104 pods")
+    assert "cause=Insufficient+nvidia.com%2Fgpu" in tab.page.url
+
+
+def test_a_page_without_a_connection_keeps_its_last_numbers_in_grey(tab: Tab, stage: Stage) -> None:
+    for address, kept in (("", "#summary"), ("queue", "#causes"), ("policy", ".profile")):
+        _open(tab.page, stage, address)
+        expect(tab.page.locator("#connection")).to_have_text("live")
+        shown = tab.page.locator(kept).first
+        expect(shown).to_be_visible()
+        before = shown.inner_text()
+        stage.stop()
+        try:
+            lost = tab.page.locator("#lost")
+            expect(lost).to_contain_text("trying again. What is shown is of")
+            expect(tab.page.locator("main > *").last).to_have_css("filter", "grayscale(1)")
+            assert shown.inner_text() == before
+        finally:
+            stage.serve()
+        expect(lost).to_be_hidden()
+        expect(tab.page.locator("main > *").last).to_have_css("filter", "none")
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_list_of_pods_has_each_cause_and_the_end_of_each_name(
+    tab: Tab, stage: Stage, width: int
+) -> None:
+    tab.page.set_viewport_size({"width": width, "height": 900})
+    _open(tab.page, stage, f"queue?{urlencode({'owner': f'{LONG}/Pod/huge-007'})}")
+    row = tab.page.locator(".list-row")
+    expect(row).to_have_count(1)
+    for text in ("Insufficient cpu", "huge-007"):
+        part = row.get_by_text(text)
+        cut = part.evaluate(
+            "part => part.scrollWidth > part.clientWidth + 1 && part.clientWidth > 0"
+        )
+        assert part.bounding_box() is not None
+        assert not cut, text
+    expect(row.get_by_role("link")).to_have_accessible_name(f"{LONG}/huge-007")
+
+
+def test_the_chart_of_the_last_hour_has_axes(tab: Tab, stage: Stage) -> None:
+    _open(tab.page, stage, "queue")
+    counts = tab.page.locator(".axis-y span:not(.widest)")
+    expect(counts).to_have_text(["0", "100", "200", "300", "400"])
+    times = tab.page.locator(".axis-x span")
+    minutes = [text.partition(":")[2][:2] for text in times.all_inner_texts()]
+    assert [int(each) % 10 for each in minutes] == [0] * 6
+
+
+def test_a_pod_is_found_by_a_part_of_its_name_with_the_keyboard(tab: Tab) -> None:
+    page, press = tab.page, tab.page.keyboard.press
+    field = page.get_by_label("Find a pod")
+    field.press_sequentially("resnet-01")
+    options = page.locator(".completion > [role=option]")
+    expect(options).to_have_count(10)
+    expect(options.first).to_have_text("ml/train-resnet-010 pending")
+    press("ArrowDown")
+    press("ArrowDown")
+    expect(field).to_have_attribute("aria-activedescendant", "find-pod-found-1")
+    press("Escape")
+    expect(options).to_have_count(0)
+    expect(field).to_have_attribute("aria-expanded", "false")
+    field.press_sequentially("9")
+    expect(options).to_have_count(1)
+    press("ArrowUp")
+    press("Enter")
+    expect(page.get_by_role("heading", name="ml/train-resnet-019")).to_be_visible()
+    page.get_by_label("Pod").fill("web-3-5d4f8b7c9d-0000")
+    page.get_by_text("shop/web-3-5d4f8b7c9d-00003").click()
+    expect(page.locator("#state")).to_contain_text("bound on general-0003")
+    page.get_by_label("Pod").fill("<b>none")
+    expect(page.get_by_text("nothing has this in its name")).to_be_visible()
+
+
+VALUES: Final[tuple[Any, ...]] = (
+    {"weights": [1, 2.5, -3], "empty": [], "none": {}, "null": None, "on": True},
+    {"nested": [[1, [2]], {"a": {"b": [{"c": 1, "d": [{}]}]}}]},
+    {
+        "texts": [
+            "yes",
+            "Null",
+            "~",
+            "",
+            "1e3",
+            "0x1f",
+            "12:30",
+            "2026-01-01",
+            "- a",
+            "a: b",
+            "a #b",
+        ]
+    },
+    {"image": "registry.example/app:v1@sha256:ab", "tail": "a:", "quotes": "\"'\\", "space": " a "},
+    {"script": "#!/bin/sh\n\n  set -e\necho é\n", "open": "a\nb", "blank": "\n", "more": "a\n\n"},
+    {
+        "tab": "a\tb\nc",
+        "control": "a\x00\x85\u2028b\nc",
+        "indented": "  a\nb",
+        "emoji": "\U0001f6a2",
+    },
+    {"yes": {"a b": 1, "": 2, "k:": 3, "x.y/z": 4}},
+    ["a", ["b\nc", {"d": "e\nf"}]],
+)
+
+
+def test_yaml_says_what_the_json_said(tab: Tab) -> None:
+    write = "async value => (await import('/ui/yaml.js')).toYaml(value)"
+    for value in VALUES:
+        text = tab.page.evaluate(write, value)
+        assert yaml.safe_load(text) == value, text
+    assert tab.page.evaluate(write, {"spec": {"a": [{"b": "c d"}]}}) == "spec:\n  a:\n  - b: c d\n"
+
+
+def test_the_chosen_profile_is_edited_as_yaml(tab: Tab, stage: Stage) -> None:
+    _open(tab.page, stage, "try")
+    tab.page.locator("#profile").select_option("packed")
+    tab.page.locator("#edit-profile").click()
+    editor = tab.page.locator("#profile-text")
+    expect(editor).to_be_focused()
+    assert yaml.safe_load(editor.input_value())["spec"]["pluginConfig"][0]["args"] == PACKED
+    _open(tab.page, stage, "policy")
+    tab.page.locator(".profile").filter(has_text="packed").get_by_role("link").click()
+    expect(editor).to_have_value(re.compile("type: MostAllocated"))
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_two_profiles_are_compared_by_pools_and_empty_nodes(
+    tab: Tab, stage: Stage, width: int
+) -> None:
+    tab.page.set_viewport_size({"width": width, "height": 900})
+    _open(tab.page, stage, "try")
+    tab.page.locator("#second").select_option("packed")
+    tab.page.locator("#which").select_option("running")
+    tab.page.locator("#namespace").fill("batch")
+    tab.page.locator("#compare").click()
+    expect(tab.page.locator("#verdict")).to_contain_text("10 of 10 pods would be elsewhere")
+    expect(tab.page.locator("#summary-of-nodes")).to_contain_text("→ 20")
+    pools = tab.page.get_by_role("region", name="Pools of nodes")
+    expect(pools.get_by_role("row").filter(has_text="general")).to_contain_text("900")
+    changes = tab.page.get_by_role("region", name="What changes").get_by_role("row")
+    expect(changes.filter(has_text="batch/nightly-0 and 9 others")).to_contain_text("4 nodes")
+    _picture(tab.page, f"compared-light-{width}")
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_events_and_yaml_of_a_pod_are_one_click_away(tab: Tab, stage: Stage, width: int) -> None:
+    tab.page.set_viewport_size({"width": width, "height": 900})
+    _open(tab.page, stage, "pod/ml/train-resnet-000")
+    tab.page.get_by_text("Events", exact=True).click()
+    expect(tab.page.locator("[data-object=events]")).to_contain_text(f"{EVIL} (7 times)")
+    tab.page.get_by_text("YAML", exact=True).click()
+    text = tab.page.get_by_label("YAML of ml/train-resnet-000")
+    metadata = yaml.safe_load(text.inner_text())["metadata"]
+    assert metadata["annotations"] == {"note": EVIL, "script": "set -e\nexit 1\n"}
+    assert "managedFields" not in metadata
+    assert tab.page.title() == "Pod - Mooring"
+    _picture(tab.page, f"objects-light-{width}")
+    tab.page.keyboard.press("Escape")
+    expect(text).to_be_hidden()
+    _open(tab.page, stage, "pod/ml/train-resnet-001")
+    tab.page.get_by_text("YAML", exact=True).click()
+    expect(tab.page.get_by_role("alert").filter(has_text="no pod")).to_be_visible()
+
+
+def test_escape_closes_the_node(tab: Tab, stage: Stage) -> None:
+    _open(tab.page, stage, "cluster?node=gpu-0917")
+    details = tab.page.get_by_role("complementary")
+    expect(details).to_contain_text("gpu-0917")
+    tab.page.keyboard.press("Escape")
+    expect(details).to_be_hidden()
+    expect(tab.page.locator("#nodes")).to_be_focused()
+    assert "node=" not in tab.page.url
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_every_view_fits_into_the_window_in_both_themes(
+    tab: Tab, stage: Stage, theme: str, width: int
+) -> None:
+    """Screenshots are in build/screenshots, for people to look at."""
+    tab.page.set_viewport_size({"width": width, "height": 900})
+    tab.page.evaluate("theme => localStorage.setItem('mooring-theme', theme)", theme)
+    for name, (address, complete) in VIEWS.items():
+        _open(tab.page, stage, address)
+        expect(tab.page.locator(complete).first).to_be_visible()
+        _picture(tab.page, f"{name}-{theme}-{width}")
+
+
+def _open(page: Page, stage: Stage, address: str) -> None:
+    """Open a view anew, as a typed address does."""
+    page.goto(f"{stage.url}#/{address}")
+    page.reload()
+
+
+def _picture(page: Page, name: str) -> None:
+    """Take a screenshot; everything must fit into the width."""
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True)
+    size = page.viewport_size
+    assert size is not None
+    assert page.evaluate("document.documentElement.scrollWidth") <= size["width"], name

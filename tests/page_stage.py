@@ -1,0 +1,206 @@
+"""A page over a cluster in which much is wrong, served in a thread for a browser.
+
+1,000 nodes, 1,970 running pods and 410 pending ones, about each of which was decided once.
+"""
+
+import asyncio
+import itertools
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from mooring.engine.cycle import decide
+from mooring.engine.outcome import FitError, decision_of
+from mooring.engine.result_cache import ResultCache
+from mooring.engine.scheduler_state import SchedulerState
+from mooring.framework.queued_pod import PodState
+from mooring.model.pod import parse_pod
+from mooring.observe.http import Endpoints
+from mooring.observe.records import DecisionLog
+from mooring.page.api import Page
+from mooring.page.queue import Queue
+from mooring.testing.builders import node, pod
+from pages import Rights, endpoints, page
+from scheduler_states import put_profile, scheduler_state
+
+__all__ = ["EVIL", "GPU", "HOUR", "LONG", "PACKED", "Stage", "cluster_in_trouble", "staged"]
+
+GPU: Final = "nvidia.com/gpu"
+HOUR: Final = 1_780_000_000
+"""When the hour ends that the chart shows, in seconds since the epoch."""
+PACKED: Final = {"scoringStrategy": {"type": "MostAllocated"}}
+"""Arguments of a plugin of the profile "packed"."""
+EVIL: Final = "<img src=x onerror=document.title='owned'>"
+LONG: Final = "the-name-of-a-team-that-is-as-long-as-clouds-make-them"
+"""A namespace."""
+
+
+def cluster_in_trouble() -> Page:
+    """Return the page of this cluster, with the counts of an hour."""
+    shared, log = _decided()
+    counted = itertools.count()
+    queue = Queue(
+        shared,
+        bound=lambda: 0,
+        cause=log.cause,
+        clock=lambda: 0.0,
+        now=lambda: HOUR - 3590 + 10 * next(counted),
+    )
+    for _ in range(360):
+        queue.sample()
+    return page(shared, log, queue=queue, objects=_stored())
+
+
+def _stored() -> Iterator[dict[str, Any]]:
+    """Yield a pod as it is stored, and an event about it, both with text that looks like markup."""
+    found = next(_pending())
+    found["metadata"]["managedFields"] = [{"manager": "kubectl"}]
+    found["metadata"]["annotations"] = {"note": EVIL, "script": "set -e\nexit 1\n"}
+    yield found
+    yield {
+        "kind": "Event",
+        "metadata": {"name": "e", "namespace": "ml", "creationTimestamp": "2026-06-01T10:00:00Z"},
+        "involvedObject": {"kind": "Pod", "uid": found["metadata"]["uid"]},
+        "type": "Warning",
+        "reason": "FailedScheduling",
+        "message": f"0/1000 nodes are available: {EVIL}",
+        "count": 7,
+        "source": {"component": "mooring"},
+    }
+
+
+def _decided() -> tuple[SchedulerState, DecisionLog]:
+    """Return the state, and what was decided about its pending pods."""
+    shared = scheduler_state(*_nodes(), *_running())
+    pipeline = put_profile(shared, "default-scheduler").pipeline
+    put_profile(
+        shared,
+        "packed",
+        pluginConfig=[{"name": "NodeResourcesFit", "args": PACKED}],
+    )
+    log, cache = DecisionLog(), ResultCache(shared.state.nodes)
+    for number, raw in enumerate(_pending()):
+        waiting = parse_pod(raw)
+        began = -float(number % 90 * 60)
+        shared.queue.add(waiting, pipeline, began, gated=bool(waiting.spec.gates))
+        if waiting.spec.gates:
+            continue
+        popped = shared.queue.pop(0.0)
+        assert popped is not None
+        outcome = decide(waiting, pipeline, shared.cluster, cache, seed=0, start=0, now=0.0)
+        assert isinstance(outcome, FitError), raw
+        log.decided(
+            decision_of(waiting, pipeline, outcome), 0.0, cause=outcome.diagnosis.main_reason
+        )
+        popped.times.enter(PodState.UNSCHEDULABLE, 0.0)
+        shared.queue.add_unschedulable(popped, frozenset(outcome.diagnosis.plugins), 0.0)
+    return shared, log
+
+
+def _nodes() -> Iterator[dict[str, Any]]:
+    for number in range(1000):
+        gpus = number >= 900
+        yield node(
+            f"{'gpu' if gpus else 'general'}-{number:04}",
+            cpu="64" if gpus else "16",
+            memory="256Gi" if gpus else "64Gi",
+            resources={GPU: 8} if gpus else None,
+            zone=f"eu-west-1{'abc'[number % 3]}",
+            labels={"karpenter.sh/nodepool": "gpu" if gpus else "general"},
+            unschedulable=number in range(10),
+            conditions={"Ready": "False"} if number in (17, 340) else None,
+        )
+
+
+def _running() -> Iterator[dict[str, Any]]:
+    for number in range(2000):
+        place = number % 1000
+        if 880 <= place < 900:
+            continue
+        gpus = {GPU: 8} if place >= 900 and number < 1000 else None
+        kind = {"kind": "ReplicaSet", "name": f"web-{number % 9}", "uid": f"rs-{number % 9}"}
+        yield pod(
+            f"web-{number % 9}-5d4f8b7c9d-{number:05}",
+            namespace="shop",
+            cpu=str(1 + number % 7),
+            memory="4Gi",
+            requests=gpus,
+            node=f"{'gpu' if place >= 900 else 'general'}-{place:04}",
+            owner=kind,
+        )
+
+    for number in range(10):
+        owner = {"kind": "Job", "name": "nightly", "uid": "nightly"}
+        yield pod(
+            f"nightly-{number}",
+            namespace="batch",
+            cpu="1",
+            memory="1Gi",
+            node=f"general-{880 + number:04}",
+            owner=owner,
+        )
+
+
+def _pending() -> Iterator[dict[str, Any]]:
+    job = {"kind": "Job", "name": "train-resnet", "uid": "job"}
+    for number in range(104):
+        yield pod(
+            f"train-resnet-{number:03}", namespace="ml", cpu="4", requests={GPU: 8}, owner=job
+        )
+    for number in range(150):
+        yield pod(f"huge-{number:03}", namespace=LONG, cpu="96", priority=1000)
+    for number in range(90):
+        yield pod(f"db-{number:03}", namespace="bank", node_selector={"disk": "ssd"})
+    for number in range(66):
+        yield pod(f"held-{number:03}", namespace="shop", gates=["example.com/quota"])
+
+
+class Stage:
+    """The page, served at `url` by a thread of its own until `close`."""
+
+    def __init__(self, shown: Page, rights: Rights | None = None) -> None:
+        self._shown = shown
+        self._rights = rights
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._thread.start()
+        self._serving: Endpoints | None = None
+        self.port = 0
+        self.serve()
+
+    @property
+    def url(self) -> str:
+        """Where the page is."""
+        return f"https://127.0.0.1:{self.port}/ui/"
+
+    def serve(self) -> None:
+        """Serve the page, at the port that it had before."""
+        self._serving = endpoints(self._shown, self._rights)
+        self.port = self._run(self._serving.start("127.0.0.1", self.port))
+
+    def stop(self) -> None:
+        """Serve nothing for a while."""
+        serving, self._serving = self._serving, None
+        if serving is not None:
+            self._run(serving.stop())
+
+    def close(self) -> None:
+        """End the thread."""
+        self.stop()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def _run(self, work: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
+
+
+@contextmanager
+def staged(shown: Page, rights: Rights | None = None) -> Iterator[Stage]:
+    """Yield the page, served."""
+    stage = Stage(shown, rights)
+    try:
+        yield stage
+    finally:
+        stage.close()
