@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 import pytest
 import yaml
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 import browser
 from browser import Tab
@@ -96,6 +96,28 @@ def test_the_list_of_pods_has_each_cause_and_the_end_of_each_name(
         assert part.bounding_box() is not None
         assert not cut, text
     expect(row.get_by_role("link")).to_have_accessible_name(f"{LONG}/huge-007")
+
+
+def test_the_profiles_that_come_late_do_not_change_a_text_that_somebody_edits(
+    tab: Tab, stage: Stage
+) -> None:
+    held = list[Route]()
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    _open(tab.page, stage, "queue")
+    tab.page.route("**/ui/api/policy", hold)
+    with tab.page.expect_request("**/ui/api/policy"):
+        _open(tab.page, stage, "try")
+    manifests = tab.page.locator("#manifests")
+    before = manifests.input_value()
+    manifests.focus()
+    for route in held:  # of the view Cluster, too
+        answer = route.fetch()
+        route.fulfill(response=answer, body=answer.text().replace("default-scheduler", "mooring"))
+    expect(tab.page.locator("#try")).to_be_enabled()
+    assert manifests.input_value() == before
 
 
 def test_the_chart_of_the_last_hour_has_axes(tab: Tab, stage: Stage) -> None:

@@ -119,7 +119,8 @@ export function tryView(content, context, _rest, query) {
       const shown = known.find((each) => each.spec !== null);
       if (kept.text === undefined && shown !== undefined) text.value = written(shown);
       const scheduler = known.find((each) => each.mode === "Active")?.effective.schedulerNames[0];
-      if (manifests.value === EXAMPLE && scheduler !== undefined && scheduler !== "default-scheduler") {
+      const untouched = manifests.value === EXAMPLE && document.activeElement !== manifests; // nobody works in it yet
+      if (untouched && scheduler !== undefined && scheduler !== "default-scheduler") {
         manifests.value = EXAMPLE.replace("spec:\n", `spec:\n  schedulerName: ${scheduler}\n`);
       }
       chosen();
