@@ -1,6 +1,6 @@
 from typing import Any
 
-from mooring.cli.explanation import explanation, score_table
+from mooring.cli.explanation import explanation, score_table, zero_scores
 
 
 def decision(**fields: Any) -> dict[str, Any]:
@@ -54,3 +54,15 @@ def test_the_table_has_a_column_per_plugin_and_at_most_so_many_nodes() -> None:
     head, rows, numbers = score_table(scores, most=2)
     assert (head, numbers) == (("NODE", "TOTAL", "A", "B"), ("TOTAL", "A", "B"))
     assert rows == [("n1", "3", "1", "2"), ("n2", "1", "1", "-")]
+
+
+def test_plugins_that_give_nothing_to_all_nodes_are_named_below_the_table() -> None:
+    scores = {
+        "n1": {"plugins": {"Z": 0, "A": 1, "B": 0}, "total": 1},
+        "n2": {"plugins": {"Z": 0, "A": 0}, "total": 0},
+        "n3": {"plugins": {"Z": 5}, "total": 5},
+    }
+    assert score_table(scores, most=2)[0] == ("NODE", "TOTAL", "A")
+    assert [*zero_scores(scores, most=2)] == ["0 for all of these nodes: B, Z"]
+    assert [*zero_scores(scores)] == ["0 for all of these nodes: B"]
+    assert [*zero_scores({"n1": {"plugins": {"A": 1}, "total": 1}})] == []

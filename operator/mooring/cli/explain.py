@@ -28,6 +28,7 @@ from mooring.cli.explanation import (
     remedy_lines,
     score_table,
     time_lines,
+    zero_scores,
 )
 from mooring.cli.leader import Leader, answer_of, leader_options
 from mooring.cli.names import complete_namespaces, complete_pods, why_unknown
@@ -333,4 +334,6 @@ def _show(decision: Mapping[str, Any]) -> None:
         click.echo(f"  {line}")
     if decision["scores"]:
         print_table(*score_table(decision["scores"]))
+        for line in zero_scores(decision["scores"]):
+            click.echo(line)
     click.echo()

@@ -14,6 +14,7 @@ __all__ = [
     "remedy_lines",
     "score_table",
     "time_lines",
+    "zero_scores",
 ]
 
 _MOST_NODES: Final = 3
@@ -125,15 +126,27 @@ def score_table(
     """Return head, rows and number columns of a table: nodes, totals, scores by plugin.
 
     Without `most` all nodes are in it, else the first `most`: records begin with the best nodes.
+    Plugins in `zero_scores` have no column.
     """
     shown = [*scores.items()][:most]
-    plugins = sorted({name for _, score in shown for name in score["plugins"]})
+    plugins = sorted(
+        {name for _, score in shown for name, given in score["plugins"].items() if given}
+    )
     rows: list[Sequence[str]] = [
         (node, str(score["total"]), *(str(score["plugins"].get(name, "-")) for name in plugins))
         for node, score in shown
     ]
     numbers = ("TOTAL", *plugins)
     return ("NODE", *numbers), rows, numbers
+
+
+def zero_scores(scores: Mapping[str, Any], most: int | None = None) -> Iterator[str]:
+    """Yield a line that names the plugins that give 0 to all these nodes, if there are any."""
+    shown = [score["plugins"] for score in [*scores.values()][:most]]
+    names = {name for score in shown for name in score}
+    zero = sorted(name for name in names if not any(score.get(name) for score in shown))
+    if zero:
+        yield f"0 for all of these nodes: {', '.join(zero)}"
 
 
 def pod_group_lines(group: Mapping[str, Any]) -> Iterator[str]:

@@ -18,7 +18,7 @@ from mooring.cli.console import (
     print_json,
     table_lines,
 )
-from mooring.cli.explanation import explanation, score_table
+from mooring.cli.explanation import explanation, score_table, zero_scores
 from mooring.framework.decision import Decision
 from mooring.framework.registry import Registry
 from mooring.observe.documents import plain
@@ -94,7 +94,8 @@ def _explained(decision: Decision) -> Iterator[str]:
     yield f"{decision.pod.key}  {where}  (profile {decision.profile})"
     yield from (f"  {line}" for line in explanation(view))
     if view["scores"]:
-        yield from (f"  {line}" for line in table_lines(*score_table(view["scores"], _MOST_NODES)))
+        lines = table_lines(*score_table(view["scores"], _MOST_NODES))
+        yield from (f"  {line}" for line in (*lines, *zero_scores(view["scores"], _MOST_NODES)))
         if len(view["scores"]) > _MOST_NODES:
             yield f"  (of {len(view['scores'])} nodes these are the best)"
 
