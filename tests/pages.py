@@ -27,7 +27,7 @@ from mooring.page.policy import Policy
 from mooring.page.queue import Queue
 from mooring.page.search import PodSearch
 from mooring.page.trials import WhatIfRunner
-from scheduler_states import SHIPPED_ONLY, scheduler_state, silent_intake
+from scheduler_states import SHIPPED_ONLY, scheduler_state, silent_pod_enqueuer
 
 __all__ = ["EVERYTHING", "Rights", "endpoints", "page", "served"]
 
@@ -101,7 +101,7 @@ def page(
     `groups` describes pod groups, `queue` reads its queue. `objects` are pods and events that the
     API server has.
     """
-    handler = ProfileHandler(shared.profiles, silent_intake(shared))
+    handler = ProfileHandler(shared.profiles, silent_pod_enqueuer(shared))
     log = decisions or DecisionLog()
     no_shadows: dict[str, Any] = {"profiles": {}, "pods": []}
     reports = PodReportBuilder(shared, lambda: 0.0, groups=groups)

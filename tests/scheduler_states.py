@@ -19,7 +19,7 @@ __all__ = [
     "SHIPPED_ONLY",
     "put_profile",
     "scheduler_state",
-    "silent_intake",
+    "silent_pod_enqueuer",
 ]
 
 SHIPPED_ONLY: Final = Registry(SHIPPED, {})
@@ -51,7 +51,9 @@ def put_profile(
     return shared.profiles.put(SchedulingProfile(name, read_spec), resolve(read_spec, registry))
 
 
-def silent_intake(shared: SchedulerState, clock: Callable[[], float] = lambda: 0.0) -> PodEnqueuer:
+def silent_pod_enqueuer(
+    shared: SchedulerState, clock: Callable[[], float] = lambda: 0.0
+) -> PodEnqueuer:
     """Return an intake, by default at time 0, that wakes nothing and tells nobody."""
     return PodEnqueuer(
         shared,

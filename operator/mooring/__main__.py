@@ -60,7 +60,7 @@ Examples:
   mooring profile check profiles/     # is a policy valid?
   mooring simulate cluster.json       # what would it decide?
   mooring explain web-5d8f -n shop    # why is the pod pending?
-  source <(mooring completion bash)   # complete commands and files""",
+  source <(mooring completion bash)   # complete commands and names""",
 )
 @click.version_option(__version__, prog_name="mooring", message="%(prog)s %(version)s")
 def main() -> None:

@@ -61,7 +61,7 @@ def _decided(
 
 def _converted(configuration: Mapping[str, Any]) -> list[Any]:
     """Return the documents that `mooring convert` prints of the configuration."""
-    run = CliRunner().invoke(convert, ["-"], input=json.dumps(configuration))
+    run = CliRunner().invoke(convert, ["-", "--active"], input=json.dumps(configuration))
     assert run.exit_code == 0, run.output
     return list(yaml.safe_load_all(run.stdout))
 

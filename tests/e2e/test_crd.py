@@ -195,5 +195,5 @@ def test_the_status_is_a_subresource_and_its_reason_shows_in_kubectl_get(
         client.patch(f"{PATH}/shown/status", {"status": status})
         assert client.get(f"{PATH}/shown")["status"] == status
     header, row = cluster.access.kubectl("get", "sprof", "shown").splitlines()
-    assert header.split() == ["NAME", "READY", "REASON", "SCHEDULER", "NAMES", "AGE"]
+    assert header.split() == ["NAME", "READY", "REASON", "SCHEDULER", "NAMES", "CONFLICT", "AGE"]
     assert row.split()[:4] == ["shown", "False", "Invalid", '["batch"]']

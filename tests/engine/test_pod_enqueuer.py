@@ -59,7 +59,7 @@ GATED: dict[str, Any] = {"plugins": {"preEnqueue": {"enabled": [{"name": "Gateke
 
 
 class Door:
-    """The intake of a cluster of one node, and what it calls."""
+    """The pod enqueuer of a cluster of one node, and what it calls."""
 
     def __init__(self) -> None:
         self.scheduler_state = scheduler_state(node("a"), registry=GATEKEEPER)
@@ -595,7 +595,7 @@ def test_a_pod_that_no_profile_takes_is_known(door: Door) -> None:
 
 
 class TestPodsWithoutProfile:
-    """`Door.reports` lets ten seconds pass, and the intake report."""
+    """`Door.reports` lets ten seconds pass, and the pod enqueuer report."""
 
     def test_a_pod_that_profiles_for_its_scheduler_name_leave_out_is_told_which(
         self, door: Door
@@ -898,7 +898,7 @@ async def until(holds: Callable[[], object]) -> None:
         await asyncio.sleep(0)
 
 
-async def test_the_rest_is_found_while_the_intake_runs(open_door: Door) -> None:
+async def test_the_rest_is_found_while_the_pod_enqueuer_runs(open_door: Door) -> None:
     names = many(open_door)
     async with in_background(open_door.pod_enqueuer.run()):
         for _ in range(2):  # it waits for the next change each time
@@ -911,7 +911,7 @@ async def test_the_rest_is_found_while_the_intake_runs(open_door: Door) -> None:
 
 
 class TestPodsWithAMisspeltSchedulerName:
-    """`Door.reports` lets ten seconds pass, and the intake report."""
+    """`Door.reports` lets ten seconds pass, and the pod enqueuer report."""
 
     def test_after_half_a_minute_the_pod_is_told_once_which_name_may_be_meant(
         self, door: Door

@@ -11,7 +11,7 @@ from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
 from mooring.model.events import Kind
 from mooring.testing import builders
-from scheduler_states import scheduler_state, silent_intake
+from scheduler_states import scheduler_state, silent_pod_enqueuer
 
 
 @asynccontextmanager
@@ -19,7 +19,7 @@ async def handlers(
     shared: SchedulerState, listed: list[int] | None = None
 ) -> AsyncIterator[ObjectHandlers]:
     """Yield the handlers over this state; each listing of kopf's is added to `listed`."""
-    pod_enqueuer = silent_intake(shared)
+    pod_enqueuer = silent_pod_enqueuer(shared)
     async with ApiServer() as server, ApiClient(Connection(server.url)) as client:
         profiles = status_writer(shared, pod_enqueuer, client)
         noted = listed if listed is not None else []

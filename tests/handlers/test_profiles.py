@@ -27,7 +27,7 @@ from mooring.model.events import Kind
 from mooring.model.node import parse_node
 from mooring.model.pod import parse_pod
 from mooring.testing.builders import node, pod
-from scheduler_states import scheduler_state, silent_intake
+from scheduler_states import scheduler_state, silent_pod_enqueuer
 
 Raw = dict[str, Any]
 
@@ -44,7 +44,7 @@ def shared() -> SchedulerState:
 
 @pytest.fixture
 def profile_handler(shared: SchedulerState) -> ProfileHandler:
-    pod_enqueuer = silent_intake(shared)
+    pod_enqueuer = silent_pod_enqueuer(shared)
     return ProfileHandler(shared.profiles, pod_enqueuer)
 
 
@@ -336,7 +336,7 @@ def test_a_replica_that_begins_to_lead_leaves_right_statuses_as_they_are(
     statuses.settle()
     assert len(statuses.warned) == 3
     shared = scheduler_state()
-    leader = Statuses(ProfileHandler(shared.profiles, silent_intake(shared)))
+    leader = Statuses(ProfileHandler(shared.profiles, silent_pod_enqueuer(shared)))
     leader.raws = statuses.raws
     for name in "cab":
         leader.show(name)
@@ -560,7 +560,7 @@ async def writing(
     async with ApiServer(api.respond) as server, ApiClient(Connection(server.url)) as client:
         recorder = EventRecorder(client, "mooring", "test")
         recording = asyncio.create_task(recorder.run())
-        yield api, status_writer(shared, silent_intake(shared), client, sleep, recorder)
+        yield api, status_writer(shared, silent_pod_enqueuer(shared), client, sleep, recorder)
         await recorder.drain(10)
         recording.cancel()
         await asyncio.wait([recording])
@@ -653,7 +653,7 @@ async def test_a_status_that_could_not_be_written_is_written_some_seconds_later(
 
     api, shared = SmallApi(), scheduler_state()
     async with ApiServer(respond) as server, ApiClient(Connection(server.url)) as client:
-        writer = status_writer(shared, silent_intake(shared), client, clock.sleep)
+        writer = status_writer(shared, silent_pod_enqueuer(shared), client, clock.sleep)
         task = asyncio.create_task(writer.run())
         await writer.found(profile(name="found"))
         for _ in range(2):
@@ -674,7 +674,7 @@ async def test_a_status_whose_write_is_called_off_is_written_later() -> None:
     clock, api, shared = VirtualClock(), SmallApi(), scheduler_state()
     api.answers_half = True
     async with ApiServer(api.respond) as server, ApiClient(Connection(server.url)) as client:
-        handler = ProfileHandler(shared.profiles, silent_intake(shared))
+        handler = ProfileHandler(shared.profiles, silent_pod_enqueuer(shared))
         recorder = EventRecorder(client, "mooring", "test")
         writer = ProfileStatusWriter(handler, client, recorder, sleep=clock.sleep)
         handling = asyncio.create_task(writer.found(profile(name="found")))

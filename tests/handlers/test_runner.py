@@ -36,7 +36,7 @@ from mooring.model.events import Kind
 from mooring.model.pod import Pod
 from mooring.testing import builders
 from mooring.testing.builders import priority_class
-from scheduler_states import scheduler_state, silent_intake
+from scheduler_states import scheduler_state, silent_pod_enqueuer
 
 SECONDS = 60.0
 PROFILES = "/apis/scheduling.mooring.dev/v1alpha1/schedulingprofiles"
@@ -60,7 +60,7 @@ def client(control_plane: ControlPlane) -> Iterator[Client]:
 async def kopf_serving(
     shared: SchedulerState, plane: ControlPlane, listed: Callable[[], None] = lambda: None
 ) -> AsyncIterator[None]:
-    pod_enqueuer = silent_intake(shared)
+    pod_enqueuer = silent_pod_enqueuer(shared)
     connection = await load_connection(
         kubeconfig=str(plane.access.admin_kubeconfig), user_agent="mooring-test"
     )
@@ -178,7 +178,7 @@ async def small_api() -> AsyncIterator[tuple[SmallApi, ApiServer]]:
 def handlers_of(
     shared: SchedulerState, client: ApiClient, seen: Callable[[Pod, Mapping[str, Any]], None]
 ) -> ObjectHandlers:
-    pod_enqueuer = silent_intake(shared)
+    pod_enqueuer = silent_pod_enqueuer(shared)
     profiles = status_writer(shared, pod_enqueuer, client)
     return ObjectHandlers(pod_enqueuer, profiles, shared.state, listed=lambda: None, seen=seen)
 

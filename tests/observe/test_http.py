@@ -571,7 +571,10 @@ async def test_pending_pods_are_counted_by_cause_and_named_to_those_who_may_get_
     async with served(shown, user="ann") as client, client.get("/debug/pending") as answer:
         found = await answer.json()
     causes = {each["cause"]: each["pods"] for each in found["causes"]}
-    assert causes == {"scheduling gates: quota": 1, "no profile takes the pod": 1}
+    assert causes == {
+        "scheduling gates: quota": 1,
+        'no profile takes pods of schedulerName "moring"': 1,
+    }
     assert (found["total"], found["otherCauses"], found["otherPods"]) == (3, 1, 1)
     assert found["states"]["without a profile"] == 1
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from mooring.handlers.profiles import ProfileHandler
 from mooring.page.policy import Policy
-from scheduler_states import scheduler_state, silent_intake
+from scheduler_states import scheduler_state, silent_pod_enqueuer
 
 NO_SHADOWS: dict[str, Any] = {"profiles": {}, "pods": []}
 
@@ -24,7 +24,7 @@ class Stage:
 
     def __init__(self, shadow: dict[str, Any] | None = None) -> None:
         shared = scheduler_state()
-        self.handler = ProfileHandler(shared.profiles, silent_intake(shared))
+        self.handler = ProfileHandler(shared.profiles, silent_pod_enqueuer(shared))
         self.policy = Policy(shared.profiles, self.handler, lambda _: shadow or NO_SHADOWS)
 
     def shown(self, *visible: str) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from mooring.testing.builders import coscheduling_pod_group, node, pod, uid_of
 from scheduler_states import put_profile, scheduler_state
 
 ALL = frozenset(["default", "shop", "bank"])
+NO_PROFILE = 'no profile takes pods of schedulerName "default-scheduler"'
 JOB = {"kind": "Job", "name": "train", "uid": "u", "controller": True}
 
 
@@ -213,7 +214,7 @@ async def test_pods_without_a_profile_are_listed(stage: Stage) -> None:
     stage.shared.without_profile[uid_of("lost")] = parse_pod(pod("lost"))
     (each,) = (await stage.queue.pending()).page(Selected(), ALL, 0, 10)["pods"]
     assert (each["pod"], each["state"]) == ("default/lost", "without a profile")
-    assert each["cause"] == "no profile takes the pod"
+    assert each["cause"] == NO_PROFILE
 
 
 async def test_an_empty_queue_has_no_groups(stage: Stage) -> None:
@@ -277,7 +278,7 @@ async def test_the_pods_of_a_workload_are_found(stage: Stage) -> None:
     assert {row["pod"]: row["cause"] for row in found["pods"]} == {
         "shop/web-1": "not decided yet",
         "shop/web-2": "not decided yet",
-        "shop/web-3": "no profile takes the pod",
+        "shop/web-3": NO_PROFILE,
     }
     assert (await stage.queue.workload("shop", "ReplicaSet", "web-5d8f"))["total"] == 3
     assert (await stage.queue.workload("bank", "Deployment", "web"))["total"] == 0

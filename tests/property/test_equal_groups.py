@@ -21,7 +21,7 @@ from mooring.model.events import Kind
 from mooring.model.pod import Pod, parse_pod
 from mooring.model.pod_group import parse_pod_group
 from mooring.testing.builders import node, pod, pod_group, uid_of
-from scheduler_states import put_profile, scheduler_state, silent_intake
+from scheduler_states import put_profile, scheduler_state, silent_pod_enqueuer
 
 NODES = {"a": 4, "b": 3}
 """CPUs of each node."""
@@ -56,7 +56,7 @@ class EqualGroups(RuleBasedStateMachine):
         self.pipeline = put_profile(self.scheduler).pipeline
         self.state, self.queue = self.scheduler.state, self.scheduler.queue
         self.cache, self.backoffs = ResultCache(self.state.nodes), GroupBackoffs()
-        self.pod_enqueuer = silent_intake(self.scheduler, clock=lambda: self.now)
+        self.pod_enqueuer = silent_pod_enqueuer(self.scheduler, clock=lambda: self.now)
         self.state.on_events(self.pod_enqueuer.on_events)
         self.groups: dict[str, Group] = {}
         self.running: dict[str, tuple[str, int]] = {}

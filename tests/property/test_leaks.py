@@ -30,7 +30,7 @@ from mooring.testing.storage_builders import (
     storage_class,
     volume_attachment,
 )
-from scheduler_states import put_profile, scheduler_state, silent_intake
+from scheduler_states import put_profile, scheduler_state, silent_pod_enqueuer
 
 Raw = dict[str, Any]
 
@@ -90,7 +90,7 @@ class World:
         self.scheduler = scheduler_state()
         self.state = self.scheduler.state
         put_profile(self.scheduler)
-        self.pod_enqueuer = silent_intake(self.scheduler)
+        self.pod_enqueuer = silent_pod_enqueuer(self.scheduler)
         self.state.on_events(self.pod_enqueuer.on_events)
         self.results = ResultCache(self.state.nodes)
         self.cards = self.state.track_cards(PRESETS["gpushare"], demand=True)

@@ -20,7 +20,7 @@ from mooring.simulate.inputs import inputs_of
 from mooring.simulate.manifests import Manifest
 from mooring.simulate.profiles import InvalidProfile
 from mooring.simulate.simulation import simulate
-from scheduler_states import scheduler_state, silent_intake
+from scheduler_states import scheduler_state, silent_pod_enqueuer
 
 Verdict = str | dict[str, Any]
 """All mistakes as one text, or the effective policy."""
@@ -130,7 +130,7 @@ def simulated(raw: dict[str, Any]) -> Verdict:
 
 def operated(raw: dict[str, Any]) -> Verdict:
     shared = scheduler_state(registry=REGISTRY)
-    pod_enqueuer = silent_intake(shared)
+    pod_enqueuer = silent_pod_enqueuer(shared)
     status = ProfileHandler(shared.profiles, pod_enqueuer).applied(raw)
     assert status is not None
     (ready,) = status["conditions"]

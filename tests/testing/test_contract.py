@@ -223,7 +223,10 @@ def test_a_correct_plugin_keeps_every_rule(plugin: type[Any], rule: str) -> None
         (Writes, "test_it_changes_nothing_while_it_decides"),
         (Nominates, "test_it_changes_nothing_while_it_decides"),
         (BeginsEvictions, "test_it_changes_nothing_while_it_decides"),
-        (ForgetsPods, "test_it_returns_the_same_without_pods_if_it_ignores_pods"),
+        (
+            ForgetsPods,
+            "test_it_returns_the_same_without_pods_if_it_depends_on_the_node_object_only",
+        ),
         (MisspellsScore, "test_it_has_no_misspelt_method"),
         (RejectsNothing, "test_its_filter_rejects_a_node_in_some_scenario"),
         (ScoresAllTheSame, "test_its_scores_differ_in_some_scenario"),

@@ -31,9 +31,9 @@ Examples:
 def completion(context: click.Context, shell: str) -> None:
     """Print a script for SHELL that completes commands, options, their values, files and names.
 
-    Names of pods, namespaces and profiles are those of the cluster of the kubeconfig. The program
-    must be on the PATH as mooring. `kubectl mooring` is completed by kubectl's own completion, if
-    kubectl_complete-mooring is on the PATH too.
+    Names of pods, pod groups, namespaces and profiles are those of the cluster of the kubeconfig.
+    The program must be on the PATH as mooring. `kubectl mooring` is completed by kubectl's own
+    completion, if kubectl_complete-mooring is on the PATH too.
     """
     kind: type[ShellComplete] | None = get_completion_class(shell)
     if kind is None:

@@ -45,7 +45,7 @@ Examples:
   mooring convert scheduler-config.yaml > profiles.yaml
   kubectl -n kube-system get cm policy -o json | mooring convert - -s packed
   mooring convert ClusterAutoscalerProvider -s packed
-  mooring convert scheduler-config.yaml --active   # kube-scheduler has another name"""
+  mooring convert scheduler-config.yaml --active   # not beside kube-scheduler"""
 )
 @click.argument("source", metavar="FILE|PROVIDER", shell_complete=_completed)
 @click.option(

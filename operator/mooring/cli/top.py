@@ -85,9 +85,9 @@ def _intervals(leader: Leader, every: float, *, once: bool) -> Iterator[dict[str
 
 
 def _pending(leader: Leader) -> dict[str, Any] | None:
-    """Return the pending pods by state and cause; None if the user may not read them."""
+    """Return the pending pods by state and cause; None if the leader does not tell them."""
     try:
-        return answer_of(leader, "/debug/pending", "causes")
+        return answer_of(leader, "/debug/pending", "causes", absent="404")  # an older leader
     except RefusedError:
         return None
 

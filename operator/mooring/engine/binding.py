@@ -291,7 +291,7 @@ def _measured(assumed: AssumedPod, point: ExtensionPoint) -> Measured:
 
 @contextmanager
 def _may_be_called_off(assumed: AssumedPod, scheduler: SchedulerState) -> Iterator[None]:
-    """Allow intake, preemption and the pod's group to cancel its binding inside the block.
+    """Allow the pod enqueuer, preemption and the group to cancel the binding inside the block.
 
     `in_pre_bind` holds what they call.
 

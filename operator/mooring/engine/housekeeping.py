@@ -31,7 +31,7 @@ FLUSH_SECONDS: Final = 30.0
 
 
 class Housekeeping:
-    """Time-outs at Permit, bindings that the watch never confirms, and calls of intake and loop.
+    """Time-outs at Permit, bindings that the watch never confirms, and calls of other parts.
 
     `flush` is that of the queue; `report` tells pods why they wait; `expire_nominations` ends
     those of groups that wait in vain. `unbound` is called with a pod that an extender claims to

@@ -178,11 +178,11 @@ class SpecResults:
         self._by_node, self._by_node_and_pods = (
             _RowResults(
                 pipeline,
-                [entry for entry in filters if _ignores_pods(entry[0]) is ignores_pods],
-                [entry for entry in scores if _ignores_pods(entry[0].plugin) is ignores_pods],
+                [entry for entry in filters if _object_only(entry[0]) is object_only],
+                [entry for entry in scores if _object_only(entry[0].plugin) is object_only],
                 changes,
             )
-            for ignores_pods, changes in ((True, table.node_changes), (False, table.changes))
+            for object_only, changes in ((True, table.node_changes), (False, table.changes))
         )
         self.fits: BoolArray = np.zeros(0, np.bool_)
         self.unnormalized_total: IntArray = np.zeros(0, np.int64)
@@ -290,7 +290,7 @@ def _evaluations(
     )
 
 
-def _ignores_pods(plugin: Any) -> bool:
+def _object_only(plugin: Any) -> bool:
     return bool(getattr(plugin, "depends_on_node_object_only", False))
 
 

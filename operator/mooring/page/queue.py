@@ -49,7 +49,8 @@ _SAMPLES: Final = 360
 """One hour."""
 _MOST_OF_WORKLOAD: Final = 500
 _UNKNOWN: Final = "not decided yet"
-_NO_PROFILE: Final = "no profile takes the pod"
+_MOST_OF_NAME: Final = 63
+"""Characters of a schedulerName in a cause; the API server allows any number."""
 
 
 @dataclass(slots=True)
@@ -304,7 +305,7 @@ class Queue:
                 if not count % _SLICE:
                     yield
             for count, pod in enumerate(tuple(scheduler.without_profile.values())):
-                rows.add(pod, PodState.NO_PROFILE, _NO_PROFILE, 0, _age(pod, wall))
+                rows.add(pod, PodState.NO_PROFILE, _no_profile(pod), 0, _age(pod, wall))
                 if not count % _SLICE:
                     yield
 
@@ -390,8 +391,13 @@ class Queue:
 
 def _row_without_profile(pod: Pod, now: float) -> dict[str, Any]:
     state = PodState.NO_PROFILE.value
-    row = {"pod": pod.key, "state": state, "cause": _NO_PROFILE, "attempts": 0}
+    row = {"pod": pod.key, "state": state, "cause": _no_profile(pod), "attempts": 0}
     return {**row, "pendingSeconds": _age(pod, now)}
+
+
+def _no_profile(pod: Pod) -> str:
+    """Return why the pod waits; its scheduler may be another one."""
+    return f'no profile takes pods of schedulerName "{pod.spec.scheduler_name[:_MOST_OF_NAME]}"'
 
 
 def _age(pod: Pod, now: float) -> int:

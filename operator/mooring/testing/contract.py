@@ -153,7 +153,7 @@ class PluginContract:
             there, here = self._trial(scenario.reversed()), self._trial(scenario)
             assert there.by_name() == here.by_name(), "its results depend on the order of nodes"
 
-    def test_it_returns_the_same_without_pods_if_it_ignores_pods(self) -> None:
+    def test_it_returns_the_same_without_pods_if_it_depends_on_the_node_object_only(self) -> None:
         """Otherwise its kept results would be wrong after pods are added or deleted."""
         for scenario in (
             self.scenarios if getattr(self.plugin, "depends_on_node_object_only", False) else ()

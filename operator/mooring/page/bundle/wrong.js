@@ -1,5 +1,5 @@
 // What is wrong now, in a few words with links: pending pods by cause, nodes that are not ready,
-// profiles whose newest spec is not in force.
+// profiles whose newest spec is not in force or that conflict with another.
 
 import { get } from "./api.js";
 import { clear, duration, h, nodeLink, number, plural } from "./dom.js";
@@ -13,6 +13,7 @@ export class WrongBar {
   constructor() {
     this.pending = null;
     this.profiles = [];
+    this.conflicts = [];
     this.notReady = [];
     this.ended = new AbortController();
     this.element = h("section", { class: "wrong", id: "wrong", "aria-label": "What is wrong" });
@@ -37,6 +38,7 @@ export class WrongBar {
         const [queue, policy] = await Promise.all([get("queue", this.ended.signal), get("policy", this.ended.signal)]);
         this.pending = queue;
         this.profiles = policy.profiles.filter((each) => each.status !== null && !each.status.ready);
+        this.conflicts = policy.profiles.filter((each) => each.conflict);
         this.draw();
       }
     } catch (error) {
@@ -53,7 +55,9 @@ export class WrongBar {
       this.notReady.length ? h("p", {}, h("strong", {}, `${plural(this.notReady.length, "node")} not ready`), ": ",
         named(this.notReady, nodeLink)) : null,
       this.profiles.length ? h("p", {}, h("strong", {}, `${plural(this.profiles.length, "profile")} not in force`), ": ",
-        named(this.profiles, (each) => h("a", { href: "#/policy", title: each.status.message }, each.name))) : null);
+        named(this.profiles, (each) => h("a", { href: "#/policy", title: each.status.message }, each.name))) : null,
+      this.conflicts.length ? h("p", {}, h("strong", {}, `${plural(this.conflicts.length, "profile")} in conflict`), ": ",
+        named(this.conflicts, (each) => h("a", { href: "#/policy", title: each.conflict }, each.name))) : null);
     if (focused !== null) this.element.querySelector(`[href="${CSS.escape(focused)}"]`)?.focus();
   }
 
