@@ -1,6 +1,13 @@
 import pytest
 
-from mooring.cli.console import mistakes_reported, note, print_json, print_table, print_yaml
+from mooring.cli.console import (
+    mistakes_reported,
+    note,
+    print_json,
+    print_table,
+    print_yaml,
+    printable,
+)
 from mooring.simulate.manifests import InputError
 
 
@@ -105,3 +112,8 @@ def test_a_name_is_never_cut_or_folded(capsys: pytest.CaptureFixture[str]) -> No
     names = "a" * 50, "b" * 50
     print_table(("A", "B"), [names])
     assert capsys.readouterr().out.splitlines()[2:] == [names[0], f"    {names[1]}"]
+
+
+def test_texts_of_a_document_cannot_control_a_terminal() -> None:
+    found = {"a": ["x\x1b]0;title\x07", 1, None, {"\u202eb": "two\nlines, ü"}]}
+    assert printable(found) == {"a": ["x\\x1b]0;title\\x07", 1, None, {"\\x202eb": "two lines, ü"}]}

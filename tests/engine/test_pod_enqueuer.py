@@ -953,6 +953,16 @@ class TestPodsWithAMisspeltSchedulerName:
             door.reports()
         assert door.misspelt == []
 
+    def test_of_many_pods_of_one_name_some_are_told_each_time(self, door: Door) -> None:
+        put_profile(door.scheduler_state, "mooring", registry=GATEKEEPER)
+        for number in range(450):
+            door.comes(f"p{number}", spec={"schedulerName": "moring"})
+        told = []
+        for _ in range(6):
+            door.reports()
+            told.append(len(door.misspelt))
+        assert told == [0, 0, 0, 200, 400, 450]
+
     def test_of_many_names_some_are_looked_at_each_time(self, door: Door) -> None:
         put_profile(door.scheduler_state, "mooring", registry=GATEKEEPER)
         for number in range(60):

@@ -98,16 +98,34 @@ async def test_events_about_the_pod_come_last_first() -> None:
     (asked,) = server.seen
     assert asked.path == "/api/v1/namespaces/shop/events"
     assert asked.query["fieldSelector"].endswith(f"involvedObject.uid={UID}")
-    assert asked.query["limit"] == "200"
+    assert asked.query["limit"] == "10"
 
 
-async def test_of_many_events_one_page_is_read() -> None:
-    page = page_of(*(event(f"e-{number}", "2026-01-01") for number in range(250)))
-    page["metadata"]["continue"] = "next"
-    async with reading(page) as (objects, server):
+def pages(number: int, **fields: Any) -> list[dict[str, Any]]:
+    """Return pages of ten events; each says that there are more."""
+    made = []
+    for start in range(0, 10 * number, 10):
+        page = page_of(*(event(f"e-{start + i}", "2026-01-01", **fields) for i in range(10)))
+        page["metadata"]["continue"] = "next"
+        made.append(page)
+    return made
+
+
+async def test_of_many_events_some_are_read() -> None:
+    async with reading(*pages(25)) as (objects, server):
         found = await objects.events("shop", "web")
-        assert len(server.seen) == 1
+        assert len(server.seen) == 20
     assert (len(found["events"]), found["more"]) == (200, True)
+
+
+async def test_of_large_events_a_few_pages_are_read_and_every_field_is_cut() -> None:
+    large = dict.fromkeys(("message", "type", "reportingComponent", "lastTimestamp"), "x" * 50_000)
+    async with reading(*pages(3, **large)) as (objects, server):
+        found = await objects.events("shop", "web")
+        assert len(server.seen) == 2
+    assert found["more"]
+    lengths = {name: len(found["events"][0][name]) for name in ("type", "source", "last")}
+    assert lengths == {"type": 253, "source": 253, "last": 253}
 
 
 @pytest.mark.parametrize(("status", "words"), [(403, "list events"), (500, "no answer")])

@@ -282,3 +282,14 @@ async def test_the_pods_of_a_workload_are_found(stage: Stage) -> None:
     }
     assert (await stage.queue.workload("shop", "ReplicaSet", "web-5d8f"))["total"] == 3
     assert (await stage.queue.workload("bank", "Deployment", "web"))["total"] == 0
+
+
+async def test_causes_and_owners_of_any_length_are_cut(stage: Stage) -> None:
+    long = {**JOB, "kind": "K" * 5000, "name": "n" * 5000}
+    stage.add("web-1", owner=long)
+    stage.reject("P" * 5000)
+    groups = (await stage.queue.pending()).groups(ALL)
+    assert len(groups["causes"][0]["cause"]) == 256
+    assert {len(groups["owners"][0][part]) for part in ("kind", "name")} == {253}
+    page = (await stage.queue.pending()).page(Selected(), ALL, 0, 10)
+    assert len(page["pods"][0]["cause"]) == 256

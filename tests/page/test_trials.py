@@ -15,6 +15,7 @@ from mooring.model.events import Kind
 from mooring.model.limits import LIMITS, Counted
 from mooring.model.pod import parse_pod
 from mooring.observe.documents import plain
+from mooring.page import trials as trials_module
 from mooring.page.trials import MOST_PODS, CompareRequest, TrialsBusy, TryRequest, WhatIfRunner
 from mooring.simulate.inputs import inputs_of
 from mooring.simulate.manifests import InputError, Manifest, manifests_in
@@ -122,6 +123,17 @@ async def test_a_pod_whose_rules_lack_values_is_told_to_try_again() -> None:
         pass
     (found,) = (await trials.tried(TryRequest(text(new(pod()))), everything))["results"]
     assert found["node"] is not None
+
+
+async def test_what_the_rules_of_an_edited_profile_read_is_evaluated_with_pauses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(trials_module, "MOST_PER_DECISION", 5_000)
+    serials = [node(f"n{i}", labels={"serial": f"n{i}"}) for i in range(40)]
+    rule = {"name": "dear", "filter": "!node.labels.serial.matches('^x(abc){30}')"}
+    profile = {**yaml.safe_load(PACKED), "spec": {"rules": [rule]}}
+    found = await tried(text(new(pod())), *serials, profile_text=yaml.safe_dump(profile))
+    assert found["results"][0]["node"] is not None
 
 
 async def test_nothing_stays_of_a_trial() -> None:

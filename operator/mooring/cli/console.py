@@ -31,6 +31,7 @@ __all__ = [
     "print_notes",
     "print_table",
     "print_yaml",
+    "printable",
     "table_lines",
     "terminal_width",
 ]
@@ -132,6 +133,22 @@ def print_annotation(level: str, file: str, line: int | None, title: str, text: 
 def _escaped(text: str, more: str = "") -> str:
     """Return the text without characters that end a workflow command or one of its fields."""
     return "".join(f"%{ord(char):02X}" if char in f"%\r\n{more}" else char for char in text)
+
+
+def printable(value: Any) -> Any:
+    """Return a JSON value whose texts cannot control a terminal.
+
+    The API server lets people write any character into some fields, such as the name of a claim.
+    """
+    if isinstance(value, str):
+        return value if value.isprintable() else "".join(map(_shown, value))
+    if isinstance(value, dict):
+        return {printable(key): printable(item) for key, item in value.items()}
+    return [printable(item) for item in value] if isinstance(value, list) else value
+
+
+def _shown(char: str) -> str:
+    return char if char.isprintable() else " " if char == "\n" else f"\\x{ord(char):02x}"
 
 
 def and_others(first: str, count: int) -> str:

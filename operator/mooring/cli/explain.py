@@ -18,6 +18,7 @@ from mooring.cli.console import (
     print_json,
     print_table,
     print_yaml,
+    printable,
 )
 from mooring.cli.explanation import (
     duration,
@@ -159,7 +160,7 @@ def _print(question: _Question, answer: dict[str, Any], output: str) -> None:
     elif output == "yaml":
         print_yaml(answer)
     else:
-        question.show(answer)
+        question.show(printable(answer))
 
 
 def _watch(question: _Question, output: str) -> NoReturn:

@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from mooring.cli.console import mistakes_reported, output_option, print_json
+from mooring.cli.console import mistakes_reported, output_option, print_json, printable
 from mooring.cli.explanation import duration
 from mooring.cli.leader import Leader, RefusedError, answer_of, leader_options, page_of
 from mooring.framework.queued_pod import PodState, SubQueue
@@ -173,7 +173,7 @@ def rendered(view: Mapping[str, Any]) -> Group:
         f"BOUND     in half of the cases within {half}, in 99 % within {most}",
         f"          {view['beingBound']} being bound   preemptions {preemptions:.1f}/s",
     ]
-    waiting = view["pending"]
+    waiting = printable(view["pending"])
     if waiting is not None and (number := waiting["states"].get(PodState.NO_PROFILE)):
         lines.insert(1, f"          {PodState.NO_PROFILE} {number:,}")
     if view["podGroups"]:

@@ -51,6 +51,10 @@ _MOST_SHARING: Final = 64
 """Members that share a node where the largest request that fits is looked for."""
 _MOST_DOMAINS: Final = 3
 """Topology domains in which pods end: those in which the most members fit."""
+_MOST_RESOURCES: Final = 16
+"""Resources by which pods that could end are ranked; members may request hundreds."""
+_MOST_AMOUNTS: Final = 4_096
+"""Amounts of a resource among which the largest that fits is looked for."""
 _MOST_ENDED: Final = 64
 """Pods that end together."""
 _MINIMUM: Final = 0.9
@@ -218,7 +222,9 @@ class _GroupSuggestions:
         spaces = np.unique(free[nodes.present & (free > 0)])
         parts = np.arange(1, _MOST_SHARING + 1)  # cards divide a node as well as members do
         amounts = np.unique(spaces[:, np.newaxis] // parts // step * step)
-        return [int(amount) for amount in amounts if 0 < amount < most]
+        amounts = amounts[(amounts > 0) & (amounts < most)]
+        found: list[int] = amounts[:: max(1, -(-len(amounts) // _MOST_AMOUNTS))].tolist()
+        return found
 
     def _with_minimum(self, fits: int) -> _Steps[None]:
         """Suggest the largest minimum with which those members get a node that fit."""
@@ -297,7 +303,7 @@ class _GroupSuggestions:
         slots = np.flatnonzero(there)
         slots = slots[at[columns.rows[slots]]]
         relief = np.zeros(len(slots))
-        for resource in short or _resources(self._members):
+        for resource in islice(short or sorted(_resources(self._members)), _MOST_RESOURCES):
             relief += columns.requests(resource)[slots] / _requested(self._members, resource)
         slots = slots[np.lexsort((columns.rows[slots], -relief))]
         in_turn = slots[np.argsort(_ranks(columns.rows[slots]), kind="stable")]

@@ -27,6 +27,8 @@ _MISSPELT_SECONDS: Final = 30.0
 """A pod is told after so long that its scheduler name may be misspelt: none has tried it."""
 _NAMES_AT_ONCE: Final = 20
 """Scheduler names that are compared with those of profiles without a pause: some milliseconds."""
+_MISSPELT_AT_ONCE: Final = 200
+"""Pods that are told so in one report; the others are told in the next ones."""
 _SCHEDULING_GATES: Final = "SchedulingGates"
 """The plugin of `spec.schedulingGates`."""
 _GATED_SECONDS: Final = 2.0
@@ -276,7 +278,8 @@ class PodEnqueuer:
         """
         until = self._clock() - _MISSPELT_SECONDS + _WITHOUT_PROFILE_SECONDS
         since, names = self._perhaps_misspelt, set[str]()
-        for uid in [*takewhile(lambda uid: since[uid] <= until, since)]:
+        waiting = takewhile(lambda uid: since[uid] <= until, since)
+        for uid in [*islice(waiting, _MISSPELT_AT_ONCE)]:
             pod = self._scheduler.without_profile.get(uid)
             if pod is not None and pod.unscheduled_message is None:
                 name = pod.spec.scheduler_name

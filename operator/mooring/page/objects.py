@@ -27,8 +27,14 @@ _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _MOST_BYTES: Final = 512 * 1024
 _MOST_EVENTS: Final = 200
 """Events that are read for one answer."""
+_EVENTS_PER_PAGE: Final = 10
+"""Each may be as large as the API server lets an object be."""
+_MOST_EVENT_BYTES: Final = 2 * 2**20
+"""After so much of them no more events are read."""
 _MOST_CHARACTERS: Final = 1024
 """Of an event's message, which is what the API server allows in new events."""
+_MOST_OF_FIELD: Final = 253
+"""Characters of any other field of an event."""
 _AT_ONCE: Final = 2
 _MOST_WAITING: Final = 8
 """Requests that wait while others are worked on."""
@@ -98,11 +104,17 @@ class PodObjects:
         about = f"involvedObject.kind=Pod,involvedObject.name={name},involvedObject.uid={uid}"
         selectors = {"fieldSelector": about}
         async with self._turn(namespace, name):
-            pages = self._client.list_pages(_EVENT, namespace, selectors, limit=_MOST_EVENTS)
+            found, more = list[dict[str, Any]](), False
+            size = 0
+            pages = self._client.list_pages(_EVENT, namespace, selectors, limit=_EVENTS_PER_PAGE)
             async with aclosing(pages):
-                found = [_event(raw) for raw in (await anext(pages)).items[:_MOST_EVENTS]]
+                async for page in pages:
+                    found += map(_event, page.items)
+                    size += sum(len(orjson.dumps(raw)) for raw in page.items)
+                    if more := len(found) >= _MOST_EVENTS or size >= _MOST_EVENT_BYTES:
+                        break
         found.sort(key=lambda event: str(event["last"]), reverse=True)
-        return {"events": found, "more": len(found) == _MOST_EVENTS}
+        return {"events": found, "more": more}
 
     @asynccontextmanager
     async def _turn(self, namespace: str, name: str) -> AsyncIterator[None]:
@@ -134,11 +146,11 @@ def _event(raw: Mapping[str, Any]) -> dict[str, Any]:
     first = text(raw, "firstTimestamp") or text(raw, "eventTime") or created
     last = text(series, "lastObservedTime") or text(raw, "lastTimestamp") or first
     return {
-        "type": text(raw, "type"),
-        "reason": text(raw, "reason"),
+        "type": text(raw, "type")[:_MOST_OF_FIELD],
+        "reason": text(raw, "reason")[:_MOST_OF_FIELD],
         "message": text(raw, "message")[:_MOST_CHARACTERS],
         "count": integer(series, "count") or integer(raw, "count") or 1,
-        "first": first,
-        "last": last,
-        "source": source,
+        "first": first[:_MOST_OF_FIELD],
+        "last": last[:_MOST_OF_FIELD],
+        "source": source[:_MOST_OF_FIELD],
     }

@@ -49,6 +49,8 @@ _SAMPLES: Final = 360
 """One hour."""
 _MOST_OF_WORKLOAD: Final = 500
 _UNKNOWN: Final = "not decided yet"
+_MOST_OF_CAUSE: Final = 256
+_MOST_OF_OWNER: Final = 253
 _MOST_OF_NAME: Final = 63
 """Characters of a schedulerName in a cause; the API server allows any number."""
 
@@ -217,12 +219,13 @@ class _Rows:
     def add(self, pod: Pod, state: str, cause: str, attempts: int, seconds: float) -> None:
         """Add a pod that has been pending for so many seconds."""
         self.keys.append(pod.key)
+        kind, name = (part[:_MOST_OF_OWNER] for part in workload_of(pod))  # of any length
         self.numbers.extend(
             (
                 STATES.index(state),
-                self.causes.of(cause),
+                self.causes.of(cause[:_MOST_OF_CAUSE]),
                 self.namespaces.of(pod.namespace),
-                self.owners.of((pod.namespace, *workload_of(pod))),
+                self.owners.of((pod.namespace, kind, name)),
                 pod.spec.priority,
                 attempts,
                 int(max(seconds, 0)),
@@ -349,7 +352,7 @@ class Queue:
         return {
             "pod": queued.pod.key,
             "state": queued.times.state,
-            "cause": self._cause_of(queued),
+            "cause": self._cause_of(queued)[:_MOST_OF_CAUSE],
             "attempts": queued.attempts,
             "pendingSeconds": int(max(now - queued.times.began, 0)),
         }

@@ -24,6 +24,7 @@ from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.engine.what_if import WhatIf, held_back, stays_on_its_node, without_preemption
 from mooring.framework.decision import PodRef
+from mooring.framework.evaluations import MOST_PER_DECISION, Evaluations, StillEvaluating
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin import by_priority
 from mooring.framework.registry import Registry
@@ -256,7 +257,11 @@ class WhatIfRunner:
             found = read_profiles(manifests, self._registry)
             if len(found) != 1:
                 raise InputError(f"the profile: holds {len(found)} profiles; write one")
-            profiles = Profiles(self._registry, offline_handle(self._scheduler.state))
+            profiles = Profiles(
+                self._registry,
+                offline_handle(self._scheduler.state),
+                most_per_decision=MOST_PER_DECISION,
+            )
             return profiles.build(found[0].profile, found[0].effective).pipeline
         except ProfileInvalid as invalid:
             mistakes = [f"the profile: {error}" for error in invalid.errors[:_MOST_MISTAKES]]
@@ -351,17 +356,40 @@ class WhatIfRunner:
         for unit in units:
             slices = TimeSlices(0.0, rest=REST, clock=self._clock)
             try:
-                if unit.group is not None and unit.pipeline is not None:
-                    documents = await self._group(unit, unit.pipeline, unit.group, what_if)
-                else:
-                    documents = [self._decide(unit, what_if, nodes)]
+                documents = await self._of_unit(unit, what_if, nodes)
             except PluginError as error:
                 documents = [_without_node(pod, unit.pipeline, str(error)) for pod in unit.pods]
-            await (
-                slices.pause()
-            )  # before others work on the documents, which take pauses of their own
+            await slices.pause()  # here: whoever works on the documents pauses by itself
             yield documents
             nodes = 0
+
+    async def _of_unit(self, unit: "_Unit", what_if: WhatIf, nodes: int) -> list[DecisionInFull]:
+        """Return the decisions about a unit.
+
+        The loop evaluates what the rules of a profile in force read. For a profile that was edited
+        here that is done now, with pauses.
+
+        Raises:
+            PluginError: a plugin fails, or the loop still evaluates.
+        """
+        while True:
+            try:
+                if unit.group is not None and unit.pipeline is not None:
+                    return await self._group(unit, unit.pipeline, unit.group, what_if)
+                return [self._decide(unit, what_if, nodes)]
+            except StillEvaluating:
+                if unit.pipeline is None or not await self._evaluated(unit.pipeline.evaluations):
+                    raise
+
+    async def _evaluated(self, evaluations: Evaluations) -> bool:
+        """Evaluate what is missing; return False if the loop does it, or nothing is missing."""
+        if any(each is evaluations for each in self._scheduler.profiles.evaluations):
+            return False
+        slices, began = TimeSlices(rest=REST, clock=self._clock), False
+        while evaluations.advance():
+            began = True
+            await slices.pause()
+        return began
 
     def _replaced(self, keys: Iterable[str]) -> Iterator[Uid]:
         """Yield the uids of the cluster's pods of these names."""
