@@ -9,6 +9,7 @@ from typing import Final
 
 from sphinx.cmd.build import build_main
 
+from website.gallery import gallery
 from website.manual import build_manual
 from website.reference import command_line, custom_resources
 
@@ -54,6 +55,11 @@ def stage(root: Path, folder: Path) -> None:
     reference = folder / "reference"
     reference.mkdir()
     (reference / "command-line.md").write_text(command_line())
+    page, pictures = gallery(root)
+    (reference / "gallery.md").write_text(page)
+    (reference / "gallery").mkdir()
+    for name, picture in pictures.items():
+        (reference / "gallery" / name).write_text(picture)
     for name, page in custom_resources(root / "crds").items():
         (reference / f"{name}.md").write_text(page)
 

@@ -25,7 +25,7 @@ from mooring.simulate.policy_tests import (
 from mooring.simulate.profiles import contains_profile, load_profiles
 from mooring.simulate.simulation import simulate
 
-__all__ = ["CaseResult", "Failure", "run_case"]
+__all__ = ["CaseResult", "Failure", "inputs_of_case", "run_case"]
 
 _MOST_EXPLAINED = 3
 _MOST_NAMED = 5
@@ -65,7 +65,7 @@ def run_case(file: PolicyTestFile, number: int, registry: Registry) -> CaseResul
     """
     case, line = file.test.cases[number], file.lines[number]
     try:
-        decided = _Decided(_inputs(file, number, registry), registry, case.seed)
+        decided = _Decided(inputs_of_case(file, number, registry), registry, case.seed)
         failures = tuple(
             failure
             for index, expectation in enumerate(case.expect)
@@ -76,7 +76,12 @@ def run_case(file: PolicyTestFile, number: int, registry: Registry) -> CaseResul
     return CaseResult(case.name, line, failures)
 
 
-def _inputs(file: PolicyTestFile, number: int, registry: Registry) -> Inputs:
+def inputs_of_case(file: PolicyTestFile, number: int, registry: Registry) -> Inputs:
+    """Return the cluster of a case and its pods, with the profiles that it names.
+
+    Raises:
+        InputError: a file, an object or a profile has a mistake.
+    """
     test, case = file.test, file.test.cases[number]
     folder = Path(file.path).parent
     profile_files = [str(folder / path) for path in case.profiles or test.profiles]
