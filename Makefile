@@ -130,8 +130,8 @@ container: ## find what builds and runs an image; as root on Debian install it
 chart: venv ## copy into the chart what it shares with manifests/ and crds/
 	@$(PY) -m release chart
 
-release: venv container ## all that a tag needs, into dist/; IMAGE=... KEY=... LOCK=...
-	@$(PY) -m release all --image '$(IMAGE)' --lock '$(LOCK)' $(if $(KEY),--key '$(KEY)')
+release: venv container ## all that a tag needs, into dist/; IMAGE=... URL=... KEY=... LOCK=...
+	@$(PY) -m release all --image '$(IMAGE)' --lock '$(LOCK)' $(if $(URL),--url '$(URL)') $(if $(KEY),--key '$(KEY)')
 
 ifeq ($(BASE),)
 image: venv container ## build the image; with Docker: BASE=python@sha256:...

@@ -20,6 +20,7 @@ from release.base import PYTHON, debian_packages
 from release.commands import ReleaseError, run
 from release.container import try_image
 from release.image import Image, Images, missing
+from release.krew import krew_plugin
 from website.__main__ import build as build_site
 
 __all__ = ["main"]
@@ -51,6 +52,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("command", choices=("all", "image", "chart"))
     parser.add_argument("--image", default="mooring", help="where the image will be pushed to")
     parser.add_argument("--lock", default=supply_chain.LOCK.name, help="what the image is made of")
+    where = "https://releases.invalid"
+    parser.add_argument("--url", default=where, help="the folder where the files will be, for krew")
     parser.add_argument("--key", type=Path, help="an SSH key that signs the checksums")
     return parser
 
@@ -72,6 +75,7 @@ def _everything(chosen: argparse.Namespace) -> None:
     DIST.mkdir()
     _step("Python packages")
     files = artifacts.python_packages(DIST, source.epoch)
+    files += krew_plugin(DIST, files[0], chosen.url, source.epoch)
     _step("chart and manifests")
     files += [
         artifacts.chart(DIST, chosen.image, source.epoch),
