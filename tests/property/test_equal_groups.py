@@ -158,8 +158,10 @@ class EqualGroups(RuleBasedStateMachine):
             if group.placed + len(group.waiting) >= group.minimum:
                 assert not group.waiting or not self.fits(group)
         # Of groups that are equal, one is tried in vain for each spec of their members. A group
-        # that was placed in part is tried once more for the others.
+        # that was placed in part is tried once more for the others, and one that lacks members is
+        # told so by itself, before any node is looked at.
         alone |= {name for name, g in self.groups.items() if g.placed > 0}
+        alone |= {name for name, g in self.groups.items() if g.placed + len(g.waiting) < g.minimum}
         assert in_vain <= len(alone) + len(equal)
 
     def attempts(self) -> Iterator[bool]:
