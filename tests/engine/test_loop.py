@@ -755,6 +755,39 @@ async def test_a_gang_whose_rules_need_many_values_is_placed_when_they_are_there
     assert attempts == {("default-scheduler", "scheduled"): 1}
 
 
+APART = [{"name": "apart", "filter": 'node.pods({"app": pod.labels.app}) == 0'}]
+
+
+async def test_a_rule_counts_many_pods_in_slices_and_places_a_gang(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    """Each of the placed pods has labels of its own, so that none is counted with another."""
+    gang = [node(name, cpu="4", pods=999) for name in "abc"] + [pod_group("gang", minimum=3)]
+    others = [pod(f"o{n}", node="a", labels={"app": "x", "n": str(n)}) for n in range(300)]
+    engine = Engine(client, *gang, *others, options=SMALL_BUDGET, rules=APART)
+    engine.pending(*(pod(f"g-{i}", cpu="1", group="gang", labels={"app": "g"}) for i in range(3)))
+    engine.pending(pod("x", labels={"app": "x"}))
+    with engine.running():
+        await until(lambda: len(bindings.made) == 4 and not engine.loop.binding)
+    placed = dict(bindings.made)
+    assert {placed[f"g-{i}"] for i in range(3)} == {"a", "b", "c"}
+    assert placed["x"] != "a"
+    assert not bindings.statuses, "to wait for counts is no failed attempt"
+
+
+async def test_a_pod_that_a_count_rejects_is_tried_again_when_a_counted_pod_leaves(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    old = pod("old", node="a", labels={"app": "old"})
+    engine = Engine(client, node("a"), old, rules=APART)
+    engine.pending(pod("new", labels={"app": "old"}))
+    with engine.running():
+        await until(lambda: _tried(engine))
+        assert not bindings.made
+        engine.scheduler_state.state.delete(Kind.POD, uid_of("old"))
+        await until(lambda: bindings.made == [("new", "a")] and not engine.loop.binding)
+
+
 @pytest.mark.parametrize("group", [None, "gang"])
 async def test_with_extenders_the_values_are_evaluated_before_they_are_called(
     group: str | None, client: ApiClient, bindings: Bindings
