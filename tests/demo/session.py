@@ -75,12 +75,12 @@ def play(typed: list[str]) -> Iterator[str]:
 
 
 def _run(command: str, environment: dict[str, str]) -> str:
+    """Return what the command prints on standard output; progress and errors go to our own."""
     done = subprocess.run(
         ["/bin/sh", "-c", command],
         cwd=replica.ROOT,
         env=environment,
         stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
         text=True,
         check=False,
     )
