@@ -10,8 +10,7 @@ from array import array
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -206,6 +205,26 @@ class PendingPods:
                 )
 
 
+class _PendingPod(NamedTuple):
+    """A pod that has been pending for so many seconds."""
+
+    pod: Pod
+    state: str
+    cause: str
+    attempts: int
+    seconds: int
+
+    def row(self) -> dict[str, Any]:
+        """Return what is told of it."""
+        return {
+            "pod": self.pod.key,
+            "state": self.state,
+            "cause": self.cause,
+            "attempts": self.attempts,
+            "pendingSeconds": self.seconds,
+        }
+
+
 @dataclass(slots=True)
 class _Rows:
     """The pods read so far, one row for each."""
@@ -216,19 +235,20 @@ class _Rows:
     namespaces: _Codes = field(default_factory=_Codes)
     owners: _Codes = field(default_factory=_Codes)
 
-    def add(self, pod: Pod, state: str, cause: str, attempts: int, seconds: float) -> None:
-        """Add a pod that has been pending for so many seconds."""
-        self.keys.append(pod.key)
+    def add(self, pending: "_PendingPod") -> None:
+        """Add a pod."""
+        pod = pending.pod
         kind, name = (part[:_MOST_OF_OWNER] for part in workload_of(pod))  # of any length
+        self.keys.append(pod.key)
         self.numbers.extend(
             (
-                STATES.index(state),
-                self.causes.of(cause[:_MOST_OF_CAUSE]),
+                STATES.index(pending.state),
+                self.causes.of(pending.cause),
                 self.namespaces.of(pod.namespace),
                 self.owners.of((pod.namespace, kind, name)),
                 pod.spec.priority,
-                attempts,
-                int(max(seconds, 0)),
+                pending.attempts,
+                pending.seconds,
             )
         )
 
@@ -296,19 +316,12 @@ class Queue:
 
     async def _read(self) -> PendingPods:
         """Read all pods in slices; a pod that is bound meanwhile may be among them."""
-        scheduler, now, wall = self._scheduler, self._clock(), self._now()
         rows = _Rows()
 
         def steps() -> Iterator[None]:
-            for count, queued in enumerate(scheduler.queue):
-                state = queued.times.state
-                if state in STATES:  # else it was bound or has gone meanwhile
-                    since = now - queued.times.began
-                    rows.add(queued.pod, state, self._cause_of(queued), queued.attempts, since)
-                if not count % _SLICE:
-                    yield
-            for count, pod in enumerate(tuple(scheduler.without_profile.values())):
-                rows.add(pod, PodState.NO_PROFILE, _no_profile(pod), 0, _age(pod, wall))
+            for count, pending in enumerate(self._pending_pods()):
+                if pending is not None:
+                    rows.add(pending)
                 if not count % _SLICE:
                     yield
 
@@ -320,42 +333,47 @@ class Queue:
 
         Those are at most 500, the longest pending first; `total` counts all.
         """
-        found, placed = list[dict[str, Any]](), 0
+        found, placed = list[_PendingPod](), 0
+
+        def is_meant(pod: Pod) -> bool:
+            return pod.namespace == namespace and is_of_workload(pod, kind, name)
 
         def steps() -> Iterator[None]:
             nonlocal placed
-            for count, (pod, row) in enumerate(self._pods()):
-                if pod.namespace == namespace and is_of_workload(pod, kind, name):
-                    placed += row is None
-                    if row is not None:
-                        found.append(row())
+            for count, one in enumerate(tuple(self._scheduler.state.pods)):
+                placed += one.pod.node_name is not None and is_meant(one.pod)
+                if not count % _SLICE:
+                    yield
+            for count, pending in enumerate(self._pending_pods(is_meant)):
+                if pending is not None:
+                    found.append(pending)
                 if not count % _SLICE:
                     yield
 
         await TimeSlices(rest=REST, clock=self._clock).run(steps())
-        found.sort(key=lambda row: -row["pendingSeconds"])
-        return {"placed": placed, "total": len(found), "pods": found[:_MOST_OF_WORKLOAD]}
+        found.sort(key=lambda pending: -pending.seconds)
+        pods = [pending.row() for pending in found[:_MOST_OF_WORKLOAD]]
+        return {"placed": placed, "total": len(found), "pods": pods}
 
-    def _pods(self) -> Iterator[tuple[Pod, Callable[[], dict[str, Any]] | None]]:
-        """Yield all pods, and of a pending one what gives its row."""
+    def _pending_pods(
+        self, is_meant: Callable[[Pod], bool] = lambda _: True
+    ) -> "Iterator[_PendingPod | None]":
+        """Yield each pending pod that is meant, and None for each other pod that is known."""
         scheduler, now, wall = self._scheduler, self._clock(), self._now()
-        for placed in tuple(scheduler.state.pods):
-            if placed.pod.node_name is not None:
-                yield placed.pod, None
         for queued in scheduler.queue:
-            if queued.times.state in STATES:
-                yield queued.pod, partial(self._row, queued, now)
+            pod, state = queued.pod, queued.times.state
+            if state in STATES and is_meant(pod):  # else it may be bound or gone meanwhile
+                seconds = int(max(now - queued.times.began, 0))
+                cause = self._cause_of(queued)[:_MOST_OF_CAUSE]
+                yield _PendingPod(pod, state, cause, queued.attempts, seconds)
+            else:
+                yield None
         for pod in tuple(scheduler.without_profile.values()):
-            yield pod, partial(_row_without_profile, pod, wall)
-
-    def _row(self, queued: QueuedPod, now: float) -> dict[str, Any]:
-        return {
-            "pod": queued.pod.key,
-            "state": queued.times.state,
-            "cause": self._cause_of(queued)[:_MOST_OF_CAUSE],
-            "attempts": queued.attempts,
-            "pendingSeconds": int(max(now - queued.times.began, 0)),
-        }
+            if is_meant(pod):
+                seconds = int(max(wall - pod.created, 0)) if pod.created else 0
+                yield _PendingPod(pod, PodState.NO_PROFILE, _no_profile(pod), 0, seconds)
+            else:
+                yield None
 
     def _cause_of(self, queued: QueuedPod) -> str:
         """Return what keeps the pod from having a node, in a few words; equal for many pods."""
@@ -392,17 +410,6 @@ class Queue:
         return {name: list(column) for name, column in zip(names, columns, strict=True)}
 
 
-def _row_without_profile(pod: Pod, now: float) -> dict[str, Any]:
-    state = PodState.NO_PROFILE.value
-    row = {"pod": pod.key, "state": state, "cause": _no_profile(pod), "attempts": 0}
-    return {**row, "pendingSeconds": _age(pod, now)}
-
-
 def _no_profile(pod: Pod) -> str:
     """Return why the pod waits; its scheduler may be another one."""
     return f'no profile takes pods of schedulerName "{pod.spec.scheduler_name[:_MOST_OF_NAME]}"'
-
-
-def _age(pod: Pod, now: float) -> int:
-    """Return the seconds since the pod was created, at `now` since the epoch."""
-    return int(max(now - pod.created, 0)) if pod.created else 0
