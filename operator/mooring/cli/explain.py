@@ -32,7 +32,7 @@ from mooring.cli.explanation import (
     zero_scores,
 )
 from mooring.cli.leader import Leader, answer_of, leader_options
-from mooring.cli.names import complete_namespaces, complete_pods, why_unknown
+from mooring.cli.names import POD_GROUP_WORDS, complete_namespaces, complete_pods, why_unknown
 from mooring.cli.pending import examples_by_cause, pending_lines, workload_lines
 from mooring.framework.queued_pod import PodState
 from mooring.kube.config import default_namespace
@@ -49,9 +49,6 @@ _STATES: Final[Mapping[str, str]] = {
     PodState.IN_FLIGHT: "being decided",
 }
 """What users read for a state whose name in the metric pending_pods says little alone."""
-
-_POD_GROUP: Final = ("podgroup", "podgroups", "pg")
-"""What stands before the slash in front of a group's name, as for kubectl."""
 
 _WATCH_SECONDS: Final = 2.0
 
@@ -129,7 +126,7 @@ def _question(what: str, given: str | None, leader: Leader) -> _Question:
     """Return what the words of the command line ask; InputError if they say nothing known."""
     first, slash, second = what.partition("/")
     named = type_and_name(what)
-    is_group = first in _POD_GROUP and bool(slash)
+    is_group = first in POD_GROUP_WORDS and bool(slash)
     if slash and not (named or is_group):
         if not (first and second) or "/" in second:
             raise InputError(

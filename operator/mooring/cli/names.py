@@ -25,6 +25,7 @@ from mooring.kube.resources import (
 )
 
 __all__ = [
+    "POD_GROUP_WORDS",
     "complete_namespaces",
     "complete_pods",
     "complete_profiles",
@@ -36,6 +37,9 @@ _MOST_NAMES: Final = 5_000
 """That are looked through; of more, the others are not completed."""
 _PAGE: Final = 500
 _KINDS: Final = ("pod/", "podgroup/")
+_POD_WORDS: Final = ("pod", "pods", "po")
+POD_GROUP_WORDS: Final = ("podgroup", "podgroups", "pg")
+"""What stands before the slash in front of a group's name, as for kubectl."""
 
 
 def complete_pods(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
@@ -44,9 +48,9 @@ def complete_pods(context: click.Context, _: click.Parameter, incomplete: str) -
     if not slash:
         names = _names(context, (POD,), _namespace(context), begun)
         return [*names, *(kind for kind in _KINDS if begun and kind.startswith(begun))]
-    if kind in ("pod", "pods", "po"):
+    if kind in _POD_WORDS:
         found = _names(context, (POD,), _namespace(context), begun)
-    elif kind in ("podgroup", "podgroups", "pg"):
+    elif kind in POD_GROUP_WORDS:
         found = _names(context, (POD_GROUP, COSCHEDULING_POD_GROUP), _namespace(context), begun)
     else:
         found = _names(context, (POD,), kind, begun)
@@ -80,21 +84,16 @@ def _names(
     found = set[str]()
 
     async def look() -> None:
-        connection = await load_connection(
-            context.params.get("kubeconfig"), context.params.get("context")
-        )
-        for resource in resources:
-            with suppress(NotFoundError):  # not every server has every kind of pod group
-                await _collect(connection, resource, namespace, begun, found)
+        async with asyncio.timeout(_SECONDS):
+            connection = await load_connection(
+                context.params.get("kubeconfig"), context.params.get("context")
+            )
+            for resource in resources:
+                with suppress(NotFoundError):  # not every server has every kind of pod group
+                    await _collect(connection, resource, namespace, begun, found)
 
-    async def look_for_a_while() -> None:
-        try:
-            async with asyncio.timeout(_SECONDS):
-                await look()
-        except (KubeError, TimeoutError):
-            return
-
-    asyncio.run(look_for_a_while())
+    with suppress(KubeError, TimeoutError):
+        asyncio.run(look())
     return sorted(found)
 
 

@@ -41,27 +41,28 @@ def workload_lines(name: str, found: Mapping[str, Any]) -> Iterator[str]:
     """Yield how many pods of a workload are on nodes, and by cause how many are pending."""
     placed, total = found["placed"], found["total"]
     yield f"{name}: {_pods(placed)} on nodes, {total} pending"
-    by_cause = dict[str, list[Mapping[str, Any]]]()
-    for pod in found["pods"]:
-        by_cause.setdefault(pod["cause"], []).append(pod)
-    if not by_cause:
+    if not found["pods"]:
         return
     yield ""
-    ordered = sorted(by_cause.items(), key=lambda item: -len(item[1]))
-    rows = [[str(len(pods)), duration(pods[0]["pendingSeconds"]), cause] for cause, pods in ordered]
+    rows = [
+        [str(len(pods)), duration(pods[0]["pendingSeconds"]), cause]
+        for cause, pods in _by_cause(found)
+    ]
     yield from _table(("PODS", "OLDEST", "WAIT FOR"), rows, total - len(found["pods"]))
     yield ""
 
 
 def examples_by_cause(found: Mapping[str, Any]) -> list[str]:
     """Return the longest pending pod of each of the most frequent causes, as namespace/name."""
-    first, number = dict[str, str](), dict[str, int]()
+    return [pods[0]["pod"] for _, pods in _by_cause(found)[:_MOST_CAUSES]]
+
+
+def _by_cause(found: Mapping[str, Any]) -> list[tuple[str, list[Mapping[str, Any]]]]:
+    """Return each cause with its pods, the most frequent cause first."""
+    by_cause = dict[str, list[Mapping[str, Any]]]()
     for pod in found["pods"]:
-        first.setdefault(pod["cause"], pod["pod"])
-        number[pod["cause"]] = number.get(pod["cause"], 0) + 1
-    return [first[cause] for cause in sorted(first, key=lambda cause: -number[cause])][
-        :_MOST_CAUSES
-    ]
+        by_cause.setdefault(pod["cause"], []).append(pod)
+    return sorted(by_cause.items(), key=lambda item: -len(item[1]))
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]], others: int) -> Iterator[str]:
