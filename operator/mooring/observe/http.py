@@ -43,7 +43,16 @@ from mooring.observe.tls import ServingTls, TlsError
 from mooring.observe.viewer import Access, Viewer
 from mooring.time_slices import REST, TimeSlices
 
-__all__ = ["Check", "Endpoints", "ListenError", "Page", "PendingQueue", "Reviews"]
+__all__ = [
+    "Check",
+    "Endpoints",
+    "ListenError",
+    "Page",
+    "PendingQueue",
+    "Reviews",
+    "json_answer",
+    "namespace_and_name",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -351,14 +360,14 @@ class Endpoints:
         return web.json_response(self._configuration())
 
     async def _show_pod_groups(self, request: web.Request, group: str) -> web.Response:
-        namespace, name = _named("podgroup", group)
+        namespace, name = namespace_and_name("podgroup", group, request.path)
         await self._require(request, pod_read(namespace))
         found = await self._pod_groups(namespace, name)
         if not found:
             raise web.HTTPNotFound(text=f"no pod group {group} is known to this replica\n")
         viewer = await Viewer.of(self, request)
         shown = await viewer.shown({"podGroups": found}, lambda pod: pod.namespace == namespace)
-        return _json(shown)
+        return json_answer(shown)
 
     async def _show_decisions(self, request: web.Request) -> web.Response:
         """Show the records of ?pod=NAMESPACE/NAME with its path, of ?namespace=NAMESPACE, or all.
@@ -376,8 +385,8 @@ class Endpoints:
                 return await self._show_summaries(namespace, request.query.get("limit", "1000"))
             viewer = await Viewer.of(self, request)
             latest = {"decisions": self._decisions.latest(namespace)}
-            return _json(await viewer.shown(latest, lambda p: namespace in ("", p.namespace)))
-        found_namespace, name = _named("pod", pod)
+            return json_answer(await viewer.shown(latest, lambda p: namespace in ("", p.namespace)))
+        found_namespace, name = namespace_and_name("pod", pod, request.path)
         await self._require(request, pod_read(found_namespace, name))
         report, path = await self._pod_report(pod), self._decisions.path(pod)
         records = self._decisions.of(pod)
@@ -388,7 +397,7 @@ class Endpoints:
             )
         viewer = await Viewer.of(self, request)
         found = {"pod": report, "path": path, "decisions": records}
-        return _json(await viewer.shown(found, lambda other: other.key == pod))
+        return json_answer(await viewer.shown(found, lambda other: other.key == pod))
 
     async def _show_summaries(self, namespace: str, limit: str) -> web.Response:
         """Return short records of this many pods, made in slices so that the event loop goes on."""
@@ -401,7 +410,7 @@ class Endpoints:
             await slices.pause()
         counts = {"bytes": self._decisions.bytes, "limitBytes": self._decisions.limit}
         page = b'{"decisions":[%b],%b' % (b",".join(parts), orjson.dumps(counts)[1:])
-        return _json(page)
+        return json_answer(page)
 
     async def _show_pending(self, request: web.Request) -> web.Response:
         """Return the pending pods by state, cause and owner; their names to those who may get them.
@@ -417,17 +426,17 @@ class Endpoints:
             kind, _, name = workload.partition("/")
             if not (namespace and kind and name):
                 raise web.HTTPBadRequest(text="workload must be KIND/NAME, with a namespace\n")
-            return _json(orjson.dumps(await self._queue.workload(namespace, kind, name)))
+            return json_answer(orjson.dumps(await self._queue.workload(namespace, kind, name)))
         viewer = await Viewer.of(self, request)
         pending = await self._queue.pending()
         names = [namespace] if namespace else pending.largest_namespaces()
-        return _json(orjson.dumps(pending.groups(await viewer.visible(names), namespace)))
+        return json_answer(orjson.dumps(pending.groups(await viewer.visible(names), namespace)))
 
     async def _show_shadow(self, request: web.Request) -> web.Response:
         """Return the comparisons of shadow profiles: of ?namespace=NAMESPACE, or of all pods."""
         namespace = request.query.get("namespace", "")
         await self._require(request, pod_read(namespace))
-        return _json(orjson.dumps(self._shadow(namespace)))
+        return json_answer(orjson.dumps(self._shadow(namespace)))
 
     async def _show_cache(self, request: web.Request) -> web.StreamResponse:
         """Send the cache as lines of JSON in slices, to one client at a time.
@@ -462,17 +471,20 @@ class Endpoints:
             await response.write(part)
 
 
-def _json(body: bytes) -> web.Response:
+def json_answer(body: bytes) -> web.Response:
+    """Return the answer with this JSON."""
     return web.Response(body=body, content_type="application/json")
 
 
-def _named(parameter: str, value: str) -> tuple[str, str]:
-    """Return namespace and name from a parameter's value; HTTPBadRequest if it is neither."""
+def namespace_and_name(parameter: str, value: str, path: str = "") -> tuple[str, str]:
+    """Return both parts of a parameter's value NAMESPACE/NAME.
+
+    Raises:
+        HTTPBadRequest: It is something else; the text says how the `path` is asked.
+    """
     namespace, slash, name = value.partition("/")
     if not (namespace and slash and name) or "/" in name:
-        raise web.HTTPBadRequest(
-            text=f"say which {parameter}: /debug/decisions?{parameter}=NAMESPACE/NAME\n"
-        )
+        raise web.HTTPBadRequest(text=f"say which {parameter}: {path}?{parameter}=NAMESPACE/NAME\n")
     return namespace, name
 
 

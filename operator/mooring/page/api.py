@@ -26,6 +26,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from mooring import __version__
 from mooring.model.access import NonResourceAttributes, events_list, pod_read
+from mooring.observe.http import json_answer, namespace_and_name
 from mooring.observe.viewer import Access, Viewer
 from mooring.page.nodes import Columns, Nodes
 from mooring.page.objects import NotReadError, PodObjects
@@ -227,7 +228,7 @@ class Page:
         if found is None:
             text = f"pod {key} is not known to this replica; only the leading replica decides\n"
             raise web.HTTPNotFound(text=text)
-        return _answer(await viewer.shown(found, lambda other: other.key == key))
+        return json_answer(await viewer.shown(found, lambda other: other.key == key))
 
     async def _show_pod_group(self, request: web.Request) -> web.Response:
         """Show the groups of one name, ?podgroup=NAMESPACE/NAME, to those who may get its pods."""
@@ -238,7 +239,7 @@ class Page:
         if not found:
             raise web.HTTPNotFound(text=f"no pod group {key} is known to this replica\n")
         document = {"podGroup": key, "podGroups": found}
-        return _answer(await viewer.shown(document, lambda pod: pod.namespace == namespace))
+        return json_answer(await viewer.shown(document, lambda pod: pod.namespace == namespace))
 
     async def _show_object(self, request: web.Request) -> web.Response:
         """Show a pod as the API server has it, ?pod=NAMESPACE/NAME, to those who may get it."""
@@ -267,7 +268,7 @@ class Page:
         wanted = await _body(request, TryRequest)
         with _answering():
             found = await self._trials.tried(wanted, viewer.visible)
-        return _answer(await viewer.shown(found))
+        return json_answer(await viewer.shown(found))
 
     async def _compare(self, request: web.Request) -> web.Response:
         """Compare two profiles; see `mooring.page.trials.CompareRequest` for the fields."""
@@ -275,7 +276,7 @@ class Page:
         wanted = await _body(request, CompareRequest)
         with _answering():
             found = await self._trials.compared(wanted, viewer.visible)
-        return _answer(await viewer.shown(found))
+        return json_answer(await viewer.shown(found))
 
     async def _stream(self, request: web.Request) -> web.StreamResponse:
         """Send events: all nodes, then what changes; and the counts of the queue.
@@ -419,11 +420,7 @@ def _bundle() -> Iterable[tuple[str, tuple[bytes, str, str]]]:
 
 
 def _json(value: Any) -> web.Response:
-    return _answer(_dumped(value))
-
-
-def _answer(body: bytes) -> web.Response:
-    return web.Response(body=body, content_type="application/json")
+    return json_answer(_dumped(value))
 
 
 def _dumped(value: Any) -> bytes:
@@ -446,10 +443,7 @@ def _parameter(request: web.Request, name: str) -> str:
 def _named(request: web.Request, name: str) -> tuple[str, str, str]:
     """Return a parameter that is NAMESPACE/NAME, and both parts of it."""
     key = _parameter(request, name)
-    namespace, slash, rest = key.partition("/")
-    if not (namespace and slash and rest) or "/" in rest:
-        raise web.HTTPBadRequest(text=f"say which {name}: ?{name}=NAMESPACE/NAME\n")
-    return key, namespace, rest
+    return key, *namespace_and_name(name, key)
 
 
 def _number(request: web.Request, name: str, default: int) -> int:
