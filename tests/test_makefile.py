@@ -89,17 +89,23 @@ def test_help_lists_every_target(tmp_path: Path) -> None:
         assert f"make {target} " in listed
 
 
-def test_without_a_browser_and_apt_there_is_one_line_that_says_what_to_do(tmp_path: Path) -> None:
-    shutil.copy(ROOT / "Makefile", tmp_path)
-    (tmp_path / "requirements.lock").touch()
-    tools = tmp_path / "tools"
+def bare(folder: Path) -> dict[str, str]:
+    """Put the Makefile into the folder; return an environment with no tool but the simplest."""
+    shutil.copy(ROOT / "Makefile", folder)
+    (folder / "requirements.lock").touch()
+    tools = folder / "tools"
     tools.mkdir()
     for name in ("sh", "awk", "cksum", "cut", "id"):
         (tools / name).symlink_to(shutil.which(name) or "/nowhere")
+    return {"PATH": str(tools)}
+
+
+def test_without_a_browser_and_apt_there_is_one_line_that_says_what_to_do(tmp_path: Path) -> None:
+    environment = bare(tmp_path)
     made = subprocess.run(
         [shutil.which("make") or "make", "browser"],
         cwd=tmp_path,
-        env={"PATH": str(tools)},
+        env=environment,
         capture_output=True,
         text=True,
         check=False,
@@ -133,13 +139,8 @@ def test_an_image_is_built_on_a_base_named_by_digest_or_not_at_all(tmp_path: Pat
 
 
 def test_without_root_or_the_programs_the_image_is_left_out_with_one_line(tmp_path: Path) -> None:
-    shutil.copy(ROOT / "Makefile", tmp_path)
-    (tmp_path / "requirements.lock").touch()
-    tools = tmp_path / "tools"
-    tools.mkdir()
-    for name in ("sh", "awk", "cksum", "cut", "id"):
-        (tools / name).symlink_to(shutil.which(name) or "/nowhere")
-    make, environment = shutil.which("make") or "make", {"PATH": str(tools)}
+    environment = bare(tmp_path)
+    make = shutil.which("make") or "make"
 
     def printed(*words: str) -> str:
         return subprocess.check_output([make, *words], cwd=tmp_path, env=environment, text=True)

@@ -21,6 +21,7 @@ from mooring.policy.errors import ProfileInvalid
 from mooring.policy.match import conflict_in_short, conflict_text
 from mooring.policy.profile import API_VERSION, KIND
 from mooring.policy.status import LONGEST_MESSAGE, Condition, SchedulingProfileStatus
+from mooring.time_slices import TimeSlices
 
 __all__ = ["ProfileHandler", "ProfileStatusWriter"]
 
@@ -394,11 +395,11 @@ class ProfileStatusWriter:
         self._handler.gone(name, uid)
 
     async def _write_outdated(self) -> None:
+        slices = TimeSlices()
         for name, status in self._handler.other_statuses():
             if status:
                 await self._write(name, status)
-            else:
-                await asyncio.sleep(0)  # of a thousand profiles, all are looked at
+            await slices.pause()  # of a thousand profiles, all are looked at
 
     async def _write(self, name: str, status: Mapping[str, Any]) -> None:
         patch, trouble, warnings = {"status": status}, "", self._handler.warnings(name, status)
