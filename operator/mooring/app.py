@@ -15,10 +15,12 @@ import socket
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
 from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from random import Random
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from uuid import uuid4
 
 from mooring import __version__
@@ -64,7 +66,7 @@ from mooring.state.cluster import ClusterState
 if TYPE_CHECKING:
     from mooring.observe.traces import Traces
 
-__all__ = ["Scheduler", "new_identity"]
+__all__ = ["Environment", "Kopf", "Scheduler", "new_identity"]
 
 logger = logging.getLogger(__name__)
 
@@ -89,10 +91,58 @@ def new_identity() -> str:
     return f"{socket.gethostname()}_{uuid4()}"
 
 
+def _calm_the_collector() -> None:
+    """Have the garbage collector run rarely, and not walk what is there already.
+
+    The mirror is long-lived and free of cycles.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(200_000, 20, 50)
+
+
+class Kopf(Protocol):
+    """Shows the handlers pods without a node, profiles and priority classes: `KopfRunner`."""
+
+    @property
+    def restarts(self) -> int:
+        """How often it was started again."""
+
+    async def run(self, restore_signals: Callable[[], None]) -> None:
+        """Serve until cancelled."""
+
+    async def until_watchable(self) -> None:
+        """Wait until it may watch what it needs."""
+
+    def problem(self) -> str | None:
+        """Return why it is not ready; None if it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """What a replica works with outside itself and the API server.
+
+    Attributes:
+        clock: Monotonic, in seconds.
+        now: The time of day, in seconds since the epoch.
+        random: Spreads load; hides nothing.
+        kopf: Returns what runs the handlers.
+        end_process: Ends the process at once, with the exit code.
+        calm_collector: Called when the mirror is complete and long work may be done.
+    """
+
+    clock: Callable[[], float] = time.monotonic
+    now: Callable[[], float] = time.time
+    random: Random = field(default_factory=Random)
+    kopf: Callable[[ObjectHandlers, Connection, ApiClient], Kopf] = KopfRunner
+    end_process: Callable[[int], object] = os._exit
+    calm_collector: Callable[[], None] = _calm_the_collector
+
+
 class Scheduler:
     """One replica: its parts, and the order in which they start and stop.
 
-    Without `elector` it leads always. `end_process` ends the process at once, with the exit code.
+    Without `elector` it leads always.
     """
 
     def __init__(
@@ -102,13 +152,14 @@ class Scheduler:
         client: ApiClient,
         elector: LeaderElector | None = None,
         *,
-        end_process: Callable[[int], object] = os._exit,
+        environment: Environment | None = None,
     ) -> None:
+        self._environment = environment = environment or Environment()
+        clock = environment.clock
         self._settings = settings
         self._client = client
         self._connection = connection
         self._elector = elector
-        self._end_process = end_process
         self._identity = elector.identity if elector is not None else new_identity()
         self._stop = asyncio.Event()
         self._exit_code = 0
@@ -116,8 +167,14 @@ class Scheduler:
         self._published: Callable[[], Mapping[str, str]] = dict
         self._metrics = Metrics()
         state = ClusterState()
-        mirror = Mirror(state, handled=self._metrics.event_handled)
-        self._reflectors = Reflectors(client, mirror, relisted=self._metrics.relisted)
+        mirror = Mirror(state, handled=self._metrics.event_handled, clock=clock)
+        self._reflectors = Reflectors(
+            client,
+            mirror,
+            relisted=self._metrics.relisted,
+            clock=clock,
+            random=environment.random,
+        )
         self._decision_file = _decision_file(settings)
         self._traces = _traces(settings, self._identity)
         # A client of its own, so that --qps limits the writes and not what extenders get to read.
@@ -132,11 +189,18 @@ class Scheduler:
             decisions=self._new_decision_log(),
             extender_client=self._extender_client,
             served=self._reflectors.served,
+            clock=clock,
+            now=environment.now,
+            random=environment.random,
         )
-        self._profile_handler = ProfileHandler(engine.scheduler.profiles, engine.pod_enqueuer)
-        self._profile_status = ProfileStatusWriter(self._profile_handler, client, engine.recorder)
+        self._profile_handler = ProfileHandler(
+            engine.scheduler.profiles, engine.pod_enqueuer, now=environment.now
+        )
+        self._profile_status = ProfileStatusWriter(
+            self._profile_handler, client, engine.recorder, clock=clock
+        )
         self._handlers = self._new_handlers(state)
-        self._kopf = KopfRunner(self._handlers, connection, client)
+        self._kopf = environment.kopf(self._handlers, connection, client)
         self._comparer = self._new_comparer()
         self._shadow_status = ShadowStatusWriter(engine.shadow, client)
 
@@ -146,6 +210,8 @@ class Scheduler:
             limit=round(self._settings.decision_record_mib * 2**20),
             append=self._decision_file.append if self._decision_file is not None else None,
             trace=self._traces.note if self._traces is not None else None,
+            clock=self._environment.clock,
+            wall=self._environment.now,
         )
 
     def _new_handlers(self, state: ClusterState) -> ObjectHandlers:
@@ -157,6 +223,7 @@ class Scheduler:
             listed=self._compare_soon,
             seen=self._engine.extender_objects.seen,
             handled=self._metrics.event_handled,
+            clock=self._environment.clock,
         )
 
     def _new_comparer(self) -> CacheComparer:
@@ -196,20 +263,37 @@ class Scheduler:
         endpoints = self._endpoints(Reviews(reviews_client), page_client)
         try:
             if await self._unless_stopped(self._start_serving(endpoints)):
-                reflectors = self._start(self._reflectors.run())
-                try:
-                    await self._lead_until_stopped()
-                finally:
-                    await _cancelled(reflectors)
+                await self._schedule()
         finally:
             await endpoints.stop()
             await reviews_client.close()
             await page_client.close()
-            await self._engine.extenders.close()
-            await self._engine.extender_objects.close()
-            await self._extender_client.close()
+            await self._close()
         logger.info("stopped")
         return self._exit_code
+
+    async def run_without_endpoints(self) -> int:
+        """Do what `run` does, but serve nothing."""
+        self._catch_signals()
+        try:
+            await self._schedule()
+        finally:
+            await self._close()
+        return self._exit_code
+
+    async def _schedule(self) -> None:
+        """Follow the cluster, and lead when it is this replica's turn, until told to stop."""
+        reflectors = self._start(self._reflectors.run())
+        try:
+            await self._lead_until_stopped()
+        finally:
+            await _cancelled(reflectors)
+
+    async def _close(self) -> None:
+        """Close the connections of the engine."""
+        await self._engine.extenders.close()
+        await self._engine.extender_objects.close()
+        await self._extender_client.close()
 
     async def _start_serving(self, endpoints: Endpoints) -> None:
         """Start the endpoints, which first wait for the CA of client certificates."""
@@ -223,7 +307,8 @@ class Scheduler:
         async with AsyncExitStack() as on_the_way_out:
             if not await self._unless_stopped(self._able_to_lead()):
                 return
-            _calm_the_collector()  # now, because it takes long, and pods wait for a new leader
+            # Now, because it takes long, and later pods wait for a new leader.
+            self._environment.calm_collector()
             started = asyncio.Event()
             if self._elector is not None:
                 running = self._elector.run(started.set, self._lost, self._is_able, self._published)
@@ -287,13 +372,13 @@ class Scheduler:
 
     async def _give_up_when_unable(self) -> None:
         """Return when this replica has been unable to do its work for too long."""
-        able_at = time.monotonic()
+        able_at = self._environment.clock()
         while True:
             await asyncio.sleep(_HEALTH_SECONDS)
             trouble = self._reflectors.problem() or self._kopf.problem()
             if trouble is None:
-                able_at = time.monotonic()
-            elif time.monotonic() - able_at > _UNABLE_SECONDS:
+                able_at = self._environment.clock()
+            elif self._environment.clock() - able_at > _UNABLE_SECONDS:
                 logger.error("this replica cannot work and gives the lease up: %s", trouble)
                 self._exit_code = 1
                 return
@@ -356,7 +441,7 @@ class Scheduler:
         self._exit_code = 1
         self._stop.set()
         logger.error("the lease is lost; another replica binds now")
-        self._end_process(self._exit_code)
+        self._environment.end_process(self._exit_code)
 
     def _compare_soon(self) -> None:
         """Compare soon: kopf has listed objects again and may have missed a deletion."""
@@ -479,16 +564,6 @@ def _traces(settings: RunSettings, identity: str) -> "Traces | None":
     from mooring.observe.traces import Traces  # noqa: PLC0415 - its packages are optional
 
     return Traces(settings.otlp_endpoint, version=__version__, instance=identity)
-
-
-def _calm_the_collector() -> None:
-    """Have the garbage collector run rarely, and not walk what is there already.
-
-    The mirror is long-lived and free of cycles.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(200_000, 20, 50)
 
 
 async def _cancelled(task: "asyncio.Task[None]") -> None:

@@ -4,7 +4,9 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
+from random import Random
 from typing import Final
 
 from mooring.engine.api import PluginApi
@@ -71,6 +73,7 @@ class _Environment:
     identity: str
     served: Callable[[], Mapping[Kind, Resource]]
     clock: Callable[[], float]
+    now: Callable[[], float]
     sleep: Callable[[float], Awaitable[None]]
 
 
@@ -87,24 +90,26 @@ class Engine:
     ) -> None:
         self.scheduler, self.registry, self.metrics, self.api = scheduler, registry, metrics, api
         writer, clock, sleep = outside.writer, outside.clock, outside.sleep
+        now = outside.now
         work = asyncio.Event()
         self.recorder = EventRecorder(
             outside.client,
             "mooring",
             outside.identity,
             gives_way=self.is_busy,
+            now=lambda: datetime.fromtimestamp(now(), UTC),
             clock=clock,
             sleep=sleep,
         )
         priority_classes = scheduler.state.objects.of(Kind.PRIORITY_CLASS)
         self.reports = PodStatusReporter(
-            writer, self.recorder, sleep, priority_classes=priority_classes
+            writer, self.recorder, sleep, priority_classes=priority_classes, now=now
         )
         self.group_reports = self._new_group_reports(outside)
         self.preemptions = PreemptionExecutor(
             scheduler, writer, self.reports, clock, work.set, metrics.preemption_ended
         )
-        self.shadow = Shadow(scheduler, metrics, wake=work.set, clock=clock)
+        self.shadow = Shadow(scheduler, metrics, wake=work.set, clock=clock, now=now)
         self.extender_objects = ApiObjects(
             outside.extender_client, wanted=partial(_has_extenders, scheduler), clock=clock
         )
@@ -113,9 +118,10 @@ class Engine:
             observe=metrics.extender_called,
             may_write=outside.client.may_write,
             bound_node=lambda pod: writer.bound_node(pod.namespace, pod.name, pod.uid),
+            clock=clock,
         )
         self.pod_enqueuer = self._new_pod_enqueuer(work, clock)
-        self.loop = self._new_loop(work, clock)
+        self.loop = self._new_loop(work, outside)
         self.housekeeping = self._new_housekeeping(outside)
 
     def _new_group_reports(self, outside: _Environment) -> PodGroupStatusReporter:
@@ -128,6 +134,7 @@ class Engine:
             placed=self.metrics.pod_group_placed,
             busy=self.is_busy,
             clock=outside.clock,
+            wall_clock=outside.now,
             sleep=outside.sleep,
         )
 
@@ -143,7 +150,7 @@ class Engine:
             misspelt=self.reports.misspelt,
         )
 
-    def _new_loop(self, work: asyncio.Event, clock: Callable[[], float]) -> SchedulingLoop:
+    def _new_loop(self, work: asyncio.Event, outside: _Environment) -> SchedulingLoop:
         return SchedulingLoop(
             self.scheduler,
             reports=self.reports,
@@ -154,7 +161,8 @@ class Engine:
             group_reports=self.group_reports,
             settle=self.pod_enqueuer.settle,
             work=work,
-            clock=clock,
+            clock=outside.clock,
+            now=outside.now,
         )
 
     def _new_housekeeping(self, outside: _Environment) -> Housekeeping:
@@ -201,7 +209,9 @@ def build_engine(
     extender_client: ApiClient | None = None,
     served: Callable[[], Mapping[Kind, Resource]] = dict,
     clock: Callable[[], float] = time.monotonic,
+    now: Callable[[], float] = time.time,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    random: Random | None = None,
 ) -> Engine:
     """Return an engine over this state, which hears of every change from now on.
 
@@ -216,11 +226,13 @@ def build_engine(
         extender_client: Reads what extenders get; by default `client`.
         served: The resources that the API server serves, by kind.
         clock: Monotonic, in seconds.
+        now: The time of day, in seconds since the epoch.
         sleep: Waits for so many seconds of the clock.
+        random: Spreads retries.
     """
     metrics = metrics or Metrics()
-    writer = PodWriter(client)
-    api = PluginApi(client, writer)
+    writer = PodWriter(client, random=random, sleep=sleep)
+    api = PluginApi(client, writer, now=now)
     scheduler = build_scheduler_state(
         state, api, registry, options=options, metrics=metrics, decisions=decisions, clock=clock
     )
@@ -231,6 +243,7 @@ def build_engine(
         identity=identity,
         served=served,
         clock=clock,
+        now=now,
         sleep=sleep,
     )
     engine = Engine(scheduler, registry, metrics, api, outside)

@@ -77,7 +77,7 @@ class Housekeeping:
         self._scheduler.waiting.expire(self._clock())
 
     async def _flush_queue(self) -> None:
-        await TimeSlices().run(self._flush())
+        await TimeSlices(clock=self._clock).run(self._flush())
 
     async def _expire_nominations(self) -> None:
         self._expire()

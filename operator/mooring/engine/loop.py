@@ -84,6 +84,7 @@ class SchedulingLoop:
         work: asyncio.Event,
         shadow: Shadow | None = None,
         clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
     ) -> None:
         self._scheduler = scheduler
         self._metrics = metrics
@@ -93,6 +94,7 @@ class SchedulingLoop:
         self._settle = settle
         self._extender_attempts = ExtenderAttempts()
         self._clock = clock
+        self._now = now
         self._shared = ResultCache(scheduler.state.nodes)
         self._slow = SlowDecisions()
         self._work = work
@@ -124,6 +126,7 @@ class SchedulingLoop:
             settle=settle,
             wake=self.wake,
             clock=clock,
+            now=now,
         )
 
     @property
@@ -347,7 +350,7 @@ class SchedulingLoop:
                 self._shared,
                 seed=tie_break_seed(queued.pod.uid, queued.attempts),
                 start=self._start,
-                now=time.time(),
+                now=self._now(),
                 answers=answers,
             )
         finally:

@@ -85,7 +85,7 @@ class PodEnqueuer:
 
     async def run(self) -> NoReturn:
         """Find the profiles of pods after a change, in slices, until cancelled."""
-        slices = TimeSlices()
+        slices = TimeSlices(clock=self._clock)
         while True:
             await self._is_unsettled.wait()
             await slices.run(self.find_profiles())

@@ -133,7 +133,9 @@ class Transport:
         )
         self._send = self._ask if connection.proxy is None else self._ask_by_proxy
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
+            connector=connection.connector()
+            if connection.connector is not None
+            else aiohttp.TCPConnector(
                 limit=pool, keepalive_timeout=KEEPALIVE_SECONDS, ssl=connection.tls
             ),
             cookie_jar=aiohttp.DummyCookieJar(),

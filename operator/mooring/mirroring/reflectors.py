@@ -5,6 +5,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from random import Random
 from typing import Final, NoReturn
 
 from mooring.kube.client import ApiClient
@@ -64,12 +65,14 @@ class Reflectors:
         *,
         relisted: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
+        random: Random | None = None,
         look_seconds: float = LOOK_SECONDS,
     ) -> None:
         self._client = client
         self._sink = sink
         self._relisted = relisted
         self._clock = clock
+        self._random = random
         self._look_seconds = look_seconds
         self._troubles: dict[Resource, _Trouble] = {}
         self._reflectors = {resource: self._reflector(resource) for resource in MIRRORED}
@@ -148,7 +151,7 @@ class Reflectors:
             self._troubles.pop(served.resource, None)
             takes_over = served.takes_over or served.reflector.synced.is_set()
             if found is None:
-                await TimeSlices().run(self._sink.relist(served.resource).apply())
+                await TimeSlices(clock=self._clock).run(self._sink.relist(served.resource).apply())
         if found is not None and kind not in self._served:
             logger.info("%s is served", _named(found))
             reflector = self._reflector(found)
@@ -175,6 +178,8 @@ class Reflectors:
             selectors={"fieldSelector": ASSIGNED_PODS} if resource is POD else None,
             on_trouble=self._on_trouble,
             on_relist=lambda resource: self._relisted(str(resource)),
+            clock=self._clock,
+            random=self._random,
         )
 
     def _described(self, resource: Resource) -> str:

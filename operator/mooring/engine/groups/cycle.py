@@ -8,7 +8,6 @@ reserved. Only one group is decided about at a time; the search pauses, so that 
 import asyncio
 import logging
 import math
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, closing
@@ -147,6 +146,7 @@ class GroupCycle:
         settle: Callable[[QueuedPod], bool],
         wake: Callable[[], None],
         clock: Callable[[], float],
+        now: Callable[[], float],
     ) -> None:
         self._scheduler = scheduler
         self._attempts = attempts
@@ -162,6 +162,7 @@ class GroupCycle:
         self._settle = settle
         self._wake = wake
         self._clock = clock
+        self._now = now
         self._reservation = GroupReservation(scheduler, cache, clock)
         self._backoffs = GroupBackoffs()
         self._calling = set[tuple[int, str]]()
@@ -567,7 +568,7 @@ class GroupCycle:
             scheduler.cluster,
             self._cache,
             seed=attempt.seed,
-            now=time.time(),
+            now=self._now(),
             clock=self._clock,
             answers=attempt.answers,
         )
