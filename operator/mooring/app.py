@@ -66,7 +66,7 @@ from mooring.state.cluster import ClusterState
 if TYPE_CHECKING:
     from mooring.observe.traces import Traces
 
-__all__ = ["Environment", "Kopf", "Scheduler", "new_identity"]
+__all__ = ["Environment", "Kopf", "Scheduler"]
 
 logger = logging.getLogger(__name__)
 
@@ -86,7 +86,7 @@ _MOST_CERTIFICATE: Final = 16 * 1024
 """Bytes of a certificate that the lease is given; certificates of servers have one or two KiB."""
 
 
-def new_identity() -> str:
+def _new_identity() -> str:
     """Return a name for this process that no other replica has, as kube-scheduler does."""
     return f"{socket.gethostname()}_{uuid4()}"
 
@@ -126,6 +126,7 @@ class Environment:
         clock: Monotonic, in seconds.
         now: The time of day, in seconds since the epoch.
         random: Spreads load; hides nothing.
+        identity: What the lease calls this replica; no other one has it.
         kopf: Returns what runs the handlers.
         end_process: Ends the process at once, with the exit code.
         calm_collector: Called when the mirror is complete and long work may be done.
@@ -134,6 +135,7 @@ class Environment:
     clock: Callable[[], float] = time.monotonic
     now: Callable[[], float] = time.time
     random: Random = field(default_factory=Random)
+    identity: str = field(default_factory=_new_identity)
     kopf: Callable[[ObjectHandlers, Connection, ApiClient], Kopf] = KopfRunner
     end_process: Callable[[int], object] = os._exit
     calm_collector: Callable[[], None] = _calm_the_collector
@@ -160,7 +162,7 @@ class Scheduler:
         self._client = client
         self._connection = connection
         self._elector = elector
-        self._identity = elector.identity if elector is not None else new_identity()
+        self._identity = elector.identity if elector is not None else environment.identity
         self._stop = asyncio.Event()
         self._exit_code = 0
         self._leading = False
