@@ -144,7 +144,10 @@ class Environment:
 class Scheduler:
     """One replica: its parts, and the order in which they start and stop.
 
-    Without `elector` it leads always.
+    Without `elector` it leads always. `environment` is by default the machine's.
+
+    Attributes:
+        engine: The parts that decide; only they may change anything in it.
     """
 
     def __init__(
@@ -181,7 +184,7 @@ class Scheduler:
         self._traces = _traces(settings, self._identity)
         # A client of its own, so that --qps limits the writes and not what extenders get to read.
         self._extender_client = ApiClient(connection)
-        engine = self._engine = build_engine(
+        engine = self.engine = build_engine(
             client,
             state,
             Registry(SHIPPED),
@@ -219,18 +222,18 @@ class Scheduler:
     def _new_handlers(self, state: ClusterState) -> ObjectHandlers:
         """Return kopf's handlers, which tell the engine of pods and profiles."""
         return ObjectHandlers(
-            self._engine.pod_enqueuer,
+            self.engine.pod_enqueuer,
             self._profile_status,
             state,
             listed=self._compare_soon,
-            seen=self._engine.extender_objects.seen,
+            seen=self.engine.extender_objects.seen,
             handled=self._metrics.event_handled,
             clock=self._environment.clock,
         )
 
     def _new_comparer(self) -> CacheComparer:
         """Return what compares the pods and profiles that kopf shows with the API server's."""
-        engine, profiles = self._engine, self._profile_handler
+        engine, profiles = self.engine, self._profile_handler
         return CacheComparer(
             self._client,
             (
@@ -293,8 +296,8 @@ class Scheduler:
 
     async def _close(self) -> None:
         """Close the connections of the engine."""
-        await self._engine.extenders.close()
-        await self._engine.extender_objects.close()
+        await self.engine.extenders.close()
+        await self.engine.extender_objects.close()
         await self._extender_client.close()
 
     async def _start_serving(self, endpoints: Endpoints) -> None:
@@ -324,11 +327,11 @@ class Scheduler:
             writers, workers = self._start_writers(), self._start_workers()
             on_the_way_out.push_async_callback(self._finish, workers, writers)
             await self._stop.wait()
-            logger.info("stopping: %d bindings in flight", self._engine.loop.binding)
+            logger.info("stopping: %d bindings in flight", self.engine.loop.binding)
 
     def _start_writers(self) -> "list[asyncio.Task[None]]":
         """Start what writes about decisions, and goes on until the last binding has ended."""
-        engine = self._engine
+        engine = self.engine
         parts = (
             engine.recorder,
             engine.reports,
@@ -341,11 +344,11 @@ class Scheduler:
     def _start_workers(self) -> "list[asyncio.Task[None]]":
         """Start what a leader does until it is told to stop."""
         work = [
-            self._engine.loop.run(),
-            self._engine.pod_enqueuer.run(),
+            self.engine.loop.run(),
+            self.engine.pod_enqueuer.run(),
             self._kopf.run(self._catch_signals),
             self._profile_status.run(),
-            self._engine.housekeeping.run(),
+            self.engine.housekeeping.run(),
             self._comparer.run(),
             self._shadow_status.run(),
         ]
@@ -406,7 +409,7 @@ class Scheduler:
         What a leader runs has been told to end; whatever has not ended by then may write nothing
         once the lease is released.
         """
-        engine, now = self._engine, asyncio.get_running_loop().time
+        engine, now = self.engine, asyncio.get_running_loop().time
         deadline = now() + self._settings.stop_seconds
         engine.loop.halt()
         for task in workers:
@@ -438,7 +441,7 @@ class Scheduler:
 
         The elector has already ended the leadership that every write checks.
         """
-        self._engine.loop.halt()
+        self.engine.loop.halt()
         self._leading = False
         self._exit_code = 1
         self._stop.set()
@@ -450,7 +453,7 @@ class Scheduler:
         self._comparer.hint()
 
     def _endpoints(self, reviews: Reviews, page_client: ApiClient) -> Endpoints:
-        settings, engine, scheduler = self._settings, self._engine, self._engine.scheduler
+        settings, engine, scheduler = self._settings, self.engine, self.engine.scheduler
         pod_reports = PodReportBuilder(scheduler, groups=engine.group_reports.report)
         queue = Queue(
             scheduler,
@@ -490,7 +493,7 @@ class Scheduler:
         )
 
     def _page(self, pod_reports: PodReportBuilder, queue: Queue, client: ApiClient) -> Page:
-        engine, scheduler = self._engine, self._engine.scheduler
+        engine, scheduler = self.engine, self.engine.scheduler
         return Page(
             nodes=Nodes(scheduler),
             pods=Pods(scheduler, scheduler.decisions, pod_reports.of),
@@ -507,7 +510,7 @@ class Scheduler:
         return "the process is shutting down" if self._stop.is_set() else None
 
     def _readings(self) -> StateCollector:
-        engine, scheduler = self._engine, self._engine.scheduler
+        engine, scheduler = self.engine, self.engine.scheduler
         return StateCollector(
             pending_pods=scheduler.queue.counts,
             unschedulable_pods=scheduler.queue.unschedulable_counts,

@@ -3,8 +3,8 @@
 import asyncio
 import logging
 import signal
-from collections.abc import Callable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -22,7 +22,7 @@ from mooring.kube.resources import SCHEDULING_PROFILE
 from mooring.observe.http import ListenError
 from mooring.settings import RunSettings
 
-__all__ = ["StartError", "on_loop_error", "run", "run_replica"]
+__all__ = ["StartError", "connected_replica", "on_loop_error", "run"]
 
 logger = logging.getLogger(__name__)
 
@@ -66,33 +66,28 @@ async def _run(settings: RunSettings) -> int:
             context=settings.context,
             user_agent=f"mooring/{__version__}",
         )
-        return await run_replica(settings, connection)
+        async with connected_replica(settings, connection, Environment()) as scheduler:
+            return await scheduler.run()
     except KubeError as error:
         raise StartError(explain(error)) from error
     except ListenError as error:
         raise StartError(str(error)) from error
 
 
-async def run_replica(
-    settings: RunSettings,
-    connection: Connection,
-    *,
-    environment: Environment | None = None,
-    endpoints: bool = True,
-) -> int:
-    """Run one replica until it is told to stop; return the exit code.
+@asynccontextmanager
+async def connected_replica(
+    settings: RunSettings, connection: Connection, environment: Environment
+) -> AsyncIterator[Scheduler]:
+    """Yield one replica, ready to run, with the connections that it needs.
 
     Raises:
         KubeError: if the API server cannot be asked for profiles.
-        ListenError: if the endpoints cannot be served.
     """
-    environment = environment or Environment()
-    clock = environment.clock
     async with AsyncExitStack() as stack:
-        leadership = Leadership(clock) if settings.leader_elect else None
+        leadership = Leadership(environment.clock) if settings.leader_elect else None
         client = ApiClient(
             connection,
-            limiter=_limiter(settings, clock),
+            limiter=_limiter(settings, environment.clock),
             may_write=leadership.valid if leadership is not None else None,
         )
         await stack.enter_async_context(client)
@@ -102,8 +97,7 @@ async def run_replica(
             # Renewals wait for no other request: a client of their own, without a limit.
             leases = await stack.enter_async_context(ApiClient(connection))
             elector = _elector(settings, leases, leadership, environment)
-        scheduler = Scheduler(settings, connection, client, elector, environment=environment)
-        return await (scheduler.run() if endpoints else scheduler.run_without_endpoints())
+        yield Scheduler(settings, connection, client, elector, environment=environment)
 
 
 def on_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

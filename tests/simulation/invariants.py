@@ -1,0 +1,208 @@
+"""What must hold, each as a small function whose name is the sentence.
+
+They know nothing of Mooring's code: they read the model server's history, the requests that left
+each replica, and what each watch had told it (`Stream.told`).
+
+How to add one: write a function that returns None, or what is wrong in a few words, and put it into
+`AT_EVERY_REQUEST` (the world and a write that leaves a replica), `AT_EVERY_CHANGE` (the world and a
+change that the server has carried out), `WHEN_CALM` or `AT_THE_END` (the world). Break the code once
+and see a seed find it.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
+
+import orjson
+
+from faults.books import Amount, NodeSeen, PodSeen
+from mooring.kube.resources import LEASE, NODE, POD
+from simulation.storage import Change
+
+if TYPE_CHECKING:
+    from simulation.world import Sent, World
+
+__all__ = ["AT_EVERY_CHANGE", "AT_EVERY_REQUEST", "AT_THE_END", "WHEN_CALM", "Books"]
+
+SCHEDULER: Final = "mooring"
+"""What the pods have as schedulerName."""
+_LATE_SECONDS: Final = 10.0
+"""What a replica decides rests on what it was told so long ago at most: its requests may wait."""
+
+
+class Books:
+    """What is in the cluster, recounted from the history."""
+
+    def __init__(self) -> None:
+        self.pods: dict[str, PodSeen] = {}
+        """By uid, those that exist."""
+        self.nodes: dict[str, NodeSeen] = {}
+        """By name."""
+        self.on_node: dict[str, dict[str, PodSeen]] = defaultdict(dict)
+        """By node and uid, those that take something there."""
+        self.bound_by: dict[str, Change] = {}
+        """By uid, the Binding of each pod that has one."""
+        self.allocatable: dict[str, list[tuple[float, Amount]]] = defaultdict(list)
+        """By node, what it had from which time on."""
+        self.holder = ""
+        """Whose lease it is."""
+
+    def note(self, change: Change) -> None:
+        """Take a change in."""
+        if change.resource is POD:
+            self._note_pod(change)
+        elif change.resource is NODE:
+            node = NodeSeen.read(change.object)
+            if change.after is None:
+                self.nodes.pop(node.key, None)
+            else:
+                self.nodes[node.key] = node
+                self.allocatable[node.key].append((change.at, node.allocatable))
+        elif change.resource is LEASE and change.after is not None:
+            self.holder = change.after["spec"].get("holderIdentity") or ""
+
+    def _note_pod(self, change: Change) -> None:
+        pod = PodSeen.read(change.object)
+        before = self.pods.pop(pod.uid, None)
+        if before is not None:
+            self.on_node[before.node].pop(pod.uid, None)
+        if change.after is None:
+            self.bound_by.pop(pod.uid, None)
+            return
+        self.pods[pod.uid] = pod
+        if pod.node and not pod.finished:
+            self.on_node[pod.node][pod.uid] = pod
+        if change.what == "bind":
+            self.bound_by[pod.uid] = change
+
+    def free(self, name: str) -> Amount:
+        """Return what is left of a node."""
+        left = self.nodes[name].allocatable
+        for pod in self.on_node[name].values():
+            left -= pod.need
+        return left
+
+    def takes(self, name: str, pod: PodSeen) -> bool:
+        """Return whether the node would take the pod now."""
+        node = self.nodes[name]
+        suits = node.schedulable and pod.selector.items() <= node.labels.items()
+        return suits and self.free(name).covers(pod.need)
+
+
+# At every request.
+
+
+def nobody_writes_while_another_holds_the_lease(world: "World", sent: "Sent") -> str | None:
+    """Only the lease itself may be written then."""
+    holder = world.books.holder
+    if holder in {"", sent.identity} or "/leases" in sent.path:
+        return None
+    return f"{sent.identity} sends {sent.what} {sent.path} while {holder} holds it"
+
+
+def no_pod_is_bound_to_a_second_node(world: "World", sent: "Sent") -> str | None:
+    """A replica that has bound a pod does not send a Binding of it to another node."""
+    if sent.what != "bind":
+        return None
+    body = orjson.loads(sent.body)
+    uid, node = body["metadata"]["uid"], body["target"]["name"]
+    bound = world.books.bound_by.get(uid)
+    if bound is None or bound.by != sent.identity:
+        return None
+    there = bound.object["spec"]["nodeName"]
+    return f"{sent.path} to {node}, and it is on {there}" if there != node else None
+
+
+# At every change.
+
+
+def no_node_holds_more_than_it_has(world: "World", change: Change) -> str | None:
+    """What others have bound and this replica was not told of does not count against it."""
+    if change.what != "bind":
+        return None
+    books, name = world.books, change.object["spec"]["nodeName"]
+    told = _told(world, change.by)
+    used = Amount()
+    for pod in books.on_node[name].values():
+        binding = books.bound_by.get(pod.uid)
+        if binding is None or binding.by == change.by or binding.version <= told:
+            used += pod.need
+    had = _allocatable(books.allocatable[name], change.at)
+    if any(amount.covers(used) for amount in had):
+        return None
+    return f"{name} has {had[-1] if had else 'nothing'}, its pods take {used}"
+
+
+def _allocatable(versions: list[tuple[float, Amount]], at: float) -> list[Amount]:
+    """Return what a node had at any time that a decision may rest on."""
+    late = [amount for since, amount in versions if since > at - _LATE_SECONDS]
+    early = [amount for since, amount in versions if since <= at - _LATE_SECONDS]
+    return early[-1:] + late
+
+
+def _told(world: "World", identity: str) -> int:
+    """Return up to which version the replica's mirror has been told of assigned pods."""
+    return max(
+        (
+            stream.told
+            for stream in world.server.watches.streams
+            if stream.resource is POD
+            and stream.process.identity == identity
+            and stream.agent == "mooring"
+        ),
+        default=0,
+    )
+
+
+def victims_go_only_where_somebody_needs_them(world: "World", change: Change) -> str | None:
+    """Whoever is evicted by a replica makes room for a waiting pod of higher priority."""
+    by_replica = change.by.partition("-")[0] in world.replicas
+    removes = change.what in {"evict", "delete pods"}
+    if change.resource is not POD or not by_replica or not removes or change.before is None:
+        return None
+    victim = PodSeen.read(change.before)
+    if any(
+        pod.priority > victim.priority and (not pod.node or world.books.bound_by.get(uid))
+        for uid, pod in world.books.pods.items()
+    ):
+        return None
+    return f"{victim.key} of priority {victim.priority} goes, and no pod has a higher one"
+
+
+# When all is calm.
+
+
+def every_pod_that_a_node_would_take_is_bound(world: "World") -> str | None:
+    """Some time after the last fault nothing waits that could be placed."""
+    books = world.books
+    for pod in books.pods.values():
+        if pod.node or pod.gated or pod.leaving or pod.finished or pod.scheduler != SCHEDULER:
+            continue
+        fitting = [name for name in books.nodes if books.takes(name, pod)]
+        if fitting and not _kept_for_others(books, pod, fitting):
+            return f"{pod.key} ({pod.uid}) waits, and {fitting} would take it"
+    return None
+
+
+def _kept_for_others(books: Books, pod: PodSeen, names: list[str]) -> bool:
+    """Return whether nominated pods that wait keep these nodes."""
+    nominated = {
+        other.nominated
+        for other in books.pods.values()
+        if not other.node and other.uid != pod.uid and other.priority >= pod.priority
+    }
+    return set(names) <= nominated
+
+
+AT_EVERY_REQUEST: Final[tuple[Callable[["World", "Sent"], str | None], ...]] = (
+    nobody_writes_while_another_holds_the_lease,
+    no_pod_is_bound_to_a_second_node,
+)
+AT_EVERY_CHANGE: Final[tuple[Callable[["World", Change], str | None], ...]] = (
+    no_node_holds_more_than_it_has,
+    victims_go_only_where_somebody_needs_them,
+)
+WHEN_CALM: Final[tuple[Callable[["World"], str | None], ...]] = (
+    every_pod_that_a_node_would_take_is_bound,
+)
+AT_THE_END: Final[tuple[Callable[["World"], str | None], ...]] = ()

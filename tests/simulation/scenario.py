@@ -1,0 +1,122 @@
+"""What happens in one run: a list of steps, drawn from the seed before the run begins.
+
+A step is a line of JSON: when, which actor, and what it does. Steps name objects and do nothing
+where these do not exist, so that any of them can be left out: that is how a failure is shrunk.
+Chance within the run, such as latency, comes from the seed too.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+
+if TYPE_CHECKING:
+    from simulation.storage import Change
+    from simulation.world import World
+
+__all__ = ["Actor", "Plan", "Scenario", "Step", "draw"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """What an actor does at a time, in seconds since the beginning."""
+
+    at: float
+    actor: str
+    does: str
+    args: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        said = " ".join(f"{name}={orjson.dumps(value).decode()}" for name, value in self.args.items())
+        return f"{self.at:7.3f} {self.actor}: {self.does} {said}".rstrip()
+
+
+class Plan:
+    """What actors know of the run while they draw their steps."""
+
+    def __init__(self, random: Random, seconds: float) -> None:
+        self.random = random
+        self.seconds = seconds
+        """Until then steps happen; afterwards all is calm."""
+        self.nodes = [f"n{number}" for number in range(1, random.randint(2, 5) + 1)]
+        """The names of the nodes, in the order of their coming."""
+        self.replicas = ["a", "b"][: random.choice((1, 2, 2))]
+        self.steps: list[Step] = []
+
+    def time(self) -> float:
+        """Draw a time."""
+        return round(self.random.uniform(0.0, self.seconds), 3)
+
+    def chance(self, probability: float) -> bool:
+        """Draw whether something happens."""
+        return self.random.random() < probability
+
+    def step(self, at: float, actor: str, does: str, **args: Any) -> None:
+        """Add a step."""
+        self.steps.append(Step(round(at, 3), actor, does, args))
+
+
+class Actor:
+    """Something that changes the world; see `simulation.actors` for how to add one."""
+
+    name: str = ""
+
+    def draw(self, plan: Plan) -> None:
+        """Add the steps of a run to the plan."""
+
+    def act(self, world: "World", step: Step) -> None:
+        """Take one step; do nothing where an object that it names does not exist."""
+
+    def changed(self, world: "World", change: "Change") -> None:
+        """Note a change of the cluster, as a controller does; it may plan calls on the timeline."""
+
+    def calm(self, world: "World") -> None:
+        """End what would keep the cluster from coming to rest."""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A seed and its steps."""
+
+    seed: int
+    seconds: float
+    replicas: Sequence[str]
+    steps: Sequence[Step]
+
+    def without(self, steps: Callable[[Step], bool]) -> "Scenario":
+        """Return the scenario without some steps."""
+        return replace(self, steps=tuple(step for step in self.steps if not steps(step)))
+
+    def dumps(self) -> bytes:
+        """Return the scenario as a line of JSON."""
+        steps = [[s.at, s.actor, s.does, dict(s.args)] for s in self.steps]
+        return orjson.dumps(
+            {
+                "seed": self.seed,
+                "seconds": self.seconds,
+                "replicas": list(self.replicas),
+                "steps": steps,
+            }
+        )
+
+    @classmethod
+    def loads(cls, line: bytes | str) -> "Scenario":
+        """Return the scenario of a line."""
+        raw = orjson.loads(line)
+        steps = tuple(Step(at, actor, does, args) for at, actor, does, args in raw["steps"])
+        return cls(raw["seed"], raw["seconds"], tuple(raw["replicas"]), steps)
+
+
+_SECONDS: Final = (15.0, 60.0)
+
+
+def draw(seed: int, actors: Sequence[Actor]) -> Scenario:
+    """Return the scenario of a seed."""
+    random = Random(seed)  # noqa: S311 - a simulation
+    plan = Plan(random, random.uniform(*_SECONDS))
+    for actor in actors:
+        actor.draw(plan)
+    steps = sorted(plan.steps, key=lambda step: step.at)
+    return Scenario(seed, plan.seconds, tuple(plan.replicas), tuple(steps))
