@@ -127,6 +127,7 @@ class Environment:
         now: The time of day, in seconds since the epoch.
         random: Spreads load; hides nothing.
         identity: What the lease calls this replica; no other one has it.
+        registry: The plugins that profiles may name.
         kopf: Returns what runs the handlers.
         end_process: Ends the process at once, with the exit code.
         calm_collector: Called when the mirror is complete and long work may be done.
@@ -136,6 +137,7 @@ class Environment:
     now: Callable[[], float] = time.time
     random: Random = field(default_factory=Random)
     identity: str = field(default_factory=_new_identity)
+    registry: Registry = field(default_factory=lambda: Registry(SHIPPED))
     kopf: Callable[[ObjectHandlers, Connection, ApiClient], Kopf] = KopfRunner
     end_process: Callable[[int], object] = os._exit
     calm_collector: Callable[[], None] = _calm_the_collector
@@ -187,7 +189,7 @@ class Scheduler:
         engine = self.engine = build_engine(
             client,
             state,
-            Registry(SHIPPED),
+            environment.registry,
             identity=self._identity,
             options=_options(settings),
             metrics=self._metrics,
@@ -316,7 +318,7 @@ class Scheduler:
             self._environment.calm_collector()
             started = asyncio.Event()
             if self._elector is not None:
-                running = self._elector.run(started.set, self._lost, self._is_able, self._published)
+                running = self._elector.run(started.set, self._lost, self.is_current, self._published)
                 election = self._start(running)
                 on_the_way_out.push_async_callback(_cancelled, election)
             else:
@@ -367,7 +369,7 @@ class Scheduler:
         await self._reflectors.synced()
         await self._kopf.until_watchable()
 
-    def _is_able(self) -> bool:
+    def is_current(self) -> bool:
         """Return whether this replica may ask for the lease.
 
         What the last leader has bound may be missing in a watch that is broken; without it, full

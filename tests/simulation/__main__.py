@@ -1,7 +1,7 @@
 """Replay seeds: `python -m simulation 42`, or many: `python -m simulation 0 --count 1000`."""
 
-import sys
 import argparse
+import sys
 
 from simulation.actors import ACTORS
 from simulation.scenario import draw
@@ -21,7 +21,9 @@ def main() -> int:
         if args.log:
             print("\n".join(outcome.log))
         if outcome.broken or args.count == 1:
-            print(f"seed {seed}: {outcome.broken or 'all invariants hold'}; {outcome.bound} pods bound in {outcome.seconds:.0f} s, trace {outcome.trace}")
+            print(
+                f"seed {seed}: {outcome.broken or 'all invariants hold'}; {outcome.bound} pods bound in {outcome.seconds:.0f} s, trace {outcome.trace}"
+            )
         failed += bool(outcome.broken)
     return failed != 0
 

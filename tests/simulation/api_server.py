@@ -173,7 +173,7 @@ class ApiServer:
         if "deletionTimestamp" in metadata:
             raise _conflict(POD, raw, f"pod {metadata['name']} is being deleted")
         if spec.get("nodeName"):
-            message = f"pod {metadata['name']} is already assigned to node \"{spec['nodeName']}\""
+            message = f'pod {metadata["name"]} is already assigned to node "{spec["nodeName"]}"'
             raise _conflict(POD, raw, message)
         if spec.get("schedulingGates"):
             raise _conflict(POD, raw, f"pod {metadata['name']} has non-empty .spec.schedulingGates")
@@ -221,11 +221,15 @@ class ApiServer:
             items, version = self._pages.pop(token)
         else:
             matches = selector(query.get("fieldSelector", ""), query.get("labelSelector", ""))
-            items, version = [
-                raw
-                for raw in self.storage.all(resource)
-                if matches(raw) and (namespace is None or raw["metadata"]["namespace"] == namespace)
-            ], self.storage.version
+            items, version = (
+                [
+                    raw
+                    for raw in self.storage.all(resource)
+                    if matches(raw)
+                    and (namespace is None or raw["metadata"]["namespace"] == namespace)
+                ],
+                self.storage.version,
+            )
         limit = int(query.get("limit", len(items) or 1))
         metadata: dict[str, Any] = {"resourceVersion": str(version)}
         page, left = items[:limit], items[limit:]

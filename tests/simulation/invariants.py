@@ -5,18 +5,27 @@ each replica, and what each watch had told it (`Stream.told`).
 
 How to add one: write a function that returns None, or what is wrong in a few words, and put it into
 `AT_EVERY_REQUEST` (the world and a write that leaves a replica), `AT_EVERY_CHANGE` (the world and a
-change that the server has carried out), `WHEN_CALM` or `AT_THE_END` (the world). Break the code once
-and see a seed find it.
+change that the server has carried out), `WHEN_CALM` (the world some time after the last fault),
+`WHEN_EMPTY` (after all pods have been deleted) or `AT_THE_END` (when the replicas have stopped).
+Those that look into a replica's state are in `state_invariants.py`. Break the code once and see a
+seed find it.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 import orjson
 
 from faults.books import Amount, NodeSeen, PodSeen
 from mooring.kube.resources import LEASE, NODE, POD
+from simulation.state_invariants import (
+    a_replica_leads,
+    every_pod_without_a_node_is_queued_once,
+    nothing_is_assumed_beyond_its_deadline,
+    nothing_is_kept_of_pods_that_are_gone,
+    the_books_equal_a_recount,
+)
 from simulation.storage import Change
 
 if TYPE_CHECKING:
@@ -194,6 +203,25 @@ def _kept_for_others(books: Books, pod: PodSeen, names: list[str]) -> bool:
     return set(names) <= nominated
 
 
+# At the end.
+
+
+def every_replica_stops_in_order(world: "World") -> str | None:
+    """SIGTERM ends a replica with 0, and the lease is nobody's then."""
+    codes = {replica.identity: replica.exit_code for replica in world.replicas.values()}
+    if any(code != 0 for code in codes.values()):
+        return f"the exit codes are {codes}"
+    return f"{world.books.holder} has the lease still" if world.books.holder else None
+
+
+def no_error_is_left_to_nobody(world: "World") -> str | None:
+    """No task and no callback fails without anybody who hears of it."""
+    for replica in world.replicas.values():
+        for context in replica.loop.errors:
+            return f"{replica.identity}: {context.get('message')}: {context.get('exception')!r}"
+    return None
+
+
 AT_EVERY_REQUEST: Final[tuple[Callable[["World", "Sent"], str | None], ...]] = (
     nobody_writes_while_another_holds_the_lease,
     no_pod_is_bound_to_a_second_node,
@@ -203,6 +231,17 @@ AT_EVERY_CHANGE: Final[tuple[Callable[["World", Change], str | None], ...]] = (
     victims_go_only_where_somebody_needs_them,
 )
 WHEN_CALM: Final[tuple[Callable[["World"], str | None], ...]] = (
+    a_replica_leads,
     every_pod_that_a_node_would_take_is_bound,
+    every_pod_without_a_node_is_queued_once,
+    nothing_is_assumed_beyond_its_deadline,
+    the_books_equal_a_recount,
 )
-AT_THE_END: Final[tuple[Callable[["World"], str | None], ...]] = ()
+WHEN_EMPTY: Final[tuple[Callable[["World"], str | None], ...]] = (
+    the_books_equal_a_recount,
+    nothing_is_kept_of_pods_that_are_gone,
+)
+AT_THE_END: Final[tuple[Callable[["World"], str | None], ...]] = (
+    every_replica_stops_in_order,
+    no_error_is_left_to_nobody,
+)

@@ -10,14 +10,17 @@ import asyncio
 import signal
 from collections.abc import Callable
 from functools import partial
+from math import inf
 from random import Random
 from typing import TYPE_CHECKING, Final
 
 from aiohttp import UnixConnector
 
 from mooring.app import Environment, Scheduler
+from mooring.framework.registry import Registry
 from mooring.kube.config import Connection
 from mooring.kube.errors import KubeError
+from mooring.plugins import SHIPPED
 from mooring.service import connected_replica
 from mooring.settings import RunSettings
 from simulation.api_server import EPOCH
@@ -33,6 +36,8 @@ __all__ = ["Replica"]
 _MOST_TURNS: Final = 20_000
 """In so many turns all tasks of a process that was ended must have ended."""
 LEASE_NAMESPACE: Final = "mooring-system"
+PLUGINS: list[type] = [*SHIPPED]
+"""What profiles may name; an actor may bring plugins of its own."""
 
 
 class Replica:
@@ -107,12 +112,12 @@ class Replica:
             task = self.loop.create_task(self._run())
             task.add_done_callback(self._ended)
 
-    def next_due(self) -> float | None:
-        """Return when it has something to do; None if nothing."""
+    def next_due(self) -> float:
+        """Return when it has something to do; infinity if nothing."""
         if not self.alive:
-            return None
+            return inf
         due = self.loop.next_due()
-        return due if due is None else max(due, self.paused_until)
+        return inf if due is None else max(due, self.paused_until)
 
     def turn(self) -> bool:
         """Run what is ready; return whether there was anything."""
@@ -149,6 +154,7 @@ class Replica:
             now=self.now,
             random=Random(self._random.random()),  # noqa: S311 - a seed
             identity=self.identity,
+            registry=Registry(PLUGINS, {}),
             kopf=lambda *args: SimulatedKopf(*args, clock=self.clock, random=self._random),
             end_process=self._end_process,
             calm_collector=lambda: None,

@@ -29,7 +29,9 @@ class Step:
     args: Mapping[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        said = " ".join(f"{name}={orjson.dumps(value).decode()}" for name, value in self.args.items())
+        said = " ".join(
+            f"{name}={orjson.dumps(value).decode()}" for name, value in self.args.items()
+        )
         return f"{self.at:7.3f} {self.actor}: {self.does} {said}".rstrip()
 
 

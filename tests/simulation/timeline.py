@@ -3,6 +3,7 @@
 import heapq
 from collections.abc import Callable
 from itertools import count
+from math import inf
 
 __all__ = ["Timeline"]
 
@@ -26,9 +27,9 @@ class Timeline:
         """Plan a call in so many seconds."""
         self.at(self.now + seconds, call)
 
-    def next_due(self) -> float | None:
-        """Return when the next call is due; None if nothing is planned."""
-        return self._planned[0][0] if self._planned else None
+    def next_due(self) -> float:
+        """Return when the next call is due; infinity if nothing is planned."""
+        return self._planned[0][0] if self._planned else inf
 
     def run_due(self) -> bool:
         """Make the next call if it is due; return whether it was."""

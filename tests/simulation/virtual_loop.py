@@ -67,7 +67,6 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.halted = False
         self._now = now
         self._connect = connect
-        self._is_entered = False
         self.set_task_factory(_numbered)
         self.set_exception_handler(lambda _, context: self.errors.append(context))
 
@@ -76,46 +75,50 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return self._now()
 
     def next_due(self) -> float | None:
-        """Return when there is work: now if some is ready, the time of the first timer, or None."""
+        """Return when there is work: 0 if some is ready, the time of the first timer, or None."""
         if self._ready:
-            return self._now()
-        self._drop_cancelled()
-        return self._scheduled[0].when() if self._scheduled else None
+            return 0.0
+        timers = self._scheduled
+        if timers and timers[0].cancelled():
+            self._drop_cancelled()
+            timers = self._scheduled
+        return timers[0].when() if timers else None
 
     def turn(self) -> bool:
         """Run everything that is ready now; return whether there was any."""
-        self._drop_cancelled()
+        if self._timer_cancelled_count > _MANY_CANCELLED:
+            self._drop_cancelled()
         timers, now = self._scheduled, self._now()
         while timers and timers[0].when() <= now:
             timer = heapq.heappop(timers)
-            timer._scheduled = False  # type: ignore[attr-defined]  # noqa: SLF001 - as asyncio does
-            self._ready.append(timer)
-        count = len(self._ready)
+            timer._scheduled = False  # type: ignore[attr-defined]
+            if timer.cancelled():
+                self._timer_cancelled_count -= 1
+            else:
+                self._ready.append(timer)
+        ready = self._ready
+        if not ready:
+            return False
         with self.entered():
-            for _ in range(count):
+            for _ in range(len(ready)):
                 if self.halted:
                     break
-                handle = self._ready.popleft()
+                handle = ready.popleft()
                 if not handle.cancelled():
-                    handle._run()  # noqa: SLF001 - as asyncio does
-        return bool(count)
+                    handle._run()
+        return True
 
     @contextmanager
     def entered(self) -> "Iterator[None]":
         """Be the running loop inside."""
-        if self._is_entered:
-            yield
-            return
-        before = events._get_running_loop()  # noqa: SLF001 - what asyncio has for loops
-        self._is_entered = True
+        before = events._get_running_loop()
         self._thread_id = threading.get_ident()
-        events._set_running_loop(self)  # noqa: SLF001
+        events._set_running_loop(self)
         try:
             yield
         finally:
-            events._set_running_loop(before)  # noqa: SLF001
+            events._set_running_loop(before)
             self._thread_id = None
-            self._is_entered = False
 
     def _drop_cancelled(self) -> None:
         timers = self._scheduled

@@ -18,7 +18,7 @@ from typing import Final
 
 import orjson
 
-from mooring.kube.resources import NODE, POD
+from mooring.kube.resources import POD
 from simulation import invariants
 from simulation.actors import ACTORS
 from simulation.api_server import ApiServer
@@ -35,6 +35,7 @@ __all__ = ["Broken", "Outcome", "World", "run"]
 _RESTART_SECONDS: Final = 2.0
 _CALM_SECONDS: Final = 80.0
 """Longer than a binding waits for its confirmation, a minute, which a pod that ended may need."""
+_EMPTY_SECONDS: Final = 10.0
 _STOP_SECONDS: Final = 40.0
 _TURN_SECONDS: Final = 1e-6
 """What a turn of an event loop takes at least."""
@@ -128,6 +129,7 @@ class World:
             self._start(replica)
         self._run_until(self.began + self.scenario.seconds)
         self._calm()
+        self._empty()
         self._stop()
 
     def close(self) -> None:
@@ -175,8 +177,14 @@ class World:
         for actor in self.actors.values():
             actor.calm(self)
         self._run_until(self.timeline.now + _CALM_SECONDS)
-        for invariant in invariants.WHEN_CALM:
-            self._check(invariant(self))
+        self._check(invariants.WHEN_CALM)
+
+    def _empty(self) -> None:
+        """Delete all pods, and let the replicas forget them."""
+        for raw in self.server.storage.all(POD):
+            self.server.delete(POD, raw, "end")
+        self._run_until(self.timeline.now + _EMPTY_SECONDS)
+        self._check(invariants.WHEN_EMPTY)
 
     def _stop(self) -> None:
         self._is_stopping = True
@@ -186,16 +194,16 @@ class World:
             self.timeline.now + _STOP_SECONDS,
             lambda: not any(replica.alive for replica in self.replicas.values()),
         )
-        for invariant in invariants.AT_THE_END:
-            self._check(invariant(self))
+        self._check(invariants.AT_THE_END)
 
     def _run_until(self, end: float, done: Callable[[], bool] = lambda: False) -> None:
         timeline, replicas = self.timeline, tuple(self.replicas.values())
         while not done():
             if self.problems:
                 raise Broken(self.problems[0])
-            dues = [replica.next_due() for replica in replicas]
-            due = min((d for d in (*dues, timeline.next_due()) if d is not None), default=end)
+            due = timeline.next_due()
+            for replica in replicas:
+                due = min(due, replica.next_due())
             if due >= end:
                 timeline.now = max(timeline.now, end)
                 return
@@ -203,7 +211,7 @@ class World:
             if timeline.run_due():
                 continue
             for replica in replicas:
-                if (at := replica.next_due()) is not None and at <= timeline.now:
+                if replica.next_due() <= timeline.now:
                     replica.turn()
                     timeline.now += _TURN_SECONDS
                     self._turns += 1
@@ -233,9 +241,10 @@ class World:
         for actor in self.actors.values():
             actor.changed(self, change)
 
-    def _check(self, broken: str | None) -> None:
-        if broken is not None:
-            raise Broken(broken)
+    def _check(self, rules: tuple[Callable[["World"], str | None], ...]) -> None:
+        for invariant in rules:
+            if (broken := invariant(self)) is not None:
+                raise Broken(_sentence(invariant, broken, self.now))
 
     def note_log(self, record: logging.LogRecord) -> None:
         """Keep a line of Mooring's log, if lines are wanted."""
@@ -264,7 +273,9 @@ class _Logs(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Keep a line, and fail for a traceback."""
         if record.exc_info:
-            self._world.fail(f"no traceback is logged: {record.getMessage()}: {record.exc_info[1]!r}")
+            self._world.fail(
+                f"no traceback is logged: {record.getMessage()}: {record.exc_info[1]!r}"
+            )
         self._world.note_log(record)
 
 
@@ -284,9 +295,7 @@ def _logs_to(world: World) -> Iterator[None]:
             each.setLevel(level)
 
 
-def run(
-    scenario: Scenario, *, keep_log: bool = False, coverage: Coverage | None = None
-) -> Outcome:
+def run(scenario: Scenario, *, keep_log: bool = False, coverage: Coverage | None = None) -> Outcome:
     """Return what comes of a scenario; `coverage` counts the situations that it meets."""
     world = World(scenario, keep_log=keep_log, coverage=coverage)
     outcome = Outcome(scenario)

@@ -121,9 +121,11 @@ class Faults(Actor):
 def _streams(world: "World", replica: str, plural: str, agent: str) -> "list[Stream]":
     """Return the open watches that are meant; empty texts mean all."""
     return world.server.watches.of(
-        lambda stream: replica in {"", stream.process.name}
-        and plural in {"", stream.resource.plural}
-        and agent in {"", stream.agent}
+        lambda stream: (
+            replica in {"", stream.process.name}
+            and plural in {"", stream.resource.plural}
+            and agent in {"", stream.agent}
+        )
     )
 
 
