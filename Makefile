@@ -9,6 +9,7 @@ PYTHON ?= $(firstword $(foreach name,python3 python3.14 python3.13 python3.12 py
 UV ?= uv
 IMAGE ?= mooring
 LOCK ?= requirements-run.lock
+SEEDS ?= 10000
 VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' operator/mooring/__init__.py)
 BROWSER = $(or $(CHROMIUM),$(firstword $(foreach name,chromium chromium-browser google-chrome, \
 	$(shell command -v $(name)))))
@@ -156,7 +157,8 @@ bench: venv controlplane ## Mooring and kube-scheduler on the same server; BENCH
 conformance: venv controlplane ## Kubernetes' own scheduling tests against Mooring and kube-scheduler
 	@$(PY) -m kubernetes_e2e $(CONFORMANCE)
 
-soak: venv controlplane ## churn and faults for half an hour, and a verdict; SOAK='--minutes 3'
+soak: venv controlplane ## SEEDS simulated histories, then churn and faults for half an hour; SOAK='--minutes 3'
+	@$(PY) -m simulation 0 --count $(SEEDS)
 	@$(PY) -m soak $(SOAK)
 
 lock: ## choose versions anew: requirements*.lock and tests/controlplane/go.lock (needs uv)

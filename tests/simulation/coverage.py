@@ -1,8 +1,8 @@
 """Which situations the runs have met: an event, and the state that the object of it was in.
 
-`Coverage` looks at each change. A situation is a pair, such as ("node deleted", "pod running
-there"). How to add one: write a function that yields the pairs of a change, and put it into
-`SITUATIONS`, with every pair that it can yield in `POSSIBLE`, so that what was never met has a name.
+`Coverage` looks at each change. A situation is a pair, such as ("node goes", "running"). How to add
+one: write a function that yields the pairs of a change and put it into `SITUATIONS`, and put every
+pair that it can yield into `POSSIBLE`, so that what was never met has a name.
 """
 
 from collections import Counter

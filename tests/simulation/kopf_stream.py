@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from mooring.handlers.runner import RETRIES, UNSCHEDULED, KopfRunner
@@ -103,7 +104,7 @@ class _Watcher:
                 try:
                     version = await self._tried(self._list)
                     while True:
-                        version = await self._tried(lambda since=version: self._watch(since))
+                        version = await self._tried(partial(self._watch, version))
                 except (GoneError, UnreachableError):
                     await asyncio.sleep(_RECONNECT_SECONDS)
         finally:

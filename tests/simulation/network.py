@@ -210,7 +210,7 @@ class Link(asyncio.Transport):
         """Return whether the connection is closed."""
         return not self.is_open
 
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
+    def get_extra_info(self, name: str, default: Any = None) -> Any:  # noqa: ARG002 - asyncio's
         """Return nothing: there is no socket."""
         return default
 

@@ -68,6 +68,7 @@ class Replica:
         self.exit_code: int | None = None
         self.scheduler: Scheduler | None = None
         self.loop = self._new_loop(timeline, network)
+        self.loop.close()  # until it is started
         self._timeline = timeline
         self._network = network
         self._random = random

@@ -5,8 +5,8 @@ where these do not exist, so that any of them can be left out: that is how a fai
 Chance within the run, such as latency, comes from the seed too.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
@@ -87,26 +87,18 @@ class Scenario:
     replicas: Sequence[str]
     steps: Sequence[Step]
 
-    def without(self, steps: Callable[[Step], bool]) -> "Scenario":
-        """Return the scenario without some steps."""
-        return replace(self, steps=tuple(step for step in self.steps if not steps(step)))
-
-    def dumps(self) -> bytes:
-        """Return the scenario as a line of JSON."""
-        steps = [[s.at, s.actor, s.does, dict(s.args)] for s in self.steps]
-        return orjson.dumps(
-            {
-                "seed": self.seed,
-                "seconds": self.seconds,
-                "replicas": list(self.replicas),
-                "steps": steps,
-            }
-        )
+    def plain(self) -> dict[str, Any]:
+        """Return the scenario as a value that JSON has."""
+        return {
+            "seed": self.seed,
+            "seconds": self.seconds,
+            "replicas": list(self.replicas),
+            "steps": [[s.at, s.actor, s.does, dict(s.args)] for s in self.steps],
+        }
 
     @classmethod
-    def loads(cls, line: bytes | str) -> "Scenario":
-        """Return the scenario of a line."""
-        raw = orjson.loads(line)
+    def parsed(cls, raw: Mapping[str, Any]) -> "Scenario":
+        """Return the scenario of such a value."""
         steps = tuple(Step(at, actor, does, args) for at, actor, does, args in raw["steps"])
         return cls(raw["seed"], raw["seconds"], tuple(raw["replicas"]), steps)
 

@@ -118,7 +118,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             yield
         finally:
             events._set_running_loop(before)
-            self._thread_id = None
+            self._thread_id = None  # type: ignore[assignment]  # typeshed leaves None out
 
     def _drop_cancelled(self) -> None:
         timers = self._scheduled
@@ -146,7 +146,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
         protocol = protocol_factory()
         return await self._connect(protocol, path), protocol
 
-    def add_signal_handler(self, sig: int, callback: Callable[..., object], *args: Any) -> None:
+    def add_signal_handler(  # type: ignore[override]  # without type variables of its own
+        self, sig: int, callback: Callable[..., object], *args: Any
+    ) -> None:
         """Note what is called at the signal."""
         self.signals[sig] = lambda: callback(*args)
 
@@ -157,7 +159,5 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """Do nothing: there are no sockets."""
 
 
-def _numbered(
-    loop: asyncio.AbstractEventLoop, coro: Coroutine[Any, Any, Any], **options: Any
-) -> asyncio.Task[Any]:
+def _numbered(loop: asyncio.AbstractEventLoop, coro: Any, /, **options: Any) -> asyncio.Task[Any]:
     return NumberedTask(coro, loop=loop, **options)

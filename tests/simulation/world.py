@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from typing import Final
 
@@ -124,7 +125,7 @@ class World:
             Broken: at the first invariant that does not hold.
         """
         for step in self.scenario.steps:
-            self.timeline.at(self.began + step.at, lambda step=step: self._take(step))
+            self.timeline.at(self.began + step.at, partial(self._take, step))
         for replica in self.replicas.values():
             self._start(replica)
         self._run_until(self.began + self.scenario.seconds)
@@ -151,8 +152,7 @@ class World:
     def _start(self, replica: Replica) -> None:
         if not replica.alive and not self._is_stopping:
             replica.start()
-            replica_ended = lambda: self._look_after(replica)  # noqa: E731
-            self.timeline.after(_RESTART_SECONDS, replica_ended)
+            self.timeline.after(_RESTART_SECONDS, lambda: self._look_after(replica))
 
     _is_stopping = False
 

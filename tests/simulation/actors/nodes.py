@@ -68,5 +68,5 @@ class Nodes(Actor):
             taint = {"key": "dedicated", "value": "x", "effect": "NoSchedule"}
             server.change(NODE, found, self.name, {"spec": {"taints": [taint]}})
         else:
-            patch = {"spec": {"unschedulable": step.does == "cordon" or None}}
-            server.change(NODE, found, self.name, patch)
+            cordoned = True if step.does == "cordon" else None
+            server.change(NODE, found, self.name, {"spec": {"unschedulable": cordoned}})
