@@ -47,6 +47,12 @@ class Process(Protocol):
     def connected(self) -> bool:
         """Whether it may reach anything: not when it has ended."""
 
+    def kill(self) -> None:
+        """End it at once."""
+
+    def pause(self, seconds: float) -> None:
+        """Stop it for a while."""
+
 
 class Request(NamedTuple):
     """One request, as a server gets it."""
@@ -138,6 +144,12 @@ class Outcome(StrEnum):
     """500 although it was carried out."""
     QUOTA = "quota"
     """403: a quota is exceeded."""
+    KILLS = "kills"
+    """The server carries it out, and the process ends before the answer."""
+    KILLS_FIRST = "kills first"
+    """The process ends before the request is gone."""
+    STALLS = "stalls"
+    """The server carries it out, and the process stops for a while before it reads the answer."""
     REFUSED = "refused"
     """No connection is made."""
 
@@ -290,6 +302,9 @@ class Network:
         delay = self.delay()
         if rule is not None and rule.outcome is Outcome.SLOW:
             delay += rule.seconds
+        if rule is not None and rule.outcome is Outcome.KILLS_FIRST:
+            self.timeline.after(0.0, request.process.kill)
+            return
         self.timeline.after(delay, lambda: self._arrived(request, rule))
 
     def end_all(self, of: Callable[[Link], bool] = lambda _: True) -> None:
@@ -333,6 +348,11 @@ class Network:
         if outcome is Outcome.ANSWER_LOST:
             request.link.reset()
             return
+        if outcome is Outcome.KILLS:
+            request.process.kill()
+            return
+        if outcome is Outcome.STALLS and rule is not None:
+            request.process.pause(5.0 * rule.seconds)
         if outcome is Outcome.FAILED:
             reply = Reply(500, status(500, "InternalError", "etcdserver: request timed out"))
         slow = rule.seconds if rule is not None and outcome is Outcome.ANSWER_SLOW else 0.0

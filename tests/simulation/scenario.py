@@ -46,10 +46,16 @@ class Plan:
         """The names of the nodes, in the order of their coming."""
         self.replicas = ["a", "b"][: random.choice((1, 2, 2))]
         self.steps: list[Step] = []
+        self.moments: list[float] = []
+        """When something begins or ends."""
 
     def time(self) -> float:
-        """Draw a time."""
-        return round(self.random.uniform(0.0, self.seconds), 3)
+        """Draw a time: often just before or after something else, because that is where it hurts."""
+        at = self.random.uniform(0.0, self.seconds)
+        if self.moments and self.chance(0.6):
+            at = self.random.choice(self.moments)
+            at += self.random.choice((-0.02, 0.02, 0.3, 3.0)) * self.random.expovariate(1.0)
+        return round(min(max(at, 0.0), self.seconds), 3)
 
     def chance(self, probability: float) -> bool:
         """Draw whether something happens."""
@@ -58,6 +64,8 @@ class Plan:
     def step(self, at: float, actor: str, does: str, **args: Any) -> None:
         """Add a step."""
         self.steps.append(Step(round(at, 3), actor, does, args))
+        if at:
+            self.moments.append(at)
 
 
 class Actor:

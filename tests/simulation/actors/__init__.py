@@ -21,4 +21,4 @@ from simulation.scenario import Actor
 
 __all__ = ["ACTORS"]
 
-ACTORS: tuple[type[Actor], ...] = (Profiles, Nodes, Pods, Kubelets, Faults)
+ACTORS: tuple[type[Actor], ...] = (Faults, Profiles, Nodes, Pods, Kubelets)

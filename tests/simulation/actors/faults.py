@@ -19,6 +19,7 @@ __all__ = ["Faults"]
 
 _WRITES: Final = ("bind", "evict", "patch status", "update leases", "get", "watch", "create", "")
 _PLURALS: Final = ("pods", "pods", "pods", "nodes", "schedulingprofiles", "")
+_ENDS: Final = (Outcome.KILLS, Outcome.KILLS_FIRST)
 _AGENTS: Final = ("mooring", "kopf", "")
 
 
@@ -40,7 +41,10 @@ class Faults(Actor):
         )
         for _ in range(random.choice((0, 1, 2, 4, 8))):
             does = random.choice(tuple(_DRAWS))
-            plan.step(plan.time(), self.name, does, **_DRAWS[does](random, plan))
+            at, args = plan.time(), _DRAWS[does](random, plan)
+            plan.step(at, self.name, does, **args)
+            if does in {"pause", "stall", "restart server"}:
+                plan.moments += [at + args["seconds"]] * 3
 
     def act(self, world: "World", step: Step) -> None:
         """Carry out one fault."""
@@ -139,10 +143,10 @@ def _which(random: Random, plan: Plan) -> dict[str, Any]:
 
 def _requests(random: Random, plan: Plan) -> dict[str, Any]:
     return {
-        "outcome": random.choice([*map(str, Outcome)]),
+        "outcome": (outcome := random.choice([*map(str, Outcome)])),
         "what": random.choice(_WRITES),
         "replica": random.choice(("", *plan.replicas)),
-        "times": random.choice((1, 2, 10, 1000)),
+        "times": random.choice((1, 2, 10, 1000)) if outcome not in _ENDS else 1,
         "seconds": random.choice((0.1, 1.0, 4.0)),
         "lasts": random.choice((1.0, 5.0, 20.0)),
     }
