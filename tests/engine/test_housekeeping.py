@@ -173,9 +173,11 @@ async def test_an_overdue_pod_that_is_not_bound_is_forgotten_and_scheduled_again
 
 
 async def test_an_overdue_pod_that_has_gone_is_forgotten(server: ApiServer, house: House) -> None:
+    house.scheduler_state.state.put_unscheduled(WEB)
     (await house.overdue(server)).refuse(404, "NotFound", "pods web not found")
     assert await house.events_of_the_pod() == [Action.DELETE]
     assert house.scheduler_state.state.pods.get(WEB.uid) is None
+    assert house.scheduler_state.state.unscheduled == {}
 
 
 async def test_an_overdue_pod_that_ended_before_it_was_bound_is_forgotten(

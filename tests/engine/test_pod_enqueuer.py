@@ -589,6 +589,17 @@ def test_a_pod_is_known_while_it_is_queued_in_flight_or_has_a_node(open_door: Do
     assert open_door.pod_enqueuer.knows(web.uid)
 
 
+def test_a_pod_whose_attempt_has_ended_is_compared_until_its_end_is_told(open_door: Door) -> None:
+    """The watch may miss that it was bound or deleted, and its group would count it for ever."""
+    scheduler, web = open_door.scheduler_state, open_door.comes()
+    queued = open_door.popped()
+    assert open_door.pod_enqueuer.known() == {}
+    scheduler.queue.done(queued, 0.0)
+    assert open_door.pod_enqueuer.known() == {web.uid: web.key}
+    open_door.pod_enqueuer.gone(web.uid)
+    assert open_door.pod_enqueuer.known() == {}
+
+
 def test_a_pod_that_no_profile_takes_is_known(door: Door) -> None:
     without_profile = door.comes()
     assert door.pod_enqueuer.knows(without_profile.uid)

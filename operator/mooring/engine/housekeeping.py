@@ -110,6 +110,7 @@ class Housekeeping:
                     "pod %s was bound and has gone; its node's resources are free", pod.key
                 )
                 state.forget(pod)
+                state.delete_unscheduled(pod.uid)
             elif found.node_name is None:
                 logger.warning("pod %s was said to be bound and is not; it is tried again", pod.key)
                 state.forget(pod)

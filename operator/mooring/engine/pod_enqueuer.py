@@ -318,9 +318,13 @@ class PodEnqueuer:
         return placed is not None and not placed.assumed
 
     def known(self) -> dict[str, str]:
-        """Return the name of every pod without a node that is not in flight, by its uid."""
-        queued = (q.pod for q in self._scheduler.queue if q.queue is not None)
-        return {pod.uid: pod.key for pod in (*queued, *self._scheduler.without_profile.values())}
+        """Return the name of every pod without a node that is not in flight, by its uid.
+
+        One whose attempt has ended is among them until it is told that it is gone or bound.
+        """
+        in_flight = {queued.pod.uid for queued in self._scheduler.queue.in_flight}
+        known = self._scheduler.state.unscheduled
+        return {uid: pod.key for uid, pod in known.items() if uid not in in_flight}
 
     def knows(self, uid: Uid) -> bool:
         """Return whether the pod waits for a node, is being scheduled, or is assumed or bound."""

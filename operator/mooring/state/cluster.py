@@ -243,6 +243,11 @@ class ClusterState:
         stays = known.node_name == pod.node_name and not pod.finished
         return None if stays and _in_place(known, pod) else known.node_name
 
+    @property
+    def unscheduled(self) -> Mapping[Uid, Pod]:
+        """The pods without a node, by uid; an assumed one is still among them."""
+        return self._pod_groups.unscheduled
+
     def put_unscheduled(self, pod: Pod) -> None:
         """Note a pod without a node; if it names a group it is a member, and an event is delivered.
 
