@@ -318,7 +318,9 @@ class Scheduler:
             self._environment.calm_collector()
             started = asyncio.Event()
             if self._elector is not None:
-                running = self._elector.run(started.set, self._lost, self.is_current, self._published)
+                running = self._elector.run(
+                    started.set, self._lost, self.is_current, self._published
+                )
                 election = self._start(running)
                 on_the_way_out.push_async_callback(_cancelled, election)
             else:

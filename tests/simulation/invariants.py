@@ -53,6 +53,8 @@ class Books:
         """By uid, the Binding of each pod that has one."""
         self.allocatable: dict[str, list[tuple[float, Amount]]] = defaultdict(list)
         """By node, what it had from which time on."""
+        self.gone: list[tuple[float, PodSeen]] = []
+        """Pods that do not exist any more, and since when."""
         self.holder = ""
         """Whose lease it is."""
 
@@ -77,6 +79,7 @@ class Books:
             self.on_node[before.node].pop(pod.uid, None)
         if change.after is None:
             self.bound_by.pop(pod.uid, None)
+            self.gone.append((change.at, pod))
             return
         self.pods[pod.uid] = pod
         if pod.node and not pod.finished:
@@ -164,16 +167,18 @@ def _told(world: "World", identity: str) -> int:
 
 
 def victims_go_only_where_somebody_needs_them(world: "World", change: Change) -> str | None:
-    """Whoever is evicted by a replica makes room for a waiting pod of higher priority."""
+    """Whoever is evicted by a replica makes room for a pod of higher priority.
+
+    It may have been bound or deleted a moment before.
+    """
     by_replica = change.by.partition("-")[0] in world.replicas
     removes = change.what in {"evict", "delete pods"}
     if change.resource is not POD or not by_replica or not removes or change.before is None:
         return None
     victim = PodSeen.read(change.before)
-    if any(
-        pod.priority > victim.priority and (not pod.node or world.books.bound_by.get(uid))
-        for uid, pod in world.books.pods.items()
-    ):
+    late = change.at - _LATE_SECONDS
+    existed = [pod for since, pod in world.books.gone if since > late]
+    if any(pod.priority > victim.priority for pod in (*existed, *world.books.pods.values())):
         return None
     return f"{victim.key} of priority {victim.priority} goes, and no pod has a higher one"
 

@@ -62,7 +62,8 @@ class Plan:
         return self.random.random() < probability
 
     def step(self, at: float, actor: str, does: str, **args: Any) -> None:
-        """Add a step."""
+        """Add a step; none is later than the last moment."""
+        at = min(at, self.seconds)
         self.steps.append(Step(round(at, 3), actor, does, args))
         if at:
             self.moments.append(at)

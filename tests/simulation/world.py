@@ -34,6 +34,8 @@ from simulation.virtual_loop import NumberedTask
 __all__ = ["Broken", "Outcome", "World", "run"]
 
 _RESTART_SECONDS: Final = 2.0
+_AFTER_STEPS: Final = 0.01
+"""So long after the last moment for steps all of them have been taken."""
 _CALM_SECONDS: Final = 80.0
 """Longer than a binding waits for its confirmation, a minute, which a pod that ended may need."""
 _EMPTY_SECONDS: Final = 10.0
@@ -128,7 +130,7 @@ class World:
             self.timeline.at(self.began + step.at, partial(self._take, step))
         for replica in self.replicas.values():
             self._start(replica)
-        self._run_until(self.began + self.scenario.seconds)
+        self._run_until(self.began + self.scenario.seconds + _AFTER_STEPS)
         self._calm()
         self._empty()
         self._stop()
@@ -299,13 +301,13 @@ def run(scenario: Scenario, *, keep_log: bool = False, coverage: Coverage | None
     """Return what comes of a scenario; `coverage` counts the situations that it meets."""
     world = World(scenario, keep_log=keep_log, coverage=coverage)
     outcome = Outcome(scenario)
-    try:
-        with _logs_to(world):
+    with _logs_to(world):
+        try:
             world.run()
-    except Broken as broken:
-        outcome.broken = str(broken)
-    finally:
-        world.close()
+        except Broken as broken:
+            outcome.broken = str(broken)
+        finally:
+            world.close()
     outcome.trace, outcome.seconds, outcome.bound = world.trace, world.now, world.bound
     outcome.log = world.log or []
     return outcome

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Faults"]
 
-_WRITES: Final = ("bind", "evict", "patch status", "update leases", "get", "watch", "create", "")
+_WRITES: Final = (
+    *("bind", "bind", "bind", "evict", "patch status", "update leases"),
+    *("get", "get pods", "watch", "create", ""),
+)
 _PLURALS: Final = ("pods", "pods", "pods", "nodes", "schedulingprofiles", "")
 _ENDS: Final = (Outcome.KILLS, Outcome.KILLS_FIRST)
 _AGENTS: Final = ("mooring", "kopf", "")
@@ -40,7 +43,7 @@ class Faults(Actor):
             looking=random.choice((0.0, 0.0, 0.00001, 0.0005)),
         )
         for _ in range(random.choice((0, 1, 2, 4, 8))):
-            does = random.choice(tuple(_DRAWS))
+            does = random.choice((*_DRAWS, "requests", "requests"))
             at, args = plan.time(), _DRAWS[does](random, plan)
             plan.step(at, self.name, does, **args)
             if does in {"pause", "stall", "restart server"}:
