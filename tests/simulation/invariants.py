@@ -227,6 +227,14 @@ def no_error_is_left_to_nobody(world: "World") -> str | None:
     return None
 
 
+def no_task_is_left(world: "World") -> str | None:
+    """A replica that stops has ended all that it began."""
+    for replica in world.replicas.values():
+        if replica.left_behind:
+            return f"{replica.name} leaves {replica.left_behind[:3]}"
+    return None
+
+
 AT_EVERY_REQUEST: Final[tuple[Callable[["World", "Sent"], str | None], ...]] = (
     nobody_writes_while_another_holds_the_lease,
     no_pod_is_bound_to_a_second_node,
@@ -249,4 +257,5 @@ WHEN_EMPTY: Final[tuple[Callable[["World"], str | None], ...]] = (
 AT_THE_END: Final[tuple[Callable[["World"], str | None], ...]] = (
     every_replica_stops_in_order,
     no_error_is_left_to_nobody,
+    no_task_is_left,
 )

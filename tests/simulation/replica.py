@@ -66,6 +66,8 @@ class Replica:
         self.looking_costs = 0.0
         self.wall_clock_error = 0.0
         self.exit_code: int | None = None
+        self.left_behind: list[str] = []
+        """The tasks that it had not ended when it stopped by itself."""
         self.scheduler: Scheduler | None = None
         self.loop = self._new_loop(timeline, network)
         self.loop.close()  # until it is started
@@ -186,6 +188,8 @@ class Replica:
             if task.exception() is not None:
                 self._failed(f"{self.identity} ended with {task.exception()!r}")
             self.exit_code = 1 if task.exception() is not None else task.result()
+            left = [left for left in asyncio.all_tasks(self.loop) if not left.done()]
+            self.left_behind += [repr(task.get_coro()) for task in sorted(left, key=hash)]
 
     def _bury(self) -> None:
         """End all tasks of a process that has ended, apart from the world."""

@@ -50,7 +50,7 @@ class Plan:
         """When something begins or ends."""
 
     def time(self) -> float:
-        """Draw a time: often just before or after something else, because that is where it hurts."""
+        """Draw a time: often just before or after something else, which is where it hurts."""
         at = self.random.uniform(0.0, self.seconds)
         if self.moments and self.chance(0.6):
             at = self.random.choice(self.moments)
