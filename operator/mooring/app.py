@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from uuid import uuid4
 
 from mooring import __version__
-from mooring.engine.build import Options, build_engine
+from mooring.engine.build import Engine, Options, build_engine
 from mooring.engine.cache_dump import cache_dump
 from mooring.engine.pod_report import PodReportBuilder
 from mooring.engine.scheduler_state import (
@@ -162,7 +162,6 @@ class Scheduler:
         environment: Environment | None = None,
     ) -> None:
         self._environment = environment = environment or Environment()
-        clock = environment.clock
         self._settings = settings
         self._client = client
         self._connection = connection
@@ -174,42 +173,51 @@ class Scheduler:
         self._published: Callable[[], Mapping[str, str]] = dict
         self._metrics = Metrics()
         state = ClusterState()
-        mirror = Mirror(state, handled=self._metrics.event_handled, clock=clock)
-        self._reflectors = Reflectors(
-            client,
-            mirror,
-            relisted=self._metrics.relisted,
-            clock=clock,
-            random=environment.random,
-        )
+        self._reflectors = self._new_reflectors(state)
         self._decision_file = _decision_file(settings)
         self._traces = _traces(settings, self._identity)
         # A client of its own, so that --qps limits the writes and not what extenders get to read.
         self._extender_client = ApiClient(connection)
-        engine = self.engine = build_engine(
-            client,
-            state,
-            environment.registry,
-            identity=self._identity,
-            options=_options(settings),
-            metrics=self._metrics,
-            decisions=self._new_decision_log(),
-            extender_client=self._extender_client,
-            served=self._reflectors.served,
-            clock=clock,
-            now=environment.now,
-            random=environment.random,
-        )
+        engine = self.engine = self._new_engine(state)
         self._profile_handler = ProfileHandler(
             engine.scheduler.profiles, engine.pod_enqueuer, now=environment.now
         )
         self._profile_status = ProfileStatusWriter(
-            self._profile_handler, client, engine.recorder, clock=clock
+            self._profile_handler, client, engine.recorder, clock=environment.clock
         )
         self._handlers = self._new_handlers(state)
         self._kopf = environment.kopf(self._handlers, connection, client)
         self._comparer = self._new_comparer()
         self._shadow_status = ShadowStatusWriter(engine.shadow, client)
+
+    def _new_reflectors(self, state: ClusterState) -> Reflectors:
+        """Return what mirrors the cluster in the state."""
+        clock, metrics = self._environment.clock, self._metrics
+        return Reflectors(
+            self._client,
+            Mirror(state, handled=metrics.event_handled, clock=clock),
+            relisted=metrics.relisted,
+            clock=clock,
+            random=self._environment.random,
+        )
+
+    def _new_engine(self, state: ClusterState) -> Engine:
+        """Return the engine, which decides over the state."""
+        environment = self._environment
+        return build_engine(
+            self._client,
+            state,
+            environment.registry,
+            identity=self._identity,
+            options=_options(self._settings),
+            metrics=self._metrics,
+            decisions=self._new_decision_log(),
+            extender_client=self._extender_client,
+            served=self._reflectors.served,
+            clock=environment.clock,
+            now=environment.now,
+            random=environment.random,
+        )
 
     def _new_decision_log(self) -> DecisionLog:
         """Return the log of decisions, which the file of decisions and the traces follow."""

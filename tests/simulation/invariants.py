@@ -105,7 +105,7 @@ class Books:
 
 
 def nobody_writes_while_another_holds_the_lease(world: "World", sent: "Sent") -> str | None:
-    """Only the lease itself may be written then."""
+    """Check that nothing but the lease itself is written then."""
     holder = world.books.holder
     if holder in {"", sent.identity} or "/leases" in sent.path:
         return None
@@ -113,7 +113,7 @@ def nobody_writes_while_another_holds_the_lease(world: "World", sent: "Sent") ->
 
 
 def no_pod_is_bound_to_a_second_node(world: "World", sent: "Sent") -> str | None:
-    """A replica that has bound a pod does not send a Binding of it to another node."""
+    """Check that a replica that has bound a pod sends no Binding of it to another node."""
     if sent.what != "bind":
         return None
     body = orjson.loads(sent.body)
@@ -129,7 +129,7 @@ def no_pod_is_bound_to_a_second_node(world: "World", sent: "Sent") -> str | None
 
 
 def no_node_holds_more_than_it_has(world: "World", change: Change) -> str | None:
-    """What others have bound and this replica was not told of does not count against it."""
+    """Check the node without what others have bound and this replica was not told of."""
     if change.what != "bind":
         return None
     books, name = world.books, change.object["spec"]["nodeName"]
@@ -167,7 +167,7 @@ def _told(world: "World", identity: str) -> int:
 
 
 def victims_go_only_where_somebody_needs_them(world: "World", change: Change) -> str | None:
-    """Whoever is evicted by a replica makes room for a pod of higher priority.
+    """Check that whoever is evicted makes room for a pod of higher priority.
 
     It may have been bound or deleted a moment before.
     """
@@ -187,7 +187,7 @@ def victims_go_only_where_somebody_needs_them(world: "World", change: Change) ->
 
 
 def every_pod_that_a_node_would_take_is_bound(world: "World") -> str | None:
-    """Some time after the last fault nothing waits that could be placed."""
+    """Check, some time after the last fault, that nothing waits that could be placed."""
     books = world.books
     for pod in books.pods.values():
         if pod.node or pod.gated or pod.leaving or pod.finished or pod.scheduler != SCHEDULER:
@@ -212,7 +212,7 @@ def _kept_for_others(books: Books, pod: PodSeen, names: list[str]) -> bool:
 
 
 def every_replica_stops_in_order(world: "World") -> str | None:
-    """SIGTERM ends a replica with 0, and the lease is nobody's then."""
+    """Check that SIGTERM ends a replica with 0, and the lease is nobody's then."""
     codes = {replica.identity: replica.exit_code for replica in world.replicas.values()}
     if any(code != 0 for code in codes.values()):
         return f"the exit codes are {codes}"
@@ -220,7 +220,7 @@ def every_replica_stops_in_order(world: "World") -> str | None:
 
 
 def no_error_is_left_to_nobody(world: "World") -> str | None:
-    """No task and no callback fails without anybody who hears of it."""
+    """Check that no task or callback has failed without anybody who hears of it."""
     for replica in world.replicas.values():
         for context in replica.loop.errors:
             return f"{replica.identity}: {context.get('message')}: {context.get('exception')!r}"
@@ -228,7 +228,7 @@ def no_error_is_left_to_nobody(world: "World") -> str | None:
 
 
 def no_task_is_left(world: "World") -> str | None:
-    """A replica that stops has ended all that it began."""
+    """Check that a replica that stops has ended all that it began."""
     for replica in world.replicas.values():
         if replica.left_behind:
             return f"{replica.name} leaves {replica.left_behind[:3]}"

@@ -189,7 +189,9 @@ class Replica:
                 self._failed(f"{self.identity} ended with {task.exception()!r}")
             self.exit_code = 1 if task.exception() is not None else task.result()
             left = [left for left in asyncio.all_tasks(self.loop) if not left.done()]
-            self.left_behind += [repr(task.get_coro()) for task in sorted(left, key=hash)]
+            self.left_behind += [
+                str(task.get_coro().__qualname__) for task in sorted(left, key=hash)
+            ]
 
     def _bury(self) -> None:
         """End all tasks of a process that has ended, apart from the world."""

@@ -47,7 +47,7 @@ def leader(world: "World") -> tuple[str, Engine] | None:
 
 
 def a_replica_leads(world: "World") -> str | None:
-    """Some time after the last fault a replica has the lease, and its mirror is current."""
+    """Check, some time after the last fault, that a current replica has the lease."""
     if leader(world) is None:
         lives = {replica.identity: replica.alive for replica in world.replicas.values()}
         return f"{world.books.holder or 'nobody'} holds the lease, and there are {lives}"
@@ -55,7 +55,7 @@ def a_replica_leads(world: "World") -> str | None:
 
 
 def nothing_is_assumed_beyond_its_deadline(world: "World") -> str | None:
-    """A minute after its Binding, a pod that the watch has not shown is asked about."""
+    """Check that a pod that the watch does not show is asked about after a minute."""
     for identity, engine in engines(world):
         for placed in engine.scheduler.state.pods.assumed.values():
             if placed.deadline is None:
@@ -66,7 +66,7 @@ def nothing_is_assumed_beyond_its_deadline(world: "World") -> str | None:
 
 
 def the_books_equal_a_recount(world: "World") -> str | None:
-    """By node: the uids of its pods, and what they take."""
+    """Check, by node, the uids of its pods and what they take."""
     for identity, engine in engines(world):
         state, books = engine.scheduler.state, world.books
         known = {name for name in state.nodes.row_of if name}
@@ -102,7 +102,7 @@ def _difference(engine: Engine, books: "Books", name: str) -> str | None:
 
 
 def every_pod_without_a_node_is_queued_once(world: "World") -> str | None:
-    """The leader has each in its queue, or among those that no profile takes, and no other."""
+    """Check that the leader has each in its queue or among those that no profile takes."""
     if (found := leader(world)) is None:
         return None
     identity, engine = found
@@ -121,7 +121,7 @@ def every_pod_without_a_node_is_queued_once(world: "World") -> str | None:
 
 
 def nothing_is_kept_of_pods_that_are_gone(world: "World") -> str | None:
-    """No table of the engine has uids of more than a few pods that do not exist any more.
+    """Check that no table of the engine has uids of more than a few pods that are gone.
 
     What counts its own bytes is left out: it forgets when it is full.
     """

@@ -91,7 +91,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         timers, now = self._scheduled, self._now()
         while timers and timers[0].when() <= now:
             timer = heapq.heappop(timers)
-            timer._scheduled = False  # type: ignore[attr-defined]
+            timer._scheduled = False  # type: ignore[attr-defined]  # as asyncio does
             if timer.cancelled():
                 self._timer_cancelled_count -= 1
             else:

@@ -93,13 +93,11 @@ class SchedulingLoop:
         self._extenders = extenders
         self._settle = settle
         self._extender_attempts = ExtenderAttempts()
-        self._clock = clock
-        self._now = now
+        self._clock, self._now = clock, now
         self._shared = ResultCache(scheduler.state.nodes)
         self._slow = SlowDecisions()
         self._work = work
-        self._start = 0
-        self._turns = 0
+        self._start, self._turns = 0, 0
         self._turned: float | None = None
         self._attempts = Attempts(scheduler, reports, metrics, clock)
         self._bindings = BindingCycle(
