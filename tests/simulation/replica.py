@@ -190,7 +190,7 @@ class Replica:
             self.exit_code = 1 if task.exception() is not None else task.result()
             left = [left for left in asyncio.all_tasks(self.loop) if not left.done()]
             self.left_behind += [
-                str(task.get_coro().__qualname__) for task in sorted(left, key=hash)
+                getattr(task.get_coro(), "__qualname__", "?") for task in sorted(left, key=hash)
             ]
 
     def _bury(self) -> None:
