@@ -516,6 +516,16 @@ def test_a_member_that_completes_its_group_is_queued_before_the_others_hear_of_i
     assert [open_door.popped().pod.name for _ in range(2)] == ["second", "first"]
 
 
+def test_a_member_that_another_scheduler_bound_completes_its_group(open_door: Door) -> None:
+    """The watch of assigned pods may be the first that tells of it."""
+    open_door.put_group("g", 2)
+    open_door.comes("first", group="g")
+    assert open_door.queue("first") is SubQueue.GATED
+    bound = parse_pod(pod("second", group="g", node="a"))
+    open_door.scheduler_state.state.put(Kind.POD, bound.uid, bound)
+    assert open_door.popped().pod.name == "first"
+
+
 def test_members_are_told_that_others_are_missing_if_that_lasts(open_door: Door) -> None:
     """The members of a group come one by one, and soon it is complete."""
     open_door.put_group("g", 3)

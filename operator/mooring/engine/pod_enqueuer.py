@@ -201,12 +201,11 @@ class PodEnqueuer:
         groups = self._scheduler.state.pod_groups
         if isinstance(about, PodGroup):
             group = groups.get(about.key)
-        elif isinstance(about, Pod) and (event.kind is Kind.POD or event.action is Action.DELETE):
-            self._try_again_after(about)
-            return
-        elif isinstance(about, Pod) and event.action is Action.ADD:
-            group = groups.of(about)
-            if group is not None and group.all_pods_count != group.minimum:
+        elif isinstance(about, Pod) and event.action is not Action.UPDATE:
+            if event.kind is Kind.POD or event.action is Action.DELETE:
+                self._try_again_after(about)
+            group = groups.of(about) if event.action is Action.ADD else None
+            if group is None or group.all_pods_count != group.minimum:
                 return  # not complete yet, or complete before this member came
         else:
             return
