@@ -156,7 +156,10 @@ bench: venv controlplane ## Mooring and kube-scheduler on the same server; BENCH
 conformance: venv controlplane ## Kubernetes' own scheduling tests against Mooring and kube-scheduler
 	@$(PY) -m kubernetes_e2e $(CONFORMANCE)
 
-soak: venv controlplane ## churn and faults for half an hour, and a verdict; SOAK='--minutes 3'
+EXPLORE ?= --events 2 --depth 5 --pausing --lagging
+
+soak: venv controlplane ## every order of some events, then churn and faults for half an hour; SOAK='--minutes 3'
+	@$(PY) -m exploration $(EXPLORE)
 	@$(PY) -m soak $(SOAK)
 
 lock: ## choose versions anew: requirements*.lock and tests/controlplane/go.lock (needs uv)

@@ -9,7 +9,7 @@ from typing import Final
 import click
 
 from exploration.explorer import Explored, World, explore
-from exploration.group_world import SCENARIOS, GroupWorld, without_ties
+from exploration.group_world import SCENARIOS, GroupWorld, exploring
 from exploration.queue_world import QueueWorld
 
 _EXAMPLE: Final = "Example: python -m exploration --world fits --events 2 --pausing --depth 8"
@@ -56,7 +56,7 @@ def main(
     Exits with 1 if a rule is broken, and prints the shortest sequence of actions that breaks it.
     """
     broken = False
-    with without_ties(pausing=pausing):
+    with exploring(pausing=pausing):
         for name in worlds or (*_QUEUES, *SCENARIOS):
             new_world: Callable[[], World] = partial(GroupWorld, name, events, lagging=lagging)
             if name in _QUEUES:

@@ -36,7 +36,7 @@ from mooring.queueing.queue import UNSCHEDULABLE_TIMEOUT
 from mooring.state.cluster import ClusterState
 from mooring.testing.builders import pod_group
 
-__all__ = ["SCENARIOS", "GroupWorld", "without_ties"]
+__all__ = ["SCENARIOS", "GroupWorld", "exploring"]
 
 _ONE_BACKOFF: Final = Options(initial_backoff=1.0, max_backoff=1.0, most_per_decision=None)
 _METRICS: Final = Metrics()
@@ -65,21 +65,6 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
     "whole": Scenario({"n0": 2, "n1": 1}, minimum=3),
     "behind": Scenario({"n0": 2}, members="ab", others="c"),
 }
-
-
-@contextmanager
-def without_ties(*, pausing: bool = False) -> Iterator[None]:
-    """Have ties always broken alike inside the block, however often a pod was tried.
-
-    If `pausing`, the work about groups pauses as often as it can.
-    """
-    with ExitStack() as patches:
-        for module in (cycle, loop):
-            patches.enter_context(mock.patch.object(module, "tie_break_seed", return_value=0))
-        if pausing:
-            patches.enter_context(mock.patch.object(slices, "_SLICE_SECONDS", 0.0))
-            patches.enter_context(mock.patch.object(cycle, "_PAUSE_SECONDS", _PAUSE))
-        yield
 
 
 @dataclass(eq=False)
@@ -142,6 +127,25 @@ class _Errors(logging.Handler):
 _ERRORS: Final = _Errors()
 
 
+@contextmanager
+def exploring(*, pausing: bool = False) -> Iterator[None]:
+    """Let worlds be explored inside the block: there, what the program logs as an error is noted.
+
+    Ties are always broken alike, however often a pod was tried. If `pausing`, the work about
+    groups pauses as often as it can.
+    """
+    logger = logging.getLogger("mooring")
+    with ExitStack() as patches:
+        for module in (cycle, loop):
+            patches.enter_context(mock.patch.object(module, "tie_break_seed", return_value=0))
+        if pausing:
+            patches.enter_context(mock.patch.object(slices, "_SLICE_SECONDS", 0.0))
+            patches.enter_context(mock.patch.object(cycle, "_PAUSE_SECONDS", _PAUSE))
+        logger.addHandler(_ERRORS)
+        patches.callback(logger.removeHandler, _ERRORS)
+        yield
+
+
 class GroupWorld(SmallCluster):
     """A gang g in one of the `SCENARIOS`, of which `events` things have an event.
 
@@ -179,9 +183,6 @@ class GroupWorld(SmallCluster):
         self.loop.settle()
 
     def _begin(self) -> None:
-        logger = logging.getLogger("mooring")
-        if _ERRORS not in logger.handlers:
-            logger.addHandler(_ERRORS)
         with self.loop.running():
             self.engine = build_engine(
                 _Server(self),
@@ -246,7 +247,7 @@ class GroupWorld(SmallCluster):
             )
         elif due and due[0] < _IDLE:
             found.append(Action("time passes to the next timer", "time_passes", own=True))
-        if self.at_rest and not self.flushed and len(self.scheduler.queue.counts()):
+        if self.at_rest and not self.flushed and any(self.scheduler.queue.counts().values()):
             found.append(Action("five minutes pass", "five_minutes_pass"))
         return found
 
@@ -422,7 +423,7 @@ class GroupWorld(SmallCluster):
             [[what for what, _ in untold] for untold in self.untold.values()],
             (self.minimum, self.groups, self.events, self.flushed, self.others_bind),
             (sorted(self.befallen), sorted(self.sent), sorted(scheduler.without_profile)),
-            sorted(state.nodes.row_of.items()),
+            (sorted(state.nodes.row_of.items()), attributes(self.engine.loop)["_start"]),
         ]
         timers = [seen.of(self.loop.now + due) for due in self.loop.due()]
         tasks = [seen.frames(task.get_coro()) for task in self.loop.tasks]

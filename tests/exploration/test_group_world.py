@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from exploration.explorer import Explored, explore
-from exploration.group_world import SCENARIOS, GroupWorld, without_ties
+from exploration.group_world import SCENARIOS, GroupWorld, exploring
 from mooring.engine.assumed import assume_and_reserve
 from mooring.engine.group_binding import GroupBinding
 from mooring.engine.groups import plan
@@ -33,8 +33,8 @@ EVENTS = (
 
 
 @pytest.fixture(autouse=True)
-def _ties_are_broken_alike() -> Iterator[None]:
-    with without_ties():
+def _exploring() -> Iterator[None]:
+    with exploring():
         yield
 
 
@@ -62,7 +62,7 @@ def test_a_gang_that_waits_wakes_up_whatever_happens_when() -> None:
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_soon_after_nothing_is_broken_where_work_pauses_and_watches_lag(scenario: str) -> None:
-    with without_ties(pausing=True):
+    with exploring(pausing=True):
         explored = explore(partial(GroupWorld, scenario, lagging=True), depth=4)
     assert explored.violation is None, explored.violation
 
@@ -134,7 +134,7 @@ FAULTS: dict[str, tuple[str, Any, str, Callable[..., Any], bool, str]] = {
 def test_a_mutation_is_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     scenario, owner, name, faulty, pausing, rule = FAULTS[fault]
     monkeypatch.setattr(owner, name, faulty)
-    with without_ties(pausing=pausing):
+    with exploring(pausing=pausing):
         violation = explore(partial(GroupWorld, scenario)).violation
     assert violation is not None
     assert rule in violation.rule
