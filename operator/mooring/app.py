@@ -45,6 +45,7 @@ from mooring.mirroring.reflectors import Reflectors
 from mooring.model.pod import Uid
 from mooring.observe.collector import StateCollector
 from mooring.observe.decision_file import DecisionFile
+from mooring.observe.event_loop import HoldTimer, log_long_hold
 from mooring.observe.http import Endpoints
 from mooring.observe.metrics import Metrics
 from mooring.observe.records import DecisionLog
@@ -187,6 +188,7 @@ class Scheduler:
 
     async def run(self) -> int:
         """Serve until told to stop; return the exit code."""
+        asyncio.get_running_loop().set_task_factory(HoldTimer(self._note_hold))
         self._catch_signals()
         self._metrics.read_from(self._readings())
         # A client of its own, so that neither --qps nor a queue of bindings holds up a scrape.
@@ -415,6 +417,11 @@ class Scheduler:
             queue=queue,
             leading=lambda: self._leading,
         )
+
+    def _note_hold(self, seconds: float, task: str) -> None:
+        """Count a step of a task that held the event loop, and log it if it was long."""
+        self._metrics.event_loop_held(seconds)
+        log_long_hold(seconds, task)
 
     def _stopping(self) -> str | None:
         return "the process is shutting down" if self._stop.is_set() else None

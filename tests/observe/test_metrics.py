@@ -131,6 +131,7 @@ def everything_happened_once() -> Metrics:
     metrics.event_handled("AssignedPodAdd", 0.75)
     metrics.pod_group_attempted("waiting_on_preemption", "mooring", 0.5)
     metrics.pod_group_decided(0.25)
+    metrics.event_loop_held(0.375)
     return metrics
 
 
@@ -168,6 +169,9 @@ WAITING = {"result": "waiting_on_preemption", "profile": "mooring"}
         ("scheduler_podgroup_scheduling_attempt_duration_seconds_sum", WAITING, 0.5),
         ("scheduler_podgroup_scheduling_algorithm_duration_seconds_sum", {}, 0.25),
         ("mooring_reflector_relists_total", {"resource": "nodes"}, 1),
+        ("mooring_event_loop_held_seconds_sum", {}, 0.375),
+        ("mooring_event_loop_held_seconds_bucket", {"le": "0.5"}, 1),
+        ("mooring_event_loop_held_seconds_bucket", {"le": "0.25"}, 0),
         ("mooring_build_info", {"version": __version__}, 1),
     ],
 )

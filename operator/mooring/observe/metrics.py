@@ -40,6 +40,7 @@ ATTEMPTS_LABEL_LIMIT = 15
 _FROM_A_MILLISECOND = exponential_buckets(0.001, 2, 15)
 _FROM_TEN_MILLISECONDS = exponential_buckets(0.01, 2, 20)
 _FROM_A_TENTH_OF_A_MILLISECOND = exponential_buckets(0.0001, 2, 12)
+_OF_HOLDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _OF_CALLS = exponential_buckets(0.00001, 1.5, 20)
 """Bounds of durations in seconds, most of them kube-scheduler's; calls begin at 10 us."""
 
@@ -256,6 +257,11 @@ class Metrics(Collector):
             ("extender", "verb"),
         )
         self._extenders = LabelValues(_MOST_EXTENDERS)
+        self._held = self._histogram(
+            "mooring_event_loop_held_seconds",
+            "How long steps of tasks held the event loop, those of a millisecond or longer.",
+            _OF_HOLDS,
+        ).child()
 
     def _define_shadow(self) -> None:
         self._shadow_pods = self._counter(
@@ -368,6 +374,10 @@ class Metrics(Collector):
     def _plugin_label(self, plugin: str) -> str:
         """Return the plugin's name; "other" for those beyond the first 500 of a process."""
         return self._plugins.of(plugin)
+
+    def event_loop_held(self, seconds: float) -> None:
+        """Count that nothing else could run for a while."""
+        self._held.observe(seconds)
 
     def relisted(self, resource: str) -> None:
         """Count that `resource` (pods, replicasets.apps) was listed because its watch broke off."""
