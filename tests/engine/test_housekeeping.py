@@ -57,7 +57,8 @@ class House:
         yield
         self.flushed += 1
 
-    def _report(self) -> None:
+    def _report(self) -> Iterator[None]:
+        yield
         self.reported += 1
 
     def _expire_nominations(self) -> None:

@@ -44,7 +44,7 @@ class Housekeeping:
         client: ApiClient,
         *,
         flush: Callable[[], Iterable[None]],
-        report: Callable[[], None],
+        report: Callable[[], Iterable[None]],
         expire_nominations: Callable[[], None],
         unbound: Callable[[Pod], None],
         clock: Callable[[], float] = time.monotonic,
@@ -83,7 +83,7 @@ class Housekeeping:
         self._expire()
 
     async def _report_pods(self) -> None:
-        self._report()
+        await TimeSlices().run(self._report())
 
     async def _settle_overdue(self) -> None:
         for pod in self._scheduler.state.overdue(self._clock()):

@@ -79,8 +79,8 @@ class PodEnqueuer:
         self._perhaps_misspelt: dict[Uid, float] = {}
         """When pods that may be another scheduler's came, by uid, of those not looked at yet."""
         self._told: dict[Uid, tuple[int, str | None]] = {}
-        self._unsettled: dict[Uid, Pod] = {}
-        """Pods, by uid, whose profile must be found anew."""
+        self._unsettled: dict[Uid, None] = {}
+        """The uids of pods whose profile must be found anew."""
         self._is_unsettled = asyncio.Event()
 
     async def run(self) -> NoReturn:
@@ -161,7 +161,8 @@ class PodEnqueuer:
         group = self._scheduler.state.pod_groups.of(queued.pod)
         members = group.unscheduled.values() if group is not None else ()
         for pod in (*members, queued.pod):
-            if self._unsettled.pop(pod.uid, None) is not None:
+            if pod.uid in self._unsettled:
+                del self._unsettled[pod.uid]
                 self._find_profile(pod.uid)
         if self._scheduler.queue.get(queued.pod.uid) is not queued:
             return False
@@ -176,11 +177,12 @@ class PodEnqueuer:
 
         These are pods that have been unschedulable for five minutes, and gated pods: PreEnqueue
         plugins run for them again, because they may have failed, or read more than the pod. It
-        yields between some gated pods and the next ones, so that other work can be done.
+        yields between some pods and the next ones, so that other work can be done.
         """
         queue = self._scheduler.queue
-        if queue.flush_unschedulable(self._clock()):
+        for _ in queue.flush_unschedulable(self._clock()):
             self._wake()
+            yield
         gated = [queued for queued in queue if queued.queue is SubQueue.GATED]
         for number, queued in enumerate(gated):
             if number and number % _GATED_AT_ONCE == 0:
@@ -229,22 +231,27 @@ class PodEnqueuer:
         if first is not None:
             queue.try_again(first.pod.uid, self._clock())
 
-    def report(self) -> None:
-        """Tell pods that have waited for some seconds why; to be called from time to time."""
-        self._report_gated_members()
-        self._report_pods_without_profile()
+    def report(self) -> Iterator[None]:
+        """Tell pods that have waited for some seconds why; to be called from time to time.
+
+        It yields after each pod, of which there may be many.
+        """
+        yield from self._report_gated_members()
+        yield from self._report_pods_without_profile()
         self._report_misspelt()
 
-    def _report_gated_members(self) -> None:
+    def _report_gated_members(self) -> Iterator[None]:
         until = self._clock() - _GATED_SECONDS
         due = [*takewhile(lambda uid: self._gated_since[uid] <= until, self._gated_since)]
         for uid in due:
-            del self._gated_since[uid]
+            if self._gated_since.pop(uid, None) is None:
+                continue  # it has gone meanwhile
             queued = self._scheduler.queue.get(uid)
             if queued is not None and queued.queue is SubQueue.GATED:
                 self._add(queued.pod, queued.pipeline, report=True)
+            yield
 
-    def _report_pods_without_profile(self) -> None:
+    def _report_pods_without_profile(self) -> Iterator[None]:
         """Report to pods why no profile takes them, and queue those that a profile takes.
 
         A profile may have come back while a pod was assumed. Of a member of a group, no event may
@@ -255,6 +262,9 @@ class PodEnqueuer:
         scheduler, profiles = self._scheduler, self._scheduler.profiles
         waits_long = self._clock() - _WITHOUT_PROFILE_SECONDS
         for pod in tuple(scheduler.without_profile.values()):
+            yield
+            if scheduler.without_profile.get(pod.uid) is not pod:
+                continue  # it has changed or gone meanwhile
             version, told = self._told.get(pod.uid, (-1, None))
             if version == profiles.version or self._without_profile_since[pod.uid] > waits_long:
                 continue
@@ -333,10 +343,14 @@ class PodEnqueuer:
 
     def _unsettle(self, namespace: str | None) -> None:
         """Have the profiles of all pods, or of those in a namespace, found anew."""
-        queued = (queued.pod for queued in self._scheduler.queue)
-        for pod in (*self._scheduler.without_profile.values(), *queued):
-            if namespace in (None, pod.namespace):
-                self._unsettled[pod.uid] = pod
+        without = self._scheduler.without_profile
+        if namespace is None:
+            uids: Iterable[Uid] = (*without, *self._scheduler.queue.uids())
+        else:
+            queued = (queued.pod for queued in self._scheduler.queue)
+            pods = (*without.values(), *queued)
+            uids = [pod.uid for pod in pods if pod.namespace == namespace]
+        self._unsettled.update(dict.fromkeys(uids))
         for _ in islice(self.find_profiles(), _FOUND_AT_ONCE):
             pass
         if self._unsettled:

@@ -205,16 +205,23 @@ class ClusterState:
         comes first, and what has gone last. In between come the pods whose requests or node have
         changed: those of one node in one step. Each step delivers its events.
         """
-        changed = list[tuple[str, Pod]]()
+        changed = defaultdict[str, list[Pod]](list)
+        joined = dict[str, None]()
         for key, value in values.items():
             if isinstance(value, Pod) and (node := self._node_it_changes(key, value)) is not None:
-                changed.append((node, value))
+                changed[node].append(value)
+                if value.node_name is not None and value.node_name != node:
+                    joined |= {node: None, value.node_name: None}  # one step for both
             elif value is not None:
                 self.put(kind, key, value)
             yield
-        for pods in _by_node(changed):
-            self._deliver(tuple(event for pod in pods for event in self._put_pod(pod)))
-            yield
+        together = [pod for node in joined for pod in changed.pop(node, ())]
+        for node, pods in (("", together), *changed.items()):
+            # What does not exist has nothing left, and any number of pods.
+            exists = not node or node in self.nodes.row_of
+            for step in (pods,) if exists else ((pod,) for pod in pods):
+                self._deliver(tuple(event for pod in step for event in self._put_pod(pod)))
+                yield
         for key in before:
             if key not in values and not (kind is Kind.POD and Uid(key) in self.pods.assumed):
                 self.delete(kind, key)
@@ -518,11 +525,23 @@ class ClusterState:
                 self._evictions.stop_waiting(nominee.pod)
 
     def _move(self, pods: Iterable[PlacedPod], row: int) -> None:
-        """Count the pods on another row, because their node has come or gone."""
+        """Count the pods on another row, because their node has come or gone.
+
+        That is one step however many they are, so it changes no more than the row.
+        """
         for placed in tuple(pods):
-            self._leave(placed)
-            placed.row = row
-            self._enter(placed)
+            pod, before = placed.pod, placed.row
+            self._leave_unknown_node(placed)
+            self.devices.detach(placed)
+            self.storage.remove_pod(before, pod)
+            self.storage.add_pod(row, pod)
+            self.topology.move(placed.equivalent, before, row)
+            self.nodes.remove_pod(before, pod)
+            self.nodes.add_pod(row, pod)
+            self.pods.move(placed, row)
+            self._pod_columns.move(pod.uid, row)
+            self._enter_unknown_node(placed)
+            self.devices.attach(placed)
 
     def _attach(self, placed: PlacedPod) -> None:
         """Add the pod to every table and count; `_detach` is the exact reverse."""
@@ -543,8 +562,7 @@ class ClusterState:
         self.nodes.add_pod(row, pod)
         placed.equivalent = self.topology.attach(pod, row)
         self.storage.add_pod(row, pod)
-        if self.nodes.is_unknown(row):
-            self._on_unknown_nodes.setdefault(pod.node_name or "", {})[pod.uid] = placed
+        self._enter_unknown_node(placed)
         self.devices.attach(placed)
         self._pod_columns.put(
             pod,
@@ -557,16 +575,25 @@ class ClusterState:
     def _leave(self, placed: PlacedPod) -> None:
         pod, row = placed.pod, placed.row
         self._pod_columns.drop(pod, nominated=False)
-        if self.nodes.is_unknown(row):
-            on_same = self._on_unknown_nodes[pod.node_name or ""]
-            del on_same[pod.uid]
-            if not on_same:
-                del self._on_unknown_nodes[pod.node_name or ""]
+        self._leave_unknown_node(placed)
         self.devices.detach(placed)
         self.storage.remove_pod(row, pod)
         self.topology.detach(placed.equivalent, row)
         self.nodes.remove_pod(row, pod)
         self.pods.pop(pod.uid)
+
+    def _enter_unknown_node(self, placed: PlacedPod) -> None:
+        """Note the pod by its node's name if there is no such node."""
+        if self.nodes.is_unknown(placed.row):
+            on_same = self._on_unknown_nodes.setdefault(placed.pod.node_name or "", {})
+            on_same[placed.pod.uid] = placed
+
+    def _leave_unknown_node(self, placed: PlacedPod) -> None:
+        if self.nodes.is_unknown(placed.row):
+            on_same = self._on_unknown_nodes[placed.pod.node_name or ""]
+            del on_same[placed.pod.uid]
+            if not on_same:
+                del self._on_unknown_nodes[placed.pod.node_name or ""]
 
 
 def _same_object(before: object | None, after: object) -> bool:
@@ -598,16 +625,6 @@ def _in_place(known: Pod, pod: Pod) -> bool:
         and known.spec.host_ports == pod.spec.host_ports
         and known.volumes == pod.volumes
     )
-
-
-def _by_node(changed: Iterable[tuple[str, Pod]]) -> Iterable[list[Pod]]:
-    """Group pods by their former node; where a pod moves, both of its nodes are one group."""
-    moved = [(node, pod.node_name) for node, pod in changed if node != pod.node_name]
-    joined = {node for both in moved for node in both}
-    groups = defaultdict[str, list[Pod]](list)
-    for node, pod in changed:
-        groups["" if node in joined else node].append(pod)
-    return groups.values()
 
 
 def _is_equivalent(known: Pod, pod: Pod) -> bool:

@@ -1,6 +1,7 @@
 """Groups in the loop: all members at once or none, against an API server on loopback."""
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Generator
 from itertools import count, pairwise
 from typing import Any, ClassVar
@@ -100,7 +101,7 @@ async def test_members_are_gated_until_enough_of_them_exist(
     first, second, third = members("g", 3, cpu="1")
     engine.pending(first, second)
     now += LATER
-    engine.pod_enqueuer.report()
+    deque(engine.pod_enqueuer.report(), maxlen=0)
     with engine.running():
         await until(lambda: len(bindings.statuses) == 2)
         assert queue_counts(engine)[SubQueue.GATED] == 2
@@ -118,7 +119,7 @@ async def test_members_wait_for_the_object_of_their_group(
     engine = Engine(client, node("a"), clock=lambda: now)
     engine.pending(*members("g", 2))
     now += LATER
-    engine.pod_enqueuer.report()
+    deque(engine.pod_enqueuer.report(), maxlen=0)
     with engine.running():
         await until(lambda: len(bindings.statuses) == 2)
         message = bindings.statuses[0]["conditions"][0]["message"]
@@ -496,7 +497,7 @@ async def test_no_member_is_lost_if_its_profile_goes_and_comes_back_while_it_is_
         engine.pod_enqueuer.profiles_changed()
         await until(lambda: not on_nodes(engine))
         now += 10.0
-        engine.pod_enqueuer.report()
+        deque(engine.pod_enqueuer.report(), maxlen=0)
         await until(lambda: len(bindings.made) == 40)
 
 

@@ -92,6 +92,17 @@ class TopologyCounts:
                 for counts in tuple(self._by_source.get(term, ())):
                     self._drop(term, counts.domains.key)
 
+    def move(self, equivalent: EquivalentPods, before: int, row: int) -> None:
+        """Count one of the equivalent pods on another row than before."""
+        for counts in equivalent.counted_in:
+            counts.add(before, -1)
+            counts.add(row, 1)
+        pods_on = equivalent.pods_on
+        pods_on[before] -= 1
+        if not pods_on[before]:
+            del pods_on[before]
+        pods_on[row] = pods_on.get(row, 0) + 1
+
     @contextmanager
     def relabelling(self, pods: Sequence[EquivalentPods], row: int) -> Iterator[None]:
         """Count the row's pods anew after its domains have changed inside."""
