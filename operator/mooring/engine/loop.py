@@ -288,8 +288,9 @@ class SchedulingLoop:
         except PodRejected as rejection:
             self._attempts.reject(attempt, rejection)
         except StillEvaluating:
-            attempt.pipeline.evaluations.refused(self._clock())
-            self._wait_for_values(attempt.queued)
+            now = self._clock()
+            until = attempt.pipeline.evaluations.refused(now)
+            self._scheduler.queue.postpone(attempt.queued, until, now)
         except Exception as error:
             if not isinstance(error, PluginFailed):
                 logger.exception("scheduling pod %s failed", pod.key)

@@ -505,7 +505,7 @@ class ClusterState:
         if kind in GROUP_KINDS:
             self._pod_groups.define(kind, key, after)
         if kind is Kind.POD_DISRUPTION_BUDGET:
-            self._evictions.budget_written(key)
+            self._evictions.budget_written(key, after)
 
     def _relabelling(self, node: str, labels: Mapping[str, str]) -> AbstractContextManager[None]:
         """Return a context in which the node may get these labels; counts per label follow."""

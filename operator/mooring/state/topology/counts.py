@@ -207,7 +207,7 @@ class TopologyCounts:
         if isinstance(source, Selection):
             pods = [equivalent for equivalent in pods if self._selected(source, equivalent)]
         for equivalent in pods:
-            equivalent.counted_in.append(counts)
+            equivalent.count_in(counts)
         _fill(counts, pods)
 
     def _drop_excess(self) -> None:
@@ -219,9 +219,6 @@ class TopologyCounts:
     def _drop(self, source: _Source, key: str) -> None:
         counts, uncounted = self._counts.pop((source, key)), self._uncounted.pop((source, key), [])
         self._taken.bytes -= _BYTES_PER_COUNT + _BYTES_PER_POD * len(uncounted)
-        for equivalent in self._counted_by(source):
-            if not uncounted or counts in equivalent.counted_in:
-                equivalent.counted_in.remove(counts)
         counts.drop(lambda dropped: _fill(dropped, self._counted_by(source)))
         self._by_source[source].remove(counts)
         if not self._by_source[source]:
