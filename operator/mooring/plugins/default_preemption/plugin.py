@@ -8,7 +8,7 @@ in a dry run where filters need it, as kube-scheduler does for all nodes
 """
 
 from collections import Counter
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Iterator
 from typing import ClassVar, Final
 
 import numpy as np
@@ -43,10 +43,14 @@ __all__ = ["DefaultPreemption"]
 _NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
 _TERMINATING: Final = "not eligible due to a terminating pod on the nominated node."
 _NOT_TRIED: Final = "node(s) were not tried in this attempt, because each needs a dry run"
-_MOST_DRY_RUNS: Final = 1_000
-"""Dry runs of one decision; each takes about half a millisecond."""
-_MOST_TERM_CHECKS: Final = 3_000
-"""Dry runs of one decision times the pod's inter-pod terms and topology spread constraints."""
+_MOST_CHECKS: Final = 600
+"""Checks of the pod on a node in the dry runs of one decision; each takes about 0.1 ms."""
+_TERMS_PER_CHECK: Final = 12
+"""So many inter-pod terms and topology spread constraints of the pod take as long as a check."""
+_REMOVALS_PER_CHECK: Final = 8
+"""So many potential victims are removed from a node, and put back, in the time of a check."""
+_MOST_LOOKED_AT: Final = 8_000
+"""Potential victims that one decision compares with disruption budgets, 8 us each."""
 _NO_VICTIMS: Final = "No preemption victims found for incoming pod"
 _NO_CANDIDATE: Final = "no candidate node for preemption"
 
@@ -117,11 +121,15 @@ class DefaultPreemption:
         ranked = potential.ranked(victims)
         if state.limits.max_victims or potential.may_match_budgets(state.cluster):
             candidates = list[Candidate]()
-            for position in ranked.tolist():
+            for position in _looked_at(ranked, potential.counts, state.seed):
                 candidates.append(_by_requests(state, potential, position))
                 if self._enough(state, candidates, len(rows)):
                     break
-            return _allowed(state, candidates, rejections)
+            left = len(ranked) - len(candidates)
+            allowed = _allowed(state, candidates, rejections)
+            if not allowed and left:
+                rejections[_NOT_TRIED] += left
+            return allowed
         most = self._wanted(len(rows)) if state.preempt_extenders else 1
         return [potential.candidate(position, victims) for position in ranked[:most].tolist()]
 
@@ -136,9 +144,11 @@ class DefaultPreemption:
         """
         if len(candidates) < self._wanted(nodes):
             return False
+        # While there are too few, none was looked at; then only the last one is new.
+        new = candidates if len(candidates) == self._wanted(nodes) else candidates[-1:]
         return any(
             not candidate.violations and _exceeded_limit(state, candidate) is None
-            for candidate in candidates
+            for candidate in new
         )
 
     def _dry_run(
@@ -146,29 +156,62 @@ class DefaultPreemption:
     ) -> list[Candidate]:
         """Return the candidates that dry runs find, as many as kube-scheduler compares.
 
-        One decision must not hold up all others for seconds. So the number of dry runs is bounded;
-        of a pod with many inter-pod terms there are fewer, because each dry run checks all of them.
-        If there are more nodes, each attempt begins at another one.
+        One decision must not hold up all others. So the number of checks is bounded; of a pod with
+        many inter-pod terms there are fewer, because each check is about all of them. If there are
+        more nodes, half of the checks are about those where requests alone would need the cheapest
+        victims, and in each attempt the others begin at another node.
         """
         terms = state.pod.spec.affinity.term_count + len(state.pod.spec.spread)
-        most = max(min(_MOST_DRY_RUNS, _MOST_TERM_CHECKS // max(terms, 1)), 1)
+        left = _MOST_CHECKS / (1 + terms / _TERMS_PER_CHECK)
         order = np.arange(len(potential.fits))
-        if len(order) > most:
-            rejections[_NOT_TRIED] += len(order) - most
+        best = np.zeros(0, np.int64)
+        if len(order) + potential.counts.sum() > left:
+            best = _cheapest(state, potential, left / 2)
             order = np.roll(order, -(state.seed % len(order)))
         order = order[np.argsort(~potential.fits[order], kind="stable")]
+        order = np.concatenate((best, order[~np.isin(order, best)]))
         candidates = list[Candidate]()
-        for position in order[:most].tolist():
+        for number, position in enumerate(order.tolist()):
+            if left <= 0:
+                rejections[_NOT_TRIED] += len(order) - number
+                break
             pods = potential.pods_at(position)
             if not pods:
                 rejections[_NO_VICTIMS] += 1
                 continue
             candidate = _by_filters(state, int(potential.rows[position]), pods, rejections)
+            left -= 1 + len(pods) / _REMOVALS_PER_CHECK
             if candidate is not None:
                 candidates.append(candidate)
+                left -= len(pods)
             if self._enough(state, candidates, len(potential.rows)):
                 break
         return _allowed(state, candidates, rejections)
+
+
+def _cheapest(state: PostFilterState, potential: PotentialVictims, checks: float) -> IntArray:
+    """Return the positions of the cheapest candidates by requests alone, for so many checks."""
+    needs = state.pod.spec.demand.resources
+    guess = PotentialVictims(state.pod, needs, potential.rows, state.cluster, _protected(state))
+    ranked = guess.ranked(guess.victims())
+    most = int(np.searchsorted(np.cumsum(1 + guess.counts[ranked]), checks))
+    return ranked[:most]
+
+
+def _looked_at(ranked: IntArray, counts: IntArray, seed: int) -> Iterator[int]:
+    """Yield the positions at which to look for budgets that allow the victims, the best first.
+
+    If that are too many, the second half of those that are looked at begins at another position in
+    each attempt: budgets may allow the victims of none of the best ones.
+    """
+    looked, half = np.cumsum(counts[ranked]), _MOST_LOOKED_AT // 2
+    if not len(ranked) or looked[-1] <= _MOST_LOOKED_AT:
+        yield from ranked.tolist()
+        return
+    best = max(int(np.searchsorted(looked, half)), 1)
+    others = np.roll(ranked[best:], -(seed % max(len(ranked) - best, 1)))
+    yield from ranked[:best].tolist()
+    yield from others[: np.searchsorted(np.cumsum(counts[others]), half)].tolist()
 
 
 def _nomination(state: PostFilterState, candidate: Candidate) -> Nomination:
