@@ -208,10 +208,10 @@ def _looked_at(ranked: IntArray, counts: IntArray, seed: int) -> Iterator[int]:
     if not len(ranked) or looked[-1] <= _MOST_LOOKED_AT:
         yield from ranked.tolist()
         return
-    best = max(int(np.searchsorted(looked, half)), 1)
+    best = max(int(np.searchsorted(looked, half, "right")), 1)
     others = np.roll(ranked[best:], -(seed % max(len(ranked) - best, 1)))
     yield from ranked[:best].tolist()
-    yield from others[: np.searchsorted(np.cumsum(counts[others]), half)].tolist()
+    yield from others[: np.searchsorted(np.cumsum(counts[others]), half, "right")].tolist()
 
 
 def _nomination(state: PostFilterState, candidate: Candidate) -> Nomination:
