@@ -491,13 +491,13 @@ def _traces(settings: RunSettings, identity: str) -> "Traces | None":
 def calm_the_collector() -> None:
     """Have the garbage collector not walk what is there already, nor much at once.
 
-    The mirror is long-lived and free of cycles. To walk 200,000 objects takes 80 ms, in which
+    The mirror is long-lived and free of cycles. To walk 100,000 objects takes 50 ms, in which
     nothing else runs: that many are in the two younger generations at most. All others are walked
-    when they have grown by a quarter, and not before 200 million objects have come.
+    when they have grown by a quarter, and not before 160 million objects have come.
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(40_000, 3, 1_000)
+    gc.set_threshold(20_000, 3, 2_000)
 
 
 async def _cancelled(task: "asyncio.Task[None]") -> None:

@@ -517,6 +517,21 @@ def test_a_member_that_completes_its_group_is_queued_before_the_others_hear_of_i
     assert [open_door.popped().pod.name for _ in range(2)] == ["second", "first"]
 
 
+def test_a_large_group_is_queued_in_steps_and_not_tried_before_all_members_are(
+    open_door: Door,
+) -> None:
+    for number in range(250):
+        open_door.comes(f"g-{number}", group="g")
+    open_door.put_group("g", 250)
+    queue = open_door.scheduler_state.queue
+    assert (queue.counts()["active"], queue.counts()["gated"]) == (100, 150)
+    first = open_door.popped()
+    assert not open_door.pod_enqueuer.settle(first)
+    assert (queue.counts()["active"], queue.counts()["gated"]) == (200, 50)
+    assert open_door.pod_enqueuer.settle(open_door.popped())
+    assert queue.counts()["gated"] == 0
+
+
 def test_members_are_told_that_others_are_missing_if_that_lasts(open_door: Door) -> None:
     """The members of a group come one by one, and soon it is complete."""
     open_door.put_group("g", 3)

@@ -154,19 +154,21 @@ class PodEnqueuer:
     def settle(self, queued: QueuedPod) -> bool:
         """Find the profile of a popped pod and of its group, if that is yet to be done.
 
-        Return False if it may not be tried now: no profile takes it, or it is gated.
+        Return False if it may not be tried now: no profile takes it, it is gated, or its group has
+        so many members that this is yet to be done for some of them.
         """
         if not self._unsettled:
             return True
         group = self._scheduler.state.pod_groups.of(queued.pod)
-        members = group.unscheduled.values() if group is not None else ()
-        for pod in (*members, queued.pod):
-            if pod.uid in self._unsettled:
-                del self._unsettled[pod.uid]
-                self._find_profile(pod.uid)
+        members = group.unscheduled if group is not None else ()
+        unsettled = [uid for uid in members if uid in self._unsettled]
+        for uid in (*unsettled[:_FOUND_AT_ONCE], queued.pod.uid):
+            if uid in self._unsettled:
+                del self._unsettled[uid]
+                self._find_profile(uid)
         if self._scheduler.queue.get(queued.pod.uid) is not queued:
             return False
-        if queued.gated:
+        if queued.gated or len(unsettled) > _FOUND_AT_ONCE:
             self._scheduler.queue.put_back(queued, self._clock())
             return False
         queued.outdated = False  # the attempt begins with the pipeline that was found
@@ -212,12 +214,16 @@ class PodEnqueuer:
                 return  # not complete yet, or complete before this member came
         else:
             return
-        for pod in tuple(group.unscheduled.values()) if group is not None else ():
-            queued = self._scheduler.queue.get(pod.uid)
+        for number, uid in enumerate(tuple(group.unscheduled) if group is not None else ()):
+            queued = self._scheduler.queue.get(uid)
             if queued is not None and queued.queue is SubQueue.GATED:
-                self._add(queued.pod, queued.pipeline)
+                if number < _FOUND_AT_ONCE:
+                    self._add(queued.pod, queued.pipeline)
+                else:
+                    self._unsettled[uid] = None
+                    self._is_unsettled.set()
             elif isinstance(about, PodGroup):
-                self._scheduler.queue.try_again(pod.uid, self._clock())
+                self._scheduler.queue.try_again(uid, self._clock())
         self._wake()
 
     def _try_again_after(self, member: Pod) -> None:
@@ -360,14 +366,17 @@ class PodEnqueuer:
         self._wake()
 
     def _find_profile(self, uid: Uid) -> None:
-        """Find the profile of a pod anew; one that keeps its pipeline stays where it is."""
+        """Find the profile of a pod anew; one that keeps its pipeline stays where it is.
+
+        PreEnqueue plugins run again for a gated pod.
+        """
         queued = self._scheduler.queue.get(uid)
         if queued is not None:
             pipeline = self._pipeline_of(queued.pod)
             if pipeline is None:
                 with self._scheduler.state.delivered_after():
                     self._set_aside(queued.pod)
-            elif pipeline is not queued.pipeline:
+            elif pipeline is not queued.pipeline or queued.queue is SubQueue.GATED:
                 self._add(queued.pod, pipeline)
         elif (waiting := self._scheduler.without_profile.get(uid)) is not None:
             self.pending(waiting)

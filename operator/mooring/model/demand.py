@@ -15,8 +15,8 @@ from mooring.model.resources import (
     CPU,
     MEMORY,
     ContainerResources,
+    PodContainers,
     parse_amounts,
-    parse_containers,
     parse_pod_level,
     raise_to,
     total_requests,
@@ -57,9 +57,13 @@ class Demand:
 
 
 def pod_demand(
-    spec: Mapping[str, Any], status: Mapping[str, Any] | None, *, assigned: bool
+    spec: Mapping[str, Any],
+    status: Mapping[str, Any] | None,
+    *,
+    assigned: bool,
+    parsed: PodContainers | None = None,
 ) -> Demand:
-    """Return the demand of a pod with this spec.
+    """Return the demand of a pod with this spec, whose containers may be parsed already.
 
     For an `assigned` pod, the status is read too: during an in-place resize, the demand is the
     largest of the requested, the allocated and the used amount.
@@ -67,8 +71,8 @@ def pod_demand(
     Raises:
         ManifestError: with the path, from `spec` or `status`, of a malformed amount.
     """
-    containers = parse_containers(spec, "containers")
-    init = parse_containers(spec, "initContainers")
+    parsed = parsed or PodContainers.of(spec)
+    containers, init = parsed.containers, parsed.init
     asked = _total(containers, init)
     pod_level, _ = parse_pod_level(spec, asked)
     if assigned and status:
@@ -93,7 +97,7 @@ def pod_demand(
     )
 
 
-def pod_limits(spec: Mapping[str, Any]) -> dict[str, int]:
+def pod_limits(spec: Mapping[str, Any], parsed: PodContainers | None = None) -> dict[str, int]:
     """Return the limits of cpu (millicores) and memory (bytes) of a pod with this spec.
 
     Limits of containers are added like requests; pod-level limits replace them. A resource without
@@ -102,16 +106,19 @@ def pod_limits(spec: Mapping[str, Any]) -> dict[str, int]:
     Raises:
         ManifestError: with the path, from `spec`, of a malformed amount.
     """
+    parsed = parsed or PodContainers.of(spec)
     limits = total_requests(
-        [container.limits for container in parse_containers(spec, "containers")],
-        [(c.limits, c.sidecar) for c in parse_containers(spec, "initContainers")],
+        [container.limits for container in parsed.containers],
+        [(c.limits, c.sidecar) for c in parsed.init],
     )
     _, pod_level = parse_pod_level(spec, {})
     limits |= pod_level
     return {name: limits[name] for name in (CPU, MEMORY) if limits.get(name)}
 
 
-def qos_class(spec: Mapping[str, Any]) -> Literal["Guaranteed", "Burstable", "BestEffort"]:
+def qos_class(
+    spec: Mapping[str, Any], parsed: PodContainers | None = None
+) -> Literal["Guaranteed", "Burstable", "BestEffort"]:
     """Return the quality of service class of a pod with this spec, from cpu and memory alone.
 
     Pod-level resources, if the field is present, replace those of all containers.
@@ -119,8 +126,8 @@ def qos_class(spec: Mapping[str, Any]) -> Literal["Guaranteed", "Burstable", "Be
     Raises:
         ManifestError: with the path, from `spec`, of a malformed amount.
     """
-    containers = parse_containers(spec, "containers")
-    init = parse_containers(spec, "initContainers")
+    parsed = parsed or PodContainers.of(spec)
+    containers, init = parsed.containers, parsed.init
     if spec.get("resources") is not None:
         units = [parse_pod_level(spec, _total(containers, init))]
     else:

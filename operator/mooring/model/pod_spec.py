@@ -25,7 +25,7 @@ from mooring.model.errors import ManifestError
 from mooring.model.fields import integer, mapping, mappings, optional_mapping, strings, text
 from mooring.model.limits import Counted, exceeded
 from mooring.model.node import Node, normalized_image
-from mooring.model.resources import parse_containers
+from mooring.model.resources import PodContainers
 from mooring.model.selectors import (
     LabelSelector,
     NodeSelector,
@@ -253,14 +253,14 @@ def _parsed(key: bytes) -> PodSpec:
     namespace, spec, status = loaded["namespace"], loaded["spec"], loaded.get("status")
     affinity = mapping(spec, "affinity", "spec")
     required_nodes, preferred_nodes = _node_affinity(affinity)
-    containers = list(_containers(spec))
+    containers, resources = list(_containers(spec)), PodContainers.of(spec)
     images = [text(container, "image", path) for path, container in containers]
     images += spec.get("imageVolumes", ())
     parsed = PodSpec(
         namespace=namespace,
-        demand=pod_demand(spec, status, assigned=status is not None),
-        limits=pod_limits(spec),
-        qos=qos_class(spec),
+        demand=pod_demand(spec, status, assigned=status is not None, parsed=resources),
+        limits=pod_limits(spec, resources),
+        qos=qos_class(spec, resources),
         priority=integer(spec, "priority", "spec") or 0,
         preempts=text(spec, "preemptionPolicy", "spec") != "Never",
         scheduler_name=text(spec, "schedulerName", "spec") or "default-scheduler",
@@ -280,7 +280,7 @@ def _parsed(key: bytes) -> PodSpec:
         claims_devices=bool(spec.get("resourceClaims")),
         extended=tuple(
             {name: amount for name, amount in container.requests.items() if "/" in name}
-            for container in parse_containers(spec, "containers")
+            for container in resources.containers
         ),
         card_annotations=loaded.get("annotations", {}),
     )

@@ -16,6 +16,7 @@ __all__ = [
     "CPU",
     "MEMORY",
     "ContainerResources",
+    "PodContainers",
     "amount_text",
     "parse_amounts",
     "parse_containers",
@@ -67,6 +68,18 @@ def parse_containers(spec: Mapping[str, Any], field: str) -> list[ContainerResou
             ContainerResources(str(container.get("name")), sidecar, limits | requests, limits)
         )
     return parsed
+
+
+class PodContainers(NamedTuple):
+    """The resources of all containers of a pod, of which there may be thousands."""
+
+    containers: list[ContainerResources]
+    init: list[ContainerResources]
+
+    @classmethod
+    def of(cls, spec: Mapping[str, Any]) -> "PodContainers":
+        """Parse them from a pod's spec."""
+        return cls(parse_containers(spec, "containers"), parse_containers(spec, "initContainers"))
 
 
 def parse_pod_level(

@@ -45,7 +45,7 @@ _TERMINATING: Final = "not eligible due to a terminating pod on the nominated no
 _NOT_TRIED: Final = "node(s) were not tried in this attempt, because each needs a dry run"
 _MOST_CHECKS: Final = 600
 """Checks of the pod on a node in the dry runs of one decision; each takes about 0.1 ms."""
-_TERMS_PER_CHECK: Final = 12
+_TERMS_PER_CHECK: Final = 6
 """So many inter-pod terms and topology spread constraints of the pod take as long as a check."""
 _REMOVALS_PER_CHECK: Final = 8
 """So many potential victims are removed from a node, and put back, in the time of a check."""
