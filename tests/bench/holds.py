@@ -9,6 +9,7 @@ import gc
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, Final
 
 from bench.full_replica import FullReplica, profile
@@ -300,7 +301,7 @@ def unknown_node(r: FullReplica) -> Iterator[Work]:
     yield r.apply(resources.NODE, "ADDED", node("nowhere"))
     yield r.apply(resources.NODE, "DELETED", node("nowhere"))
     resized = [r.placed(i, name=f"u-{i}", node="nowhere", cpu="3m") for i in range(2 * r.nodes)]
-    yield r.relist(resources.POD, (*r.all_placed(), *resized))
+    yield r.relist(resources.POD, chain(r.all_placed(), resized))
     yield r.relist(resources.POD, r.all_placed())
 
 
@@ -310,8 +311,10 @@ def large_gang(r: FullReplica) -> Iterator[Work]:
     r.wait(pod(f"g-{i}", cpu="1m", group="gang", spec=_MINE) for i in range(members))
     r.skipped += 10.0
     yield TimeSlices().run(r.engine.pod_enqueuer.report())
-    for event, minimum in (("ADDED", 0), ("MODIFIED", 1), ("DELETED", 1)):
-        yield r.apply(resources.POD_GROUP, event, pod_group("gang", minimum=members + minimum))
+    created, changed = (pod_group("gang", minimum=members + more) for more in (0, 1))
+    yield r.apply(resources.POD_GROUP, "ADDED", created)
+    yield r.apply(resources.POD_GROUP, "MODIFIED", changed)
+    yield r.apply(resources.POD_GROUP, "DELETED", changed)
     r.forget_all()
 
 

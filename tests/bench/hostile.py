@@ -9,7 +9,7 @@ larger.
 import asyncio
 import logging
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -63,7 +63,7 @@ def hostile_pods() -> Mapping[str, Pod]:
     }
 
 
-async def measure(nodes: int, *words: str) -> Iterable[tuple[str, Hold]]:
+async def measure(nodes: int, *words: str) -> list[tuple[str, Hold]]:
     """Return the longest hold of each case whose description has one of the words, if any."""
     replica, found = FullReplica(nodes), list[tuple[str, Hold]]()
     hostile = (hostile_pod(what, each) for what, each in hostile_pods().items())

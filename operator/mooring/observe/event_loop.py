@@ -7,7 +7,7 @@ work is in tasks; callbacks outside of them hand over data and do nothing else.
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Final
 
 __all__ = ["HoldTimer", "log_long_hold"]
@@ -18,6 +18,9 @@ SHORTEST_SECONDS: Final = 0.001
 """Of shorter holds, thousands a second, none is told."""
 _LONG_SECONDS: Final = 1.0
 """Decisions have waited so long that people ask why."""
+
+
+_Steps = Coroutine[Any, Any, Any] | Generator[Any, None, Any]
 
 
 class HoldTimer:
@@ -39,7 +42,7 @@ class HoldTimer:
     def __call__(
         self,
         loop: asyncio.AbstractEventLoop,
-        coro: Coroutine[Any, Any, Any],
+        coro: _Steps,
         **options: Any,
     ) -> "asyncio.Task[Any]":
         """Return a task of the coroutine whose steps are timed."""
@@ -53,7 +56,7 @@ class _Timed(Coroutine[Any, Any, Any]):
 
     def __init__(
         self,
-        coro: Coroutine[Any, Any, Any],
+        coro: _Steps,
         held: Callable[[float, str], object],
         clock: Callable[[], float],
     ) -> None:
@@ -79,7 +82,7 @@ class _Timed(Coroutine[Any, Any, Any]):
         self._coro.close()
 
     def __await__(self) -> Any:
-        return self._coro.__await__()
+        return self._coro.__await__() if isinstance(self._coro, Coroutine) else self._coro
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._coro, name)

@@ -163,7 +163,8 @@ class DefaultPreemption:
         """
         terms = state.pod.spec.affinity.term_count + len(state.pod.spec.spread)
         left = _MOST_CHECKS / (1 + terms / _TERMS_PER_CHECK)
-        order = np.arange(len(potential.fits))
+        order = np.flatnonzero(potential.counts)
+        rejections[_NO_VICTIMS] += len(potential.counts) - len(order)
         best = np.zeros(0, np.int64)
         if len(order) + potential.counts.sum() > left:
             best = _cheapest(state, potential, left / 2)
@@ -176,9 +177,6 @@ class DefaultPreemption:
                 rejections[_NOT_TRIED] += len(order) - number
                 break
             pods = potential.pods_at(position)
-            if not pods:
-                rejections[_NO_VICTIMS] += 1
-                continue
             candidate = _by_filters(state, int(potential.rows[position]), pods, rejections)
             left -= 1 + len(pods) / _REMOVALS_PER_CHECK
             if candidate is not None:
