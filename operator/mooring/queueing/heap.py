@@ -11,6 +11,10 @@ _FEW_ENTRIES: Final = 64
 """A heap with fewer entries is not searched for void ones."""
 _LOOKED_AT: Final = 4
 """Entries that one `push` looks at."""
+_MANY_VOID: Final = 500
+"""If so many entries are void one after the other, all are looked at: 100,000 pods may have gone.
+
+To drop one that is first takes 50 times as long as to look at one."""
 
 _Key = TypeVar("_Key")
 
@@ -66,8 +70,17 @@ class PodHeap(Generic[_Key]):
     def _with_first(self) -> list[tuple[_Key, int, QueuedPod]]:
         """Return the heap whose first entry is the smallest and not void; an empty one without."""
         for heap in (self._entries, self._searched):
-            while heap and heap[0][1] != heap[0][2].ticket:
-                heapq.heappop(heap)
+            _drop_void_first(heap)
         if self._searched and not (self._entries and self._entries[0] < self._searched[0]):
             return self._searched
         return self._entries
+
+
+def _drop_void_first(heap: list[tuple[_Key, int, QueuedPod]]) -> None:
+    """Drop void entries until the first one is not void."""
+    for _ in range(_MANY_VOID):
+        if not heap or heap[0][1] == heap[0][2].ticket:
+            return
+        heapq.heappop(heap)
+    heap[:] = [entry for entry in heap if entry[1] == entry[2].ticket]
+    heapq.heapify(heap)
