@@ -10,6 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from heapq import nsmallest
 from typing import Any, Final
 
 from mooring.kube.client import ApiClient
@@ -109,11 +110,12 @@ class CacheComparer:
             compared.resource, selectors=compared.selectors, metadata_only=True
         )
         listed = {item["metadata"]["uid"]: item["metadata"] for item in listing.items}
-        slices = TimeSlices()
+        slices = TimeSlices(0.0)
+        await slices.pause()
         missed = [(key, uid) for uid, key in known.items() if uid not in listed]
         for key, uid in missed:
             compared.gone(key, uid)
-            await slices.pause()
+            await slices.pause()  # each takes as long as a small decision
         if missed:
             logger.info("%d %s had gone unnoticed", len(missed), compared.resource)
         versions = self._unusable.get(compared.resource, {})
@@ -145,8 +147,8 @@ class CacheComparer:
         """
         found, last = 0, self._last_read.get(compared.resource, "")
         by_key = {_key(compared.resource, metadata): metadata for metadata in unknown}
-        keys = sorted(by_key, key=lambda key: (key <= last, key))
-        for key in keys[:MOST_FETCHED]:
+        await asyncio.sleep(0)
+        for key in nsmallest(MOST_FETCHED, by_key, key=lambda key: (key <= last, key)):
             metadata = by_key[key]
             self._last_read[compared.resource] = key
             raw = await self._read(compared, metadata)
