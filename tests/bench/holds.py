@@ -386,6 +386,18 @@ def preemption(r: FullReplica) -> Iterator[Work]:
         r.mirror.apply(resources.POD, "DELETED", raw)
 
 
+def preemption_on_few_nodes(r: FullReplica) -> Iterator[Work]:
+    """Preempt by dry runs on the 100 nodes that a pod takes, 30 potential victims on each."""
+    names = [r.node(n)["metadata"]["name"] for n in range(100)]
+    hosts = {"key": "kubernetes.io/hostname", "operator": "In", "values": names}
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [hosts]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    fields: dict[str, Any] = {"cpu": "62", "priority": 9, "spec": _MINE, "affinity": affinity}
+    r.wait(pod(f"p-{i}", ports=[80], **fields) for i in range(3))
+    yield r.schedule()
+    r.forget_all()
+
+
 def nominated_node_deleted(r: FullReplica) -> Iterator[Work]:
     """Delete and add a node to which two pods per node of the cluster are nominated."""
     numbers = range(2 * r.nodes)
@@ -530,6 +542,7 @@ CASES: Final[tuple[Case, ...]] = (
     cache_dump,
     pages,
     preemption,
+    preemption_on_few_nodes,
     nominated_node_deleted,
     shadow,
     explanation,

@@ -370,6 +370,7 @@ def test_a_pod_with_many_terms_is_tried_on_fewer_nodes(
     most_checks: int, not_tried: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module = "mooring.plugins.default_preemption.plugin"
+    monkeypatch.setattr(f"{module}._COMPARED_ALWAYS", 0)
     monkeypatch.setattr(f"{module}._MOST_CHECKS", most_checks)
     deciding = Deciding(*(o for name in "abc" for o in full(name, LOW, HIGH)))
     terms = [
@@ -387,6 +388,7 @@ def test_a_pod_with_many_terms_is_tried_on_fewer_nodes(
 def test_a_node_beyond_the_bound_is_tried_in_another_attempt(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("mooring.plugins.default_preemption.plugin._COMPARED_ALWAYS", 0)
     monkeypatch.setattr("mooring.plugins.default_preemption.plugin._MOST_CHECKS", 1)
     blocked = (o for name in "abc" for o in full(name, LOW, HIGH))
     deciding = Deciding(*blocked, *full("d", LOW, LOW, LOW, LOW))
@@ -405,6 +407,7 @@ def test_a_node_beyond_the_bound_is_tried_in_another_attempt(
 def test_a_node_whose_budgets_allow_its_victims_is_found_in_another_attempt(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("mooring.plugins.default_preemption.plugin._COMPARED_ALWAYS", 0)
     monkeypatch.setattr("mooring.plugins.default_preemption.plugin._MOST_LOOKED_AT", 2)
     deciding = Deciding(
         *(o for name in ("a", "b", "c") for o in guarded(name, LOW)),
@@ -417,6 +420,39 @@ def test_a_node_whose_budgets_allow_its_victims_is_found_in_another_attempt(
     assert {outcome.nominated_node for outcome in outcomes} == {"d", None}
     texts = [outcome.message for outcome in outcomes if outcome.nominated_node is None]
     assert all(text and "2 node(s) were not tried in this attempt" in text for text in texts)
+
+
+@pytest.mark.parametrize("too_small", [0, 150])
+def test_one_hundred_candidates_are_compared_at_any_cost(
+    too_small: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mooring.plugins.default_preemption.plugin._MOST_CHECKS", 10)
+    deciding = Deciding(
+        *(o for i in range(99) for o in seemingly_cheap(f"n{i}")),
+        *full("best", LOW, LOW, LOW, LOW),
+        *(node(f"small-{i}", cpu="1") for i in range(too_small)),
+        *(pod(f"on-{i}", node=f"small-{i}", priority=LOW) for i in range(too_small)),
+    )
+    away = {
+        "topologyKey": "kubernetes.io/hostname",
+        "labelSelector": {"matchLabels": {"away": "yes"}},
+    }
+    raw = pod(
+        "new",
+        cpu="2",
+        priority=HIGH,
+        affinity={"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [away]}},
+    )
+    assert {deciding.decision(raw, seed=i).nominated_node for i in (0, 30, 60)} == {"best"}
+
+
+def seemingly_cheap(name: str) -> list[dict[str, object]]:
+    """Return a node where requests need one victim of low priority, and affinity another pod."""
+    return [
+        node(name, cpu="4"),
+        pod(f"{name}-low", cpu="2", node=name, priority=LOW),
+        pod(f"{name}-away", cpu="2", node=name, priority=MIDDLE, labels={"away": "yes"}),
+    ]
 
 
 def guarded(name: str, priority: int) -> tuple[dict[str, Any], ...]:

@@ -43,6 +43,8 @@ __all__ = ["DefaultPreemption"]
 _NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
 _TERMINATING: Final = "not eligible due to a terminating pod on the nominated node."
 _NOT_TRIED: Final = "node(s) were not tried in this attempt, because each needs a dry run"
+_COMPARED_ALWAYS: Final = 100
+"""So many candidates kube-scheduler compares in any cluster, so they are compared at any cost."""
 _MOST_CHECKS: Final = 600
 """Checks of the pod on a node in the dry runs of one decision; each takes about 0.1 ms."""
 _TERMS_PER_CHECK: Final = 6
@@ -156,24 +158,25 @@ class DefaultPreemption:
     ) -> list[Candidate]:
         """Return the candidates that dry runs find, as many as kube-scheduler compares.
 
-        One decision must not hold up all others. So the number of checks is bounded; of a pod with
-        many inter-pod terms there are fewer, because each check is about all of them. If there are
-        more nodes, half of the checks are about those where requests alone would need the cheapest
-        victims, and in each attempt the others begin at another node.
+        One decision must not hold up all others. So where there can be more candidates than
+        kube-scheduler compares in any cluster, the number of checks is bounded; of a pod with many
+        inter-pod terms there are fewer, because each check is about all of them. Then half of the
+        checks are about the nodes where requests alone would need the cheapest victims, and in each
+        attempt the others begin at another node.
         """
         terms = state.pod.spec.affinity.term_count + len(state.pod.spec.spread)
         left = _MOST_CHECKS / (1 + terms / _TERMS_PER_CHECK)
         order = np.flatnonzero(potential.counts)
         rejections[_NO_VICTIMS] += len(potential.counts) - len(order)
-        best = np.zeros(0, np.int64)
-        if len(order) + potential.counts.sum() > left:
-            best = _cheapest(state, potential, left / 2)
+        best, always = np.zeros(0, np.int64), len(order)
+        if len(order) > _COMPARED_ALWAYS and len(order) + potential.counts.sum() > left:
+            best, always = _cheapest(state, potential, left / 2)
             order = np.roll(order, -(state.seed % len(order)))
         order = order[np.argsort(~potential.fits[order], kind="stable")]
         order = np.concatenate((best, order[~np.isin(order, best)]))
         candidates = list[Candidate]()
         for number, position in enumerate(order.tolist()):
-            if left <= 0:
+            if left <= 0 and number >= always:
                 rejections[_NOT_TRIED] += len(order) - number
                 break
             pods = potential.pods_at(position)
@@ -187,23 +190,32 @@ class DefaultPreemption:
         return _allowed(state, candidates, rejections)
 
 
-def _cheapest(state: PostFilterState, potential: PotentialVictims, checks: float) -> IntArray:
-    """Return the positions of the cheapest candidates by requests alone, for so many checks."""
+def _cheapest(
+    state: PostFilterState, potential: PotentialVictims, checks: float
+) -> tuple[IntArray, int]:
+    """Return the positions of the cheapest candidates by requests alone, for so many checks.
+
+    And how many of them to compare at any cost: all, if there are so few candidates that
+    kube-scheduler compares all of them, else none.
+    """
     needs = state.pod.spec.demand.resources
     guess = PotentialVictims(state.pod, needs, potential.rows, state.cluster, _protected(state))
     ranked = guess.ranked(guess.victims())
+    if len(ranked) <= _COMPARED_ALWAYS:
+        return ranked, len(ranked)
     most = int(np.searchsorted(np.cumsum(1 + guess.counts[ranked]), checks))
-    return ranked[:most]
+    return ranked[:most], 0
 
 
 def _looked_at(ranked: IntArray, counts: IntArray, seed: int) -> Iterator[int]:
     """Yield the positions at which to look for budgets that allow the victims, the best first.
 
-    If that are too many, the second half of those that are looked at begins at another position in
-    each attempt: budgets may allow the victims of none of the best ones.
+    If there are more than kube-scheduler compares in any cluster, and too many, the second half of
+    those that are looked at begins at another position in each attempt: budgets may allow the
+    victims of none of the best ones.
     """
     looked, half = np.cumsum(counts[ranked]), _MOST_LOOKED_AT // 2
-    if not len(ranked) or looked[-1] <= _MOST_LOOKED_AT:
+    if len(ranked) <= _COMPARED_ALWAYS or looked[-1] <= _MOST_LOOKED_AT:
         yield from ranked.tolist()
         return
     best = max(int(np.searchsorted(looked, half, "right")), 1)
