@@ -147,7 +147,7 @@ CASES = [
     ),
     Case(
         "MooringEventLoopHeld",
-        20,
+        15,
         fires={HELD_FOR_A_SECOND: "7x5 8x30", HELD: "7x5 9x30"},
         quiet={HELD_FOR_A_SECOND: "7+1x30", HELD: "8+1x30"},
         labels={"severity": "warning", "pod": "a"},
