@@ -1,4 +1,6 @@
+import asyncio
 import json
+import logging
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
@@ -666,6 +668,26 @@ async def test_a_large_cache_is_made_as_it_is_read_and_for_one_client_at_a_time(
             assert cache.made < cache.records, "the whole is not in memory"
             assert (await response.read()).count(b"\n") == cache.records - 1
         assert (await get(client, "/debug/cache"))[0] == 200
+
+
+async def test_a_client_that_leaves_in_the_middle_of_an_answer_is_no_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    given_up = asyncio.Event()
+
+    def dump() -> Iterator[Mapping[str, Any]]:
+        try:
+            while True:
+                yield {"of": "x" * 1000}
+        finally:
+            given_up.set()
+
+    async with served(endpoints(cache=dump)) as client:
+        async with client.get("/debug/cache") as response:
+            await response.content.readline()
+            response.close()
+        await given_up.wait()
+    assert [record.message for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
 async def test_a_dump_that_takes_too_long_is_cut_off_and_the_next_client_has_its_turn() -> None:

@@ -206,7 +206,7 @@ class Endpoints:
         except TlsError as error:
             raise ListenError(str(error)) from error
         self._complain(self._tls.trouble)
-        app = web.Application(middlewares=[self._authorized])
+        app = web.Application(middlewares=[_unless_gone, self._authorized])
         app.router.add_get("/{page:livez|readyz|healthz}", self._show_health)
         app.router.add_get("/metrics", self._show_metrics)
         app.router.add_get("/configz", self._show_configuration)
@@ -469,6 +469,21 @@ class Endpoints:
                 return
             await slices.pause()
             await response.write(part)
+
+
+@web.middleware
+async def _unless_gone(request: web.Request, handler: _Handler) -> web.StreamResponse:
+    """Return the handler's answer; if the client has closed the connection, one that nobody reads.
+
+    A client may leave at any moment, for instance a browser that loads another page: without this
+    aiohttp logs each as an error of the handler, with a traceback.
+    """
+    try:
+        return await handler(request)
+    except ConnectionResetError:
+        if request.transport is not None and not request.transport.is_closing():
+            raise
+        return web.Response()
 
 
 def json_answer(body: bytes) -> web.Response:

@@ -297,8 +297,8 @@ class Page:
                 ):
                     async with asyncio.timeout(_WRITE_SECONDS):
                         await response.write(_event(event, data))
-            except (TimeoutError, ConnectionResetError):
-                pass  # the client has gone, or takes no data
+            except TimeoutError:
+                pass  # the client takes no data
             return response
 
     @asynccontextmanager
