@@ -521,7 +521,7 @@ async def test_a_watch_prints_what_has_changed(
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("wbe-1", "there is no pod default/wbe-1; did you mean web-1?"),
+        ("wbe-1", "there is no pod default/wbe-1, did you mean web-1?"),
         ("zzz", "there is no pod default/zzz; kubectl get pods -n default lists"),
         ("on-a-node", "pod default/on-a-node is on n7, and this replica keeps no decision"),
         ("misspelt", "waits for the scheduler 'moring'"),

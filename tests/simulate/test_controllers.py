@@ -57,6 +57,13 @@ def test_an_object_with_a_uid_has_been_stored() -> None:
     assert not is_new(pod())
 
 
+def test_the_pods_of_a_large_deployment_have_different_names_that_stay() -> None:
+    large = controller("Deployment", replicas=8_000)
+    made = names(pods(large))
+    assert len(set(made)) == 8_000
+    assert made == names(pods(large))
+
+
 def test_a_deployment_has_a_replica_set_of_its_template_that_owns_the_pods() -> None:
     replica_set, *made = expanded(controller("Deployment", replicas=3))
     name = replica_set["metadata"]["name"]

@@ -7,7 +7,6 @@ says nothing where there is no cluster.
 import asyncio
 from collections.abc import Sequence
 from contextlib import aclosing, suppress
-from difflib import get_close_matches
 from typing import Any, Final
 
 import click
@@ -23,6 +22,7 @@ from mooring.kube.resources import (
     SCHEDULING_PROFILE,
     Resource,
 )
+from mooring.policy.errors import did_you_mean
 
 __all__ = [
     "POD_GROUP_WORDS",
@@ -153,6 +153,6 @@ def why_unknown(kubeconfig: str | None, context: str | None, key: str) -> str:
 
 def _misspelt(key: str, names: list[str]) -> str:
     namespace, _, name = key.partition("/")
-    if close := get_close_matches(name, names, n=1):
-        return f"there is no pod {key}; did you mean {close[0]}?"
+    if suggestion := did_you_mean(name, names):
+        return f"there is no pod {key}{suggestion}"
     return f"there is no pod {key}; kubectl get pods -n {namespace} lists those there are"

@@ -7,6 +7,7 @@ stored object exist already, or its controller has a reason not to make them.
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import sha256
+from itertools import count
 from typing import Any, Final
 
 import orjson
@@ -122,13 +123,13 @@ class Controllers:
     def _replica_set(self, raw: Raw) -> Iterator[Raw]:
         spec, template = _checked(raw)
         for number in range(self._missing(raw, _replicas(spec))):
-            yield _pod(_generated(f"{name_of(raw)}-", raw, number), raw, template)
+            yield _pod(self._generated(f"{name_of(raw)}-", raw, number), raw, template)
 
     def _replication_controller(self, raw: Raw) -> Iterator[Raw]:
         spec = mapping(raw, "spec")
         template = _template(spec)
         for number in range(self._missing(raw, _replicas(spec))):
-            yield _pod(_generated(f"{name_of(raw)}-", raw, number), raw, template)
+            yield _pod(self._generated(f"{name_of(raw)}-", raw, number), raw, template)
 
     def _stateful_set(self, raw: Raw) -> Iterator[Raw]:
         """Yield the pods by ordinal that do not exist, each with the claims of the templates."""
@@ -182,7 +183,7 @@ class Controllers:
                 and not repelled(node.taints, tried.spec.tolerations)
                 and (*owner, node.name) not in self._nodes_of
             ):
-                name = _generated(f"{name_of(raw)}-", raw, number)
+                name = self._generated(f"{name_of(raw)}-", raw, number)
                 yield _on_node(_pod(name, raw, template), node.name)
 
     def _job(self, raw: Raw) -> Iterator[Raw]:
@@ -205,13 +206,13 @@ class Controllers:
         template = _labelled(template, own)
         if text(spec, "completionMode", "spec") != "Indexed":
             for number in range(self._missing(raw, wanted)):
-                yield _pod(_generated(f"{name}-", raw, number), raw, template)
+                yield _pod(self._generated(f"{name}-", raw, number), raw, template)
             return
         for index in range(self._missing(raw, wanted)):
             key = "batch.kubernetes.io/job-completion-index"
             indexed = _labelled(template, {key: str(index)})
             end = f"-{index}-"
-            made = _generated(name[: _LONGEST_BASE - len(end)] + end, raw, index)
+            made = self._generated(name[: _LONGEST_BASE - len(end)] + end, raw, index)
             pod = _pod(made, raw, indexed)
             pod["metadata"]["annotations"] = {**pod["metadata"]["annotations"], key: str(index)}
             yield pod
@@ -225,6 +226,19 @@ class Controllers:
         # In a cluster it ends with the minute, since 1970, for which the Job was scheduled.
         job = _made("batch/v1", "Job", f"{name_of(raw)}-00000000", raw, **_body(template))
         yield from self._job(job)
+
+    def _generated(self, base: str, owner: Raw, number: int) -> str:
+        """Return a name as generateName makes it, but the same in every run, for a new pod.
+
+        Of 5,000 names with five random characters two are equal, more often than not.
+        """
+        for repetition in count():
+            seed = [owner["kind"], namespace_of(owner), name_of(owner), number + repetition * 2**32]
+            name = base[:_LONGEST_BASE] + _digest(seed)[:_SUFFIX]
+            if (key := f"{namespace_of(owner)}/{name}") not in self._keys:
+                break
+        self._keys.add(key)
+        return name
 
     def _missing(self, raw: Raw, wanted: int) -> int:
         return max(0, wanted - self._owned[namespace_of(raw), str(raw["kind"]), name_of(raw)])
@@ -344,12 +358,6 @@ def _on_node(pod: Raw, node: str) -> Raw:
     }
     affinity["nodeAffinity"] = node_affinity
     return {**pod, "spec": {**pod["spec"], "affinity": affinity}}
-
-
-def _generated(base: str, owner: Raw, number: int) -> str:
-    """Return a name as generateName makes it, but the same in every run."""
-    seed = [owner["kind"], namespace_of(owner), name_of(owner), number]
-    return base[:_LONGEST_BASE] + _digest(seed)[:_SUFFIX]
 
 
 def _digest(value: Any) -> str:
