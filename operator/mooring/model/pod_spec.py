@@ -20,6 +20,7 @@ from mooring.model.affinity import (
     parse_spread_constraints,
 )
 from mooring.model.bounded_cache import BoundedCache, bytes_of
+from mooring.model.declared_features import required_features
 from mooring.model.demand import Demand, pod_demand, pod_limits, qos_class
 from mooring.model.errors import ManifestError
 from mooring.model.fields import integer, mapping, mappings, optional_mapping, strings, text
@@ -112,6 +113,8 @@ class PodSpec:
     spread: tuple[SpreadConstraint, ...]
     claims_devices: bool
     """Whether the pod has resourceClaims."""
+    required_features: frozenset[str]
+    """The features of its kubelet that the pod's node must declare."""
     extended: tuple[Mapping[str, int], ...]
     """The extended resources that each app container requests."""
     card_annotations: Mapping[str, str]
@@ -165,6 +168,9 @@ def _spec_key(
     images = _image_volumes(mappings(spec, "volumes", "spec"))
     if images:
         picked["imageVolumes"] = images
+    features = required_features(spec)
+    if features:
+        picked["requiredFeatures"] = features
     fields: dict[str, Any] = {"namespace": namespace, "spec": picked}
     if not _CARD_ANNOTATIONS.isdisjoint(annotations):
         named = sorted(_CARD_ANNOTATIONS & annotations.keys())
@@ -277,6 +283,7 @@ def _parsed(key: bytes) -> PodSpec:
         affinity=parse_pod_affinity(affinity, namespace),
         spread=parse_spread_constraints(mappings(spec, "topologySpreadConstraints", "spec")),
         claims_devices=bool(spec.get("resourceClaims")),
+        required_features=frozenset(spec.get("requiredFeatures", ())),
         extended=tuple(
             {name: amount for name, amount in container.requests.items() if "/" in name}
             for container in parse_containers(spec, "containers")
