@@ -72,6 +72,7 @@ N1 = node(
     taints=("dedicated=a:PreferNoSchedule",),
     conditions={"MemoryPressure": "True", "DiskPressure": "True", "NetworkUnavailable": "True"},
     annotations={"scheduler.alpha.kubernetes.io/preferAvoidPods": AVOIDS},
+    status={"declaredFeatures": ["UserNamespacesHostNetworkSupport"]},
 )
 N2 = node("n2", cpu=2, zone="b", taints=("broken:NoExecute",), unschedulable=True)
 BUSY = pod("busy", labels=APP, cpu=3, memory="1Gi", ports=[80], node="n1")
@@ -98,6 +99,7 @@ PODS = (
     pod("social", affinity=required_and_preferred("podAffinity", NEAR)),
     pod("spread", labels=APP, spread=SPREAD),
     pod("stored", claims=["data"]),
+    pod("hosted", spec={"hostNetwork": True, "hostUsers": False}),
     disks("more", "2"),
     disks("same", "1"),
     pod("limited", spec={"containers": [{"name": "c", "resources": {"limits": {"cpu": "3"}}}]}),

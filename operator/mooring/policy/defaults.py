@@ -2,9 +2,9 @@
 
 Source: `apis/config/v1/default_plugins.go` and `validation.go` of v1.34.4 to v1.37.2.
 
-Mooring does not have the default plugin NodeDeclaredFeatures. Its name is still known: a profile
-may disable and configure it, but may not enable it. An imported file may enable it, because every
-file that kube-scheduler writes does; a note then says that it is left out.
+Mooring does not have the plugins in `ABSENT`. Their names are still known: a profile may disable
+and configure them, but may not enable them. An imported file may enable them, because a file that
+kube-scheduler writes does; a note then says that they are left out.
 """
 
 from collections.abc import Mapping
@@ -58,9 +58,13 @@ TopologyAwareWorkloadScheduling, in Mooring always: they do nothing about pods w
 """
 
 ABSENT: Final[Mapping[str, frozenset[Point]]] = {
-    "NodeDeclaredFeatures": frozenset({Point.PRE_FILTER, Point.FILTER}),
+    "DeferredPodScheduling": frozenset({Point.PRE_FILTER, Point.FILTER, Point.PERMIT}),
 }
-"""Default plugins that Mooring does not have, and their extension points in kube-scheduler."""
+"""Plugins that Mooring does not have, and their extension points in kube-scheduler.
+
+DeferredPodScheduling exists since 1.37, where the feature gate
+InPlacePodVerticalScalingSchedulerPreemption, which is off by default, enables it.
+"""
 
 REMOVED: Final[Mapping[str, str]] = {
     "AzureDiskLimits": "NodeVolumeLimits",
@@ -73,6 +77,7 @@ REMOVED: Final[Mapping[str, str]] = {
 KUBE_SCHEDULER_PLUGINS: Final = frozenset(
     {
         *DEFAULT_WEIGHTS,
+        *ABSENT,
         *REMOVED,
     }
 )
@@ -82,7 +87,7 @@ KUBE_SCHEDULER_PLUGINS: Final = frozenset(
 def default_weights(kubernetes: KubernetesRules) -> dict[str, int]:
     """Return the plugins enabled at multiPoint, in order, with their weight (0 where none is)."""
     weights = dict(DEFAULT_WEIGHTS)
-    if not kubernetes.node_declared_features:
+    if not kubernetes.declared_features:
         del weights["NodeDeclaredFeatures"]
     if not kubernetes.node_name_first:
         first, second = "NodeName", "NodeUnschedulable"
