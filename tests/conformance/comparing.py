@@ -12,6 +12,7 @@ from deterministic_extender import application, served_by_thread
 from mooring.cli.convert import convert
 from mooring.framework.decision import Decision
 from mooring.framework.registry import Registry
+from mooring.model.kubernetes_rules import rules_of_server
 from mooring.plugins import SHIPPED
 from mooring.simulate.inputs import inputs_of
 from mooring.simulate.manifests import Manifest
@@ -22,8 +23,8 @@ __all__ = ["decided", "differences"]
 
 REGISTRY: Final = Registry(SHIPPED, {})
 
-UNSCORED: Final = "DynamicResources"
-"""Listed by kube-scheduler with 0 for every pod without claims; Mooring's has no score."""
+LISTED_WITH_0: Final = {"DynamicResources", "VolumeBinding"}
+"""Listed by kube-scheduler with 0 for pods that they do not score; the latter since 1.37."""
 
 Scores = dict[str, tuple[dict[str, int], int]]
 """Each plugin's share and the total, by node."""
@@ -51,7 +52,7 @@ def _decided(
         "profiles": [case["profile"]],
         "extenders": extenders,
     }
-    kubernetes = case.get("kubernetes", "1.36")
+    kubernetes = rules_of_server(case["kubernetes"]).version
     documents = _converted(configuration, kubernetes) if converted else [configuration]
     manifests = [Manifest("the profile", document) for document in documents]
     profiles = load_profiles(manifests, REGISTRY)
@@ -127,7 +128,7 @@ def _shown(value: object) -> str:
 def _scores_of_oracle(oracle: Mapping[str, Any]) -> Scores:
     return {
         node: (
-            {name: share for name, share in score["plugins"].items() if name != UNSCORED},
+            _without_0(score["plugins"]),
             score["total"],
         )
         for node, score in (oracle["scores"] or {}).items()
@@ -143,4 +144,8 @@ def _scores_of_decision(decision: Decision) -> Scores:
 
 def _of_plugins(shares: Mapping[str, int]) -> dict[str, int]:
     """Return the shares of plugins; kube-scheduler logs those of extenders (URLs) unweighted."""
-    return {name: share for name, share in shares.items() if "://" not in name}
+    return _without_0({name: share for name, share in shares.items() if "://" not in name})
+
+
+def _without_0(shares: Mapping[str, int]) -> dict[str, int]:
+    return {name: share for name, share in shares.items() if share or name not in LISTED_WITH_0}

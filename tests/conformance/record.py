@@ -1,7 +1,7 @@
 """`python -m conformance.record`: what the real kube-scheduler decides about random cases."""
 
 import argparse
-import gzip
+import lzma
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,17 +17,22 @@ from conformance.recording.recorder import Recorder
 from conformance.scenes.extenders import EXTENDERS
 from conformance.scenes.suites import SUITES, random_scene
 from controlplane import ApiError, ControlPlaneError
+from controlplane.build import kubernetes_version
 from controlplane.progress import Progress
+from mooring.model.kubernetes_rules import minor_version
 
 EPILOG = """examples:
   the whole corpus anew, after a change of the Kubernetes version in tests/controlplane/go.mod:
       make controlplane && python -m conformance.record --out tests/conformance/data
   500 other cases, to see whether Mooring decides them alike:
       python -m conformance.record --cases 42 --seed 8 --out /tmp/fresh
-      python -m conformance.check /tmp/fresh/*.jsonl.gz
+      python -m conformance.check /tmp/fresh/*/*.jsonl.xz
   some of one suite:
       python -m conformance.record --suite spread --cases 5 --out /tmp/fresh
 """
+
+SMALLEST = 6 | lzma.PRESET_EXTREME
+"""Half of what gzip needs, because the objects of a suite are alike."""
 
 INTERRUPTED = 130
 """The exit code of a program that Ctrl-C ended, as shells have it."""
@@ -37,8 +42,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Return the exit code: 0 all recorded, 1 failed, 2 wrong use, 130 interrupted."""
     chosen = _parser().parse_args(arguments)
     try:
-        chosen.out.mkdir(parents=True, exist_ok=True)
-        _record(chosen.suite or tuple(SUITES), chosen.cases, chosen.seed, chosen.out)
+        folder = chosen.out / ".".join(map(str, minor_version(kubernetes_version()) or ()))
+        folder.mkdir(parents=True, exist_ok=True)
+        _record(chosen.suite or tuple(SUITES), chosen.cases, chosen.seed, folder)
     except (ControlPlaneError, RecordingError, ApiError, OSError) as error:
         sys.stderr.write(f"error: {error}\n")
         return 1
@@ -52,7 +58,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m conformance.record",
         description="Puts random clusters, each with one pending pod, before the real "
-        "kube-scheduler and writes what it decides to DIR/SUITE.jsonl.gz, one JSON case a line.",
+        "kube-scheduler and writes what it decides to DIR/VERSION/SUITE.jsonl.xz, one JSON case a "
+        "line.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -108,7 +115,8 @@ def _record_suites(
     for suite in suites:
         started = time.monotonic()
         progress.begin(f"{suite}: recording {count} cases")
-        with _replaced(out / f"{suite}.jsonl.gz") as path, gzip.open(path, "wb") as lines:
+        path = out / f"{suite}.jsonl.xz"
+        with _replaced(path) as partial, lzma.open(partial, "wb", preset=SMALLEST) as lines:
             for index in range(count):
                 lines.write(_line(_case(recorder, suite, seed, index)))
                 progress.tick()
