@@ -22,8 +22,10 @@ from controlplane.progress import Progress
 from mooring.model.kubernetes_rules import minor_version
 
 EPILOG = """examples:
-  the whole corpus anew, after a change of the Kubernetes version in tests/controlplane/go.mod:
+  the whole corpus anew, after a change of the version in tests/controlplane/versions/1.37/go.mod:
       make controlplane && python -m conformance.record --out tests/conformance/data
+  what another release decides, once `make controlplane KUBERNETES=1.36` has built it:
+      KUBERNETES=1.36 python -m conformance.record --out /tmp/older
   500 other cases, to see whether Mooring decides them alike:
       python -m conformance.record --cases 42 --seed 8 --out /tmp/fresh
       python -m conformance.check /tmp/fresh/*/*.jsonl.xz

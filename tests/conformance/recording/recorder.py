@@ -11,8 +11,8 @@ from conformance.scenes.cluster import Raw, Scene
 from conformance.scenes.extenders import at_port
 from conformance.scenes.profiles import PROFILES
 from controlplane import ControlPlane
-from controlplane.build import kubernetes_version
 from controlplane.cluster import NEEDS_CONTROLLER_MANAGER
+from controlplane.releases import chosen_release
 from deterministic_extender import application, served_by_thread
 
 __all__ = ["Recorder"]
@@ -79,7 +79,7 @@ class Recorder:
         oracle = self._oracle(pod)
         self._clear(scene, bound=oracle["node"] is not None)
         return {
-            "kubernetes": kubernetes_version(),
+            "kubernetes": chosen_release().version,
             "objects": objects,
             "oracle": oracle,
             "pod": pod,
