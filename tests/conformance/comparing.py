@@ -23,8 +23,11 @@ __all__ = ["decided", "differences"]
 
 REGISTRY: Final = Registry(SHIPPED, {})
 
-LISTED_WITH_0: Final = {"DynamicResources", "VolumeBinding"}
-"""Listed by kube-scheduler with 0 for pods that they do not score; the latter since 1.37."""
+ZERO_FOR_NOTHING: Final = frozenset(("DynamicResources", "VolumeBinding"))
+"""Plugins that kube-scheduler lists with 0 for pods of which they have nothing to score.
+
+Mooring's DynamicResources has no score.
+"""
 
 Scores = dict[str, tuple[dict[str, int], int]]
 """Each plugin's share and the total, by node."""
@@ -127,10 +130,7 @@ def _shown(value: object) -> str:
 
 def _scores_of_oracle(oracle: Mapping[str, Any]) -> Scores:
     return {
-        node: (
-            _without_0(score["plugins"]),
-            score["total"],
-        )
+        node: (_of_plugins(score["plugins"]), score["total"])
         for node, score in (oracle["scores"] or {}).items()
     }
 
@@ -144,8 +144,8 @@ def _scores_of_decision(decision: Decision) -> Scores:
 
 def _of_plugins(shares: Mapping[str, int]) -> dict[str, int]:
     """Return the shares of plugins; kube-scheduler logs those of extenders (URLs) unweighted."""
-    return _without_0({name: share for name, share in shares.items() if "://" not in name})
-
-
-def _without_0(shares: Mapping[str, int]) -> dict[str, int]:
-    return {name: share for name, share in shares.items() if share or name not in LISTED_WITH_0}
+    return {
+        name: share
+        for name, share in shares.items()
+        if "://" not in name and (share or name not in ZERO_FOR_NOTHING)
+    }

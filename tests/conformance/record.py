@@ -15,11 +15,10 @@ import orjson
 from conformance.recording.errors import RecordingError
 from conformance.recording.recorder import Recorder
 from conformance.scenes.extenders import EXTENDERS
-from conformance.scenes.suites import SUITES, random_scene
+from conformance.scenes.suites import SUITES, random_scene, suites_of
 from controlplane import ApiError, ControlPlaneError
-from controlplane.build import kubernetes_version
 from controlplane.progress import Progress
-from mooring.model.kubernetes_rules import minor_version
+from controlplane.releases import chosen_release
 
 EPILOG = """examples:
   the whole corpus anew, after a change of the version in tests/controlplane/versions/1.37/go.mod:
@@ -44,9 +43,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Return the exit code: 0 all recorded, 1 failed, 2 wrong use, 130 interrupted."""
     chosen = _parser().parse_args(arguments)
     try:
-        folder = chosen.out / ".".join(map(str, minor_version(kubernetes_version()) or ()))
+        folder = chosen.out / chosen_release().minor
         folder.mkdir(parents=True, exist_ok=True)
-        _record(chosen.suite or tuple(SUITES), chosen.cases, chosen.seed, folder)
+        _record(_suites(chosen.suite), chosen.cases, chosen.seed, folder)
     except (ControlPlaneError, RecordingError, ApiError, OSError) as error:
         sys.stderr.write(f"error: {error}\n")
         return 1
@@ -90,6 +89,21 @@ def _at_least_one(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"must be a number from 1 on, is {text!r}")
     return int(text)
+
+
+def _suites(chosen: Sequence[str] | None) -> Sequence[str]:
+    """Return the suites to record: those asked for, or all that this version can decide.
+
+    Raises:
+        RecordingError: if a suite that was asked for needs a newer version.
+    """
+    version = chosen_release().version
+    possible = suites_of(version)
+    for suite in chosen or ():
+        if suite not in possible:
+            since = SUITES[suite].since
+            raise RecordingError(f"suite {suite} needs Kubernetes {since} or newer, not {version}")
+    return chosen or possible
 
 
 def _record(suites: Sequence[str], count: int, seed: int, out: Path) -> None:

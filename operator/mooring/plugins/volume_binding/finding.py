@@ -26,6 +26,7 @@ __all__ = [
     "PodVolumes",
     "find_volumes",
     "matches_node_affinity",
+    "tracked_size",
 ]
 
 _NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
@@ -144,7 +145,15 @@ def _has_enough_capacity(
     claim: PersistentVolumeClaim, storage_class: StorageClass, nodes: NodeView, cluster: ClusterView
 ) -> BoolArray:
     """Return True where the driver can provision the volume, or does not publish its capacity."""
-    driver: CSIDriver | None = cluster.objects(Kind.CSI_DRIVER).get(storage_class.provisioner)
-    if claim.requested is None or driver is None or not driver.storage_capacity:
+    size = tracked_size(claim, storage_class, cluster)
+    if size is None:
         return np.ones(len(nodes), np.bool_)
-    return cluster.storage.has_capacity(storage_class.name, claim.requested, nodes.rows)
+    return cluster.storage.has_capacity(storage_class.name, size, nodes.rows)
+
+
+def tracked_size(
+    claim: PersistentVolumeClaim, storage_class: StorageClass, cluster: ClusterView
+) -> int | None:
+    """Return the claim's size in bytes if the driver of its class publishes capacities."""
+    driver: CSIDriver | None = cluster.objects(Kind.CSI_DRIVER).get(storage_class.provisioner)
+    return claim.requested if driver is not None and driver.storage_capacity else None

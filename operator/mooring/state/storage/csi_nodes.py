@@ -43,14 +43,16 @@ class CSINodes:
         column = self._limits.get(driver)
         if column is None:
             return np.zeros(len(rows), np.bool_)
-        return np.not_equal(column.data[rows], _NOT_INSTALLED)
+        there: BoolArray = np.not_equal(column.data[rows], _NOT_INSTALLED)
+        return there
 
     def limits(self, driver: str, rows: IntArray) -> IntArray:
         """Return how many of the driver's volumes each of the rows may have."""
         column = self._limits.get(driver)
         if column is None:
             return np.full(len(rows), UNLIMITED)
-        return np.minimum(column.data[rows], UNLIMITED)
+        limits: IntArray = np.minimum(column.data[rows], UNLIMITED)
+        return limits
 
     def migrated(self, plugin: str, rows: IntArray) -> BoolArray:
         """Return True on rows where the plugin's volumes belong to its CSI driver."""

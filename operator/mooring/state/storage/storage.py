@@ -107,6 +107,10 @@ class StorageView:
         """Return True on rows where a driver can provision a volume of this size in bytes."""
         return self._storage.capacities.has_capacity(storage_class, size, rows)
 
+    def capacity(self, storage_class: str, size: int, rows: IntArray) -> IntArray:
+        """Return int64[rows]: the capacity that has room for a volume of this size, or UNKNOWN."""
+        return self._storage.capacities.capacity(storage_class, size, rows)
+
     def claim_in_use(self, key: str) -> bool:
         """Return whether a pod with a node names the claim; ephemeral ones are not named."""
         return self._storage.users.claim_in_use(key)
