@@ -66,6 +66,15 @@ class Release:
         """Whether it knows PodGroups of its own."""
         return bool(self.pod_group_versions)
 
+    @property
+    def admission_flags(self) -> Mapping[str, Sequence[str]]:
+        """By program, the flags under which MutatingAdmissionPolicies are served, if need be."""
+        version = self.mutating_admission_policy
+        if version == "v1":
+            return {}
+        served = f"--runtime-config=admissionregistration.k8s.io/{version}=true"
+        return {"kube-apiserver": ("--feature-gates=MutatingAdmissionPolicy=true", served)}
+
     def pod_groups(self, namespace: str) -> str:
         """Return the path of a namespace's PodGroups."""
         return f"/apis/{self._pod_group_version}/namespaces/{namespace}/podgroups"

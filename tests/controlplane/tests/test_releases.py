@@ -94,6 +94,15 @@ def test_a_release_without_pod_groups_has_no_flags_and_no_path_for_them() -> Non
         release.pod_groups("default")
 
 
+def test_admission_policies_need_flags_where_they_are_in_beta() -> None:
+    flags = Release("1.1", mutating_admission_policy="v1beta1").admission_flags
+    assert flags["kube-apiserver"] == (
+        "--feature-gates=MutatingAdmissionPolicy=true",
+        "--runtime-config=admissionregistration.k8s.io/v1beta1=true",
+    )
+    assert NEWEST.admission_flags == {}
+
+
 def test_a_pod_group_gets_the_best_version_that_is_served() -> None:
     release = Release("1.99", pod_group_versions=("v1", "v1beta1"))
     raw = {"apiVersion": "scheduling.k8s.io/v1alpha2", "metadata": {"name": "g"}}
