@@ -72,7 +72,7 @@ def _parser() -> argparse.ArgumentParser:
         help=f"may be repeated; default: all of {', '.join(SUITES)}",
     )
     parser.add_argument(
-        "--cases", type=_at_least_one, default=85, metavar="N", help="a suite; default: %(default)s"
+        "--cases", type=_at_least_one, default=50, metavar="N", help="a suite; default: %(default)s"
     )
     parser.add_argument(
         "--seed",

@@ -19,6 +19,7 @@ from conformance.scenes.demand import (
     priority,
     requests,
     resize,
+    resize_stages,
     scarce,
 )
 from conformance.scenes.draw import Draw
@@ -156,6 +157,17 @@ SUITES: Final[Mapping[str, Suite]] = {
         (*_PLAIN, sometimes(0.3, pod_affinity), sometimes(0.2, host_ports)),
         NodeStyle(tainted=0.2, imaged=0.3),
         profiles=PROFILES,
+    ),
+    "resize": Suite(
+        (requests, *_EXTRAS),
+        (
+            requests,
+            sometimes(0.35, init_containers),
+            sometimes(0.3, pod_level),
+            sometimes(0.1, overhead),
+            sometimes(0.75, resize_stages),
+        ),
+        pods=(10, 30),
     ),
     "mixed": Suite(
         (
