@@ -24,6 +24,8 @@ __all__ = [
     "PV_NOT_EXIST",
     "PodVolumeClaims",
     "PodVolumes",
+    "UnboundClaims",
+    "find_choices",
     "find_volumes",
     "matches_node_affinity",
     "tracked_size",
@@ -64,24 +66,46 @@ class PodVolumes:
     to_provision: Sequence[tuple[PersistentVolumeClaim, BoolArray]]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class UnboundClaims:
+    """What becomes of a pod's unbound claims on some nodes, whether or not it can be provisioned.
+
+    `choices` are the available volumes for claims. `left` are the claims that still need a volume,
+    each with bool[nodes] that says where. `selected` is bool[nodes], False where a claim has
+    another node selected.
+    """
+
+    choices: Sequence[Choice]
+    left: Sequence[tuple[PersistentVolumeClaim, BoolArray]]
+    selected: BoolArray
+
+
+def find_choices(
+    unbound: Sequence[PersistentVolumeClaim], nodes: NodeView, cluster: ClusterView
+) -> UnboundClaims:
+    """Return the available volumes for the claims on each node, and where which claim has none."""
+    by_size = sorted(
+        (claim for claim in unbound if claim.selected_node is None),
+        key=lambda claim: claim.requested or 0,
+    )
+    provisioning = [claim for claim in unbound if claim.selected_node is not None]
+    selected = np.ones(len(nodes), np.bool_)
+    for claim in provisioning:
+        selected &= nodes.named(claim.selected_node or "")
+    chosen = choices(by_size, nodes, cluster.storage)
+    left = [(claim, selected) for claim in provisioning]
+    left += [(choice.claim, selected & ~choice.found) for choice in chosen]
+    return UnboundClaims(chosen, left, selected)
+
+
 def find_volumes(claims: PodVolumeClaims, nodes: NodeView, cluster: ClusterView) -> PodVolumes:
     """Return the volumes for all claims on each node, and the conflicts where there are none."""
     conflicts = np.zeros(len(nodes), np.uint64)
     _check_bound(claims.bound, nodes, cluster, conflicts)
-    by_size = sorted(
-        (claim for claim in claims.unbound if claim.selected_node is None),
-        key=lambda claim: claim.requested or 0,
-    )
-    provisioning = [claim for claim in claims.unbound if claim.selected_node is not None]
-    selected = np.ones(len(nodes), np.bool_)
-    for claim in provisioning:
-        selected &= nodes.named(claim.selected_node or "")
-    conflicts[~selected] |= BIND_CONFLICT
-    chosen = choices(by_size, nodes, cluster.storage)
-    without_volume = [(claim, selected) for claim in provisioning]
-    without_volume += [(choice.claim, selected & ~choice.found) for choice in chosen]
-    to_provision = tuple(_check_provisions(without_volume, nodes, cluster, conflicts))
-    return PodVolumes(conflicts, chosen, to_provision)
+    found = find_choices(claims.unbound, nodes, cluster)
+    conflicts[~found.selected] |= BIND_CONFLICT
+    to_provision = tuple(_check_provisions(found.left, nodes, cluster, conflicts))
+    return PodVolumes(conflicts, found.choices, to_provision)
 
 
 def _check_bound(

@@ -141,8 +141,7 @@ class VolumeBinding:
 
     def score(self, _pod: Pod, nodes: NodeView, claims: PodVolumeClaims) -> IntArray:
         """Return int64[nodes]: the score of the share of the storage that the claims request."""
-        found = find_volumes(claims, nodes, self._cluster)
-        return capacity_scores(found, self._score_by_percent, nodes, self._cluster)
+        return capacity_scores(claims.unbound, self._score_by_percent, nodes, self._cluster)
 
     def reserve(self, pod: Pod, node: str) -> Unschedulable | None:
         """Assume the volumes found on the node, and the node as selected node of other claims."""

@@ -5,12 +5,13 @@ from which the driver would provision volumes. The score is the mean over the st
 """
 
 from collections import defaultdict
+from collections.abc import Sequence
 
 import numpy as np
 
 from mooring.model.events import Kind
-from mooring.model.storage import StorageClass
-from mooring.plugins.volume_binding.finding import PodVolumes, tracked_size
+from mooring.model.storage import PersistentVolumeClaim, StorageClass
+from mooring.plugins.volume_binding.finding import UnboundClaims, find_choices, tracked_size
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.storage.capacities import UNKNOWN
@@ -41,13 +42,17 @@ class _ClassUsage:
 
 
 def capacity_scores(
-    found: PodVolumes, by_percent: IntArray, nodes: NodeView, cluster: ClusterView
+    unbound: Sequence[PersistentVolumeClaim],
+    by_percent: IntArray,
+    nodes: NodeView,
+    cluster: ClusterView,
 ) -> IntArray:
-    """Return int64[nodes]: the mean score of the classes, 0 where none has a known capacity.
+    """Return int64[nodes]: the mean score of the claims' classes, 0 if no capacity is known.
 
-    `by_percent` is int64[101], the score of each percentage.
+    All claims can be bound or provisioned on these nodes. `by_percent` is int64[101], the score of
+    each percentage.
     """
-    by_class = _usage_by_class(found, nodes, cluster)
+    by_class = _usage_by_class(find_choices(unbound, nodes, cluster), nodes, cluster)
     total, classes = np.zeros(len(nodes), np.int64), np.zeros(len(nodes), np.int64)
     for usage in by_class.values():
         total += np.where(usage.counts, by_percent[usage.percent()], 0)
@@ -58,7 +63,7 @@ def capacity_scores(
 
 
 def _usage_by_class(
-    found: PodVolumes, nodes: NodeView, cluster: ClusterView
+    found: UnboundClaims, nodes: NodeView, cluster: ClusterView
 ) -> dict[str, _ClassUsage]:
     by_class: dict[str, _ClassUsage] = defaultdict(lambda: _ClassUsage(len(nodes)))
     static = np.zeros(len(nodes), np.bool_)
@@ -69,7 +74,7 @@ def _usage_by_class(
             usage.add(there, choice.claim.requested or 0)
             usage.capacity[there] += choice.sizes[choice.chosen[there]]
             static |= there
-    for claim, where in found.to_provision:
+    for claim, where in found.left:
         storage_class: StorageClass = cluster.objects(Kind.STORAGE_CLASS)[claim.storage_class]
         size = tracked_size(claim, storage_class, cluster)
         if size is None:
