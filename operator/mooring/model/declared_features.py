@@ -4,7 +4,7 @@ Source: component-helpers `nodedeclaredfeatures/features/`. Other features that 
 only when a pod is updated, and are not read.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from mooring.model.fields import boolean, mappings
@@ -24,8 +24,8 @@ VOLUME_BIND_MOUNT_OPTIONS: Final = "VolumeBindMountOptions"
 _KNOWN: Final = frozenset(
     (RESTART_ALL_CONTAINERS, USER_NAMESPACES_HOST_NETWORK, VOLUME_BIND_MOUNT_OPTIONS)
 )
-_RESTARTING: Final = ("containers", "initContainers")
-_MOUNTING: Final = (*_RESTARTING, "ephemeralContainers")
+_GROUPS: Final = ("containers", "initContainers", "ephemeralContainers")
+"""The fields of a spec that list containers; those of the last one never restart."""
 
 
 def declared_features(names: tuple[str, ...]) -> frozenset[str]:
@@ -39,24 +39,21 @@ def required_features(spec: Mapping[str, Any]) -> list[str]:
     Raises:
         ManifestError: with the path of a field of the wrong type.
     """
-    found = list[str]()
-    rules = _in_containers(spec, _RESTARTING, "restartPolicyRules")
-    if any(rule.get("action") == "RestartAllContainers" for rule in rules):
-        found.append(RESTART_ALL_CONTAINERS)
-    own_users = spec.get("hostUsers") is not None and not boolean(spec, "hostUsers", "spec")
-    if own_users and boolean(spec, "hostNetwork", "spec"):
-        found.append(USER_NAMESPACES_HOST_NETWORK)
-    mounts = _in_containers(spec, _MOUNTING, "volumeMounts")
-    if any(mount.get("bindMountOptions") for mount in mounts):
-        found.append(VOLUME_BIND_MOUNT_OPTIONS)
-    return found
-
-
-def _in_containers(
-    spec: Mapping[str, Any], groups: tuple[str, ...], field: str
-) -> Iterator[Mapping[str, Any]]:
-    """Yield the items of a list field of all containers of these groups."""
-    for group in groups:
+    restarts = mounts = False
+    for group in _GROUPS:
+        if spec.get(group) is None:
+            continue  # most specs have one of the groups, and every pod is looked at
         for index, container in enumerate(mappings(spec, group, "spec")):
-            if field in container:
-                yield from mappings(container, field, f"spec.{group}[{index}]")
+            where = f"spec.{group}[{index}]"
+            if "restartPolicyRules" in container and group != _GROUPS[-1]:
+                rules = mappings(container, "restartPolicyRules", where)
+                restarts |= any(rule.get("action") == "RestartAllContainers" for rule in rules)
+            for mount in mappings(container, "volumeMounts", where):
+                mounts |= bool(mount.get("bindMountOptions"))
+    own_users = spec.get("hostUsers") is not None and not boolean(spec, "hostUsers", "spec")
+    needed = (
+        (RESTART_ALL_CONTAINERS, restarts),
+        (USER_NAMESPACES_HOST_NETWORK, own_users and boolean(spec, "hostNetwork", "spec")),
+        (VOLUME_BIND_MOUNT_OPTIONS, mounts),
+    )
+    return [feature for feature, is_needed in needed if is_needed]

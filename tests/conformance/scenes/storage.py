@@ -244,7 +244,7 @@ def required_driver(cluster: Cluster, pod: Raw) -> None:
 
 
 def _change_drivers(cluster: Cluster, csi_node: Raw, required: str) -> None:
-    """Install TRACKED_DRIVER on the node, and remove the required driver, each half of the time."""
+    """Install TRACKED_DRIVER on some nodes, and remove the required driver from some."""
     if cluster.draw.chance(0.5):
         tracked = {"name": TRACKED_DRIVER, "nodeID": "n", "topologyKeys": [ZONE]}
         csi_node["drivers"].append(tracked)
