@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from controlplane.build import TOOLS_MODULE, kubernetes_version, programs_folder
+from controlplane.build import TOOLS_MODULE, programs_folder
+from controlplane.releases import RELEASES
 from mooring import __version__
 from release.artifacts import SHARED, chart, manifests
 
@@ -130,10 +131,9 @@ def test_helm_has_nothing_to_say_about_the_chart() -> None:
     assert helm("template", str(CHART)).stderr == ""
 
 
-def test_the_chart_is_for_the_kubernetes_that_it_is_tested_with() -> None:
+def test_the_chart_is_for_the_releases_of_kubernetes_that_it_is_tested_with() -> None:
     about = yaml.safe_load((CHART / "Chart.yaml").read_text())
-    minor = kubernetes_version().removeprefix("v").rpartition(".")[0]
-    assert about["kubeVersion"] == f">={minor}.0-0"
+    assert about["kubeVersion"] == f">={RELEASES[0].minor}.0-0"
 
 
 def test_the_crd_of_pod_groups_is_installed_where_it_is_asked_for_and_stays() -> None:

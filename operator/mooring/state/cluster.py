@@ -17,6 +17,7 @@ from typing import Any
 
 from mooring.model.devices import Assignment, CardFormat
 from mooring.model.events import Action, ClusterEvent, Kind
+from mooring.model.kubernetes_rules import KubernetesRules, rules_of_server
 from mooring.model.node import Node
 from mooring.model.pod import Pod, Uid
 from mooring.model.pod_group import GroupFormat, GroupKey, PodGroup
@@ -60,6 +61,7 @@ class ClusterState:
         self.evictions = self._evictions.evictions
         self._on_unknown_nodes: dict[str, dict[str, PlacedPod]] = {}
         """The pods whose node does not exist, by the node's name, then by their uid."""
+        self._server_version = ""
         self._sink: EventSink = _drop
         self._undelivered: deque[tuple[ClusterEvent, ...]] = deque()
         self._holds_events = False
@@ -74,6 +76,26 @@ class ClusterState:
         if self._sink is not _drop:
             raise RuntimeError("cluster events have one sink, and it is there already")
         self._sink = sink
+
+    @property
+    def server_version(self) -> str:
+        """The API server's version, such as 1.37; "" while nobody has said it."""
+        return self._server_version
+
+    def follow_server(self, version: str) -> None:
+        """Have the rules of an API server of this version, such as 1.37.
+
+        Pods that are resized in place are counted anew.
+        """
+        self._server_version = version
+        for placed in tuple(self.pods):
+            if placed.pod.spec.demands is not None:
+                self.put(Kind.POD, placed.pod.uid, placed.pod)
+
+    @property
+    def kubernetes(self) -> KubernetesRules:
+        """The rules of the API server's version, which hold for what profiles share."""
+        return rules_of_server(self.server_version)
 
     @contextmanager
     def delivered_after(self) -> Iterator[None]:
@@ -430,6 +452,8 @@ class ClusterState:
         if pod.node_name is None or pod.finished:
             return self._delete_pod(pod.uid)
         known = self.pods.get(pod.uid)
+        if pod.spec.demands is not None:
+            pod = self._with_demand(pod, known.pod if known is not None else None)
         self._pod_groups.drop_unscheduled(pod.uid)  # a pod keeps its node until it is gone
         if known is not None and known.pod.node_name != pod.node_name:
             # An assumed pod may turn up on another node.
@@ -452,6 +476,14 @@ class ClusterState:
         if known is None or not known.announced:
             return (*withdrawn, ClusterEvent(Kind.POD, Action.ADD, None, pod))
         return (ClusterEvent(Kind.POD, Action.UPDATE, known.pod, pod),)
+
+    def _with_demand(self, pod: Pod, known: Pod | None) -> Pod:
+        """Return a pod that is resized in place with its demand by the server's rules."""
+        demands = pod.spec.demands or {}
+        demand = demands[self.kubernetes.version]
+        if known is not None and known.spec.demands is demands and known.spec.demand is demand:
+            return replace(pod, spec=known.spec)  # so that both are seen to be equal
+        return replace(pod, spec=replace(pod.spec, demand=demand))
 
     def _update_in_place(self, known: PlacedPod, pod: Pod) -> tuple[ClusterEvent, ...]:
         """Take over a newer version, or the confirmation, of a pod whose place counts the same.

@@ -111,7 +111,7 @@ def test_a_file_written_by_kube_scheduler_is_imported_with_notes(catalog: Catalo
         "multiPoint": {
             "enabled": [
                 {"name": "NodeName", "weight": 0},
-                {"name": "NodeDeclaredFeatures", "weight": 0},
+                {"name": "DeferredPodScheduling", "weight": 0},
             ]
         },
         "placementGenerate": {},
@@ -139,8 +139,8 @@ def test_a_file_written_by_kube_scheduler_is_imported_with_notes(catalog: Catalo
         "parallelism": "is left out: Mooring decides on all nodes at once",
         "enableProfiling": "is left out: Mooring has no profiling endpoint",
         "clientConnection.contentType": "is left out: Mooring speaks JSON",
-        "profiles[0]": "NodeDeclaredFeatures is left out of multiPoint: Mooring does not have this "
-        "plugin",
+        "profiles[0]": "DeferredPodScheduling is left out of multiPoint: Mooring does not have "
+        "this plugin",
     }
 
 
@@ -225,9 +225,9 @@ INVALID: list[tuple[dict[str, Any], dict[str, str]]] = [
             {
                 "plugins": {
                     "multiPoint": {
-                        "enabled": [{"name": "NodeDeclaredFeatures"}, {"name": "NodeNam"}]
+                        "enabled": [{"name": "DeferredPodScheduling"}, {"name": "NodeNam"}]
                     },
-                    "score": {"enabled": [{"name": "NodeDeclaredFeatures"}]},
+                    "score": {"enabled": [{"name": "DeferredPodScheduling"}]},
                 },
                 "pluginConfig": [{"name": "DynamicResources", "args": {"filterTimeout": "x"}}],
             }
@@ -235,8 +235,8 @@ INVALID: list[tuple[dict[str, Any], dict[str, str]]] = [
         {
             "profiles[0].plugins.multiPoint.enabled[1].name": 'unknown plugin "NodeNam", did you '
             "mean NodeName?",
-            "profiles[0].plugins.score.enabled[0].name": "NodeDeclaredFeatures does not implement "
-            "score, only preFilter, filter",
+            "profiles[0].plugins.score.enabled[0].name": "DeferredPodScheduling does not implement "
+            "score, only preFilter, filter, permit",
             "profiles[0].pluginConfig[0].args.filterTimeout": "must be a duration such as 30s or "
             '1m30s, got "x"',
         },
