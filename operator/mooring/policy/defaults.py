@@ -2,9 +2,9 @@
 
 Source: `apis/config/v1/default_plugins.go` and `validation.go` of v1.36.3.
 
-Mooring does not have the default plugin NodeDeclaredFeatures. Its name is still known: a profile
-may disable and configure it, but may not enable it. An imported file may enable it, because every
-file that kube-scheduler writes does; a note then says that it is left out.
+Of these Mooring does not have those in `ABSENT`. Their names are still known: a profile may disable
+and configure them, but may not enable them. An imported file may enable them, because every file
+that kube-scheduler writes does; a note then says that they are left out.
 """
 
 from collections.abc import Mapping
@@ -56,8 +56,13 @@ TopologyAwareWorkloadScheduling, in Mooring always: they do nothing about pods w
 
 ABSENT: Final[Mapping[str, frozenset[Point]]] = {
     "NodeDeclaredFeatures": frozenset({Point.PRE_FILTER, Point.FILTER}),
+    "DeferredPodScheduling": frozenset({Point.PRE_FILTER, Point.FILTER, Point.PERMIT}),
 }
-"""Default plugins that Mooring does not have, and their extension points in kube-scheduler."""
+"""Plugins that Mooring does not have, and their extension points in kube-scheduler.
+
+DeferredPodScheduling exists since 1.37, where the feature gate
+InPlacePodVerticalScalingSchedulerPreemption, which is off by default, enables it.
+"""
 
 REMOVED: Final[Mapping[str, str]] = {
     "AzureDiskLimits": "NodeVolumeLimits",
@@ -70,6 +75,7 @@ REMOVED: Final[Mapping[str, str]] = {
 KUBE_SCHEDULER_PLUGINS: Final = frozenset(
     {
         *DEFAULT_WEIGHTS,
+        *ABSENT,
         *REMOVED,
     }
 )
