@@ -36,12 +36,14 @@ from mooring.handlers.profiles import ProfileHandler, ProfileStatusWriter
 from mooring.handlers.runner import UNSCHEDULED, KopfRunner
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
+from mooring.kube.errors import ApiError, explain
 from mooring.kube.lease import CERTIFICATE, SERVER, LeaderElector
 from mooring.kube.resources import POD, SCHEDULING_PROFILE
 from mooring.kube.reviews import Reviews
 from mooring.mirroring.comparer import CacheComparer, WatchedResource
 from mooring.mirroring.mirror import Mirror
 from mooring.mirroring.reflectors import Reflectors
+from mooring.model.kubernetes_rules import NEWEST
 from mooring.model.pod import Uid
 from mooring.observe.collector import StateCollector
 from mooring.observe.decision_file import DecisionFile
@@ -196,6 +198,7 @@ class Scheduler:
         endpoints = self._endpoints(Reviews(reviews_client), page_client)
         try:
             if await self._unless_stopped(self._start_serving(endpoints)):
+                self._engine.follow_server(await self._server_version())
                 reflectors = self._start(self._reflectors.run())
                 try:
                     await self._lead_until_stopped()
@@ -210,6 +213,16 @@ class Scheduler:
             await self._extender_client.close()
         logger.info("stopped")
         return self._exit_code
+
+    async def _server_version(self) -> str:
+        """Return the API server's version; "" if it cannot be read."""
+        try:
+            return await self._client.server_version()
+        except ApiError as error:
+            rules = NEWEST.version
+            text = "the API server's version is not known, the rules of Kubernetes %s apply: %s"
+            logger.warning(text, rules, explain(error))
+            return ""
 
     async def _start_serving(self, endpoints: Endpoints) -> None:
         """Start the endpoints, which first wait for the CA of client certificates."""

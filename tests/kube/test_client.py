@@ -48,6 +48,27 @@ async def test_a_resource_is_served_if_discovery_names_it(
     assert await found is served
 
 
+@pytest.mark.parametrize("minor", ["37", "37+"])
+async def test_the_version_of_the_server_is_read(
+    server: ApiServer, client: ApiClient, minor: str
+) -> None:
+    found = asyncio.create_task(client.server_version())
+    request = await server.next()
+    assert request.path == "/version"
+    request.reply({"major": "1", "minor": minor, "gitVersion": "v1.37.2"})
+    assert await found == "1.37"
+
+
+@pytest.mark.parametrize("answer", [{}, {"major": "1", "minor": None}, {"major": [], "minor": {}}])
+async def test_a_malformed_version_is_an_error_of_the_server_in_one_line(
+    server: ApiServer, client: ApiClient, answer: dict[str, Any]
+) -> None:
+    found = asyncio.create_task(client.server_version())
+    (await server.next()).reply(answer)
+    with pytest.raises(ServerError, match="the answer is malformed: major, minor"):
+        await found
+
+
 async def test_a_list_is_read_page_by_page(server: ApiServer, client: ApiClient) -> None:
     selectors = {"fieldSelector": "spec.nodeName!="}
     answer = asyncio.create_task(client.list_all(POD, selectors=selectors))

@@ -1,6 +1,7 @@
 """Wire the parts of the engine; nothing here starts or stops."""
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ from mooring.kube.recorder import EventRecorder
 from mooring.kube.resources import Resource
 from mooring.kube.writes import PodGroupWriter, PodWriter
 from mooring.model.events import ClusterEvent, Kind
+from mooring.model.kubernetes_rules import unknown_server
 from mooring.model.pod import Pod
 from mooring.observe.metrics import Metrics
 from mooring.observe.records import DecisionLog
@@ -38,6 +40,8 @@ from mooring.queueing.hints import QueueingHints
 from mooring.queueing.queue import SchedulingQueue
 from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
+
+logger = logging.getLogger(__name__)
 
 __all__ = ["Engine", "Options", "build_engine", "build_scheduler_state"]
 
@@ -168,6 +172,25 @@ class Engine:
             clock=outside.clock,
             sleep=outside.sleep,
         )
+
+    def follow_server(self, version: str) -> None:
+        """Decide by the rules of an API server of this version, such as 1.37, from now on.
+
+        Profiles that name no version are built anew, and their pods get the new pipelines as if the
+        profile had been edited.
+        """
+        state = self.scheduler.state
+        if version == state.server_version:
+            return
+        before = state.kubernetes
+        state.follow_server(version)
+        if (unknown := unknown_server(version)) is not None:
+            logger.warning("%s", unknown)
+        else:
+            logger.info("the API server is %s, whose rules apply", version)
+        if state.kubernetes is not before:
+            self.scheduler.profiles.rebuild()
+            self.pod_enqueuer.profiles_changed()
 
     def is_busy(self) -> bool:
         """Return whether pods wait to be decided, or for an API server that has fallen behind."""

@@ -99,14 +99,16 @@ class ProfileHandler:
         return _merge_patch(before, after) or None
 
     def nodes_changed(self) -> bool:
-        """Note the profiles whose status no longer says what their rules are for the nodes.
+        """Note the profiles whose status is outdated by what nodes and API server are now.
 
         Return whether there may be any.
         """
         for name, shown in self._shown.items():
             told = {c.get("type"): c["message"] for c in shown.get("conditions") or ()}
-            now = (self._over_budget(name), self._missing(name))
-            if (told.get("OverBudget"), told.get("Warning")) != now:
+            before = (told.get("OverBudget"), told.get("Warning"), _kubernetes_of(shown))
+            in_force = self._profiles.in_force.get(name)
+            version = in_force.effective.kubernetes.version if in_force is not None else None
+            if before != (self._over_budget(name), self._warning(name)[1], version):
                 self._outdated.add(name)
         return bool(self._outdated)
 
@@ -313,8 +315,16 @@ class ProfileHandler:
             yield condition("Conflicted", "True", "SamePods", conflict[1])
         if (why := self._over_budget(name)) is not None:
             yield condition("OverBudget", "True", "RulesTooExpensive", why)
-        if (why := self._missing(name)) is not None:
-            yield condition("Warning", "True", "NotOnAnyNode", why)
+        reason, text = self._warning(name)
+        if text is not None:
+            yield condition("Warning", "True", reason, text)
+
+    def _warning(self, name: str) -> tuple[str, str | None]:
+        """Return reason and message of Warning; the message is None without a warning."""
+        unknown, missing = self._profiles.unknown_server(name), self._missing(name)
+        if unknown is None:
+            return "NotOnAnyNode", missing
+        return "UnknownServer", "; ".join(filter(None, (unknown, missing)))
 
     def _missing(self, name: str) -> str | None:
         """Return which labels and resources its rules read that no node has; None if all exist."""
@@ -431,6 +441,12 @@ def _scheduler_names(raw: Mapping[str, Any]) -> tuple[str, ...]:
     if isinstance(names, list | tuple) and names:
         return tuple(name for name in names if isinstance(name, str))
     return (raw["metadata"]["name"],)
+
+
+def _kubernetes_of(status: Mapping[str, Any]) -> str | None:
+    """Return the version of Kubernetes that the status of a profile names."""
+    version: str | None = (status.get("effective") or {}).get("kubernetesVersion")
+    return version
 
 
 def _transition_time(kind: str, holds: str, before: Mapping[str, Any]) -> str:

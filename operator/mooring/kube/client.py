@@ -15,6 +15,7 @@ from mooring.kube.resources import Call
 from mooring.kube.transport import JSON, Transport
 from mooring.model.errors import ManifestError
 from mooring.model.fields import mappings, required, text
+from mooring.model.kubernetes_rules import minor_version
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping
@@ -83,6 +84,16 @@ class ApiClient(Transport):
         except ManifestError as error:
             raise self._malformed(path, error) from None
         return resource.plural in names
+
+    async def server_version(self) -> str:
+        """Return the server's version, such as 1.37."""
+        path = "/version"
+        answer = await self._json("GET", path)
+        version = minor_version(f"{answer.get('major')}.{answer.get('minor')}")
+        if version is None:
+            raise self._malformed(path, ManifestError("major, minor", "are no version"))
+        major, minor = version
+        return f"{major}.{minor}"
 
     async def list_pages(
         self,

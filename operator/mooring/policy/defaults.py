@@ -1,6 +1,6 @@
 """The names of kube-scheduler's plugins, and defaults of a profile.
 
-Source: `apis/config/v1/default_plugins.go` and `validation.go` of v1.36.3.
+Source: `apis/config/v1/default_plugins.go` and `validation.go` of v1.34.4 to v1.37.2.
 
 Of these Mooring does not have those in `ABSENT`. Their names are still known: a profile may disable
 and configure them, but may not enable them. An imported file may enable them, because every file
@@ -10,6 +10,7 @@ that kube-scheduler writes does; a note then says that they are left out.
 from collections.abc import Mapping
 from typing import Final
 
+from mooring.model.kubernetes_rules import KubernetesRules
 from mooring.policy.points import Point
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "KUBE_SCHEDULER_PLUGINS",
     "PERCENTAGE_OF_NODES_TO_SCORE",
     "REMOVED",
+    "default_weights",
 ]
 
 PERCENTAGE_OF_NODES_TO_SCORE: Final = 100
@@ -26,8 +28,8 @@ PERCENTAGE_OF_NODES_TO_SCORE: Final = 100
 DEFAULT_WEIGHTS: Final[Mapping[str, int]] = {
     "SchedulingGates": 0,
     "PrioritySort": 0,
-    "NodeUnschedulable": 0,
     "NodeName": 0,
+    "NodeUnschedulable": 0,
     "TaintToleration": 3,
     "NodeAffinity": 2,
     "NodePorts": 0,
@@ -48,7 +50,8 @@ DEFAULT_WEIGHTS: Final[Mapping[str, int]] = {
     "TopologyPlacementGenerator": 0,
     "PodGroupPodsCount": 1,
 }
-"""The plugins enabled at multiPoint, in order, with their weight (0 where none is written).
+"""The plugins that the newest version enables at multiPoint, in order, with their weight (0 where
+none is written).
 
 The last three are enabled in kube-scheduler by the feature gates GangScheduling and
 TopologyAwareWorkloadScheduling, in Mooring always: they do nothing about pods without a group.
@@ -80,3 +83,15 @@ KUBE_SCHEDULER_PLUGINS: Final = frozenset(
     }
 )
 """Every plugin name that a valid configuration of kube-scheduler may contain."""
+
+
+def default_weights(kubernetes: KubernetesRules) -> dict[str, int]:
+    """Return the plugins enabled at multiPoint, in order, with their weight (0 where none is)."""
+    weights = dict(DEFAULT_WEIGHTS)
+    if not kubernetes.node_declared_features:
+        del weights["NodeDeclaredFeatures"]
+    if not kubernetes.node_name_first:
+        first, second = "NodeName", "NodeUnschedulable"
+        other = {first: second, second: first}
+        weights = {other.get(name, name): weights[other.get(name, name)] for name in weights}
+    return weights

@@ -17,6 +17,7 @@ from typing import Any
 
 from mooring.model.devices import Assignment, CardFormat
 from mooring.model.events import Action, ClusterEvent, Kind
+from mooring.model.kubernetes_rules import KubernetesRules, rules_of_server
 from mooring.model.node import Node
 from mooring.model.pod import Pod, Uid
 from mooring.model.pod_group import GroupFormat, GroupKey, PodGroup
@@ -60,6 +61,7 @@ class ClusterState:
         self.evictions = self._evictions.evictions
         self._on_unknown_nodes: dict[str, dict[str, PlacedPod]] = {}
         """The pods whose node does not exist, by the node's name, then by their uid."""
+        self._server_version = ""
         self._sink: EventSink = _drop
         self._undelivered: deque[tuple[ClusterEvent, ...]] = deque()
         self._holds_events = False
@@ -74,6 +76,20 @@ class ClusterState:
         if self._sink is not _drop:
             raise RuntimeError("cluster events have one sink, and it is there already")
         self._sink = sink
+
+    @property
+    def server_version(self) -> str:
+        """The API server's version, such as 1.37; "" while nobody has said it."""
+        return self._server_version
+
+    def follow_server(self, version: str) -> None:
+        """Have the rules of an API server of this version, such as 1.37."""
+        self._server_version = version
+
+    @property
+    def kubernetes(self) -> KubernetesRules:
+        """The rules of the API server's version, which hold for what profiles share."""
+        return rules_of_server(self.server_version)
 
     @contextmanager
     def delivered_after(self) -> Iterator[None]:

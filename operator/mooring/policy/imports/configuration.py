@@ -231,7 +231,7 @@ def _unresolvable(specs: Iterable[SchedulingProfileSpec], catalog: Catalog) -> I
     lenient = WithLeftOut(catalog)
     for number, spec in enumerate(specs):
         try:
-            resolve(without_their_args(spec, catalog), lenient, f"profiles[{number}]")
+            resolve(without_their_args(spec, catalog), lenient, path=f"profiles[{number}]")
         except ProfileInvalid as invalid:
             yield from invalid.errors
 
