@@ -240,14 +240,18 @@ def _unknown_at_group_post_filter(
     profiles: Iterable[_Profile], catalog: Catalog
 ) -> Iterator[FieldError]:
     """Yield a mistake for every name in podGroupPostFilter that is no plugin's."""
-    names = {*WithLeftOut(catalog).names(), *KUBE_SCHEDULER_PLUGINS}
+    names = {*WithLeftOut(catalog).names(), *KUBE_SCHEDULER_PLUGINS, "*"}
     for number, profile in enumerate(profiles):
         path = f"profiles[{number}].plugins.podGroupPostFilter"
         plugins = profile.plugins.pod_group_post_filter
-        for field, named in (("enabled", plugins.enabled), ("disabled", plugins.disabled)):
-            for place, plugin in enumerate(named):
-                if plugin.name not in names and plugin.name != "*":
-                    message = f'unknown plugin "{plugin.name}"{did_you_mean(plugin.name, names)}'
+        named = {
+            "enabled": [plugin.name for plugin in plugins.enabled],
+            "disabled": [plugin.name for plugin in plugins.disabled],
+        }
+        for field, given in named.items():
+            for place, name in enumerate(given):
+                if name not in names:
+                    message = f'unknown plugin "{name}"{did_you_mean(name, names)}'
                     yield FieldError(f"{path}.{field}[{place}].name", message)
 
 
