@@ -203,9 +203,9 @@ async def test_every_change_is_said_once(
         await discovery.look()
     assert caplog.messages == [
         ("poddisruptionbudgets.policy (v1) is not served any more: preemption respects no budgets"),
-        "podgroups.scheduling.k8s.io is served as v1beta1 instead of v1alpha2",
+        "podgroups.scheduling.k8s.io (v1beta1) is served instead of v1alpha2",
         f"podgroups.scheduling.x-k8s.io (v1alpha1) is not served any more: {BY_LABEL}",
-        "poddisruptionbudgets.policy is served as v1",
+        "poddisruptionbudgets.policy (v1) is served",
     ]
 
 

@@ -144,7 +144,7 @@ class Discovery:
             logger.log(level, text, resource, resource.version, any_more, follows)
         elif found not in (None, before) and not (is_new and kind in EXPECTED):
             instead = f" instead of {before.version}" if before is not None else ""
-            logger.info("%s is served as %s%s", found, found.version, instead)
+            logger.info("%s (%s) is served%s", found, found.version, instead)
 
     def _tell_once(self, about: str, text: str) -> None:
         if self._troubles.get(about) != text:
