@@ -32,7 +32,8 @@ Scores = dict[str, tuple[dict[str, int], int]]
 def decided(case: Mapping[str, Any], *, converted: bool = False) -> Decision:
     """Return what `mooring simulate` decides about the case's pod; it calls the case's extenders.
 
-    With `converted`, the profile is what `mooring convert` prints of the configuration.
+    It decides by the rules of the version of Kubernetes that the case was recorded from. With
+    `converted`, the profile is what `mooring convert` prints of the configuration.
     """
     if "extenders" not in case:
         return _decided(case, [], converted=converted)
@@ -50,18 +51,20 @@ def _decided(
         "profiles": [case["profile"]],
         "extenders": extenders,
     }
-    documents = _converted(configuration) if converted else [configuration]
+    kubernetes = case.get("kubernetes", "1.36")
+    documents = _converted(configuration, kubernetes) if converted else [configuration]
     manifests = [Manifest("the profile", document) for document in documents]
     profiles = load_profiles(manifests, REGISTRY)
     called = bool(extenders)
-    inputs = inputs_of(objects, REGISTRY, profiles, keep_raw=called)
+    inputs = inputs_of(objects, REGISTRY, profiles, keep_raw=called, kubernetes=kubernetes)
     (attempt,) = simulate(inputs, REGISTRY, seed=1, extenders=called)
     return attempt.decision
 
 
-def _converted(configuration: Mapping[str, Any]) -> list[Any]:
+def _converted(configuration: Mapping[str, Any], kubernetes: str) -> list[Any]:
     """Return the documents that `mooring convert` prints of the configuration."""
-    run = CliRunner().invoke(convert, ["-", "--active"], input=json.dumps(configuration))
+    arguments = ["-", "--active", "--kubernetes", kubernetes]
+    run = CliRunner().invoke(convert, arguments, input=json.dumps(configuration))
     assert run.exit_code == 0, run.output
     return list(yaml.safe_load_all(run.stdout))
 

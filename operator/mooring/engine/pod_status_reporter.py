@@ -189,6 +189,7 @@ class PodStatusReporter:
             "message": f"{preemptor.spec.scheduler_name}: preempting to accommodate a higher "
             "priority pod",
             "lastTransitionTime": time_now(),
+            **_observed(victim),
         }
         with suppress(ConflictError, NotFoundError):
             await self._writer.patch_pod_status(
@@ -240,6 +241,7 @@ class PodStatusReporter:
             "message": message,
             # Left out later: only the message changes, and the condition's other fields stay.
             **({"lastTransitionTime": time_now()} if first else {}),
+            **_observed(pod),
         }
         status: dict[str, Any] = {"conditions": [condition]}
         if nominated != already[2]:
@@ -295,6 +297,15 @@ class PodStatusReporter:
 
 _Said = tuple[str | None, str, str | None]
 """What was written last about a pod: reason and message of its condition, and nominated node."""
+
+
+def _observed(pod: Pod) -> dict[str, int]:
+    """Return the field by which a condition says which generation of the pod it is about.
+
+    As kube-scheduler since 1.34 (PodObservedGenerationTracking); a new generation alone is not
+    written.
+    """
+    return {"observedGeneration": pod.generation} if pod.generation else {}
 
 
 def _valid(message: str) -> str:

@@ -39,6 +39,8 @@ class KubernetesRules:
             no claims to deallocate.
         placement_in_preemption_message: A successful preemption says which node and how many
             victims it has found.
+        pod_level_resize: What a pod's status says of its pod-level requests during an in-place
+            resize counts.
         resize_by_stage: The requests of a pod during an in-place resize are summed for each stage
             (asked for, allocated, in use), and the largest sum counts. Else each container counts
             with the largest of its amounts.
@@ -53,6 +55,7 @@ class KubernetesRules:
     volume_limit_scaling: bool
     claims_in_preemption_message: bool
     placement_in_preemption_message: bool
+    pod_level_resize: bool
     resize_by_stage: bool
 
 
@@ -66,6 +69,7 @@ _1_34: Final = KubernetesRules(
     volume_limit_scaling=False,
     claims_in_preemption_message=True,
     placement_in_preemption_message=False,
+    pod_level_resize=False,
     resize_by_stage=False,
 )
 _1_35: Final = replace(_1_34, version="1.35")
@@ -74,6 +78,7 @@ _1_36: Final = replace(
     version="1.36",
     image_volumes_scored=True,
     node_declared_features=True,
+    pod_level_resize=True,
 )
 _1_37: Final = replace(
     _1_36,

@@ -20,7 +20,7 @@ from mooring.model.affinity import (
     parse_spread_constraints,
 )
 from mooring.model.bounded_cache import BoundedCache, bytes_of
-from mooring.model.demand import Demand, pod_demand, pod_limits, qos_class
+from mooring.model.demand import Demand, demands_by_version, pod_demand, pod_limits, qos_class
 from mooring.model.errors import ManifestError
 from mooring.model.fields import integer, mapping, mappings, optional_mapping, strings, text
 from mooring.model.limits import Counted, exceeded
@@ -116,6 +116,8 @@ class PodSpec:
     """The annotations by which the pod requests GPU cards."""
     limit_exceeded: str | None = None
     """The limit of `mooring.model.limits` that these fields exceed, as a sentence."""
+    demands: Mapping[str, Demand] | None = None
+    """The demand by version of Kubernetes while a resize in place makes them differ, else None."""
     memory: int = 0
     """About how many bytes this object takes, with its JSON."""
 
@@ -256,9 +258,11 @@ def _parsed(key: bytes) -> PodSpec:
     containers = list(_containers(spec))
     images = [text(container, "image", path) for path, container in containers]
     images += spec.get("imageVolumes", ())
+    demand = pod_demand(spec, status, assigned=status is not None)
     parsed = PodSpec(
         namespace=namespace,
-        demand=pod_demand(spec, status, assigned=status is not None),
+        demand=demand,
+        demands=demands_by_version(spec, status, demand),
         limits=pod_limits(spec),
         qos=qos_class(spec),
         priority=integer(spec, "priority", "spec") or 0,

@@ -82,7 +82,7 @@ def parse_pod_level(
     if limits:
         aggregated = {r: in_containers[r] for r in (CPU, MEMORY) if r in in_containers}
         requests = limits | aggregated | requests
-    return _at_pod_level(requests), _at_pod_level(limits)
+    return at_pod_level(requests), at_pod_level(limits)
 
 
 def total_requests(
@@ -153,7 +153,8 @@ def _requirements(raw: Mapping[str, Any], where: str) -> tuple[dict[str, int], d
     )
 
 
-def _at_pod_level(amounts: dict[str, int]) -> dict[str, int]:
+def at_pod_level(amounts: dict[str, int]) -> dict[str, int]:
+    """Return the amounts of resources that exist at pod level."""
     return {
         name: amount
         for name, amount in amounts.items()

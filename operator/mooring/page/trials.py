@@ -254,7 +254,8 @@ class WhatIfRunner:
         try:
             read = manifests_in(text, "the profile", limits=_LIMITS)
             manifests = await asyncio.to_thread(list, read)
-            found = read_profiles(manifests, self._registry)
+            server = self._scheduler.cluster.kubernetes
+            found = read_profiles(manifests, self._registry, server=server)
             if len(found) != 1:
                 raise InputError(f"the profile: holds {len(found)} profiles; write one")
             profiles = Profiles(

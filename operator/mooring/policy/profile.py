@@ -21,6 +21,7 @@ __all__ = [
     "KIND",
     "Disabled",
     "Enabled",
+    "KubernetesVersion",
     "Match",
     "PluginConfig",
     "PluginSet",

@@ -83,8 +83,14 @@ class ClusterState:
         return self._server_version
 
     def follow_server(self, version: str) -> None:
-        """Have the rules of an API server of this version, such as 1.37."""
+        """Have the rules of an API server of this version, such as 1.37.
+
+        Pods that are resized in place are counted anew.
+        """
         self._server_version = version
+        for placed in tuple(self.pods):
+            if placed.pod.spec.demands is not None:
+                self.put(Kind.POD, placed.pod.uid, placed.pod)
 
     @property
     def kubernetes(self) -> KubernetesRules:
@@ -446,6 +452,8 @@ class ClusterState:
         if pod.node_name is None or pod.finished:
             return self._delete_pod(pod.uid)
         known = self.pods.get(pod.uid)
+        if pod.spec.demands is not None:
+            pod = self._with_demand(pod, known.pod if known is not None else None)
         self._pod_groups.drop_unscheduled(pod.uid)  # a pod keeps its node until it is gone
         if known is not None and known.pod.node_name != pod.node_name:
             # An assumed pod may turn up on another node.
@@ -468,6 +476,14 @@ class ClusterState:
         if known is None or not known.announced:
             return (*withdrawn, ClusterEvent(Kind.POD, Action.ADD, None, pod))
         return (ClusterEvent(Kind.POD, Action.UPDATE, known.pod, pod),)
+
+    def _with_demand(self, pod: Pod, known: Pod | None) -> Pod:
+        """Return a pod that is resized in place with its demand by the server's rules."""
+        demands = pod.spec.demands or {}
+        demand = demands[self.kubernetes.version]
+        if known is not None and known.spec.demands is demands and known.spec.demand is demand:
+            return replace(pod, spec=known.spec)  # so that both are seen to be equal
+        return replace(pod, spec=replace(pod.spec, demand=demand))
 
     def _update_in_place(self, known: PlacedPod, pod: Pod) -> tuple[ClusterEvent, ...]:
         """Take over a newer version, or the confirmation, of a pod whose place counts the same.

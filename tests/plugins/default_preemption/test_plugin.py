@@ -34,7 +34,17 @@ def test_the_node_with_the_lowest_victims_is_nominated() -> None:
     assert decision.node is None
     assert decision.nominated_node == "a"
     assert [v.key for v in decision.victims] == ["default/a-2"]
-    assert decision.message == "0/2 nodes are available: 2 Insufficient cpu."
+    assert decision.message == (
+        "0/2 nodes are available: 2 Insufficient cpu. "
+        "preemption: found a potential placement for pod on node a, preempting 1 victims"
+    )
+
+
+def test_before_kubernetes_1_37_no_message_says_which_node_preemption_has_found() -> None:
+    deciding = Deciding(*full("a", LOW, LOW, LOW, LOW), kubernetesVersion="1.36")
+    decision = deciding.decision(pod("new", cpu="1", priority=HIGH))
+    assert decision.nominated_node == "a"
+    assert decision.message == "0/1 nodes are available: 1 Insufficient cpu."
 
 
 def test_fewer_victims_win_when_priorities_are_equal() -> None:
@@ -67,7 +77,7 @@ def test_pods_of_equal_priority_are_never_victims() -> None:
 def test_preemption_is_not_helpful_on_a_node_too_small_even_when_empty() -> None:
     message = Deciding(*full("a", LOW)).decision(pod("new", cpu="8", priority=HIGH)).message
     assert message == (
-        "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, preemption: "
+        "0/1 nodes are available: 1 Insufficient cpu. preemption: "
         "0/1 nodes are available: 1 Preemption is not helpful for scheduling."
     )
 

@@ -8,7 +8,7 @@ in a dry run where filters need it, as kube-scheduler does for all nodes
 """
 
 from collections import Counter
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from typing import ClassVar, Final
 
 import numpy as np
@@ -61,6 +61,7 @@ class DefaultPreemption:
     def __init__(self, args: DefaultPreemptionArgs, handle: Handle) -> None:
         self._percentage = args.min_candidate_nodes_percentage
         self._absolute = args.min_candidate_nodes_absolute
+        self._says_placement = handle.kubernetes.placement_in_preemption_message
 
     def post_filter(
         self, state: PostFilterState
@@ -73,7 +74,7 @@ class DefaultPreemption:
         if not_eligible is not None:
             return NotEligible(f"preemption: {not_eligible}")
         if state.processed is not None:
-            return _of_processed(state, state.processed)
+            return self._of_processed(state, state.processed)
         by_extenders = state.diagnosis.extender_rows
         rows = np.setdiff1d(state.diagnosis.resolvable_rows, by_extenders)
         rejections: Counter[str] = Counter()
@@ -81,7 +82,7 @@ class DefaultPreemption:
         if candidates and state.preempt_extenders:
             return Candidates(tuple(_for_extenders(state, found) for found in candidates))
         if candidates:
-            return _nomination(state, select_candidate(candidates))
+            return self._nomination(state, candidates)
         fitting = np.intersect1d(state.diagnosis.resolvable_rows, by_extenders)
         if (without := _without_victims(state, fitting, rejections)) is not None:
             return NotEligible(f"preemption: {without}", is_error=True)
@@ -170,44 +171,50 @@ class DefaultPreemption:
                 break
         return _allowed(state, candidates, rejections)
 
+    def _nomination(self, state: PostFilterState, candidates: Sequence[Candidate]) -> Nomination:
+        """Return the candidate that costs least as a nomination."""
+        best, message = select_candidate(candidates), ""
+        node, victims = state.cluster.nodes.name(best.row), best.all_victims
+        if self._says_placement:
+            message = (
+                f"preemption: found a potential placement for pod on node {node}, "
+                f"preempting {len(victims)} victims"
+            )
+        strict = state.limits.disruption_budgets == "Strict"
+        return Nomination(node, victims, strict, message)
 
-def _nomination(state: PostFilterState, candidate: Candidate) -> Nomination:
-    strict = state.limits.disruption_budgets == "Strict"
-    return Nomination(state.cluster.nodes.name(candidate.row), candidate.all_victims, strict)
+    def _of_processed(
+        self, state: PostFilterState, processed: ProcessedCandidates
+    ) -> Nomination | NotEligible:
+        """Return the cheapest candidate that the extenders left (SelectCandidate in preemption.go).
+
+        A candidate is left out if one of its victims has gone meanwhile, or if the node has become
+        one where preemption cannot help.
+        """
+        if processed.error is not None:
+            return NotEligible(f"preemption: {processed.error}", is_error=True)
+        cluster, resolvable = state.cluster, frozenset(state.diagnosis.resolvable_rows.tolist())
+        candidates: list[Candidate] = []
+        for left in processed.candidates:
+            row = cluster.row(left.node)
+            if row is None or row not in resolvable:
+                continue
+            on_node = {placed.pod.uid: placed.pod for placed in cluster.pods_on(row)}
+            victims = [on_node[v.uid] for v in by_importance(left.victims) if v.uid in on_node]
+            if len(victims) < len(left.victims):
+                continue
+            evicting = tuple(victim for victim in victims if cluster.evictions.evicting(victim))
+            staying = tuple(victim for victim in victims if victim not in evicting)
+            candidates.append(Candidate(row, staying, left.violations, evicting))
+        allowed = _allowed(state, candidates, Counter())
+        if not allowed:
+            return NotEligible(f"preemption: {_NO_CANDIDATE}")
+        return self._nomination(state, allowed)
 
 
 def _for_extenders(state: PostFilterState, candidate: Candidate) -> PreemptionCandidate:
     node = state.cluster.nodes.name(candidate.row)
     return PreemptionCandidate(node, candidate.all_victims, candidate.violations)
-
-
-def _of_processed(
-    state: PostFilterState, processed: ProcessedCandidates
-) -> Nomination | NotEligible:
-    """Return the cheapest candidate that the extenders left (SelectCandidate in preemption.go).
-
-    A candidate is left out if one of its victims has gone meanwhile, or if the node has become one
-    where preemption cannot help.
-    """
-    if processed.error is not None:
-        return NotEligible(f"preemption: {processed.error}", is_error=True)
-    cluster, resolvable = state.cluster, frozenset(state.diagnosis.resolvable_rows.tolist())
-    candidates: list[Candidate] = []
-    for left in processed.candidates:
-        row = cluster.row(left.node)
-        if row is None or row not in resolvable:
-            continue
-        on_node = {placed.pod.uid: placed.pod for placed in cluster.pods_on(row)}
-        victims = [on_node[v.uid] for v in by_importance(left.victims) if v.uid in on_node]
-        if len(victims) < len(left.victims):
-            continue
-        evicting = tuple(victim for victim in victims if cluster.evictions.evicting(victim))
-        staying = tuple(victim for victim in victims if victim not in evicting)
-        candidates.append(Candidate(row, staying, left.violations, evicting))
-    allowed = _allowed(state, candidates, Counter())
-    if not allowed:
-        return NotEligible(f"preemption: {_NO_CANDIDATE}")
-    return _nomination(state, select_candidate(allowed))
 
 
 def _without_victims(
