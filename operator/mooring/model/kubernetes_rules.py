@@ -39,6 +39,8 @@ class KubernetesRules:
             no claims to deallocate.
         placement_in_preemption_message: A successful preemption says which node and how many
             victims it has found.
+        pod_level_defaults_last: The API server fills in a new pod's pod-level requests after
+            LimitRanges have filled in those of its containers, not before.
         pod_level_resize: What a pod's status says of its pod-level requests during an in-place
             resize counts.
         resize_by_stage: The requests of a pod during an in-place resize are summed for each stage
@@ -55,6 +57,7 @@ class KubernetesRules:
     volume_limit_scaling: bool
     claims_in_preemption_message: bool
     placement_in_preemption_message: bool
+    pod_level_defaults_last: bool
     pod_level_resize: bool
     resize_by_stage: bool
 
@@ -69,6 +72,7 @@ _1_34: Final = KubernetesRules(
     volume_limit_scaling=False,
     claims_in_preemption_message=True,
     placement_in_preemption_message=False,
+    pod_level_defaults_last=False,
     pod_level_resize=False,
     resize_by_stage=False,
 )
@@ -89,6 +93,7 @@ _1_37: Final = replace(
     volume_limit_scaling=True,
     claims_in_preemption_message=False,
     placement_in_preemption_message=True,
+    pod_level_defaults_last=True,
     resize_by_stage=True,
 )
 
