@@ -91,6 +91,7 @@ class Metrics(Collector):
         self._define_attempts()
         self._define_plugins()
         self._define_pods()
+        self._define_preemption()
         self._define_pod_groups()
         self._define_own()
         self._define_shadow()
@@ -182,6 +183,12 @@ class Metrics(Collector):
             "Attempts it took to schedule a pod.",
             exponential_buckets(1, 2, 5),
         )
+        self._after_flush = self._counter(
+            "scheduler_pod_scheduled_after_flush_total",
+            "Pods bound after they were tried again only because five minutes were over.",
+        )
+
+    def _define_preemption(self) -> None:
         self._preemption_attempts = self._counter(
             "scheduler_preemption_attempts_total",
             "Attempts of single pods to preempt others.",
@@ -223,10 +230,6 @@ class Metrics(Collector):
         )
         for result in ("success", "error"):
             self._evictions.child(result)
-        self._after_flush = self._counter(
-            "scheduler_pod_scheduled_after_flush_total",
-            "Pods bound after they were tried again only because five minutes were over.",
-        )
 
     def _define_pod_groups(self) -> None:
         self._group_attempts = self._counter(
