@@ -36,14 +36,12 @@ from mooring.handlers.profiles import ProfileHandler, ProfileStatusWriter
 from mooring.handlers.runner import UNSCHEDULED, KopfRunner
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
-from mooring.kube.errors import ApiError, explain
 from mooring.kube.lease import CERTIFICATE, SERVER, LeaderElector
 from mooring.kube.resources import POD, SCHEDULING_PROFILE
 from mooring.kube.reviews import Reviews
 from mooring.mirroring.comparer import CacheComparer, WatchedResource
 from mooring.mirroring.mirror import Mirror
 from mooring.mirroring.reflectors import Reflectors
-from mooring.model.kubernetes_rules import NEWEST
 from mooring.model.pod import Uid
 from mooring.observe.collector import StateCollector
 from mooring.observe.decision_file import DecisionFile
@@ -119,7 +117,12 @@ class Scheduler:
         self._metrics = Metrics()
         state = ClusterState()
         mirror = Mirror(state, handled=self._metrics.event_handled)
-        self._reflectors = Reflectors(client, mirror, relisted=self._metrics.relisted)
+        self._reflectors = Reflectors(
+            client,
+            mirror,
+            relisted=self._metrics.relisted,
+            versioned=self._follow_server,
+        )
         self._decision_file = _decision_file(settings)
         self._traces = _traces(settings, self._identity)
         # A client of its own, so that --qps limits the writes and not what extenders get to read.
@@ -198,7 +201,6 @@ class Scheduler:
         endpoints = self._endpoints(Reviews(reviews_client), page_client)
         try:
             if await self._unless_stopped(self._start_serving(endpoints)):
-                self._engine.follow_server(await self._server_version())
                 reflectors = self._start(self._reflectors.run())
                 try:
                     await self._lead_until_stopped()
@@ -213,16 +215,6 @@ class Scheduler:
             await self._extender_client.close()
         logger.info("stopped")
         return self._exit_code
-
-    async def _server_version(self) -> str:
-        """Return the API server's version; "" if it cannot be read."""
-        try:
-            return await self._client.server_version()
-        except ApiError as error:
-            rules = NEWEST.version
-            text = "the API server's version is not known, the rules of Kubernetes %s apply: %s"
-            logger.warning(text, rules, explain(error))
-            return ""
 
     async def _start_serving(self, endpoints: Endpoints) -> None:
         """Start the endpoints, which first wait for the CA of client certificates."""
@@ -371,13 +363,18 @@ class Scheduler:
         logger.error("the lease is lost; another replica binds now")
         self._end_process(self._exit_code)
 
+    def _follow_server(self, version: str) -> None:
+        self._engine.follow_server(version)
+
     def _compare_soon(self) -> None:
         """Compare soon: kopf has listed objects again and may have missed a deletion."""
         self._comparer.hint()
 
     def _endpoints(self, reviews: Reviews, page_client: ApiClient) -> Endpoints:
         settings, engine, scheduler = self._settings, self._engine, self._engine.scheduler
-        pod_reports = PodReportBuilder(scheduler, groups=engine.group_reports.report)
+        pod_reports = PodReportBuilder(
+            scheduler, groups=engine.group_reports.report, unserved=self._reflectors.unserved
+        )
         queue = Queue(
             scheduler,
             bound=lambda: self._metrics.pods_bound,

@@ -123,7 +123,9 @@ def everything_happened_once() -> Metrics:
     metrics.preemption_attempted()
     metrics.preempted(victims=3)
     metrics.relisted("nodes")
-    metrics.preemption_ended("success", 0.5)
+    metrics.preemption_ended("podgroup", "success", 0.5)
+    metrics.pod_group_preempted(5)
+    metrics.pod_group_preempted(None)
     metrics.extension_point(ExtensionPoint.FILTER, Status.SUCCESS, "mooring")(0.25)
     metrics.plugin_ran("NodeName", ExtensionPoint.FILTER, Status.UNSCHEDULABLE, 0.125)
     metrics.evaluations("NodeName", ExtensionPoint.FILTER, "mooring").add()
@@ -145,6 +147,14 @@ WAITING = {"result": "waiting_on_preemption", "profile": "mooring"}
         ("scheduler_permit_wait_duration_seconds_sum", {"result": "Success"}, 2),
         ("scheduler_preemption_attempts_total", {}, 1),
         ("scheduler_preemption_victims_sum", {}, 3),
+        ("scheduler_workload_preemption_attempts_total", {"result": "Success"}, 1),
+        ("scheduler_workload_preemption_attempts_total", {"result": "Unschedulable"}, 1),
+        ("scheduler_workload_preemption_victims_sum", {}, 5),
+        (
+            "scheduler_preemption_execution_duration_seconds_sum",
+            {"preemptor": "podgroup", "result": "success"},
+            0.5,
+        ),
         ("scheduler_preemption_goroutines_execution_total", {"result": "success"}, 1),
         ("scheduler_preemption_goroutines_duration_seconds_sum", {"result": "success"}, 0.5),
         (

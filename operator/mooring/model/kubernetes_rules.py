@@ -46,6 +46,8 @@ class KubernetesRules:
             no claims to deallocate.
         placement_in_preemption_message: A successful preemption says which node and how many
             victims it has found.
+        pod_level_defaults_last: The API server fills in a new pod's pod-level requests after
+            LimitRanges have filled in those of its containers, not before.
         pod_level_resize: What a pod's status says of its pod-level requests during an in-place
             resize counts.
         group_members_agree: A PodGroup of scheduling.k8s.io is not scheduled if a member has
@@ -67,6 +69,7 @@ class KubernetesRules:
     volume_limit_scaling: bool
     claims_in_preemption_message: bool
     placement_in_preemption_message: bool
+    pod_level_defaults_last: bool
     pod_level_resize: bool
     group_members_agree: bool
     group_progress_in_message: bool
@@ -83,6 +86,7 @@ _1_34: Final = KubernetesRules(
     volume_limit_scaling=False,
     claims_in_preemption_message=True,
     placement_in_preemption_message=False,
+    pod_level_defaults_last=False,
     pod_level_resize=False,
     group_members_agree=False,
     group_progress_in_message=False,
@@ -106,6 +110,7 @@ _1_37: Final = replace(
     volume_limit_scaling=True,
     claims_in_preemption_message=False,
     placement_in_preemption_message=True,
+    pod_level_defaults_last=True,
     group_members_agree=True,
     group_progress_in_message=True,
     resize_by_stage=True,

@@ -35,7 +35,7 @@ from mooring.kube.errors import (
     explain,
 )
 from mooring.kube.recorder import EventRecorder, ObjectRef
-from mooring.kube.resources import POD_GROUP, Resource
+from mooring.kube.resources import POD_GROUP, POD_GROUP_V1ALPHA3, Resource
 from mooring.kube.timestamps import rfc3339, time_now
 from mooring.kube.writes import PodGroupWriter
 from mooring.model.events import ClusterEvent, Kind
@@ -332,7 +332,8 @@ class PodGroupStatusReporter:
         if definition is None or resource is None:
             return
         self._tell(group, definition, view, resource)
-        kind = "PodGroupInitiallyScheduled" if resource == POD_GROUP else "PodGroupScheduled"
+        newer = resource in (POD_GROUP, POD_GROUP_V1ALPHA3)
+        kind = "PodGroupInitiallyScheduled" if newer else "PodGroupScheduled"
         tried = rfc3339(record.tried) if record.tried is not None else ""
         status = desired_status(group, view, kind, now=time_now(), tried=tried)
         if status is None or _same(status, record.written):
