@@ -12,6 +12,7 @@ from deterministic_extender import application, served_by_thread
 from mooring.cli.convert import convert
 from mooring.framework.decision import Decision
 from mooring.framework.registry import Registry
+from mooring.model.kubernetes_rules import rules_of_server
 from mooring.plugins import SHIPPED
 from mooring.simulate.inputs import inputs_of
 from mooring.simulate.manifests import Manifest
@@ -51,7 +52,7 @@ def _decided(
         "profiles": [case["profile"]],
         "extenders": extenders,
     }
-    kubernetes = case.get("kubernetes", "1.36")
+    kubernetes = rules_of_server(case["kubernetes"]).version
     documents = _converted(configuration, kubernetes) if converted else [configuration]
     manifests = [Manifest("the profile", document) for document in documents]
     profiles = load_profiles(manifests, REGISTRY)
