@@ -169,7 +169,7 @@ def test_a_gang_is_not_placed_if_the_extender_passes_too_few_nodes_and_says_so(
     said = eventually(
         partial(message, client, namespace, "g-0"), lambda text: "extender" in text, "the reason"
     )
-    assert said.startswith(f"the group of {size} does not fit: {size - 1} of {size} members fit")
+    assert f"the group of {size} does not fit: {size - 1} of {size} members fit" in said
     assert " extender http://127.0.0.1:" in said
     assert bound(client, namespace) == {}
 

@@ -77,10 +77,9 @@ class Case:
 
     def stages(self) -> list[Callable[[Piece], Amounts]]:
         """Return for each stage of a resize what it has of a container."""
-        asked = {} if self.infeasible else None
 
         def of_stage(piece: Piece, *places: Amounts | None) -> Amounts:
-            last = piece.requests if asked is None else asked
+            last: Amounts = {} if self.infeasible else piece.requests
             return next((place for place in places if place is not None), last)
 
         stages: list[Callable[[Piece], Amounts]] = [
@@ -97,9 +96,7 @@ class Case:
             stages = [] if self.infeasible else [self.peak(_asked, name, missing)]
             amounts = [*stages, self.pod.used.get(name), self.pod.allocated.get(name)]
         else:
-            amounts = [
-                self.peak(lambda p, n, of=of: of(p).get(n), name, missing) for of in self.stages()
-            ]
+            amounts = [self.peak(_need_at(stage), name, missing) for stage in self.stages()]
         return max((amount for amount in amounts if amount is not None), default=None)
 
     def need(self, piece: Piece, name: str) -> int | None:
@@ -154,6 +151,10 @@ class Case:
         if requested is not None and any(r in POD_LEVEL for r in self.pod.requests):
             return requested
         return self.scored(name)
+
+
+def _need_at(stage: Callable[[Piece], Amounts]) -> Callable[[Piece, str], int | None]:
+    return lambda piece, name: stage(piece).get(name)
 
 
 def _asked(piece: Piece, name: str) -> int | None:

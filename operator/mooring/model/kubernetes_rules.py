@@ -48,6 +48,11 @@ class KubernetesRules:
             victims it has found.
         pod_level_resize: What a pod's status says of its pod-level requests during an in-place
             resize counts.
+        group_members_agree: A PodGroup of scheduling.k8s.io is not scheduled if a member has
+            another priority than the group, which is 0 if it has none, or another preemptionPolicy
+            than the group or the other members.
+        group_progress_in_message: A gang of scheduling.k8s.io that does not fit says how many
+            members have a node and how many were left when that was clear.
         resize_by_stage: The requests of a pod during an in-place resize are summed for each stage
             (asked for, allocated, in use), and the largest sum counts. Else each container counts
             with the largest of its amounts.
@@ -63,6 +68,8 @@ class KubernetesRules:
     claims_in_preemption_message: bool
     placement_in_preemption_message: bool
     pod_level_resize: bool
+    group_members_agree: bool
+    group_progress_in_message: bool
     resize_by_stage: bool
 
 
@@ -77,6 +84,8 @@ _1_34: Final = KubernetesRules(
     claims_in_preemption_message=True,
     placement_in_preemption_message=False,
     pod_level_resize=False,
+    group_members_agree=False,
+    group_progress_in_message=False,
     resize_by_stage=False,
 )
 _1_35: Final = replace(_1_34, version="1.35")
@@ -97,6 +106,8 @@ _1_37: Final = replace(
     volume_limit_scaling=True,
     claims_in_preemption_message=False,
     placement_in_preemption_message=True,
+    group_members_agree=True,
+    group_progress_in_message=True,
     resize_by_stage=True,
 )
 

@@ -13,7 +13,7 @@ import orjson
 
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
-from mooring.kube.errors import ForbiddenError, KubeError, NotFoundError, explain
+from mooring.kube.errors import ApiError, ForbiddenError, KubeError, NotFoundError, explain
 from mooring.kube.resources import (
     LIMIT_RANGE,
     MOORING_GROUP,
@@ -91,17 +91,18 @@ async def read_cluster(
 
 
 async def _server(client: ApiClient, source: str, notes: list[str]) -> list[Manifest]:
-    """Return the server's version as an object; a note if the user may not read it."""
+    """Return the server's version as an object; a note if the server does not say it.
+
+    A server that cannot be reached is reported when it is asked for objects.
+    """
     try:
         return [Manifest(source, server_object(await client.server_version()))]
-    except (ForbiddenError, NotFoundError):
+    except ApiError:
         notes.append(
-            f"the API server does not tell you its version: the rules of Kubernetes "
+            "the API server does not tell you its version: the rules of Kubernetes "
             f"{NEWEST.version} apply, and --kubernetes names others"
         )
         return []
-    except KubeError as error:
-        raise InputError(explain(error)) from None
 
 
 async def _listed(

@@ -15,6 +15,8 @@ from mooring.simulate.manifests import Manifest
 __all__ = ["is_server", "server_object", "version_of"]
 
 _KIND: Final = "APIServer"
+_LONGEST: Final = 40
+"""Characters that are shown of what is no version."""
 
 
 def server_object(version: str) -> dict[str, Any]:
@@ -33,12 +35,15 @@ def is_server(manifest: Manifest) -> bool:
 
 
 def version_of(manifest: Manifest) -> str:
-    """Return the version that the object says.
+    """Return the minor version that the object says, such as 1.37.
 
     Raises:
         ManifestError: if it is none.
     """
-    version = text(mapping(manifest.raw, "status"), "version", "status")
-    if minor_version(version) is None:
-        raise ManifestError("status.version", f'must be a version such as 1.37, got "{version}"')
-    return version
+    written = text(mapping(manifest.raw, "status"), "version", "status")
+    version = minor_version(written)
+    if version is None:
+        shown = written[:_LONGEST]
+        raise ManifestError("status.version", f'must be a version such as 1.37, got "{shown}"')
+    major, minor = version
+    return f"{major}.{minor}"

@@ -449,11 +449,10 @@ class ClusterState:
         return [placed for pods in self._on_unknown_nodes.values() for placed in pods.values()]
 
     def _put_pod(self, pod: Pod) -> tuple[ClusterEvent, ...]:
+        pod = self._with_demand(pod)
         if pod.node_name is None or pod.finished:
             return self._delete_pod(pod.uid)
         known = self.pods.get(pod.uid)
-        if pod.spec.demands is not None:
-            pod = self._with_demand(pod, known.pod if known is not None else None)
         self._pod_groups.drop_unscheduled(pod.uid)  # a pod keeps its node until it is gone
         if known is not None and known.pod.node_name != pod.node_name:
             # An assumed pod may turn up on another node.
@@ -477,12 +476,16 @@ class ClusterState:
             return (*withdrawn, ClusterEvent(Kind.POD, Action.ADD, None, pod))
         return (ClusterEvent(Kind.POD, Action.UPDATE, known.pod, pod),)
 
-    def _with_demand(self, pod: Pod, known: Pod | None) -> Pod:
-        """Return a pod that is resized in place with its demand by the server's rules."""
-        demands = pod.spec.demands or {}
-        demand = demands[self.kubernetes.version]
-        if known is not None and known.spec.demands is demands and known.spec.demand is demand:
-            return replace(pod, spec=known.spec)  # so that both are seen to be equal
+    def _with_demand(self, pod: Pod) -> Pod:
+        """Return the pod with its demand by the server's rules, if a resize makes them differ."""
+        demands = pod.spec.demands
+        if demands is None:
+            return pod
+        demand, known = demands[self.kubernetes.version], self.pods.get(pod.uid)
+        if known is not None and known.pod.spec.demands is demands:
+            before = known.pod.spec
+            if before.demand is demand:
+                return replace(pod, spec=before)  # so that both are seen to be equal
         return replace(pod, spec=replace(pod.spec, demand=demand))
 
     def _update_in_place(self, known: PlacedPod, pod: Pod) -> tuple[ClusterEvent, ...]:

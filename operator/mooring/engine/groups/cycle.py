@@ -25,6 +25,7 @@ from mooring.engine.extenders.client import ExtenderError
 from mooring.engine.extenders.extender_attempts import ExtenderAttempts
 from mooring.engine.extenders.extenders import Extenders
 from mooring.engine.group_binding import GroupBinding
+from mooring.engine.groups.agreement import disagreement
 from mooring.engine.groups.answers import GroupAnswers
 from mooring.engine.groups.calls import GroupCalls
 from mooring.engine.groups.decision import GroupDecision, preempt_for_group
@@ -365,7 +366,8 @@ class GroupCycle:
             _GivenUp: because the group has changed meanwhile; members may still be in flight.
             StillEvaluating: because values are evaluated first; the same.
         """
-        if failure := attempt.failure or self._called_off(attempt.group):
+        differs = disagreement(attempt.group, attempt.pods, attempt.pipeline.kubernetes)
+        if failure := attempt.failure or self._called_off(attempt.group) or differs:
             await self._failed(attempt, failure)
             return "error"
         try:
