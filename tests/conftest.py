@@ -45,8 +45,10 @@ def pytest_configure() -> None:
 
 
 def pytest_report_header() -> str:
-    """Say what the tests with a control plane run on."""
-    return f"Kubernetes: {chosen_release().version}"
+    """Say what the tests with a control plane run on, and what is left out there."""
+    release = chosen_release()
+    left_out = "" if release.has_pod_groups else "; no tests of its own PodGroups, it has none"
+    return f"Kubernetes: {release.version}{left_out}"
 
 
 @pytest.hookimpl(tryfirst=True)
