@@ -33,7 +33,7 @@ def scores_by_percent(shape: Sequence[ShapePoint]) -> IntArray:
 
     The points' scores are 0-10. Divisions truncate as in Go (BuildBrokenLinearFunction).
     """
-    return np.array([_interpolated(shape, percent) for percent in range(100 + 1)], np.int64)
+    return np.array([_interpolated(shape, percent) for percent in range(101)], np.int64)
 
 
 def _interpolated(shape: Sequence[ShapePoint], percent: int) -> int:

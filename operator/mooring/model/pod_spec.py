@@ -197,7 +197,7 @@ def _image_volumes(volumes: Iterable[Mapping[str, Any]]) -> list[str]:
     return [
         text(mapping(volume, "image", where), "reference", f"{where}.image")
         for index, volume in enumerate(volumes)
-        if "image" in volume and (where := f"spec.volumes[{index}]")
+        if volume.get("image") is not None and (where := f"spec.volumes[{index}]")
     ]
 
 

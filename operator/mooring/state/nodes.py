@@ -139,6 +139,10 @@ class NodeTable:
         """Remove a column that `add_column` has returned, and free its memory."""
         self._columns.remove(column)
 
+    def add_resource_columns(self) -> ResourceColumns:
+        """Add amounts by name and row that the caller fills; a row that is reused keeps its own."""
+        return ResourceColumns(self._columns)
+
     @property
     def bytes(self) -> int:
         """The memory of all columns."""
