@@ -92,6 +92,7 @@ class Metrics(Collector):
         self._define_plugins()
         self._define_pods()
         self._define_preemption()
+        self._define_evictions()
         self._define_pod_groups()
         self._define_own()
         self._define_shadow()
@@ -211,6 +212,8 @@ class Metrics(Collector):
             exponential_buckets(1, 2, 11),
         )
         self._group_victims.child()
+
+    def _define_evictions(self) -> None:
         self._eviction_duration = self._histogram(
             "scheduler_preemption_goroutines_duration_seconds",
             "Time for evicting the victims of a preemption.",

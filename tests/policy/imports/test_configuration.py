@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from mooring.framework.registry import Registry
+from mooring.model.kubernetes_rules import KUBERNETES_RULES
 from mooring.plugins import SHIPPED
 from mooring.policy.imports.configuration import ProcessSettings, import_configuration
 from mooring.policy.merge import Catalog
@@ -151,31 +152,20 @@ def test_a_file_written_by_kube_scheduler_is_imported_with_notes(catalog: Catalo
 
 WRITTEN = Path(__file__).parent / "written"
 """What `--write-config-to` of each version writes."""
-FEATURES = (
-    "profiles[0]: NodeDeclaredFeatures is left out of multiPoint: Mooring does not have this "
-)
 
 
-@pytest.mark.parametrize(
-    ("version", "left_out"),
-    [
-        ("1.34", []),
-        ("1.35", []),
-        ("1.36", [f"{FEATURES}plugin"]),
-    ],
-)
-def test_a_file_that_each_version_writes_gives_its_defaults_and_says_what_is_left_out(
-    version: str, left_out: list[str]
-) -> None:
+@pytest.mark.parametrize("version", KUBERNETES_RULES)
+def test_a_file_that_each_version_writes_gives_the_defaults_of_that_version(version: str) -> None:
+    rules = KUBERNETES_RULES[version]
     document = yaml.safe_load((WRITTEN / f"{version}.yaml").read_text("utf-8"))
     registry = Registry(SHIPPED, {})
     imported = import_configuration(document, registry)
     (profile,) = imported.profiles
-    found = resolve(profile.spec, registry)
-    usual = resolve(SchedulingProfileSpec(), registry)
+    found = resolve(profile.spec, registry, rules)
+    usual = resolve(SchedulingProfileSpec(), registry, rules)
     assert found.plugins == usual.plugins
     assert found.args == usual.args
-    assert [str(note) for note in imported.notes if note.path.startswith("profiles")] == left_out
+    assert not [note for note in imported.notes if note.path.startswith("profiles")]
     assert [note.path for note in imported.notes[:4]] == [
         "parallelism",
         "enableProfiling",
