@@ -268,10 +268,7 @@ def _parsed(key: bytes) -> PodSpec:
         priority=integer(spec, "priority", "spec") or 0,
         preempts=text(spec, "preemptionPolicy", "spec") != "Never",
         scheduler_name=text(spec, "schedulerName", "spec") or "default-scheduler",
-        gates=tuple(
-            text(gate, "name", f"spec.schedulingGates[{index}]")
-            for index, gate in enumerate(mappings(spec, "schedulingGates", "spec"))
-        ),
+        gates=_gates(spec),
         node_selector=selector_from_labels(strings(spec, "nodeSelector", "spec")),
         required_nodes=required_nodes,
         preferred_nodes=preferred_nodes,
@@ -293,6 +290,11 @@ def _parsed(key: bytes) -> PodSpec:
     if len(key) > _SMALL:
         memory = bytes_of(key, *(getattr(parsed, field) for field in _FIELDS))
     return replace(parsed, limit_exceeded=limit_exceeded, memory=memory)
+
+
+def _gates(spec: Mapping[str, Any]) -> tuple[str, ...]:
+    gates = enumerate(mappings(spec, "schedulingGates", "spec"))
+    return tuple(text(gate, "name", f"spec.schedulingGates[{index}]") for index, gate in gates)
 
 
 def _node_affinity(
