@@ -156,8 +156,7 @@ def build_pipeline(
     Raises:
         ProfileInvalid: with every plugin whose constructor fails.
     """
-    failures = failures or PluginFailures()
-    evaluations = Evaluations(most_per_decision)
+    failures, evaluations = failures or PluginFailures(), Evaluations(most_per_decision)
     handle = replace(handle, evaluations=evaluations, kubernetes=effective.kubernetes)
     built = _built_plugins(profile, effective, registry, handle, failures)
     at = partial(_plugins_at, effective, built)
