@@ -228,7 +228,7 @@ def test_on_a_terminal_the_demo_of_envtests_programs_ends_with_the_page_until_en
 @pytest.mark.parametrize(
     ("version", "why"),
     [
-        ("echo Kubernetes v1.30.2", "has Kubernetes v1.30.2, and Mooring is tested with v1."),
+        ("echo Kubernetes v1.30.2", "has Kubernetes v1.30.2, and v1."),
         ("exit 1", "has an unknown version"),
     ],
 )
