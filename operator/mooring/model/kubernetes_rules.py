@@ -34,6 +34,8 @@ class KubernetesRules:
 
     Attributes:
         version: The minor version, such as 1.37.
+        balance_compared: NodeResourcesBalancedAllocation compares how evenly a node is used with
+            the pod and without it. Else only the former counts.
         declared_features: The features that pods may need and nodes then must declare. Where there
             are any, the plugin NodeDeclaredFeatures is among the default plugins.
         image_volumes_scored: ImageLocality adds the sizes of image volumes to those of containers.
@@ -61,6 +63,7 @@ class KubernetesRules:
     """
 
     version: str
+    balance_compared: bool
     declared_features: frozenset[str]
     image_volumes_scored: bool
     image_volumes_counted: bool
@@ -78,6 +81,7 @@ class KubernetesRules:
 
 _1_34: Final = KubernetesRules(
     version="1.34",
+    balance_compared=False,
     declared_features=frozenset(),
     image_volumes_scored=False,
     image_volumes_counted=False,
@@ -96,6 +100,7 @@ _1_35: Final = replace(_1_34, version="1.35")
 _1_36: Final = replace(
     _1_35,
     version="1.36",
+    balance_compared=True,
     declared_features=frozenset((RESTART_ALL_CONTAINERS, USER_NAMESPACES_HOST_NETWORK)),
     image_volumes_scored=True,
     pod_level_resize=True,
