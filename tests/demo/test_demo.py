@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from controlplane import Access, ControlPlane
-from controlplane.build import SERVER_PROGRAMS, programs_folder
+from controlplane.build import SERVER_PROGRAMS, control_plane, programs_folder
 from controlplane.envtest import URL_VARIABLE
 from controlplane.nodes import create_nodes
 from controlplane.tests.waiting import session_members, wait_for
@@ -197,7 +197,8 @@ def test_a_control_plane_that_is_not_built_is_said_in_one_line(
     with demo({**environment, "MOORING_CACHE": str(empty)}) as process:
         _, errors = process.communicate(timeout=60)
         assert process.returncode == 1
-    assert errors == "error: controlplane is not built: run `make controlplane`\n"
+    module = control_plane()
+    assert errors == f"error: {module.name} is not built: run `make {module.target}`\n"
 
 
 def test_on_a_terminal_the_demo_of_envtests_programs_ends_with_the_page_until_enter(
