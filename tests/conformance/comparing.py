@@ -12,6 +12,7 @@ from deterministic_extender import application, served_by_thread
 from mooring.cli.convert import convert
 from mooring.framework.decision import Decision
 from mooring.framework.registry import Registry
+from mooring.model.kubernetes_rules import rules_of_server
 from mooring.plugins import SHIPPED
 from mooring.simulate.inputs import inputs_of
 from mooring.simulate.manifests import Manifest
@@ -22,8 +23,11 @@ __all__ = ["decided", "differences"]
 
 REGISTRY: Final = Registry(SHIPPED, {})
 
-UNSCORED: Final = "DynamicResources"
-"""Listed by kube-scheduler with 0 for every pod without claims; Mooring's has no score."""
+ZERO_FOR_NOTHING: Final = frozenset(("DynamicResources", "VolumeBinding"))
+"""Plugins that kube-scheduler lists with 0 for pods of which they have nothing to score.
+
+Mooring's DynamicResources has no score.
+"""
 
 Scores = dict[str, tuple[dict[str, int], int]]
 """Each plugin's share and the total, by node."""
@@ -51,7 +55,7 @@ def _decided(
         "profiles": [case["profile"]],
         "extenders": extenders,
     }
-    kubernetes = case.get("kubernetes", "1.36")
+    kubernetes = rules_of_server(case["kubernetes"]).version
     documents = _converted(configuration, kubernetes) if converted else [configuration]
     manifests = [Manifest("the profile", document) for document in documents]
     profiles = load_profiles(manifests, REGISTRY)
@@ -126,10 +130,7 @@ def _shown(value: object) -> str:
 
 def _scores_of_oracle(oracle: Mapping[str, Any]) -> Scores:
     return {
-        node: (
-            {name: share for name, share in score["plugins"].items() if name != UNSCORED},
-            score["total"],
-        )
+        node: (_of_plugins(score["plugins"]), score["total"])
         for node, score in (oracle["scores"] or {}).items()
     }
 
@@ -143,4 +144,8 @@ def _scores_of_decision(decision: Decision) -> Scores:
 
 def _of_plugins(shares: Mapping[str, int]) -> dict[str, int]:
     """Return the shares of plugins; kube-scheduler logs those of extenders (URLs) unweighted."""
-    return {name: share for name, share in shares.items() if "://" not in name}
+    return {
+        name: share
+        for name, share in shares.items()
+        if "://" not in name and (share or name not in ZERO_FOR_NOTHING)
+    }

@@ -15,13 +15,16 @@ import orjson
 from conformance.recording.errors import RecordingError
 from conformance.recording.recorder import Recorder
 from conformance.scenes.extenders import EXTENDERS
-from conformance.scenes.suites import SUITES, random_scene
+from conformance.scenes.suites import SUITES, random_scene, suites_of
 from controlplane import ApiError, ControlPlaneError
+from controlplane.build import kubernetes_version
 from controlplane.progress import Progress
 
 EPILOG = """examples:
-  the whole corpus anew, after a change of the Kubernetes version in tests/controlplane/go.mod:
+  the whole corpus anew, after a change of the version in tests/controlplane/versions/1.37/go.mod:
       make controlplane && python -m conformance.record --out tests/conformance/data
+  what another release decides, once `make controlplane KUBERNETES=1.36` has built it:
+      KUBERNETES=1.36 python -m conformance.record --out /tmp/older
   500 other cases, to see whether Mooring decides them alike:
       python -m conformance.record --cases 42 --seed 8 --out /tmp/fresh
       python -m conformance.check /tmp/fresh/*.jsonl.gz
@@ -38,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = _parser().parse_args(arguments)
     try:
         chosen.out.mkdir(parents=True, exist_ok=True)
-        _record(chosen.suite or tuple(SUITES), chosen.cases, chosen.seed, chosen.out)
+        _record(_suites(chosen.suite), chosen.cases, chosen.seed, chosen.out)
     except (ControlPlaneError, RecordingError, ApiError, OSError) as error:
         sys.stderr.write(f"error: {error}\n")
         return 1
@@ -81,6 +84,21 @@ def _at_least_one(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"must be a number from 1 on, is {text!r}")
     return int(text)
+
+
+def _suites(chosen: Sequence[str] | None) -> Sequence[str]:
+    """Return the suites to record: those asked for, or all that this version can decide.
+
+    Raises:
+        RecordingError: if a suite that was asked for needs a newer version.
+    """
+    version = kubernetes_version()
+    possible = suites_of(version)
+    for suite in chosen or ():
+        if suite not in possible:
+            since = SUITES[suite].since
+            raise RecordingError(f"suite {suite} needs Kubernetes {since} or newer, not {version}")
+    return chosen or possible
 
 
 def _record(suites: Sequence[str], count: int, seed: int, out: Path) -> None:

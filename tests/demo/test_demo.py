@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from controlplane import Access, ControlPlane
-from controlplane.build import SERVER_PROGRAMS, cache_root, programs_folder
+from controlplane.build import SERVER_PROGRAMS, programs_folder
 from controlplane.envtest import URL_VARIABLE
 from controlplane.nodes import create_nodes
 from controlplane.tests.waiting import session_members, wait_for
@@ -31,7 +31,8 @@ def environment(tmp_path: Path) -> dict[str, str]:
     """Return an environment with a cache of the test's own: a demo may have been kept."""
     cache = tmp_path / "cache"
     cache.mkdir()
-    (cache / "controlplane").symlink_to(cache_root() / "controlplane")
+    built = programs_folder().parent
+    (cache / built.name).symlink_to(built)
     temporary = tmp_path / ("temporary" * 10)  # as long as macOS makes them, and longer
     temporary.mkdir()
     own = {name: text for name, text in os.environ.items() if name != "KUBEBUILDER_ASSETS"}

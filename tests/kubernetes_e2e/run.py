@@ -10,26 +10,28 @@ import yaml
 
 import replica
 from controlplane import ControlPlane
-from controlplane.build import CONTROL_PLANE, GoModule, kubernetes_version
+from controlplane.build import GoModule, kubernetes_flags
 from controlplane.commands import Component
 from controlplane.nodes import create_nodes
 from controlplane.processes import ProcessGroup, Program, free_ports
+from controlplane.releases import required_kubernetes
 from kubernetes_e2e.kubelet import (
     copy_extended_resources,
     run_required_pods,
     set_addresses,
 )
 
-__all__ = ["KUBE_SCHEDULER", "MODULE", "MOORING", "running_cases"]
+__all__ = ["KUBE_SCHEDULER", "MODULE", "MOORING", "VERSION", "running_cases"]
 
 HERE: Final = Path(__file__).parent
+VERSION: Final = required_kubernetes(HERE / "go.mod")
 MODULE: Final = GoModule(
     "kubernetes-e2e",
     HERE,
     {"scheduling.test": "mooring.dev/kubernetes-e2e"},
     target="conformance",
-    about=f"the cases of Kubernetes {kubernetes_version(HERE / 'go.mod')}, about 10 minutes",
-    flags=CONTROL_PLANE.flags,
+    about=f"the cases of Kubernetes {VERSION}, about 10 minutes",
+    flags=kubernetes_flags(VERSION),
 )
 KUBE_SCHEDULER: Final = "kube-scheduler"
 MOORING: Final = "Mooring"

@@ -135,7 +135,8 @@ def test_images_are_those_of_all_containers_and_of_image_volumes() -> None:
             volumes=[{"name": "v", "image": {"reference": "model:v2"}}, {"name": "e"}],
         )
     )
-    assert parsed.images == ("init:v1", "app:latest", "model:v2")
+    assert parsed.images == ("init:v1", "app:latest")
+    assert parsed.volume_images == ("model:v2",)
     assert parsed.container_count == 3
 
 

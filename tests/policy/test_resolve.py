@@ -99,9 +99,9 @@ def test_resources_that_extenders_manage_replace_ignored_resources(
 @pytest.mark.parametrize(
     "spec",
     [
-        disabled("multiPoint", "NodeDeclaredFeatures", "EBSLimits", "GangScheduling"),
+        disabled("multiPoint", "DeferredPodScheduling", "EBSLimits", "GangScheduling"),
         disabled("score", "NodeName"),
-        config("NodeDeclaredFeatures"),
+        config("DeferredPodScheduling"),
         config("NodeName"),
     ],
     ids=["names of kube-scheduler", "a point it lacks", "absent plugin", "no arguments"],
@@ -139,9 +139,9 @@ INVALID: list[tuple[dict[str, object], str, str]] = [
         "EBSLimits was removed from Kubernetes; NodeVolumeLimits does its work",
     ),
     (
-        enabled("multiPoint", "NodeDeclaredFeatures"),
+        enabled("multiPoint", "DeferredPodScheduling"),
         "plugins.multiPoint.enabled[0].name",
-        "NodeDeclaredFeatures is a plugin of kube-scheduler that Mooring does not have; remove it",
+        "DeferredPodScheduling is a plugin of kube-scheduler that Mooring does not have; remove it",
     ),
     (
         disabled("queueSort", "*"),

@@ -12,6 +12,12 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
+from mooring.model.declared_features import (
+    RESTART_ALL_CONTAINERS,
+    USER_NAMESPACES_HOST_NETWORK,
+    VOLUME_BIND_MOUNT_OPTIONS,
+)
+
 __all__ = [
     "KUBERNETES_RULES",
     "NEWEST",
@@ -28,9 +34,10 @@ class KubernetesRules:
 
     Attributes:
         version: The minor version, such as 1.37.
+        declared_features: The features that pods may need and nodes then must declare. Where there
+            are any, the plugin NodeDeclaredFeatures is among the default plugins.
         image_volumes_scored: ImageLocality adds the sizes of image volumes to those of containers.
         image_volumes_counted: ImageLocality also counts them among the images it divides by.
-        node_declared_features: The plugin NodeDeclaredFeatures is among the default plugins.
         node_name_first: By default NodeName runs before NodeUnschedulable, not after it.
         storage_capacity_scoring: VolumeBinding scores nodes by the capacity of their storage.
         volume_limit_scaling: NodeVolumeLimits rejects nodes that lack a CSI driver which has
@@ -49,9 +56,9 @@ class KubernetesRules:
     """
 
     version: str
+    declared_features: frozenset[str]
     image_volumes_scored: bool
     image_volumes_counted: bool
-    node_declared_features: bool
     node_name_first: bool
     storage_capacity_scoring: bool
     volume_limit_scaling: bool
@@ -64,9 +71,9 @@ class KubernetesRules:
 
 _1_34: Final = KubernetesRules(
     version="1.34",
+    declared_features=frozenset(),
     image_volumes_scored=False,
     image_volumes_counted=False,
-    node_declared_features=False,
     node_name_first=False,
     storage_capacity_scoring=False,
     volume_limit_scaling=False,
@@ -80,13 +87,14 @@ _1_35: Final = replace(_1_34, version="1.35")
 _1_36: Final = replace(
     _1_35,
     version="1.36",
+    declared_features=frozenset((RESTART_ALL_CONTAINERS, USER_NAMESPACES_HOST_NETWORK)),
     image_volumes_scored=True,
-    node_declared_features=True,
     pod_level_resize=True,
 )
 _1_37: Final = replace(
     _1_36,
     version="1.37",
+    declared_features=_1_36.declared_features | {VOLUME_BIND_MOUNT_OPTIONS},
     image_volumes_counted=True,
     node_name_first=True,
     storage_capacity_scoring=True,

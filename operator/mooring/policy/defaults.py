@@ -2,9 +2,9 @@
 
 Source: `apis/config/v1/default_plugins.go` and `validation.go` of v1.34.4 to v1.37.2.
 
-Of these Mooring does not have those in `ABSENT`. Their names are still known: a profile may disable
-and configure them, but may not enable them. An imported file may enable them, because every file
-that kube-scheduler writes does; a note then says that they are left out.
+Mooring does not have the plugins in `ABSENT`. Their names are still known: a profile may disable
+and configure them, but may not enable them. An imported file may enable them, because a file that
+kube-scheduler writes does; a note then says that they are left out.
 """
 
 from collections.abc import Mapping
@@ -58,7 +58,6 @@ TopologyAwareWorkloadScheduling, in Mooring always: they do nothing about pods w
 """
 
 ABSENT: Final[Mapping[str, frozenset[Point]]] = {
-    "NodeDeclaredFeatures": frozenset({Point.PRE_FILTER, Point.FILTER}),
     "DeferredPodScheduling": frozenset({Point.PRE_FILTER, Point.FILTER, Point.PERMIT}),
 }
 """Plugins that Mooring does not have, and their extension points in kube-scheduler.
@@ -88,7 +87,7 @@ KUBE_SCHEDULER_PLUGINS: Final = frozenset(
 def default_weights(kubernetes: KubernetesRules) -> dict[str, int]:
     """Return the plugins enabled at multiPoint, in order, with their weight (0 where none is)."""
     weights = dict(DEFAULT_WEIGHTS)
-    if not kubernetes.node_declared_features:
+    if not kubernetes.declared_features:
         del weights["NodeDeclaredFeatures"]
     if not kubernetes.node_name_first:
         first, second = "NodeName", "NodeUnschedulable"

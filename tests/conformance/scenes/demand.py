@@ -16,6 +16,7 @@ from conformance.scenes.vocabulary import (
 
 __all__ = [
     "host_ports",
+    "image_volumes",
     "images",
     "init_containers",
     "limits_only",
@@ -159,6 +160,15 @@ def images(cluster: Cluster, pod: Raw) -> None:
     if draw.chance(0.1):
         volume = {"name": "files", "image": {"reference": _image_name(draw)}}
         pod["spec"].setdefault("volumes", []).append(volume)
+
+
+def image_volumes(cluster: Cluster, pod: Raw) -> None:
+    """Give the pod one to three image volumes."""
+    draw = cluster.draw
+    pod["spec"].setdefault("volumes", []).extend(
+        {"name": f"files{number}", "image": {"reference": _image_name(draw)}}
+        for number in range(draw.randint(1, 3))
+    )
 
 
 def _image_name(draw: Draw) -> str:

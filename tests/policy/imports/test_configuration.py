@@ -116,7 +116,7 @@ def test_a_file_written_by_kube_scheduler_is_imported_with_notes(catalog: Catalo
         "multiPoint": {
             "enabled": [
                 {"name": "NodeName", "weight": 0},
-                {"name": "NodeDeclaredFeatures", "weight": 0},
+                {"name": "DeferredPodScheduling", "weight": 0},
             ]
         },
         "placementGenerate": {},
@@ -144,16 +144,14 @@ def test_a_file_written_by_kube_scheduler_is_imported_with_notes(catalog: Catalo
         "parallelism": "is left out: Mooring decides on all nodes at once",
         "enableProfiling": "is left out: Mooring has no profiling endpoint",
         "clientConnection.contentType": "is left out: Mooring speaks JSON",
-        "profiles[0]": "NodeDeclaredFeatures is left out of multiPoint: Mooring does not have this "
-        "plugin",
+        "profiles[0]": "DeferredPodScheduling is left out of multiPoint: Mooring does not have "
+        "this plugin",
     }
 
 
 WRITTEN = Path(__file__).parent / "written"
-"""What `--write-config-to` of each version writes."""
-FEATURES = (
-    "profiles[0]: NodeDeclaredFeatures is left out of multiPoint: Mooring does not have this "
-)
+"""What `--write-config-to` of each version writes; `alpha` with the feature gates GenericWorkload,
+TopologyAwareWorkloadScheduling and InPlacePodVerticalScalingSchedulerPreemption."""
 
 
 @pytest.mark.parametrize(
@@ -161,7 +159,7 @@ FEATURES = (
     [
         ("1.34", []),
         ("1.35", []),
-        ("1.36", [f"{FEATURES}plugin"]),
+        ("1.36", []),
     ],
 )
 def test_a_file_that_each_version_writes_gives_its_defaults_and_says_what_is_left_out(
@@ -287,9 +285,9 @@ INVALID: list[tuple[dict[str, Any], dict[str, str]]] = [
             {
                 "plugins": {
                     "multiPoint": {
-                        "enabled": [{"name": "NodeDeclaredFeatures"}, {"name": "NodeNam"}]
+                        "enabled": [{"name": "DeferredPodScheduling"}, {"name": "NodeNam"}]
                     },
-                    "score": {"enabled": [{"name": "NodeDeclaredFeatures"}]},
+                    "score": {"enabled": [{"name": "DeferredPodScheduling"}]},
                 },
                 "pluginConfig": [{"name": "DynamicResources", "args": {"filterTimeout": "x"}}],
             }
@@ -297,8 +295,8 @@ INVALID: list[tuple[dict[str, Any], dict[str, str]]] = [
         {
             "profiles[0].plugins.multiPoint.enabled[1].name": 'unknown plugin "NodeNam", did you '
             "mean NodeName?",
-            "profiles[0].plugins.score.enabled[0].name": "NodeDeclaredFeatures does not implement "
-            "score, only preFilter, filter",
+            "profiles[0].plugins.score.enabled[0].name": "DeferredPodScheduling does not implement "
+            "score, only preFilter, filter, permit",
             "profiles[0].pluginConfig[0].args.filterTimeout": "must be a duration such as 30s or "
             '1m30s, got "x"',
         },

@@ -1,4 +1,4 @@
-"""Attach limits and migrated plugins of the nodes, as their CSINodes say."""
+"""Drivers, attach limits and migrated plugins of the nodes, as their CSINodes say."""
 
 from collections import Counter
 from typing import Final
@@ -16,6 +16,8 @@ __all__ = ["UNLIMITED", "CSINodes"]
 
 UNLIMITED: Final = 2**62
 """The limit where there is no CSINode, or it names none."""
+_NOT_INSTALLED: Final = UNLIMITED + 1
+"""Stands in a column of limits where the driver is not on the node."""
 
 
 class CSINodes:
@@ -25,15 +27,32 @@ class CSINodes:
         self._nodes = nodes
         self._objects = objects
         self._shown: dict[str, tuple[int, CSINode]] = {}
+        self._present = nodes.add_column(np.bool_)
         self._limits: dict[str, Column] = {}
-        self._limited: Counter[str] = Counter()
-        """How many nodes have a limit of each driver; a driver without one has no column."""
+        self._installed: Counter[str] = Counter()
+        """On how many nodes each driver is; a driver that is on none has no column."""
         self._migrated: dict[str, set[int]] = {}
+
+    def present(self, rows: IntArray) -> BoolArray:
+        """Return True on rows whose node has a CSINode."""
+        found: BoolArray = self._present.data[rows]
+        return found
+
+    def installed(self, driver: str, rows: IntArray) -> BoolArray:
+        """Return True on rows whose CSINode names the driver."""
+        column = self._limits.get(driver)
+        if column is None:
+            return np.zeros(len(rows), np.bool_)
+        there: BoolArray = np.not_equal(column.data[rows], _NOT_INSTALLED)
+        return there
 
     def limits(self, driver: str, rows: IntArray) -> IntArray:
         """Return how many of the driver's volumes each of the rows may have."""
         column = self._limits.get(driver)
-        return np.full(len(rows), UNLIMITED) if column is None else column.data[rows]
+        if column is None:
+            return np.full(len(rows), UNLIMITED)
+        limits: IntArray = np.minimum(column.data[rows], UNLIMITED)
+        return limits
 
     def migrated(self, plugin: str, rows: IntArray) -> BoolArray:
         """Return True on rows where the plugin's volumes belong to its CSI driver."""
@@ -51,29 +70,27 @@ class CSINodes:
             self._show(row, csi_node)
 
     def _show(self, row: int, csi_node: CSINode) -> None:
+        self._present.data[row] = True
         for driver, limit in csi_node.limits.items():
-            if limit is not None:
-                self._column(driver).data[row] = limit
-                self._limited[driver] += 1
+            column = self._limits.get(driver)
+            if column is None:
+                column = self._nodes.add_column(np.int64, _NOT_INSTALLED)
+                self._limits[driver] = column
+            column.data[row] = UNLIMITED if limit is None else limit
+            self._installed[driver] += 1
         for plugin in csi_node.migrated_plugins:
             self._migrated.setdefault(plugin, set()).add(row)
 
     def _clear(self, row: int, csi_node: CSINode) -> None:
-        for driver, limit in csi_node.limits.items():
-            if limit is not None:
-                self._limits[driver].data[row] = UNLIMITED
-                self._limited[driver] -= 1
-                if not self._limited[driver]:
-                    self._nodes.remove_column(self._limits.pop(driver))
-                    del self._limited[driver]
+        self._present.data[row] = False
+        for driver in csi_node.limits:
+            self._limits[driver].data[row] = _NOT_INSTALLED
+            self._installed[driver] -= 1
+            if not self._installed[driver]:
+                self._nodes.remove_column(self._limits.pop(driver))
+                del self._installed[driver]
         for plugin in csi_node.migrated_plugins:
             rows = self._migrated[plugin]
             rows.discard(row)
             if not rows:
                 del self._migrated[plugin]
-
-    def _column(self, driver: str) -> Column:
-        column = self._limits.get(driver)
-        if column is None:
-            column = self._limits[driver] = self._nodes.add_column(np.int64, UNLIMITED)
-        return column
