@@ -152,6 +152,7 @@ def test_a_file_written_by_kube_scheduler_is_imported_with_notes(catalog: Catalo
 WRITTEN = Path(__file__).parent / "written"
 """What `--write-config-to` of each version writes; `alpha` with the feature gates GenericWorkload,
 TopologyAwareWorkloadScheduling and InPlacePodVerticalScalingSchedulerPreemption."""
+DEFERRED = "profiles[0]: DeferredPodScheduling is left out of multiPoint: Mooring does not have "
 
 
 @pytest.mark.parametrize(
@@ -160,6 +161,8 @@ TopologyAwareWorkloadScheduling and InPlacePodVerticalScalingSchedulerPreemption
         ("1.34", []),
         ("1.35", []),
         ("1.36", []),
+        ("1.37", []),
+        ("1.37-alpha", [f"{DEFERRED}this plugin"]),
     ],
 )
 def test_a_file_that_each_version_writes_gives_its_defaults_and_says_what_is_left_out(
