@@ -57,6 +57,7 @@ EMULATING = {"major": "1", "minor": "37", "emulationMajor": "1", "emulationMinor
         ({"major": "1", "minor": "37", "gitVersion": "v1.37.2"}, "1.37"),
         ({"major": "1", "minor": "34+", "gitVersion": "v1.34.4-eks-1a2b"}, "1.34"),
         (EMULATING, "1.36"),
+        ({**EMULATING, "emulationMajor": "", "emulationMinor": ""}, "1.37"),
     ],
 )
 async def test_the_version_of_a_server_is_that_which_it_emulates_or_has(

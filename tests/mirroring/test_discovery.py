@@ -215,6 +215,24 @@ async def test_a_server_without_an_answer_is_said_once_for_each_question(
     answers.refusal = (500, "InternalError")
     for _ in range(2):
         await discovery.look()
-    assert caplog.messages[0].startswith("the API server's version is not known: ")
+    assert caplog.messages[0].startswith("the API server's version is not known, the rules stay: ")
     assert len(caplog.messages) == len({*caplog.messages})
     assert sum("policy/v1" in message for message in caplog.messages) == 1
+
+
+async def test_a_server_that_cannot_be_reached_is_said_once_and_changes_nothing(
+    answers: Answers, caplog: pytest.LogCaptureFixture
+) -> None:
+    answers.served |= {POD_GROUP}
+    async with ApiServer(answers) as server, ApiClient(Connection(server.url)) as client:
+        discovery = Discovery(client)
+        await discovery.look()
+        before = dict(discovery.served)
+        await server.__aexit__()
+        await discovery.look()  # on the connection that has just been closed
+        caplog.clear()
+        for _ in range(2):
+            await discovery.look()
+        assert discovery.served == before
+    (said,) = caplog.messages
+    assert said.startswith("the API server does not say what it serves: cannot reach the API")

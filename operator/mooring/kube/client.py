@@ -94,7 +94,7 @@ class ApiClient(Transport):
         """
         path = "/version"
         answer = await self._json("GET", path)
-        parts = [answer.get(f"emulation{part}", answer.get(part.lower())) for part in _PARTS]
+        parts = [answer.get(f"emulation{part}") or answer.get(part.lower()) for part in _PARTS]
         version = minor_version(".".join(map(str, parts)))
         if version is None:
             raise self._malformed(path, ManifestError("major, minor", "are no version"))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from mooring.kube.client import ApiClient
-from mooring.kube.errors import ApiError, ForbiddenError, explain
+from mooring.kube.errors import ApiError, ForbiddenError, UnreachableError, explain
 from mooring.kube.resources import Resource
 from mooring.mirroring.mirror import MIRRORED, MIRRORED_IF_SERVED
 from mooring.model.events import Kind
@@ -74,7 +74,12 @@ class Discovery:
         A server that does not even say its version might be something else in an API server's
         place, such as a load balancer without a server behind it. Then no kind counts as missing.
         """
-        is_server = await self._look_at_version()
+        try:
+            is_server = await self._look_at_version()
+        except UnreachableError as error:
+            text = f"the API server does not say what it serves: {explain(error)}"
+            self._tell_once("version", text)
+            return
         answers = dict[str, frozenset[str] | None]()
         for kind, versions in _VERSIONS.items():
             is_known, found = await self._find(versions, answers)
@@ -112,11 +117,20 @@ class Discovery:
         return plurals
 
     async def _look_at_version(self) -> bool:
-        """Note the server's version; return whether an API server has answered."""
+        """Note the server's version; return whether an API server has answered.
+
+        Raises:
+            UnreachableError: if nothing has answered.
+        """
         try:
             found = await self._client.server_version()
+        except UnreachableError:
+            raise
         except ApiError as error:
-            self._tell_once("version", f"the API server's version is not known: {explain(error)}")
+            self._tell_once(
+                "version",
+                f"the API server's version is not known, the rules stay: {explain(error)}",
+            )
             return isinstance(error, ForbiddenError)
         self._troubles.pop("version", None)
         if self._counts(None, found, self._version or found) and found != self._version:
