@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from controlplane.build import TOOLS_MODULE, programs_folder
+from controlplane.releases import RELEASES
 from mooring import __version__
-from mooring.model.kubernetes_rules import KUBERNETES_RULES
 from release.artifacts import SHARED, chart, manifests
 
 ROOT = Path(__file__).parents[2]
@@ -139,10 +139,9 @@ def test_helm_has_nothing_to_say_about_the_chart() -> None:
     assert helm("template", str(CHART)).stderr == ""
 
 
-def test_the_chart_is_for_the_versions_of_kubernetes_that_are_known() -> None:
+def test_the_chart_is_for_the_releases_of_kubernetes_that_it_is_tested_with() -> None:
     about = yaml.safe_load((CHART / "Chart.yaml").read_text())
-    oldest, *_ = KUBERNETES_RULES
-    assert about["kubeVersion"] == f">={oldest}.0-0"
+    assert about["kubeVersion"] == f">={RELEASES[0].minor}.0-0"
 
 
 BETA = "--api-versions=admissionregistration.k8s.io/v1beta1/MutatingAdmissionPolicy"
