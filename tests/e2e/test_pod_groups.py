@@ -5,9 +5,9 @@ This control plane serves Kubernetes' own PodGroups, where the release has them 
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -109,7 +109,7 @@ def scheduler(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> 
         yield started
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Way:
     """A kind of PodGroup, and how pods name a group of it."""
 
@@ -260,6 +260,25 @@ def test_members_of_a_deleted_group_wait_and_a_group_of_its_name_takes_them_over
     client.post(collection, coscheduling_pod_group("train", 2, namespace=namespace))
     says(client, f"{collection}/train", "True", "")
     assert len(bound(client, namespace)) == 2
+
+
+@pytest.mark.pod_groups
+def test_groups_are_placed_where_only_their_least_version_is_served(tmp_path: Path) -> None:
+    version = RELEASE.pod_group_versions[-1]
+    release = dataclasses.replace(RELEASE, pod_group_versions=(version,))
+    with ControlPlane(flags=release.pod_group_flags()) as plane, plane.access.client() as client:
+        replica.apply_manifests(plane.access)
+        create_nodes(plane.access, 1)
+        namespace = create_namespace(plane.access)
+        with Replicas.of(plane.access, tmp_path) as replicas:
+            scheduler = replicas.start()
+            scheduler.wait_until_says(f"podgroups.scheduling.k8s.io ({version}) is served")
+            group = release.versioned(pod_group("train", 2, namespace=namespace))
+            client.post(release.pod_groups(namespace), group)
+            fields = OF_KUBERNETES.fields("train")
+            create_pods(client, namespace, *(pod(f"p{i}", **fields) for i in range(2)))
+            says(client, f"{release.pod_groups(namespace)}/train", "True", "")
+        assert len(bound(client, namespace)) == 2
 
 
 @pytest.mark.pod_groups
