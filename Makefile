@@ -9,10 +9,14 @@ PYTHON ?= $(firstword $(foreach name,python3 python3.14 python3.13 python3.12 py
 UV ?= uv
 IMAGE ?= mooring
 LOCK ?= requirements-run.lock
+SEEDS ?= 10000
 VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' operator/mooring/__init__.py)
 BROWSER = $(or $(CHROMIUM),$(firstword $(foreach name,chromium chromium-browser google-chrome, \
 	$(shell command -v $(name)))))
 export CHROMIUM
+# The release of Kubernetes that the control plane is built of, such as 1.35: one of
+# tests/controlplane/versions/, by default the newest.
+export KUBERNETES
 # What Python compiles is kept for the next run and the next process, whatever the shell says: to
 # compile all tests takes each process of a run 13 seconds. `make clean` removes it.
 unexport PYTHONDONTWRITEBYTECODE
@@ -62,7 +66,7 @@ $(VENV)/bin/mooring:
 	@printf '#!/bin/sh\nexec "%s" -m mooring "$$@"\n' '$(CURDIR)/$(PY)' > $@
 	@chmod +x $@
 
-controlplane: venv ## build etcd, Kubernetes and kwok once, into ~/.cache/mooring
+controlplane: venv ## build etcd, Kubernetes and kwok once, into ~/.cache/mooring; KUBERNETES=1.36
 	@$(PY) -m controlplane build >/dev/null
 
 tools: venv ## build promtool and helm once, for the tests of alerts and chart
@@ -90,7 +94,7 @@ unit: venv ## every test that starts no control plane; run it after every edit
 
 # Tests with servers wait more than they compute: three processes keep two cores busy. A file, whose
 # tests share servers, stays in one process; files are handed out in the order of tests/conftest.py.
-test: check controlplane tools browser container ## every test, those against a real control plane included
+test: check controlplane tools browser container ## every test, with a real control plane; KUBERNETES=1.36
 	$(PYTEST) -n 3 --dist loadfile --no-loadscope-reorder $(if $(shell $(HAS_CONTAINER_TOOLS) && echo yes),,-m 'not image')
 
 check: venv ## ruff, mypy --strict, import-linter, the site's links, audit
@@ -156,7 +160,12 @@ bench: venv controlplane ## Mooring and kube-scheduler on the same server; BENCH
 conformance: venv controlplane ## Kubernetes' own scheduling tests against Mooring and kube-scheduler
 	@$(PY) -m kubernetes_e2e $(CONFORMANCE)
 
-soak: venv controlplane ## churn and faults for half an hour, and a verdict; SOAK='--minutes 3'
+EXPLORE ?= --events 2 --depth 5 --pausing --lagging
+
+soak: venv controlplane ## all orders of events, SEEDS histories, half an hour of churn; SOAK='--minutes 3'
+	@$(PY) -m exploration $(EXPLORE)
+	@$(PY) -m simulation 0 --count $(SEEDS)
+	@$(PY) -m simulation.mutations
 	@$(PY) -m soak $(SOAK)
 
 lock: ## choose versions anew: requirements*.lock and tests/controlplane/go.lock (needs uv)

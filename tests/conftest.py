@@ -8,6 +8,9 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
+from controlplane import ControlPlaneError
+from controlplane.releases import chosen_release
+
 # A busy machine is no failure: nothing is timed in tests.
 settings.register_profile("mooring", deadline=None)
 settings.load_profile("mooring")
@@ -29,17 +32,36 @@ def pytest_configure() -> None:
     """Ctrl-C ends the programs that tests start, also if the tests run in the background.
 
     A shell's script starts what it puts there with SIGINT ignored, and programs inherit that.
+
+    Raises:
+        UsageError: KUBERNETES names no release that is tested.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        chosen_release()
+    except ControlPlaneError as error:
+        raise pytest.UsageError(str(error)) from None
+
+
+def pytest_report_header() -> str:
+    """Say what the tests with a control plane run on, and what is left out there."""
+    release = chosen_release()
+    left_out = "" if release.has_pod_groups else "; no tests of its own PodGroups, it has none"
+    return f"Kubernetes: {release.version}{left_out}"
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark the tests that start servers, and put them first, the longest before the others.
 
-    The short ones fill up the end of a run in several processes.
+    The short ones fill up the end of a run in several processes. Tests of Kubernetes' own PodGroups
+    are left out where the chosen release has none.
     """
+    if not chosen_release().has_pod_groups:
+        left_out = [item for item in items if item.get_closest_marker("pod_groups")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
     for item in items:
         fixtures = getattr(item, "fixturenames", ())
         if item.nodeid.startswith("tests/e2e/") or not STARTING.isdisjoint(fixtures):

@@ -1,6 +1,7 @@
 """Writes the table of fields of pods and controllers: `python -m object_fields`.
 
-It is made from the models of kubernetes_asyncio, whose import takes too long for a command.
+It is made from the models of kubernetes_asyncio, whose import takes too long for a command, and
+from what newer versions of Kubernetes have added.
 """
 
 import json
@@ -30,6 +31,31 @@ _QUANTITIES = frozenset(
     }
 )
 """Fields of quantities: the models call them text, but a number is right too."""
+_ADDED = {
+    "ClusterTrustBundleProjection": {"user": "int"},
+    "ConfigMapVolumeSource": {"defaultUser": "int"},
+    "DownwardAPIVolumeFile": {"user": "int"},
+    "DownwardAPIVolumeSource": {"defaultUser": "int"},
+    "EmptyDirVolumeSource": {"mode": "int"},
+    "EvictionResponder": {"name": "str", "priority": "int"},
+    "GRPCAction": {"mode": "str"},
+    "HTTPGetAction": {"protocol": "str"},
+    "JobSchedulingConfiguration": {
+        "disruptionMode": "*",
+        "resourceClaims": "[*]",
+        "schedulingConstraints": "*",
+        "schedulingPolicy": "*",
+    },
+    "JobSpec": {"scheduling": "JobSchedulingConfiguration"},
+    "KeyToPath": {"user": "int"},
+    "PodCertificateProjection": {"user": "int"},
+    "PodSpec": {"evictionResponders": "[EvictionResponder]"},
+    "ProjectedVolumeSource": {"defaultUser": "int"},
+    "SecretVolumeSource": {"defaultUser": "int"},
+    "ServiceAccountTokenProjection": {"user": "int"},
+    "VolumeMount": {"bindMountOptions": "[str]"},
+}
+"""Fields of Kubernetes 1.37 that the models, those of 1.36, do not have (k8s.io/api)."""
 _LIST = re.compile(r"list\[(.*)\]")
 _MAP = re.compile(r"dict[\[(]str, (.*)[\])]")
 
@@ -39,6 +65,11 @@ def table() -> str:
     types: dict[str, dict[str, str]] = {}
     for root in sorted(ROOTS):
         _walk(f"V1{root}", types)
+    for name, fields in _ADDED.items():
+        known = types.setdefault(name, {})
+        if repeated := known.keys() & fields.keys():
+            raise ValueError(f"the models have {name} {sorted(repeated)}: remove it from _ADDED")
+        known |= dict(fields)
     lines = (f"{json.dumps(name)}: {json.dumps(types[name])}" for name in sorted(types))
     return "{\n" + ",\n".join(lines) + "\n}\n"
 

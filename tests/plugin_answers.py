@@ -1,7 +1,7 @@
 """One plugin asked about one pod, as the cycle asks it, with answers by node name."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from mooring.framework.registry import NoArgs
 from mooring.framework.scores import normalize_score
 from mooring.framework.verdicts import SKIP
 from mooring.model.events import Action, ClusterEvent, Kind
+from mooring.model.kubernetes_rules import KUBERNETES_RULES, NEWEST
 from mooring.model.objects import parse_object
 from mooring.model.pod import parse_pod
 from mooring.policy.reading import read
@@ -33,12 +34,18 @@ class Rejected:
 
 
 class PluginAnswers:
-    """A plugin, built with `args` (as a profile writes them), and a cluster to ask it about."""
+    """A plugin, built with `args` (as a profile writes them), and a cluster to ask it about.
 
-    def __init__(self, plugin: type[Any], *objects: Raw, **args: Any) -> None:
+    `kubernetes` is the version whose rules it follows.
+    """
+
+    def __init__(
+        self, plugin: type[Any], *objects: Raw, kubernetes: str = NEWEST.version, **args: Any
+    ) -> None:
         self.state: ClusterState = cluster(*objects)
         model = getattr(plugin, "Args", NoArgs)
-        self._plugin = plugin(read(model, args, "args"), handle(self.state))
+        built_with = replace(handle(self.state), kubernetes=KUBERNETES_RULES[kubernetes])
+        self._plugin = plugin(read(model, args, "args"), built_with)
         self._cluster = ClusterView(self.state)
         self._nodes = self._cluster.nodes.take(self._cluster.nodes_in_order)
 

@@ -12,9 +12,11 @@ import yaml
 from controlplane import Access, ControlPlaneError
 from controlplane.health import wait_until_healthy
 from controlplane.processes import Program
+from controlplane.releases import chosen_release
 
 __all__ = [
     "SERVICE_ACCOUNT",
+    "admission",
     "apply_manifests",
     "command",
     "environment",
@@ -46,6 +48,12 @@ def apply_manifests(access: Access) -> None:
     objects: list[dict[str, Any]] = list(yaml.safe_load_all(rendered))
     without = [obj for obj in objects if obj["kind"] != "Deployment"]
     access.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(without))
+
+
+def admission() -> str:
+    """Return the component that sets the scheduler of a namespace's pods on the chosen release."""
+    version = chosen_release().mutating_admission_policy
+    return "admission" if version == "v1" else f"admission-{version}"
 
 
 def command(kubeconfig: Path, secure_port: int, *options: str) -> list[str]:

@@ -11,9 +11,16 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from mooring.model.node import HOSTNAME, ZONE
-from mooring.testing.builders import api_object, namespace, node, pod, service, toleration
+from mooring.testing.builders import namespace, node, pod, service, toleration
 from mooring.testing.contract import Scenario
-from mooring.testing.storage_builders import pv, pvc, storage_class
+from mooring.testing.storage_builders import (
+    csi_driver,
+    csi_node,
+    pv,
+    pvc,
+    storage_capacity,
+    storage_class,
+)
 
 Raw = dict[str, Any]
 
@@ -21,7 +28,8 @@ NAMESPACES = ("default", "team-a", "team-b")
 NODE_NAMES = tuple(f"n{i}" for i in range(6))
 IMAGES = {"registry.example/small:v1": 50 * 2**20, "registry.example/big:v1": 900 * 2**20}
 TAINTS = ("dedicated=gpu:NoSchedule", "flaky:PreferNoSchedule", "broken:NoExecute")
-CLAIMS = ("bound-to-n0", "waits", "lost", "no-such-claim")
+CLAIMS = ("bound-to-n0", "waits", "made", "lost", "no-such-claim")
+FEATURES = ("RestartAllContainersOnContainerExits", "UserNamespacesHostNetworkSupport")
 GPU = "example.com/gpu"
 
 _HARD = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -54,6 +62,9 @@ _NODE: dict[str, SearchStrategy[Any]] = {
     "unschedulable": _rarely(st.just(value=True), otherwise=False),
     "images": st.dictionaries(st.sampled_from(tuple(IMAGES)), st.none()).map(
         lambda chosen: {image: IMAGES[image] for image in chosen}
+    ),
+    "status": st.lists(st.sampled_from(FEATURES), unique=True).map(
+        lambda declared: {"declaredFeatures": sorted(declared)}
     ),
 }
 
@@ -186,6 +197,7 @@ _POD: dict[str, SearchStrategy[Any]] = {
         st.lists(st.sampled_from((toleration(), toleration("dedicated", "gpu")))), ()
     ),
     "claims": _rarely(st.lists(st.sampled_from(CLAIMS), max_size=2, unique=True), ()),
+    "spec": _rarely(st.just({"hostNetwork": True, "hostUsers": False}), None),
 }
 
 
@@ -198,17 +210,25 @@ def pods(
 
 def surroundings() -> tuple[Raw, ...]:
     """Return namespaces, a Service and storage for the claims that `pods` may name."""
-    limits = {"drivers": [{"name": "csi.example", "nodeID": "n0", "allocatable": {"count": 1}}]}
     return (
         *(namespace(name, {"env": "prod" if name == "team-a" else "dev"}) for name in NAMESPACES),
         service("front", {"app": "a"}),
         storage_class("late"),
+        storage_class("made", provisioner="csi.tracked"),
+        csi_driver("csi.tracked", storage_capacity=True, required_on_node=True),
+        *(
+            storage_capacity(f"in-{z}", "made", f"{n}Gi", {ZONE: z})
+            for z, n in (("a", 2), ("b", 9))
+        ),
         pv("on-n0", nodes=("n0",), claim="default/bound-to-n0"),
         pv("free", nodes=("n1", "n2"), storage_class="late"),
         pvc("bound-to-n0", volume="on-n0"),
         pvc("waits", storage_class="late"),
+        pvc("made", storage_class="made"),
         pvc("lost", volume="no-such-volume"),
-        api_object("CSINode", "n0", spec=limits),
+        csi_node("n0", {"csi.example": 1, "csi.tracked": None}),
+        csi_node("n1", {"csi.tracked": None}),
+        csi_node("n2", {}),
     )
 
 

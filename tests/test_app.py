@@ -151,7 +151,7 @@ async def electing(cluster: Cluster) -> AsyncIterator[asyncio.Task[int]]:
             Connection(server.url, user_agent=KOPF),
             client,
             elector,
-            end_process=cluster.ends.append,
+            environment=app_module.Environment(end_process=cluster.ends.append),
         )
         running = asyncio.create_task(scheduler.run())
         try:

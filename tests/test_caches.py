@@ -6,21 +6,17 @@ walking over all objects of the program, and is right only if it counts its own 
 """
 
 import asyncio
-import functools
 import gc
 import re
 import sys
-import types
-from collections import defaultdict, deque
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, Final
-from weakref import WeakKeyDictionary, WeakValueDictionary
-
-import numpy as np
 
 from deciding import Deciding
 from handlers.small_api import KOPF, SmallApi
+from holders import Holders, most_bytes
 from kube.api_server import ApiServer, Request, bookmark, event
 from mooring.app import Scheduler
 from mooring.engine.outcome import ScheduleResult
@@ -31,7 +27,6 @@ from mooring.mirroring.mirror import MIRRORED
 from mooring.model.events import Kind
 from mooring.model.node import HOSTNAME, ZONE
 from mooring.model.pod import parse_pod
-from mooring.observe.records import DecisionLog
 from mooring.settings import RunSettings
 from mooring.testing.builders import (
     api_object,
@@ -274,113 +269,11 @@ def profile(mark: str) -> Raw:
     }
 
 
-class Holders:
-    """Every object of the program, each reached once, and by which way."""
-
-    def __init__(self, *roots: tuple[str, object]) -> None:
-        self.bounded: list[tuple[str, Any]] = []
-        self._seen: set[int] = set()
-        self._keep: list[object] = []
-        self.marks: dict[str, set[bytes]] = defaultdict(set)
-        self._walk(deque(roots), self.bounded)
-
-    def own_bytes(self, where: str, bounded: object) -> int:
-        """Return the bytes of a bounded object that nothing else of the program has."""
-        before = len(self._keep)
-        self._seen.discard(id(bounded))
-        self._walk(deque(_children(where, bounded)), [])
-        return sum(map(_size, self._keep[before:]))
-
-    def _walk(self, left: "deque[tuple[str, object]]", bounded: list[tuple[str, Any]]) -> None:
-        while left:
-            where, found = left.popleft()
-            if id(found) in self._seen:
-                continue
-            self._seen.add(id(found))
-            self._keep.append(found)
-            if isinstance(found, str | bytes):
-                text = found.encode(errors="replace") if isinstance(found, str) else found
-                self.marks[where].update(MARK.findall(text))
-            elif _most_bytes(found) is not None:
-                bounded.append((where, found))
-            else:
-                left.extend(_children(where, found))
-
-
-def _children(where: str, found: object) -> Iterator[tuple[str, object]]:
-    """Return the objects that an object refers to; only Mooring's and containers have any."""
-    for kind, of_kind in _PARTS:
-        if isinstance(found, kind):
-            return ((f"{where}{name}", part) for name, part in list(of_kind(found)))
-    attributes = _attributes(found) if _is_ours(found) else ()
-    return ((f"{where}.{name}", value) for name, value in attributes)
-
-
-def _items(found: Iterable[object]) -> Iterator[tuple[str, object]]:
-    return (("[]", one) for one in found)
-
-
-def _entries(found: Mapping[Any, object]) -> Iterator[tuple[str, object]]:
-    yield from (("{}", key) for key in found)
-    yield from _items(found.values())
-
-
-def _cached_results(found: Any) -> Iterator[tuple[str, object]]:
-    """Return the results that it keeps; none for a function of another library."""
-    return _items(gc.get_referents(found) if found.__module__.startswith("mooring") else ())
-
-
-_PARTS: Final[tuple[tuple[Any, Any], ...]] = (
-    (WeakValueDictionary, lambda _: ()),  # its keys go with its values, which something else has
-    (WeakKeyDictionary, lambda found: _items(found.values())),
-    (Mapping, _entries),
-    (list | tuple | set | frozenset | deque, _items),
-    (asyncio.Queue, lambda found: _items(vars(found)["_queue"])),
-    (functools.partial, lambda f: _items((f.func, f.args, f.keywords))),
-    (types.MethodType, lambda found: _items((found.__self__,))),
-    (types.FunctionType, lambda f: _items((f.__closure__ or (), f.__defaults__ or ()))),
-    (types.CellType, lambda found: _items(gc.get_referents(found))),
-    (type(functools.lru_cache(lambda: None)), _cached_results),
-    (np.ndarray, lambda found: _items(() if found.base is None else (found.base,))),
-)
-"""By type, the parts of an object and how they are reached."""
-
-
-def _is_ours(found: object) -> bool:
-    kind = found if isinstance(found, type) else type(found)
-    return kind.__module__.startswith("mooring")
-
-
-def _attributes(found: object) -> Iterator[tuple[str, object]]:
-    yield from list(getattr(found, "__dict__", {}).items())
-    if isinstance(found, type):
-        return
-    for kind in type(found).__mro__:
-        slots = kind.__dict__.get("__slots__", ())
-        for name in (slots,) if isinstance(slots, str) else slots:
-            if name not in {"__dict__", "__weakref__"} and hasattr(found, name):
-                yield name, getattr(found, name)
-
-
-def _most_bytes(found: object) -> int | None:
-    """Return the bound of an object that counts its bytes; None for any other object."""
-    if not _is_ours(found) or type(getattr(found, "bytes", None)) is not int:
-        return None
-    most = getattr(found, "limit" if isinstance(found, DecisionLog) else "most_bytes", None)
-    return most if type(most) is int else None
-
-
-def _size(found: object) -> int:
-    if isinstance(found, np.ndarray):
-        return 128 + (found.nbytes if found.base is None else 0)
-    return sys.getsizeof(found)
-
-
 def program(**parts: object) -> Holders:
     """Return everything that these parts have, and the modules of the program."""
     gc.collect()
     modules = [m for name, m in sorted(sys.modules.items()) if name.startswith("mooring")]
-    return Holders(*parts.items(), *((module.__name__, vars(module)) for module in modules))
+    return Holders(MARK, *parts.items(), *((module.__name__, vars(module)) for module in modules))
 
 
 def leftovers(scheduler: Scheduler) -> dict[str, int]:
@@ -451,7 +344,7 @@ async def test_whatever_is_kept_of_what_is_gone_has_a_bound_in_bytes() -> None:
             await until(lambda: not leftovers(scheduler))
         assert leftovers(scheduler) == {}, "kept without a bound in bytes, of how many tenants"
         found = program(scheduler=scheduler)
-        counted = {where: (one.bytes, _most_bytes(one)) for where, one in found.bounded}
+        counted = {where: (one.bytes, most_bytes(one)) for where, one in found.bounded}
         own = {where: found.own_bytes(where, one) for where, one in found.bounded}
         for where, (counts, most) in counted.items():
             assert most is not None

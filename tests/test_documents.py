@@ -379,7 +379,8 @@ def _points(plugin: type[Any], catalog: Registry) -> str:
     """Return the points of a plugin, and the weight of its score where it is on by default."""
     served = [point for point in Point if point in (catalog.points(plugin.name) or ())]
     weight = DEFAULT_WEIGHTS.get(plugin.name)
-    return ", ".join(f"{p} {weight}" if weight and p in _SCORED else p for p in served)
+    scored = _SCORED if weight is not None else ()
+    return ", ".join(f"{p} {weight or 1}" if p in scored else p for p in served)
 
 
 def test_profiles_lists_every_plugin_in_order_with_points_weight_and_arguments() -> None:

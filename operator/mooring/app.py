@@ -15,14 +15,16 @@ import socket
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
 from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from random import Random
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from uuid import uuid4
 
 from mooring import __version__
-from mooring.engine.build import Options, build_engine
+from mooring.engine.build import Engine, Options, build_engine
 from mooring.engine.cache_dump import cache_dump
 from mooring.engine.pod_report import PodReportBuilder
 from mooring.engine.scheduler_state import (
@@ -45,6 +47,7 @@ from mooring.mirroring.reflectors import Reflectors
 from mooring.model.pod import Uid
 from mooring.observe.collector import StateCollector
 from mooring.observe.decision_file import DecisionFile
+from mooring.observe.event_loop import HoldTimer, log_long_hold
 from mooring.observe.http import Endpoints
 from mooring.observe.metrics import Metrics
 from mooring.observe.records import DecisionLog
@@ -64,7 +67,7 @@ from mooring.state.cluster import ClusterState
 if TYPE_CHECKING:
     from mooring.observe.traces import Traces
 
-__all__ = ["Scheduler", "new_identity"]
+__all__ = ["Environment", "Kopf", "Scheduler", "calm_the_collector"]
 
 logger = logging.getLogger(__name__)
 
@@ -84,15 +87,72 @@ _MOST_CERTIFICATE: Final = 16 * 1024
 """Bytes of a certificate that the lease is given; certificates of servers have one or two KiB."""
 
 
-def new_identity() -> str:
+def _new_identity() -> str:
     """Return a name for this process that no other replica has, as kube-scheduler does."""
     return f"{socket.gethostname()}_{uuid4()}"
+
+
+def calm_the_collector() -> None:
+    """Have the garbage collector not walk what is there already, nor much at once.
+
+    The mirror is long-lived and free of cycles. To walk 100,000 objects takes 50 ms, in which
+    nothing else runs: that many are in the two younger generations at most. All others are walked
+    when they have grown by a quarter, and not before 160 million objects have come.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 3, 2_000)
+
+
+class Kopf(Protocol):
+    """Shows the handlers pods without a node, profiles and priority classes: `KopfRunner`."""
+
+    @property
+    def restarts(self) -> int:
+        """How often it was started again."""
+
+    async def run(self, restore_signals: Callable[[], None]) -> None:
+        """Serve until cancelled."""
+
+    async def until_watchable(self) -> None:
+        """Wait until it may watch what it needs."""
+
+    def problem(self) -> str | None:
+        """Return why it is not ready; None if it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """What a replica works with outside itself and the API server.
+
+    Attributes:
+        clock: Monotonic, in seconds.
+        now: The time of day, in seconds since the epoch.
+        random: Spreads load; hides nothing.
+        identity: What the lease calls this replica; no other one has it.
+        registry: The plugins that profiles may name.
+        kopf: Returns what runs the handlers.
+        end_process: Ends the process at once, with the exit code.
+        calm_collector: Called when the mirror is complete and long work may be done.
+    """
+
+    clock: Callable[[], float] = time.monotonic
+    now: Callable[[], float] = time.time
+    random: Random = field(default_factory=Random)
+    identity: str = field(default_factory=_new_identity)
+    registry: Registry = field(default_factory=lambda: Registry(SHIPPED))
+    kopf: Callable[[ObjectHandlers, Connection, ApiClient], Kopf] = KopfRunner
+    end_process: Callable[[int], object] = os._exit
+    calm_collector: Callable[[], None] = calm_the_collector
 
 
 class Scheduler:
     """One replica: its parts, and the order in which they start and stop.
 
-    Without `elector` it leads always. `end_process` ends the process at once, with the exit code.
+    Without `elector` it leads always. `environment` is by default the machine's.
+
+    Attributes:
+        engine: The parts that decide; only they may change anything in it.
     """
 
     def __init__(
@@ -102,43 +162,66 @@ class Scheduler:
         client: ApiClient,
         elector: LeaderElector | None = None,
         *,
-        end_process: Callable[[int], object] = os._exit,
+        environment: Environment | None = None,
     ) -> None:
+        self._environment = environment = environment or Environment()
         self._settings = settings
         self._client = client
         self._connection = connection
         self._elector = elector
-        self._end_process = end_process
-        self._identity = elector.identity if elector is not None else new_identity()
+        self._identity = elector.identity if elector is not None else environment.identity
         self._stop = asyncio.Event()
         self._exit_code = 0
         self._leading = False
         self._published: Callable[[], Mapping[str, str]] = dict
         self._metrics = Metrics()
         state = ClusterState()
-        mirror = Mirror(state, handled=self._metrics.event_handled)
-        self._reflectors = Reflectors(client, mirror, relisted=self._metrics.relisted)
+        self._reflectors = self._new_reflectors(state)
         self._decision_file = _decision_file(settings)
         self._traces = _traces(settings, self._identity)
         # A client of its own, so that --qps limits the writes and not what extenders get to read.
         self._extender_client = ApiClient(connection)
-        engine = self._engine = build_engine(
-            client,
+        engine = self.engine = self._new_engine(state)
+        self._profile_handler = ProfileHandler(
+            engine.scheduler.profiles, engine.pod_enqueuer, now=environment.now
+        )
+        self._profile_status = ProfileStatusWriter(
+            self._profile_handler, client, engine.recorder, clock=environment.clock
+        )
+        self._handlers = self._new_handlers(state)
+        self._kopf = environment.kopf(self._handlers, connection, client)
+        self._comparer = self._new_comparer()
+        self._shadow_status = ShadowStatusWriter(engine.shadow, client)
+
+    def _new_reflectors(self, state: ClusterState) -> Reflectors:
+        """Return what mirrors the cluster in the state."""
+        clock, metrics = self._environment.clock, self._metrics
+        return Reflectors(
+            self._client,
+            Mirror(state, handled=metrics.event_handled, clock=clock),
+            relisted=metrics.relisted,
+            versioned=self._follow_server,
+            clock=clock,
+            random=self._environment.random,
+        )
+
+    def _new_engine(self, state: ClusterState) -> Engine:
+        """Return the engine, which decides over the state."""
+        environment = self._environment
+        return build_engine(
+            self._client,
             state,
-            Registry(SHIPPED),
+            environment.registry,
             identity=self._identity,
-            options=_options(settings),
+            options=_options(self._settings),
             metrics=self._metrics,
             decisions=self._new_decision_log(),
             extender_client=self._extender_client,
             served=self._reflectors.served,
+            clock=environment.clock,
+            now=environment.now,
+            random=environment.random,
         )
-        self._profile_handler = ProfileHandler(engine.scheduler.profiles, engine.pod_enqueuer)
-        self._profile_status = ProfileStatusWriter(self._profile_handler, client, engine.recorder)
-        self._handlers = self._new_handlers(state)
-        self._kopf = KopfRunner(self._handlers, connection, client)
-        self._comparer = self._new_comparer()
-        self._shadow_status = ShadowStatusWriter(engine.shadow, client)
 
     def _new_decision_log(self) -> DecisionLog:
         """Return the log of decisions, which the file of decisions and the traces follow."""
@@ -146,22 +229,25 @@ class Scheduler:
             limit=round(self._settings.decision_record_mib * 2**20),
             append=self._decision_file.append if self._decision_file is not None else None,
             trace=self._traces.note if self._traces is not None else None,
+            clock=self._environment.clock,
+            wall=self._environment.now,
         )
 
     def _new_handlers(self, state: ClusterState) -> ObjectHandlers:
         """Return kopf's handlers, which tell the engine of pods and profiles."""
         return ObjectHandlers(
-            self._engine.pod_enqueuer,
+            self.engine.pod_enqueuer,
             self._profile_status,
             state,
             listed=self._compare_soon,
-            seen=self._engine.extender_objects.seen,
+            seen=self.engine.extender_objects.seen,
             handled=self._metrics.event_handled,
+            clock=self._environment.clock,
         )
 
     def _new_comparer(self) -> CacheComparer:
         """Return what compares the pods and profiles that kopf shows with the API server's."""
-        engine, profiles = self._engine, self._profile_handler
+        engine, profiles = self.engine, self._profile_handler
         return CacheComparer(
             self._client,
             (
@@ -183,10 +269,12 @@ class Scheduler:
                     gone_meanwhile=profiles.departures.meanwhile,
                 ),
             ),
+            clock=self._environment.clock,
         )
 
     async def run(self) -> int:
         """Serve until told to stop; return the exit code."""
+        asyncio.get_running_loop().set_task_factory(HoldTimer(self._note_hold))
         self._catch_signals()
         self._metrics.read_from(self._readings())
         # A client of its own, so that neither --qps nor a queue of bindings holds up a scrape.
@@ -196,20 +284,37 @@ class Scheduler:
         endpoints = self._endpoints(Reviews(reviews_client), page_client)
         try:
             if await self._unless_stopped(self._start_serving(endpoints)):
-                reflectors = self._start(self._reflectors.run())
-                try:
-                    await self._lead_until_stopped()
-                finally:
-                    await _cancelled(reflectors)
+                await self._schedule()
         finally:
             await endpoints.stop()
             await reviews_client.close()
             await page_client.close()
-            await self._engine.extenders.close()
-            await self._engine.extender_objects.close()
-            await self._extender_client.close()
+            await self._close()
         logger.info("stopped")
         return self._exit_code
+
+    async def run_without_endpoints(self) -> int:
+        """Do what `run` does, but serve nothing."""
+        self._catch_signals()
+        try:
+            await self._schedule()
+        finally:
+            await self._close()
+        return self._exit_code
+
+    async def _schedule(self) -> None:
+        """Follow the cluster, and lead when it is this replica's turn, until told to stop."""
+        reflectors = self._start(self._reflectors.run())
+        try:
+            await self._lead_until_stopped()
+        finally:
+            await _cancelled(reflectors)
+
+    async def _close(self) -> None:
+        """Close the connections of the engine."""
+        await self.engine.extenders.close()
+        await self.engine.extender_objects.close()
+        await self._extender_client.close()
 
     async def _start_serving(self, endpoints: Endpoints) -> None:
         """Start the endpoints, which first wait for the CA of client certificates."""
@@ -223,10 +328,13 @@ class Scheduler:
         async with AsyncExitStack() as on_the_way_out:
             if not await self._unless_stopped(self._able_to_lead()):
                 return
-            _calm_the_collector()  # now, because it takes long, and pods wait for a new leader
+            # Now, because it takes long, and later pods wait for a new leader.
+            self._environment.calm_collector()
             started = asyncio.Event()
             if self._elector is not None:
-                running = self._elector.run(started.set, self._lost, self._is_able, self._published)
+                running = self._elector.run(
+                    started.set, self._lost, self.is_current, self._published
+                )
                 election = self._start(running)
                 on_the_way_out.push_async_callback(_cancelled, election)
             else:
@@ -237,11 +345,11 @@ class Scheduler:
             writers, workers = self._start_writers(), self._start_workers()
             on_the_way_out.push_async_callback(self._finish, workers, writers)
             await self._stop.wait()
-            logger.info("stopping: %d bindings in flight", self._engine.loop.binding)
+            logger.info("stopping: %d bindings in flight", self.engine.loop.binding)
 
     def _start_writers(self) -> "list[asyncio.Task[None]]":
         """Start what writes about decisions, and goes on until the last binding has ended."""
-        engine = self._engine
+        engine = self.engine
         parts = (
             engine.recorder,
             engine.reports,
@@ -254,11 +362,11 @@ class Scheduler:
     def _start_workers(self) -> "list[asyncio.Task[None]]":
         """Start what a leader does until it is told to stop."""
         work = [
-            self._engine.loop.run(),
-            self._engine.pod_enqueuer.run(),
+            self.engine.loop.run(),
+            self.engine.pod_enqueuer.run(),
             self._kopf.run(self._catch_signals),
             self._profile_status.run(),
-            self._engine.housekeeping.run(),
+            self.engine.housekeeping.run(),
             self._comparer.run(),
             self._shadow_status.run(),
         ]
@@ -277,7 +385,7 @@ class Scheduler:
         await self._reflectors.synced()
         await self._kopf.until_watchable()
 
-    def _is_able(self) -> bool:
+    def is_current(self) -> bool:
         """Return whether this replica may ask for the lease.
 
         What the last leader has bound may be missing in a watch that is broken; without it, full
@@ -287,13 +395,13 @@ class Scheduler:
 
     async def _give_up_when_unable(self) -> None:
         """Return when this replica has been unable to do its work for too long."""
-        able_at = time.monotonic()
+        able_at = self._environment.clock()
         while True:
             await asyncio.sleep(_HEALTH_SECONDS)
             trouble = self._reflectors.problem() or self._kopf.problem()
             if trouble is None:
-                able_at = time.monotonic()
-            elif time.monotonic() - able_at > _UNABLE_SECONDS:
+                able_at = self._environment.clock()
+            elif self._environment.clock() - able_at > _UNABLE_SECONDS:
                 logger.error("this replica cannot work and gives the lease up: %s", trouble)
                 self._exit_code = 1
                 return
@@ -319,7 +427,7 @@ class Scheduler:
         What a leader runs has been told to end; whatever has not ended by then may write nothing
         once the lease is released.
         """
-        engine, now = self._engine, asyncio.get_running_loop().time
+        engine, now = self.engine, asyncio.get_running_loop().time
         deadline = now() + self._settings.stop_seconds
         engine.loop.halt()
         for task in workers:
@@ -351,20 +459,25 @@ class Scheduler:
 
         The elector has already ended the leadership that every write checks.
         """
-        self._engine.loop.halt()
+        self.engine.loop.halt()
         self._leading = False
         self._exit_code = 1
         self._stop.set()
         logger.error("the lease is lost; another replica binds now")
-        self._end_process(self._exit_code)
+        self._environment.end_process(self._exit_code)
+
+    def _follow_server(self, version: str) -> None:
+        self.engine.follow_server(version)
 
     def _compare_soon(self) -> None:
         """Compare soon: kopf has listed objects again and may have missed a deletion."""
         self._comparer.hint()
 
     def _endpoints(self, reviews: Reviews, page_client: ApiClient) -> Endpoints:
-        settings, engine, scheduler = self._settings, self._engine, self._engine.scheduler
-        pod_reports = PodReportBuilder(scheduler, groups=engine.group_reports.report)
+        settings, engine, scheduler = self._settings, self.engine, self.engine.scheduler
+        pod_reports = PodReportBuilder(
+            scheduler, groups=engine.group_reports.report, unserved=self._reflectors.unserved
+        )
         queue = Queue(
             scheduler,
             bound=lambda: self._metrics.pods_bound,
@@ -403,7 +516,7 @@ class Scheduler:
         )
 
     def _page(self, pod_reports: PodReportBuilder, queue: Queue, client: ApiClient) -> Page:
-        engine, scheduler = self._engine, self._engine.scheduler
+        engine, scheduler = self.engine, self.engine.scheduler
         return Page(
             nodes=Nodes(scheduler),
             pods=Pods(scheduler, scheduler.decisions, pod_reports.of),
@@ -416,11 +529,16 @@ class Scheduler:
             leading=lambda: self._leading,
         )
 
+    def _note_hold(self, seconds: float, task: str) -> None:
+        """Count a step of a task that held the event loop, and log it if it was long."""
+        self._metrics.event_loop_held(seconds)
+        log_long_hold(seconds, task)
+
     def _stopping(self) -> str | None:
         return "the process is shutting down" if self._stop.is_set() else None
 
     def _readings(self) -> StateCollector:
-        engine, scheduler = self._engine, self._engine.scheduler
+        engine, scheduler = self.engine, self.engine.scheduler
         return StateCollector(
             pending_pods=scheduler.queue.counts,
             unschedulable_pods=scheduler.queue.unschedulable_counts,
@@ -479,16 +597,6 @@ def _traces(settings: RunSettings, identity: str) -> "Traces | None":
     from mooring.observe.traces import Traces  # noqa: PLC0415 - its packages are optional
 
     return Traces(settings.otlp_endpoint, version=__version__, instance=identity)
-
-
-def _calm_the_collector() -> None:
-    """Have the garbage collector run rarely, and not walk what is there already.
-
-    The mirror is long-lived and free of cycles.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(200_000, 20, 50)
 
 
 async def _cancelled(task: "asyncio.Task[None]") -> None:

@@ -3,16 +3,18 @@
 import asyncio
 import logging
 import signal
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import uvloop
 
 from mooring import __version__
-from mooring.app import Scheduler, new_identity
+from mooring.app import Environment, Scheduler
 from mooring.handlers.runner import is_kopfs
 from mooring.kube.client import ApiClient
-from mooring.kube.config import load_connection
+from mooring.kube.config import Connection, load_connection
 from mooring.kube.errors import KubeError, explain
 from mooring.kube.lease import LeaderElector, Leadership
 from mooring.kube.limiter import TokenBucket
@@ -20,7 +22,7 @@ from mooring.kube.resources import SCHEDULING_PROFILE
 from mooring.observe.http import ListenError
 from mooring.settings import RunSettings
 
-__all__ = ["StartError", "on_loop_error", "run"]
+__all__ = ["StartError", "connected_replica", "on_loop_error", "run"]
 
 logger = logging.getLogger(__name__)
 
@@ -64,25 +66,38 @@ async def _run(settings: RunSettings) -> int:
             context=settings.context,
             user_agent=f"mooring/{__version__}",
         )
-        async with AsyncExitStack() as stack:
-            leadership = Leadership() if settings.leader_elect else None
-            client = ApiClient(
-                connection,
-                limiter=_limiter(settings),
-                may_write=leadership.valid if leadership is not None else None,
-            )
-            await stack.enter_async_context(client)
-            await client.request("GET", SCHEDULING_PROFILE.path(), params={"limit": "1"})
-            elector = None
-            if leadership is not None:
-                # Renewals wait for no other request: a client of their own, without a limit.
-                leases = await stack.enter_async_context(ApiClient(connection))
-                elector = _elector(settings, leases, leadership)
-            return await Scheduler(settings, connection, client, elector).run()
+        async with connected_replica(settings, connection, Environment()) as scheduler:
+            return await scheduler.run()
     except KubeError as error:
         raise StartError(explain(error)) from error
     except ListenError as error:
         raise StartError(str(error)) from error
+
+
+@asynccontextmanager
+async def connected_replica(
+    settings: RunSettings, connection: Connection, environment: Environment
+) -> AsyncIterator[Scheduler]:
+    """Yield one replica, ready to run, with the connections that it needs.
+
+    Raises:
+        KubeError: if the API server cannot be asked for profiles.
+    """
+    async with AsyncExitStack() as stack:
+        leadership = Leadership(environment.clock) if settings.leader_elect else None
+        client = ApiClient(
+            connection,
+            limiter=_limiter(settings, environment.clock),
+            may_write=leadership.valid if leadership is not None else None,
+        )
+        await stack.enter_async_context(client)
+        await client.request("GET", SCHEDULING_PROFILE.path(), params={"limit": "1"})
+        elector = None
+        if leadership is not None:
+            # Renewals wait for no other request: a client of their own, without a limit.
+            leases = await stack.enter_async_context(ApiClient(connection))
+            elector = _elector(settings, leases, leadership, environment)
+        yield Scheduler(settings, connection, client, elector, environment=environment)
 
 
 def on_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -100,20 +115,26 @@ def on_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> N
         loop.default_exception_handler(context)
 
 
-def _elector(settings: RunSettings, client: ApiClient, leadership: Leadership) -> LeaderElector:
+def _elector(
+    settings: RunSettings, client: ApiClient, leadership: Leadership, environment: Environment
+) -> LeaderElector:
     return LeaderElector(
         client,
         name=settings.lease_name,
         namespace=settings.lease_namespace,
-        identity=new_identity(),
+        identity=environment.identity,
         leadership=leadership,
         lease_duration=settings.lease_duration,
         renew_deadline=settings.renew_deadline,
         retry_period=settings.retry_period,
+        clock=environment.clock,
+        now=lambda: datetime.fromtimestamp(environment.now(), UTC),
+        random=environment.random,
     )
 
 
-def _limiter(settings: RunSettings) -> TokenBucket | None:
+def _limiter(settings: RunSettings, clock: Callable[[], float]) -> TokenBucket | None:
     if settings.qps is None:
         return None
-    return TokenBucket(settings.qps, settings.burst or max(1, round(2 * settings.qps)))
+    burst = settings.burst or max(1, round(2 * settings.qps))
+    return TokenBucket(settings.qps, burst, clock=clock)

@@ -5,6 +5,7 @@ from typing import Any
 
 from bench.workloads import EquivalentPods, Workload
 from controlplane.nodes import node_object
+from controlplane.releases import chosen_release
 
 __all__ = [
     "Creation",
@@ -143,13 +144,13 @@ def hopeless_pods(workload: Workload, namespace: str, scheduler: str) -> Iterato
 
 def pod_groups(workload: Workload, namespace: str) -> Iterator[Creation]:
     """Yield the groups of the measured pods; a group is placed whole or not at all."""
-    path = f"/apis/scheduling.k8s.io/v1alpha2/namespaces/{namespace}/podgroups"
+    release = chosen_release()
     for number, size in enumerate(_group_sizes(workload)):
         group = {
             "metadata": {"name": _group_name(number)},
             "spec": {"schedulingPolicy": {"gang": {"minCount": size}}},
         }
-        yield path, group
+        yield release.pod_groups(namespace), group
 
 
 def measured_pods(workload: Workload, namespace: str, scheduler: str) -> Iterator[Creation]:

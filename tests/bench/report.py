@@ -11,7 +11,7 @@ from rich.table import Table
 
 from bench.figures import Comparison, Run, times_the_cpu
 from bench.workloads import Workload
-from controlplane.build import kubernetes_version
+from controlplane.releases import chosen_release
 
 __all__ = ["costs", "runs_table", "summary_table", "verdict", "write_json"]
 
@@ -94,7 +94,7 @@ def write_json(
     document = {
         "workload": _described(workload),
         "machine": {"cpus": os.cpu_count(), "load": os.getloadavg()},
-        "kubernetes": kubernetes_version(),
+        "kubernetes": chosen_release().version,
         "runs": [_described_run(run) for run in runs],
         "comparison": result and {**asdict(result), "reached": result.reached},
     }

@@ -22,10 +22,10 @@ from bench.schedulers import Scheduler
 from bench.usage import IDLE_SHARE, Usage, usage_of, wait_until_idle
 from bench.workloads import WORKLOADS, Workload
 from controlplane import Access, ControlPlane
-from controlplane.commands import POD_GROUPS
 from controlplane.health import wait_until_healthy
 from controlplane.namespaces import create_namespace, delete_namespace
 from controlplane.processes import ProcessGroup, free_ports
+from controlplane.releases import chosen_release
 
 __all__ = ["bench_server", "load_nodes", "run_once"]
 
@@ -51,7 +51,7 @@ def bench_server(*, pod_groups: bool = False) -> Iterator[ControlPlane]:
 
     With `pod_groups` the API server has Kubernetes' own PodGroups, and kube-scheduler its gates on.
     """
-    gates = POD_GROUPS if pod_groups else {}
+    gates = chosen_release().pod_group_flags() if pod_groups else {}
     flags = {**gates, "kube-apiserver": [*SERVER_FLAGS, *gates.get("kube-apiserver", ())]}
     with ControlPlane(flags=flags) as control_plane:
         replica.apply_manifests(control_plane.access)

@@ -51,7 +51,13 @@ def nodes_of(server: ControlPlane, workload: Workload) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("which", ["mooring", "kube-scheduler"])
-@pytest.mark.parametrize("name", [*WORKLOADS])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.pod_groups] if workload.groups else [])
+        for name, workload in WORKLOADS.items()
+    ],
+)
 def test_a_scheduler_drains_a_small_workload_and_its_figures_are_valid(
     request: pytest.FixtureRequest, name: str, which: str, tmp_path: Path
 ) -> None:

@@ -1,6 +1,15 @@
 """The pods of the benchmark are scheduled, so what it measures is what a tenant can do."""
 
-from bench.hostile import hostile_pods, longest_decisions
+import time
+
+import pytest
+
+from bench.full_replica import FullReplica
+from bench.holds import BOUND, CASES, Case, hostile_pod, longest_hold
+from bench.hostile import hostile_pods, measure
+
+NODES = 4
+HOSTILE = [hostile_pod(what, found) for what, found in hostile_pods().items()]
 
 
 def test_no_hostile_pod_exceeds_a_limit() -> None:
@@ -8,5 +17,38 @@ def test_no_hostile_pod_exceeds_a_limit() -> None:
     assert set(exceeded.values()) == {None}
 
 
-def test_every_pod_is_decided_about_twice() -> None:
-    assert longest_decisions(nodes=3).keys() == hostile_pods().keys()
+async def test_every_case_runs_and_leaves_no_pod_that_waits() -> None:
+    replica = FullReplica(NODES)
+    placed = len(replica.state.pods)
+    for case in (*CASES, *HOSTILE):
+        for work in case(replica):
+            await work
+        assert not replica.scheduler.queue.uids(), case.__doc__
+        confirmed = len(replica.state.pods) - len(replica.state.pods.assumed)
+        assert confirmed == placed, case.__doc__
+        assert [*replica.scheduler.profiles.in_force] == ["mooring"], case.__doc__
+    await replica.client.close()
+
+
+@pytest.mark.parametrize("case", [*CASES, *HOSTILE])
+def test_every_case_says_in_one_line_what_is_done(case: Case) -> None:
+    assert case.__doc__ is not None
+    assert len(case.__doc__.splitlines()) == 1
+    assert len(case.__doc__) <= 92
+
+
+async def test_the_longest_step_is_measured_by_its_cpu_time() -> None:
+    async def busy() -> None:
+        until = time.thread_time() + 0.003
+        while time.thread_time() < until:
+            pass
+
+    hold = await longest_hold(busy())
+    assert hold.seconds >= 0.003
+    assert hold.task.endswith("busy")
+
+
+async def test_cases_are_chosen_by_words(capsys: pytest.CaptureFixture[str]) -> None:
+    found = await measure(NODES, "Scrape")
+    assert [what for what, _ in found] == ["Scrape the metrics"]
+    assert f"{1000 * BOUND:.0f}" in capsys.readouterr().out

@@ -62,6 +62,7 @@ def test_only_preemptors_have_a_priority_class() -> None:
     assert all("priorityClassName" not in pod["spec"] for pod in existing(workload))
 
 
+@pytest.mark.pod_groups
 @pytest.mark.parametrize(
     ("scale", "small", "large"),
     [

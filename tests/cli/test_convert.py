@@ -229,3 +229,10 @@ def test_profiles_with_extenders_are_converted_with_them(tmp_path: Path) -> None
     result = converted(tmp_path, "--active", extenders=EVERY_FIELD["extenders"])
     (extender,) = yaml.safe_load(result.stdout)["spec"]["extenders"]
     assert extender["urlPrefix"] == "http://a"
+
+
+def test_a_version_of_kubernetes_is_pinned_in_every_profile(configuration: str) -> None:
+    plain = [*yaml.safe_load_all(invoke(configuration).stdout)]
+    pinned = [*yaml.safe_load_all(invoke(configuration, "--kubernetes", "1.36").stdout)]
+    assert [document["spec"].pop("kubernetesVersion") for document in pinned] == ["1.36", "1.36"]
+    assert pinned == plain

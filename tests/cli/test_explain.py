@@ -108,6 +108,13 @@ REPORTS: dict[str, dict[str, Any]] = {
         "plugins": ["SchedulingGates"],
         "heldBack": "waiting for scheduling gates: [shop/quota]",
     },
+    "team-a/stored": {
+        "state": "unschedulable",
+        "attempts": 1,
+        "pendingSeconds": 5.0,
+        "plugins": ["VolumeBinding"],
+        "notServed": ["storageclasses.storage.k8s.io", "csinodes.storage.k8s.io"],
+    },
     "team-a/waiting": {
         "state": "waiting at Permit",
         "node": "n1",
@@ -273,6 +280,14 @@ async def test_an_unschedulable_pod_is_explained_first_by_its_cause_and_what_wou
             [
                 "pod team-a/gated: gated, pending for 1h2m, 0 attempts",
                 "  held back by SchedulingGates: waiting for scheduling gates: [shop/quota]",
+            ],
+        ),
+        (
+            "stored",
+            [
+                "pod team-a/stored: unschedulable, pending for 5s, 1 attempt",
+                "  its volumes need kinds that the API server does not serve:",
+                "    storageclasses.storage.k8s.io, csinodes.storage.k8s.io",
             ],
         ),
         (

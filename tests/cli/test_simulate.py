@@ -14,6 +14,7 @@ from live_cluster import LiveCluster
 from mooring.cli.simulate import simulate
 from mooring.framework.decision import Decision, PodRef
 from mooring.observe.records import DecisionLog
+from mooring.simulate.server import server_object
 from mooring.testing.builders import api_object, node, pod, uid_of
 
 
@@ -363,3 +364,14 @@ def test_options_of_a_comparison_need_one(tmp_path: Path) -> None:
     assert "--last goes with --replay" in last.stderr
     both = invoke(cluster, "--compare", *policies(tmp_path), "--profile", "x.yaml")
     assert "--compare goes without --profile" in both.stderr
+
+
+def test_the_version_is_that_of_the_dump_unless_it_is_given_or_pinned(tmp_path: Path) -> None:
+    pinned = api_object("SchedulingProfile", "pinned", spec={"kubernetesVersion": "1.35"})
+    pods = [pod("new", spec={"schedulerName": name}, cpu="9") for name in ("new", "pinned")]
+    follows = api_object("SchedulingProfile", "new")
+    file = dump(tmp_path / "dump", server_object("1.36"), pinned, follows, node("n1"), *pods[:1])
+    assert "no new claims to deallocate" in invoke(file).stdout
+    assert "no new claims to deallocate" not in invoke(file, "--kubernetes", "1.37").stdout
+    file = dump(tmp_path / "dump", server_object("1.37"), pinned, follows, node("n1"), *pods[1:])
+    assert "no new claims to deallocate" in invoke(file, "--kubernetes", "1.37").stdout

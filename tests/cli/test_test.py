@@ -170,3 +170,20 @@ def test_every_shipped_profile_has_a_test() -> None:
         if "kind: SchedulingProfile\n" in path.read_text() and "chart" not in path.parts
     }
     assert shipped - tested == set()
+
+
+def test_the_version_is_that_of_the_case_or_of_the_test_unless_it_is_given(tmp_path: Path) -> None:
+    """Only until 1.36 does the message say that there are no claims to deallocate."""
+    path = Path(written(tmp_path, {"pod": "large", "unschedulable": {}}, FAILS, FAILS))
+    document = yaml.safe_load(path.read_text())
+    document["kubernetesVersion"] = "1.35"
+    document["cases"][2]["kubernetesVersion"] = "1.37"
+    path.write_text(yaml.safe_dump(document))
+
+    def says_no_claims(*words: str) -> list[bool]:
+        cases = json.loads(invoke(str(path), "-o", "json", *words).stdout)["tests"][0]["cases"]
+        return ["no new claims" in str(case) for case in cases[1:]]
+
+    assert says_no_claims() == [True, False]
+    assert says_no_claims("--kubernetes", "1.37") == [False, False]
+    assert says_no_claims("--kubernetes", "1.36") == [True, True]

@@ -1,7 +1,7 @@
 """`python -m conformance.check`: in how many recorded cases Mooring decides as kube-scheduler."""
 
 import argparse
-import gzip
+import lzma
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -13,8 +13,8 @@ import orjson
 from conformance.comparing import decided, differences
 
 EPILOG = """examples:
-  python -m conformance.check tests/conformance/data/*.jsonl.gz
-  python -m conformance.check --show 3 /tmp/fresh/spread.jsonl.gz
+  python -m conformance.check tests/conformance/data/*/*.jsonl.xz
+  python -m conformance.check --show 3 /tmp/fresh/1.37/spread.jsonl.xz
 """
 
 DEFAULT_SHOWN = 10
@@ -24,7 +24,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Return the exit code: 0 all cases agree, 1 some do not, 2 wrong use or a file of no cases."""
     parser = argparse.ArgumentParser(
         prog="python -m conformance.check",
-        description="Decides recorded cases with Mooring and says where kube-scheduler differed.",
+        description="Decides recorded cases with Mooring, by the rules of the version of "
+        "Kubernetes that they are from, and says where kube-scheduler differed.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -37,22 +38,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="disagreements to explain (default: %(default)s)",
     )
     chosen = parser.parse_args(arguments)
-    agreed, differed = Counter[str](), Counter[str]()
+    agreed, differed = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
     try:
         for case in (case for path in chosen.files for case in cases(path)):
             found = differences(case, decided(case))
-            (differed if found else agreed)[case["suite"]] += 1
+            (differed if found else agreed)[case["kubernetes"], case["suite"]] += 1
             if found and differed.total() <= chosen.show:
                 sys.stdout.write("\n    ".join([case["id"], *found]) + "\n")
     except BadFileError as error:
         sys.stderr.write(f"error: {error}\n")
         return 2
-    for suite in sorted(agreed | differed):
-        of = agreed[suite] + differed[suite]
-        sys.stdout.write(f"{suite:<14}{agreed[suite]:>5} of {of:>4} agree\n")
-    of = agreed.total() + differed.total()
-    sys.stdout.write(f"{'all':<14}{agreed.total():>5} of {of:>4} agree\n")
+    for recorded in sorted(agreed | differed):
+        _report(*recorded, agreed[recorded], differed[recorded])
+    _report("all", "", agreed.total(), differed.total())
     return 1 if differed else 0
+
+
+def _report(version: str, suite: str, agreed: int, differed: int) -> None:
+    sys.stdout.write(f"{version:<9}{suite:<14}{agreed:>5} of {agreed + differed:>4} agree\n")
 
 
 class BadFileError(Exception):
@@ -62,10 +65,10 @@ class BadFileError(Exception):
 def cases(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the cases of a file, one by one; raise BadFileError if it cannot be read."""
     try:
-        with gzip.open(path) as lines:
+        with lzma.open(path) as lines:
             for line in lines:
                 yield orjson.loads(line)
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, lzma.LZMAError) as error:
         reason = getattr(error, "strerror", None) or error
         raise BadFileError(f"{path}: cannot be read: {reason}") from error
     except orjson.JSONDecodeError as error:

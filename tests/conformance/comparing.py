@@ -12,6 +12,7 @@ from deterministic_extender import application, served_by_thread
 from mooring.cli.convert import convert
 from mooring.framework.decision import Decision
 from mooring.framework.registry import Registry
+from mooring.model.kubernetes_rules import rules_of_server
 from mooring.plugins import SHIPPED
 from mooring.simulate.inputs import inputs_of
 from mooring.simulate.manifests import Manifest
@@ -22,8 +23,11 @@ __all__ = ["decided", "differences"]
 
 REGISTRY: Final = Registry(SHIPPED, {})
 
-UNSCORED: Final = "DynamicResources"
-"""Listed by kube-scheduler with 0 for every pod without claims; Mooring's has no score."""
+ZERO_FOR_NOTHING: Final = frozenset(("DynamicResources", "VolumeBinding"))
+"""Plugins that kube-scheduler lists with 0 for pods of which they have nothing to score.
+
+Mooring's DynamicResources has no score.
+"""
 
 Scores = dict[str, tuple[dict[str, int], int]]
 """Each plugin's share and the total, by node."""
@@ -32,7 +36,8 @@ Scores = dict[str, tuple[dict[str, int], int]]
 def decided(case: Mapping[str, Any], *, converted: bool = False) -> Decision:
     """Return what `mooring simulate` decides about the case's pod; it calls the case's extenders.
 
-    With `converted`, the profile is what `mooring convert` prints of the configuration.
+    It decides by the rules of the version of Kubernetes that the case was recorded from. With
+    `converted`, the profile is what `mooring convert` prints of the configuration.
     """
     if "extenders" not in case:
         return _decided(case, [], converted=converted)
@@ -50,18 +55,20 @@ def _decided(
         "profiles": [case["profile"]],
         "extenders": extenders,
     }
-    documents = _converted(configuration) if converted else [configuration]
+    kubernetes = rules_of_server(case["kubernetes"]).version
+    documents = _converted(configuration, kubernetes) if converted else [configuration]
     manifests = [Manifest("the profile", document) for document in documents]
     profiles = load_profiles(manifests, REGISTRY)
     called = bool(extenders)
-    inputs = inputs_of(objects, REGISTRY, profiles, keep_raw=called)
+    inputs = inputs_of(objects, REGISTRY, profiles, keep_raw=called, kubernetes=kubernetes)
     (attempt,) = simulate(inputs, REGISTRY, seed=1, extenders=called)
     return attempt.decision
 
 
-def _converted(configuration: Mapping[str, Any]) -> list[Any]:
+def _converted(configuration: Mapping[str, Any], kubernetes: str) -> list[Any]:
     """Return the documents that `mooring convert` prints of the configuration."""
-    run = CliRunner().invoke(convert, ["-", "--active"], input=json.dumps(configuration))
+    arguments = ["-", "--active", "--kubernetes", kubernetes]
+    run = CliRunner().invoke(convert, arguments, input=json.dumps(configuration))
     assert run.exit_code == 0, run.output
     return list(yaml.safe_load_all(run.stdout))
 
@@ -123,10 +130,7 @@ def _shown(value: object) -> str:
 
 def _scores_of_oracle(oracle: Mapping[str, Any]) -> Scores:
     return {
-        node: (
-            {name: share for name, share in score["plugins"].items() if name != UNSCORED},
-            score["total"],
-        )
+        node: (_of_plugins(score["plugins"]), score["total"])
         for node, score in (oracle["scores"] or {}).items()
     }
 
@@ -140,4 +144,8 @@ def _scores_of_decision(decision: Decision) -> Scores:
 
 def _of_plugins(shares: Mapping[str, int]) -> dict[str, int]:
     """Return the shares of plugins; kube-scheduler logs those of extenders (URLs) unweighted."""
-    return {name: share for name, share in shares.items() if "://" not in name}
+    return {
+        name: share
+        for name, share in shares.items()
+        if "://" not in name and (share or name not in ZERO_FOR_NOTHING)
+    }

@@ -1,7 +1,7 @@
 """`python -m conformance.record`: what the real kube-scheduler decides about random cases."""
 
 import argparse
-import gzip
+import lzma
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,19 +15,25 @@ import orjson
 from conformance.recording.errors import RecordingError
 from conformance.recording.recorder import Recorder
 from conformance.scenes.extenders import EXTENDERS
-from conformance.scenes.suites import SUITES, random_scene
+from conformance.scenes.suites import SUITES, random_scene, suites_of
 from controlplane import ApiError, ControlPlaneError
 from controlplane.progress import Progress
+from controlplane.releases import chosen_release
 
 EPILOG = """examples:
-  the whole corpus anew, after a change of the Kubernetes version in tests/controlplane/go.mod:
+  the whole corpus anew, after a change of the version in tests/controlplane/versions/1.37/go.mod:
       make controlplane && python -m conformance.record --out tests/conformance/data
+  what another release decides, once `make controlplane KUBERNETES=1.36` has built it:
+      KUBERNETES=1.36 python -m conformance.record --out /tmp/older
   500 other cases, to see whether Mooring decides them alike:
       python -m conformance.record --cases 42 --seed 8 --out /tmp/fresh
-      python -m conformance.check /tmp/fresh/*.jsonl.gz
+      python -m conformance.check /tmp/fresh/*/*.jsonl.xz
   some of one suite:
       python -m conformance.record --suite spread --cases 5 --out /tmp/fresh
 """
+
+SMALLEST = 6 | lzma.PRESET_EXTREME
+"""Half of what gzip needs, because the objects of a suite are alike."""
 
 INTERRUPTED = 130
 """The exit code of a program that Ctrl-C ended, as shells have it."""
@@ -37,8 +43,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Return the exit code: 0 all recorded, 1 failed, 2 wrong use, 130 interrupted."""
     chosen = _parser().parse_args(arguments)
     try:
-        chosen.out.mkdir(parents=True, exist_ok=True)
-        _record(chosen.suite or tuple(SUITES), chosen.cases, chosen.seed, chosen.out)
+        folder = chosen.out / chosen_release().minor
+        folder.mkdir(parents=True, exist_ok=True)
+        _record(_suites(chosen.suite), chosen.cases, chosen.seed, folder)
     except (ControlPlaneError, RecordingError, ApiError, OSError) as error:
         sys.stderr.write(f"error: {error}\n")
         return 1
@@ -52,7 +59,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m conformance.record",
         description="Puts random clusters, each with one pending pod, before the real "
-        "kube-scheduler and writes what it decides to DIR/SUITE.jsonl.gz, one JSON case a line.",
+        "kube-scheduler and writes what it decides to DIR/VERSION/SUITE.jsonl.xz, one JSON case a "
+        "line.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -64,7 +72,7 @@ def _parser() -> argparse.ArgumentParser:
         help=f"may be repeated; default: all of {', '.join(SUITES)}",
     )
     parser.add_argument(
-        "--cases", type=_at_least_one, default=85, metavar="N", help="a suite; default: %(default)s"
+        "--cases", type=_at_least_one, default=50, metavar="N", help="a suite; default: %(default)s"
     )
     parser.add_argument(
         "--seed",
@@ -81,6 +89,21 @@ def _at_least_one(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"must be a number from 1 on, is {text!r}")
     return int(text)
+
+
+def _suites(chosen: Sequence[str] | None) -> Sequence[str]:
+    """Return the suites to record: those asked for, or all that this version can decide.
+
+    Raises:
+        RecordingError: if a suite that was asked for needs a newer version.
+    """
+    version = chosen_release().version
+    possible = suites_of(version)
+    for suite in chosen or ():
+        if suite not in possible:
+            since = SUITES[suite].since
+            raise RecordingError(f"suite {suite} needs Kubernetes {since} or newer, not {version}")
+    return chosen or possible
 
 
 def _record(suites: Sequence[str], count: int, seed: int, out: Path) -> None:
@@ -108,7 +131,8 @@ def _record_suites(
     for suite in suites:
         started = time.monotonic()
         progress.begin(f"{suite}: recording {count} cases")
-        with _replaced(out / f"{suite}.jsonl.gz") as path, gzip.open(path, "wb") as lines:
+        path = out / f"{suite}.jsonl.xz"
+        with _replaced(path) as partial, lzma.open(partial, "wb", preset=SMALLEST) as lines:
             for index in range(count):
                 lines.write(_line(_case(recorder, suite, seed, index)))
                 progress.tick()

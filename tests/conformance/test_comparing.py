@@ -7,14 +7,14 @@ import pytest
 from conformance.check import cases
 from conformance.comparing import decided, differences
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parent / "data" / "1.36"
 
 Case = dict[str, Any]
 
 
 def first(suite: str, wanted: Callable[[dict[str, Any]], Any]) -> Case:
     """Return the first case of a suite whose oracle is wanted; it may be changed."""
-    return next(case for case in cases(DATA / f"{suite}.jsonl.gz") if wanted(case["oracle"]))
+    return next(case for case in cases(DATA / f"{suite}.jsonl.xz") if wanted(case["oracle"]))
 
 
 @pytest.fixture

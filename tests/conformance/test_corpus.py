@@ -1,11 +1,12 @@
-"""Decisions recorded from the real kube-scheduler v1.36.3, case by case the same.
+"""Decisions recorded from the real kube-scheduler, case by case the same.
 
-Each `data/SUITE.jsonl.gz` holds one JSON case a line: the objects of a random cluster as its API
-server stored them, one pending pod, the profile that its schedulerName selects, and as `oracle`
-what kube-scheduler decided. No controller ran. The chosen node is one of those with the highest
-total, for kube-scheduler breaks ties at random. A case with neither node nor condition nor victims
-waited at PreBind for a volume; its `nominatedNode` is the node it had chosen. Where there is a node
-with a condition False, the condition is an earlier pod's of that name, whose binding failed late.
+Each `data/VERSION/SUITE.jsonl.xz` holds one JSON case a line: the objects of a random cluster as
+its API server stored them, one pending pod, the profile that its schedulerName selects, and as
+`oracle` what kube-scheduler of that version decided. No controller ran. The chosen node is one of
+those with the highest total, for kube-scheduler breaks ties at random. A case with neither node nor
+condition nor victims waited at PreBind for a volume; its `nominatedNode` is the node it had chosen.
+Where there is a node with a condition False, the condition is an earlier pod's of that name, whose
+binding failed late.
 """
 
 from functools import cache
@@ -16,28 +17,32 @@ import pytest
 
 from conformance.check import cases
 from conformance.comparing import decided, differences
+from conformance.scenes.suites import SUITES, suites_of
 
 DATA: Final = Path(__file__).parent / "data"
+VERSIONS: Final = ("1.36", "1.37")
 
 
 @cache
-def corpus() -> dict[str, list[dict[str, Any]]]:
-    """Return the cases by suite."""
+def corpus() -> dict[tuple[str, str], list[dict[str, Any]]]:
+    """Return the cases by version of Kubernetes and suite."""
     return {
-        path.name.removesuffix(".jsonl.gz"): list(cases(path)) for path in sorted(DATA.iterdir())
+        (path.parent.name, path.name.removesuffix(".jsonl.xz")): list(cases(path))
+        for path in sorted(DATA.glob("*/*"))
     }
 
 
 def cases_of(*suites: str) -> list[Any]:
-    """Return a parameter for each case of these suites."""
+    """Return a parameter for each case of these suites, whatever the version."""
     return [
-        pytest.param(case, id=f"{suite}-{index}")
-        for suite in suites
-        for index, case in enumerate(corpus()[suite])
+        pytest.param(case, id=f"{version}-{suite}-{index}")
+        for (version, suite), recorded in corpus().items()
+        for index, case in enumerate(recorded)
+        if suite in suites
     ]
 
 
-@pytest.mark.parametrize("case", cases_of(*corpus()))
+@pytest.mark.parametrize("case", cases_of(*SUITES))
 def test_the_decision_is_that_of_kube_scheduler(case: dict[str, Any]) -> None:
     assert differences(case, decided(case)) == []
 
@@ -49,6 +54,12 @@ def test_the_decision_by_what_convert_prints_is_that_of_kube_scheduler(
     assert differences(case, decided(case, converted=True)) == []
 
 
-def test_every_suite_is_there_and_none_is_empty() -> None:
-    assert len(corpus()) == 13
-    assert all(len(recorded) > 80 for recorded in corpus().values())
+def test_every_suite_is_there_in_every_version_and_none_is_empty() -> None:
+    expected = {(version, suite) for version in VERSIONS for suite in suites_of(version)}
+    assert set(corpus()) == expected
+    assert all(len(recorded) >= 50 for recorded in corpus().values())
+
+
+def test_every_case_is_recorded_from_the_version_that_its_folder_names() -> None:
+    found = {(version, case["kubernetes"]) for (version, _), rs in corpus().items() for case in rs}
+    assert all(recorded.startswith(f"v{version}.") for version, recorded in found)

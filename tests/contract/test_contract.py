@@ -11,7 +11,7 @@ from mooring.plugins import SHIPPED
 from mooring.plugins.rules.plugin import Rules
 from mooring.testing.builders import node, pod, service
 from mooring.testing.contract import PluginContract, Scenario
-from mooring.testing.storage_builders import csi_node, pv, pvc
+from mooring.testing.storage_builders import csi_node, pv, pvc, storage_class
 from strategies import scenarios
 
 OF_ALL_SCENARIOS = (
@@ -72,6 +72,7 @@ N1 = node(
     taints=("dedicated=a:PreferNoSchedule",),
     conditions={"MemoryPressure": "True", "DiskPressure": "True", "NetworkUnavailable": "True"},
     annotations={"scheduler.alpha.kubernetes.io/preferAvoidPods": AVOIDS},
+    status={"declaredFeatures": ["UserNamespacesHostNetworkSupport"]},
 )
 N2 = node("n2", cpu=2, zone="b", taints=("broken:NoExecute",), unschedulable=True)
 BUSY = pod("busy", labels=APP, cpu=3, memory="1Gi", ports=[80], node="n1")
@@ -89,6 +90,10 @@ STORED = (
     csi_node("n1", {"csi.example": 0}),
     pv("old", nodes=("n1",), claim="default/data", labels={ZONE: "a"}, spec=CSI),
     pvc("data", volume="old"),
+    storage_class("local"),
+    pv("small", size="2Gi", nodes=("n1",), storage_class="local"),
+    pv("large", size="9Gi", nodes=("n2",), storage_class="local"),
+    pvc("new", size="1Gi", storage_class="local"),
 )
 PODS = (
     pod("plain", cpu=2, memory="1Gi", images=(IMAGE,), ports=[80]),
@@ -98,6 +103,8 @@ PODS = (
     pod("social", affinity=required_and_preferred("podAffinity", NEAR)),
     pod("spread", labels=APP, spread=SPREAD),
     pod("stored", claims=["data"]),
+    pod("storing", claims=["new"]),
+    pod("hosted", spec={"hostNetwork": True, "hostUsers": False}),
     disks("more", "2"),
     disks("same", "1"),
     pod("limited", spec={"containers": [{"name": "c", "resources": {"limits": {"cpu": "3"}}}]}),

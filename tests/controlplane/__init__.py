@@ -1,6 +1,7 @@
 """A real Kubernetes control plane on loopback, for the demo, the tests and the benchmark.
 
-`build` compiles the programs named by `go.mod` once into a cache outside the tree;
+`releases` says which Kubernetes there are; `build` compiles the programs of one, named by its
+`go.mod`, once into a cache outside the tree;
 `ControlPlane` runs them; `python -m controlplane` does both from a shell. Only the standard
 library is needed.
 """

@@ -4,6 +4,9 @@ Those of a Go module stand in `<cache>/<module>/<key>/`, where the key hashes th
 the platform. A build happens beside that folder, and a program is renamed into place when it is
 complete; a lock lets a second builder wait for the first. One `go build` makes all programs: it
 compiles what they share once, and links one while it compiles another.
+
+Each release of Kubernetes has a module, and etcd and kwok, which all releases share, have another:
+they are built once, and linked into the folder of each release.
 """
 
 import contextlib
@@ -20,19 +23,22 @@ from pathlib import Path
 from controlplane.errors import ControlPlaneError, with_log
 from controlplane.processes import ProcessGroup
 from controlplane.progress import Progress
+from controlplane.releases import NEWEST, RELEASES, VARIABLE, Release, chosen_release
 from controlplane.toolchain import find_go
 
 HERE = Path(__file__).parent
 
-PROGRAMS = {
+SHARED_PROGRAMS = {
     "etcd": "go.etcd.io/etcd/server/v3",
-    "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
-    "kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
-    "kube-scheduler": "k8s.io/kubernetes/cmd/kube-scheduler",
-    "kubectl": "k8s.io/kubernetes/cmd/kubectl",
     "kwok": "sigs.k8s.io/kwok/cmd/kwok",
 }
 """Program name and the Go package it is built from: the tool lines of `go.mod`."""
+
+KUBERNETES_PROGRAMS = {
+    name: f"k8s.io/kubernetes/cmd/{name}"
+    for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
+}
+"""The same of `versions/<minor>/go.mod`."""
 
 SERVER_PROGRAMS = ("etcd", "kube-apiserver", "kubectl")
 """What a control plane without controllers needs, and what envtest's archives have."""
@@ -56,6 +62,13 @@ class GoModule:
     """What is built, and how long all of it takes."""
     flags: tuple[str, ...]
     """Options of `go build`."""
+    beside: "GoModule | None" = None
+    """A module whose programs are linked into the folder of this one's."""
+
+    @property
+    def all_programs(self) -> Collection[str]:
+        """The names of what its folder has in the end."""
+        return (*self.programs, *(self.beside.programs if self.beside else ()))
 
 
 _FLAGS = ("-trimpath", "-buildvcs=false")
@@ -70,29 +83,37 @@ def cache_root() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "mooring"
 
 
-def kubernetes_version(module: Path = HERE / "go.mod") -> str:
-    """Return the Kubernetes release that `go.mod` requires, such as v1.36.3."""
-    match = re.search(r"^\s*k8s\.io/kubernetes (v\S+)", module.read_text(), re.MULTILINE)
-    if not match:
-        raise ControlPlaneError(f"{module}: no version of k8s.io/kubernetes is required there")
-    return match[1]
-
-
-def _version_stamps() -> str:
-    version = kubernetes_version()
+def kubernetes_flags(version: str) -> tuple[str, ...]:
+    """Return the options of `go build` by which programs say that they are of this release."""
     _, minor, _ = version.removeprefix("v").split(".", 2)
     stamps = {"gitVersion": version, "gitMajor": "1", "gitMinor": minor, "gitTreeState": "clean"}
     package = "k8s.io/component-base/version"
-    return " ".join(f"-X {package}.{field}={value}" for field, value in stamps.items())
+    stamped = " ".join(f"-X {package}.{field}={value}" for field, value in stamps.items())
+    return (*_FLAGS, f"-ldflags=-s -w {stamped}")
 
 
-CONTROL_PLANE = GoModule(
-    "controlplane",
+def control_plane(release: Release | None = None) -> GoModule:
+    """Return the module of a release's control plane; of the chosen one's, if None."""
+    release = release or chosen_release()
+    chosen = "" if release is NEWEST else f" {VARIABLE}={release.minor}"
+    return GoModule(
+        f"kubernetes-{release.minor}",
+        release.folder,
+        KUBERNETES_PROGRAMS,
+        target=f"controlplane{chosen}",
+        about=f"Kubernetes {release.version}, some minutes",
+        flags=kubernetes_flags(release.version),
+        beside=SHARED_MODULE,
+    )
+
+
+SHARED_MODULE = GoModule(
+    "etcd-and-kwok",
     HERE,
-    PROGRAMS,
+    SHARED_PROGRAMS,
     target="controlplane",
-    about=f"Kubernetes {kubernetes_version()}, some minutes",
-    flags=(*_FLAGS, f"-ldflags=-s -w {_version_stamps()}"),
+    about="some minutes",
+    flags=(*_FLAGS, "-ldflags=-s -w"),
 )
 TOOLS_MODULE = GoModule(
     "tools",
@@ -106,49 +127,79 @@ TOOLS_MODULE = GoModule(
 
 
 def programs_folder(
-    module: GoModule = CONTROL_PLANE, programs: Collection[str] | None = None
+    module: GoModule | None = None, programs: Collection[str] | None = None
 ) -> Path:
-    """Return the folder of the built programs; ControlPlaneError if one of these is not built."""
+    """Return the folder of the built programs; ControlPlaneError if one of these is not built.
+
+    They are those of the chosen release's control plane, if the module is None.
+    """
+    module = module or control_plane()
     folder = _target(module)
-    if _missing(folder, module, programs):
+    if _missing(folder, module.all_programs, programs):
         raise ControlPlaneError(f"{module.name} is not built: run `make {module.target}`")
     return folder
 
 
+def built_releases(programs: Collection[str] | None = None) -> list[Release]:
+    """Return the releases that have these programs built, from the oldest to the newest."""
+    modules = ((release, control_plane(release)) for release in RELEASES)
+    return [
+        release
+        for release, module in modules
+        if not _missing(_target(module), module.all_programs, programs)
+    ]
+
+
 def ensure_built(
     progress: Progress | None = None,
-    module: GoModule = CONTROL_PLANE,
+    module: GoModule | None = None,
     programs: Collection[str] | None = None,
 ) -> Path:
-    """Return the folder of these programs, built now if need be; all of the module's, if None."""
+    """Return the folder of these programs, built now if need be; all of the module's, if None.
+
+    They are those of the chosen release's control plane, if the module is None.
+    """
     progress = progress or Progress()
+    module = module or control_plane()
     target = _target(module)
-    if not _missing(target, module, programs):
+    if not _missing(target, module.all_programs, programs):
         return target
     with only_one(target, module.name, progress):
-        if missing := _missing(target, module, programs):
+        if missing := _missing(target, module.programs, programs):
             go = find_go(cache_root(), progress)
-            _build(go, target, module, missing, progress)
+            packages = {name: module.programs[name] for name in missing}
+            _build(go, target, module, packages, progress)
+        beside = module.beside
+        if beside and (missing := _missing(target, beside.programs, programs)):
+            folder = ensure_built(progress, beside, missing)
+            target.mkdir(exist_ok=True)
+            for name in missing:
+                (target / name).hardlink_to(folder / name)
     return target
 
 
-def _missing(folder: Path, module: GoModule, programs: Collection[str] | None) -> dict[str, str]:
-    """Return the programs that are not in the folder, with their packages."""
-    wanted = module.programs if programs is None else programs
-    return {
-        name: package
-        for name, package in module.programs.items()
-        if name in wanted and not (folder / name).exists()
-    }
+def _missing(
+    folder: Path, known: Collection[str], wanted: Collection[str] | None
+) -> Collection[str]:
+    """Return the names that are wanted, all if None, and have no program in the folder."""
+    names = known if wanted is None else [name for name in known if name in wanted]
+    return [name for name in names if not (folder / name).exists()]
 
 
 def _target(module: GoModule) -> Path:
     key = hashlib.sha256()
-    sources = sorted(module.folder.glob("*.go"))
-    for part in (module.folder / "go.mod", module.folder / "go.sum", *sources):
-        key.update(part.read_bytes())
+    for source in _sources(module):
+        key.update(source.read_bytes())
     key.update(f"{platform.system()} {platform.machine()}".encode())
     return cache_root() / module.name / key.hexdigest()[:16]
+
+
+def _sources(module: GoModule) -> Iterator[Path]:
+    """Yield the files that the programs in the module's folder are made from."""
+    yield from (module.folder / "go.mod", module.folder / "go.sum")
+    yield from sorted(module.folder.glob("*.go"))
+    if module.beside:
+        yield from _sources(module.beside)
 
 
 @contextlib.contextmanager

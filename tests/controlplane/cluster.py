@@ -6,6 +6,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -162,6 +163,16 @@ class ControlPlane:
                 self._group.stop(program)
                 return
         raise ControlPlaneError(f"{name} is not running")
+
+    def replace_server(self, programs: Path, flags: Sequence[str] = ()) -> None:
+        """Stop kube-apiserver, and start that of another folder on the same etcd and port.
+
+        It gets these flags in the place of those of before.
+        """
+        self.stop_component("kube-apiserver")
+        self._layout = replace(self._running_layout, programs=programs)
+        self._flags = {**self._flags, "kube-apiserver": flags}
+        self.start_component("kube-apiserver")
 
     @property
     def _running_layout(self) -> Layout:

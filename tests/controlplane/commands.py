@@ -11,16 +11,6 @@ Component = Literal["kube-controller-manager", "kube-scheduler", "kwok"]
 
 COMPONENTS: tuple[Component, ...] = get_args(Component)
 
-_GATES = "GenericWorkload=true,GangScheduling=true,TopologyAwareWorkloadScheduling=true"
-POD_GROUPS: Mapping[str, tuple[str, ...]] = {
-    "kube-apiserver": (
-        f"--feature-gates={_GATES}",
-        "--runtime-config=scheduling.k8s.io/v1alpha2=true",
-    ),
-    "kube-scheduler": (f"--feature-gates={_GATES}",),
-}
-"""By program, the flags with which Kubernetes 1.36 has PodGroups of its own and schedules gangs."""
-
 LOOPBACK = "127.0.0.1"
 STAGES = Path(__file__).with_name("stages.yaml")
 

@@ -1,9 +1,10 @@
 """envtest's programs: those of KUBEBUILDER_ASSETS, or of its archive, downloaded and verified.
 
-The archive of this machine's system is named with its SHA-512 in `envtest.lock`. It comes from the
-releases of kubernetes-sigs/controller-tools, or from where MOORING_ENVTEST_URL says; if that is set
-and empty, nothing is downloaded. Whatever goes wrong is said in one line, and the caller builds the
-programs instead (docs/adr/0021-programs-of-the-demo.md).
+The archive of the chosen release for this machine's system is named with its SHA-512 in
+`envtest.lock`. It comes from the releases of kubernetes-sigs/controller-tools, or from where
+MOORING_ENVTEST_URL says; if that is set and empty, nothing is downloaded. Whatever goes wrong is
+said in one line, and the caller builds the programs instead
+(docs/adr/0021-programs-of-the-demo.md).
 """
 
 import hashlib
@@ -20,9 +21,10 @@ from pathlib import Path
 from typing import IO, Final
 from urllib.error import HTTPError, URLError
 
-from controlplane.build import SERVER_PROGRAMS, cache_root, kubernetes_version, only_one
+from controlplane.build import SERVER_PROGRAMS, cache_root, only_one
 from controlplane.errors import ControlPlaneError
 from controlplane.progress import Progress
+from controlplane.releases import VARIABLE, chosen_release
 
 __all__ = ["URL_VARIABLE", "chosen_programs", "downloaded_programs"]
 
@@ -67,7 +69,7 @@ def downloaded_programs(progress: Progress | None = None, lock: Path = LOCK) -> 
     base = os.environ.get(URL_VARIABLE, RELEASES).rstrip("/")
     system, machine = platform.system().lower(), platform.machine()
     platform_name = f"{system}-{_MACHINES.get(machine, machine)}"
-    archive, digest = _locked(lock, platform_name)
+    archive, digest = _locked(lock, f"envtest-v{chosen_release().minor}.", platform_name)
     target = cache_root() / "envtest" / archive.removesuffix(".tar.gz")
     if target.is_dir():
         return target
@@ -88,11 +90,11 @@ def downloaded_programs(progress: Progress | None = None, lock: Path = LOCK) -> 
     return target
 
 
-def _locked(lock: Path, platform_name: str) -> tuple[str, str]:
-    """Return the name of the platform's archive and its SHA-512; empty if there is none."""
+def _locked(lock: Path, start: str, platform_name: str) -> tuple[str, str]:
+    """Return the name of the platform's archive that starts so, and its SHA-512; else empty."""
     for line in lock.read_text().splitlines():
         digest, _, name = line.partition("  ")
-        if name.endswith(f"-{platform_name}.tar.gz"):
+        if name.startswith(start) and name.endswith(f"-{platform_name}.tar.gz"):
             return name, digest
     return "", ""
 
@@ -179,8 +181,8 @@ def _check(folder: Path) -> None:
     except OSError as error:  # of another system, or without its dynamic linker
         raise _NotUsableError(f"has a kube-apiserver that does not run: {error.strerror}") from None
     said = done.stdout.strip()
-    wanted = kubernetes_version().rpartition(".")[0]
-    found = re.search(r"v\d+\.\d+", said)
-    if found is None or found[0] != wanted:
+    release = chosen_release()
+    found = re.search(r"v(\d+\.\d+)", said)
+    if found is None or found[1] != release.minor:
         version = said or "an unknown version"
-        raise _NotUsableError(f"has {version}, and Mooring is tested with {wanted}")
+        raise _NotUsableError(f"has {version}, and v{release.minor} is wanted ({VARIABLE})")

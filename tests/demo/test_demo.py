@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from controlplane import Access, ControlPlane
-from controlplane.build import SERVER_PROGRAMS, cache_root, programs_folder
+from controlplane.build import SERVER_PROGRAMS, control_plane, programs_folder
 from controlplane.envtest import URL_VARIABLE
 from controlplane.nodes import create_nodes
 from controlplane.tests.waiting import session_members, wait_for
@@ -31,7 +31,8 @@ def environment(tmp_path: Path) -> dict[str, str]:
     """Return an environment with a cache of the test's own: a demo may have been kept."""
     cache = tmp_path / "cache"
     cache.mkdir()
-    (cache / "controlplane").symlink_to(cache_root() / "controlplane")
+    built = programs_folder().parent
+    (cache / built.name).symlink_to(built)
     temporary = tmp_path / ("temporary" * 10)  # as long as macOS makes them, and longer
     temporary.mkdir()
     own = {name: text for name, text in os.environ.items() if name != "KUBEBUILDER_ASSETS"}
@@ -196,7 +197,8 @@ def test_a_control_plane_that_is_not_built_is_said_in_one_line(
     with demo({**environment, "MOORING_CACHE": str(empty)}) as process:
         _, errors = process.communicate(timeout=60)
         assert process.returncode == 1
-    assert errors == "error: controlplane is not built: run `make controlplane`\n"
+    module = control_plane()
+    assert errors == f"error: {module.name} is not built: run `make {module.target}`\n"
 
 
 def test_on_a_terminal_the_demo_of_envtests_programs_ends_with_the_page_until_enter(
@@ -227,7 +229,7 @@ def test_on_a_terminal_the_demo_of_envtests_programs_ends_with_the_page_until_en
 @pytest.mark.parametrize(
     ("version", "why"),
     [
-        ("echo Kubernetes v1.30.2", "has Kubernetes v1.30.2, and Mooring is tested with v1."),
+        ("echo Kubernetes v1.30.2", "has Kubernetes v1.30.2, and v1."),
         ("exit 1", "has an unknown version"),
     ],
 )

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
+import replica
 from controlplane import Access
 from controlplane.processes import free_ports
 
@@ -39,7 +40,8 @@ def run_page(
     """Run all commands of `docs/<page>` and return what they print; AssertionError if one fails.
 
     `before` are commands that run first. The programs of `stand_ins` print their arguments and do
-    nothing else. Files are written to the folder `home`.
+    nothing else. Files are written to the folder `home`. The pages apply the component `admission`
+    of newer releases of Kubernetes, and here that of the chosen one is applied.
     """
     blocks = re.findall(
         r"^```sh\n(.*?)^```$", (ROOT / "docs" / page).read_text(), re.MULTILINE | re.DOTALL
@@ -50,6 +52,7 @@ def run_page(
     (programs / "kubectl").symlink_to(access.kubectl_program)
     functions = [f'{name}() {{ echo "{name} $*"; }}\n' for name in stand_ins]
     script = "".join((_FUNCTIONS, *functions, before, "\n", "\n".join(blocks)))
+    script = script.replace("manifests/admission", f"manifests/{replica.admission()}")
     script = script.replace(PORT, str(free_ports(1)[0])).replace("mooring.log", f"{home}/log")
     output = home / "output.txt"
     with output.open("w") as out:

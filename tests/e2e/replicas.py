@@ -32,6 +32,7 @@ __all__ = [
     "create_pods",
     "delete_now",
     "eventually",
+    "messages_of",
     "pod",
     "pods",
     "pods_per_node",
@@ -217,6 +218,15 @@ def bound(client: Client, namespace: str) -> dict[str, str]:
     found = pods(client, namespace)
     return {
         name: raw["spec"]["nodeName"] for name, raw in found.items() if "nodeName" in raw["spec"]
+    }
+
+
+def messages_of(client: Client, namespace: str) -> set[str]:
+    """Return what the conditions of all pods of the namespace say."""
+    return {
+        known.get("message", "")
+        for raw in pods(client, namespace).values()
+        for known in raw["status"].get("conditions", ())
     }
 
 

@@ -25,6 +25,8 @@ FAILURES: Final = (
 CALLS: Final = 'mooring_extender_calls_total{extender="http://e",verb="filter",result="%s"}'
 EVICTED: Final = 'scheduler_preemption_goroutines_execution_total{result="%s"}'
 RESTARTS: Final = 'mooring_kopf_restarts_total{pod="a"}'
+HELD: Final = 'mooring_event_loop_held_seconds_count{pod="a"}'
+HELD_FOR_A_SECOND: Final = 'mooring_event_loop_held_seconds_bucket{le="1.0",pod="a"}'
 DROPPED: Final = 'mooring_events_dropped_total{pod="a"}'
 
 
@@ -142,6 +144,14 @@ CASES = [
         quiet={DROPPED: "9x20"},
         labels={"severity": "info", "pod": "a"},
         summary="Kubernetes Events were lost because too many waited to be written.",
+    ),
+    Case(
+        "MooringEventLoopHeld",
+        15,
+        fires={HELD_FOR_A_SECOND: "7x5 8x30", HELD: "7x5 9x30"},
+        quiet={HELD_FOR_A_SECOND: "7+1x30", HELD: "8+1x30"},
+        labels={"severity": "warning", "pod": "a"},
+        summary="Nothing else could run in a for more than a second.",
     ),
 ]
 

@@ -3,13 +3,15 @@
 import json
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from controlplane.build import TOOLS_MODULE, kubernetes_version, programs_folder
+from controlplane.build import TOOLS_MODULE, programs_folder
+from controlplane.releases import RELEASES
 from mooring import __version__
 from release.artifacts import SHARED, chart, manifests
 
@@ -55,9 +57,15 @@ def helm(*arguments: str, stdin: str = "") -> "subprocess.CompletedProcess[str]"
     )
 
 
-def template(namespace: str = "mooring-system", **values: Any) -> list[Object]:
-    """Return the objects of the chart with these values."""
-    command = ["template", "mooring", str(CHART), "--namespace", namespace, "--include-crds"]
+def template(
+    namespace: str = "mooring-system",
+    *,
+    of: Path = CHART,
+    server: Sequence[str] = (),
+    **values: Any,
+) -> list[Object]:
+    """Return the objects of the chart with these values; `server` has flags that describe it."""
+    command = ["template", "mooring", str(of), "--namespace", namespace, "--include-crds", *server]
     rendered = helm(*command, "--values", "-", stdin=json.dumps(values))
     assert rendered.returncode == 0, rendered.stderr
     return [found for found in yaml.safe_load_all(rendered.stdout) if found]
@@ -74,6 +82,7 @@ def kustomize(folder: Path) -> list[Object]:
 
 def overlay(folder: Path, components: list[str]) -> list[Object]:
     """Return the objects of an overlay beside a copy of manifests/, as a user has it."""
+    folder.mkdir(exist_ok=True)
     shutil.copytree(MANIFESTS, folder / "manifests", ignore=shutil.ignore_patterns("chart"))
     mine = folder / "deploy"
     mine.mkdir()
@@ -130,10 +139,58 @@ def test_helm_has_nothing_to_say_about_the_chart() -> None:
     assert helm("template", str(CHART)).stderr == ""
 
 
-def test_the_chart_is_for_the_kubernetes_that_it_is_tested_with() -> None:
+def test_the_chart_is_for_the_releases_of_kubernetes_that_it_is_tested_with() -> None:
     about = yaml.safe_load((CHART / "Chart.yaml").read_text())
-    minor = kubernetes_version().removeprefix("v").rpartition(".")[0]
-    assert about["kubeVersion"] == f">={minor}.0-0"
+    assert about["kubeVersion"] == f">={RELEASES[0].minor}.0-0"
+
+
+BETA = "--api-versions=admissionregistration.k8s.io/v1beta1/MutatingAdmissionPolicy"
+OLDER = "--kube-version=1.35.4"
+
+
+@pytest.mark.parametrize(
+    ("server", "versions"),
+    [([], {"v1"}), ([BETA], {"v1"}), ([OLDER, BETA], {"v1beta1"}), ([OLDER], set[str]())],
+)
+def test_the_admission_policy_is_in_the_version_that_the_server_has(
+    server: list[str], versions: set[str]
+) -> None:
+    objects = template(server=server, admission={"enabled": True})
+    policies = [each for each in objects if each["kind"].startswith("MutatingAdmission")]
+    assert {each["apiVersion"].rpartition("/")[2] for each in policies} == versions
+    assert len(policies) == 2 * len(versions)
+
+
+def test_an_admission_policy_for_older_servers_differs_in_its_version_only(tmp_path: Path) -> None:
+    older = overlay(tmp_path / "older", ["admission-v1beta1"])
+    newer = overlay(tmp_path / "newer", ["admission"])
+    changed = [each for each, other in zip(older, newer, strict=True) if each != other]
+    assert {each["apiVersion"] for each in changed} == {"admissionregistration.k8s.io/v1beta1"}
+    assert len(changed) == 2
+    for each in changed:
+        each["apiVersion"] = "admissionregistration.k8s.io/v1"
+    assert older == newer
+
+
+def test_the_notes_say_where_the_admission_policy_has_no_effect(tmp_path: Path) -> None:
+    """`helm template`, which alone can be told the server's version, leaves the notes out."""
+    shutil.copytree(CHART, tmp_path / "chart")
+    shutil.copy(CHART / "templates" / "NOTES.txt", tmp_path / "chart")
+    shown = 'kind: Notes\ntext: {{ tpl (.Files.Get "NOTES.txt") . | quote }}\n'
+    (tmp_path / "chart" / "templates" / "notes.yaml").write_text(shown)
+
+    def text_of(*server: str) -> str:
+        objects = template(of=tmp_path / "chart", server=server, admission={"enabled": True})
+        (found,) = (each["text"] for each in objects if each["kind"] == "Notes")
+        return str(found)
+
+    text = text_of(OLDER)
+    assert "WARNING: admission.enabled has no effect. Kubernetes v1.35.4 serves" in text
+    assert "or set schedulerName in the pods" in text
+    assert '"schedulerName": "mooring"' in text
+    assert max(map(len, text.splitlines())) <= 80
+    assert "no effect" not in text_of(OLDER, BETA)
+    assert "no effect" not in text_of()
 
 
 def test_the_crd_of_pod_groups_is_installed_where_it_is_asked_for_and_stays() -> None:

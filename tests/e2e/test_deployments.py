@@ -13,6 +13,7 @@ from controlplane import Access, ControlPlane
 from controlplane.client import Client
 from controlplane.namespaces import create_namespace
 from controlplane.nodes import create_nodes
+from controlplane.releases import chosen_release
 from e2e.replicas import PROFILES, Replicas, bound, eventually, pod, profile
 
 ROOT = Path(__file__).parents[2]
@@ -65,9 +66,13 @@ def labelled_namespace(access: Access, client: Client, scheduler: str) -> str:
 @pytest.fixture
 def plane() -> Iterator[ControlPlane]:
     """Yield a cluster with controllers, the admission policy, and a profile for each strategy."""
-    with ControlPlane({"kube-controller-manager"}) as plane, plane.access.client() as client:
+    flags = chosen_release().admission_flags
+    with (
+        ControlPlane({"kube-controller-manager"}, flags=flags) as plane,
+        plane.access.client() as client,
+    ):
         replica.apply_manifests(plane.access)
-        plane.access.kubectl("apply", "-k", str(ROOT / "manifests" / "admission"))
+        plane.access.kubectl("apply", "-k", str(ROOT / "manifests" / replica.admission()))
         create_nodes(plane.access, 3)
         for name, strategy in STRATEGIES.items():
             client.post(PROFILES, profile(name, **scored_by(strategy)))

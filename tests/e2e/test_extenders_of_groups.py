@@ -12,9 +12,9 @@ import pytest
 import replica
 from controlplane import ControlPlane
 from controlplane.client import Client
-from controlplane.commands import POD_GROUPS
 from controlplane.namespaces import create_namespace, delete_namespace
 from controlplane.nodes import create_nodes
+from controlplane.releases import chosen_release
 from deterministic_extender import SEED, application, filtered, served_by_thread
 from e2e.replicas import (
     PROFILES,
@@ -30,11 +30,13 @@ from e2e.replicas import (
 from extending import Answers
 from mooring.testing.builders import pod_group
 
+pytestmark = pytest.mark.pod_groups
+
 Raw = dict[str, Any]
 
 CARD: Final = "example.com/card"
 SLOW_CARD: Final = "example.com/slow-card"
-GROUPS: Final = "/apis/scheduling.k8s.io/v1alpha2/namespaces/{}/podgroups"
+RELEASE: Final = chosen_release()
 SCHEDULERS: Final = ("default-scheduler", "extended")
 ANSWER_SEED: Final = "seven"
 
@@ -84,7 +86,9 @@ def plane(
         slow_port = stack.enter_context(served_by_thread(held.application()))
         extenders = [extender(port, CARD), extender(slow_port, SLOW_CARD)]
         plane = ControlPlane(
-            {"kube-scheduler"}, flags=POD_GROUPS, scheduler_config={"extenders": extenders}
+            {"kube-scheduler"},
+            flags=RELEASE.pod_group_flags(),
+            scheduler_config={"extenders": extenders},
         )
         stack.enter_context(plane)
         replica.apply_manifests(plane.access)
@@ -135,7 +139,8 @@ def gang(namespace: str, size: int, scheduler: str, resource: str = CARD) -> lis
 
 def create(client: Client, namespace: str, members: list[Raw]) -> None:
     create_pods(client, namespace, *members)
-    client.post(GROUPS.format(namespace), pod_group("g", len(members), namespace=namespace))
+    group = pod_group("g", len(members), namespace=namespace)
+    client.post(RELEASE.pod_groups(namespace), RELEASE.versioned(group))
 
 
 def message(client: Client, namespace: str, name: str) -> str:
@@ -164,7 +169,7 @@ def test_a_gang_is_not_placed_if_the_extender_passes_too_few_nodes_and_says_so(
     said = eventually(
         partial(message, client, namespace, "g-0"), lambda text: "extender" in text, "the reason"
     )
-    assert said.startswith(f"the group of {size} does not fit: {size - 1} of {size} members fit")
+    assert f"the group of {size} does not fit: {size - 1} of {size} members fit" in said
     assert " extender http://127.0.0.1:" in said
     assert bound(client, namespace) == {}
 

@@ -1,5 +1,7 @@
 """Wherever kube-scheduler, with its gates on, places a gang, Mooring does too."""
 
+import pytest
+
 from conformance.gangs.__main__ import summary
 from conformance.gangs.comparing import both_schedulers, verdicts
 
@@ -7,6 +9,7 @@ CASES = 10
 """`python -m conformance.gangs` runs 200 of them, or as many as it is told."""
 
 
+@pytest.mark.pod_groups
 def test_mooring_places_the_gangs_that_kube_scheduler_places() -> None:
     with both_schedulers() as access:
         found = list(verdicts(access, 7, range(CASES)))

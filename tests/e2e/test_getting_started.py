@@ -7,6 +7,7 @@ from typing import Any
 
 from controlplane import ControlPlane
 from controlplane.nodes import create_nodes
+from controlplane.releases import chosen_release
 from e2e.pages import run_page
 from e2e.replicas import eventually, pods
 
@@ -31,7 +32,10 @@ def deployment(replicas: int) -> dict[str, Any]:
 def test_the_way_of_a_newcomer_ends_with_a_namespace_that_mooring_schedules(
     fresh_control_plane: Callable[..., ControlPlane], tmp_path: Path
 ) -> None:
-    plane = fresh_control_plane(components={"kube-controller-manager", "kube-scheduler", "kwok"})
+    plane = fresh_control_plane(
+        components={"kube-controller-manager", "kube-scheduler", "kwok"},
+        flags=chosen_release().admission_flags,
+    )
     create_nodes(plane.access, 6, zones=3)
     with plane.access.client() as client:
         client.post("/api/v1/namespaces", {"metadata": {"name": "shop"}})

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from controlplane import ControlPlane
 from controlplane.nodes import create_nodes
+from controlplane.releases import chosen_release
 from e2e.pages import run_page
 
 INSTALLED = """
@@ -23,7 +24,9 @@ kubectl run web -n shop --image=registry.example/web:1
 def test_every_way_leads_to_its_goal(
     fresh_control_plane: Callable[..., ControlPlane], tmp_path: Path
 ) -> None:
-    plane = fresh_control_plane(components={"kube-controller-manager", "kwok"})
+    plane = fresh_control_plane(
+        components={"kube-controller-manager", "kwok"}, flags=chosen_release().admission_flags
+    )
     create_nodes(plane.access, 3)
     text = run_page("how-to.md", plane.access, tmp_path, before=INSTALLED, stand_ins=("docker",))
     assert "podgroup.scheduling.x-k8s.io/train condition met" in text

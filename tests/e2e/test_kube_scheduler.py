@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from controlplane import ControlPlane
+from controlplane.releases import chosen_release
+from mooring.model.kubernetes_rules import KUBERNETES_RULES
 from mooring.policy.args import KUBE_SCHEDULER_ARGS
 from mooring.policy.defaults import DEFAULT_WEIGHTS
 from mooring.policy.imports.left_out import WithLeftOut
@@ -97,7 +99,8 @@ def test_kube_scheduler_runs_the_same_plugins_with_the_same_weights(
     theirs = reported(cluster.logs["kube-scheduler"].read_text())
     assert len(theirs) == len(changes)
     catalog = WithLeftOut(RecordedCatalog(theirs[0]))
+    rules = KUBERNETES_RULES[chosen_release().minor]
     for change, expected in zip(changes, theirs, strict=True):
-        ours = plugins_by_point(read(Plugins, change, ""), catalog)
+        ours = plugins_by_point(read(Plugins, change, ""), catalog, kubernetes=rules)
         for point in Point:
             assert [(use.name, use.weight) for use in ours[point]] == expected[point], change

@@ -17,6 +17,7 @@ from controlplane.access import Access
 from controlplane.client import ApiError, Client
 from controlplane.cluster import ControlPlane
 from controlplane.nodes import create_nodes
+from controlplane.releases import chosen_release
 from mooring.kube import resources
 from mooring.kube.resources import Resource
 
@@ -45,7 +46,7 @@ def eventually(holds: Callable[[], bool], what: str) -> None:
 @pytest.fixture(scope="module")
 def access() -> Iterator[Access]:
     """Yield a server of this module's own: the policies and CRDs it gets hold everywhere."""
-    with ControlPlane() as control_plane:
+    with ControlPlane(flags=chosen_release().admission_flags) as control_plane:
         control_plane.access.kubectl("apply", "-f", str(ROOT / "crds"))
         replica.wait_until_established(control_plane.access)
         control_plane.access.kubectl("apply", "-k", str(ROOT / "manifests"))
@@ -61,7 +62,7 @@ def test_a_server_accepts_everything_again_so_that_gitops_settles(access: Access
 def test_components_change_the_deployment_of_an_overlay(access: Access, tmp_path: Path) -> None:
     shutil.copytree(ROOT / "manifests", tmp_path / "manifests")
     (tmp_path / "deploy").mkdir()
-    names = ("highly-available", "instead-of-default-scheduler", "admission")
+    names = ("highly-available", "instead-of-default-scheduler", replica.admission())
     components = [f"../manifests/{name}" for name in names]
     overlay = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
@@ -225,7 +226,7 @@ class Admission:
 @pytest.fixture(scope="module")
 def admission(access: Access) -> Admission:
     """Return the admission policy, in force."""
-    access.kubectl("apply", "-k", str(ROOT / "manifests" / "admission"))
+    access.kubectl("apply", "-k", str(ROOT / "manifests" / replica.admission()))
     applied = Admission(access)
     probe = applied.namespace("probe")
     eventually(

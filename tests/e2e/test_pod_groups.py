@@ -1,13 +1,13 @@
 """Pod groups on a real API server: which kinds it serves, and what is said about them.
 
-This control plane serves Kubernetes' own PodGroups, which kube-apiserver 1.36 does behind gates.
+This control plane serves Kubernetes' own PodGroups, where the release has them behind gates.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -17,9 +17,9 @@ import pytest
 import replica
 from controlplane import ApiError, ControlPlane
 from controlplane.client import Client
-from controlplane.commands import POD_GROUPS
 from controlplane.namespaces import create_namespace
 from controlplane.nodes import create_nodes
+from controlplane.releases import chosen_release
 from e2e.replicas import (
     Replica,
     Replicas,
@@ -27,15 +27,16 @@ from e2e.replicas import (
     create_pods,
     delete_now,
     eventually,
+    messages_of,
     pod,
-    pods,
 )
+from mooring.kube.resources import POD_GROUP
 from mooring.model.pod_group import COSCHEDULING_LABEL
 from mooring.testing.builders import coscheduling_pod_group, pod_group
 
 ROOT: Final = Path(__file__).parents[2]
 CRD: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/podgroups.scheduling.x-k8s.io"
-KUBERNETES: Final = "/apis/scheduling.k8s.io/v1alpha2/namespaces/{}/podgroups"
+RELEASE: Final = chosen_release()
 COSCHEDULING: Final = "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/{}/podgroups"
 
 Raw = dict[str, Any]
@@ -43,7 +44,7 @@ Raw = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def plane() -> Iterator[ControlPlane]:
-    with ControlPlane(flags=POD_GROUPS) as plane:
+    with ControlPlane(flags=RELEASE.pod_group_flags()) as plane:
         replica.apply_manifests(plane.access)
         yield plane
 
@@ -71,15 +72,18 @@ def has_groups(scheduler: Replica, number: int) -> None:
     eventually(lambda: known_groups(scheduler), lambda known: known == number, f"{number} groups")
 
 
+@pytest.mark.pod_groups
 def test_pod_groups_of_both_kinds_are_known_also_if_a_kind_is_installed_later(
     plane: ControlPlane, client: Client, replicas: Replicas, namespace: str
 ) -> None:
-    client.post(KUBERNETES.format(namespace), pod_group("train", 3, namespace=namespace))
+    raw = pod_group("train", 3, namespace=namespace)
+    client.post(RELEASE.pod_groups(namespace), RELEASE.versioned(raw))
     client.delete(CRD)
     scheduler = replicas.start()
     scheduler.wait_until_leads()
     has_groups(scheduler, 1)
-    scheduler.wait_until_says("podgroups.scheduling.k8s.io (v1alpha2) is served")
+    version = RELEASE.pod_group_versions[0]
+    scheduler.wait_until_says(f"podgroups.scheduling.k8s.io ({version}) is served")
     plane.access.kubectl("apply", "-f", str(ROOT / "crds" / "podgroups.yaml"))
     replica.wait_until_established(plane.access)
     raw = coscheduling_pod_group("train", 3, namespace=namespace, timeout=60)
@@ -105,29 +109,31 @@ def scheduler(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> 
         yield started
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Way:
-    """How pods name their group."""
+    """A kind of PodGroup, and how pods name a group of it."""
 
-    collection: str
+    name: str
+    collection: Callable[[str], str]
+    """Returns the path of a namespace's groups."""
     group: Callable[..., Raw]
 
     def fields(self, name: str) -> Raw:
-        if self.group is pod_group:
+        if self.name == "kubernetes":
             return {"schedulingGroup": {"podGroupName": name}}
         return {"labels": {COSCHEDULING_LABEL: name}}
 
 
-WAYS: Final = (Way(KUBERNETES, pod_group), Way(COSCHEDULING, coscheduling_pod_group))
+def versioned_pod_group(name: str, minimum: int, *, namespace: str) -> Raw:
+    return RELEASE.versioned(pod_group(name, minimum, namespace=namespace))
 
 
-def messages_of(client: Client, namespace: str) -> set[str]:
-    """Return what the conditions of all pods of the namespace say."""
-    return {
-        known["message"]
-        for raw in pods(client, namespace).values()
-        for known in raw["status"].get("conditions", ())
-    }
+OF_KUBERNETES: Final = Way("kubernetes", RELEASE.pod_groups, versioned_pod_group)
+OF_COSCHEDULING: Final = Way("coscheduling", COSCHEDULING.format, coscheduling_pod_group)
+WAYS: Final = (
+    pytest.param(OF_KUBERNETES, marks=pytest.mark.pod_groups, id=OF_KUBERNETES.name),
+    pytest.param(OF_COSCHEDULING, id=OF_COSCHEDULING.name),
+)
 
 
 def contains(name: str, names: Collection[str]) -> bool:
@@ -136,9 +142,11 @@ def contains(name: str, names: Collection[str]) -> bool:
 
 def condition(client: Client, path: str) -> tuple[str, str]:
     """Return status and message of the group's condition; empty strings without one."""
+    of_kubernetes = path.startswith(f"/apis/{POD_GROUP.group}/")
+    kind = RELEASE.pod_group_condition if of_kubernetes else "PodGroupScheduled"
     status = client.get(path).get("status") or {}
     for known in status.get("conditions") or ():
-        if known["type"] == "PodGroupScheduled":
+        if known["type"] == kind:
             return known["status"], known["message"]
     return "", ""
 
@@ -154,11 +162,11 @@ def notes(client: Client, namespace: str, name: str) -> list[str]:
 
 
 @pytest.mark.usefixtures("scheduler")
-@pytest.mark.parametrize("way", WAYS, ids=("kubernetes", "coscheduling"))
+@pytest.mark.parametrize("way", WAYS)
 def test_a_group_says_how_many_members_are_missing_and_then_that_it_is_placed(
     client: Client, namespace: str, way: Way
 ) -> None:
-    collection = way.collection.format(namespace)
+    collection = way.collection(namespace)
     path, fields = f"{collection}/train", way.fields("train")
     create_pods(client, namespace, *(pod(f"p{i}", **fields) for i in range(2)))
     said = partial(messages_of, client, namespace)
@@ -177,11 +185,11 @@ def test_a_group_says_how_many_members_are_missing_and_then_that_it_is_placed(
     client.delete(path)
 
 
-@pytest.mark.parametrize("way", WAYS, ids=("kubernetes", "coscheduling"))
+@pytest.mark.parametrize("way", WAYS)
 def test_a_group_that_does_not_fit_says_why_and_is_explained(
     scheduler: Replica, client: Client, namespace: str, way: Way
 ) -> None:
-    collection = way.collection.format(namespace)
+    collection = way.collection(namespace)
     client.post(collection, way.group("large", 3, namespace=namespace))
     create_pods(
         client, namespace, *(pod(f"p{i}", cpu="3", **way.fields("large")) for i in range(3))
@@ -241,11 +249,11 @@ def test_members_of_a_deleted_group_wait_and_a_group_of_its_name_takes_them_over
     """Kubernetes' own PodGroups have a finalizer, and stay until their members are gone."""
     collection = COSCHEDULING.format(namespace)
     client.post(collection, coscheduling_pod_group("train", 2, namespace=namespace))
-    create_pods(client, namespace, pod("p0", **WAYS[1].fields("train")))
+    create_pods(client, namespace, pod("p0", **OF_COSCHEDULING.fields("train")))
     says(client, f"{collection}/train", "False", "1 of 2 members exist")
     client.delete(f"{collection}/train")
     eventually(lambda: client.get(collection)["items"], lambda items: not items, "no group")
-    create_pods(client, namespace, pod("p1", **WAYS[1].fields("train")))
+    create_pods(client, namespace, pod("p1", **OF_COSCHEDULING.fields("train")))
     messages = partial(messages_of, client, namespace)
     eventually(messages, lambda found: any("does not exist" in m for m in found), "the cause")
     assert bound(client, namespace) == {}
@@ -254,22 +262,43 @@ def test_members_of_a_deleted_group_wait_and_a_group_of_its_name_takes_them_over
     assert len(bound(client, namespace)) == 2
 
 
+@pytest.mark.pod_groups
+def test_groups_are_placed_where_only_their_least_version_is_served(tmp_path: Path) -> None:
+    version = RELEASE.pod_group_versions[-1]
+    release = dataclasses.replace(RELEASE, pod_group_versions=(version,))
+    with ControlPlane(flags=release.pod_group_flags()) as plane, plane.access.client() as client:
+        replica.apply_manifests(plane.access)
+        create_nodes(plane.access, 1)
+        namespace = create_namespace(plane.access)
+        with Replicas.of(plane.access, tmp_path) as replicas:
+            scheduler = replicas.start()
+            scheduler.wait_until_says(f"podgroups.scheduling.k8s.io ({version}) is served")
+            group = release.versioned(pod_group("train", 2, namespace=namespace))
+            client.post(release.pod_groups(namespace), group)
+            fields = OF_KUBERNETES.fields("train")
+            create_pods(client, namespace, *(pod(f"p{i}", **fields) for i in range(2)))
+            says(client, f"{release.pod_groups(namespace)}/train", "True", "")
+        assert len(bound(client, namespace)) == 2
+
+
+@pytest.mark.pod_groups
 @pytest.mark.usefixtures("scheduler")
 def test_groups_of_one_name_in_two_kinds_and_namespaces_do_not_complete_each_other(
     plane: ControlPlane, client: Client, namespace: str
 ) -> None:
     elsewhere = create_namespace(plane.access)
-    for way in WAYS:
+    ways = (OF_KUBERNETES, OF_COSCHEDULING)
+    for way in ways:
         for where in (namespace, elsewhere):
-            client.post(way.collection.format(where), way.group("train", 2, namespace=where))
-    for number, way in enumerate(WAYS):
+            client.post(way.collection(where), way.group("train", 2, namespace=where))
+    for number, way in enumerate(ways):
         create_pods(client, namespace, pod(f"p{number}", **way.fields("train")))
-    create_pods(client, elsewhere, pod("p", **WAYS[0].fields("train")))
-    for way in WAYS:
-        says(client, f"{way.collection.format(namespace)}/train", "False", "1 of 2 members exist")
-    path = f"{KUBERNETES.format(elsewhere)}/train"
+    create_pods(client, elsewhere, pod("p", **OF_KUBERNETES.fields("train")))
+    for way in ways:
+        says(client, f"{way.collection(namespace)}/train", "False", "1 of 2 members exist")
+    path = f"{RELEASE.pod_groups(elsewhere)}/train"
     says(client, path, "False", "1 of 2 members exist")
-    create_pods(client, elsewhere, pod("q", **WAYS[0].fields("train")))
+    create_pods(client, elsewhere, pod("q", **OF_KUBERNETES.fields("train")))
     says(client, path, "True", "")
     assert bound(client, namespace) == {}
 
@@ -284,7 +313,7 @@ def test_a_minimum_that_cannot_be_used_is_said_to_be_so(client: Client, namespac
     keys = {"scheduling.mooring.dev/topology-mode": "Sometimes"}
     raw = coscheduling_pod_group("g", 1, namespace=namespace, annotations=keys)
     client.post(collection, raw)
-    create_pods(client, namespace, pod("p", **WAYS[1].fields("g")))
+    create_pods(client, namespace, pod("p", **OF_COSCHEDULING.fields("g")))
     status, message = eventually(
         lambda: condition(client, f"{collection}/g"), lambda c: c[1], "the cause"
     )
@@ -292,5 +321,5 @@ def test_a_minimum_that_cannot_be_used_is_said_to_be_so(client: Client, namespac
     assert "'Sometimes' is not a mode; write Required or Preferred" in message
     zero = coscheduling_pod_group("zero", 0, namespace=namespace)
     client.post(collection, zero)
-    create_pods(client, namespace, pod("z", **WAYS[1].fields("zero")))
+    create_pods(client, namespace, pod("z", **OF_COSCHEDULING.fields("zero")))
     eventually(lambda: bound(client, namespace), lambda names: set(names) == {"z"}, "z bound")

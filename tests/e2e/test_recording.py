@@ -7,7 +7,8 @@ import pytest
 from conformance.comparing import decided, differences
 from conformance.recording.recorder import Recorder
 from conformance.scenes.extenders import EXTENDERS
-from conformance.scenes.suites import SUITES, random_scene
+from conformance.scenes.suites import SUITES, random_scene, suites_of
+from controlplane.releases import chosen_release
 
 SEED = 20261121
 
@@ -24,7 +25,7 @@ def recorder_with_extenders() -> Iterator[Recorder]:
         yield running
 
 
-@pytest.mark.parametrize("suite", SUITES)
+@pytest.mark.parametrize("suite", suites_of(chosen_release().version))
 def test_mooring_decides_a_fresh_case_as_kube_scheduler_does(
     request: pytest.FixtureRequest, suite: str
 ) -> None:

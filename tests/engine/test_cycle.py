@@ -72,7 +72,6 @@ def test_a_fit_error_counts_reasons_and_adds_what_post_filters_say() -> None:
     deciding = Deciding(node("a", cpu="1"), node("b", cpu="1"), node("c", unschedulable=True))
     assert rejected(deciding, pod(cpu="2")).message == (
         "0/3 nodes are available: 1 node(s) were unschedulable, 2 Insufficient cpu. "
-        "no new claims to deallocate, "
         "preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."
     )
 
@@ -83,7 +82,10 @@ def test_after_a_post_filter_that_nominates_a_node_no_other_runs() -> None:
     assert outcome.nomination is not None
     assert outcome.nomination.node == "n1"
     assert [victim.name for victim in outcome.nomination.victims] == ["victim"]
-    assert outcome.message == "0/1 nodes are available: 1 Insufficient cpu."
+    assert outcome.message == (
+        "0/1 nodes are available: 1 Insufficient cpu. "
+        "preemption: found a potential placement for pod on node n1, preempting 1 victims"
+    )
 
 
 def test_a_pod_goes_to_the_node_that_was_nominated_for_it_though_others_score_higher() -> None:

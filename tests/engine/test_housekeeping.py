@@ -57,7 +57,8 @@ class House:
         yield
         self.flushed += 1
 
-    def _report(self) -> None:
+    def _report(self) -> Iterator[None]:
+        yield
         self.reported += 1
 
     def _expire_nominations(self) -> None:
@@ -173,9 +174,11 @@ async def test_an_overdue_pod_that_is_not_bound_is_forgotten_and_scheduled_again
 
 
 async def test_an_overdue_pod_that_has_gone_is_forgotten(server: ApiServer, house: House) -> None:
+    house.scheduler_state.state.put_unscheduled(WEB)
     (await house.overdue(server)).refuse(404, "NotFound", "pods web not found")
     assert await house.events_of_the_pod() == [Action.DELETE]
     assert house.scheduler_state.state.pods.get(WEB.uid) is None
+    assert house.scheduler_state.state.unscheduled == {}
 
 
 async def test_an_overdue_pod_that_ended_before_it_was_bound_is_forgotten(

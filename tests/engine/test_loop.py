@@ -339,6 +339,7 @@ async def test_a_pod_that_has_gone_while_it_was_bound_leaves_nothing_behind(
         await until(lambda: engine.scheduler_state.queue.get(uid_of("web")) is None)
         await until(lambda: not engine.loop.binding)
     assert len(engine.scheduler_state.state.pods) == 0
+    assert engine.scheduler_state.state.unscheduled == {}
 
 
 async def test_the_path_of_a_bound_pod_has_its_node(client: ApiClient, bindings: Bindings) -> None:

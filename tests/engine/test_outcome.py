@@ -41,5 +41,8 @@ def test_a_fit_error_has_the_message_and_the_nomination() -> None:
         "n1",
         ["default/victim"],
     )
-    assert decision.message == "0/1 nodes are available: 1 Insufficient cpu."
+    assert decision.message == (
+        "0/1 nodes are available: 1 Insufficient cpu. "
+        "preemption: found a potential placement for pod on node n1, preempting 1 victims"
+    )
     assert decision.rejections["n1"].resolvable

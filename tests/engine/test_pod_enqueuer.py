@@ -1,6 +1,7 @@
 """Pods come in, are given to their profile, and leave."""
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -130,7 +131,7 @@ class Door:
     def reports(self) -> None:
         """Let some seconds pass, and tell pods that wait why."""
         self.now += 10.0
-        self.pod_enqueuer.report()
+        deque(self.pod_enqueuer.report(), maxlen=0)
 
     def namespace_is(self, **labels: str) -> None:
         """Give the pods' namespace these labels from now on."""
@@ -516,18 +517,43 @@ def test_a_member_that_completes_its_group_is_queued_before_the_others_hear_of_i
     assert [open_door.popped().pod.name for _ in range(2)] == ["second", "first"]
 
 
+def test_a_member_that_another_scheduler_bound_completes_its_group(open_door: Door) -> None:
+    """The watch of assigned pods may be the first that tells of it."""
+    open_door.put_group("g", 2)
+    open_door.comes("first", group="g")
+    assert open_door.queue("first") is SubQueue.GATED
+    bound = parse_pod(pod("second", group="g", node="a"))
+    open_door.scheduler_state.state.put(Kind.POD, bound.uid, bound)
+    assert open_door.popped().pod.name == "first"
+
+
+def test_a_large_group_is_queued_in_steps_and_not_tried_before_all_members_are(
+    open_door: Door,
+) -> None:
+    for number in range(250):
+        open_door.comes(f"g-{number}", group="g")
+    open_door.put_group("g", 250)
+    queue = open_door.scheduler_state.queue
+    assert (queue.counts()["active"], queue.counts()["gated"]) == (100, 150)
+    first = open_door.popped()
+    assert not open_door.pod_enqueuer.settle(first)
+    assert (queue.counts()["active"], queue.counts()["gated"]) == (200, 50)
+    assert open_door.pod_enqueuer.settle(open_door.popped())
+    assert queue.counts()["gated"] == 0
+
+
 def test_members_are_told_that_others_are_missing_if_that_lasts(open_door: Door) -> None:
     """The members of a group come one by one, and soon it is complete."""
     open_door.put_group("g", 3)
     for name in ("g-0", "g-1"):
         open_door.comes(name, group="g")
     open_door.now = 1.9
-    open_door.pod_enqueuer.report()
+    deque(open_door.pod_enqueuer.report(), maxlen=0)
     assert open_door.gated == []
     open_door.now = 2.0
-    open_door.pod_enqueuer.report()
+    deque(open_door.pod_enqueuer.report(), maxlen=0)
     assert open_door.gated == [("g-0", "2 of 3 members exist"), ("g-1", "2 of 3 members exist")]
-    open_door.pod_enqueuer.report()
+    deque(open_door.pod_enqueuer.report(), maxlen=0)
     assert len(open_door.gated) == 2
 
 
@@ -557,7 +583,7 @@ def test_nothing_is_said_about_members_that_were_gated_for_a_moment(open_door: D
     gone = open_door.comes("h-0", group="h")
     open_door.pod_enqueuer.gone(gone.uid)
     open_door.now = 5.0
-    open_door.pod_enqueuer.report()
+    deque(open_door.pod_enqueuer.report(), maxlen=0)
     assert open_door.gated == []
 
 
@@ -589,6 +615,17 @@ def test_a_pod_is_known_while_it_is_queued_in_flight_or_has_a_node(open_door: Do
     assert open_door.pod_enqueuer.knows(web.uid)
 
 
+def test_a_pod_whose_attempt_has_ended_is_compared_until_its_end_is_told(open_door: Door) -> None:
+    """The watch may miss that it was bound or deleted, and its group would count it for ever."""
+    scheduler, web = open_door.scheduler_state, open_door.comes()
+    queued = open_door.popped()
+    assert open_door.pod_enqueuer.known() == {}
+    scheduler.queue.done(queued, 0.0)
+    assert open_door.pod_enqueuer.known() == {web.uid: web.key}
+    open_door.pod_enqueuer.gone(web.uid)
+    assert open_door.pod_enqueuer.known() == {}
+
+
 def test_a_pod_that_no_profile_takes_is_known(door: Door) -> None:
     without_profile = door.comes()
     assert door.pod_enqueuer.knows(without_profile.uid)
@@ -614,7 +651,7 @@ class TestPodsWithoutProfile:
         """At the start of a scheduler, pods may come before their profiles."""
         put_profile(door.scheduler_state, "batch", registry=GATEKEEPER, match=LEFT_OUT)
         door.comes(spec=MINE)
-        door.pod_enqueuer.report()
+        deque(door.pod_enqueuer.report(), maxlen=0)
         assert door.alone == []
         for _ in range(3):
             door.comes(spec=MINE)

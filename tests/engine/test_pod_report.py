@@ -9,11 +9,13 @@ import pytest
 from deciding import Deciding
 from mooring.engine.pod_report import PodReportBuilder, pod_state
 from mooring.framework.queued_pod import PodState, QueuedPod
+from mooring.kube.resources import COSCHEDULING_POD_GROUP, POD_GROUP, STORAGE_CLASS, Resource
 from mooring.model.events import Kind
 from mooring.model.limits import LIMITS, Counted
 from mooring.model.pod import Pod, parse_pod
-from mooring.model.pod_group import GroupSource
+from mooring.model.pod_group import COSCHEDULING_LABEL, GroupSource
 from mooring.observe.documents import plain
+from mooring.state.pod_groups import GROUP_KINDS
 from mooring.testing.builders import node, pod, pod_group, uid_of
 
 REJECTED_BY = frozenset({"NodeResourcesFit"})
@@ -171,11 +173,18 @@ class Gang:
         self.deciding = Deciding(*objects, pod_group("g", minimum))
         self.scheduler = self.deciding.scheduler
         self.now = 0.0
-        self.reports = PodReportBuilder(self.scheduler, lambda: self.now, groups=self.described)
+        self.source = GroupSource.KUBERNETES
+        self.unserved: dict[Kind, Resource] = {}
+        self.reports = PodReportBuilder(
+            self.scheduler,
+            lambda: self.now,
+            groups=self.described,
+            unserved=lambda: self.unserved,
+        )
 
     def described(self, namespace: str, name: str) -> list[dict[str, Any]]:
-        source = GroupSource.KUBERNETES.value
-        return [{"podGroup": f"{namespace}/{name}", "source": source, "message": "does not fit"}]
+        source, message = self.source.value, "does not fit"
+        return [{"podGroup": f"{namespace}/{name}", "source": source, "message": message}]
 
     def add(self, *names: str, gates: tuple[str, ...] = (), tried: bool = True) -> None:
         for name in names:
@@ -240,6 +249,41 @@ async def test_a_group_whose_object_is_missing_is_to_be_created() -> None:
     assert (await gang.group())["remedy"] == (
         "create podgroups.scheduling.k8s.io/g in namespace default"
     )
+
+
+IN_KUBERNETES = pod("m", group="g")
+BY_LABEL = pod("m", labels={COSCHEDULING_LABEL: "g"})
+
+
+@pytest.mark.parametrize(
+    ("resource", "member", "begins"),
+    [
+        (POD_GROUP, IN_KUBERNETES, "have the API server serve podgroups.scheduling.k8s.io, "),
+        (COSCHEDULING_POD_GROUP, BY_LABEL, "install the CRD podgroups.scheduling.x-k8s.io, "),
+    ],
+)
+async def test_a_group_whose_kind_is_not_served_is_not_to_be_created(
+    resource: Resource, member: dict[str, Any], begins: str
+) -> None:
+    gang = Gang()
+    gang.scheduler.state.delete(Kind.POD_GROUP, "default/g")
+    gang.scheduler.state.put_unscheduled(parse_pod(member))
+    gang.source = GroupSource(str(resource))
+    gang.unserved = {
+        kind: resource for kind, source in GROUP_KINDS.items() if source == gang.source
+    }
+    assert (await gang.group())["remedy"].startswith(begins)
+
+
+async def test_a_pod_with_volumes_says_which_kinds_of_storage_are_not_served(stage: Stage) -> None:
+    served = PodReportBuilder(stage.scheduler, unserved=lambda: {Kind.STORAGE_CLASS: STORAGE_CLASS})
+    claim = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+    stage.add(pod("web", spec={"volumes": [claim]}))
+    stage.add(pod("plain"))
+    for name, expected in (("web", ["storageclasses.storage.k8s.io"]), ("plain", None)):
+        report = await served.of(f"default/{name}")
+        assert report is not None
+        assert report.not_served == expected
 
 
 async def test_a_bound_member_names_its_group_and_needs_nothing() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -89,6 +90,20 @@ async def test_an_unschedulable_pod_gets_the_condition_with_the_time_it_began(
         "reason": "Unschedulable",
         "message": FULL,
     }
+
+
+async def test_conditions_say_which_generation_of_the_pod_they_are_about(
+    server: ApiServer, reports: PodStatusReporter
+) -> None:
+    reports.unschedulable(WEB, FULL)
+    assert "observedGeneration" not in condition(await answered(server)), "it has no generation"
+    edited = replace(WEB, generation=3)
+    reports.unschedulable(edited, FULL)
+    reports.unschedulable(edited, TAINTED)
+    assert condition(await answered(server))["observedGeneration"] == 3
+    marking = asyncio.create_task(reports.mark_disrupted(edited, OTHER))
+    assert condition(await answered(server))["observedGeneration"] == 3
+    await marking
 
 
 async def test_the_same_message_is_not_written_again(

@@ -40,7 +40,7 @@ class Stage:
         self.recorder = EventRecorder(client, "mooring", "test")
         self.reports = PodStatusReporter(writer, self.recorder)
         self.woken = asyncio.Event()
-        self.ended: list[tuple[str, float]] = []
+        self.ended: list[tuple[str, str, float]] = []
         self.preemptions = PreemptionExecutor(
             self.scheduler,
             writer,
@@ -132,7 +132,7 @@ async def test_how_the_evictions_of_a_preemption_ended_is_told(
     await stage.carry_out(0)
     answers.refuse["DELETE", "low-1"] = (500, "InternalError")
     await stage.carry_out(1)
-    assert stage.ended == [("success", 0.0), ("error", 0.0)]
+    assert stage.ended == [("pod", "success", 0.0), ("pod", "error", 0.0)]
 
 
 async def test_the_preemptor_is_nominated_before_anything_is_written(

@@ -20,6 +20,7 @@ from mooring.testing.builders import node, pod
 from mooring.testing.contract import Scenario
 
 Raw = Mapping[str, Any]
+CPU = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}
 GPU_SHARE = {"multiPoint": {"enabled": [{"name": "GPUShare"}]}}
 
 
@@ -107,6 +108,17 @@ def test_a_label_of_the_node_affinity_that_no_node_has_is_named() -> None:
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
     (only,) = suggested(Deciding(node("a")), pod("web", spec={"affinity": affinity}))
     assert only.cause == "no node has the label zone in (a,b)"
+
+
+def test_a_feature_that_no_node_declares_is_named() -> None:
+    raw = pod("web", spec={"hostNetwork": True, "hostUsers": False})
+    (only,) = suggested(Deciding(node("a")), raw)
+    assert only.change == "if it had no hostUsers: false beside hostNetwork"
+    assert only.cause == "no node declares the feature UserNamespacesHostNetworkSupport"
+    declaring = node("b", status={"declaredFeatures": ["UserNamespacesHostNetworkSupport"]})
+    full = pod("other", cpu="4", node="b")
+    found = suggested(Deciding(node("a"), declaring, full), {**raw, "spec": raw["spec"] | CPU})
+    assert "feature UserNamespacesHostNetworkSupport" in {item.cause for item in found}
 
 
 def test_a_claim_that_is_missing_is_to_be_created() -> None:

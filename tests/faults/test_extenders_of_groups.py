@@ -107,7 +107,8 @@ async def test_no_member_is_placed_if_the_extender_passes_too_few_nodes(stage: S
     engine.pending(*members(4))
     await until(lambda: stage.api.message("g-0"))
     message = stage.api.message("g-0")
-    assert message.startswith("the group of 4 does not fit: 2 of 4 members fit, needs 2 CPUs more.")
+    text = "; the group of 4 does not fit: 2 of 4 members fit, needs 2 CPUs more."
+    assert message.startswith(f"minCount (4) cannot be satisfied: 2 scheduled, 1 remaining{text}")
     assert "1 Insufficient cpu, 3 extender http://127.0.0.1:" in message
     assert ": busy." in message
     assert stage.api.bound == {}
@@ -118,7 +119,7 @@ async def test_no_other_pod_waits_and_nothing_is_assumed_during_the_calls(stage:
     held = Held()
     engine = await stage.engine(
         *nodes("a", cpu="4", resources={GPU: 8}),
-        pod_group("g", 2),
+        pod_group("g", 2, priority=9),
         answers=Answers(filter=held),
         **GPU_ONLY,
     )
@@ -375,7 +376,7 @@ async def test_groups_with_slow_extenders_leave_the_places_of_pods_free(
     slow = SlowForGangs()
     answers = Answers(filter=slow)
     engine = await stage.engine(
-        *nodes("a", cpu="8"), *gangs(3, 2), answers=answers, httpTimeout="5m"
+        *nodes("a", cpu="8"), *gangs(3, 2, priority=9), answers=answers, httpTimeout="5m"
     )
     for number in range(3):
         engine.pending(*gang_members(f"slow-{number}", 2, priority=9))
@@ -487,7 +488,9 @@ FULL = (*nodes("ab"), *(pod(f"low-{name}", cpu="2", node=name) for name in "ab")
 
 async def test_a_group_preempts_though_an_extender_filters_its_nodes(stage: Stage) -> None:
     answers = Answers(filter=passes("b", "c"))
-    engine = await stage.engine(*FULL, node("c", cpu="2"), pod_group("g", 2), answers=answers)
+    engine = await stage.engine(
+        *FULL, node("c", cpu="2"), pod_group("g", 2, priority=9), answers=answers
+    )
     engine.pending(*members(2, cpu="2", priority=9))
     await until(lambda: stage.api.deleted)
     for name in stage.api.deleted:
@@ -501,7 +504,7 @@ async def test_a_group_preempts_though_a_member_is_deleted_during_the_calls(
 ) -> None:
     held = Held()
     answers = Answers(filter=held)
-    engine = await stage.engine(*FULL, node("c"), pod_group("g", 2), answers=answers)
+    engine = await stage.engine(*FULL, node("c"), pod_group("g", 2, priority=9), answers=answers)
     raws = members(3, cpu="2", priority=9)
     engine.pending(*raws)
     await until(lambda: held.calls == 3)
@@ -515,7 +518,7 @@ async def test_a_group_preempts_though_a_member_is_deleted_during_the_calls(
 async def test_a_group_evicts_nobody_where_the_extender_rejects_its_members(stage: Stage) -> None:
     low = pod("low", cpu="1", node="a")
     engine = await stage.engine(
-        *nodes("a"), low, pod_group("g", 2), answers=Answers(filter=passes())
+        *nodes("a"), low, pod_group("g", 2, priority=9), answers=Answers(filter=passes())
     )
     engine.pending(*members(2, priority=9))
     await until(lambda: "preemption" in stage.api.message("g-0"))
@@ -530,7 +533,7 @@ async def test_a_group_does_not_preempt_if_an_extender_takes_part_in_preemption(
     stage: Stage, verbs: Raw
 ) -> None:
     answers = Answers(**verbs)
-    engine = await stage.engine(*FULL, pod_group("g", 2), answers=answers)
+    engine = await stage.engine(*FULL, pod_group("g", 2, priority=9), answers=answers)
     engine.pending(*members(2, cpu="2", priority=9))
     await until(lambda: "preemption" in stage.api.message("g-0"))
     text = "has a preemptVerb, and is not called for pod groups"

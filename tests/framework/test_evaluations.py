@@ -1,5 +1,7 @@
 """The budget of what plugins evaluate one value at a time."""
 
+from contextlib import suppress
+
 import pytest
 
 from mooring.framework.evaluations import (
@@ -9,6 +11,11 @@ from mooring.framework.evaluations import (
     Evaluations,
     StillEvaluating,
 )
+from mooring.model.selectors import LabelSelector, Requirement
+from mooring.state.cluster_view import ClusterView
+from mooring.state.labels import EACH_NODE
+from mooring.state.topology.selection import PodSelector, selection
+from mooring.testing.builders import cluster, node, pod
 
 
 class Work:
@@ -125,7 +132,30 @@ def test_what_changes_until_the_pod_is_tried_again_is_evaluated_too() -> None:
 def test_a_pod_is_tried_again_when_the_rest_may_be_evaluated() -> None:
     for values, seconds in ((1, 0.05), (5_000_000, 0.5), (10**9, 2.0)):
         work = Work("rule a", values)
-        assert evaluations(work).refused(now=100.0) == pytest.approx(100.0 + seconds)
+        shared = evaluations(work, most=0)
+        with pytest.raises(StillEvaluating):
+            shared.bring_up_to_date(work)
+        assert shared.refused(now=100.0) == pytest.approx(100.0 + seconds)
+        assert shared.retry_at == pytest.approx(100.0 + seconds)
+
+
+def test_pods_are_counted_over_several_decisions_and_pods_of_others_do_not_wait() -> None:
+    pods = [pod(f"p{i}", labels={"app": f"a{i}"}, node="n0") for i in range(600)]
+    view, shared = ClusterView(cluster(node("n0"), *pods)), evaluations(most=3_000)
+    part = PodSelector(
+        LabelSelector((Requirement("app", "NotIn", ("other",)),)), frozenset({"default"})
+    )
+    wanted = [(selection((part,), terminating=True), EACH_NODE)]
+    refused = 0
+    while not view.is_counted(*wanted[0]):
+        shared.begin_decision()
+        with suppress(StillEvaluating):
+            shared.count_pods(view, wanted)
+        refused += not view.is_counted(*wanted[0])
+        assert shared.refused(now=100.0) == pytest.approx(100.05)
+        assert shared.retry_at is None
+    assert refused == 4
+    assert view.counts(*wanted[0]).total == 600
 
 
 def test_an_evaluation_that_fails_between_decisions_fails_in_the_next_decision() -> None:

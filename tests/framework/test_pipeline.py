@@ -9,6 +9,7 @@ from mooring.framework.handle import Handle
 from mooring.framework.pipeline import Pipeline, build_pipeline
 from mooring.framework.plugin import Normalize
 from mooring.framework.registry import Registry
+from mooring.model.kubernetes_rules import KUBERNETES_RULES
 from mooring.model.pod import Pod
 from mooring.plugins import SHIPPED
 from mooring.policy.errors import ProfileInvalid
@@ -64,8 +65,8 @@ def with_racks(weight: int = 0, **args: Any) -> Pipeline:
 
 def test_filters_run_in_kube_schedulers_order() -> None:
     assert [plugin.name for plugin in built().filters] == [
-        "NodeUnschedulable",
         "NodeName",
+        "NodeUnschedulable",
         "TaintToleration",
         "NodeAffinity",
         "NodePorts",
@@ -76,6 +77,7 @@ def test_filters_run_in_kube_schedulers_order() -> None:
         "VolumeZone",
         "PodTopologySpread",
         "InterPodAffinity",
+        "NodeDeclaredFeatures",
     ]
 
 
@@ -83,8 +85,8 @@ def test_a_plugin_named_at_a_point_runs_there_before_the_others() -> None:
     pipeline = built(plugins={"filter": {"enabled": [{"name": "NodePorts"}]}})
     assert [plugin.name for plugin in pipeline.filters][:3] == [
         "NodePorts",
-        "NodeUnschedulable",
         "NodeName",
+        "NodeUnschedulable",
     ]
     assert pipeline.pre_filter[0].name != "NodePorts"
 
@@ -147,3 +149,12 @@ def test_plugins_whose_answers_identical_pods_share_are_known() -> None:
     shared = with_racks().plugins_of_node_only
     assert {"RackAware", "NodeResourcesFit"} <= shared
     assert not {"InterPodAffinity", "NodeName"} & shared
+
+
+def test_plugins_and_pipeline_have_the_rules_of_the_profiles_version() -> None:
+    enabled = {"multiPoint": {"enabled": [{"name": "RackAware"}]}}
+    for version in ("1.34", "1.37"):
+        pipeline = built(kubernetesVersion=version, plugins=enabled)
+        plugin = next(scorer.plugin for scorer in pipeline.scores if scorer.name == "RackAware")
+        assert isinstance(plugin, RackAware)
+        assert plugin.handle.kubernetes is pipeline.kubernetes is KUBERNETES_RULES[version]

@@ -17,6 +17,7 @@ from mooring.kube.resources import (
     SCHEDULING_PROFILE,
     Resource,
 )
+from mooring.mirroring.discovery import EXPECTED
 
 KOPF: Final = "kopf-of-test"
 """The User-Agent by which kopf's requests are told from those of Mooring's own client."""
@@ -111,7 +112,8 @@ def _discovery(path: str) -> dict[str, Any]:
             for group, v in groups.items()
         ]
         return {"groups": named}
-    here = [r for r in DISCOVERED if r.path().rpartition("/")[0] == path]
+    served = (*DISCOVERED, *EXPECTED.values())
+    here = [r for r in served if r.path().rpartition("/")[0] == path]
     return {"resources": [_resource(resource) for resource in here]}
 
 

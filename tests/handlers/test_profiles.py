@@ -683,3 +683,29 @@ async def test_a_status_whose_write_is_called_off_is_written_later() -> None:
         handling.cancel()
         await asyncio.wait([handling])
         assert [name for name, _ in handler.other_statuses()] == ["found"]
+
+
+def test_the_status_says_whose_rules_apply_and_that_a_server_is_too_new(
+    profile_handler: ProfileHandler, shared: SchedulerState
+) -> None:
+    shared.state.follow_server("1.36")
+    pinned = profile_handler.applied(profile(name="pinned", uid="u2", kubernetesVersion="1.35"))
+    status = profile_handler.applied(profile())
+    assert status is not None
+    assert pinned is not None
+    assert status["effective"]["kubernetesVersion"] == "1.36"
+    assert profile_handler.applied(profile(status=status)) is None
+    again = profile(name="pinned", uid="u2", kubernetesVersion="1.35", status=pinned)
+    assert profile_handler.applied(again) is None
+    profile_handler.nodes_changed()
+    assert not [*profile_handler.other_statuses()]
+
+    shared.state.follow_server("1.38")
+    shared.profiles.rebuild()
+    profile_handler.nodes_changed()
+    ((name, patch),) = profile_handler.other_statuses()
+    assert name == "packed"
+    assert patch["effective"]["kubernetesVersion"] == "1.37"
+    warning = conditions(patch)["Warning"]
+    assert warning["reason"] == "UnknownServer"
+    assert warning["message"].startswith("the API server is 1.38, which is newer")

@@ -26,6 +26,8 @@ class LeaseServer:
         self.hangs = False
         self.loses_answers = False
         self.lost = asyncio.Event()
+        self.overtaken_by = ""
+        """Who renews the lease once, after it was read and before the next write of it arrives."""
         self._version = 0
 
     @property
@@ -64,6 +66,9 @@ class LeaseServer:
             case "POST", path if path == COLLECTION and not self.lease:
                 self._accept(request, 201)
             case "PUT", path if path == PATH and self.lease:
+                if self.overtaken_by:
+                    self.write(self.overtaken_by)
+                    self.overtaken_by = ""
                 metadata = self.lease["metadata"]
                 if request.body["metadata"]["resourceVersion"] == metadata["resourceVersion"]:
                     self._accept(request, 200)

@@ -9,7 +9,7 @@ from kube.api_server import ApiServer, Request, pod
 from mooring.kube.client import ApiClient, Listing, PatchType
 from mooring.kube.config import Connection
 from mooring.kube.errors import GoneError, ServerError, explain
-from mooring.kube.resources import LEASE, NODE, POD, POD_GROUP
+from mooring.kube.resources import LEASE, NODE, POD
 
 LEASE_OBJECT = {"metadata": {"name": "mooring", "namespace": "kube-system"}, "spec": {}}
 
@@ -38,14 +38,46 @@ async def test_an_object_is_read_by_name(server: ApiServer, client: ApiClient) -
 async def test_a_resource_is_served_if_discovery_names_it(
     server: ApiServer, client: ApiClient, answer: dict[str, Any] | None, *, served: bool
 ) -> None:
-    found = asyncio.create_task(client.serves(POD_GROUP))
+    found = asyncio.create_task(client.served_in("scheduling.k8s.io", "v1beta1"))
     request = await server.next()
     assert request.path == "/apis/scheduling.k8s.io/v1beta1"
     if answer is None:
         request.refuse(404, "NotFound", "the server could not find the requested resource")
     else:
         request.reply(answer)
-    assert await found is served
+    assert ("podgroups" in await found) is served
+
+
+EMULATING = {"major": "1", "minor": "37", "emulationMajor": "1", "emulationMinor": "36"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "version"),
+    [
+        ({"major": "1", "minor": "37", "gitVersion": "v1.37.2"}, "1.37"),
+        ({"major": "1", "minor": "34+", "gitVersion": "v1.34.4-eks-1a2b"}, "1.34"),
+        (EMULATING, "1.36"),
+        ({**EMULATING, "emulationMajor": "", "emulationMinor": ""}, "1.37"),
+    ],
+)
+async def test_the_version_of_a_server_is_that_which_it_emulates_or_has(
+    server: ApiServer, client: ApiClient, answer: dict[str, str], version: str
+) -> None:
+    found = asyncio.create_task(client.server_version())
+    request = await server.next()
+    assert request.path == "/version"
+    request.reply(answer)
+    assert await found == version
+
+
+@pytest.mark.parametrize("answer", [{}, {"major": 3}, {"major": "1", "minor": ""}])
+async def test_a_server_without_a_version_is_an_error_in_one_line(
+    server: ApiServer, client: ApiClient, answer: dict[str, Any]
+) -> None:
+    found = asyncio.create_task(client.server_version())
+    (await server.next()).reply(answer)
+    with pytest.raises(ServerError, match="the answer is malformed: major, minor: are no version"):
+        await found
 
 
 async def test_a_list_is_read_page_by_page(server: ApiServer, client: ApiClient) -> None:
@@ -136,7 +168,7 @@ async def test_a_malformed_object_is_an_error_of_the_server_in_one_line(
 async def test_a_malformed_discovery_is_an_error_of_the_server_in_one_line(
     server: ApiServer, client: ApiClient, resources: Any
 ) -> None:
-    found = asyncio.create_task(client.serves(POD_GROUP))
+    found = asyncio.create_task(client.served_in("scheduling.k8s.io", "v1beta1"))
     (await server.next()).reply({"resources": resources})
     with pytest.raises(ServerError, match="the answer is malformed: resources"):
         await found

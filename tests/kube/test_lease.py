@@ -428,6 +428,23 @@ async def test_a_replica_that_stops_while_it_takes_the_lease_releases_it(cluster
     assert cluster.leases.spec["holderIdentity"] == ""
 
 
+async def test_a_renewal_that_arrives_late_does_not_keep_the_lease_from_its_release(
+    cluster: Cluster,
+) -> None:
+    """It was cancelled by the stop, and reaches the server after the lease was read."""
+    replica = await cluster.leader("a")
+    cluster.leases.overtaken_by = "a"
+    await replica.stop()
+    assert cluster.leases.spec["holderIdentity"] == ""
+
+
+async def test_a_stop_never_releases_what_another_takes_meanwhile(cluster: Cluster) -> None:
+    replica = await cluster.leader("a")
+    cluster.leases.overtaken_by = "b"
+    await replica.stop()
+    assert cluster.leases.spec["holderIdentity"] == "b"
+
+
 async def test_a_stop_never_releases_what_another_holds(cluster: Cluster) -> None:
     replica = await cluster.leader("a")
     cluster.leases.write("b")

@@ -2,13 +2,7 @@
 
 from datetime import UTC, datetime, timedelta, timezone
 
-from mooring.kube.timestamps import micro_time, rfc3339, time_now
-
-
-def test_the_present_time_is_in_whole_seconds_and_in_utc() -> None:
-    before = datetime.now(UTC).replace(microsecond=0)
-    now = datetime.strptime(time_now(), "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
-    assert before <= now <= datetime.now(UTC)
+from mooring.kube.timestamps import micro_time, rfc3339
 
 
 def test_a_micro_time_has_six_digits_and_is_in_utc() -> None:

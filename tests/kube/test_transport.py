@@ -221,6 +221,15 @@ async def test_a_refused_watch_is_an_error_at_its_opening(
     assert raised.value.verb == "watch"
 
 
+async def test_a_watch_that_is_never_accepted_is_given_up(server: ApiServer) -> None:
+    async with (
+        ApiClient(Connection(server.url), timeout=0.05) as client,
+        aclosing(client.watch_lines(PODS, {}, silence=10)) as stream,
+    ):
+        with pytest.raises(UnansweredError):
+            await anext(stream)
+
+
 async def test_a_watch_says_when_it_is_open_and_then_gives_whole_lines(
     server: ApiServer, client: ApiClient
 ) -> None:

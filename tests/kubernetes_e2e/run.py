@@ -10,26 +10,28 @@ import yaml
 
 import replica
 from controlplane import ControlPlane
-from controlplane.build import CONTROL_PLANE, GoModule, kubernetes_version
+from controlplane.build import GoModule, control_plane, kubernetes_flags, programs_folder
 from controlplane.commands import Component
 from controlplane.nodes import create_nodes
 from controlplane.processes import ProcessGroup, Program, free_ports
+from controlplane.releases import NEWEST, required_kubernetes
 from kubernetes_e2e.kubelet import (
     copy_extended_resources,
     run_required_pods,
     set_addresses,
 )
 
-__all__ = ["KUBE_SCHEDULER", "MODULE", "MOORING", "running_cases"]
+__all__ = ["KUBE_SCHEDULER", "MODULE", "MOORING", "VERSION", "running_cases"]
 
 HERE: Final = Path(__file__).parent
+VERSION: Final = required_kubernetes(HERE / "go.mod")
 MODULE: Final = GoModule(
     "kubernetes-e2e",
     HERE,
     {"scheduling.test": "mooring.dev/kubernetes-e2e"},
     target="conformance",
-    about=f"the cases of Kubernetes {kubernetes_version(HERE / 'go.mod')}, about 10 minutes",
-    flags=CONTROL_PLANE.flags,
+    about=f"the cases of Kubernetes {VERSION}, about 10 minutes",
+    flags=kubernetes_flags(VERSION),
 )
 KUBE_SCHEDULER: Final = "kube-scheduler"
 MOORING: Final = "Mooring"
@@ -41,8 +43,10 @@ CAPACITY: Final[Mapping[str, str]] = {
     "ephemeral-storage": "100Gi",
     "pods": "110",
 }
-SKIP: Final = "OffByDefault|Multi-AZ"
-"""Cases of features that are off, and of clusters of a cloud with several zones."""
+LABELS: Final = "!Feature:OffByDefault || FeatureGate:GenericWorkload"
+"""Not the cases of features that are off; those of pod groups are on here."""
+SKIP: Final = "Multi-AZ"
+"""Cases of clusters of a cloud with several zones."""
 PROFILE: Final = {
     "apiVersion": "scheduling.mooring.dev/v1alpha1",
     "kind": "SchedulingProfile",
@@ -59,7 +63,13 @@ def running_cases(scheduler: str, program: Path, folder: Path, focus: str) -> It
         components.add("kube-scheduler")
     folder.mkdir(parents=True, exist_ok=True)
     stop = threading.Event()
-    with ControlPlane(components, data_dir=folder / "cluster") as plane, ProcessGroup() as group:
+    cluster = ControlPlane(
+        components,
+        data_dir=folder / "cluster",
+        programs=programs_folder(control_plane(NEWEST)),
+        flags=NEWEST.pod_group_flags(),
+    )
+    with cluster as plane, ProcessGroup() as group:
         access = plane.access
         nodes = create_nodes(access, NODES, zones=2, capacity=CAPACITY)
         run_required_pods(access, nodes)
@@ -71,25 +81,30 @@ def running_cases(scheduler: str, program: Path, folder: Path, focus: str) -> It
         try:
             yield group.spawn(
                 "scheduling.test",
-                [
-                    str(program),
-                    "--provider=skeleton",
-                    f"--kubeconfig={access.admin_kubeconfig}",
-                    f"--report-dir={folder}",
-                    f"--ginkgo.focus={focus}",
-                    f"--ginkgo.skip={SKIP}",
-                    f"--num-nodes={NODES}",
-                    "--ginkgo.no-color",
-                    "--ginkgo.seed=1",
-                    "--ginkgo.timeout=2h",
-                    "--ginkgo.flake-attempts=2",
-                ],
+                _command(program, access.admin_kubeconfig, folder, focus),
                 log=folder / "cases.log",
                 env=replica.environment(),
             )
         finally:
             stop.set()
             kubelet.join()
+
+
+def _command(program: Path, kubeconfig: Path, folder: Path, focus: str) -> list[str]:
+    return [
+        str(program),
+        "--provider=skeleton",
+        f"--kubeconfig={kubeconfig}",
+        f"--report-dir={folder}",
+        f"--ginkgo.focus={focus}",
+        f"--ginkgo.label-filter={LABELS}",
+        f"--ginkgo.skip={SKIP}",
+        f"--num-nodes={NODES}",
+        "--ginkgo.no-color",
+        "--ginkgo.seed=1",
+        "--ginkgo.timeout=2h",
+        "--ginkgo.flake-attempts=2",
+    ]
 
 
 def _start_mooring(plane: ControlPlane, group: ProcessGroup, folder: Path) -> None:

@@ -1,9 +1,9 @@
-"""The cases are those of the Kubernetes release that the control plane is built from."""
+"""The cases are those of the newest release that a control plane is built of."""
 
 from pathlib import Path
 
-from controlplane.build import CONTROL_PLANE, HERE, kubernetes_version
-from kubernetes_e2e.run import MODULE
+from controlplane.releases import NEWEST
+from kubernetes_e2e.run import MODULE, VERSION
 
 
 def _required(folder: Path) -> dict[str, str]:
@@ -12,13 +12,12 @@ def _required(folder: Path) -> dict[str, str]:
     return {words[0]: words[1] for words in lines if len(words) > 1 and words[1].startswith("v")}
 
 
-def test_the_cases_and_the_control_plane_are_of_one_release() -> None:
-    cases, plane = MODULE.folder / "go.mod", HERE / "go.mod"
-    assert kubernetes_version(cases) == kubernetes_version(plane)
+def test_the_cases_and_the_newest_control_plane_are_of_one_release() -> None:
+    assert NEWEST.version == VERSION
 
 
 def test_every_module_that_both_require_has_one_version() -> None:
-    cases, plane = (_required(module.folder) for module in (MODULE, CONTROL_PLANE))
+    cases, plane = _required(MODULE.folder), _required(NEWEST.folder)
     assert "github.com/onsi/ginkgo/v2" in cases
     assert {name: (cases[name], plane[name]) for name in cases.keys() & plane.keys()} == {
         name: (version, version) for name, version in plane.items() if name in cases

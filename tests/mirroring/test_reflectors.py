@@ -14,10 +14,13 @@ from mooring.kube.resources import (
     COSCHEDULING_POD_GROUP,
     NODE,
     POD,
+    POD_DISRUPTION_BUDGET,
     POD_GROUP,
     POD_GROUP_V1ALPHA2,
+    POD_GROUP_V1ALPHA3,
     Resource,
 )
+from mooring.mirroring.discovery import EXPECTED
 from mooring.mirroring.mirror import ASSIGNED_PODS, MIRRORED
 from mooring.mirroring.reflectors import DEAD_SECONDS, Reflectors
 from mooring.model.events import Kind
@@ -25,8 +28,8 @@ from mooring.testing.builders import node, pod_group
 
 WAIT_SECONDS = 10.0
 LOOK_SECONDS = 0.02
-OPTIONAL = (POD_GROUP, POD_GROUP_V1ALPHA2, COSCHEDULING_POD_GROUP)
-DISCOVERY = {resource.path().rpartition("/")[0] for resource in OPTIONAL}
+OPTIONAL = (POD_GROUP, POD_GROUP_V1ALPHA3, POD_GROUP_V1ALPHA2, COSCHEDULING_POD_GROUP)
+DISCOVERY = {f"/apis/{resource.api_version}" for resource in (*OPTIONAL, *EXPECTED.values())}
 
 
 class Seen:
@@ -70,19 +73,32 @@ class Streams:
         self.nodes_allowed = True
         self.objects: dict[str, list[dict[str, Any]]] = {}
         self.open: dict[str, Request] = {}
+        self.minor = "36"
         self.served: set[Resource] = set()
+        self.forbidden: set[str] = set()
+        self.not_served: set[Resource] = set()
+        """Kinds that servers usually serve, and this one does not."""
         self.groups_allowed = True
         self.groups_work = True
         self.groups_answered = True
 
     def __call__(self, request: Request) -> None:
-        if request.path in DISCOVERY:
-            here = [r for r in self.served if request.path == r.path().rpartition("/")[0]]
-            if here:
-                request.reply({"resources": [{"name": resource.plural} for resource in here]})
-            else:
-                request.refuse(404, "NotFound", "no such group")
-            return
+        if request.path == "/version":
+            request.reply({"major": "1", "minor": self.minor})
+        elif request.path in DISCOVERY:
+            self._discover(request)
+        else:
+            self._stream(request)
+
+    def _discover(self, request: Request) -> None:
+        served = self.served | {*EXPECTED.values()} - self.not_served
+        here = [r for r in served if request.path == f"/apis/{r.api_version}"]
+        if here:
+            request.reply({"resources": [{"name": resource.plural} for resource in here]})
+        else:
+            request.refuse(404, "NotFound", "no such group")
+
+    def _stream(self, request: Request) -> None:
         if request.path.endswith("/podgroups") and not self.groups_allowed:
             request.refuse(403, "Forbidden", "groups are not for you")
             return
@@ -90,6 +106,9 @@ class Streams:
             request.refuse(500, "InternalError", "groups cannot be read")
             return
         if request.path.endswith("/podgroups") and not self.groups_answered:
+            return
+        if request.path in self.forbidden:
+            request.refuse(403, "Forbidden", "these are not for you")
             return
         if request.path == NODE.path() and not self.nodes_allowed:
             request.refuse(403, "Forbidden", "nodes are not for you")
@@ -123,19 +142,19 @@ class Feeding:
         self.server = server
         self.seen = Seen()
         self.time = 1000.0
-        self.clock_read = asyncio.Event()
         self.relisted: list[str] = []
+        self.versions: asyncio.Queue[str] = asyncio.Queue()
         self.reflectors = Reflectors(
             client,
             self.seen,
             relisted=self.relisted.append,
+            versioned=self.versions.put_nowait,
             clock=self._clock,
             look_seconds=LOOK_SECONDS,
         )
         self._task: asyncio.Task[None] | None = None
 
     def _clock(self) -> float:
-        self.clock_read.set()
         return self.time
 
     def start(self) -> None:
@@ -154,13 +173,15 @@ class Feeding:
                 await self.seen.told.get()
 
     async def troubled(self) -> None:
-        """Wait until the time of a first failure has been taken."""
+        """Wait until some watch is known to fail."""
         async with asyncio.timeout(WAIT_SECONDS):
-            await self.clock_read.wait()
+            while (  # noqa: ASYNC110 - the reflectors have no event for it
+                self.reflectors.is_current() or "(" not in (self.problem() or "(")
+            ):
+                await asyncio.sleep(0)
 
     async def cut(self, stream: Request) -> None:
         """Break off the stream, and wait until that is noticed."""
-        self.clock_read.clear()
         stream.cut()
         await self.troubled()
 
@@ -325,7 +346,6 @@ async def test_another_version_that_cannot_be_listed_leaves_no_definitions_in_fo
     streams.served = {POD_GROUP_V1ALPHA2}
     await feeding.begin()
     streams.groups_work = False
-    feeding.clock_read.clear()
     streams.served = {POD_GROUP_V1ALPHA2, POD_GROUP}
     await feeding.troubled()
     assert feeding.problem().startswith("not listed yet: podgroups.scheduling.k8s.io (")
@@ -402,3 +422,48 @@ async def test_a_server_that_does_not_say_what_it_serves_holds_up_nothing(
     monkeypatch.setattr(feeding.server, "_responder", refused)
     await feeding.begin()
     assert feeding.reflectors.served() == {}
+
+
+async def test_a_usual_kind_that_is_not_served_has_no_objects_and_holds_up_nothing(
+    streams: Streams, feeding: Feeding
+) -> None:
+    streams.not_served = {POD_DISRUPTION_BUDGET}
+    await feeding.begin()
+    assert feeding.reflectors.problem() is None
+    assert feeding.reflectors.is_current()
+    assert POD_DISRUPTION_BUDGET not in feeding.seen.names
+    assert feeding.reflectors.unserved()[Kind.POD_DISRUPTION_BUDGET] == POD_DISRUPTION_BUDGET
+
+
+async def test_a_usual_kind_that_is_not_served_any_more_is_forgotten_until_it_is_again(
+    streams: Streams, feeding: Feeding
+) -> None:
+    budget = versioned("web", 1)
+    streams.objects[POD_DISRUPTION_BUDGET.path()] = [budget]
+    await feeding.begin()
+    await feeding.told(len(MIRRORED))
+    assert feeding.seen.names[POD_DISRUPTION_BUDGET] == ["web"]
+    streams.not_served = {POD_DISRUPTION_BUDGET}
+    await feeding.told(1)
+    assert feeding.seen.names[POD_DISRUPTION_BUDGET] == []
+    assert feeding.reflectors.problem() is None
+    streams.not_served = set()
+    await feeding.told(1)
+    assert feeding.seen.names[POD_DISRUPTION_BUDGET] == ["web"]
+
+
+async def test_a_usual_kind_that_may_not_be_listed_makes_a_replica_unready(
+    streams: Streams, feeding: Feeding
+) -> None:
+    streams.forbidden = {POD_DISRUPTION_BUDGET.path()}
+    feeding.start()
+    await feeding.told(len(MIRRORED) - 1)
+    await feeding.troubled()
+    assert feeding.problem().startswith("not listed yet: poddisruptionbudgets.policy (")
+
+
+async def test_the_version_of_the_server_is_handed_on(streams: Streams, feeding: Feeding) -> None:
+    await feeding.begin()
+    streams.minor = "37"
+    async with asyncio.timeout(WAIT_SECONDS):
+        assert [await feeding.versions.get() for _ in range(2)] == ["1.36", "1.37"]

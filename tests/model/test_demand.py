@@ -5,6 +5,7 @@ import pytest
 
 from mooring.model.demand import Demand, pod_demand, pod_limits, qos_class
 from mooring.model.errors import ManifestError
+from mooring.model.kubernetes_rules import KUBERNETES_RULES
 
 MIB = 2**20
 
@@ -166,8 +167,10 @@ INFEASIBLE = [{"type": "PodResizePending", "status": "True", "reason": "Infeasib
 DEFERRED = [{"type": "PodResizePending", "status": "True", "reason": "Deferred"}]
 
 
-def cpu_of(raw: dict[str, Any], status: dict[str, Any]) -> int:
-    return pod_demand(raw, status, assigned=True).resources.get("cpu", 0)
+def cpu_of(raw: dict[str, Any], status: dict[str, Any], version: str = "1.37") -> int:
+    kubernetes = KUBERNETES_RULES[version]
+    demand = pod_demand(raw, status, assigned=True, kubernetes=kubernetes)
+    return demand.resources.get("cpu", 0)
 
 
 @pytest.mark.parametrize(
@@ -199,15 +202,32 @@ def test_only_the_first_resize_condition_counts() -> None:
     assert cpu_of(spec(container({"cpu": 900})), status) == 900
 
 
-def test_a_container_whose_status_has_no_resources_counts_as_its_spec() -> None:
+def test_what_is_allocated_counts_without_what_is_used_since_kubernetes_1_37() -> None:
     status = {
         "containerStatuses": [{"name": "web", "allocatedResources": {"cpu": "7"}}],
         "conditions": INFEASIBLE,
     }
-    assert cpu_of(spec(container({"cpu": 900})), status) == 900
+    assert cpu_of(spec(container({"cpu": 900})), status, "1.36") == 900
+    assert cpu_of(spec(container({"cpu": 900})), status) == 7000
 
 
-def test_sidecars_are_resized_and_other_init_containers_are_not() -> None:
+def test_since_kubernetes_1_37_the_largest_sum_of_a_stage_counts() -> None:
+    """Before, two containers that change places count with the most of each."""
+    raw = spec(container({"cpu": 900}), container({"cpu": 100}, name="other"))
+    status = {
+        "containerStatuses": [
+            resizing({}, used={"cpu": 200}, allocated={"cpu": 200}),
+            resizing({}, used={"cpu": 700}, allocated={"cpu": 700}, name="other"),
+        ]
+    }
+    assert cpu_of(raw, status, "1.36") == 900 + 700
+    assert cpu_of(raw, status) == 900 + 100
+
+
+@pytest.mark.parametrize(("version", "cpu"), [("1.36", 510), ("1.37", 9000)])
+def test_init_containers_are_resized_of_which_before_1_37_only_sidecars(
+    version: str, cpu: int
+) -> None:
     status = {
         "initContainerStatuses": [
             resizing({}, used={"cpu": 500}, name="proxy"),
@@ -216,21 +236,42 @@ def test_sidecars_are_resized_and_other_init_containers_are_not() -> None:
     }
     raw = spec(
         container({"cpu": 10}),
-        init=[container({"cpu": 1}, name="proxy", sidecar=True), container(name="once")],
+        init=[container(name="once"), container({"cpu": 1}, name="proxy", sidecar=True)],
     )
-    assert cpu_of(raw, status) == 510
+    assert cpu_of(raw, status, version) == cpu
 
 
-def test_pod_level_requests_are_resized_like_those_of_a_container() -> None:
+@pytest.mark.parametrize(
+    ("version", "wanted", "more", "infeasible"),
+    [
+        ("1.35", {"cpu": 500}, 900, 900),
+        ("1.36", {"cpu": 700}, 900, 700),
+        ("1.37", {"cpu": 700, "memory": 2**30}, 900, 700),
+    ],
+)
+def test_pod_level_requests_are_resized_like_those_of_a_container(
+    version: str, wanted: dict[str, int], more: int, infeasible: int
+) -> None:
     raw = spec(container(), requests={"cpu": 500})
     status: dict[str, Any] = {
         "resources": {"requests": {"cpu": "700m", "memory": "1Gi"}},
         "allocatedResources": {"cpu": "600m"},
     }
-    assert pod_demand(raw, status, assigned=True).resources == {"cpu": 700}
+    rules = KUBERNETES_RULES[version]
+    assert pod_demand(raw, status, assigned=True, kubernetes=rules).resources == wanted
     wants_more = spec(container(), requests={"cpu": 900})
-    assert cpu_of(wants_more, status) == 900
-    assert cpu_of(wants_more, status | {"conditions": INFEASIBLE}) == 700
+    assert cpu_of(wants_more, status, version) == more
+    assert cpu_of(wants_more, status | {"conditions": INFEASIBLE}, version) == infeasible
+
+
+def test_since_kubernetes_1_37_the_status_of_the_whole_pod_comes_before_its_containers() -> None:
+    raw = spec(container({"cpu": 100}))
+    status: dict[str, Any] = {
+        "containerStatuses": [resizing({}, used={"cpu": 900}, allocated={"cpu": 800})],
+        "resources": {"requests": {"cpu": "300m"}},
+        "allocatedResources": {"cpu": "200m"},
+    }
+    assert [cpu_of(raw, status, version) for version in ("1.36", "1.37")] == [900, 300]
 
 
 def test_the_status_of_an_incoming_pod_does_not_count() -> None:

@@ -1,12 +1,14 @@
 """The demand of random pods against the rules, restated resource by resource."""
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.model.demand import Demand, pod_demand
+from mooring.model.demand import Demand, demands_by_version, pod_demand
+from mooring.model.kubernetes_rules import KUBERNETES_RULES, NEWEST, KubernetesRules
 
 Amounts = dict[str, int]
 NAMES = ("cpu", "memory", "hugepages-2Mi", "nvidia.com/gpu")
@@ -25,14 +27,16 @@ class Piece:
     requests: Amounts
     sidecar: bool = False
     used: Amounts | None = None
-    allocated: Amounts = field(default_factory=dict)
+    allocated: Amounts | None = None
 
     def spec(self, name: str) -> dict[str, Any]:
         raw = {"name": name, "resources": {"requests": as_text(self.requests)}}
         return raw | ({"restartPolicy": "Always"} if self.sidecar else {})
 
     def status(self, name: str) -> dict[str, Any]:
-        raw: dict[str, Any] = {"name": name, "allocatedResources": as_text(self.allocated)}
+        raw: dict[str, Any] = {"name": name}
+        if self.allocated is not None:
+            raw["allocatedResources"] = as_text(self.allocated)
         if self.used is not None:
             raw["resources"] = {"requests": as_text(self.used)}
         return raw
@@ -41,7 +45,7 @@ class Piece:
         """Return how much the piece holds while resized; None if nobody names the resource."""
         if self.used is None:
             return self.requests.get(name)
-        places = [self.used, self.allocated] + ([] if infeasible else [self.requests])
+        places = [self.used, self.allocated or {}] + ([] if infeasible else [self.requests])
         return max((place[name] for place in places if name in place), default=None)
 
 
@@ -53,6 +57,7 @@ class Case:
     overhead: Amounts
     assigned: bool
     infeasible: bool
+    rules: KubernetesRules = NEWEST
 
     def spec(self) -> dict[str, Any]:
         return {
@@ -70,15 +75,40 @@ class Case:
             "conditions": [{"type": "PodResizePending", "status": "True", "reason": reason}],
         }
 
-    def need(self, piece: Piece, name: str, *, resizes: bool = True) -> int | None:
+    def stages(self) -> list[Callable[[Piece], Amounts]]:
+        """Return for each stage of a resize what it has of a container."""
+
+        def of_stage(piece: Piece, *places: Amounts | None) -> Amounts:
+            last: Amounts = {} if self.infeasible else piece.requests
+            return next((place for place in places if place is not None), last)
+
+        stages: list[Callable[[Piece], Amounts]] = [
+            lambda piece: of_stage(piece, piece.allocated),
+            lambda piece: of_stage(piece, piece.used, piece.allocated),
+        ]
+        return stages if self.infeasible else [lambda piece: piece.requests, *stages]
+
+    def in_containers(self, name: str, missing: int = 0) -> int | None:
+        """Return the most of a resource needed at once; None if no container names it."""
+        if not (self.assigned and self.rules.resize_by_stage):
+            return self.peak(self.need, name, missing)
+        if self.pod.used is not None and self.pod.allocated is not None:
+            stages = [] if self.infeasible else [self.peak(_asked, name, missing)]
+            amounts = [*stages, self.pod.used.get(name), self.pod.allocated.get(name)]
+        else:
+            amounts = [self.peak(_need_at(stage), name, missing) for stage in self.stages()]
+        return max((amount for amount in amounts if amount is not None), default=None)
+
+    def need(self, piece: Piece, name: str) -> int | None:
+        resizes = piece.sidecar or any(piece is app for app in self.apps)
         if self.assigned and resizes:
             return piece.held(name, infeasible=self.infeasible)
         return piece.requests.get(name)
 
-    def in_containers(self, name: str, missing: int = 0) -> int | None:
-        """Return the most of a resource needed at once; None if no container names it."""
-        apps = [self.need(p, name) for p in self.apps]
-        init = [self.need(p, name, resizes=p.sidecar) for p in self.init]
+    def peak(self, need: Callable[[Piece, str], int | None], name: str, missing: int) -> int | None:
+        """Return the most that is needed at once if each piece needs this much."""
+        apps = [need(p, name) for p in self.apps]
+        init = [need(p, name) for p in self.init]
         if not missing and all(amount is None for amount in (*apps, *init)):
             return None
         beside, peaks = 0, [0]
@@ -88,11 +118,24 @@ class Case:
             beside += own if piece.sidecar else 0
         return max(*peaks, beside + sum(missing if a is None else a for a in apps))
 
+    def at_pod_level(self, name: str) -> int | None:
+        """Return the pod-level request; None if it does not replace that of the containers."""
+        is_set = any(r in POD_LEVEL for r in self.pod.requests)
+        if name not in POD_LEVEL or not is_set:
+            return None
+        if not (self.assigned and self.rules.pod_level_resize):
+            return self.pod.requests.get(name)
+        if self.pod.used is not None and self.rules.resize_by_stage:
+            return self.pod.held(name, infeasible=self.infeasible)
+        if name not in self.pod.requests:
+            return None
+        return self.pod.held(name, infeasible=self.infeasible) or 0
+
     def requested(self, name: str) -> int | None:
         """Return the effective request; None if the resource is named nowhere in the pod."""
         amount = self.in_containers(name)
-        if name in self.pod.requests and name in POD_LEVEL:
-            amount = self.need(self.pod, name) or 0
+        if (of_pod := self.at_pod_level(name)) is not None:
+            amount = of_pod
         if name in self.overhead:
             return (amount or 0) + self.overhead[name]
         return amount
@@ -110,9 +153,17 @@ class Case:
         return self.scored(name)
 
 
+def _need_at(stage: Callable[[Piece], Amounts]) -> Callable[[Piece, str], int | None]:
+    return lambda piece, name: stage(piece).get(name)
+
+
+def _asked(piece: Piece, name: str) -> int | None:
+    return piece.requests.get(name)
+
+
 amounts = st.dictionaries(st.sampled_from(NAMES), st.integers(0, 300))
 pieces = st.builds(
-    Piece, amounts, sidecar=st.booleans(), used=st.none() | amounts, allocated=amounts
+    Piece, amounts, sidecar=st.booleans(), used=st.none() | amounts, allocated=st.none() | amounts
 )
 cases = st.builds(
     Case,
@@ -122,12 +173,14 @@ cases = st.builds(
     overhead=amounts,
     assigned=st.booleans(),
     infeasible=st.booleans(),
+    rules=st.sampled_from([*KUBERNETES_RULES.values()]),
 )
 
 
 @given(cases)
 def test_the_demand_equals_that_of_a_slow_model(case: Case) -> None:
-    assert pod_demand(case.spec(), case.status(), assigned=case.assigned) == Demand(
+    raw, status = case.spec(), case.status()
+    assert pod_demand(raw, status, assigned=case.assigned, kubernetes=case.rules) == Demand(
         resources={name: n for name in NAMES if (n := case.requested(name))},
         scored_cpu=case.scored("cpu"),
         scored_memory=case.scored("memory"),
@@ -135,6 +188,18 @@ def test_the_demand_equals_that_of_a_slow_model(case: Case) -> None:
         node_scored_cpu=case.node_scored("cpu"),
         node_scored_memory=case.node_scored("memory"),
     )
+
+
+@given(cases)
+def test_demands_are_known_by_version_where_they_differ(case: Case) -> None:
+    raw, status = case.spec(), case.status()
+    demands = {
+        version: pod_demand(raw, status, assigned=True, kubernetes=rules)
+        for version, rules in KUBERNETES_RULES.items()
+    }
+    differ = any(demand != demands[NEWEST.version] for demand in demands.values())
+    expected = demands if differ else None
+    assert demands_by_version(raw, status, demands[NEWEST.version]) == expected
 
 
 @given(cases)

@@ -198,3 +198,10 @@ def test_a_pod_without_an_owner_is_its_own_workload() -> None:
     parsed = parse_pod(pod("p"))
     assert workload_of(parsed) == ("Pod", "p")
     assert not is_of_workload(parsed, "Job", "p")
+
+
+def test_the_generation_is_that_of_the_metadata() -> None:
+    raw = pod()
+    assert parse_pod(raw).generation == 0
+    raw["metadata"]["generation"] = 4
+    assert parse_pod(raw).generation == 4

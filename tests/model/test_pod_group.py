@@ -221,3 +221,22 @@ def test_a_key_is_shown_as_namespace_and_name_and_told_apart_by_its_source() -> 
 def test_a_pod_names_its_group_of_kubernetes_in_its_spec() -> None:
     assert parse_pod(pod(group="train")).scheduling_group == "train"
     assert parse_pod(pod()).scheduling_group is None
+
+
+def test_a_group_that_is_part_of_another_is_refused_with_a_reason() -> None:
+    group = kubernetes(parentCompositePodGroupName="training")
+    assert group.invalid == (
+        "spec.parentCompositePodGroupName: makes the group a part of a CompositePodGroup, which "
+        "Mooring does not place together; make groups without it"
+    )
+
+
+def test_the_preemption_policy_of_a_group_is_read() -> None:
+    assert kubernetes().preempts is None
+    assert kubernetes(preemptionPolicy="Never").preempts is False
+    assert kubernetes(preemptionPolicy="PreemptLowerPriority").preempts is True
+    unknown = kubernetes(preemptionPolicy="Sometimes")
+    assert unknown.invalid == (
+        "spec.preemptionPolicy: 'Sometimes' is no policy; write Never or PreemptLowerPriority"
+    )
+    assert kubernetes(preemptionPolicy="Never").requirements != kubernetes().requirements

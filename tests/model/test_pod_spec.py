@@ -132,10 +132,14 @@ def test_images_are_those_of_all_containers_and_of_image_volumes() -> None:
         spec(
             initContainers=[{"name": "i", "image": "init:v1"}],
             containers=[{"name": "c", "image": "app"}, {"name": "d"}],
-            volumes=[{"name": "v", "image": {"reference": "model:v2"}}, {"name": "e"}],
+            volumes=[
+                {"name": "v", "image": {"reference": "model:v2"}},
+                {"name": "e", "emptyDir": {}, "image": None},
+            ],
         )
     )
-    assert parsed.images == ("init:v1", "app:latest", "model:v2")
+    assert parsed.images == ("init:v1", "app:latest")
+    assert parsed.volume_images == ("model:v2",)
     assert parsed.container_count == 3
 
 

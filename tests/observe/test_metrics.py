@@ -123,7 +123,9 @@ def everything_happened_once() -> Metrics:
     metrics.preemption_attempted()
     metrics.preempted(victims=3)
     metrics.relisted("nodes")
-    metrics.preemption_ended("success", 0.5)
+    metrics.preemption_ended("podgroup", "success", 0.5)
+    metrics.pod_group_preempted(5)
+    metrics.pod_group_preempted(None)
     metrics.extension_point(ExtensionPoint.FILTER, Status.SUCCESS, "mooring")(0.25)
     metrics.plugin_ran("NodeName", ExtensionPoint.FILTER, Status.UNSCHEDULABLE, 0.125)
     metrics.evaluations("NodeName", ExtensionPoint.FILTER, "mooring").add()
@@ -131,6 +133,7 @@ def everything_happened_once() -> Metrics:
     metrics.event_handled("AssignedPodAdd", 0.75)
     metrics.pod_group_attempted("waiting_on_preemption", "mooring", 0.5)
     metrics.pod_group_decided(0.25)
+    metrics.event_loop_held(0.375)
     return metrics
 
 
@@ -145,6 +148,14 @@ WAITING = {"result": "waiting_on_preemption", "profile": "mooring"}
         ("scheduler_permit_wait_duration_seconds_sum", {"result": "Success"}, 2),
         ("scheduler_preemption_attempts_total", {}, 1),
         ("scheduler_preemption_victims_sum", {}, 3),
+        ("scheduler_workload_preemption_attempts_total", {"result": "Success"}, 1),
+        ("scheduler_workload_preemption_attempts_total", {"result": "Unschedulable"}, 1),
+        ("scheduler_workload_preemption_victims_sum", {}, 5),
+        (
+            "scheduler_preemption_execution_duration_seconds_sum",
+            {"preemptor": "podgroup", "result": "success"},
+            0.5,
+        ),
         ("scheduler_preemption_goroutines_execution_total", {"result": "success"}, 1),
         ("scheduler_preemption_goroutines_duration_seconds_sum", {"result": "success"}, 0.5),
         (
@@ -168,6 +179,9 @@ WAITING = {"result": "waiting_on_preemption", "profile": "mooring"}
         ("scheduler_podgroup_scheduling_attempt_duration_seconds_sum", WAITING, 0.5),
         ("scheduler_podgroup_scheduling_algorithm_duration_seconds_sum", {}, 0.25),
         ("mooring_reflector_relists_total", {"resource": "nodes"}, 1),
+        ("mooring_event_loop_held_seconds_sum", {}, 0.375),
+        ("mooring_event_loop_held_seconds_bucket", {"le": "0.5"}, 1),
+        ("mooring_event_loop_held_seconds_bucket", {"le": "0.25"}, 0),
         ("mooring_build_info", {"version": __version__}, 1),
     ],
 )

@@ -22,6 +22,13 @@ def test_a_pod_that_makes_it_more_uneven_scores_below_75() -> None:
     assert asking.scores(pod(cpu="2", memory="0")) == {"n1": 50 + (50 + 75 - 100) // 2}
 
 
+@pytest.mark.parametrize(("kubernetes", "score"), [("1.35", 75), ("1.36", 62)])
+def test_before_1_36_the_score_is_the_evenness_with_the_pod(kubernetes: str, score: int) -> None:
+    stored = node("n1", cpu="4", memory="4Gi")
+    asking = PluginAnswers(NodeResourcesBalancedAllocation, stored, kubernetes=kubernetes)
+    assert asking.scores(pod(cpu="2", memory="0")) == {"n1": score}
+
+
 def test_where_the_pod_changes_nothing_the_score_is_75() -> None:
     asking = PluginAnswers(NodeResourcesBalancedAllocation, node("n1", cpu="4", memory="4Gi"))
     assert asking.scores(pod(cpu="1", memory="1Gi")) == {"n1": 75}

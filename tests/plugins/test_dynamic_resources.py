@@ -1,3 +1,5 @@
+import pytest
+
 from deciding import Deciding
 from mooring.plugins.dynamic_resources import DynamicResources
 from mooring.testing.builders import node, pod
@@ -17,12 +19,15 @@ def test_a_pod_with_resource_claims_is_rejected() -> None:
     )
 
 
-def test_its_post_filter_returns_kube_schedulers_text() -> None:
-    message = Deciding(node("n1", cpu="1")).decision(pod(cpu="2")).message
+@pytest.mark.parametrize(
+    ("version", "text"),
+    [("1.36", "no new claims to deallocate, preemption: "), ("1.37", "preempt")],
+)
+def test_its_post_filter_returns_kube_schedulers_text(version: str, text: str) -> None:
+    deciding = Deciding(node("n1", cpu="1"), kubernetesVersion=version)
+    message = deciding.decision(pod(cpu="2")).message
     assert message is not None
-    assert message.startswith(
-        "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate,"
-    )
+    assert message.startswith(f"0/1 nodes are available: 1 Insufficient cpu. {text}")
 
 
 def test_no_cluster_event_queues_it() -> None:

@@ -1,3 +1,5 @@
+import pytest
+
 from mooring.plugins.image_locality import ImageLocality
 from mooring.testing.builders import node, pod
 from plugin_answers import PluginAnswers
@@ -35,3 +37,20 @@ def test_the_images_of_all_containers_add_up_on_a_scale_for_as_many() -> None:
 def test_an_untagged_image_is_the_latest() -> None:
     asking = PluginAnswers(ImageLocality, node("n1", images={"app": 1000 * MIB}))
     assert asking.scores(pod(images=["app:latest"])) == {"n1": 100}
+
+
+@pytest.mark.parametrize(
+    ("kubernetes", "score"),
+    [
+        ("1.35", 0),
+        ("1.36", (700 - 23) * 100 // (1000 - 23)),
+        ("1.37", (700 - 23) * 100 // (2000 - 23)),
+    ],
+)
+def test_an_image_volume_adds_its_size_since_1_36_and_counts_as_an_image_since_1_37(
+    kubernetes: str, score: int
+) -> None:
+    stored = node("n1", images={"model:v1": 700 * MIB})
+    volumes = [{"name": "m", "image": {"reference": "model:v1"}}, {"name": "e", "emptyDir": {}}]
+    asking = PluginAnswers(ImageLocality, stored, kubernetes=kubernetes)
+    assert asking.scores(pod(images=["app:v1"], spec={"volumes": volumes})) == {"n1": score}

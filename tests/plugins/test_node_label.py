@@ -1,4 +1,4 @@
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
@@ -28,7 +28,7 @@ NODES = (
     ],
 )
 def test_labels_must_be_there_or_not_whatever_their_values(
-    args: dict[str, list[str]], out: set[str]
+    args: dict[str, Any], out: set[str]
 ) -> None:
     rejection = Rejected(("node(s) didn't have the requested labels",), resolvable=False)
     assert PluginAnswers(NodeLabel, *NODES, **args).rejections(pod()) == dict.fromkeys(

@@ -13,6 +13,7 @@ from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster, node, pod, uid_of
 from mooring.testing.fakes import handle
 from mooring.testing.storage_builders import (
+    csi_driver,
     csi_node,
     pv,
     pvc,
@@ -125,6 +126,67 @@ def test_a_claim_that_does_not_exist_rejects_all_nodes_and_is_not_resolvable() -
     assert asking().rejections(pod(claims=["c0", "none"])) == {"n1": missing, "n2": missing}
 
 
+MISSING = Rejected((f"{DRIVER} CSI driver is not installed on the node",), resolvable=True)
+REQUIRED = csi_driver(DRIVER, required_on_node=True)
+
+
+def without_driver(*objects: Raw, kubernetes: str = "1.37") -> PluginAnswers:
+    """Return answers about a node with the driver, one with another and one without a CSINode."""
+    nodes = [node(name) for name in ("has", "other", "none")]
+    csi_nodes = [csi_node("has", {DRIVER: None}), csi_node("other", {"x.example": 1})]
+    return PluginAnswers(
+        NodeVolumeLimits, *nodes, *csi_nodes, *bound(0), *objects, kubernetes=kubernetes
+    )
+
+
+def test_a_driver_that_has_to_be_on_the_node_rejects_nodes_without_it() -> None:
+    wanted = pod(claims=["c0"])
+    assert without_driver(REQUIRED).rejections(wanted) == {"other": MISSING, "none": MISSING}
+    assert without_driver(csi_driver(DRIVER)).rejections(wanted) == {}
+    assert without_driver().rejections(wanted) == {}
+    assert without_driver(REQUIRED, kubernetes="1.36").rejections(wanted) == {}
+
+
+def test_a_driver_has_to_be_there_for_volumes_that_its_class_will_make() -> None:
+    made, waiting = storage_class("made", provisioner=DRIVER), pvc("m", storage_class="made")
+    asked = without_driver(REQUIRED, made, waiting)
+    assert asked.rejections(pod(claims=["m"])) == {"other": MISSING, "none": MISSING}
+
+
+def test_in_tree_disks_need_their_driver_only_on_nodes_with_a_csi_node() -> None:
+    driver = "ebs.csi.aws.com"
+    asked = without_driver(csi_driver(driver, required_on_node=True))
+    missing = Rejected((f"{driver} CSI driver is not installed on the node",), resolvable=True)
+    assert asked.rejections(with_volume(EBS)) == {"has": missing, "other": missing}
+    in_tree = storage_class("gp2", provisioner="kubernetes.io/aws-ebs")
+    asked = without_driver(
+        csi_driver(driver, required_on_node=True), in_tree, pvc("m", storage_class="gp2")
+    )
+    assert asked.rejections(pod(claims=["m"])) == {"has": missing, "other": missing}
+
+
+def test_of_several_missing_drivers_the_first_by_name_is_told_and_limits_come_last() -> None:
+    second = csi_driver("a.example", required_on_node=True)
+    source = {"csi": {"driver": "a.example", "volumeHandle": "h"}}
+    asked = PluginAnswers(
+        NodeVolumeLimits,
+        *(node(name) for name in ("full", "lacking", "neither")),
+        csi_node("full", {DRIVER: 0, "a.example": 1}),
+        csi_node("lacking", {"a.example": 1}),
+        *bound(0),
+        pvc("a", volume="va"),
+        pv("va", spec=source),
+        REQUIRED,
+        second,
+    )
+    first = Rejected(("a.example CSI driver is not installed on the node",), resolvable=True)
+    assert asked.rejections(pod(claims=["c0", "a"])) == {
+        "full": FULL,
+        "lacking": MISSING,
+        "neither": first,
+    }
+
+
 def event(kind: Kind, before: Raw | None, after: Raw | None) -> ClusterEvent:
     action = Action.ADD if before is None else Action.DELETE if after is None else Action.UPDATE
     parsed = [raw and parse_object(kind, raw) for raw in (before, after)]
@@ -136,10 +198,15 @@ def event(kind: Kind, before: Raw | None, after: Raw | None) -> ClusterEvent:
     [
         (event(Kind.CSI_NODE, None, csi_node("n1", {})), True),
         (event(Kind.CSI_NODE, csi_node("n", {DRIVER: 1}), csi_node("n", {DRIVER: 2})), True),
-        (event(Kind.CSI_NODE, csi_node("n", {}), csi_node("n", {DRIVER: 1})), False),
+        (event(Kind.CSI_NODE, csi_node("n", {}), csi_node("n", {DRIVER: None})), True),
         (event(Kind.CSI_NODE, csi_node("n", {DRIVER: 1}), csi_node("n", {})), True),
         (event(Kind.CSI_NODE, csi_node("n", {DRIVER: 1}), csi_node("n", {DRIVER: None})), True),
         (event(Kind.CSI_NODE, csi_node("n", {DRIVER: 1}), None), True),
+        (event(Kind.CSI_DRIVER, REQUIRED, None), True),
+        (event(Kind.CSI_DRIVER, REQUIRED, csi_driver(DRIVER)), True),
+        (event(Kind.CSI_DRIVER, REQUIRED, REQUIRED), False),
+        (event(Kind.CSI_DRIVER, csi_driver(DRIVER), REQUIRED), False),
+        (event(Kind.CSI_DRIVER, csi_driver(DRIVER), None), False),
         (event(Kind.NODE, None, node("n2")), True),
         (event(Kind.CSI_NODE, csi_node("n", {DRIVER: 2}), csi_node("n", {DRIVER: 1})), False),
         (event(Kind.POD, user("c0"), None), True),
@@ -161,6 +228,13 @@ def test_events_that_free_volumes_raise_limits_or_add_the_claim_queue(
     assert plugin.queueing_hint(
         parse_pod(pod(claims=["data"])), happened, ClusterView(state)
     ) is queue_if(expected)
+
+
+def test_before_1_37_a_driver_that_comes_to_a_node_frees_nothing() -> None:
+    asked = PluginAnswers(NodeVolumeLimits, kubernetes="1.36")
+    came = {"before": csi_node("n", {}), "after": csi_node("n", {DRIVER: 1})}
+    assert not asked.queueing_hint(pod(claims=["data"]), **came)
+    assert not asked.queueing_hint(pod(claims=["data"]), before=REQUIRED)
 
 
 @pytest.mark.parametrize(("driver", "expected"), [("ebs.csi.aws.com", True), ("x", False)])

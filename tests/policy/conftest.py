@@ -31,6 +31,7 @@ POINTS = {
     "NodeResourcesBalancedAllocation": "preScore score",
     "ImageLocality": "score",
     "DefaultBinder": "bind",
+    "NodeDeclaredFeatures": "preFilter filter",
 }
 
 

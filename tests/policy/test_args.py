@@ -6,6 +6,7 @@ import pytest
 
 from mooring.policy.args import (
     KUBE_SCHEDULER_ARGS,
+    LESS_USED_FIRST,
     DefaultPreemptionArgs,
     DynamicResourcesArgs,
     InterPodAffinityArgs,
@@ -83,8 +84,14 @@ def test_every_plugin_has_kube_schedulers_defaults() -> None:
         "PodTopologySpread": PodTopologySpreadArgs(
             default_constraints=(), defaulting_type="System"
         ),
-        "VolumeBinding": VolumeBindingArgs(bind_timeout_seconds=600),
+        "VolumeBinding": VolumeBindingArgs(bind_timeout_seconds=600, shape=LESS_USED_FIRST),
     }
+
+
+def test_an_empty_shape_of_volume_binding_is_the_default_one() -> None:
+    assert read(VolumeBindingArgs, {"shape": []}, "").shape == LESS_USED_FIRST
+    points = tuple((point.utilization, point.score) for point in LESS_USED_FIRST)
+    assert points == ((0, 10), (100, 0))
 
 
 def test_the_type_names_the_strategy() -> None:
@@ -221,11 +228,13 @@ INVALID: list[tuple[str, dict[str, Any], dict[str, str]]] = [
     ),
     (
         "VolumeBinding",
-        {"shape": []},
-        {
-            "shape": "must not be set: it belongs to the feature StorageCapacityScoring, which is "
-            "off in Kubernetes 1.36"
-        },
+        {"shape": [{"utilization": 50, "score": 11}, {"utilization": 50, "score": 1}]},
+        {"shape[0].score": "must be between 0 and 10, got 11"},
+    ),
+    (
+        "VolumeBinding",
+        {"shape": [{"utilization": 50, "score": 1}, {"utilization": 50, "score": 1}]},
+        {"shape[1].utilization": "must be more than 50, the one before it, got 50"},
     ),
     (
         "DynamicResources",

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mooring.model.kubernetes_rules import KUBERNETES_RULES
 from mooring.policy.defaults import ABSENT, DEFAULT_WEIGHTS
 from mooring.policy.merge import Catalog, PluginUse, plugins_by_point
 from mooring.policy.points import Point
@@ -69,10 +70,12 @@ def test_without_changes_kube_schedulers_defaults_run_in_order(catalog: Catalog)
     ]
     assert names(plugins[Point.QUEUE_SORT]) == ["PrioritySort"]
     assert names(plugins[Point.FILTER])[:3] == [
-        "NodeUnschedulable",
         "NodeName",
+        "NodeUnschedulable",
         "TaintToleration",
     ]
+    older = plugins_by_point(Plugins(), catalog, kubernetes=KUBERNETES_RULES["1.36"])
+    assert names(older[Point.FILTER])[:3] == ["NodeUnschedulable", "NodeName", "TaintToleration"]
     assert plugins[Point.PERMIT] == ()
 
 

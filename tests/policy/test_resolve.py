@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from mooring.model.kubernetes_rules import KUBERNETES_RULES, NEWEST
 from mooring.policy.args import InterPodAffinityArgs, NodeResourcesFitArgs
 from mooring.policy.errors import PluginLoadError, ProfileInvalid
 from mooring.policy.merge import Catalog
@@ -37,6 +38,29 @@ def test_every_plugin_that_runs_has_its_arguments(catalog: Catalog) -> None:
     assert effective.args["InterPodAffinity"] == InterPodAffinityArgs(hard_pod_affinity_weight=30)
     assert effective.args["NodeResourcesFit"] == NodeResourcesFitArgs()
     assert "NodeName" not in effective.args
+
+
+def test_a_profile_has_the_rules_of_the_server_unless_it_names_a_version(catalog: Catalog) -> None:
+    spec, server = SchedulingProfileSpec(), KUBERNETES_RULES["1.35"]
+    assert resolve(spec, catalog).kubernetes is NEWEST
+    assert resolve(spec, catalog, server).kubernetes is server
+    pinned = read(SchedulingProfileSpec, {"kubernetesVersion": "1.36"}, "spec")
+    assert resolve(pinned, catalog, server).kubernetes.version == "1.36"
+
+
+@pytest.mark.parametrize(
+    ("version", "mistake"),
+    [
+        ("1.38", 'must be one of 1.34, 1.35, 1.36, 1.37, got "1.38"'),
+        (1.36, "must be one of 1.34, 1.35, 1.36, 1.37 in quotes, got 1.36"),
+    ],
+)
+def test_a_version_without_rules_is_a_mistake(
+    mistakes: Mistakes, version: object, mistake: str
+) -> None:
+    found = mistakes(lambda: read(SchedulingProfileSpec, {"kubernetesVersion": version}, "spec"))
+    assert set(found) == {"spec.kubernetesVersion"}
+    assert found["spec.kubernetesVersion"].startswith(mistake)
 
 
 def test_a_plugin_that_does_not_run_has_no_arguments(catalog: Catalog) -> None:
@@ -75,9 +99,9 @@ def test_resources_that_extenders_manage_replace_ignored_resources(
 @pytest.mark.parametrize(
     "spec",
     [
-        disabled("multiPoint", "NodeDeclaredFeatures", "EBSLimits", "GangScheduling"),
+        disabled("multiPoint", "DeferredPodScheduling", "EBSLimits", "GangScheduling"),
         disabled("score", "NodeName"),
-        config("NodeDeclaredFeatures"),
+        config("DeferredPodScheduling"),
         config("NodeName"),
     ],
     ids=["names of kube-scheduler", "a point it lacks", "absent plugin", "no arguments"],
@@ -115,9 +139,9 @@ INVALID: list[tuple[dict[str, object], str, str]] = [
         "EBSLimits was removed from Kubernetes; NodeVolumeLimits does its work",
     ),
     (
-        enabled("multiPoint", "NodeDeclaredFeatures"),
+        enabled("multiPoint", "DeferredPodScheduling"),
         "plugins.multiPoint.enabled[0].name",
-        "NodeDeclaredFeatures is a plugin of kube-scheduler that Mooring does not have; remove it",
+        "DeferredPodScheduling is a plugin of kube-scheduler that Mooring does not have; remove it",
     ),
     (
         disabled("queueSort", "*"),

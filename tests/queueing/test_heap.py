@@ -54,6 +54,31 @@ def test_a_pod_that_moves_again_and_again_behind_another_leaves_few_entries() ->
     assert first[1].pod.name == "first"
 
 
+def test_no_push_looks_at_all_entries_and_the_order_stays_meanwhile() -> None:
+    heap, pods = PodHeap[int](), [queued(str(number)) for number in range(64)]
+    for key, each in enumerate(pods):
+        heap.push(key, move(each))
+    for each in pods[:32]:
+        move(each)
+    heap.push(64, move(queued("64")))
+    assert len(heap) >= 61, "four were looked at"
+    popped = [heap.pop() for _ in range(33)]
+    assert [each.pod.name for each in popped if each is not None] == [*map(str, range(32, 65))]
+    assert heap.pop() is None
+
+
+def test_where_many_pods_have_gone_all_their_entries_are_dropped_at_once() -> None:
+    heap, pods = PodHeap[int](), [queued(str(number)) for number in range(2000)]
+    for key, each in enumerate(pods):
+        heap.push(key, move(each))
+    for each in pods[:1000] + pods[1500:]:
+        move(each)
+    first = heap.first()
+    assert first is not None
+    assert first[1].pod.name == "1000"
+    assert len(heap) == 500
+
+
 def test_many_pods_that_stay_are_all_kept() -> None:
     heap = PodHeap[int]()
     for key in range(1000):

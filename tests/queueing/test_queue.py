@@ -1,6 +1,7 @@
 """The queue's transitions, one sentence each; tests/property/test_queue.py combines them."""
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import pytest
@@ -251,8 +252,8 @@ def test_a_pod_unschedulable_for_five_minutes_is_tried_whatever_happened(
     queue: SchedulingQueue,
 ) -> None:
     reject(queue, "web", now=10.0)
-    assert not queue.flush_unschedulable(309.9)
-    assert queue.flush_unschedulable(310.0)
+    assert not [*queue.flush_unschedulable(309.9)]
+    assert len([*queue.flush_unschedulable(310.0)]) == 1
     assert pop_all(queue, 310.0) == ["web"]
 
 
@@ -647,7 +648,7 @@ class TestNamespacesTakeTurns:
             queue.add(make_pod(f"greedy-{i}", namespace="greedy", cpu=i + 1), DEFAULT, 0.0)
         while (queued := queue.pop(0.0)) is not None:
             queue.add_unschedulable(queued, FIT, 0.0)
-        assert queue.flush_unschedulable(300.0)
+        assert [*queue.flush_unschedulable(300.0)]
         queue.add(make_pod("modest", namespace="modest"), DEFAULT, 301.0)
         assert "modest" in [popped(queue, 302.0).pod.name for _ in range(2)]
 
@@ -672,10 +673,35 @@ def test_a_flush_moves_at_most_ten_thousand_pods_and_the_next_one_the_others(
     queue: SchedulingQueue,
 ) -> None:
     reject(queue, *(f"p{i}" for i in range(10_002)))
-    moved = []
-    while queue.flush_unschedulable(1000.0):
-        moved.append(queue.counts()["active"])
-    assert moved == [10_000, 10_002]
+    moved = [len([*queue.flush_unschedulable(1000.0)]) for _ in range(3)]
+    assert moved == [10_000, 2, 0]
+
+
+def test_a_flush_pauses_after_each_pod_and_leaves_those_that_have_gone_meanwhile(
+    queue: SchedulingQueue,
+) -> None:
+    reject(queue, "a", "b", "c")
+    flushing = queue.flush_unschedulable(1000.0)
+    next(flushing)
+    assert queue.counts()["active"] == 1
+    queue.remove(uid_of("b"), 1000.0)
+    assert len([*flushing]) == 1
+    assert pop_all(queue, 1000.0) == ["a", "c"]
+
+
+def test_one_pop_moves_only_some_of_the_pods_whose_backoff_has_ended(
+    queue: SchedulingQueue,
+) -> None:
+    for i in range(1200):
+        queue.add(make_pod(f"p{i}"), DEFAULT, 0.0)
+    while (queued := queue.pop(0.0)) is not None:
+        queue.add_after_error(queued, 0.0)
+    left = [1200]
+    while queue.pop(100.0) is not None:
+        left.append(queue.counts()["backoff"])
+    assert max(before - after for before, after in pairwise(left)) == 500
+    assert left[-1] == 0
+    assert len(left) == 1201
 
 
 def test_a_retry_is_not_popped_early_even_if_an_event_moved_the_pod_before(
@@ -801,7 +827,7 @@ def test_a_pod_that_only_time_moved_is_marked_until_it_is_rejected_again(
     queue: SchedulingQueue,
 ) -> None:
     reject(queue, "a")
-    assert queue.flush_unschedulable(300.0)
+    assert [*queue.flush_unschedulable(300.0)]
     queued = popped(queue, 300.0)
     assert queued.flushed
     assert queue.incoming()["active", "UnschedulableTimeout"] == 1

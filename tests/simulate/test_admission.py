@@ -3,6 +3,9 @@ from typing import Any
 import pytest
 
 from mooring.model.events import Kind
+from mooring.model.kubernetes_rules import KUBERNETES_RULES, NEWEST
+from mooring.model.pod import parse_pod
+from mooring.model.resources import CPU, MEMORY
 from mooring.model.workloads import parse_priority_class
 from mooring.simulate.admission import Admission, Forbidden, as_stored
 from mooring.testing.builders import api_object, priority_class, toleration
@@ -14,11 +17,14 @@ def manifest(**spec: Any) -> dict[str, Any]:
     return {"kind": "Pod", "metadata": {"name": "web"}, "spec": {"containers": [], **spec}}
 
 
-def admitted(raw: dict[str, Any], *objects: dict[str, Any]) -> dict[str, Any]:
+def admitted(
+    raw: dict[str, Any], *objects: dict[str, Any], version: str = NEWEST.version
+) -> dict[str, Any]:
     classes = [parse_priority_class(o) for o in objects if o["kind"] == "PriorityClass"]
     runtimes = [o for o in objects if o["kind"] == "RuntimeClass"]
     limit_ranges = [o for o in objects if o["kind"] == "LimitRange"]
-    return Admission(classes, runtimes, limit_ranges).pod(raw)
+    rules = KUBERNETES_RULES[version]
+    return Admission(classes, runtimes, limit_ranges, kubernetes=rules).pod(raw)
 
 
 def test_a_pod_without_a_uid_gets_one_that_is_always_the_same() -> None:
@@ -170,3 +176,38 @@ def test_a_volume_without_a_phase_is_available_unless_it_has_a_claim() -> None:
     assert as_stored(Kind.PERSISTENT_VOLUME, taken)["status"]["phase"] == "Bound"
     lost = pv("v") | {"status": {"phase": "Released"}}
     assert as_stored(Kind.PERSISTENT_VOLUME, lost) == lost
+
+
+ITEM = {"type": "Container", "defaultRequest": {"cpu": "250m", "memory": "64Mi"}}
+DEFAULTS = api_object("LimitRange", "small", namespace="default", spec={"limits": [ITEM]})
+TWO = [{"name": "a", "resources": {"requests": {"cpu": "1500m"}}}, {"name": "b"}]
+POD_LIMITS = {"limits": {"cpu": "4", "memory": "1Gi", "hugepages-2Mi": "4Mi"}}
+
+
+@pytest.mark.parametrize(
+    ("version", "cpu", "memory"),
+    [("1.34", 1500, 2**30), ("1.36", 1500, 2**30), ("1.37", 1750, 128 * 2**20)],
+)
+def test_pod_level_requests_follow_those_of_the_containers_before_or_after_limit_ranges(
+    version: str, cpu: int, memory: int
+) -> None:
+    """Until 1.36 the API server fills them in first, since 1.37 last."""
+    raw = admitted(manifest(containers=TWO, resources=POD_LIMITS), DEFAULTS, version=version)
+    resources = parse_pod(raw).spec.demand.resources
+    assert (resources[CPU], resources[MEMORY]) == (cpu, memory)
+    assert resources["hugepages-2Mi"] == 4 * 2**20
+
+
+def test_pod_level_requests_that_are_set_are_kept() -> None:
+    own = {**POD_LIMITS, "requests": {"cpu": "2"}}
+    raw = admitted(manifest(containers=TWO, resources=own), DEFAULTS, version="1.36")
+    requests = {"cpu": "2", "memory": str(2**30), "hugepages-2Mi": str(4 * 2**20)}
+    assert raw["spec"]["resources"]["requests"] == requests
+
+
+@pytest.mark.parametrize("resources", [None, {"requests": {"cpu": "2"}}])
+def test_without_pod_level_limits_no_pod_level_requests_are_filled_in(
+    resources: dict[str, Any] | None,
+) -> None:
+    raw = admitted(manifest(containers=TWO, resources=resources), version="1.36")
+    assert raw["spec"]["resources"] == resources

@@ -8,7 +8,15 @@ from mooring.plugins import SHIPPED
 from mooring.simulate.inputs import Inputs, inputs_of
 from mooring.simulate.manifests import InputError, Manifest
 from mooring.simulate.profiles import load_profiles
-from mooring.testing.builders import api_object, node, pod, priority_class, service, uid_of
+from mooring.testing.builders import (
+    api_object,
+    node,
+    pod,
+    pod_group,
+    priority_class,
+    service,
+    uid_of,
+)
 
 REGISTRY = Registry(SHIPPED, {})
 
@@ -54,6 +62,26 @@ def test_kinds_that_no_decision_reads_are_counted_by_kind_and_group() -> None:
     ingress = api_object("Ingress", "web") | {"apiVersion": "networking.k8s.io/v1"}
     found = inputs(ingress, ingress, api_object("ConfigMap", "c"))
     assert found.ignored == {"Ingress.networking.k8s.io": 2, "ConfigMap": 1}
+
+
+@pytest.mark.parametrize("version", ["v1alpha2", "v1alpha3", "v1beta1"])
+def test_what_kubectl_writes_of_a_newer_server_is_read(version: str) -> None:
+    """Fields of 1.37, in objects that an API server has stored."""
+    group = pod_group("gang", 2) | {"apiVersion": f"scheduling.k8s.io/{version}"}
+    group["metadata"]["finalizers"] = ["scheduling.k8s.io/podgroup-protection"]
+    if version != "v1alpha2":
+        group["spec"]["disruptionMode"] = {"all": {}}
+        group["spec"]["workloadRef"] = {"workloadName": "train", "templateName": "workers"}
+    machine = node("n1")
+    machine["spec"]["podPreemptionPolicy"] = {"disableResizePreemption": ["Deferred"]}
+    machine["status"]["nodeInfo"] = {"runningInUserNamespace": False}
+    member = pod("member", group="gang", spec={"evictionResponders": [{"name": "a.example/b"}]})
+    member["status"]["volumeHealth"] = [{"name": "data", "healthConditions": []}]
+    found = inputs(machine, group, member)
+    assert [waiting.key for waiting in found.pending] == ["default/member"]
+    (known,) = found.state.pod_groups
+    assert known.minimum == 2
+    assert found.ignored == {}
 
 
 def test_a_kind_of_another_group_with_a_known_name_is_not_mistaken_for_it() -> None:

@@ -1,4 +1,5 @@
 import asyncio
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ from kube.api_server import ApiServer, Request
 from mooring.kube.config import Connection
 from mooring.simulate.live import KINDS, read_cluster, save
 from mooring.simulate.manifests import InputError, Manifest, read_manifests
+from mooring.simulate.server import server_object
 from mooring.testing.builders import node, pod
 
 
@@ -16,12 +18,41 @@ def listing(*items: dict[str, Any]) -> dict[str, Any]:
 
 
 def read(answer: Any, said: list[str] | None = None) -> tuple[list[Manifest], list[str]]:
+    """Return the objects of a cluster of Kubernetes 1.36 but for its version, and the notes."""
+    (server, *found), notes = read_all(partial(_of_1_36, answer), said)
+    assert server.raw == server_object("1.36")
+    return found, notes
+
+
+def _of_1_36(answer: Any, request: Request) -> None:
+    if request.path == "/version":
+        request.reply({"major": "1", "minor": "36"})
+    else:
+        answer(request)
+
+
+def read_all(answer: Any, said: list[str] | None = None) -> tuple[list[Manifest], list[str]]:
     async def run() -> tuple[list[Manifest], list[str]]:
         async with ApiServer(answer) as server:
             lines = [] if said is None else said
             return await read_cluster(Connection(server.url), lines.append)
 
     return asyncio.run(run())
+
+
+def test_a_version_that_the_user_may_not_read_is_a_note() -> None:
+    def answer(request: Request) -> None:
+        if request.path == "/version":
+            request.refuse(403, "Forbidden", 'User "ann" cannot get path "/version"')
+        else:
+            request.reply(listing())
+
+    found, (text,) = read_all(answer)
+    assert found == []
+    assert text == (
+        "the API server does not tell you its version: "
+        "the rules of Kubernetes 1.37 apply, and --kubernetes names others"
+    )
 
 
 def test_every_kind_is_listed_once_and_the_objects_know_what_they_are() -> None:

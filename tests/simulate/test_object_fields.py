@@ -75,3 +75,16 @@ def test_the_status_and_objects_of_other_kinds_are_not_looked_at() -> None:
     assert mistakes({**pod(), "status": {"new": 1}}) == []
     assert mistakes({"kind": "ConfigMap", "data": {"a": 1}}) == []
     assert mistakes({"kind": ["Pod"]}) == []
+
+
+def test_fields_that_kubernetes_1_37_has_added_are_known() -> None:
+    raw = pod(
+        {"volumeMounts": [{"name": "v", "mountPath": "/v", "bindMountOptions": ["noexec"]}]},
+        evictionResponders=[{"name": "drain.example/web", "priority": 1}],
+        volumes=[{"name": "v", "secret": {"secretName": "s", "defaultUser": 1000}}],
+    )
+    template = {"spec": {**raw["spec"], "restartPolicy": "Never"}}
+    gang = {"schedulingPolicy": {"gang": {"minCount": 2}}}
+    job = {"kind": "Job", "metadata": {"name": "train"}}
+    job["spec"] = {"template": template, "scheduling": gang}
+    assert mistakes(raw) == mistakes(job) == []

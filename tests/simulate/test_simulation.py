@@ -343,7 +343,7 @@ def test_the_preemption_for_a_group_is_recorded() -> None:
     first, second = attempts(
         node("n1", cpu="2"),
         pod("low", cpu="2", node="n1"),
-        pod_group("g", 2),
+        pod_group("g", 2, priority=10),
         *gang("g", 2, cpu="1", priority=10),
     )
     assert first.decision.nominated_node == second.decision.nominated_node == "n1"

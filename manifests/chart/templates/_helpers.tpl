@@ -26,3 +26,15 @@ Takes a dict with `root` (the chart's scope) and `file`.
 {{- end }}
 {{- end }}
 {{- end }}
+
+{{/*
+The version of the API in which the server serves MutatingAdmissionPolicies: v1 from Kubernetes 1.36
+on, before that v1beta1 if it is switched on, else nothing.
+*/}}
+{{- define "mooring.admissionVersion" -}}
+{{- if semverCompare ">=1.36.0-0" .Capabilities.KubeVersion.Version -}}
+v1
+{{- else if .Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1beta1/MutatingAdmissionPolicy" -}}
+v1beta1
+{{- end -}}
+{{- end }}

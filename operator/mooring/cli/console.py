@@ -13,6 +13,7 @@ import orjson
 import yaml
 from rich.cells import cell_len
 
+from mooring.model.kubernetes_rules import KUBERNETES_RULES
 from mooring.simulate.manifests import InputError
 from mooring.simulate.profiles import LoadedProfile
 
@@ -23,6 +24,7 @@ __all__ = [
     "and_others",
     "coloured",
     "connection_options",
+    "kubernetes_option",
     "mistakes_reported",
     "note",
     "output_option",
@@ -57,6 +59,17 @@ def output_option(*formats: str) -> Callable[[_Command], _Command]:
         default=formats[0],
         show_default=True,
         help="How to print the answer.",
+    )
+
+
+def kubernetes_option(default: str) -> Callable[[_Command], _Command]:
+    """Return the option `--kubernetes`; `default` says what holds without it."""
+    return click.option(
+        "--kubernetes",
+        type=click.Choice([*KUBERNETES_RULES]),
+        metavar="VERSION",
+        help="The version of the API server, whose rules hold for profiles without "
+        f"kubernetesVersion: {', '.join(KUBERNETES_RULES)}. Without it: {default}.",
     )
 
 

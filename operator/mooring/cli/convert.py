@@ -10,10 +10,16 @@ from click.shell_completion import CompletionItem
 
 from mooring.cli.console import mistakes_reported, note, output_option, print_json, print_notes
 from mooring.framework.registry import Registry
+from mooring.model.kubernetes_rules import KUBERNETES_RULES
 from mooring.plugins import SHIPPED
 from mooring.policy.imports.configuration import ProcessSettings
 from mooring.policy.imports.policy import PROVIDERS, import_provider
-from mooring.policy.profile import DEFAULT_SCHEDULER, SchedulingProfile, SchedulingProfileSpec
+from mooring.policy.profile import (
+    DEFAULT_SCHEDULER,
+    KubernetesVersion,
+    SchedulingProfile,
+    SchedulingProfileSpec,
+)
 from mooring.simulate.manifests import read_manifests
 from mooring.simulate.profiles import read_profiles
 
@@ -45,6 +51,7 @@ Examples:
   mooring convert scheduler-config.yaml > profiles.yaml
   kubectl -n kube-system get cm policy -o json | mooring convert - -s packed
   mooring convert ClusterAutoscalerProvider -s packed
+  mooring convert scheduler-config.yaml --kubernetes 1.36
   mooring convert scheduler-config.yaml --active   # not beside kube-scheduler"""
 )
 @click.argument("source", metavar="FILE|PROVIDER", shell_complete=_completed)
@@ -60,8 +67,22 @@ Examples:
     is_flag=True,
     help="Let the profile for default-scheduler bind pods: kube-scheduler has another name now.",
 )
+@click.option(
+    "--kubernetes",
+    type=click.Choice([*KUBERNETES_RULES]),
+    metavar="VERSION",
+    help="Have the profiles decide as kube-scheduler of this version, whatever the API server's "
+    f"is: {', '.join(KUBERNETES_RULES)}.",
+)
 @output_option("yaml", "json")
-def convert(source: str, scheduler_name: str, output: str, *, active: bool) -> None:
+def convert(
+    source: str,
+    scheduler_name: str,
+    kubernetes: KubernetesVersion | None,
+    output: str,
+    *,
+    active: bool,
+) -> None:
     """Convert kube-scheduler configurations to SchedulingProfiles.
 
     FILE (- is standard input) contains a KubeSchedulerConfiguration v1, or a Policy of Kubernetes
@@ -84,6 +105,8 @@ def convert(source: str, scheduler_name: str, output: str, *, active: bool) -> N
             note(f"{source}: run it with: mooring run {_flags(settings)}")
             if settings.leader_elect and (settings.lease_namespace or settings.lease_name):
                 note(f"{source}: {_LEASE}")
+    if kubernetes is not None:
+        profiles = [_pinned(profile, kubernetes) for profile in profiles]
     manifests = [
         (profile if active else _beside_kube_scheduler(profile, source)).manifest()
         for profile in profiles
@@ -92,6 +115,12 @@ def convert(source: str, scheduler_name: str, output: str, *, active: bool) -> N
         print_json({"apiVersion": "v1", "kind": "List", "items": manifests})
     else:
         click.echo(yaml.safe_dump_all(manifests, sort_keys=False), nl=False)
+
+
+def _pinned(profile: SchedulingProfile, kubernetes: KubernetesVersion) -> SchedulingProfile:
+    """Return the profile with the rules of this version of Kubernetes."""
+    spec = profile.spec.model_copy(update={"kubernetes_version": kubernetes})
+    return replace(profile, spec=spec)
 
 
 def _beside_kube_scheduler(profile: SchedulingProfile, source: str) -> SchedulingProfile:

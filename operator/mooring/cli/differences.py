@@ -85,6 +85,8 @@ def _fields(loaded: LoadedProfile) -> Iterator[tuple[str, str]]:
     match = spec.match.model_dump(mode="json", by_alias=True, exclude_none=True)
     match.pop("schedulerNames", None)
     yield from _flat("match", match)
+    if spec.kubernetes_version is not None:
+        yield "kubernetesVersion", spec.kubernetes_version
     yield "percentageOfNodesToScore", str(loaded.effective.percentage_of_nodes_to_score)
     yield "alwaysCheckAllFilters", _text(spec.always_check_all_filters)
     yield from _plugins(loaded)

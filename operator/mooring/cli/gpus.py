@@ -118,7 +118,8 @@ def in_force(inputs: Inputs, registry: Registry, preset: str) -> ActiveProfile:
     }
     spec = read(SchedulingProfileSpec, document, "spec")
     profiles = Profiles(registry, offline_handle(inputs.state))
-    return profiles.build(SchedulingProfile("gpus", spec), resolve(spec, registry))
+    effective = resolve(spec, registry, inputs.state.kubernetes)
+    return profiles.build(SchedulingProfile("gpus", spec), effective)
 
 
 def _print_nodes(nodes: Sequence[NodeGPUs], unit: str) -> None:

@@ -18,6 +18,7 @@ from mooring.cli.console import (
     DONE,
     NO,
     connection_options,
+    kubernetes_option,
     mistakes_reported,
     note,
     output_option,
@@ -54,6 +55,7 @@ Examples:
   mooring simulate -f web.yaml --cluster
   mooring simulate -n shop --all-pods --profile packed.yaml --as packed
   mooring simulate --save cluster.jsonl
+  mooring simulate cluster.jsonl --kubernetes 1.37
   mooring simulate cluster.jsonl --compare old.yaml new.yaml --plot moves.svg
   mooring simulate --compare old.yaml new.yaml --replay --last 200
   mooring simulate cluster.jsonl pods.yaml -o json --top 3"""
@@ -144,6 +146,7 @@ Examples:
     "--plot", type=click.Path(), metavar="FILE", help="With --compare: draw it, as .svg or .png."
 )
 @click.option("--pool-label", metavar="KEY", help="With --compare: the label of a node's pool.")
+@kubernetes_option("that of the cluster that is read or was saved, else the newest")
 @replica_options
 @output_option("table", "wide", "json", "yaml")
 def simulate(
@@ -162,6 +165,7 @@ def simulate(
     plot: str | None,
     pool_label: str | None,
     last: int | None,
+    kubernetes: str | None,
     output: str,
     *,
     cluster: bool,
@@ -196,7 +200,7 @@ def simulate(
         manifests = _manifests(files, progress, kubeconfig, context, live=cluster or not files)
         profiles = load_profiles(read_manifests([profile]), registry) if profile else ()
         kept = progress.counting(save(manifests, dump) if dump else manifests, "reading objects")
-        inputs = inputs_of(kept, registry, profiles, keep_raw=extenders)
+        inputs = inputs_of(kept, registry, profiles, keep_raw=extenders, kubernetes=kubernetes)
         selection = Selection(namespace, targets)
         if policies is not None:
             leader = Leader(kubeconfig=kubeconfig, context=context, **replica)

@@ -12,6 +12,7 @@ from mooring.cli.console import (
     BAD_INPUT,
     DONE,
     NO,
+    kubernetes_option,
     mistakes_reported,
     output_option,
     print_annotation,
@@ -40,12 +41,14 @@ _Results = list[tuple[PolicyTestFile, list[CaseResult]]]
 Examples:
   mooring test policies/
   mooring test policies/ -o junit > results.xml
+  mooring test policies/ --kubernetes 1.37
   mooring test --schema > policy-test.schema.json"""
 )
 @click.argument("paths", nargs=-1, metavar="PATH...")
 @click.option("--schema", "print_schema", is_flag=True, help="Print the JSON schema of a test.")
+@kubernetes_option("what the test says in kubernetesVersion, else the newest")
 @output_option("text", "junit", "json", "github")
-def test(paths: Sequence[str], *, print_schema: bool, output: str) -> None:
+def test(paths: Sequence[str], *, kubernetes: str | None, print_schema: bool, output: str) -> None:
     """Run the policy tests in PATHs, files or folders.
 
     A policy test (`kind: PolicyTest`) has cases: objects, profiles, pods, and what must be decided
@@ -63,7 +66,13 @@ def test(paths: Sequence[str], *, print_schema: bool, output: str) -> None:
             raise InputError("say which files or folders: mooring test PATH...")
         files = read_policy_tests(paths)
     results: _Results = [
-        (file, [run_case(file, number, registry) for number in range(len(file.test.cases))])
+        (
+            file,
+            [
+                run_case(file, number, registry, kubernetes)
+                for number in range(len(file.test.cases))
+            ],
+        )
         for file in files
     ]
     _PRINTERS[output](results)

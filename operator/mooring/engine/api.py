@@ -20,9 +20,12 @@ _PATCHABLE: Final = {
 class PluginApi:
     """Implements `mooring.framework.handle.Api` over one client."""
 
-    def __init__(self, client: ApiClient, writer: PodWriter) -> None:
+    def __init__(
+        self, client: ApiClient, writer: PodWriter, *, now: Callable[[], float] = time.time
+    ) -> None:
         self._client = client
         self._writer = writer
+        self._now = now
         self._waiting: set[asyncio.Event] = set()
         self._annotations: dict[str, dict[str, str]] = {}
 
@@ -40,7 +43,7 @@ class PluginApi:
 
     def unix_nanoseconds(self) -> int:
         """Return the time of day, for what plugins write."""
-        return time.time_ns()
+        return int(self._now() * 1e9)
 
     async def bind(self, pod: Pod, node: str) -> None:
         """Bind the pod with its annotations; see `PodWriter.bind` for the errors."""

@@ -199,6 +199,7 @@ class BindingCycle:
     def _gone(self, attempt: Attempt) -> None:
         pod, now = attempt.queued.pod, self._clock()
         self._scheduler.queue.done(attempt.queued, now)
+        self._scheduler.state.delete_unscheduled(pod.uid)  # the watch may have missed its end
         self._decisions.gone(pod.uid, now)
         self._reports.forget(pod.uid)
 

@@ -1,10 +1,13 @@
 """Wire the parts of the engine; nothing here starts or stops."""
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
+from random import Random
 from typing import Final
 
 from mooring.engine.api import PluginApi
@@ -31,6 +34,7 @@ from mooring.kube.recorder import EventRecorder
 from mooring.kube.resources import Resource
 from mooring.kube.writes import PodGroupWriter, PodWriter
 from mooring.model.events import ClusterEvent, Kind
+from mooring.model.kubernetes_rules import unknown_server
 from mooring.model.pod import Pod
 from mooring.observe.metrics import Metrics
 from mooring.observe.records import DecisionLog
@@ -38,6 +42,8 @@ from mooring.queueing.hints import QueueingHints
 from mooring.queueing.queue import SchedulingQueue
 from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
+
+logger = logging.getLogger(__name__)
 
 __all__ = ["Engine", "Options", "build_engine", "build_scheduler_state"]
 
@@ -71,6 +77,7 @@ class _Environment:
     identity: str
     served: Callable[[], Mapping[Kind, Resource]]
     clock: Callable[[], float]
+    now: Callable[[], float]
     sleep: Callable[[float], Awaitable[None]]
 
 
@@ -87,24 +94,26 @@ class Engine:
     ) -> None:
         self.scheduler, self.registry, self.metrics, self.api = scheduler, registry, metrics, api
         writer, clock, sleep = outside.writer, outside.clock, outside.sleep
+        now = outside.now
         work = asyncio.Event()
         self.recorder = EventRecorder(
             outside.client,
             "mooring",
             outside.identity,
             gives_way=self.is_busy,
+            now=lambda: datetime.fromtimestamp(now(), UTC),
             clock=clock,
             sleep=sleep,
         )
         priority_classes = scheduler.state.objects.of(Kind.PRIORITY_CLASS)
         self.reports = PodStatusReporter(
-            writer, self.recorder, sleep, priority_classes=priority_classes
+            writer, self.recorder, sleep, priority_classes=priority_classes, now=now
         )
         self.group_reports = self._new_group_reports(outside)
         self.preemptions = PreemptionExecutor(
             scheduler, writer, self.reports, clock, work.set, metrics.preemption_ended
         )
-        self.shadow = Shadow(scheduler, metrics, wake=work.set, clock=clock)
+        self.shadow = Shadow(scheduler, metrics, wake=work.set, clock=clock, now=now)
         self.extender_objects = ApiObjects(
             outside.extender_client, wanted=partial(_has_extenders, scheduler), clock=clock
         )
@@ -113,9 +122,10 @@ class Engine:
             observe=metrics.extender_called,
             may_write=outside.client.may_write,
             bound_node=lambda pod: writer.bound_node(pod.namespace, pod.name, pod.uid),
+            clock=clock,
         )
         self.pod_enqueuer = self._new_pod_enqueuer(work, clock)
-        self.loop = self._new_loop(work, clock)
+        self.loop = self._new_loop(work, outside)
         self.housekeeping = self._new_housekeeping(outside)
 
     def _new_group_reports(self, outside: _Environment) -> PodGroupStatusReporter:
@@ -128,6 +138,7 @@ class Engine:
             placed=self.metrics.pod_group_placed,
             busy=self.is_busy,
             clock=outside.clock,
+            wall_clock=outside.now,
             sleep=outside.sleep,
         )
 
@@ -143,7 +154,7 @@ class Engine:
             misspelt=self.reports.misspelt,
         )
 
-    def _new_loop(self, work: asyncio.Event, clock: Callable[[], float]) -> SchedulingLoop:
+    def _new_loop(self, work: asyncio.Event, outside: _Environment) -> SchedulingLoop:
         return SchedulingLoop(
             self.scheduler,
             reports=self.reports,
@@ -154,7 +165,8 @@ class Engine:
             group_reports=self.group_reports,
             settle=self.pod_enqueuer.settle,
             work=work,
-            clock=clock,
+            clock=outside.clock,
+            now=outside.now,
         )
 
     def _new_housekeeping(self, outside: _Environment) -> Housekeeping:
@@ -168,6 +180,25 @@ class Engine:
             clock=outside.clock,
             sleep=outside.sleep,
         )
+
+    def follow_server(self, version: str) -> None:
+        """Decide by the rules of an API server of this version, such as 1.37, from now on.
+
+        Profiles that name no version are built anew, and their pods get the new pipelines as if the
+        profile had been edited.
+        """
+        state = self.scheduler.state
+        if version == state.server_version:
+            return
+        before = state.kubernetes
+        state.follow_server(version)
+        if (unknown := unknown_server(version)) is not None:
+            logger.warning("%s", unknown)
+        else:
+            logger.info("the API server is %s, whose rules apply", version)
+        if state.kubernetes is not before:
+            self.scheduler.profiles.rebuild()
+            self.pod_enqueuer.profiles_changed()
 
     def is_busy(self) -> bool:
         """Return whether pods wait to be decided, or for an API server that has fallen behind."""
@@ -201,7 +232,9 @@ def build_engine(
     extender_client: ApiClient | None = None,
     served: Callable[[], Mapping[Kind, Resource]] = dict,
     clock: Callable[[], float] = time.monotonic,
+    now: Callable[[], float] = time.time,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    random: Random | None = None,
 ) -> Engine:
     """Return an engine over this state, which hears of every change from now on.
 
@@ -216,11 +249,13 @@ def build_engine(
         extender_client: Reads what extenders get; by default `client`.
         served: The resources that the API server serves, by kind.
         clock: Monotonic, in seconds.
+        now: The time of day, in seconds since the epoch.
         sleep: Waits for so many seconds of the clock.
+        random: Spreads retries.
     """
     metrics = metrics or Metrics()
-    writer = PodWriter(client)
-    api = PluginApi(client, writer)
+    writer = PodWriter(client, random=random, sleep=sleep)
+    api = PluginApi(client, writer, now=now)
     scheduler = build_scheduler_state(
         state, api, registry, options=options, metrics=metrics, decisions=decisions, clock=clock
     )
@@ -231,6 +266,7 @@ def build_engine(
         identity=identity,
         served=served,
         clock=clock,
+        now=now,
         sleep=sleep,
     )
     engine = Engine(scheduler, registry, metrics, api, outside)

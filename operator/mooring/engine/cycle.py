@@ -248,7 +248,7 @@ def _post_filter(
     for plugin in pipeline.post_filter:
         answer = run_post_filter(pipeline, plugin, state)
         if isinstance(answer, Nomination):
-            return FitError(diagnosis, message, answer), answer
+            return FitError(diagnosis, _with_reasons(message, answer.message), answer), answer
         if isinstance(answer, Candidates):
             return PreemptCall(answer.candidates), answer
         if isinstance(answer, NotEligible) and answer.is_error:
@@ -258,9 +258,14 @@ def _post_filter(
         keeps_nomination |= isinstance(answer, NotEligible)
         if isinstance(answer, Unschedulable) and not answer.resolvable:
             break
-    whole = " ".join(filter(None, (message, ", ".join(reasons))))
-    whole = whole[:LONGEST_MESSAGE]
+    whole = _with_reasons(message, *reasons)
     return FitError(diagnosis, whole, keeps_nomination=keeps_nomination), answer
+
+
+def _with_reasons(message: str, *reasons: str) -> str:
+    """Return the message of the filters followed by what post_filter plugins say."""
+    added = ", ".join(filter(None, reasons))
+    return f"{message} {added}".strip()[:LONGEST_MESSAGE]
 
 
 def tie_break_seed(uid: str, attempt: int, salt: int = 0) -> int:

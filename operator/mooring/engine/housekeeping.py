@@ -44,7 +44,7 @@ class Housekeeping:
         client: ApiClient,
         *,
         flush: Callable[[], Iterable[None]],
-        report: Callable[[], None],
+        report: Callable[[], Iterable[None]],
         expire_nominations: Callable[[], None],
         unbound: Callable[[Pod], None],
         clock: Callable[[], float] = time.monotonic,
@@ -77,13 +77,13 @@ class Housekeeping:
         self._scheduler.waiting.expire(self._clock())
 
     async def _flush_queue(self) -> None:
-        await TimeSlices().run(self._flush())
+        await TimeSlices(clock=self._clock).run(self._flush())
 
     async def _expire_nominations(self) -> None:
         self._expire()
 
     async def _report_pods(self) -> None:
-        self._report()
+        await TimeSlices(clock=self._clock).run(self._report())
 
     async def _settle_overdue(self) -> None:
         for pod in self._scheduler.state.overdue(self._clock()):
@@ -110,6 +110,7 @@ class Housekeeping:
                     "pod %s was bound and has gone; its node's resources are free", pod.key
                 )
                 state.forget(pod)
+                state.delete_unscheduled(pod.uid)
             elif found.node_name is None:
                 logger.warning("pod %s was said to be bound and is not; it is tried again", pod.key)
                 state.forget(pod)

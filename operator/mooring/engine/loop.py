@@ -84,6 +84,7 @@ class SchedulingLoop:
         work: asyncio.Event,
         shadow: Shadow | None = None,
         clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
     ) -> None:
         self._scheduler = scheduler
         self._metrics = metrics
@@ -92,12 +93,11 @@ class SchedulingLoop:
         self._extenders = extenders
         self._settle = settle
         self._extender_attempts = ExtenderAttempts()
-        self._clock = clock
+        self._clock, self._now = clock, now
         self._shared = ResultCache(scheduler.state.nodes)
         self._slow = SlowDecisions()
         self._work = work
-        self._start = 0
-        self._turns = 0
+        self._start, self._turns = 0, 0
         self._turned: float | None = None
         self._attempts = Attempts(scheduler, reports, metrics, clock)
         self._bindings = BindingCycle(
@@ -124,6 +124,7 @@ class SchedulingLoop:
             settle=settle,
             wake=self.wake,
             clock=clock,
+            now=now,
         )
 
     @property
@@ -288,8 +289,9 @@ class SchedulingLoop:
         except PodRejected as rejection:
             self._attempts.reject(attempt, rejection)
         except StillEvaluating:
-            attempt.pipeline.evaluations.refused(self._clock())
-            self._wait_for_values(attempt.queued)
+            now = self._clock()
+            until = attempt.pipeline.evaluations.refused(now)
+            self._scheduler.queue.postpone(attempt.queued, until, now)
         except Exception as error:
             if not isinstance(error, PluginFailed):
                 logger.exception("scheduling pod %s failed", pod.key)
@@ -347,7 +349,7 @@ class SchedulingLoop:
                 self._shared,
                 seed=tie_break_seed(queued.pod.uid, queued.attempts),
                 start=self._start,
-                now=time.time(),
+                now=self._now(),
                 answers=answers,
             )
         finally:

@@ -79,13 +79,13 @@ class PodEnqueuer:
         self._perhaps_misspelt: dict[Uid, float] = {}
         """When pods that may be another scheduler's came, by uid, of those not looked at yet."""
         self._told: dict[Uid, tuple[int, str | None]] = {}
-        self._unsettled: dict[Uid, Pod] = {}
-        """Pods, by uid, whose profile must be found anew."""
+        self._unsettled: dict[Uid, None] = {}
+        """The uids of pods whose profile must be found anew."""
         self._is_unsettled = asyncio.Event()
 
     async def run(self) -> NoReturn:
         """Find the profiles of pods after a change, in slices, until cancelled."""
-        slices = TimeSlices()
+        slices = TimeSlices(clock=self._clock)
         while True:
             await self._is_unsettled.wait()
             await slices.run(self.find_profiles())
@@ -154,18 +154,21 @@ class PodEnqueuer:
     def settle(self, queued: QueuedPod) -> bool:
         """Find the profile of a popped pod and of its group, if that is yet to be done.
 
-        Return False if it may not be tried now: no profile takes it, or it is gated.
+        Return False if it may not be tried now: no profile takes it, it is gated, or its group has
+        so many members that this is yet to be done for some of them.
         """
         if not self._unsettled:
             return True
         group = self._scheduler.state.pod_groups.of(queued.pod)
-        members = group.unscheduled.values() if group is not None else ()
-        for pod in (*members, queued.pod):
-            if self._unsettled.pop(pod.uid, None) is not None:
-                self._find_profile(pod.uid)
+        members = group.unscheduled if group is not None else ()
+        unsettled = [uid for uid in members if uid in self._unsettled]
+        for uid in (*unsettled[:_FOUND_AT_ONCE], queued.pod.uid):
+            if uid in self._unsettled:
+                del self._unsettled[uid]
+                self._find_profile(uid)
         if self._scheduler.queue.get(queued.pod.uid) is not queued:
             return False
-        if queued.gated:
+        if queued.gated or len(unsettled) > _FOUND_AT_ONCE:
             self._scheduler.queue.put_back(queued, self._clock())
             return False
         queued.outdated = False  # the attempt begins with the pipeline that was found
@@ -176,11 +179,12 @@ class PodEnqueuer:
 
         These are pods that have been unschedulable for five minutes, and gated pods: PreEnqueue
         plugins run for them again, because they may have failed, or read more than the pod. It
-        yields between some gated pods and the next ones, so that other work can be done.
+        yields between some pods and the next ones, so that other work can be done.
         """
         queue = self._scheduler.queue
-        if queue.flush_unschedulable(self._clock()):
+        for _ in queue.flush_unschedulable(self._clock()):
             self._wake()
+            yield
         gated = [queued for queued in queue if queued.queue is SubQueue.GATED]
         for number, queued in enumerate(gated):
             if number and number % _GATED_AT_ONCE == 0:
@@ -201,21 +205,24 @@ class PodEnqueuer:
         groups = self._scheduler.state.pod_groups
         if isinstance(about, PodGroup):
             group = groups.get(about.key)
-        elif isinstance(about, Pod) and (event.kind is Kind.POD or event.action is Action.DELETE):
-            self._try_again_after(about)
-            return
-        elif isinstance(about, Pod) and event.action is Action.ADD:
-            group = groups.of(about)
-            if group is not None and group.all_pods_count != group.minimum:
+        elif isinstance(about, Pod) and event.action is not Action.UPDATE:
+            if event.kind is Kind.POD or event.action is Action.DELETE:
+                self._try_again_after(about)
+            group = groups.of(about) if event.action is Action.ADD else None
+            if group is None or group.all_pods_count != group.minimum:
                 return  # not complete yet, or complete before this member came
         else:
             return
-        for pod in tuple(group.unscheduled.values()) if group is not None else ():
-            queued = self._scheduler.queue.get(pod.uid)
+        for number, uid in enumerate(tuple(group.unscheduled) if group is not None else ()):
+            queued = self._scheduler.queue.get(uid)
             if queued is not None and queued.queue is SubQueue.GATED:
-                self._add(queued.pod, queued.pipeline)
+                if number < _FOUND_AT_ONCE:
+                    self._add(queued.pod, queued.pipeline)
+                else:
+                    self._unsettled[uid] = None
+                    self._is_unsettled.set()
             elif isinstance(about, PodGroup):
-                self._scheduler.queue.try_again(pod.uid, self._clock())
+                self._scheduler.queue.try_again(uid, self._clock())
         self._wake()
 
     def _try_again_after(self, member: Pod) -> None:
@@ -229,22 +236,27 @@ class PodEnqueuer:
         if first is not None:
             queue.try_again(first.pod.uid, self._clock())
 
-    def report(self) -> None:
-        """Tell pods that have waited for some seconds why; to be called from time to time."""
-        self._report_gated_members()
-        self._report_pods_without_profile()
+    def report(self) -> Iterator[None]:
+        """Tell pods that have waited for some seconds why; to be called from time to time.
+
+        It yields after each pod, of which there may be many.
+        """
+        yield from self._report_gated_members()
+        yield from self._report_pods_without_profile()
         self._report_misspelt()
 
-    def _report_gated_members(self) -> None:
+    def _report_gated_members(self) -> Iterator[None]:
         until = self._clock() - _GATED_SECONDS
         due = [*takewhile(lambda uid: self._gated_since[uid] <= until, self._gated_since)]
         for uid in due:
-            del self._gated_since[uid]
+            if self._gated_since.pop(uid, None) is None:
+                continue  # it has gone meanwhile
             queued = self._scheduler.queue.get(uid)
             if queued is not None and queued.queue is SubQueue.GATED:
                 self._add(queued.pod, queued.pipeline, report=True)
+            yield
 
-    def _report_pods_without_profile(self) -> None:
+    def _report_pods_without_profile(self) -> Iterator[None]:
         """Report to pods why no profile takes them, and queue those that a profile takes.
 
         A profile may have come back while a pod was assumed. Of a member of a group, no event may
@@ -255,6 +267,9 @@ class PodEnqueuer:
         scheduler, profiles = self._scheduler, self._scheduler.profiles
         waits_long = self._clock() - _WITHOUT_PROFILE_SECONDS
         for pod in tuple(scheduler.without_profile.values()):
+            yield
+            if scheduler.without_profile.get(pod.uid) is not pod:
+                continue  # it has changed or gone meanwhile
             version, told = self._told.get(pod.uid, (-1, None))
             if version == profiles.version or self._without_profile_since[pod.uid] > waits_long:
                 continue
@@ -318,9 +333,13 @@ class PodEnqueuer:
         return placed is not None and not placed.assumed
 
     def known(self) -> dict[str, str]:
-        """Return the name of every pod without a node that is not in flight, by its uid."""
-        queued = (q.pod for q in self._scheduler.queue if q.queue is not None)
-        return {pod.uid: pod.key for pod in (*queued, *self._scheduler.without_profile.values())}
+        """Return the name of every pod without a node that is not in flight, by its uid.
+
+        One whose attempt has ended is among them until it is told that it is gone or bound.
+        """
+        in_flight = {queued.pod.uid for queued in self._scheduler.queue.in_flight}
+        known = self._scheduler.state.unscheduled
+        return {uid: pod.key for uid, pod in known.items() if uid not in in_flight}
 
     def knows(self, uid: Uid) -> bool:
         """Return whether the pod waits for a node, is being scheduled, or is assumed or bound."""
@@ -333,10 +352,14 @@ class PodEnqueuer:
 
     def _unsettle(self, namespace: str | None) -> None:
         """Have the profiles of all pods, or of those in a namespace, found anew."""
-        queued = (queued.pod for queued in self._scheduler.queue)
-        for pod in (*self._scheduler.without_profile.values(), *queued):
-            if namespace in (None, pod.namespace):
-                self._unsettled[pod.uid] = pod
+        without = self._scheduler.without_profile
+        if namespace is None:
+            uids: Iterable[Uid] = (*without, *self._scheduler.queue.uids())
+        else:
+            queued = (queued.pod for queued in self._scheduler.queue)
+            pods = (*without.values(), *queued)
+            uids = [pod.uid for pod in pods if pod.namespace == namespace]
+        self._unsettled.update(dict.fromkeys(uids))
         for _ in islice(self.find_profiles(), _FOUND_AT_ONCE):
             pass
         if self._unsettled:
@@ -346,14 +369,17 @@ class PodEnqueuer:
         self._wake()
 
     def _find_profile(self, uid: Uid) -> None:
-        """Find the profile of a pod anew; one that keeps its pipeline stays where it is."""
+        """Find the profile of a pod anew; one that keeps its pipeline stays where it is.
+
+        PreEnqueue plugins run again for a gated pod.
+        """
         queued = self._scheduler.queue.get(uid)
         if queued is not None:
             pipeline = self._pipeline_of(queued.pod)
             if pipeline is None:
                 with self._scheduler.state.delivered_after():
                     self._set_aside(queued.pod)
-            elif pipeline is not queued.pipeline:
+            elif pipeline is not queued.pipeline or queued.queue is SubQueue.GATED:
                 self._add(queued.pod, pipeline)
         elif (waiting := self._scheduler.without_profile.get(uid)) is not None:
             self.pending(waiting)

@@ -19,9 +19,11 @@ from mooring.framework.plugin import by_priority
 from mooring.framework.plugin_failures import PluginFailed
 from mooring.framework.queued_pod import PodState, QueuedPod
 from mooring.framework.runtime import first_gate
+from mooring.kube.resources import Resource
+from mooring.model.events import Kind
 from mooring.model.pod import Pod, Uid
 from mooring.model.pod_group import GroupKey, GroupSource
-from mooring.state.pod_groups import PodGroupState
+from mooring.state.pod_groups import GROUP_KINDS, PodGroupState
 from mooring.time_slices import REST, TimeSlices
 
 __all__ = [
@@ -32,6 +34,20 @@ __all__ = [
     "smallest_suggestions",
 ]
 
+_KINDS: Final = {source: kind for kind, source in GROUP_KINDS.items()}
+_SERVE: Final = {
+    GroupSource.KUBERNETES: "have the API server serve podgroups.scheduling.k8s.io, which it does "
+    "not, or use another kind of pod group (docs/gangs.md)",
+    GroupSource.COSCHEDULING: "install the CRD podgroups.scheduling.x-k8s.io, which the API server "
+    "does not serve (docs/gangs.md)",
+}
+"""What helps a group whose object cannot be created, because its kind is not served."""
+_FOR_VOLUMES: Final = (
+    Kind.STORAGE_CLASS,
+    Kind.CSI_NODE,
+    Kind.CSI_DRIVER,
+    Kind.CSI_STORAGE_CAPACITY,
+)
 _MOST_SUGGESTIONS: Final = 5
 _KEPT_SECONDS: Final = 2.0
 _MOST_SECONDS: Final = 8.0
@@ -69,7 +85,8 @@ class PodReport:
     `pending_seconds` count from when the scheduler saw the pod first. `held_back` says why a gated
     pod is not in the queue, and `plugins` name what rejected or gated the pod. `ahead` counts the
     active pods that are before it, `waits_for` has the seconds that each Permit plugin may still
-    take. An unschedulable pod has `suggestions`, the smallest change first. Those of a member of a
+    take. `not_served` has the kinds that its volumes need and that the API server does not serve.
+    An unschedulable pod has `suggestions`, the smallest change first. Those of a member of a
     group are about the whole group, which `group` describes without its pods.
     """
 
@@ -83,6 +100,7 @@ class PodReport:
     waits_for: Mapping[str, float] | None = None
     backoff_seconds: float | None = None
     ahead: int | None = None
+    not_served: Sequence[str] | None = None
     suggestions: Sequence[SuggestedChange] | None = None
     group: Mapping[str, Any] | None = None
 
@@ -95,8 +113,8 @@ class PodReportBuilder:
     """Makes reports on request, one at a time, so that they cost a bounded share of time.
 
     `groups` describes the pod groups of a namespace and name
-    (`mooring.engine.groups.pod_group_status_reporter`). `clock` is the scheduler's monotonic clock,
-    in seconds.
+    (`mooring.engine.groups.pod_group_status_reporter`), `unserved` returns the kinds that the API
+    server does not serve. `clock` is the scheduler's monotonic clock, in seconds.
     """
 
     def __init__(
@@ -105,10 +123,12 @@ class PodReportBuilder:
         clock: Callable[[], float] = time.monotonic,
         *,
         groups: Callable[[str, str], list[dict[str, Any]]] = _no_groups,
+        unserved: Callable[[], Mapping[Kind, Resource]] = dict,
     ) -> None:
         self._scheduler = scheduler
         self._clock = clock
         self._groups = groups
+        self._unserved = unserved
         self._one_at_a_time = asyncio.Lock()
         self._latest: tuple[int, float, list[SuggestedChange]] = -1, 0.0, []
         """What would make one group fit: its number, until when that is shown again, and it.
@@ -149,7 +169,7 @@ class PodReportBuilder:
             found.append(
                 {
                     **document,
-                    "remedy": _remedy(group, self._scheduler) if group and waits else None,
+                    "remedy": self._remedy(group) if group and waits else None,
                     "suggestions": await self._of_group(group) if group and waits else None,
                 }
             )
@@ -162,9 +182,14 @@ class PodReportBuilder:
             return None
         for document in self._groups(group.key.namespace, group.key.name):
             if document["source"] == group.key.source.value:
-                remedy = _remedy(group, self._scheduler)
-                return {**document, "pods": None, "remedy": remedy}
+                return {**document, "pods": None, "remedy": self._remedy(group)}
         return None
+
+    def _remedy(self, group: PodGroupState) -> str | TextAboutPods | None:
+        """Return what is to be done so that the group can be decided about; None if it can be."""
+        if group.definition is None and _KINDS[group.key.source] in self._unserved():
+            return _SERVE[group.key.source]
+        return _remedy(group, self._scheduler)
 
     async def _of_group(self, group: PodGroupState) -> list[SuggestedChange]:
         """Return what would make the group fit; [] if too few members may be decided about."""
@@ -211,7 +236,14 @@ class PodReportBuilder:
             else None,
             backoff_seconds=_seconds(backoff - now) if backoff is not None else None,
             ahead=self._ahead(queued) if state is PodState.ACTIVE else None,
+            not_served=self._not_served(queued.pod),
         )
+
+    def _not_served(self, pod: Pod) -> list[str] | None:
+        """Return the kinds that the pod's volumes need and the API server does not serve."""
+        unserved = self._unserved()
+        needed = _FOR_VOLUMES if pod.volumes else ()
+        return [str(unserved[kind]) for kind in needed if kind in unserved] or None
 
     def _ahead(self, queued: QueuedPod) -> int:
         """Count the active pods that have a higher priority, or the same and have waited longer."""

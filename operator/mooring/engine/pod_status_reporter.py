@@ -6,6 +6,7 @@ the newest report about a pod is written.
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from enum import StrEnum
@@ -23,7 +24,7 @@ from mooring.kube.errors import (
     explain,
 )
 from mooring.kube.recorder import EventRecorder, ObjectRef
-from mooring.kube.timestamps import time_now
+from mooring.kube.timestamps import rfc3339
 from mooring.kube.writes import PodWriter
 from mooring.model.pod import Pod
 from mooring.model.workloads import PriorityClass
@@ -91,11 +92,13 @@ class PodStatusReporter:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         *,
         priority_classes: Mapping[str, PriorityClass] = MappingProxyType({}),
+        now: Callable[[], float] = time.time,
     ) -> None:
         self._writer = writer
         self._recorder = recorder
         self._sleep = sleep
         self._priority_classes = priority_classes
+        self._now = now
         self._trouble = ""
         self._pending: dict[str, tuple[Pod, dict[str, Any]]] = {}
         self._writing: dict[str, asyncio.Event] = {}
@@ -188,7 +191,8 @@ class PodStatusReporter:
             "reason": "PreemptionByScheduler",
             "message": f"{preemptor.spec.scheduler_name}: preempting to accommodate a higher "
             "priority pod",
-            "lastTransitionTime": time_now(),
+            "lastTransitionTime": rfc3339(self._now()),
+            **_observed(victim),
         }
         with suppress(ConflictError, NotFoundError):
             await self._writer.patch_pod_status(
@@ -239,7 +243,8 @@ class PodStatusReporter:
             "reason": reason,
             "message": message,
             # Left out later: only the message changes, and the condition's other fields stay.
-            **({"lastTransitionTime": time_now()} if first else {}),
+            **({"lastTransitionTime": rfc3339(self._now())} if first else {}),
+            **_observed(pod),
         }
         status: dict[str, Any] = {"conditions": [condition]}
         if nominated != already[2]:
@@ -295,6 +300,15 @@ class PodStatusReporter:
 
 _Said = tuple[str | None, str, str | None]
 """What was written last about a pod: reason and message of its condition, and nominated node."""
+
+
+def _observed(pod: Pod) -> dict[str, int]:
+    """Return the field by which a condition says which generation of the pod it is about.
+
+    As kube-scheduler since 1.34 (PodObservedGenerationTracking); a new generation alone is not
+    written.
+    """
+    return {"observedGeneration": pod.generation} if pod.generation else {}
 
 
 def _valid(message: str) -> str:

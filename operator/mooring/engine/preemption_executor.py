@@ -43,8 +43,8 @@ class PreemptionExecutor:
     """Carries out nominations: clears lower ones, and evicts the victims.
 
     `wake` is called when the evictions of a preemption have ended, well or not: the queue may then
-    have a pod that is due earlier than the loop knows. `ended` is called with how the evictions of
-    a preemption ended, success or error, and the seconds that they took.
+    have a pod that is due earlier than the loop knows. `ended` is called with who preempts, pod or
+    podgroup, with how the evictions ended, success or error, and the seconds that they took.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class PreemptionExecutor:
         reports: PodStatusReporter,
         clock: Callable[[], float],
         wake: Callable[[], None],
-        ended: Callable[[str, float], None] = lambda _result, _seconds: None,
+        ended: Callable[[str, str, float], None] = lambda _preemptor, _result, _seconds: None,
     ) -> None:
         self._scheduler = scheduler
         self._writer = writer
@@ -146,11 +146,15 @@ class PreemptionExecutor:
         queued: QueuedPod,
         victims: list[Pod],
         nomination: Nomination,
-        beside: Sequence[Pod] = (),
+        beside: Sequence[Pod] | None = None,
     ) -> None:
-        """Evict the victims; `beside` are nominated together with the queued pod."""
+        """Evict the victims; `beside` are the pods of a group that are nominated together with it.
+
+        None: the queued pod preempts by itself.
+        """
         remaining = {victim.uid: victim for victim in victims}
         began, result = self._clock(), "error"
+        nominated = (queued.pod, *(beside or ()))
 
         async def preempt(victim: Pod) -> None:
             await self._preempt(victim, queued.pod, nomination)
@@ -168,16 +172,17 @@ class PreemptionExecutor:
                 if isinstance(error, _BudgetExhaustedError):
                     self._scheduler.state.budget_exhausted(error.victim)
             why = "a disruption budget allows no more evictions"
-            self._abandon((queued.pod, *beside), remaining, why)
+            self._abandon(nominated, remaining, why)
         except* KubeError as failed:
             first_error = failed.exceptions[0]
             text = explain(first_error) if isinstance(first_error, KubeError) else str(first_error)
-            self._abandon((queued.pod, *beside), remaining, text)
+            self._abandon(nominated, remaining, text)
         except* Exception as unexpected:  # noqa: BLE001 - the eviction must not stay under way
             text = str(unexpected.exceptions[0])
-            self._abandon((queued.pod, *beside), remaining, text, unexpected)
+            self._abandon(nominated, remaining, text, unexpected)
         finally:
-            self._ended(result, self._clock() - began)
+            preemptor = "pod" if beside is None else "podgroup"
+            self._ended(preemptor, result, self._clock() - began)
 
     async def _preempt(self, victim: Pod, preemptor: Pod, nomination: Nomination) -> None:
         """Evict the victim, or call its binding off where it waits at Permit or PreBind."""

@@ -1,5 +1,6 @@
 """The profiles in force, and which of them takes a pod."""
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -12,18 +13,20 @@ from mooring.framework.plugin_failures import PluginFailures
 from mooring.framework.plugin_metrics import PluginMetrics
 from mooring.framework.registry import Registry
 from mooring.model.bounded_cache import BoundedCache
+from mooring.model.kubernetes_rules import unknown_server
 from mooring.model.pod import Pod
 from mooring.model.pod_group import GroupFormat
 from mooring.policy.errors import FieldError, ProfileInvalid, did_you_mean
 from mooring.policy.extender import Extender
 from mooring.policy.match import ProfileMatcher, may_share_pods
 from mooring.policy.profile import DEFAULT_SCHEDULER, SchedulingProfile
-from mooring.policy.resolve import ResolvedProfile, load_profile
+from mooring.policy.resolve import ResolvedProfile, load_profile, resolve
 from mooring.policy.rules.rule import missing_on_nodes
 from mooring.state.cluster_view import ClusterView
 
 __all__ = ["ActiveProfile", "Profiles"]
 
+logger = logging.getLogger(__name__)
 
 _MOST_NAMED: Final = 3
 """Profiles that a message names."""
@@ -108,6 +111,13 @@ class Profiles:
         )
         return [warning.under("spec") for warning in found]
 
+    def unknown_server(self, name: str) -> str | None:
+        """Return what to tell of an API server of an unknown version that the profile follows."""
+        in_force = self._in_force.get(name)
+        if in_force is None or in_force.profile.spec.kubernetes_version is not None:
+            return None
+        return unknown_server(self._handle.cluster.server_version)
+
     def check(self, document: object) -> ActiveProfile:
         """Read a SchedulingProfile object and build its plugins, without putting it in force.
 
@@ -118,7 +128,7 @@ class Profiles:
             ProfileInvalid: with every mistake in the document; or, where there is none, with every
                 plugin that cannot be built, and certificates of extenders that cannot be used.
         """
-        return self.build(*load_profile(document, self._registry))
+        return self.build(*load_profile(document, self._registry, self._handle.cluster.kubernetes))
 
     def build(self, profile: SchedulingProfile, effective: ResolvedProfile) -> ActiveProfile:
         """Build the plugins of a profile that is read and resolved, without putting it in force.
@@ -160,6 +170,25 @@ class Profiles:
             ProfileInvalid: as `build`; what was in force stays.
         """
         return self._put_in_force(self.build(profile, effective))
+
+    def rebuild(self) -> None:
+        """Build the profiles that follow the API server's version anew, because it has changed.
+
+        One whose plugins cannot be built with the other rules stays as it was.
+        """
+        server = self._handle.cluster.kubernetes
+        for entry in tuple(self._in_force.values()):
+            if entry.profile.spec.kubernetes_version is not None:
+                continue
+            try:
+                self.put(entry.profile, resolve(entry.profile.spec, self._registry, server))
+            except ProfileInvalid as error:
+                logger.warning(
+                    "profile %s keeps the rules of Kubernetes %s: %s",
+                    entry.profile.name,
+                    entry.effective.kubernetes.version,
+                    error,
+                )
 
     def remove(self, name: str) -> None:
         """Take the profile out of force, and forget what `not_in_force` said of it."""

@@ -23,6 +23,11 @@ from mooring.framework.card_plugin import CardPlugin
 from mooring.framework.decision import PodRef, TextAboutPods
 from mooring.framework.pipeline import Pipeline
 from mooring.model.affinity import AffinityTerm, SpreadConstraint
+from mooring.model.declared_features import (
+    RESTART_ALL_CONTAINERS,
+    USER_NAMESPACES_HOST_NETWORK,
+    VOLUME_BIND_MOUNT_OPTIONS,
+)
 from mooring.model.events import Kind
 from mooring.model.pod import Pod
 from mooring.model.pod_spec import HostPort, PodSpec
@@ -62,6 +67,12 @@ _TOLERATION: Final = 1.0
 _CONSTRAINT: Final = 1.5
 """The cost of a constraint that the pod gives up."""
 _MEBIBYTE: Final = 2**20
+_WITHOUT_FEATURE: Final = {
+    RESTART_ALL_CONTAINERS: "had no restartPolicyRules with the action RestartAllContainers",
+    USER_NAMESPACES_HOST_NETWORK: "had no hostUsers: false beside hostNetwork",
+    VOLUME_BIND_MOUNT_OPTIONS: "had no bindMountOptions",
+}
+"""What completes "if it ..." for each feature of the kubelet that a pod may need."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,6 +390,11 @@ def _constraints(spec: PodSpec, cluster: ClusterView) -> Iterator[Change]:
         missing = _no_such_node(first.expressions, cluster) if not others else ""
         text = "had no required node affinity"
         yield Change(text, missing or "node affinity", _CONSTRAINT, _without_node_affinity)
+    for feature in sorted(spec.required_features):
+        declared = any(feature in features for features in cluster.nodes.declared_feature_sets)
+        cause = f"feature {feature}" if declared else f"no node declares the feature {feature}"
+        without = partial(_without_feature, feature)
+        yield Change(_WITHOUT_FEATURE[feature], cause, _CONSTRAINT, without)
     for port in spec.host_ports:
         name = f"host port {port.port}/{port.protocol}"
         yield Change(f"used no {name}", name, _CONSTRAINT, partial(_without_port, port))
@@ -445,6 +461,11 @@ def _without_requirement(requirement: Requirement, pod: Pod) -> Pod:
 
 def _without_node_affinity(pod: Pod) -> Pod:
     return replace(pod, spec=replace(pod.spec, required_nodes=None))
+
+
+def _without_feature(feature: str, pod: Pod) -> Pod:
+    features = pod.spec.required_features - {feature}
+    return replace(pod, spec=replace(pod.spec, required_features=features))
 
 
 def _without_port(port: HostPort, pod: Pod) -> Pod:

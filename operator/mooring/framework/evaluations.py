@@ -11,16 +11,20 @@ answer on every machine.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 from mooring.framework.plugin_failures import PluginFailed
+from mooring.state.cluster_view import ClusterView
+from mooring.state.topology.selection import Selection
 
 __all__ = [
     "MOST_FOR_NODES",
     "MOST_FOR_POD",
     "MOST_PER_DECISION",
+    "UNITS_PER_COUNT",
+    "UNITS_PER_POD",
     "Cost",
     "Evaluation",
     "Evaluations",
@@ -34,6 +38,11 @@ MOST_FOR_POD: Final = 100_000
 MOST_PER_DECISION: Final = 100_000
 """Units of values that one decision evaluates itself: about 10 ms."""
 
+UNITS_PER_COUNT: Final = 500
+"""Units for beginning a count of pods, or going on with it."""
+UNITS_PER_POD: Final = 20
+"""Units for looking at equivalent pods, and counting them."""
+
 _SECONDS_PER_UNIT: Final = 1e-7
 _SHORTEST_SECONDS: Final = 0.05
 _LONGEST_SECONDS: Final = 2.0
@@ -41,7 +50,7 @@ _LONGEST_SECONDS: Final = 2.0
 
 
 class StillEvaluating(PluginFailed):
-    """Raised where a decision needs values that are still being evaluated; try again later."""
+    """Raised where a decision needs values or counts that are not there yet; try again later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +178,24 @@ class Evaluations:
         if self._wanted and next(self._missing(), None) is None:
             self._wanted = False
 
+    def count_pods(self, cluster: ClusterView, wanted: Iterable[tuple[Selection, str]]) -> None:
+        """Count the pods that a decision needs per value of each label, see `ClusterView.counts`.
+
+        Selectors of a pod may select most pods of a cluster, of which each may have other labels.
+        The next decision about the pod goes on with counting.
+
+        Raises:
+            StillEvaluating: that is more than one decision may do.
+        """
+        for pods, key in wanted:
+            while not cluster.is_counted(pods, key):
+                if self._left <= 0:
+                    raise StillEvaluating(
+                        "the pods that the pod's constraints select are still being counted; "
+                        "this goes on, and the pod is tried again"
+                    )
+                self.spend(UNITS_PER_COUNT + UNITS_PER_POD * cluster.count_some(pods, key))
+
     @property
     def is_behind(self) -> bool:
         """Whether a decision ended with `StillEvaluating`, and values are still missing."""
@@ -186,10 +213,12 @@ class Evaluations:
         return self._wanted
 
     def refused(self, now: float) -> float:
-        """Return when the pod of a decision that needs more values is to be tried again.
+        """Return when the pod of a decision that ended with StillEvaluating is to be tried again.
 
-        `now` is the time of any clock.
+        If values of nodes are missing, all pods of the profile are. `now` is the time of any clock.
         """
+        if not self.is_behind:
+            return now + _SHORTEST_SECONDS
         units = sum(evaluation.units_left for evaluation in self._missing())
         seconds = min(max(_SECONDS_PER_UNIT * units, _SHORTEST_SECONDS), _LONGEST_SECONDS)
         self.retry_at = retry_at = now + seconds

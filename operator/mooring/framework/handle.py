@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from mooring.framework.evaluations import Evaluations
 from mooring.framework.waiting_pods import WaitingPods
 from mooring.model.devices import Assignment, CardFormat
+from mooring.model.kubernetes_rules import NEWEST, KubernetesRules
 from mooring.model.pod import Pod
 from mooring.model.storage import PersistentVolume, PersistentVolumeClaim
 from mooring.state.cluster_view import ClusterView
@@ -87,3 +88,5 @@ class Handle:
     assume_cache: VolumeAssumeCache
     evaluations: Evaluations = field(default_factory=Evaluations)
     """The evaluations of this profile's plugins."""
+    kubernetes: KubernetesRules = NEWEST
+    """The rules of this profile where versions of Kubernetes differ."""

@@ -37,6 +37,7 @@ from mooring.framework.plugin_failures import (
 )
 from mooring.framework.plugin_metrics import PluginMetrics
 from mooring.framework.registry import NoArgs, Registry
+from mooring.model.kubernetes_rules import NEWEST, KubernetesRules
 from mooring.model.pod_group import GroupFormat
 from mooring.policy.errors import FieldError, ProfileInvalid
 from mooring.policy.extender import Extender, in_call_order
@@ -125,6 +126,8 @@ class Pipeline:
     """Measures the plugins and extension points; one object for all profiles of a process."""
     evaluations: Evaluations = field(default_factory=Evaluations)
     """The evaluations of the plugins, one value at a time."""
+    kubernetes: KubernetesRules = NEWEST
+    """The rules where versions of Kubernetes differ."""
     memory: int = 0
     """About how many bytes the pipeline takes, with its plugins."""
 
@@ -153,15 +156,15 @@ def build_pipeline(
     Raises:
         ProfileInvalid: with every plugin whose constructor fails.
     """
-    failures = failures or PluginFailures()
-    evaluations = Evaluations(most_per_decision)
-    handle = replace(handle, evaluations=evaluations)
+    failures, evaluations = failures or PluginFailures(), Evaluations(most_per_decision)
+    handle = replace(handle, evaluations=evaluations, kubernetes=effective.kubernetes)
     built = _built_plugins(profile, effective, registry, handle, failures)
     at = partial(_plugins_at, effective, built)
     return Pipeline(
         profile=profile.name,
         generation=profile.generation,
         percentage_of_nodes_to_score=effective.percentage_of_nodes_to_score,
+        kubernetes=effective.kubernetes,
         pre_enqueue=at(Point.PRE_ENQUEUE),
         queue_sort=at(Point.QUEUE_SORT)[0],
         pre_filter=at(Point.PRE_FILTER),

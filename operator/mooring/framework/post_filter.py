@@ -72,11 +72,13 @@ class Nomination:
     """The pod fits on `node` once the victims are gone (NominatingInfo in kube-scheduler).
 
     With `strict` they are evicted through the Eviction API only, which enforces disruption budgets.
+    `message` is added to what the pod's condition says of the nodes.
     """
 
     node: str
     victims: tuple[Pod, ...]
     strict: bool = False
+    message: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

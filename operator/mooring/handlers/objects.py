@@ -11,6 +11,7 @@ from mooring.mirroring.mirror import ACTIONS, parsed_or_none
 from mooring.model.events import Action, Kind, event_label
 from mooring.model.objects import identity, object_key
 from mooring.model.pod import Pod, Uid
+from mooring.policy.rules.rule import plan_one_by_one
 from mooring.state.cluster import ClusterState
 from mooring.time_slices import TimeSlices
 
@@ -92,6 +93,7 @@ class ObjectHandlers:
         if event["type"] == "DELETED":
             await self._profiles.gone(raw["metadata"]["name"], raw["metadata"]["uid"])
         else:
+            await TimeSlices(clock=self._clock).run(plan_one_by_one(raw))
             await self._profiles.found(raw)
 
     async def on_priority_class(self, event: Mapping[str, Any], **_: Any) -> None:

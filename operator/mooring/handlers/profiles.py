@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, NoReturn
@@ -15,7 +16,7 @@ from mooring.kube.client import ApiClient
 from mooring.kube.errors import ApiError, NotFoundError, explain
 from mooring.kube.recorder import EventRecorder, ObjectRef
 from mooring.kube.resources import SCHEDULING_PROFILE
-from mooring.kube.timestamps import time_now
+from mooring.kube.timestamps import rfc3339
 from mooring.model.bounded_cache import BoundedCache
 from mooring.policy.errors import ProfileInvalid
 from mooring.policy.match import conflict_in_short, conflict_text
@@ -61,9 +62,16 @@ class ProfileHandler:
     The last valid spec is kept in the status, so that a scheduler that starts later can use it.
     """
 
-    def __init__(self, profiles: Profiles, pod_enqueuer: PodEnqueuer) -> None:
+    def __init__(
+        self,
+        profiles: Profiles,
+        pod_enqueuer: PodEnqueuer,
+        *,
+        now: Callable[[], float] = time.time,
+    ) -> None:
         self._profiles = profiles
         self._pod_enqueuer = pod_enqueuer
+        self._now = now
         self._verdicts: dict[str, _Verdict] = {}
         self._shown: dict[str, Mapping[str, Any]] = {}
         self._outdated: set[str] = set()
@@ -99,14 +107,16 @@ class ProfileHandler:
         return _merge_patch(before, after) or None
 
     def nodes_changed(self) -> bool:
-        """Note the profiles whose status no longer says what their rules are for the nodes.
+        """Note the profiles whose status is outdated by what nodes and API server are now.
 
         Return whether there may be any.
         """
         for name, shown in self._shown.items():
             told = {c.get("type"): c["message"] for c in shown.get("conditions") or ()}
-            now = (self._over_budget(name), self._missing(name))
-            if (told.get("OverBudget"), told.get("Warning")) != now:
+            before = (told.get("OverBudget"), told.get("Warning"), _kubernetes_of(shown))
+            in_force = self._profiles.in_force.get(name)
+            version = in_force.effective.kubernetes.version if in_force is not None else None
+            if before != (self._over_budget(name), self._warning(name)[1], version):
                 self._outdated.add(name)
         return bool(self._outdated)
 
@@ -236,7 +246,7 @@ class ProfileHandler:
 
     def _remember(self, name: str, verdict: _Verdict, spec: dict[str, Any] | None) -> None:
         change = {
-            "time": time_now(),
+            "time": rfc3339(self._now()),
             "profile": name,
             "generation": verdict.generation,
             "ready": verdict.ready,
@@ -301,7 +311,7 @@ class ProfileHandler:
                 type=kind,
                 status=holds,
                 observed_generation=verdict.generation,
-                last_transition_time=_transition_time(kind, holds, before),
+                last_transition_time=_transition_time(kind, holds, before, self._now()),
                 reason=reason,
                 message=message,
             )
@@ -313,8 +323,16 @@ class ProfileHandler:
             yield condition("Conflicted", "True", "SamePods", conflict[1])
         if (why := self._over_budget(name)) is not None:
             yield condition("OverBudget", "True", "RulesTooExpensive", why)
-        if (why := self._missing(name)) is not None:
-            yield condition("Warning", "True", "NotOnAnyNode", why)
+        reason, text = self._warning(name)
+        if text is not None:
+            yield condition("Warning", "True", reason, text)
+
+    def _warning(self, name: str) -> tuple[str, str | None]:
+        """Return reason and message of Warning; the message is None without a warning."""
+        unknown, missing = self._profiles.unknown_server(name), self._missing(name)
+        if unknown is None:
+            return "NotOnAnyNode", missing
+        return "UnknownServer", "; ".join(filter(None, (unknown, missing)))
 
     def _missing(self, name: str) -> str | None:
         """Return which labels and resources its rules read that no node has; None if all exist."""
@@ -363,11 +381,13 @@ class ProfileStatusWriter:
         client: ApiClient,
         recorder: EventRecorder,
         *,
+        clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._handler = handler
         self._client = client
         self._recorder = recorder
+        self._clock = clock
         self._sleep = sleep
         self._trouble = ""
 
@@ -395,7 +415,7 @@ class ProfileStatusWriter:
         self._handler.gone(name, uid)
 
     async def _write_outdated(self) -> None:
-        slices = TimeSlices()
+        slices = TimeSlices(clock=self._clock)
         for name, status in self._handler.other_statuses():
             if status:
                 await self._write(name, status)
@@ -433,12 +453,18 @@ def _scheduler_names(raw: Mapping[str, Any]) -> tuple[str, ...]:
     return (raw["metadata"]["name"],)
 
 
-def _transition_time(kind: str, holds: str, before: Mapping[str, Any]) -> str:
+def _kubernetes_of(status: Mapping[str, Any]) -> str | None:
+    """Return the version of Kubernetes that the status of a profile names."""
+    version: str | None = (status.get("effective") or {}).get("kubernetesVersion")
+    return version
+
+
+def _transition_time(kind: str, holds: str, before: Mapping[str, Any], now: float) -> str:
     """Return when the condition last changed: now, unless it is as it was."""
     for condition in before.get("conditions") or ():
         if condition.get("type") == kind and condition.get("status") == holds:
             return str(condition.get("lastTransitionTime"))
-    return time_now()
+    return rfc3339(now)
 
 
 def _merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:

@@ -107,6 +107,7 @@ class KopfRunner:
         *,
         retries: Sequence[float] = RETRIES,
         clock: Callable[[], float] = time.monotonic,
+        random: Random | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.restarts = 0
@@ -115,6 +116,7 @@ class KopfRunner:
         self._client = client
         self._retries = retries
         self._clock = clock
+        self._random = random or Random()  # noqa: S311 - spreads load, hides nothing
         self._sleep = sleep
         self._unwatched: dict[str, float] = {}
         self._trouble = ""
@@ -129,7 +131,7 @@ class KopfRunner:
         tasks are run here. Where kopf gives up, as it does when it lacks a right, it is started
         again.
         """
-        backoff = Backoff(Random())  # noqa: S311 - spreads load, hides nothing
+        backoff = Backoff(self._random)
         self._watches_nothing()
         try:
             while True:
@@ -154,9 +156,7 @@ class KopfRunner:
         `run` does not look again before it starts kopf: the pods of a leader that was killed wait.
         """
         self._watches_nothing()
-        self._resources = await self._watchable(
-            Backoff(Random())  # noqa: S311 - spreads load, hides nothing
-        )
+        self._resources = await self._watchable(Backoff(self._random))
         self._unwatched.clear()
 
     def problem(self) -> str | None:

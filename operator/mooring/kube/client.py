@@ -15,6 +15,7 @@ from mooring.kube.resources import Call
 from mooring.kube.transport import JSON, Transport
 from mooring.model.errors import ManifestError
 from mooring.model.fields import mappings, required, text
+from mooring.model.kubernetes_rules import minor_version
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping
@@ -31,6 +32,8 @@ SMALL_PAGE_SIZE: Final = 100
 
 What is kept of a pod holds on to the memory around it, so that small pages leave smaller gaps.
 """
+
+_PARTS: Final = ("Major", "Minor")
 
 METADATA_ONLY: Final = (
     "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
@@ -72,17 +75,31 @@ class ApiClient(Transport):
             raise self._malformed(path, error) from None
         return raw
 
-    async def serves(self, resource: Resource) -> bool:
-        """Return whether the server serves the resource in this version (API discovery)."""
-        path = f"/apis/{resource.group}/{resource.version}"
+    async def served_in(self, group: str, version: str) -> frozenset[str]:
+        """Return the plurals that the server serves in a version of a group (API discovery)."""
+        path = f"/apis/{group}/{version}"
         try:
             known = await self._json("GET", path)
             names = [text(entry, "name", "resources") for entry in mappings(known, "resources")]
         except NotFoundError:
-            return False
+            return frozenset()
         except ManifestError as error:
             raise self._malformed(path, error) from None
-        return resource.plural in names
+        return frozenset(names)
+
+    async def server_version(self) -> str:
+        """Return the server's version, such as 1.37.
+
+        It is that which the server emulates, if it does, as in an upgrade of two steps.
+        """
+        path = "/version"
+        answer = await self._json("GET", path)
+        parts = [answer.get(f"emulation{part}") or answer.get(part.lower()) for part in _PARTS]
+        version = minor_version(".".join(map(str, parts)))
+        if version is None:
+            raise self._malformed(path, ManifestError("major, minor", "are no version"))
+        major, minor = version
+        return f"{major}.{minor}"
 
     async def list_pages(
         self,

@@ -27,6 +27,8 @@ from mooring.kube.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from aiohttp import BaseConnector
+
 __all__ = ["Connection", "default_namespace", "load_connection"]
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -59,6 +61,7 @@ class Connection:
         server_name: The name to expect in the server's certificate, if not the URL's host.
         proxy: The HTTP proxy's URL (`proxy-url` of the kubeconfig).
         user_agent: What the server's audit log calls this client.
+        connector: Makes the connections of watches; None: over TCP.
     """
 
     url: str
@@ -68,6 +71,7 @@ class Connection:
     server_name: str | None = None
     proxy: str | None = None
     user_agent: str = "mooring"
+    connector: Callable[[], BaseConnector] | None = None
 
 
 async def load_connection(

@@ -248,7 +248,7 @@ class Exchange:
         """End the connections that have idled for long, and come again while others idle."""
         self._tidying = None
         now = self.loop.time()
-        while self._idle and self._idle[0].idle_since <= now - KEEPALIVE_SECONDS:
+        while self._idle and self._idle[0].idle_since + KEEPALIVE_SECONDS <= now:
             self._idle.popleft().abort()
         if self._idle:
             due = self._idle[0].idle_since + KEEPALIVE_SECONDS

@@ -305,24 +305,37 @@ class LeaderElector:
 
     async def _release(self) -> bool:
         """Let the next replica take over at once instead of after the lease's duration."""
-        now = micro_time(self._now())
         try:
-            # Read first: a write that was cancelled may have reached the server all the same.
-            lease = await self._client.get(LEASE, self._name, self._namespace)
-            self._observe(lease)
-            if self.holder != self.identity:
-                return False
-            spec = {
-                "holderIdentity": "",
-                "leaseDurationSeconds": 1,
-                "acquireTime": now,
-                "renewTime": now,
-                "leaseTransitions": lease["spec"].get("leaseTransitions", 0),
-            }
-            metadata = _annotated(lease["metadata"], {})
-            await self._client.update(LEASE, {**lease, "metadata": metadata, "spec": spec})
+            while not await self._release_as_read():
+                if self.holder != self.identity:
+                    return False
         except ApiError as error:
             logger.warning("the lease was not released: %s", explain(error))
+            return False
+        return True
+
+    async def _release_as_read(self) -> bool:
+        """Return whether the lease was released; not if it is another's, or just changed.
+
+        A write that was cancelled may have reached the server all the same, and may reach it even
+        after it was asked for the lease.
+        """
+        lease = await self._client.get(LEASE, self._name, self._namespace)
+        self._observe(lease)
+        if self.holder != self.identity:
+            return False
+        now = micro_time(self._now())
+        spec = {
+            "holderIdentity": "",
+            "leaseDurationSeconds": 1,
+            "acquireTime": now,
+            "renewTime": now,
+            "leaseTransitions": lease["spec"].get("leaseTransitions", 0),
+        }
+        metadata = _annotated(lease["metadata"], {})
+        try:
+            await self._client.update(LEASE, {**lease, "metadata": metadata, "spec": spec})
+        except ConflictError:
             return False
         return True
 

@@ -27,6 +27,7 @@ __all__ = [
     "POD_DISRUPTION_BUDGET",
     "POD_GROUP",
     "POD_GROUP_V1ALPHA2",
+    "POD_GROUP_V1ALPHA3",
     "PRIORITY_CLASS",
     "REPLICATION_CONTROLLER",
     "REPLICA_SET",
@@ -172,6 +173,8 @@ RUNTIME_CLASS: Final = Resource(
     "node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", namespaced=False
 )
 POD_GROUP: Final = Resource("scheduling.k8s.io", "v1beta1", "podgroups", "PodGroup")
+POD_GROUP_V1ALPHA3: Final = Resource("scheduling.k8s.io", "v1alpha3", "podgroups", "PodGroup")
+"""As Kubernetes 1.37 serves it, if it is told to; of PodGroups it says what v1beta1 does."""
 POD_GROUP_V1ALPHA2: Final = Resource("scheduling.k8s.io", "v1alpha2", "podgroups", "PodGroup")
 """As Kubernetes 1.36 serves it, behind a feature gate."""
 COSCHEDULING_POD_GROUP: Final = Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup")

@@ -4,21 +4,12 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-__all__ = ["micro_time", "rfc3339", "time_now"]
-
-
-def time_now() -> str:
-    """Return the present time in RFC 3339 in UTC, in whole seconds."""
-    return _seconds(datetime.now(UTC))
+__all__ = ["micro_time", "rfc3339"]
 
 
 def rfc3339(seconds: float) -> str:
     """Return this time, in seconds since the epoch, in RFC 3339 in UTC, in whole seconds."""
-    return _seconds(datetime.fromtimestamp(seconds, UTC))
-
-
-def _seconds(at: datetime) -> str:
-    return at.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def micro_time(at: datetime) -> str:

@@ -38,10 +38,6 @@ from mooring.kube.exchange import (
 )
 from mooring.kube.resources import Call
 
-__all__ = [
-    "LineSplitter",
-]
-
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator, Mapping
 
@@ -49,7 +45,7 @@ if TYPE_CHECKING:
     from mooring.kube.errors import ApiError
     from mooring.kube.limiter import TokenBucket
 
-__all__ = ["Transport", "abort", "transport_of"]
+__all__ = ["LineSplitter", "Transport", "abort", "transport_of"]
 
 RETRIES: Final = 5
 """Further tries after an answer with `Retry-After`."""
@@ -133,7 +129,9 @@ class Transport:
         )
         self._send = self._ask if connection.proxy is None else self._ask_by_proxy
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
+            connector=connection.connector()
+            if connection.connector is not None
+            else aiohttp.TCPConnector(
                 limit=pool, keepalive_timeout=KEEPALIVE_SECONDS, ssl=connection.tls
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -190,8 +188,9 @@ class Transport:
         """Yield the lines of a watch, as many at a time as have arrived, until the server ends it.
 
         The first item is empty and says that the server has accepted the watch.
-        Raises UnansweredError after `silence` seconds without a byte, and when the connection
-        breaks. Close the generator (`contextlib.aclosing`) to close the connection.
+        Raises UnansweredError if it is not accepted in time, after `silence` seconds without a
+        byte, and when the connection breaks. Close the generator (`contextlib.aclosing`) to close
+        the connection.
         """
         patience = aiohttp.ClientTimeout(sock_connect=CONNECT_SECONDS, sock_read=silence)
         request = _Request("GET", path, {**params, "watch": "true"}, None, {"Accept": JSON})
@@ -260,16 +259,17 @@ class Transport:
     ) -> aiohttp.ClientResponse:
         """Return the head of an answer; read the whole of a refusal."""
         with self._transport_errors(request):
-            response = await self._session.request(
-                request.method,
-                URL(self.url + request.path, encoded=True),
-                params=request.params,
-                data=request.body,
-                headers=headers,
-                timeout=patience,
-                server_hostname=self._server_name,
-                read_bufsize=READ_BUFFER,
-            )
+            async with asyncio.timeout(self._timeout):
+                response = await self._session.request(
+                    request.method,
+                    URL(self.url + request.path, encoded=True),
+                    params=request.params,
+                    data=request.body,
+                    headers=headers,
+                    timeout=patience,
+                    server_hostname=self._server_name,
+                    read_bufsize=READ_BUFFER,
+                )
             if response.status >= 300:
                 await response.read()
             return response

@@ -7,14 +7,17 @@ need no comparison: their reflectors hand over whole sets.
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from heapq import nsmallest
 from typing import Any, Final
 
 from mooring.kube.client import ApiClient
 from mooring.kube.errors import ApiError, NotFoundError, explain
 from mooring.kube.resources import Resource
+from mooring.time_slices import TimeSlices
 
 __all__ = ["CacheComparer", "WatchedResource"]
 
@@ -36,7 +39,8 @@ class WatchedResource:
 
     Attributes:
         resource: What is listed.
-        known: Returns the keys, by uid, of the objects that are removed once they are not listed.
+        known: Returns the keys, by uid, of the objects that are removed once they are not listed;
+            later changes make no difference.
         knows: Whether the object with this key and uid is known, in whatever state.
         gone: Removes the object with this key and uid.
         found: Takes an object that was not known, as the API server has it.
@@ -65,10 +69,12 @@ class CacheComparer:
         client: ApiClient,
         compared: Sequence[WatchedResource],
         *,
+        clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._client = client
         self._compared = compared
+        self._clock = clock
         self._sleep = sleep
         self._hint = asyncio.Event()
         self._unusable: dict[Resource, dict[str, str]] = {}
@@ -102,33 +108,38 @@ class CacheComparer:
             hint.cancel()
 
     async def _compare(self, compared: WatchedResource) -> None:
-        known = dict(compared.known())  # of what comes during the request the list may say nothing
+        known = compared.known()  # of what comes during the request the list may say nothing
         listing = await self._client.list_all(
             compared.resource, selectors=compared.selectors, metadata_only=True
         )
         listed = {item["metadata"]["uid"]: item["metadata"] for item in listing.items}
+        slices = TimeSlices(0.0, clock=self._clock)
+        await slices.pause()
         missed = [(key, uid) for uid, key in known.items() if uid not in listed]
         for key, uid in missed:
             compared.gone(key, uid)
+            await slices.pause()  # each takes as long as a small decision
         if missed:
             logger.info("%d %s had gone unnoticed", len(missed), compared.resource)
         versions = self._unusable.get(compared.resource, {})
         self._unusable[compared.resource] = {u: v for u, v in versions.items() if u in listed}
-        if self._unknown(compared, listed):
+        if unknown := await self._unknown(compared, listed):
             await self._sleep(PAUSE_SECONDS)
-            await self._hand_over(compared, self._unknown(compared, listed))
+            if unknown := await self._unknown(compared, unknown):
+                await self._hand_over(compared, [*unknown.values()])
 
-    def _unknown(
+    async def _unknown(
         self, compared: WatchedResource, listed: Mapping[str, Mapping[str, Any]]
-    ) -> list[Mapping[str, Any]]:
-        """Return the metadata of listed objects that are not known and may be of use."""
-        unusable = self._unusable[compared.resource]
-        return [
-            metadata
-            for uid, metadata in listed.items()
-            if unusable.get(uid) != metadata["resourceVersion"]
-            and not compared.knows(_key(compared.resource, metadata), uid)
-        ]
+    ) -> dict[str, Mapping[str, Any]]:
+        """Return the metadata, by uid, of objects that are not known and may be of use."""
+        unusable, slices = self._unusable[compared.resource], TimeSlices(clock=self._clock)
+        found = dict[str, Mapping[str, Any]]()
+        for uid, metadata in listed.items():
+            known = compared.knows(_key(compared.resource, metadata), uid)
+            if not known and unusable.get(uid) != metadata["resourceVersion"]:
+                found[uid] = metadata
+            await slices.pause()  # there may be 100,000 of them
+        return found
 
     async def _hand_over(
         self, compared: WatchedResource, unknown: Sequence[Mapping[str, Any]]
@@ -139,8 +150,8 @@ class CacheComparer:
         """
         found, last = 0, self._last_read.get(compared.resource, "")
         by_key = {_key(compared.resource, metadata): metadata for metadata in unknown}
-        keys = sorted(by_key, key=lambda key: (key <= last, key))
-        for key in keys[:MOST_FETCHED]:
+        await asyncio.sleep(0)
+        for key in nsmallest(MOST_FETCHED, by_key, key=lambda key: (key <= last, key)):
             metadata = by_key[key]
             self._last_read[compared.resource] = key
             raw = await self._read(compared, metadata)

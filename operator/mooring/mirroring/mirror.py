@@ -41,6 +41,7 @@ MIRRORED: Final[Mapping[Resource, Kind]] = {
 
 MIRRORED_IF_SERVED: Final[Mapping[Resource, Kind]] = {
     resources.POD_GROUP: Kind.POD_GROUP,
+    resources.POD_GROUP_V1ALPHA3: Kind.POD_GROUP,
     resources.POD_GROUP_V1ALPHA2: Kind.POD_GROUP,
     resources.COSCHEDULING_POD_GROUP: Kind.COSCHEDULING_POD_GROUP,
 }

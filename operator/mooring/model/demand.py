@@ -6,23 +6,25 @@ the scheduler's `framework/types.go` (PodInfo.CalculateResource) and `noderesour
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
 from mooring.model.fields import mapping, mappings, text
+from mooring.model.kubernetes_rules import KUBERNETES_RULES, NEWEST, KubernetesRules
 from mooring.model.resources import (
     CPU,
     MEMORY,
     ContainerResources,
+    PodContainers,
+    at_pod_level,
     parse_amounts,
-    parse_containers,
     parse_pod_level,
     raise_to,
     total_requests,
 )
 
-__all__ = ["Demand", "pod_demand", "pod_limits", "qos_class"]
+__all__ = ["Demand", "demands_by_version", "pod_demand", "pod_limits", "qos_class"]
 
 _SCORED_DEFAULTS: Final = {CPU: 100, MEMORY: 200 * 1024**2}
 """The requests that scores assume for a container without a cpu or memory request."""
@@ -57,9 +59,14 @@ class Demand:
 
 
 def pod_demand(
-    spec: Mapping[str, Any], status: Mapping[str, Any] | None, *, assigned: bool
+    spec: Mapping[str, Any],
+    status: Mapping[str, Any] | None,
+    *,
+    assigned: bool,
+    kubernetes: KubernetesRules = NEWEST,
+    parsed: PodContainers | None = None,
 ) -> Demand:
-    """Return the demand of a pod with this spec.
+    """Return the demand of a pod with this spec, whose containers may be parsed already.
 
     For an `assigned` pod, the status is read too: during an in-place resize, the demand is the
     largest of the requested, the allocated and the used amount.
@@ -67,22 +74,19 @@ def pod_demand(
     Raises:
         ManifestError: with the path, from `spec` or `status`, of a malformed amount.
     """
-    containers = parse_containers(spec, "containers")
-    init = parse_containers(spec, "initContainers")
-    asked = _total(containers, init)
-    pod_level, _ = parse_pod_level(spec, asked)
+    stages = _Stages([parsed or PodContainers.of(spec)])
+    pod_level, _ = parse_pod_level(spec, stages.total())
+    has_pod_level = bool(pod_level)
     if assigned and status:
-        resize = _Resize(status)
-        containers = [resize.of_container(c) for c in containers]
-        init = [resize.of_container(c) if c.sidecar else c for c in init]
-        asked = _total(containers, init)
+        resize = _Resize(status, kubernetes)
         pod_level = resize.of_pod(pod_level)
-
+        stages = resize.stages(*stages.of_containers[0])
+    asked = stages.total()
     overhead = parse_amounts(mapping(spec, "overhead", "spec"), "spec.overhead")
     resources = _plus(asked | pod_level, overhead)
-    scored = _plus(_total(containers, init, _SCORED_DEFAULTS), overhead)
+    scored = _plus(stages.total(_SCORED_DEFAULTS), overhead)
     # Where pod-level requests are set, only what the whole pod leaves open is made up for.
-    node_scored = scored | resources if pod_level else scored
+    node_scored = scored | resources if has_pod_level else scored
     return Demand(
         resources={name: amount for name, amount in resources.items() if amount},
         scored_cpu=scored.get(CPU, 0),
@@ -93,7 +97,27 @@ def pod_demand(
     )
 
 
-def pod_limits(spec: Mapping[str, Any]) -> dict[str, int]:
+def demands_by_version(
+    spec: Mapping[str, Any], status: Mapping[str, Any] | None, newest: Demand
+) -> Mapping[str, Demand] | None:
+    """Return the demand of an assigned pod by version of Kubernetes; None where all are equal.
+
+    `newest` is the one by the newest rules.
+    """
+    if not status:
+        return None
+    has_pod_level = status.get("resources") is not None
+    known: dict[tuple[bool, bool], Demand] = {(has_pod_level, True): newest}
+    demands: dict[str, Demand] = {}
+    for version, rules in KUBERNETES_RULES.items():
+        facts = (has_pod_level and rules.pod_level_resize, rules.resize_by_stage)
+        if facts not in known:
+            known[facts] = pod_demand(spec, status, assigned=True, kubernetes=rules)
+        demands[version] = known[facts]
+    return demands if any(demand != newest for demand in demands.values()) else None
+
+
+def pod_limits(spec: Mapping[str, Any], parsed: PodContainers | None = None) -> dict[str, int]:
     """Return the limits of cpu (millicores) and memory (bytes) of a pod with this spec.
 
     Limits of containers are added like requests; pod-level limits replace them. A resource without
@@ -102,16 +126,19 @@ def pod_limits(spec: Mapping[str, Any]) -> dict[str, int]:
     Raises:
         ManifestError: with the path, from `spec`, of a malformed amount.
     """
+    parsed = parsed or PodContainers.of(spec)
     limits = total_requests(
-        [container.limits for container in parse_containers(spec, "containers")],
-        [(c.limits, c.sidecar) for c in parse_containers(spec, "initContainers")],
+        [container.limits for container in parsed.containers],
+        [(c.limits, c.sidecar) for c in parsed.init],
     )
     _, pod_level = parse_pod_level(spec, {})
     limits |= pod_level
     return {name: limits[name] for name in (CPU, MEMORY) if limits.get(name)}
 
 
-def qos_class(spec: Mapping[str, Any]) -> Literal["Guaranteed", "Burstable", "BestEffort"]:
+def qos_class(
+    spec: Mapping[str, Any], parsed: PodContainers | None = None
+) -> Literal["Guaranteed", "Burstable", "BestEffort"]:
     """Return the quality of service class of a pod with this spec, from cpu and memory alone.
 
     Pod-level resources, if the field is present, replace those of all containers.
@@ -119,8 +146,8 @@ def qos_class(spec: Mapping[str, Any]) -> Literal["Guaranteed", "Burstable", "Be
     Raises:
         ManifestError: with the path, from `spec`, of a malformed amount.
     """
-    containers = parse_containers(spec, "containers")
-    init = parse_containers(spec, "initContainers")
+    parsed = parsed or PodContainers.of(spec)
+    containers, init = parsed.containers, parsed.init
     if spec.get("resources") is not None:
         units = [parse_pod_level(spec, _total(containers, init))]
     else:
@@ -138,15 +165,36 @@ def qos_class(spec: Mapping[str, Any]) -> Literal["Guaranteed", "Burstable", "Be
     return "Guaranteed" if every_limit_set and requests == limits else "Burstable"
 
 
+@dataclass(frozen=True, slots=True)
+class _Stages:
+    """The containers and init containers of a pod at each stage of a resize; at least one stage.
+
+    `of_pods` are stages of which only the total of the whole pod is known.
+    """
+
+    of_containers: list[tuple[list[ContainerResources], list[ContainerResources]]]
+    of_pods: list[dict[str, int]] = field(default_factory=list)
+
+    def total(self, defaults: Mapping[str, int] = MappingProxyType({})) -> dict[str, int]:
+        """Return the largest total; each container without a request has the default."""
+        largest: dict[str, int] = {}
+        for containers, init in self.of_containers:
+            raise_to(largest, _total(containers, init, defaults))
+        for amounts in self.of_pods:
+            raise_to(largest, amounts)
+        return largest
+
+
 class _Resize:
     """The amounts of an assigned pod during an in-place resize, read from its status.
 
-    An amount is the largest of the spec's, the used one (`resources`) and the allocated one
-    (`allocatedResources`); the spec's is ignored if the node reports the resize as infeasible.
+    There are three stages: asked for (the spec), allocated (`allocatedResources`) and in use
+    (`resources`). The spec does not count if the node reports the resize as infeasible.
     """
 
-    def __init__(self, status: Mapping[str, Any]) -> None:
+    def __init__(self, status: Mapping[str, Any], kubernetes: KubernetesRules) -> None:
         self._status = status
+        self._kubernetes = kubernetes
         self._containers = {
             text(raw, "name", where): (raw, where)
             for field in ("containerStatuses", "initContainerStatuses")
@@ -160,29 +208,79 @@ class _Resize:
         )
         self._infeasible = next(pending, None) == "Infeasible"
 
-    def of_container(self, container: ContainerResources) -> ContainerResources:
-        """Return the container with its requests during the resize."""
-        raw, where = self._containers.get(container.name, ({}, ""))
-        if raw.get("resources") is None:
-            return container
-        return container._replace(requests=self._held(container.requests, raw, where))
+    def stages(
+        self, containers: list[ContainerResources], init: list[ContainerResources]
+    ) -> _Stages:
+        """Return the stages; before Kubernetes 1.37 one, in which each container has its most."""
+        if not self._kubernetes.resize_by_stage:
+            held = [self._with_most(container) for container in containers]
+            held_init = [self._with_most(c) if c.sidecar else c for c in init]
+            return _Stages([(held, held_init)])
+        asked = [] if self._infeasible else [(containers, init)]
+        allocated, used = _amounts(self._status, "status")
+        if allocated is not None and used is not None:
+            return _Stages(asked, [allocated, used])
+        others = [
+            ([picked(c) for c in containers], [picked(c) for c in init])
+            for picked in (self._allocated, self._used)
+        ]
+        return _Stages([*asked, *others])
 
     def of_pod(self, pod_level: dict[str, int]) -> dict[str, int]:
         """Return the pod-level requests during the resize."""
+        if not pod_level or not self._kubernetes.pod_level_resize:
+            return pod_level
         if self._status.get("resources") is None:
             return pod_level
-        held = self._held(pod_level, self._status, "status")
+        held = self._most(pod_level, self._status, "status")
+        if self._kubernetes.resize_by_stage:
+            return at_pod_level(held)
         return {name: held.get(name, 0) for name in pod_level}
 
-    def _held(
-        self, requests: Mapping[str, int], raw: Mapping[str, Any], where: str
-    ) -> dict[str, int]:
-        held = {} if self._infeasible else dict(requests)
-        used = mapping(mapping(raw, "resources", where), "requests", f"{where}.resources")
-        raise_to(held, parse_amounts(used, f"{where}.resources.requests"))
-        allocated = mapping(raw, "allocatedResources", where)
-        raise_to(held, parse_amounts(allocated, f"{where}.allocatedResources"))
-        return held
+    def _with_most(self, container: ContainerResources) -> ContainerResources:
+        raw, where = self._containers.get(container.name, ({}, ""))
+        if raw.get("resources") is None:
+            return container
+        return container._replace(requests=self._most(container.requests, raw, where))
+
+    def _most(self, asked: Mapping[str, int], raw: Mapping[str, Any], where: str) -> dict[str, int]:
+        """Return the largest amounts of the three stages."""
+        most = {} if self._infeasible else dict(asked)
+        for amounts in _amounts(raw, where):
+            raise_to(most, amounts or {})
+        return most
+
+    def _allocated(self, container: ContainerResources) -> ContainerResources:
+        """Return the container with what is allocated to it, or else asked for."""
+        allocated, _ = _amounts(*self._containers.get(container.name, ({}, "")))
+        return self._with(container, allocated)
+
+    def _used(self, container: ContainerResources) -> ContainerResources:
+        """Return the container with what it uses, or else has allocated, or asks for."""
+        allocated, used = _amounts(*self._containers.get(container.name, ({}, "")))
+        return self._with(container, used if used is not None else allocated)
+
+    def _with(
+        self, container: ContainerResources, amounts: dict[str, int] | None
+    ) -> ContainerResources:
+        if amounts is None:
+            amounts = {} if self._infeasible else container.requests
+        return container._replace(requests=amounts)
+
+
+def _amounts(
+    raw: Mapping[str, Any], where: str
+) -> tuple[dict[str, int] | None, dict[str, int] | None]:
+    """Return what a status says is allocated and in use; None for what it does not say."""
+    allocated = used = None
+    if raw.get("allocatedResources") is not None:
+        amounts = mapping(raw, "allocatedResources", where)
+        allocated = parse_amounts(amounts, f"{where}.allocatedResources")
+    resources = mapping(raw, "resources", where)
+    if resources.get("requests") is not None:
+        amounts = mapping(resources, "requests", f"{where}.resources")
+        used = parse_amounts(amounts, f"{where}.resources.requests")
+    return allocated, used
 
 
 def _total(

@@ -49,7 +49,7 @@ def csi_source(disk: Disk, labels: Mapping[str, str]) -> CSISource | None:
             handle = _gce_handle(disk.id, labels.get(BETA_ZONE) or labels.get(ZONE) or "")
         case _:
             handle = disk.id
-    return CSISource(driver, handle) if handle else None
+    return CSISource(driver, handle, migrated=True) if handle else None
 
 
 def migrated_affinity(volume: PersistentVolume) -> NodeSelector | None:

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import orjson
 
+from mooring.model.declared_features import declared_features
 from mooring.model.fields import (
     boolean,
     integer,
@@ -50,6 +51,7 @@ class Node:
         conditions: The status of each condition, by type.
         avoids: Kind and uid of the controllers in the annotation
             `scheduler.alpha.kubernetes.io/preferAvoidPods`.
+        declared_features: The features of its kubelet that it declares, and that some pods need.
     """
 
     name: str
@@ -64,6 +66,7 @@ class Node:
     images: Mapping[str, int]
     conditions: Mapping[str, str]
     avoids: frozenset[tuple[str, str]]
+    declared_features: frozenset[str]
 
     @property
     def zone_key(self) -> tuple[str, str]:
@@ -95,6 +98,7 @@ def parse_node(raw: Mapping[str, Any]) -> Node:
         images=_images(mappings(status, "images", "status")),
         conditions=_conditions(mappings(status, "conditions", "status")),
         avoids=_avoided(annotations.get(_PREFER_AVOID_PODS)),
+        declared_features=declared_features(texts(status, "declaredFeatures", "status")),
     )
 
 

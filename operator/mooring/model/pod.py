@@ -69,6 +69,8 @@ class Pod:
     """The message of the pod's condition PodScheduled=False, None without the condition."""
     unscheduled_reason: str | None = None
     """The reason of that condition."""
+    generation: int = 0
+    """`metadata.generation`; 0 if the object has none."""
     scheduling_group: str | None = None
     """The PodGroup of scheduling.k8s.io that `spec.schedulingGroup` names, None without one."""
     active_deadline_seconds: int | None = None
@@ -132,6 +134,7 @@ def parse_pod(raw: Mapping[str, Any]) -> Pod:
         volumes=pod_volumes(raw),
         unscheduled_message=unscheduled[1] if unscheduled is not None else None,
         unscheduled_reason=unscheduled[0] if unscheduled is not None else None,
+        generation=integer(metadata, "generation", "metadata") or 0,
         scheduling_group=text(group, "podGroupName", "spec.schedulingGroup") or None,
         active_deadline_seconds=integer(spec, "activeDeadlineSeconds", "spec"),
         termination_grace_period_seconds=_DEFAULT_GRACE if grace is None else grace,

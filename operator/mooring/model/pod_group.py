@@ -158,6 +158,7 @@ class PodGroup:
         minimum: How many members are placed together or not at all; 0 and 1 bind each alone.
         gang: False for the policy `basic`, which has no minimum.
         priority: The object's own; if it is None, the priority of the members counts.
+        preempts: Whether the members may preempt, if the object says so; None: each says it.
         min_resources: What must be free for the group, as demand: millicores, bytes, counts.
         invalid: Why the group cannot be scheduled as it is, as a sentence; None if it can.
     """
@@ -171,6 +172,7 @@ class PodGroup:
     topology: GroupTopology = _ANYWHERE
     disruption_mode: DisruptionMode = DisruptionMode.POD
     priority: int | None = None
+    preempts: bool | None = None
     min_resources: Mapping[str, int] = field(default_factory=dict)
     invalid: str | None = None
     status: PodGroupStatus = PodGroupStatus()
@@ -184,6 +186,7 @@ class PodGroup:
             self.topology,
             self.disruption_mode,
             self.priority,
+            self.preempts,
             frozenset(self.min_resources.items()),
             self.invalid,
         )
@@ -234,7 +237,7 @@ class GroupFormat(NamedTuple):
 
 @naming_the_object("PodGroup")
 def parse_pod_group(raw: Mapping[str, Any]) -> PodGroup:
-    """Parse a PodGroup of `scheduling.k8s.io`, v1alpha2 or v1beta1.
+    """Parse a PodGroup of `scheduling.k8s.io`, v1alpha2, v1alpha3 or v1beta1.
 
     Only malformed metadata is an error. A group with a malformed spec is `invalid`, because its
     members wait for it and its owner must learn why.
@@ -324,6 +327,12 @@ def _coscheduling_spec(spec: Mapping[str, Any], annotations: Mapping[str, str]) 
 
 
 def _kubernetes_spec(spec: Mapping[str, Any], annotations: Mapping[str, str]) -> dict[str, Any]:
+    if text(spec, "parentCompositePodGroupName", "spec"):
+        raise ManifestError(
+            "spec.parentCompositePodGroupName",
+            "makes the group a part of a CompositePodGroup, which Mooring does not place together; "
+            "make groups without it",
+        )
     where = "spec.schedulingPolicy"
     policy = mapping(spec, "schedulingPolicy", "spec")
     gang = optional_mapping(policy, "gang", where)
@@ -344,7 +353,19 @@ def _kubernetes_spec(spec: Mapping[str, Any], annotations: Mapping[str, str]) ->
         "topology": GroupTopology(keys) if keys else annotated.topology,
         "disruption_mode": _disruption_mode(spec) or annotated.disruption_mode,
         "priority": integer(spec, "priority", "spec"),
+        "preempts": _preempts(spec),
     }
+
+
+def _preempts(spec: Mapping[str, Any]) -> bool | None:
+    """Parse `preemptionPolicy`; None without it."""
+    policy = text(spec, "preemptionPolicy", "spec")
+    if policy not in ("", "Never", "PreemptLowerPriority"):
+        raise ManifestError(
+            "spec.preemptionPolicy",
+            f"{_shown(policy)} is no policy; write Never or PreemptLowerPriority",
+        )
+    return policy != "Never" if policy else None
 
 
 def _disruption_mode(spec: Mapping[str, Any]) -> DisruptionMode | None:

@@ -20,12 +20,13 @@ from mooring.model.affinity import (
     parse_spread_constraints,
 )
 from mooring.model.bounded_cache import BoundedCache, bytes_of
-from mooring.model.demand import Demand, pod_demand, pod_limits, qos_class
+from mooring.model.declared_features import required_features
+from mooring.model.demand import Demand, demands_by_version, pod_demand, pod_limits, qos_class
 from mooring.model.errors import ManifestError
 from mooring.model.fields import integer, mapping, mappings, optional_mapping, strings, text
 from mooring.model.limits import Counted, exceeded
 from mooring.model.node import Node, normalized_image
-from mooring.model.resources import parse_containers
+from mooring.model.resources import PodContainers
 from mooring.model.selectors import (
     LabelSelector,
     NodeSelector,
@@ -103,19 +104,25 @@ class PodSpec:
     tolerations: tuple[Toleration, ...]
     host_ports: tuple[HostPort, ...]
     images: tuple[str, ...]
-    """The normalized image names of all init containers, containers and image volumes."""
+    """The normalized image names of all init containers and containers."""
+    volume_images: tuple[str, ...]
+    """The normalized image names of image volumes."""
     container_count: int
-    """The number of init containers and containers; ImageLocality scales its threshold by it."""
+    """The number of init containers and containers."""
     affinity: PodAffinity
     spread: tuple[SpreadConstraint, ...]
     claims_devices: bool
     """Whether the pod has resourceClaims."""
+    required_features: frozenset[str]
+    """The features of its kubelet that the pod's node must declare."""
     extended: tuple[Mapping[str, int], ...]
     """The extended resources that each app container requests."""
     card_annotations: Mapping[str, str]
     """The annotations by which the pod requests GPU cards."""
     limit_exceeded: str | None = None
     """The limit of `mooring.model.limits` that these fields exceed, as a sentence."""
+    demands: Mapping[str, Demand] | None = None
+    """The demand by version of Kubernetes while a resize in place makes them differ, else None."""
     memory: int = 0
     """About how many bytes this object takes, with its JSON."""
 
@@ -163,6 +170,9 @@ def _spec_key(
     images = _image_volumes(mappings(spec, "volumes", "spec"))
     if images:
         picked["imageVolumes"] = images
+    features = required_features(spec)
+    if features:
+        picked["requiredFeatures"] = features
     fields: dict[str, Any] = {"namespace": namespace, "spec": picked}
     if not _CARD_ANNOTATIONS.isdisjoint(annotations):
         named = sorted(_CARD_ANNOTATIONS & annotations.keys())
@@ -187,7 +197,7 @@ def _image_volumes(volumes: Iterable[Mapping[str, Any]]) -> list[str]:
     return [
         text(mapping(volume, "image", where), "reference", f"{where}.image")
         for index, volume in enumerate(volumes)
-        if "image" in volume and (where := f"spec.volumes[{index}]")
+        if volume.get("image") is not None and (where := f"spec.volumes[{index}]")
     ]
 
 
@@ -253,34 +263,34 @@ def _parsed(key: bytes) -> PodSpec:
     namespace, spec, status = loaded["namespace"], loaded["spec"], loaded.get("status")
     affinity = mapping(spec, "affinity", "spec")
     required_nodes, preferred_nodes = _node_affinity(affinity)
-    containers = list(_containers(spec))
+    containers, resources = list(_containers(spec)), PodContainers.of(spec)
     images = [text(container, "image", path) for path, container in containers]
-    images += spec.get("imageVolumes", ())
+    demand = pod_demand(spec, status, assigned=status is not None, parsed=resources)
     parsed = PodSpec(
         namespace=namespace,
-        demand=pod_demand(spec, status, assigned=status is not None),
-        limits=pod_limits(spec),
-        qos=qos_class(spec),
+        demand=demand,
+        demands=demands_by_version(spec, status, demand),
+        limits=pod_limits(spec, resources),
+        qos=qos_class(spec, resources),
         priority=integer(spec, "priority", "spec") or 0,
         preempts=text(spec, "preemptionPolicy", "spec") != "Never",
         scheduler_name=text(spec, "schedulerName", "spec") or "default-scheduler",
-        gates=tuple(
-            text(gate, "name", f"spec.schedulingGates[{index}]")
-            for index, gate in enumerate(mappings(spec, "schedulingGates", "spec"))
-        ),
+        gates=_gates(spec),
         node_selector=selector_from_labels(strings(spec, "nodeSelector", "spec")),
         required_nodes=required_nodes,
         preferred_nodes=preferred_nodes,
         tolerations=parse_tolerations(mappings(spec, "tolerations", "spec")),
         host_ports=tuple(dict.fromkeys(_host_ports(containers))),
         images=tuple(normalized_image(image) for image in images if image),
+        volume_images=tuple(normalized_image(image) for image in spec.get("imageVolumes", ())),
         container_count=len(containers),
         affinity=parse_pod_affinity(affinity, namespace),
         spread=parse_spread_constraints(mappings(spec, "topologySpreadConstraints", "spec")),
         claims_devices=bool(spec.get("resourceClaims")),
+        required_features=frozenset(spec.get("requiredFeatures", ())),
         extended=tuple(
             {name: amount for name, amount in container.requests.items() if "/" in name}
-            for container in parse_containers(spec, "containers")
+            for container in resources.containers
         ),
         card_annotations=loaded.get("annotations", {}),
     )
@@ -289,6 +299,11 @@ def _parsed(key: bytes) -> PodSpec:
     if len(key) > _SMALL:
         memory = bytes_of(key, *(getattr(parsed, field) for field in _FIELDS))
     return replace(parsed, limit_exceeded=limit_exceeded, memory=memory)
+
+
+def _gates(spec: Mapping[str, Any]) -> tuple[str, ...]:
+    gates = enumerate(mappings(spec, "schedulingGates", "spec"))
+    return tuple(text(gate, "name", f"spec.schedulingGates[{index}]") for index, gate in gates)
 
 
 def _node_affinity(
@@ -329,7 +344,7 @@ def _counts(spec: PodSpec) -> dict[Counted, int]:
         Counted.RESOURCES: len(spec.demand.resources),
         Counted.TOLERATIONS: len(spec.tolerations),
         Counted.HOST_PORTS: len(spec.host_ports),
-        Counted.IMAGES: len(spec.images),
+        Counted.IMAGES: len(spec.images) + len(spec.volume_images),
         Counted.CONTAINERS: spec.container_count,
     }
 

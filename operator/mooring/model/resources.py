@@ -16,6 +16,7 @@ __all__ = [
     "CPU",
     "MEMORY",
     "ContainerResources",
+    "PodContainers",
     "amount_text",
     "parse_amounts",
     "parse_containers",
@@ -69,6 +70,18 @@ def parse_containers(spec: Mapping[str, Any], field: str) -> list[ContainerResou
     return parsed
 
 
+class PodContainers(NamedTuple):
+    """The resources of all containers of a pod, of which there may be thousands."""
+
+    containers: list[ContainerResources]
+    init: list[ContainerResources]
+
+    @classmethod
+    def of(cls, spec: Mapping[str, Any]) -> "PodContainers":
+        """Parse them from a pod's spec."""
+        return cls(parse_containers(spec, "containers"), parse_containers(spec, "initContainers"))
+
+
 def parse_pod_level(
     spec: Mapping[str, Any], in_containers: Mapping[str, int]
 ) -> tuple[dict[str, int], dict[str, int]]:
@@ -82,7 +95,7 @@ def parse_pod_level(
     if limits:
         aggregated = {r: in_containers[r] for r in (CPU, MEMORY) if r in in_containers}
         requests = limits | aggregated | requests
-    return _at_pod_level(requests), _at_pod_level(limits)
+    return at_pod_level(requests), at_pod_level(limits)
 
 
 def total_requests(
@@ -153,7 +166,8 @@ def _requirements(raw: Mapping[str, Any], where: str) -> tuple[dict[str, int], d
     )
 
 
-def _at_pod_level(amounts: dict[str, int]) -> dict[str, int]:
+def at_pod_level(amounts: dict[str, int]) -> dict[str, int]:
+    """Return the amounts of resources that exist at pod level."""
     return {
         name: amount
         for name, amount in amounts.items()

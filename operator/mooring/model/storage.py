@@ -6,7 +6,7 @@ component-helpers' `storage/volume/helpers.go`.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from mooring.model.fields import (
@@ -67,6 +67,9 @@ class CSISource:
 
     driver: str
     handle: str
+    migrated: bool = field(default=False, compare=False)
+    """Whether it is a volume of an in-tree plugin, which the driver attaches where the node has a
+    CSINode."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,7 @@ ATTEMPTS_LABEL_LIMIT = 15
 _FROM_A_MILLISECOND = exponential_buckets(0.001, 2, 15)
 _FROM_TEN_MILLISECONDS = exponential_buckets(0.01, 2, 20)
 _FROM_A_TENTH_OF_A_MILLISECOND = exponential_buckets(0.0001, 2, 12)
+_OF_HOLDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _OF_CALLS = exponential_buckets(0.00001, 1.5, 20)
 """Bounds of durations in seconds, most of them kube-scheduler's; calls begin at 10 us."""
 
@@ -91,6 +92,8 @@ class Metrics(Collector):
         self._define_attempts()
         self._define_plugins()
         self._define_pods()
+        self._define_preemption()
+        self._define_evictions()
         self._define_pod_groups()
         self._define_own()
         self._define_shadow()
@@ -182,20 +185,47 @@ class Metrics(Collector):
             "Attempts it took to schedule a pod.",
             exponential_buckets(1, 2, 5),
         )
+        self._after_flush = self._counter(
+            "scheduler_pod_scheduled_after_flush_total",
+            "Pods bound after they were tried again only because five minutes were over.",
+        )
+
+    def _define_preemption(self) -> None:
         self._preemption_attempts = self._counter(
             "scheduler_preemption_attempts_total",
-            "Attempts to preempt pods.",
+            "Attempts of single pods to preempt others.",
         )
         self._preemption_victims = self._histogram(
             "scheduler_preemption_victims",
-            "Victims of a preemption.",
+            "Victims of a preemption by a single pod.",
             exponential_buckets(1, 2, 7),
         )
+        self._group_preemptions = self._counter(
+            "scheduler_workload_preemption_attempts_total",
+            "Attempts of pod groups to preempt pods, by result.",
+            ("result",),
+        )
+        for status in (Status.SUCCESS, Status.UNSCHEDULABLE):
+            self._group_preemptions.child(status)
+        self._group_victims = self._histogram(
+            "scheduler_workload_preemption_victims",
+            "Victims of a preemption by a pod group.",
+            exponential_buckets(1, 2, 11),
+        )
+        self._group_victims.child()
+
+    def _define_evictions(self) -> None:
         self._eviction_duration = self._histogram(
             "scheduler_preemption_goroutines_duration_seconds",
             "Time for evicting the victims of a preemption.",
             _FROM_TEN_MILLISECONDS,
             ("result",),
+        )
+        self._execution_duration = self._histogram(
+            "scheduler_preemption_execution_duration_seconds",
+            "Time for evicting the victims of a preemption, by who preempts.",
+            exponential_buckets(0.001, 2, 16),
+            ("preemptor", "result"),
         )
         self._evictions = self._counter(
             "scheduler_preemption_goroutines_execution_total",
@@ -204,10 +234,6 @@ class Metrics(Collector):
         )
         for result in ("success", "error"):
             self._evictions.child(result)
-        self._after_flush = self._counter(
-            "scheduler_pod_scheduled_after_flush_total",
-            "Pods bound after they were tried again only because five minutes were over.",
-        )
 
     def _define_pod_groups(self) -> None:
         self._group_attempts = self._counter(
@@ -256,6 +282,11 @@ class Metrics(Collector):
             ("extender", "verb"),
         )
         self._extenders = LabelValues(_MOST_EXTENDERS)
+        self._held = self._histogram(
+            "mooring_event_loop_held_seconds",
+            "How long steps of tasks held the event loop, those of a millisecond or longer.",
+            _OF_HOLDS,
+        ).child()
 
     def _define_shadow(self) -> None:
         self._shadow_pods = self._counter(
@@ -315,21 +346,33 @@ class Metrics(Collector):
         self._permit_wait.child(result).observe(seconds)
 
     def preemption_attempted(self) -> None:
-        """Count that preemption has looked for a plan, with or without success."""
+        """Count that a single pod preempts others."""
         self._preemption_attempts.child().add()
 
     def preempted(self, victims: int) -> None:
-        """Count the victims of a preemption plan without those that were leaving already."""
+        """Count the victims of a single pod, without those that were leaving already."""
         self._preemption_victims.child().observe(victims)
+
+    def pod_group_preempted(self, victims: int | None) -> None:
+        """Count the victims of a pod group, as for `preempted`; None: preemption does not help."""
+        if victims is None:
+            self._group_preemptions.child(Status.UNSCHEDULABLE).add()
+            return
+        self._group_preemptions.child(Status.SUCCESS).add()
+        self._group_victims.child().observe(victims)
 
     def pod_group_placed(self, seconds: float) -> None:
         """Count a pod group that a decision placed `seconds` after it had enough members."""
         self._pod_group_duration.child().observe(seconds)
 
-    def preemption_ended(self, result: str, seconds: float) -> None:
-        """Count a preemption whose victims are evicted (success), or not all of them (error)."""
+    def preemption_ended(self, preemptor: str, result: str, seconds: float) -> None:
+        """Count a preemption whose victims are evicted (success), or not all of them (error).
+
+        The `preemptor` is a pod or a podgroup.
+        """
         self._evictions.child(result).add()
         self._eviction_duration.child(result).observe(seconds)
+        self._execution_duration.child(preemptor, result).observe(seconds)
 
     def pod_group_attempted(self, result: str, profile: str, seconds: float) -> None:
         """Count an attempt of a pod group: one of `RESULTS`, or waiting_on_preemption."""
@@ -368,6 +411,10 @@ class Metrics(Collector):
     def _plugin_label(self, plugin: str) -> str:
         """Return the plugin's name; "other" for those beyond the first 500 of a process."""
         return self._plugins.of(plugin)
+
+    def event_loop_held(self, seconds: float) -> None:
+        """Count that nothing else could run for a while."""
+        self._held.observe(seconds)
 
     def relisted(self, resource: str) -> None:
         """Count that `resource` (pods, replicasets.apps) was listed because its watch broke off."""

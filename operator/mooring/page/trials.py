@@ -254,7 +254,8 @@ class WhatIfRunner:
         try:
             read = manifests_in(text, "the profile", limits=_LIMITS)
             manifests = await asyncio.to_thread(list, read)
-            found = read_profiles(manifests, self._registry)
+            server = self._scheduler.cluster.kubernetes
+            found = read_profiles(manifests, self._registry, server=server)
             if len(found) != 1:
                 raise InputError(f"the profile: holds {len(found)} profiles; write one")
             profiles = Profiles(
@@ -382,7 +383,13 @@ class WhatIfRunner:
                     raise
 
     async def _evaluated(self, evaluations: Evaluations) -> bool:
-        """Evaluate what is missing; return False if the loop does it, or nothing is missing."""
+        """Evaluate what is missing; return False if the loop does it, or nothing is missing.
+
+        If pods are being counted, the next decision goes on with it.
+        """
+        if not evaluations.is_behind:
+            await asyncio.sleep(0)
+            return True
         if any(each is evaluations for each in self._scheduler.profiles.evaluations):
             return False
         slices, began = TimeSlices(rest=REST, clock=self._clock), False

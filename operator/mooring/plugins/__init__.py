@@ -22,6 +22,7 @@ from mooring.plugins.image_locality import ImageLocality
 from mooring.plugins.inter_pod_affinity import InterPodAffinity
 from mooring.plugins.node_affinity import NodeAffinity
 from mooring.plugins.node_condition import NodeCondition
+from mooring.plugins.node_declared_features import NodeDeclaredFeatures
 from mooring.plugins.node_label import NodeLabel
 from mooring.plugins.node_name import NodeName
 from mooring.plugins.node_ports import NodePorts
@@ -93,6 +94,7 @@ SHIPPED: Final[tuple[type[Any], ...]] = (
     NodeResourcesBalancedAllocation,
     ImageLocality,
     DefaultBinder,
+    NodeDeclaredFeatures,
     GangScheduling,
     TopologyPlacementGenerator,
     PodGroupPodsCount,

@@ -32,6 +32,7 @@ class NodeResourcesBalancedAllocation:
 
     def __init__(self, args: NodeResourcesBalancedAllocationArgs, handle: Handle) -> None:
         self._resources = [resource.name for resource in args.resources]
+        self._compared = handle.kubernetes.balance_compared
 
     def pre_score(self, pod: Pod, _nodes: NodeView, _cluster: ClusterView) -> Skip | None:
         """Return SKIP for a pod that requests none of the resources; the score needs no state."""
@@ -39,14 +40,17 @@ class NodeResourcesBalancedAllocation:
         return None if any(demand.get(resource) for resource in self._resources) else SKIP
 
     def score(self, pod: Pod, nodes: NodeView, _: None) -> IntArray:
-        """Return int64[nodes], 50 to 100; 75 where the pod does not change the balance."""
+        """Return int64[nodes], 50 to 100; 75 where the pod does not change the balance.
+
+        By the rules before 1.36 it is the evenness with the pod alone.
+        """
         demand = pod.spec.demand.resources
         columns = [
             (nodes.allocatable(resource), nodes.requested(resource), float(amount))
             for resource, amount in ((name, demand.get(name, 0)) for name in self._resources)
             if amount or resource in _ALWAYS_SCORED
         ]
-        if len(columns) == 2 and (gains := _gains_of_two(columns)) is not None:
+        if self._compared and len(columns) == 2 and (gains := _gains_of_two(columns)) is not None:
             return np.array([50 + (50 + gain) // 2 for gain in gains], np.int64)
         offered = [allocatable for allocatable, _, _ in columns]
         before: list[_Floats] = []
@@ -57,8 +61,8 @@ class NodeResourcesBalancedAllocation:
             # As floats: the request of a pod that fits nowhere may be as large as int64 allows.
             after.append(np.minimum((requested + more) / some, 1.0))
         evenness = _of_two if len(offered) == 2 and _all_offered(offered) else _of_any
-        gain = evenness(after, offered) - evenness(before, offered)
-        return 50 + (50 + gain) // 2
+        even = evenness(after, offered)
+        return 50 + (50 + even - evenness(before, offered)) // 2 if self._compared else even
 
 
 def _gains_of_two(columns: Sequence[tuple[IntArray, IntArray, float]]) -> list[int] | None:

@@ -27,7 +27,8 @@ class DynamicResources:
     Args: ClassVar[type[DynamicResourcesArgs]] = DynamicResourcesArgs
     events_to_register: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset()
 
-    def __init__(self, args: DynamicResourcesArgs, handle: Handle) -> None: ...
+    def __init__(self, args: DynamicResourcesArgs, handle: Handle) -> None:
+        self._says_no_claims = handle.kubernetes.claims_in_preemption_message
 
     def pre_filter(self, pod: Pod, _cluster: ClusterView) -> Skip | Unschedulable:
         """Reject a pod with resource claims: it must not be bound without its devices."""
@@ -49,4 +50,5 @@ class DynamicResources:
         """
         if state.diagnosis.pre_filter is not None:
             return Unschedulable("not found")
-        return Unschedulable("no new claims to deallocate", resolvable=True)
+        text = "no new claims to deallocate" if self._says_no_claims else ""
+        return Unschedulable(text, resolvable=True)

@@ -15,7 +15,7 @@ __all__ = ["ImageLocality"]
 
 _MIB: Final = 1024 * 1024
 _LEAST: Final = 23 * _MIB
-_MOST_PER_CONTAINER: Final = 1000 * _MIB
+_MOST_PER_IMAGE: Final = 1000 * _MIB
 
 
 class ImageLocality:
@@ -26,15 +26,21 @@ class ImageLocality:
     depends_on_node_object_only: ClassVar[bool] = True
     normalize: ClassVar[Normalize] = Normalize.NONE
 
-    def __init__(self, args: NoArgs, handle: Handle) -> None: ...
+    def __init__(self, args: NoArgs, handle: Handle) -> None:
+        self._rules = handle.kubernetes
 
     def score(self, pod: Pod, nodes: NodeView, _: None) -> IntArray:
-        """Return int64[nodes]: 0 up to 23 MiB, 100 from 1000 MiB per container on."""
+        """Return int64[nodes]: 0 up to 23 MiB, 100 from 1000 MiB per image on."""
+        spec, rules = pod.spec, self._rules
+        images = spec.images + (spec.volume_images if rules.image_volumes_scored else ())
+        counted = spec.container_count
+        if rules.image_volumes_counted:
+            counted += len(spec.volume_images)
         present = np.zeros(len(nodes), np.int64)
-        for image in pod.spec.images:
+        for image in images:
             size, holders, total = nodes.image_spread(image)
             if holders:
                 # Otherwise all pods would go to the one node that has the image.
                 present += nodes.with_image(image) * int(size * (holders / total))
-        most = _MOST_PER_CONTAINER * pod.spec.container_count
+        most = _MOST_PER_IMAGE * counted
         return 100 * (np.clip(present, _LEAST, most) - _LEAST) // (most - _LEAST)

@@ -77,6 +77,7 @@ class InterPodAffinity:
     def __init__(self, args: InterPodAffinityArgs, handle: Handle) -> None:
         self._required_weight = args.hard_pod_affinity_weight
         self._own_only = args.ignore_preferred_terms_of_existing_pods
+        self._evaluations = handle.evaluations
 
     def pre_filter(self, pod: Pod, cluster: ClusterView) -> Skip | _Counts:
         """Return counts for the pod's required terms and others' anti-affinity; SKIP without."""
@@ -85,6 +86,8 @@ class InterPodAffinity:
         if not (affinity.required or affinity.required_anti or avoiding):
             return SKIP
         terms = _terms(pod.spec)
+        required = ((terms.required, key) for key in terms.required_keys if terms.required)
+        self._evaluations.count_pods(cluster, (*required, *terms.anti))
         wanted = _wanted(terms, cluster)
         first = terms.required is not None and _is_first(pod, terms.required, wanted, cluster)
         avoided = (cluster.counts(pods, key) for pods, key in terms.anti)
@@ -119,7 +122,9 @@ class InterPodAffinity:
         if self._required_weight:
             required = cluster.owners(Role.REQUIRED, pod)
             weighted += [(self._required_weight, counts) for _, counts in required]
-        for weight, pods, key in _terms(pod.spec).preferred if preferred else ():
+        own = _terms(pod.spec).preferred if preferred else ()
+        self._evaluations.count_pods(cluster, ((pods, key) for _, pods, key in own))
+        for weight, pods, key in own:
             weighted.append((weight, cluster.counts(pods, key)))
         liking: _Liking = {}
         for weight, counts in weighted:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, pairwise
+from itertools import chain
 from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from mooring.framework.handle import Handle
 from mooring.framework.hints import QueueingHint, freed_node, queue_if
 from mooring.framework.plugin import Normalize
+from mooring.framework.scores import scores_by_percent
 from mooring.framework.verdicts import Explanation
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.node import Node
@@ -277,20 +278,9 @@ def _most_allocated(requested: Any, allocatable: Any, choose: _MinMax) -> Any:
 
 def _ratio(shape: tuple[ShapePoint, ...]) -> _Score:
     """Return a function with the score of each percent in use (requested_to_capacity_ratio.go)."""
-    by_percent = np.array([_interpolated(shape, percent) for percent in range(_MAX + 1)])
+    by_percent = scores_by_percent(shape)
 
     def score(requested: Any, allocatable: Any, choose: _MinMax) -> Any:
         return by_percent[_most_allocated(requested, allocatable, choose)]
 
     return score
-
-
-def _interpolated(shape: tuple[ShapePoint, ...], percent: int) -> int:
-    """Return a value linear between the points, flat outside; division truncates as in Go."""
-    points = [(point.utilization, point.score * 10) for point in shape]
-    if percent <= points[0][0]:
-        return points[0][1]
-    for (x0, y0), (x1, y1) in pairwise(points):
-        if percent <= x1:
-            return y0 + int((y1 - y0) * (percent - x0) / (x1 - x0))
-    return points[-1][1]

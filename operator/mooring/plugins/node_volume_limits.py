@@ -1,6 +1,6 @@
 """A CSI driver attaches only so many volumes to a node (nodevolumelimits/csi.go)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
@@ -10,7 +10,7 @@ from mooring.framework.handle import Handle
 from mooring.framework.hints import QueueingHint, queue_if
 from mooring.framework.registry import NoArgs
 from mooring.framework.verdicts import SKIP, Explanation, Skip
-from mooring.model.csi import CSINode, VolumeAttachment
+from mooring.model.csi import CSIDriver, CSINode, VolumeAttachment
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.migration import csi_source
 from mooring.model.pod import Pod
@@ -24,18 +24,23 @@ from mooring.state.view import BoolArray, NodeView
 __all__ = ["NodeVolumeLimits"]
 
 _FULL: Final = "node(s) exceed max volume count"
+_NOT_INSTALLED: Final = "{} CSI driver is not installed on the node"
 
 
 @dataclass(frozen=True, slots=True)
 class _CSIVolumes:
-    """The pod's volumes by CSI driver, or a message about a claim that does not exist."""
+    """The pod's volumes by CSI driver, or a message about a claim that does not exist.
+
+    `required` are those drivers, by name, that have to be on the node.
+    """
 
     volumes: Mapping[str, Sequence[CSISource]]
-    missing: str | None
+    required: Sequence[str] = ()
+    missing: str | None = None
 
 
 class NodeVolumeLimits:
-    """Rejects nodes to which a CSI driver cannot attach all of the pod's volumes."""
+    """Rejects nodes to which the CSI drivers cannot attach all of the pod's volumes."""
 
     name: ClassVar[str] = "NodeVolumeLimits"
     depends_on_node_only: ClassVar[bool] = False
@@ -45,6 +50,8 @@ class NodeVolumeLimits:
             (Kind.CSI_NODE, Action.ADD),
             (Kind.CSI_NODE, Action.UPDATE),
             (Kind.CSI_NODE, Action.DELETE),
+            (Kind.CSI_DRIVER, Action.UPDATE),
+            (Kind.CSI_DRIVER, Action.DELETE),
             (Kind.POD, Action.DELETE),
             (Kind.PERSISTENT_VOLUME_CLAIM, Action.ADD),
             (Kind.PERSISTENT_VOLUME_CLAIM, Action.UPDATE),
@@ -55,9 +62,10 @@ class NodeVolumeLimits:
 
     def __init__(self, args: NoArgs, handle: Handle) -> None:
         self._cluster = handle.cluster
+        self._may_require_drivers = handle.kubernetes.volume_limit_scaling
 
     def pre_filter(self, pod: Pod, cluster: ClusterView) -> Skip | _CSIVolumes:
-        """Return the volumes that count against a limit; SKIP if there are none."""
+        """Return the volumes that drivers have to attach; SKIP if there are none."""
         if not any(map(_counts, pod.volumes)):
             return SKIP
         sources: set[CSISource | None] = set()
@@ -68,18 +76,27 @@ class NodeVolumeLimits:
                 key = f"{pod.namespace}/{volume.claim}"
                 if key not in cluster.objects(Kind.PERSISTENT_VOLUME_CLAIM):
                     missing = f'persistentvolumeclaim "{volume.claim}" not found'
-                    return _CSIVolumes({}, f"looking up PVC {key}: {missing}")
+                    return _CSIVolumes({}, missing=f"looking up PVC {key}: {missing}")
                 sources.add(cluster.storage.source(key))
         by_driver: dict[str, list[CSISource]] = {}
         for source in sources:
             if source is not None:
                 by_driver.setdefault(source.driver, []).append(source)
-        return _CSIVolumes(by_driver, None) if by_driver else SKIP
+        return _CSIVolumes(by_driver, self._required(by_driver)) if by_driver else SKIP
+
+    def _required(self, drivers: Iterable[str]) -> list[str]:
+        """Return which of these drivers a node must have, by name."""
+        if not self._may_require_drivers:
+            return []
+        known = self._cluster.objects(Kind.CSI_DRIVER)
+        return sorted(name for name in drivers if name in known and known[name].required_on_node)
 
     def filter(self, _pod: Pod, nodes: NodeView, wanted: _CSIVolumes) -> BoolArray:
-        """Return False where a driver would have more volumes than its limit."""
+        """Return False where a required driver is missing, or would exceed its limit."""
         fits = np.full(len(nodes), wanted.missing is None)
         storage, rows = self._cluster.storage, nodes.rows
+        for driver in wanted.required:
+            fits &= ~storage.lacks_driver(wanted.volumes[driver], driver, rows)
         for driver, volumes in wanted.volumes.items():
             new = _new(volumes, rows, storage)
             total = storage.attached(driver, rows) + new
@@ -87,21 +104,41 @@ class NodeVolumeLimits:
         return fits
 
     def explain(self, _pod: Pod, nodes: NodeView, wanted: _CSIVolumes) -> Explanation:
-        """Return one reason; evicting pods detaches their volumes, but creates no claim."""
+        """Return one reason per node; evicting pods detaches volumes, but creates no claim.
+
+        Of several missing drivers it is the first by name; kube-scheduler names any. That a driver
+        is missing is resolvable for kube-scheduler.
+        """
         if wanted.missing is not None:
             return Explanation.single(wanted.missing, len(nodes), resolvable=False)
-        return Explanation.single(_FULL, len(nodes), resolvable=True)
+        storage, undecided = self._cluster.storage, np.ones(len(nodes), np.bool_)
+        masks: list[tuple[str, BoolArray]] = []
+        for driver in wanted.required:
+            lacking = storage.lacks_driver(wanted.volumes[driver], driver, nodes.rows) & undecided
+            masks.append((_NOT_INSTALLED.format(driver), lacking))
+            undecided &= ~lacking
+        masks.append((_FULL, undecided))
+        return Explanation.from_masks(masks, resolvable=np.ones(len(nodes), np.bool_))
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
-        """Return QUEUE when a node came, a limit rose, volumes were detached or a claim changed."""
+        """Return QUEUE when a node came or can attach more, or a volume or claim changed.
+
+        Unlike kube-scheduler, also when a driver without a limit came to a node, or is not required
+        any more.
+        """
         match event.before, event.after:
             case CSINode() as before, CSINode() as after:
+                came = self._may_require_drivers and after.limits.keys() - before.limits.keys()
                 return queue_if(
-                    any(
+                    came
+                    or any(
                         limit is not None and _rose(limit, after.limits.get(driver))
                         for driver, limit in before.limits.items()
                     )
                 )
+            case CSIDriver() as before, after:
+                needed = isinstance(after, CSIDriver) and after.required_on_node
+                return queue_if(self._may_require_drivers and before.required_on_node > needed)
             case Pod() as gone, None:
                 return queue_if(any(map(_counts, gone.volumes)))
             case _, PersistentVolumeClaim() as claim:

@@ -20,6 +20,7 @@ from mooring.policy.selectors import NodeAffinity
 __all__ = [
     "CPU_AND_MEMORY",
     "KUBE_SCHEDULER_ARGS",
+    "LESS_USED_FIRST",
     "DefaultConstraint",
     "DefaultPreemptionArgs",
     "DynamicResourcesArgs",
@@ -84,6 +85,13 @@ def _rising(shape: tuple[ShapePoint, ...]) -> tuple[ShapePoint, ...]:
 
 Shape = Annotated[tuple[ShapePoint, ...], Field(min_length=1), AfterValidator(_rising)]
 """The points of a score function, at least one; each has a higher utilization than the last."""
+
+
+LESS_USED_FIRST: Final = (
+    ShapePoint(utilization=0, score=10),
+    ShapePoint(utilization=100, score=0),
+)
+"""The shape by which a node with less utilization has a higher score."""
 
 
 class ResourceSpec(PolicyModel):
@@ -210,15 +218,17 @@ class PodTopologySpreadArgs(PolicyModel):
 
 
 class VolumeBindingArgs(PolicyModel):
-    """The time limit for binding a pod's volumes."""
-
-    unsupported: ClassVar[Mapping[str, str]] = {
-        "shape": "must not be set: it belongs to the feature StorageCapacityScoring, "
-        "which is off in Kubernetes 1.36",
-    }
+    """The time limit for binding a pod's volumes, and the score of nodes by their storage."""
 
     bind_timeout_seconds: int = Field(600, ge=0)
     """After this time the pod is forgotten on its node and queued again; 0: it does not wait."""
+    shape: Annotated[
+        tuple[ShapePoint, ...],
+        AfterValidator(_rising),
+        AfterValidator(lambda given: given or LESS_USED_FIRST),
+    ] = LESS_USED_FIRST
+    """The function from the share of the storage that the pod's claims request to the score; an
+    empty list means the default. It counts with the rules of Kubernetes 1.37 and newer."""
 
 
 class NodeAffinityArgs(PolicyModel):

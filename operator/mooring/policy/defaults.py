@@ -1,15 +1,16 @@
 """The names of kube-scheduler's plugins, and defaults of a profile.
 
-Source: `apis/config/v1/default_plugins.go` and `validation.go` of v1.36.3.
+Source: `apis/config/v1/default_plugins.go` and `validation.go` of v1.34.4 to v1.37.2.
 
-Mooring does not have the default plugin NodeDeclaredFeatures. Its name is still known: a profile
-may disable and configure it, but may not enable it. An imported file may enable it, because every
-file that kube-scheduler writes does; a note then says that it is left out.
+Mooring does not have the plugins in `ABSENT`. Their names are still known: a profile may disable
+and configure them, but may not enable them. An imported file may enable them, because a file that
+kube-scheduler writes does; a note then says that they are left out.
 """
 
 from collections.abc import Mapping
 from typing import Final
 
+from mooring.model.kubernetes_rules import KubernetesRules
 from mooring.policy.points import Point
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "KUBE_SCHEDULER_PLUGINS",
     "PERCENTAGE_OF_NODES_TO_SCORE",
     "REMOVED",
+    "default_weights",
 ]
 
 PERCENTAGE_OF_NODES_TO_SCORE: Final = 100
@@ -26,8 +28,8 @@ PERCENTAGE_OF_NODES_TO_SCORE: Final = 100
 DEFAULT_WEIGHTS: Final[Mapping[str, int]] = {
     "SchedulingGates": 0,
     "PrioritySort": 0,
-    "NodeUnschedulable": 0,
     "NodeName": 0,
+    "NodeUnschedulable": 0,
     "TaintToleration": 3,
     "NodeAffinity": 2,
     "NodePorts": 0,
@@ -48,16 +50,21 @@ DEFAULT_WEIGHTS: Final[Mapping[str, int]] = {
     "TopologyPlacementGenerator": 0,
     "PodGroupPodsCount": 1,
 }
-"""The plugins enabled at multiPoint, in order, with their weight (0 where none is written).
+"""The plugins that the newest version enables at multiPoint, in order, with their weight (0 where
+none is written).
 
 The last three are enabled in kube-scheduler by the feature gates GangScheduling and
 TopologyAwareWorkloadScheduling, in Mooring always: they do nothing about pods without a group.
 """
 
 ABSENT: Final[Mapping[str, frozenset[Point]]] = {
-    "NodeDeclaredFeatures": frozenset({Point.PRE_FILTER, Point.FILTER}),
+    "DeferredPodScheduling": frozenset({Point.PRE_FILTER, Point.FILTER, Point.PERMIT}),
 }
-"""Default plugins that Mooring does not have, and their extension points in kube-scheduler."""
+"""Plugins that Mooring does not have, and their extension points in kube-scheduler.
+
+DeferredPodScheduling exists since 1.37, where the feature gate
+InPlacePodVerticalScalingSchedulerPreemption, which is off by default, enables it.
+"""
 
 REMOVED: Final[Mapping[str, str]] = {
     "AzureDiskLimits": "NodeVolumeLimits",
@@ -70,7 +77,20 @@ REMOVED: Final[Mapping[str, str]] = {
 KUBE_SCHEDULER_PLUGINS: Final = frozenset(
     {
         *DEFAULT_WEIGHTS,
+        *ABSENT,
         *REMOVED,
     }
 )
 """Every plugin name that a valid configuration of kube-scheduler may contain."""
+
+
+def default_weights(kubernetes: KubernetesRules) -> dict[str, int]:
+    """Return the plugins enabled at multiPoint, in order, with their weight (0 where none is)."""
+    weights = dict(DEFAULT_WEIGHTS)
+    if not kubernetes.declared_features:
+        del weights["NodeDeclaredFeatures"]
+    if not kubernetes.node_name_first:
+        first, second = "NodeName", "NodeUnschedulable"
+        other = {first: second, second: first}
+        weights = {other.get(name, name): weights[other.get(name, name)] for name in weights}
+    return weights

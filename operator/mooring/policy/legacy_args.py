@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from mooring.policy.args import CPU_AND_MEMORY, Resources, Shape, ShapePoint
+from mooring.policy.args import CPU_AND_MEMORY, LESS_USED_FIRST, Resources, Shape
 from mooring.policy.errors import FieldError
 from mooring.policy.names import QualifiedName
 from mooring.policy.reading import PolicyModel
@@ -95,6 +95,5 @@ class NodeResourcesMostAllocatedArgs(PolicyModel):
 class RequestedToCapacityRatioArgs(PolicyModel):
     """A score by utilization, in addition to that of NodeResourcesFit."""
 
-    shape: Shape = (ShapePoint(utilization=0, score=10), ShapePoint(utilization=100, score=0))
-    """By default, a node with less utilization has a higher score."""
+    shape: Shape = LESS_USED_FIRST
     resources: Resources = CPU_AND_MEMORY

@@ -11,7 +11,8 @@ from typing import Protocol
 
 from pydantic import BaseModel
 
-from mooring.policy.defaults import DEFAULT_WEIGHTS
+from mooring.model.kubernetes_rules import NEWEST, KubernetesRules
+from mooring.policy.defaults import default_weights
 from mooring.policy.points import Point
 from mooring.policy.profile import Plugins, PluginSet
 from mooring.policy.rules.rule import Rule
@@ -44,13 +45,16 @@ class PluginUse:
 
 
 def plugins_by_point(
-    plugins: Plugins, catalog: Catalog, rules: Iterable[Rule] = ()
+    plugins: Plugins,
+    catalog: Catalog,
+    rules: Iterable[Rule] = (),
+    kubernetes: KubernetesRules = NEWEST,
 ) -> dict[Point, tuple[PluginUse, ...]]:
     """Return the plugins of every extension point in the order they run; rules run last.
 
     Names that the catalog does not know are left out.
     """
-    multi = _merged(plugins.multi_point, catalog)
+    multi = _merged(plugins.multi_point, catalog, default_weights(kubernetes))
     merged = {point: _expanded(point, plugins.at(point), multi, catalog) for point in Point}
     for rule in rules:
         if rule.counts_pods and rule.filter is not None:
@@ -62,11 +66,11 @@ def plugins_by_point(
     return merged
 
 
-def _merged(custom: PluginSet, catalog: Catalog) -> dict[str, int]:
+def _merged(custom: PluginSet, catalog: Catalog, defaults: Mapping[str, int]) -> dict[str, int]:
     """Return the weights at multiPoint by plugin name: first the defaults, then others."""
     added = {plugin.name: plugin.weight for plugin in custom.enabled}
     off = {plugin.name for plugin in custom.disabled}
-    kept = {} if "*" in off else {n: w for n, w in DEFAULT_WEIGHTS.items() if n not in off}
+    kept = {} if "*" in off else {n: w for n, w in defaults.items() if n not in off}
     kept.update(added)
     return {name: weight for name, weight in kept.items() if catalog.points(name) is not None}
 

@@ -21,6 +21,7 @@ __all__ = [
     "KIND",
     "Disabled",
     "Enabled",
+    "KubernetesVersion",
     "Match",
     "PluginConfig",
     "PluginSet",
@@ -52,6 +53,10 @@ PluginName = Annotated[
     Field(min_length=1, max_length=253, json_schema_extra={"pattern": _NAME_PATTERN}),
     AfterValidator(_plugin_name),
 ]
+
+
+KubernetesVersion = Literal["1.34", "1.35", "1.36", "1.37"]
+"""The keys of `KUBERNETES_RULES`."""
 
 
 class Match(PolicyModel):
@@ -181,6 +186,9 @@ class SchedulingProfileSpec(PolicyModel):
     kube-scheduler's adaptive rule, a smaller share for a larger cluster."""
     always_check_all_filters: bool = False
     """Run every filter on a node even after one rejected it: messages then name all reasons."""
+    kubernetes_version: KubernetesVersion | None = None
+    """The minor version of Kubernetes whose kube-scheduler is followed where versions differ, such
+    as "1.37". Absent: the API server's."""
     plugins: Plugins = Plugins()
     """Changes to kube-scheduler's default plugins."""
     plugin_config: tuple[PluginConfig, ...] = Field(

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel
 
+from mooring.model.kubernetes_rules import KUBERNETES_RULES, NEWEST, KubernetesRules
 from mooring.policy.args import KUBE_SCHEDULER_ARGS, NodeResourcesFitArgs
 from mooring.policy.defaults import KUBE_SCHEDULER_PLUGINS, PERCENTAGE_OF_NODES_TO_SCORE, REMOVED
 from mooring.policy.errors import FieldError, PluginLoadError, ProfileInvalid, did_you_mean
@@ -48,16 +49,19 @@ class ResolvedProfile:
         plugins: The plugins of every extension point, in the order they run.
         args: The arguments of each plugin that runs and takes any, by plugin name.
         percentage_of_nodes_to_score: 0 to 100; 0 stands for kube-scheduler's adaptive rule.
+        kubernetes: The rules of the version that the profile names, else of the server.
     """
 
     plugins: Mapping[Point, tuple[PluginUse, ...]]
     args: Mapping[str, BaseModel]
     percentage_of_nodes_to_score: int
+    kubernetes: KubernetesRules
 
     def policy(self, profile: SchedulingProfile) -> EffectivePolicy:
         """Return the policy as the status of `profile` shows it."""
         return EffectivePolicy(
             scheduler_names=profile.scheduler_names,
+            kubernetes_version=self.kubernetes.version,
             percentage_of_nodes_to_score=self.percentage_of_nodes_to_score,
             plugins={
                 point: tuple(PluginInForce(name=u.name, weight=u.weight or None) for u in uses)
@@ -68,8 +72,10 @@ class ResolvedProfile:
         )
 
 
-def load_profile(document: object, catalog: Catalog) -> tuple[SchedulingProfile, ResolvedProfile]:
-    """Read a SchedulingProfile object and resolve it.
+def load_profile(
+    document: object, catalog: Catalog, server: KubernetesRules = NEWEST
+) -> tuple[SchedulingProfile, ResolvedProfile]:
+    """Read a SchedulingProfile object and resolve it; for `server` see `resolve`.
 
     Raises:
         ProfileInvalid: With every mistake, plugins that cannot be imported included. Plugin names
@@ -78,23 +84,32 @@ def load_profile(document: object, catalog: Catalog) -> tuple[SchedulingProfile,
     try:
         profile = read_profile(document)
     except ProfileInvalid as unreadable:
-        _resolve(_readable_plugins(document), catalog, "spec", unreadable.errors)
+        _resolve(_readable_plugins(document), catalog, server, "spec", unreadable.errors)
         raise
-    return profile, resolve(profile.spec, catalog)
+    return profile, resolve(profile.spec, catalog, server)
 
 
-def resolve(spec: SchedulingProfileSpec, catalog: Catalog, path: str = "spec") -> ResolvedProfile:
+def resolve(
+    spec: SchedulingProfileSpec,
+    catalog: Catalog,
+    server: KubernetesRules = NEWEST,
+    path: str = "spec",
+) -> ResolvedProfile:
     """Resolve a spec.
+
+    `server` has the rules of the API server's version, which a spec without `kubernetesVersion`
+    follows.
 
     Raises:
         ProfileInvalid: With every mistake; their paths begin with `path`.
     """
-    return _resolve(spec, catalog, path, ())
+    return _resolve(spec, catalog, server, path, ())
 
 
 def _resolve(
     spec: SchedulingProfileSpec,
     catalog: Catalog,
+    server: KubernetesRules,
     path: str,
     schema_mistakes: tuple[FieldError, ...],
 ) -> ResolvedProfile:
@@ -106,7 +121,9 @@ def _resolve(
     """
     known = _LoadedPlugins(catalog)
     mistakes = [*schema_mistakes, *_wrong_names(spec, known, f"{path}.plugins")]
-    plugins = plugins_by_point(spec.plugins, known, spec.rules)
+    pinned = spec.kubernetes_version
+    kubernetes = KUBERNETES_RULES[pinned] if pinned is not None else server
+    plugins = plugins_by_point(spec.plugins, known, spec.rules, kubernetes)
     if not any(mistake.lies_in(f"{path}.plugins") for mistake in mistakes):
         mistakes += _wrong_counts(plugins, f"{path}.plugins")
     args: dict[str, BaseModel | None] = {rule.plugin: rule for rule in spec.rules}
@@ -131,6 +148,7 @@ def _resolve(
         plugins,
         {name: _with_extenders(model, spec) for name in names if (model := args[name]) is not None},
         PERCENTAGE_OF_NODES_TO_SCORE if percentage is None else percentage,
+        kubernetes,
     )
 
 

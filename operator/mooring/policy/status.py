@@ -38,7 +38,7 @@ class Condition(PolicyModel):
     """The time of the last change of `status`."""
     reason: str = Field(max_length=1024)
     """Of Ready: InForce, Shadow, Invalid or PluginFailed. Of Conflicted: SamePods. Of OverBudget:
-    RulesTooExpensive. Of Warning: NotOnAnyNode."""
+    RulesTooExpensive. Of Warning: NotOnAnyNode or UnknownServer."""
     message: str = Field(max_length=LONGEST_MESSAGE)
     """A text for people: every mistake with the path of its field."""
 
@@ -98,6 +98,8 @@ class EffectivePolicy(PolicyModel):
 
     scheduler_names: tuple[str, ...] = ()
     """The values of a pod's `schedulerName` that the profile applies to."""
+    kubernetes_version: str | None = None
+    """The minor version of Kubernetes whose kube-scheduler is followed where versions differ."""
     percentage_of_nodes_to_score: int = PERCENTAGE_OF_NODES_TO_SCORE
     """The share of feasible nodes that ends the search; 0: kube-scheduler's adaptive rule."""
     plugins: dict[Point, tuple[PluginInForce, ...]] = Field({})

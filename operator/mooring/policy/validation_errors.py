@@ -194,6 +194,8 @@ def _message(details: ErrorDetails, field: FieldInfo | None) -> str:
             message = "is required"
         case "literal_error" if isinstance(given, str):
             message = _choice(given, _words(str(context["expected"])))
+        case "literal_error" if str(given) in (words := _words(str(context["expected"]))):
+            message = f"must be one of {', '.join(words)} in quotes, got {_shown(given)}"
         case "value_error":
             message = str(context["error"])
         case _ if kind in _BOUND_ERRORS:

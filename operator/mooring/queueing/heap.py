@@ -9,6 +9,12 @@ __all__ = ["PodHeap"]
 
 _FEW_ENTRIES: Final = 64
 """A heap with fewer entries is not searched for void ones."""
+_LOOKED_AT: Final = 4
+"""Entries that one `push` looks at."""
+_MANY_VOID: Final = 500
+"""If so many entries are void one after the other, all are looked at: 100,000 pods may have gone.
+
+To drop one that is first takes 50 times as long as to look at one."""
 
 _Key = TypeVar("_Key")
 
@@ -17,35 +23,64 @@ class PodHeap(Generic[_Key]):
     """Queued pods by a key; the pod with the smallest key is first.
 
     A pod's entry is void once its ticket has changed, that is, once it has moved. Void entries are
-    dropped when they are first, and all of them when the heap has grown to twice its size: a pod
-    that moves again and again leaves no more entries behind than there are pods.
+    dropped when they are first, and all of them once the heap has grown to twice its size: a pod
+    that moves again and again leaves no more entries behind than there are pods. To look at 100,000
+    entries at once takes long, so that each `push` looks at some of them.
     """
 
-    __slots__ = ("_entries", "_most")
+    __slots__ = ("_entries", "_most", "_searched")
 
     def __init__(self) -> None:
         self._entries: list[tuple[_Key, int, QueuedPod]] = []
+        self._searched: list[tuple[_Key, int, QueuedPod]] = []
+        """A heap as well, whose entries go to the other one unless they are void."""
         self._most = _FEW_ENTRIES
 
     def __len__(self) -> int:
         """Return how many entries there are, void ones included."""
-        return len(self._entries)
+        return len(self._entries) + len(self._searched)
 
     def push(self, key: _Key, queued: QueuedPod) -> None:
         """Add the pod with its present ticket."""
-        if len(self._entries) >= self._most:
-            self._entries = [entry for entry in self._entries if entry[1] == entry[2].ticket]
-            heapq.heapify(self._entries)
-            self._most = max(2 * len(self._entries), _FEW_ENTRIES)
+        if not self._searched and len(self._entries) >= self._most:
+            self._entries, self._searched = [], self._entries
+        if self._searched:
+            self._search_some()
         heapq.heappush(self._entries, (key, queued.ticket, queued))
 
     def first(self) -> tuple[_Key, QueuedPod] | None:
         """Return the smallest key and its pod; None if there is none."""
-        entries = self._entries
-        while entries and entries[0][1] != entries[0][2].ticket:
-            heapq.heappop(entries)
-        return (entries[0][0], entries[0][2]) if entries else None
+        heap = self._with_first()
+        return (heap[0][0], heap[0][2]) if heap else None
 
     def pop(self) -> QueuedPod | None:
         """Remove and return the pod with the smallest key; None if there is none."""
-        return heapq.heappop(self._entries)[2] if self.first() is not None else None
+        heap = self._with_first()
+        return heapq.heappop(heap)[2] if heap else None
+
+    def _search_some(self) -> None:
+        """Move some entries to the other heap, but for void ones."""
+        for _ in range(min(_LOOKED_AT, len(self._searched))):
+            entry = self._searched.pop()  # without its last entry a heap is one still
+            if entry[1] == entry[2].ticket:
+                heapq.heappush(self._entries, entry)
+        if not self._searched:
+            self._most = max(2 * len(self._entries), _FEW_ENTRIES)
+
+    def _with_first(self) -> list[tuple[_Key, int, QueuedPod]]:
+        """Return the heap whose first entry is the smallest and not void; an empty one without."""
+        for heap in (self._entries, self._searched):
+            _drop_void_first(heap)
+        if self._searched and not (self._entries and self._entries[0] < self._searched[0]):
+            return self._searched
+        return self._entries
+
+
+def _drop_void_first(heap: list[tuple[_Key, int, QueuedPod]]) -> None:
+    """Drop void entries until the first one is not void."""
+    for _ in range(_MANY_VOID):
+        if not heap or heap[0][1] == heap[0][2].ticket:
+            return
+        heapq.heappop(heap)
+    heap[:] = [entry for entry in heap if entry[1] == entry[2].ticket]
+    heapq.heapify(heap)

@@ -49,6 +49,8 @@ __all__ = ["SchedulingQueue"]
 
 UNSCHEDULABLE_TIMEOUT: Final = 300.0
 _MOST_FLUSHED: Final = 10_000
+_MOST_ENDED: Final = 500
+"""Pods whose backoff has ended that one `pop` moves, some milliseconds; the next one moves more."""
 _STATES: Final = {queue: PodState(queue.value) for queue in SubQueue}
 
 # What moves pods, as kube-scheduler's metrics name it (framework/events.go).
@@ -91,6 +93,10 @@ class SchedulingQueue:
     def __iter__(self) -> Iterator[QueuedPod]:
         """Iterate over all pods, those in flight too, in no particular order."""
         return iter((*self._pods.values(), *self._in_flight))
+
+    def uids(self) -> tuple[Uid, ...]:
+        """Return the uids of all pods, those in flight too; quickly, because they may be many."""
+        return (*self._pods, *(queued.pod.uid for queued in self._in_flight))
 
     @property
     def in_flight(self) -> Iterable[QueuedPod]:
@@ -329,22 +335,21 @@ class SchedulingQueue:
         if queued.queue is SubQueue.BACKOFF:
             self._move_to_error_backoff(queued, now, _ACTIVATED)
 
-    def flush_unschedulable(self, now: float) -> bool:
-        """Move pods that have been unschedulable for five minutes; return whether there are any.
+    def flush_unschedulable(self, now: float) -> Iterator[None]:
+        """Move pods that have been unschedulable for five minutes; yield after each.
 
         At most 10,000, the longest waiting first; the others follow at the next call.
         """
-        late = (
-            queued
-            for queued in self._pods.values()
-            if queued.queue is SubQueue.UNSCHEDULABLE
-            and now - queued.timestamp >= UNSCHEDULABLE_TIMEOUT
-        )
-        moved = tuple(islice(late, _MOST_FLUSHED))
-        for queued in moved:
-            queued.flushed = True
-            self._try_for_group(queued, now, _TIMED_OUT)
-        return bool(moved)
+
+        def is_late(queued: QueuedPod) -> bool:
+            waits = queued.queue is SubQueue.UNSCHEDULABLE
+            return waits and now - queued.timestamp >= UNSCHEDULABLE_TIMEOUT
+
+        for queued in tuple(islice(filter(is_late, self._pods.values()), _MOST_FLUSHED)):
+            if is_late(queued):  # it may have been moved, or have gone, meanwhile
+                queued.flushed = True
+                self._try_for_group(queued, now, _TIMED_OUT)
+                yield
 
     def next_due(self) -> float | None:
         """Return when the next backoff after an error ends; None if there is none."""
@@ -402,8 +407,14 @@ class SchedulingQueue:
         self._error_backoff.push(queued.backoff_expiration, queued)
 
     def _flush_backoff(self, heap: PodHeap[float], now: float) -> None:
-        """Move the pods whose backoff has ended to the active queue."""
-        while (first := heap.first()) is not None and first[0] <= now:
+        """Move pods whose backoff has ended to the active queue, as many as take little time.
+
+        While the API server takes no bindings, the backoff of all pods may end.
+        """
+        for _ in range(_MOST_ENDED):
+            first = heap.first()
+            if first is None or first[0] > now:
+                return
             self._move(first[1], SubQueue.ACTIVE, now, _BACKOFF_COMPLETE)
 
     def _move(

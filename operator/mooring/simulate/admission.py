@@ -9,7 +9,14 @@ from typing import Any, Final
 
 from mooring.model.events import Kind
 from mooring.model.fields import boolean, mapping, mappings, name_of, namespace_of, text
-from mooring.model.resources import parse_amounts
+from mooring.model.kubernetes_rules import NEWEST, KubernetesRules
+from mooring.model.resources import (
+    CPU,
+    parse_amounts,
+    parse_containers,
+    parse_pod_level,
+    total_requests,
+)
 from mooring.model.workloads import PriorityClass
 from mooring.simulate.controllers import is_new
 from mooring.simulate.limit_ranges import LimitRanges
@@ -50,7 +57,7 @@ class Admission:
     Those are LimitRanger, Priority, DefaultTolerationSeconds and RuntimeClass, in
     `plugin/pkg/admission`. Only a pod that no API server has stored is checked, and only its
     requests, limits and tolerations are filled in. `runtime_classes` and `limit_ranges` are raw
-    objects.
+    objects. `kubernetes` has the rules of the API server's version.
     """
 
     def __init__(
@@ -58,7 +65,10 @@ class Admission:
         priority_classes: Iterable[PriorityClass],
         runtime_classes: Iterable[Mapping[str, Any]],
         limit_ranges: Iterable[Mapping[str, Any]] = (),
+        *,
+        kubernetes: KubernetesRules = NEWEST,
     ) -> None:
+        self._kubernetes = kubernetes
         self._priorities = {
             name: PriorityClass(name, value, global_default=False, preemption_policy="")
             for name, value in _SYSTEM_CLASSES.items()
@@ -87,6 +97,8 @@ class Admission:
     def _admitted(self, namespace: str, spec: dict[str, Any], *, new: bool) -> dict[str, Any]:
         if new:
             _set_host_ports(spec)
+            if not self._kubernetes.pod_level_defaults_last:
+                _set_pod_level_requests(spec)
             spec = self._limit_ranges.completed(namespace, spec)
         if spec.get("priority") is None:
             self._set_priority(spec)
@@ -159,6 +171,26 @@ def _set_tolerations(spec: dict[str, Any]) -> None:
         )
     ]
     spec["tolerations"] = [*tolerations, *added]
+
+
+def _set_pod_level_requests(spec: dict[str, Any]) -> None:
+    """Give a pod with pod-level limits the pod-level requests that it does not set.
+
+    `defaultPodRequests` in pkg/apis/core/v1/defaults.go, which the API server runs before any
+    admission plugin. Where it does that last, decisions find the same amounts by themselves.
+    """
+    resources = mapping(spec, "resources", "spec")
+    if not mapping(resources, "limits", "spec.resources"):
+        return
+    containers = parse_containers(spec, "containers")
+    init = parse_containers(spec, "initContainers")
+    total = total_requests(
+        (each.requests for each in containers), ((each.requests, each.sidecar) for each in init)
+    )
+    found, _ = parse_pod_level(spec, total)
+    filled = {name: f"{amount}m" if name == CPU else f"{amount}" for name, amount in found.items()}
+    given = mapping(resources, "requests", "spec.resources")
+    spec["resources"] = {**resources, "requests": {**filled, **given}}
 
 
 def _set_host_ports(spec: dict[str, Any]) -> None:

@@ -58,14 +58,17 @@ class CaseResult:
         return not self.failures and self.error is None
 
 
-def run_case(file: PolicyTestFile, number: int, registry: Registry) -> CaseResult:
+def run_case(
+    file: PolicyTestFile, number: int, registry: Registry, kubernetes: str | None = None
+) -> CaseResult:
     """Schedule the pods of a case, each case on a cluster of its own, and check the result.
 
-    A mistake in the objects, files or profiles of the case becomes its `error`.
+    `kubernetes` is the version of the API server; by default what the test says. A mistake in the
+    objects, files or profiles of the case becomes its `error`.
     """
     case, line = file.test.cases[number], file.lines[number]
     try:
-        decided = _Decided(inputs_of_case(file, number, registry), registry, case.seed)
+        decided = _Decided(inputs_of_case(file, number, registry, kubernetes), registry, case.seed)
         failures = tuple(
             failure
             for index, expectation in enumerate(case.expect)
@@ -76,8 +79,12 @@ def run_case(file: PolicyTestFile, number: int, registry: Registry) -> CaseResul
     return CaseResult(case.name, line, failures)
 
 
-def inputs_of_case(file: PolicyTestFile, number: int, registry: Registry) -> Inputs:
+def inputs_of_case(
+    file: PolicyTestFile, number: int, registry: Registry, kubernetes: str | None = None
+) -> Inputs:
     """Return the cluster of a case and its pods, with the profiles that it names.
+
+    For `kubernetes` see `run_case`.
 
     Raises:
         InputError: a file, an object or a profile has a mistake.
@@ -96,11 +103,12 @@ def inputs_of_case(file: PolicyTestFile, number: int, registry: Registry) -> Inp
         *_inline(test.objects, f"{file.path}, objects"),
         *_inline(case.objects, f"{where}.objects"),
     ]
+    version = kubernetes or case.kubernetes_version or test.kubernetes_version
     if not case.pods:
-        return inputs_of(cluster, registry, profiles)
+        return inputs_of(cluster, registry, profiles, kubernetes=version)
     pods = [*_inline(case.pods, f"{where}.pods")]
     others = [manifest for manifest in cluster if not _makes_pending_pods(manifest)]
-    return inputs_of([*others, *pods], registry, profiles)
+    return inputs_of([*others, *pods], registry, profiles, kubernetes=version)
 
 
 def _inline(objects: Sequence[dict[str, Any]], where: str) -> Iterator[Manifest]:

@@ -19,6 +19,7 @@ from mooring.simulate.controllers import CONTROLLERS, ephemeral_claims, is_new
 from mooring.simulate.manifests import Manifest
 from mooring.simulate.new_objects import NewObjects, RejectedPod, check_fields, display_key
 from mooring.simulate.profiles import LoadedProfile, is_profile, load_profiles
+from mooring.simulate.server import is_server, version_of
 from mooring.state.cluster import ClusterState
 
 __all__ = ["Inputs", "inputs_of"]
@@ -62,19 +63,21 @@ def inputs_of(
     profiles: Sequence[LoadedProfile] = (),
     *,
     keep_raw: bool = False,
+    kubernetes: str | None = None,
 ) -> Inputs:
     """Build the inputs of a simulation from Kubernetes objects.
 
     New controllers (Deployments, Jobs and so on) are expanded to their pods. If `profiles` is not
     empty, SchedulingProfiles among the objects are not used, and those in mode Shadow count as
     Active: what they would do is what the user wants to know. `keep_raw` keeps whole nodes and
-    pods.
+    pods. `kubernetes` is the version of the API server, such as 1.36; by default that of the
+    cluster that the objects were read from, and if they do not say it, the newest.
 
     Raises:
         InputError: if an object is malformed, incomplete or given twice; the text names the file,
             the object and the field.
     """
-    reader = _Reader(keep_raw=keep_raw)
+    reader = _Reader(keep_raw=keep_raw, kubernetes=kubernetes)
     for manifest in manifests:
         reader.read(manifest)
     reader.make_pods()
@@ -98,10 +101,12 @@ class _Reader:
     into memory. New pods and controllers wait until every object has been read.
     """
 
-    def __init__(self, *, keep_raw: bool) -> None:
+    def __init__(self, *, keep_raw: bool, kubernetes: str | None) -> None:
         self._keep_raw = keep_raw
+        self._kubernetes = kubernetes
         self.raw: dict[tuple[Kind, str], bytes] = {}
         self.state = ClusterState()
+        self.state.follow_server(kubernetes or "")
         self.pending: list[Pod] = []
         self.rejected: list[RejectedPod] = []
         self.profiles: list[Manifest] = []
@@ -144,6 +149,8 @@ class _Reader:
             self._admission[group_and_kind].append(manifest.raw)
         elif is_profile(manifest):
             self.profiles.append(manifest)
+        elif is_server(manifest):
+            self.state.follow_server(self._kubernetes or version_of(manifest))
         elif kind is None:
             self.ignored[".".join(filter(None, (manifest.kind, manifest.group)))] += 1
 

@@ -13,7 +13,7 @@ import orjson
 
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
-from mooring.kube.errors import ForbiddenError, KubeError, NotFoundError, explain
+from mooring.kube.errors import ApiError, ForbiddenError, KubeError, NotFoundError, explain
 from mooring.kube.resources import (
     LIMIT_RANGE,
     MOORING_GROUP,
@@ -23,7 +23,9 @@ from mooring.kube.resources import (
     Resource,
 )
 from mooring.mirroring.mirror import MIRRORED, MIRRORED_IF_SERVED
+from mooring.model.kubernetes_rules import NEWEST
 from mooring.simulate.manifests import InputError, Manifest
+from mooring.simulate.server import server_object
 
 __all__ = ["KINDS", "read_cluster", "save"]
 
@@ -48,6 +50,8 @@ async def read_cluster(
 ) -> tuple[list[Manifest], list[str]]:
     """Return every object that decisions read, and notes about kinds that were not found.
 
+    The first object has the server's version.
+
     `progress` is called with a line about what has been read so far.
 
     Raises:
@@ -58,6 +62,7 @@ async def read_cluster(
     forbidden: list[str] = []
     source = f"cluster {connection.url}"
     async with ApiClient(connection) as client:
+        manifests += await _server(client, source, notes)
         served: set[tuple[str, str]] = set()
         for resource in KINDS:
             identity = (resource.group, resource.kind)
@@ -83,6 +88,21 @@ async def read_cluster(
             f"({' '.join(refusal.message.split())}); docs/simulate.md has a ClusterRole to copy"
         )
     return manifests, notes
+
+
+async def _server(client: ApiClient, source: str, notes: list[str]) -> list[Manifest]:
+    """Return the server's version as an object; a note if the server does not say it.
+
+    A server that cannot be reached is reported when it is asked for objects.
+    """
+    try:
+        return [Manifest(source, server_object(await client.server_version()))]
+    except ApiError:
+        notes.append(
+            "the API server does not tell you its version: the rules of Kubernetes "
+            f"{NEWEST.version} apply, and --kubernetes names others"
+        )
+        return []
 
 
 async def _listed(

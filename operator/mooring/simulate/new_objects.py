@@ -73,7 +73,9 @@ class NewObjects:
         nodes = (node for node in state.nodes.nodes if node is not None)
         self._controllers = Controllers(pods, deployments or {}, claims, nodes)
         priority_classes = state.objects.of(Kind.PRIORITY_CLASS).values()
-        self._admission = Admission(priority_classes, runtime_classes, limit_ranges)
+        self._admission = Admission(
+            priority_classes, runtime_classes, limit_ranges, kubernetes=state.kubernetes
+        )
 
     def expand(self, manifest: Manifest) -> Iterator[Manifest]:
         """Yield the pod, or the pods and other objects that the controllers make of the object.

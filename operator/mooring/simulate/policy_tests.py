@@ -10,6 +10,7 @@ from pydantic import Field
 
 from mooring.policy.errors import FieldError, ProfileInvalid, did_you_mean
 from mooring.policy.names import QualifiedName
+from mooring.policy.profile import KubernetesVersion
 from mooring.policy.reading import PolicyModel, read
 from mooring.policy.selectors import LabelSelector
 from mooring.simulate.manifests import InputError, Manifest, composed, manifests_in, read_text
@@ -130,6 +131,8 @@ class Case(PolicyModel):
     """The pods to schedule. Absent: all pods of the files and objects that have no node."""
     seed: int = 0
     """Chooses among nodes of equal score, as `mooring simulate --seed` does."""
+    kubernetes_version: KubernetesVersion | None = None
+    """The version of the API server, instead of that of the test."""
     expect: tuple[Expectation, ...] = Field(min_length=1)
     """What must be true."""
 
@@ -159,6 +162,9 @@ class PolicyTest(PolicyModel):
     """Files of objects, or a cluster dump."""
     objects: tuple[dict[str, Any], ...] = ()
     """Objects of the cluster."""
+    kubernetes_version: KubernetesVersion | None = None
+    """The version of the API server, whose rules hold for profiles without kubernetesVersion.
+    Absent: that of a cluster dump, else the newest. `--kubernetes` comes before it."""
     cases: tuple[Case, ...] = Field(min_length=1)
     """The cases; each begins with the same cluster."""
 

@@ -8,6 +8,7 @@ from typing import Final
 from mooring.engine.extenders.extenders import tls_problem
 from mooring.engine.profiles import Profiles
 from mooring.framework.registry import Registry
+from mooring.model.kubernetes_rules import NEWEST, KubernetesRules
 from mooring.policy.errors import FieldError, ProfileInvalid
 from mooring.policy.imports.configuration import ProcessSettings, import_configuration
 from mooring.policy.imports.policy import import_policy
@@ -147,25 +148,31 @@ def load_profiles(
 
 
 def read_profiles(
-    manifests: Iterable[Manifest], registry: Registry, scheduler_name: str = DEFAULT_SCHEDULER
+    manifests: Iterable[Manifest],
+    registry: Registry,
+    scheduler_name: str = DEFAULT_SCHEDULER,
+    server: KubernetesRules = NEWEST,
 ) -> list[LoadedProfile]:
     """Read every profile as `load_profiles` does, without building its plugins.
 
-    The profiles may use what this version of Mooring cannot do.
+    The profiles may use what this version of Mooring cannot do. `server` has the rules that those
+    have which name no version of Kubernetes.
     """
     found = list[LoadedProfile]()
     for manifest in manifests:
         try:
             if _is_meant_as_profile(manifest):
-                found.append(LoadedProfile(*load_profile(manifest.raw, registry)))
+                found.append(LoadedProfile(*load_profile(manifest.raw, registry, server)))
             else:
-                found += _imported(manifest, registry, scheduler_name)
+                found += _imported(manifest, registry, scheduler_name, server)
         except ProfileInvalid as invalid:
             raise InvalidProfile(manifest.source, invalid.errors) from None
     return found
 
 
-def _imported(manifest: Manifest, registry: Registry, scheduler_name: str) -> list[LoadedProfile]:
+def _imported(
+    manifest: Manifest, registry: Registry, scheduler_name: str, server: KubernetesRules = NEWEST
+) -> list[LoadedProfile]:
     """Return the profiles that an object of kube-scheduler becomes, without their plugins.
 
     Raises:
@@ -176,13 +183,13 @@ def _imported(manifest: Manifest, registry: Registry, scheduler_name: str) -> li
         imported = import_configuration(manifest.raw, registry)
         return [
             LoadedProfile(
-                profile, resolve(profile.spec, registry), imported.notes, imported.settings
+                profile, resolve(profile.spec, registry, server), imported.notes, imported.settings
             )
             for profile in imported.profiles
         ]
     if manifest.kind in (_POLICY, _CONFIG_MAP):
         profile = import_policy(manifest.raw, registry, scheduler_name)
-        return [LoadedProfile(profile, resolve(profile.spec, registry))]
+        return [LoadedProfile(profile, resolve(profile.spec, registry, server))]
     raise manifest.error(
         f"kind: {manifest.kind} is no scheduling profile; "
         f"give a {KIND}, a {_CONFIGURATION} or a Policy"

@@ -33,7 +33,6 @@ from mooring.simulate.inputs import Inputs
 from mooring.simulate.manifests import InputError
 from mooring.simulate.new_objects import RejectedPod, owner_of
 from mooring.simulate.offline import offline_handle
-from mooring.simulate.profiles import LoadedProfile
 from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
 from mooring.state.pod_groups import PodGroupState
@@ -116,8 +115,9 @@ class Simulation:
         now = self._now = _now(inputs.state, inputs.pending)
         self._what_if = WhatIf(self._cluster, self._shared, now=lambda: now, salt=seed)
         self._profiles = Profiles(registry, offline_handle(inputs.state))
-        for loaded in inputs.profiles or (_default_profile(registry),):
-            self._profiles.put(loaded.profile, loaded.effective)
+        profiles = [loaded.profile for loaded in inputs.profiles]
+        for each in profiles or [SchedulingProfile(DEFAULT_SCHEDULER, SchedulingProfileSpec())]:
+            self._profiles.put(each, resolve(each.spec, registry, self._cluster.kubernetes))
         inputs.state.track_pod_groups(self._profiles.pod_group_formats)
         self._always = self._named(profile) if profile is not None else None
         self._extenders: ExtenderCalls | None = None
@@ -341,11 +341,6 @@ def _now(state: ClusterState, pending: Iterable[Pod]) -> float:
     """
     pods = (*(placed.pod for placed in state.pods), *pending)
     return max((max(pod.created, pod.started or 0.0) for pod in pods), default=0.0)
-
-
-def _default_profile(registry: Registry) -> LoadedProfile:
-    spec = SchedulingProfileSpec()
-    return LoadedProfile(SchedulingProfile(DEFAULT_SCHEDULER, spec), resolve(spec, registry))
 
 
 def _queued(pod: Pod, pipeline: Pipeline, *, ticket: int) -> QueuedPod:

@@ -17,6 +17,7 @@ from typing import Any
 
 from mooring.model.devices import Assignment, CardFormat
 from mooring.model.events import Action, ClusterEvent, Kind
+from mooring.model.kubernetes_rules import KubernetesRules, rules_of_server
 from mooring.model.node import Node
 from mooring.model.pod import Pod, Uid
 from mooring.model.pod_group import GroupFormat, GroupKey, PodGroup
@@ -60,6 +61,7 @@ class ClusterState:
         self.evictions = self._evictions.evictions
         self._on_unknown_nodes: dict[str, dict[str, PlacedPod]] = {}
         """The pods whose node does not exist, by the node's name, then by their uid."""
+        self._server_version = ""
         self._sink: EventSink = _drop
         self._undelivered: deque[tuple[ClusterEvent, ...]] = deque()
         self._holds_events = False
@@ -74,6 +76,26 @@ class ClusterState:
         if self._sink is not _drop:
             raise RuntimeError("cluster events have one sink, and it is there already")
         self._sink = sink
+
+    @property
+    def server_version(self) -> str:
+        """The API server's version, such as 1.37; "" while nobody has said it."""
+        return self._server_version
+
+    def follow_server(self, version: str) -> None:
+        """Have the rules of an API server of this version, such as 1.37.
+
+        Pods that are resized in place are counted anew.
+        """
+        self._server_version = version
+        for placed in tuple(self.pods):
+            if placed.pod.spec.demands is not None:
+                self.put(Kind.POD, placed.pod.uid, placed.pod)
+
+    @property
+    def kubernetes(self) -> KubernetesRules:
+        """The rules of the API server's version, which hold for what profiles share."""
+        return rules_of_server(self.server_version)
 
     @contextmanager
     def delivered_after(self) -> Iterator[None]:
@@ -182,13 +204,14 @@ class ClusterState:
         """Return the keys of all objects of a kind, of pods without those that are assumed.
 
         Later changes make no difference. They can be read only once: those of 150,000 pods are
-        found while they are read.
+        found while they are read, and what the pods were then is freed one by one.
         """
         if kind is Kind.NODE:
             return tuple(node.name for node in self.nodes.nodes if node is not None)
         if kind is Kind.POD:
             assumed = frozenset(self.pods.assumed)
-            uids = (placed.pod.uid for placed in tuple(self.pods))
+            placed = deque(self.pods)
+            uids = (placed.popleft().pod.uid for _ in range(len(placed)))
             return (uid for uid in uids if uid not in assumed)
         return tuple(self.objects.of(kind))
 
@@ -205,16 +228,23 @@ class ClusterState:
         comes first, and what has gone last. In between come the pods whose requests or node have
         changed: those of one node in one step. Each step delivers its events.
         """
-        changed = list[tuple[str, Pod]]()
+        changed = defaultdict[str, list[Pod]](list)
+        joined = dict[str, None]()
         for key, value in values.items():
             if isinstance(value, Pod) and (node := self._node_it_changes(key, value)) is not None:
-                changed.append((node, value))
+                changed[node].append(value)
+                if value.node_name is not None and value.node_name != node:
+                    joined |= {node: None, value.node_name: None}  # one step for both
             elif value is not None:
                 self.put(kind, key, value)
             yield
-        for pods in _by_node(changed):
-            self._deliver(tuple(event for pod in pods for event in self._put_pod(pod)))
-            yield
+        together = [pod for node in joined for pod in changed.pop(node, ())]
+        for node, pods in (("", together), *changed.items()):
+            # What does not exist has nothing left, and any number of pods.
+            exists = not node or node in self.nodes.row_of
+            for step in (pods,) if exists else ((pod,) for pod in pods):
+                self._deliver(tuple(event for pod in step for event in self._put_pod(pod)))
+                yield
         for key in before:
             if key not in values and not (kind is Kind.POD and Uid(key) in self.pods.assumed):
                 self.delete(kind, key)
@@ -242,6 +272,11 @@ class ClusterState:
             return None
         stays = known.node_name == pod.node_name and not pod.finished
         return None if stays and _in_place(known, pod) else known.node_name
+
+    @property
+    def unscheduled(self) -> Mapping[Uid, Pod]:
+        """The pods without a node, by uid; an assumed one is still among them."""
+        return self._pod_groups.unscheduled
 
     def put_unscheduled(self, pod: Pod) -> None:
         """Note a pod without a node; if it names a group it is a member, and an event is delivered.
@@ -427,6 +462,7 @@ class ClusterState:
         return [placed for pods in self._on_unknown_nodes.values() for placed in pods.values()]
 
     def _put_pod(self, pod: Pod) -> tuple[ClusterEvent, ...]:
+        pod = self._with_demand(pod)
         if pod.node_name is None or pod.finished:
             return self._delete_pod(pod.uid)
         known = self.pods.get(pod.uid)
@@ -452,6 +488,18 @@ class ClusterState:
         if known is None or not known.announced:
             return (*withdrawn, ClusterEvent(Kind.POD, Action.ADD, None, pod))
         return (ClusterEvent(Kind.POD, Action.UPDATE, known.pod, pod),)
+
+    def _with_demand(self, pod: Pod) -> Pod:
+        """Return the pod with its demand by the server's rules, if a resize makes them differ."""
+        demands = pod.spec.demands
+        if demands is None:
+            return pod
+        demand, known = demands[self.kubernetes.version], self.pods.get(pod.uid)
+        if known is not None and known.pod.spec.demands is demands:
+            before = known.pod.spec
+            if before.demand is demand:
+                return replace(pod, spec=before)  # so that both are seen to be equal
+        return replace(pod, spec=replace(pod.spec, demand=demand))
 
     def _update_in_place(self, known: PlacedPod, pod: Pod) -> tuple[ClusterEvent, ...]:
         """Take over a newer version, or the confirmation, of a pod whose place counts the same.
@@ -498,7 +546,7 @@ class ClusterState:
         if kind in GROUP_KINDS:
             self._pod_groups.define(kind, key, after)
         if kind is Kind.POD_DISRUPTION_BUDGET:
-            self._evictions.budget_written(key)
+            self._evictions.budget_written(key, after)
 
     def _relabelling(self, node: str, labels: Mapping[str, str]) -> AbstractContextManager[None]:
         """Return a context in which the node may get these labels; counts per label follow."""
@@ -518,11 +566,23 @@ class ClusterState:
                 self._evictions.stop_waiting(nominee.pod)
 
     def _move(self, pods: Iterable[PlacedPod], row: int) -> None:
-        """Count the pods on another row, because their node has come or gone."""
+        """Count the pods on another row, because their node has come or gone.
+
+        That is one step however many they are, so it changes no more than the row.
+        """
         for placed in tuple(pods):
-            self._leave(placed)
-            placed.row = row
-            self._enter(placed)
+            pod, before = placed.pod, placed.row
+            self._leave_unknown_node(placed)
+            self.devices.detach(placed)
+            self.storage.remove_pod(before, pod)
+            self.storage.add_pod(row, pod)
+            self.topology.move(placed.equivalent, before, row)
+            self.nodes.remove_pod(before, pod)
+            self.nodes.add_pod(row, pod)
+            self.pods.move(placed, row)
+            self._pod_columns.move(pod.uid, row)
+            self._enter_unknown_node(placed)
+            self.devices.attach(placed)
 
     def _attach(self, placed: PlacedPod) -> None:
         """Add the pod to every table and count; `_detach` is the exact reverse."""
@@ -543,8 +603,7 @@ class ClusterState:
         self.nodes.add_pod(row, pod)
         placed.equivalent = self.topology.attach(pod, row)
         self.storage.add_pod(row, pod)
-        if self.nodes.is_unknown(row):
-            self._on_unknown_nodes.setdefault(pod.node_name or "", {})[pod.uid] = placed
+        self._enter_unknown_node(placed)
         self.devices.attach(placed)
         self._pod_columns.put(
             pod,
@@ -557,16 +616,25 @@ class ClusterState:
     def _leave(self, placed: PlacedPod) -> None:
         pod, row = placed.pod, placed.row
         self._pod_columns.drop(pod, nominated=False)
-        if self.nodes.is_unknown(row):
-            on_same = self._on_unknown_nodes[pod.node_name or ""]
-            del on_same[pod.uid]
-            if not on_same:
-                del self._on_unknown_nodes[pod.node_name or ""]
+        self._leave_unknown_node(placed)
         self.devices.detach(placed)
         self.storage.remove_pod(row, pod)
         self.topology.detach(placed.equivalent, row)
         self.nodes.remove_pod(row, pod)
         self.pods.pop(pod.uid)
+
+    def _enter_unknown_node(self, placed: PlacedPod) -> None:
+        """Note the pod by its node's name if there is no such node."""
+        if self.nodes.is_unknown(placed.row):
+            on_same = self._on_unknown_nodes.setdefault(placed.pod.node_name or "", {})
+            on_same[placed.pod.uid] = placed
+
+    def _leave_unknown_node(self, placed: PlacedPod) -> None:
+        if self.nodes.is_unknown(placed.row):
+            on_same = self._on_unknown_nodes[placed.pod.node_name or ""]
+            del on_same[placed.pod.uid]
+            if not on_same:
+                del self._on_unknown_nodes[placed.pod.node_name or ""]
 
 
 def _same_object(before: object | None, after: object) -> bool:
@@ -598,16 +666,6 @@ def _in_place(known: Pod, pod: Pod) -> bool:
         and known.spec.host_ports == pod.spec.host_ports
         and known.volumes == pod.volumes
     )
-
-
-def _by_node(changed: Iterable[tuple[str, Pod]]) -> Iterable[list[Pod]]:
-    """Group pods by their former node; where a pod moves, both of its nodes are one group."""
-    moved = [(node, pod.node_name) for node, pod in changed if node != pod.node_name]
-    joined = {node for both in moved for node in both}
-    groups = defaultdict[str, list[Pod]](list)
-    for node, pod in changed:
-        groups["" if node in joined else node].append(pod)
-    return groups.values()
 
 
 def _is_equivalent(known: Pod, pod: Pod) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from mooring.model.events import Kind
+from mooring.model.kubernetes_rules import KubernetesRules
 from mooring.model.node import Node
 from mooring.model.pod import Pod, Uid
 from mooring.model.workloads import Service
@@ -39,6 +40,16 @@ class ClusterView:
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
+
+    @property
+    def server_version(self) -> str:
+        """The API server's version, such as 1.37; "" while nobody has said it."""
+        return self._state.server_version
+
+    @property
+    def kubernetes(self) -> KubernetesRules:
+        """The rules of the API server's version; a profile may have others, see `Handle`."""
+        return self._state.kubernetes
 
     @property
     def nodes(self) -> NodeView:

@@ -21,6 +21,7 @@ from mooring.model.workloads import PodDisruptionBudget
 from mooring.state.objects import Objects
 from mooring.state.pod_columns import MutablePodColumns
 from mooring.state.pods import PodTable
+from mooring.state.topology.selection import PodSelector, Selection, SelectionIndex, selection
 
 __all__ = ["Evictions", "EvictionsWriter"]
 
@@ -47,6 +48,17 @@ class _Records:
     """By a budget's namespace/name and a victim's uid."""
     exhausted: set[str] = field(default_factory=set)
     """Budgets that the Eviction API called exhausted since their status was last written."""
+    by_pods: SelectionIndex[str] = field(default_factory=SelectionIndex)
+    """Where to find budgets by the pods that they select: their namespace/name."""
+    selections: dict[str, Selection] = field(default_factory=dict)
+    """What each of these budgets selects."""
+
+    def matching(self, objects: Objects, pod: Pod) -> list[PodDisruptionBudget]:
+        """Return the budgets of the pod; a cluster has thousands, and a preemption asks often."""
+        budgets: Mapping[str, PodDisruptionBudget] = objects.of(Kind.POD_DISRUPTION_BUDGET)
+        keys = self.by_pods.selecting(pod.namespace, None, pod.labels) if pod.labels else ()
+        found = (budgets[key] for key in keys)
+        return [budget for budget in found if pod.name not in budget.disrupted_pods]
 
 
 class Evictions:
@@ -72,7 +84,7 @@ class Evictions:
         Empty for a pod that is being evicted: it is charged already. See
         filterPodsWithPDBViolation in framework/plugins/defaultpreemption/default_preemption.go.
         """
-        return [] if self.evicting(pod) else _matching(self._objects, pod)
+        return [] if self.evicting(pod) else self._records.matching(self._objects, pod)
 
     def disruptions_allowed(self, budget: PodDisruptionBudget) -> int:
         """Return how many more disruptions the budget allows; may be negative."""
@@ -104,7 +116,7 @@ class EvictionsWriter:
             self._records.victims.setdefault(preemptor.uid, set()).add(victim.uid)
             if victim.terminating or self.evictions.evicting(victim):
                 continue
-            budgets = _matching(self._objects, victim)
+            budgets = self._records.matching(self._objects, victim)
             for budget in budgets:
                 self._records.charges.setdefault(budget.key, {})[victim.uid] = _Charge()
             self._records.evicting[victim.uid] = budgets
@@ -151,14 +163,29 @@ class EvictionsWriter:
         Every budget that matches the victim allows none until its status is written again. One
         whose status has been written since the eviction began is not older than this answer.
         """
-        for budget in _matching(self._objects, victim):
+        for budget in self._records.matching(self._objects, victim):
             charge = self._records.charges.get(budget.key, {}).get(victim.uid)
             if charge is None or not charge.status_written:
                 self._records.exhausted.add(budget.key)
 
-    def budget_written(self, key: str) -> None:
-        """Note that the budget of this namespace/name has a new status or does not exist now."""
-        self._records.exhausted.discard(key)
+    def budget_written(self, key: str, budget: PodDisruptionBudget | None) -> None:
+        """Note what the budget of this namespace/name is now; None if it does not exist any more.
+
+        Only `budget.selector` says which pods it is for; an empty one is for none.
+        """
+        records = self._records
+        records.exhausted.discard(key)
+        selects = None
+        if budget is not None and budget.selector is not None and not budget.selector.empty:
+            part = PodSelector(budget.selector, frozenset((budget.namespace,)))
+            selects = selection((part,), terminating=True)
+        known = records.selections.get(key)
+        if selects is not known and known is not None:
+            records.by_pods.remove(key, known)
+            del records.selections[key]
+        if selects is not known and selects is not None:
+            records.by_pods.add(key, selects)
+            records.selections[key] = selects
         for victim in tuple(self._records.charges.get(key, ())):
             self._update_charge(key, victim, status_written=True)
 
@@ -199,18 +226,3 @@ class EvictionsWriter:
             if not awaited:
                 del self._records.victims[preemptor]
         return list(preemptors.values())
-
-
-def _matching(objects: Objects, pod: Pod) -> list[PodDisruptionBudget]:
-    if not pod.labels:
-        return []
-    budgets: Mapping[str, PodDisruptionBudget] = objects.of(Kind.POD_DISRUPTION_BUDGET)
-    return [
-        budget
-        for budget in budgets.values()
-        if budget.namespace == pod.namespace
-        and budget.selector is not None
-        and not budget.selector.empty
-        and budget.selector.matches(pod.labels)
-        and pod.name not in budget.disrupted_pods
-    ]

@@ -65,6 +65,7 @@ class NodeTable:
         self.conditions: Interned[Conditions] = Interned(columns, frozenset())
         self.zones: Interned[tuple[str, str]] = Interned(columns, ("", ""))
         """Region and zone; the first value stands for nodes that have neither."""
+        self.declared_features: Interned[frozenset[str]] = Interned(columns, frozenset())
         self.avoiding: dict[tuple[str, str], set[int]] = {}
         """Rows whose preferAvoidPods annotation names a controller, by its kind and uid."""
         self._labels = LabelColumns(columns)
@@ -138,6 +139,10 @@ class NodeTable:
         """Remove a column that `add_column` has returned, and free its memory."""
         self._columns.remove(column)
 
+    def add_resource_columns(self) -> ResourceColumns:
+        """Add amounts by name and row that the caller fills; a row that is reused keeps its own."""
+        return ResourceColumns(self._columns)
+
     @property
     def bytes(self) -> int:
         """The memory of all columns."""
@@ -191,6 +196,7 @@ class NodeTable:
         self.taints.put(row, node.taints)
         self.conditions.put(row, frozenset(node.conditions.items()))
         self.zones.put(row, node.zone_key)
+        self.declared_features.put(row, node.declared_features)
         self._put_avoided(row, node.avoids, before)
         self._put_allocatable(row, node, before)
         relabelled = before is None or before.labels != node.labels
@@ -217,6 +223,7 @@ class NodeTable:
         self.taints.put(row, ())
         self.conditions.put(row, frozenset())
         self.zones.put(row, ("", ""))
+        self.declared_features.put(row, frozenset())
         self._put_avoided(row, frozenset(), before)
         for resource in before.allocatable:
             self.allocatable.put(resource, row, 0)

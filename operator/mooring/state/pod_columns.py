@@ -174,6 +174,10 @@ class MutablePodColumns(PodColumns):
             self._requests.put(resource, slot, 0)
         self._free.append(slot)
 
+    def move(self, uid: Uid, row: int) -> None:
+        """Put the placed pod on another row."""
+        self._rows.data[self._slots[uid, False]] = row
+
     def renew(self, pod: Pod, group: int | None = None) -> None:
         """Replace a placed pod by a newer version of which only start and group may differ."""
         slot = self._slots[pod.uid, False]

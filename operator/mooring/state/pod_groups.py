@@ -287,6 +287,8 @@ class PodGroupsWriter:
         self._groups = self.groups._groups  # noqa: SLF001 - the writing half of PodGroups
         self._pods = pods
         self._unscheduled: dict[Uid, Pod] = {}
+        self.unscheduled: Mapping[Uid, Pod] = MappingProxyType(self._unscheduled)
+        """Every pod without a node, by uid."""
         self._placed: dict[Uid, PlacedPod] = {}
         self._members: dict[Uid, _Member] = {}
         self._numbers = count()

@@ -92,14 +92,23 @@ class PodTable:
         if placed.assumed:
             self.assumed[uid] = placed
 
+    def move(self, placed: PlacedPod, row: int) -> None:
+        """Put the pod, which is here, on another row."""
+        self._leave_row(placed)
+        placed.row = row
+        self._by_row.setdefault(row, {})[placed.pod.uid] = placed
+
     def pop(self, uid: Uid) -> PlacedPod | None:
         """Remove the pod and return it, if there was one."""
         placed = self._by_uid.pop(uid, None)
         self.assumed.pop(uid, None)
         if placed is not None:
             self._names.remove(placed.pod.key, uid)
-            on_row = self._by_row[placed.row]
-            del on_row[uid]
-            if not on_row:
-                del self._by_row[placed.row]
+            self._leave_row(placed)
         return placed
+
+    def _leave_row(self, placed: PlacedPod) -> None:
+        on_row = self._by_row[placed.row]
+        del on_row[placed.pod.uid]
+        if not on_row:
+            del self._by_row[placed.row]

@@ -126,6 +126,16 @@ class NodeView:
         return self._table.conditions.values
 
     @property
+    def declared_feature_codes(self) -> npt.NDArray[np.int32]:
+        """Which of `declared_feature_sets` the node declares."""
+        return self._taken(self._table.declared_features.codes)
+
+    @property
+    def declared_feature_sets(self) -> Sequence[frozenset[str]]:
+        """The distinct sets of features that nodes of the cluster declare, by code."""
+        return self._table.declared_features.values
+
+    @property
     def zone_codes(self) -> npt.NDArray[np.int32]:
         """Which of `zones` the node is in; 0 is none."""
         return self._taken(self._table.zones.codes)

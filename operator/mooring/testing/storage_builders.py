@@ -120,9 +120,15 @@ def csi_node(
     )
 
 
-def csi_driver(name: str, *, storage_capacity: bool = False) -> dict[str, Any]:
-    """Return a driver that may want its free capacity to be looked at."""
-    return api_object("CSIDriver", name, spec={"storageCapacity": storage_capacity})
+def csi_driver(
+    name: str, *, storage_capacity: bool = False, required_on_node: bool = False
+) -> dict[str, Any]:
+    """Return a driver that may want its free capacity to be looked at, or to be on the node."""
+    spec = {
+        "storageCapacity": storage_capacity,
+        "preventPodSchedulingIfMissing": required_on_node,
+    }
+    return api_object("CSIDriver", name, spec=spec)
 
 
 def storage_capacity(

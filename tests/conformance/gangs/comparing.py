@@ -11,10 +11,10 @@ import replica
 from conformance.gangs.cases import Gang, random_gang, wrong_placement
 from controlplane import Access, ControlPlane
 from controlplane.client import Client
-from controlplane.commands import POD_GROUPS
 from controlplane.namespaces import create_namespace, delete_namespace
 from controlplane.nodes import delete_nodes
 from controlplane.processes import ProcessGroup, free_ports
+from controlplane.releases import chosen_release
 
 __all__ = ["Verdict", "both_schedulers", "verdicts"]
 
@@ -43,7 +43,7 @@ class Verdict(NamedTuple):
 def both_schedulers() -> Iterator[Access]:
     """Run kube-scheduler with its gates, and Mooring, on one control plane with PodGroups."""
     with (
-        ControlPlane({"kube-scheduler"}, flags=POD_GROUPS) as plane,
+        ControlPlane({"kube-scheduler"}, flags=chosen_release().pod_group_flags()) as plane,
         TemporaryDirectory() as folder,
         ProcessGroup() as group,
     ):
@@ -73,12 +73,13 @@ def _together(
 ) -> Iterator[Verdict]:
     pairs = [[random_gang(seed, n, name, namespace) for name in SCHEDULERS] for n in numbers]
     gangs = [gang for pair in pairs for gang in pair]
+    release = chosen_release()
     with access.client() as client:
         for gang in gangs:
             _create(client, namespace, gang)
         # Last of all, so that a scheduler knows all members when it may begin.
         for gang in gangs:
-            client.post(_groups(namespace), gang.group)
+            client.post(release.pod_groups(namespace), release.versioned(gang.group))
         found = _settled(client, namespace, pairs)
     for number, (theirs, ours) in zip(numbers, pairs, strict=True):
         wrong = wrong_placement(ours, found.node_of(ours))
@@ -148,7 +149,3 @@ def _is_settled(
 
 def _pods(namespace: str) -> str:
     return f"/api/v1/namespaces/{namespace}/pods"
-
-
-def _groups(namespace: str) -> str:
-    return f"/apis/scheduling.k8s.io/v1alpha2/namespaces/{namespace}/podgroups"

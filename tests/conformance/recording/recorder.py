@@ -9,16 +9,20 @@ from conformance.recording.log import FLAGS, SchedulerLog, scores
 from conformance.recording.stage import Stage
 from conformance.scenes.cluster import Raw, Scene
 from conformance.scenes.extenders import at_port
-from conformance.scenes.profiles import PROFILES
+from conformance.scenes.profiles import PROFILES, STORAGE_PROFILES
 from controlplane import ControlPlane
-from controlplane.build import kubernetes_version
 from controlplane.cluster import NEEDS_CONTROLLER_MANAGER
+from controlplane.releases import chosen_release
 from deterministic_extender import application, served_by_thread
+from mooring.model.declared_features import (
+    USER_NAMESPACES_HOST_NETWORK,
+    VOLUME_BIND_MOUNT_OPTIONS,
+)
+from mooring.model.kubernetes_rules import rules_of_server
 
 __all__ = ["Recorder"]
 
 _CONFIGURATION: Final = {
-    "profiles": PROFILES,
     "percentageOfNodesToScore": 100,
     "parallelism": 1,
     "clientConnection": {"qps": 5000, "burst": 5000},
@@ -28,6 +32,12 @@ _ADMISSION_OFF: Final = {*NEEDS_CONTROLLER_MANAGER, "StorageObjectInUseProtectio
 """Its finalizers too would wait for a controller for ever."""
 
 _VERDICT_SECONDS: Final = 20
+
+_FEATURES_BEHIND_GATES: Final = (USER_NAMESPACES_HOST_NETWORK, VOLUME_BIND_MOUNT_OPTIONS)
+"""The features that pods can only ask for with the gates of their name, which are off by default.
+
+They change nothing else that kube-scheduler decides.
+"""
 
 
 class Recorder:
@@ -42,13 +52,22 @@ class Recorder:
 
     def __enter__(self) -> Self:
         with ExitStack() as opening:
-            flags = {"kube-scheduler": FLAGS}
+            rules = rules_of_server(chosen_release().version)
+            gates = sorted(rules.declared_features.intersection(_FEATURES_BEHIND_GATES))
+            flags = {
+                "kube-scheduler": FLAGS,
+                "kube-apiserver": [f"--feature-gates={gate}=true" for gate in gates],
+            }
             control_plane = opening.enter_context(
                 ControlPlane(flags=flags, admission_off=_ADMISSION_OFF)
             )
             self._stage = opening.enter_context(Stage(control_plane.access))
             self._client = opening.enter_context(control_plane.access.client())
-            control_plane.start_scheduler({**_CONFIGURATION, **self._served(opening)})
+            profiles = PROFILES
+            if rules.storage_capacity_scoring:
+                profiles += STORAGE_PROFILES
+            configuration = {**_CONFIGURATION, "profiles": profiles, **self._served(opening)}
+            control_plane.start_scheduler(configuration)
             self._log = SchedulerLog(control_plane.logs["kube-scheduler"])
             opening.callback(self._log.close)
             self._open = opening.pop_all()
@@ -79,7 +98,7 @@ class Recorder:
         oracle = self._oracle(pod)
         self._clear(scene, bound=oracle["node"] is not None)
         return {
-            "kubernetes": kubernetes_version(),
+            "kubernetes": chosen_release().version,
             "objects": objects,
             "oracle": oracle,
             "pod": pod,

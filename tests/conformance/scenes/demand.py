@@ -16,6 +16,7 @@ from conformance.scenes.vocabulary import (
 
 __all__ = [
     "host_ports",
+    "image_volumes",
     "images",
     "init_containers",
     "limits_only",
@@ -25,6 +26,7 @@ __all__ = [
     "priority",
     "requests",
     "resize",
+    "resize_stages",
     "scarce",
 ]
 
@@ -103,14 +105,55 @@ def resize(cluster: Cluster, pod: Raw) -> None:
     """Let a bound pod be resized in place: a container still has more than it asks for."""
     container = pod["spec"]["containers"][0]
     had = {"cpu": cluster.draw.choice(CPU), "memory": cluster.draw.choice(MEMORY)}
-    state = {"name": container["name"], "image": container["image"], "imageID": "", "ready": True}
     status = pod.setdefault("status", {})
     status["containerStatuses"] = [
-        {**state, "restartCount": 0, "allocatedResources": had, "resources": {"requests": had}}
+        {**_state(container), "allocatedResources": had, "resources": {"requests": had}}
     ]
     if cluster.draw.chance(0.5):
-        reason = cluster.draw.choice(("Infeasible", "Deferred"))
-        status["conditions"] = [{"type": "PodResizePending", "status": "True", "reason": reason}]
+        _leave_pending(cluster.draw, status)
+
+
+def resize_stages(cluster: Cluster, pod: Raw) -> None:
+    """Let a bound pod be resized in place: what is asked for, allocated and in use differ.
+
+    Its node says so of each container, init containers included, and perhaps of the whole pod.
+    """
+    draw, spec = cluster.draw, pod["spec"]
+    status = pod.setdefault("status", {})
+    status["containerStatuses"] = [_in_stages(draw, each) for each in spec["containers"]]
+    status["initContainerStatuses"] = [
+        _in_stages(draw, each) for each in spec.get("initContainers", ()) if draw.chance(0.85)
+    ]
+    if draw.chance(0.35):
+        status |= _stages_of(draw)
+    if draw.chance(0.5):
+        _leave_pending(draw, status)
+
+
+def _in_stages(draw: Draw, container: Raw) -> Raw:
+    """Return what a node reports of the container."""
+    return {**_state(container), **_stages_of(draw)}
+
+
+def _stages_of(draw: Draw) -> Raw:
+    """Return the amounts allocated and in use, either of which may be absent."""
+    amounts: Raw = {}
+    if draw.chance(0.85):
+        amounts["allocatedResources"] = _amounts(draw)
+    if draw.chance(0.85):
+        amounts["resources"] = {"requests": _amounts(draw)}
+    return amounts
+
+
+def _state(container: Raw) -> Raw:
+    named = {"name": container["name"], "image": container["image"]}
+    return {**named, "imageID": "", "ready": True, "restartCount": 0}
+
+
+def _leave_pending(draw: Draw, status: Raw) -> None:
+    """Add the condition that the node cannot do the resize now, or never."""
+    reason = draw.choice(("Infeasible", "Deferred"))
+    status["conditions"] = [{"type": "PodResizePending", "status": "True", "reason": reason}]
 
 
 def host_ports(cluster: Cluster, pod: Raw) -> None:
@@ -159,6 +202,15 @@ def images(cluster: Cluster, pod: Raw) -> None:
     if draw.chance(0.1):
         volume = {"name": "files", "image": {"reference": _image_name(draw)}}
         pod["spec"].setdefault("volumes", []).append(volume)
+
+
+def image_volumes(cluster: Cluster, pod: Raw) -> None:
+    """Give the pod one to three image volumes."""
+    draw = cluster.draw
+    pod["spec"].setdefault("volumes", []).extend(
+        {"name": f"files{number}", "image": {"reference": _image_name(draw)}}
+        for number in range(draw.randint(1, 3))
+    )
 
 
 def _image_name(draw: Draw) -> str:

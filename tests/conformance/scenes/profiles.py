@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from conformance.scenes.vocabulary import GPU, HOSTNAME, ZONE
 
-__all__ = ["DEFAULT", "PROFILES"]
+__all__ = ["DEFAULT", "PROFILES", "STORAGE_PROFILES"]
 
 Profile = dict[str, Any]
 
@@ -107,3 +107,14 @@ PROFILES: Final[tuple[Profile, ...]] = (
     },
 )
 """All can run in one kube-scheduler: they differ in their names and sort the queue alike."""
+
+STORAGE_PROFILES: Final[tuple[Profile, ...]] = (
+    _with_args("fullstorage", "VolumeBinding", **_shape((0, 0), (100, 10))),
+    _with_args("halfstorage", "VolumeBinding", **_shape((10, 2), (50, 10), (90, 3))),
+    _with_args("flatstorage", "VolumeBinding", **_shape((30, 7))),
+    {
+        "schedulerName": "storagefirst",
+        "plugins": {"multiPoint": {"enabled": [{"name": "VolumeBinding", "weight": 7}]}},
+    },
+)
+"""Profiles for kube-scheduler 1.37 and newer, which may run beside the others."""

@@ -1,8 +1,9 @@
 """Claims in every state, the volumes for them, and pods that use them already."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Final
 
-from conformance.scenes.cluster import Cluster, Raw
+from conformance.scenes.cluster import Cluster, Feature, Raw
 from conformance.scenes.storage_objects import (
     DRIVER,
     EBS_DRIVER,
@@ -16,23 +17,27 @@ from conformance.scenes.storage_objects import (
 )
 from conformance.scenes.vocabulary import HOSTNAME, ZONE, ZONES
 
-__all__ = ["inline_disk", "volumes"]
+__all__ = ["inline_disk", "required_driver", "volumes"]
 
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
 
 
-def volumes(cluster: Cluster, pod: Raw) -> None:
-    """Let the pod mount one or two claims."""
-    if not cluster.named("StorageClass"):
-        _classes(cluster)
-        csi_nodes(cluster)
-    for number in range(cluster.draw.randint(1, 2)):
-        name = f"{cluster.label}-claim{number}"
-        make = cluster.draw.choice(_KINDS)
-        make(cluster, pod["metadata"]["namespace"], name)
-        attach(pod, name)
-    if cluster.draw.chance(0.05):
-        _ephemeral(cluster, pod)
+def mounting(kinds: Sequence[Callable[[Cluster, str, str], None]]) -> Feature:
+    """Return a feature that lets the pod mount one or two claims of these kinds."""
+
+    def apply(cluster: Cluster, pod: Raw) -> None:
+        if not cluster.named("StorageClass"):
+            _classes(cluster)
+            csi_nodes(cluster)
+        for number in range(cluster.draw.randint(1, 2)):
+            name = f"{cluster.label}-claim{number}"
+            make = cluster.draw.choice(kinds)
+            make(cluster, pod["metadata"]["namespace"], name)
+            attach(pod, name)
+        if cluster.draw.chance(0.05):
+            _ephemeral(cluster, pod)
+
+    return apply
 
 
 def inline_disk(cluster: Cluster, pod: Raw) -> None:
@@ -220,6 +225,31 @@ _KINDS: tuple[Callable[[Cluster, str, str], None], ...] = (
     _leaving,
 )
 """What a claim may be, as often as it stands here."""
+
+volumes: Final = mounting(_KINDS)
+"""Lets the pod mount one or two claims."""
+
+
+def required_driver(cluster: Cluster, pod: Raw) -> None:
+    """Let the pod mount CSI volumes; it may run only where one of their drivers is installed."""
+    mounting((_attached, _attached, _provisioned, _migrated))(cluster, pod)
+    required = cluster.draw.choice((DRIVER, DRIVER, EBS_DRIVER, TRACKED_DRIVER))
+    if required != TRACKED_DRIVER:
+        cluster.add("CSIDriver", required, spec={"attachRequired": True})
+    for raw in cluster.others:
+        if raw["kind"] == "CSIDriver" and raw["metadata"]["name"] == required:
+            raw["spec"]["preventPodSchedulingIfMissing"] = cluster.draw.chance(0.85)
+        elif raw["kind"] == "CSINode":
+            _change_drivers(cluster, raw["spec"], required)
+
+
+def _change_drivers(cluster: Cluster, csi_node: Raw, required: str) -> None:
+    """Install TRACKED_DRIVER on some nodes, and remove the required driver from some."""
+    if cluster.draw.chance(0.5):
+        tracked = {"name": TRACKED_DRIVER, "nodeID": "n", "topologyKeys": [ZONE]}
+        csi_node["drivers"].append(tracked)
+    if cluster.draw.chance(0.5):
+        csi_node["drivers"] = [each for each in csi_node["drivers"] if each["name"] != required]
 
 
 def _pin(made: Raw, key: str, values: list[str]) -> None:

@@ -6,8 +6,10 @@ from typing import Any, Final
 
 from conformance.scenes.budgets import budgets
 from conformance.scenes.cluster import Cluster, Feature, Scene, always, sometimes
+from conformance.scenes.declared_features import declared_features, mount_options
 from conformance.scenes.demand import (
     host_ports,
+    image_volumes,
     images,
     init_containers,
     limits_only,
@@ -17,6 +19,7 @@ from conformance.scenes.demand import (
     priority,
     requests,
     resize,
+    resize_stages,
     scarce,
 )
 from conformance.scenes.draw import Draw
@@ -33,10 +36,12 @@ from conformance.scenes.placement import (
     tolerations,
 )
 from conformance.scenes.pods import finished, leaving, new_pod, started
-from conformance.scenes.profiles import DEFAULT, PROFILES
-from conformance.scenes.storage import inline_disk, volumes
+from conformance.scenes.profiles import DEFAULT, PROFILES, STORAGE_PROFILES
+from conformance.scenes.storage import inline_disk, required_driver, volumes
+from conformance.scenes.storage_capacity import measured_storage
+from mooring.model.kubernetes_rules import minor_version
 
-__all__ = ["SUITES", "random_scene"]
+__all__ = ["SUITES", "random_scene", "suites_of"]
 
 
 _USUAL_NODES: Final = NodeStyle()
@@ -52,6 +57,8 @@ class Suite:
     pods: tuple[int, int] = (0, 30)
     profiles: Sequence[Mapping[str, Any]] = (DEFAULT,)
     extenders: Sequence[dict[str, Any]] = ()
+    since: str = "1.34"
+    """The first minor version of Kubernetes whose API and kube-scheduler can have such cases."""
 
 
 _EXTRAS = (
@@ -84,6 +91,16 @@ SUITES: Final[Mapping[str, Suite]] = {
         (*_PLAIN, sometimes(0.25, pod_affinity), sometimes(0.1, required_pod_affinity), _LEAVING),
     ),
     "volumes": Suite((*_LIGHT, volumes, sometimes(0.3, inline_disk))),
+    "storage": Suite((*_LIGHT, measured_storage)),
+    "shapes": Suite((*_LIGHT, measured_storage), profiles=STORAGE_PROFILES, since="1.37"),
+    "drivers": Suite((*_LIGHT, required_driver, sometimes(0.2, inline_disk))),
+    "imagevolumes": Suite(
+        (sometimes(0.5, images), image_volumes, *_LIGHT), nodes=NodeStyle(imaged=0.75), since="1.35"
+    ),
+    "features": Suite((*_LIGHT, declared_features), since="1.36"),
+    "mountoptions": Suite(
+        (*_LIGHT, declared_features, sometimes(0.7, mount_options)), since="1.37"
+    ),
     "preemption": Suite(
         (
             modest_requests,
@@ -141,6 +158,17 @@ SUITES: Final[Mapping[str, Suite]] = {
         NodeStyle(tainted=0.2, imaged=0.3),
         profiles=PROFILES,
     ),
+    "resize": Suite(
+        (requests, *_EXTRAS),
+        (
+            requests,
+            sometimes(0.35, init_containers),
+            sometimes(0.3, pod_level),
+            sometimes(0.1, overhead),
+            sometimes(0.75, resize_stages),
+        ),
+        pods=(10, 30),
+    ),
     "mixed": Suite(
         (
             sometimes(0.15, images),
@@ -171,6 +199,12 @@ SUITES: Final[Mapping[str, Suite]] = {
     ),
 }
 """By name, in the order in which they are recorded."""
+
+
+def suites_of(version: str) -> tuple[str, ...]:
+    """Return the suites that kube-scheduler of a version of Kubernetes can decide, in order."""
+    asked = minor_version(version) or ()
+    return tuple(n for n, suite in SUITES.items() if (minor_version(suite.since) or ()) <= asked)
 
 
 def random_scene(suite: str, seed: int, index: int) -> Scene:

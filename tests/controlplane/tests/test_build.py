@@ -1,7 +1,9 @@
 import os
 import re
+import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
@@ -10,19 +12,23 @@ import pytest
 from controlplane import ControlPlaneError
 from controlplane.build import (
     HERE,
-    PROGRAMS,
+    KUBERNETES_PROGRAMS,
     SERVER_PROGRAMS,
+    SHARED_MODULE,
+    SHARED_PROGRAMS,
     TOOLS,
     TOOLS_MODULE,
+    built_releases,
     cache_root,
+    control_plane,
     ensure_built,
-    kubernetes_version,
     programs_folder,
 )
 from controlplane.progress import Progress
+from controlplane.releases import NEWEST, RELEASES, VARIABLE
 from controlplane.tests.waiting import wait_for
 
-MODULE = (HERE / "go.mod").read_text()
+PROGRAMS = {**KUBERNETES_PROGRAMS, **SHARED_PROGRAMS}
 
 FAKE_GO = """#!/bin/sh
 test "$1" = env && { echo go1.26.0; exit; }
@@ -37,7 +43,8 @@ for package; do name=${package%/v3}; echo "$package" > "$folder/${name##*/}"; do
 
 @pytest.fixture
 def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a Go that writes its calls to this file, and an empty cache."""
+    """Return a Go that writes its calls to this file, an empty cache, and the newest release."""
+    monkeypatch.delenv(VARIABLE, raising=False)
     go = tmp_path / "bin" / "go"
     go.parent.mkdir()
     go.write_text(FAKE_GO)
@@ -49,7 +56,9 @@ def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("folder", "programs"), [(HERE, PROGRAMS), (TOOLS_MODULE.folder, TOOLS)], ids=["plane", "tools"]
+    ("folder", "programs"),
+    [(HERE, SHARED_PROGRAMS), (TOOLS_MODULE.folder, TOOLS)],
+    ids=["shared", "tools"],
 )
 def test_the_programs_are_the_tool_lines_of_go_mod(folder: Path, programs: dict[str, str]) -> None:
     module = (folder / "go.mod").read_text()
@@ -67,13 +76,6 @@ def test_tools_are_built_apart_so_that_their_versions_change_no_control_plane(ca
         programs_folder()
 
 
-def test_every_staging_module_is_replaced_by_the_release_of_the_same_kubernetes() -> None:
-    replaced = re.findall(r"^\t(\S+) => (\S+) (\S+)$", MODULE, re.MULTILINE)
-    version = kubernetes_version().replace("v1.", "v0.")
-    assert len(replaced) == 33
-    assert [line for line in replaced if line != (line[0], line[0], version)] == []
-
-
 def test_a_build_puts_every_program_into_the_cache_and_is_not_repeated(calls: Path) -> None:
     said = StringIO()
     folder = ensure_built(Progress(said))
@@ -81,9 +83,42 @@ def test_a_build_puts_every_program_into_the_cache_and_is_not_repeated(calls: Pa
     assert sorted(path.name for path in folder.iterdir()) == sorted(PROGRAMS)
     for name, package in PROGRAMS.items():
         assert (folder / name).read_text() == f"{package}\n"
-        assert f"controlplane: {name} is built\n" in said.getvalue()
+        assert f": {name} is built\n" in said.getvalue()
+    assert f"kubernetes-{NEWEST.minor}: kube-scheduler is built\n" in said.getvalue()
     assert ensure_built() == programs_folder() == folder
-    assert len(calls.read_text().splitlines()) == 1
+    assert len(calls.read_text().splitlines()) == 2
+
+
+def test_releases_are_built_apart_and_share_etcd_and_kwok(
+    calls: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    newest = ensure_built(Progress(StringIO()))
+    assert built_releases() == [NEWEST]
+    older = RELEASES[0]
+    monkeypatch.setenv(VARIABLE, older.minor)
+    with pytest.raises(ControlPlaneError) as told:
+        programs_folder()
+    command = f"make controlplane KUBERNETES={older.minor}"
+    assert str(told.value) == f"kubernetes-{older.minor} is not built: run `{command}`"
+    folder = ensure_built(Progress(StringIO()))
+    assert folder != newest
+    assert programs_folder(control_plane(NEWEST)) == newest
+    assert built_releases() == [older, NEWEST]
+    for name in SHARED_PROGRAMS:
+        assert (folder / name).samefile(newest / name)
+    calls_of = [line for line in calls.read_text().splitlines() if "server/v3" in line]
+    assert len(calls_of) == 1
+    assert f"gitVersion={older.version} " in calls.read_text()
+
+
+def test_another_version_of_kwok_is_another_folder_of_programs(calls: Path, tmp_path: Path) -> None:
+    assert calls.parent == tmp_path
+    folder = ensure_built(Progress(StringIO()))
+    moved = tmp_path / "shared"
+    shutil.copytree(HERE, moved, ignore=shutil.ignore_patterns("[!g]*"))
+    (moved / "go.mod").write_text((HERE / "go.mod").read_text().replace("kwok v0", "kwok v1"))
+    plane = replace(control_plane(), beside=replace(SHARED_MODULE, folder=moved))
+    assert ensure_built(Progress(StringIO()), plane) != folder
 
 
 def test_what_is_not_needed_yet_is_built_when_it_is(calls: Path) -> None:
@@ -93,14 +128,18 @@ def test_what_is_not_needed_yet_is_built_when_it_is(calls: Path) -> None:
     with pytest.raises(ControlPlaneError, match="not built: run `make controlplane`"):
         programs_folder()
     assert ensure_built(Progress(StringIO())) == programs_folder() == folder
-    first, second = calls.read_text().splitlines()
-    assert "cmd/kube-apiserver" in first
-    assert "cmd/kube-apiserver" not in second
+    servers, etcd, others, kwok = calls.read_text().splitlines()
+    assert "cmd/kube-apiserver" in servers
+    assert "cmd/kube-apiserver" not in others
+    assert ("server/v3" in etcd, "cmd/kwok" in etcd) == (True, False)
+    assert ("server/v3" in kwok, "cmd/kwok" in kwok) == (False, True)
 
 
 def test_a_failed_build_names_the_program_the_log_and_gos_last_words(calls: Path) -> None:
     calls.with_name("calls.fail").touch()
-    with pytest.raises(ControlPlaneError, match=r"building etcd, .* failed; log: .*\.log") as told:
+    with pytest.raises(
+        ControlPlaneError, match=r"building kube-apiserver, .* failed; log: .*\.log"
+    ) as told:
         ensure_built(Progress(StringIO()))
     assert "no space left on device" in str(told.value)
     with pytest.raises(ControlPlaneError, match="not built: run `make controlplane`"):
@@ -121,4 +160,4 @@ def test_two_builders_at_once_build_once(calls: Path) -> None:
             assert "waiting for another build" in second.stderr.readline()
             hold.unlink()
             assert (first.wait(), second.wait()) == (0, 0)
-    assert len(calls.read_text().splitlines()) == 1
+    assert len(calls.read_text().splitlines()) == 2

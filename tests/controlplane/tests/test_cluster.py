@@ -60,7 +60,7 @@ def test_without_a_build_the_message_says_how_to_build(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MOORING_CACHE", str(tmp_path))
-    with pytest.raises(ControlPlaneError, match="not built: run `make controlplane`"):
+    with pytest.raises(ControlPlaneError, match="not built: run `make controlplane"):
         ControlPlane().start()
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from controlplane import ControlPlaneError
-from controlplane.build import SERVER_PROGRAMS, cache_root, kubernetes_version
+from controlplane.build import SERVER_PROGRAMS, cache_root
 from controlplane.envtest import (
     FOLDER,
     LOCK,
@@ -22,8 +22,9 @@ from controlplane.envtest import (
     downloaded_programs,
 )
 from controlplane.progress import Progress
+from controlplane.releases import NEWEST, RELEASES, VARIABLE, chosen_release
 
-MINOR = kubernetes_version().rpartition(".")[0]
+MINOR = f"v{chosen_release().minor}"
 
 
 def archive(version: str = f"{MINOR}.0", *, without: str = "", link: bool = False) -> bytes:
@@ -85,10 +86,21 @@ def downloaded(releases: Releases) -> tuple[Path | None, str]:
     return downloaded_programs(Progress(said), releases.lock), said.getvalue()
 
 
-def test_the_locked_archives_are_of_the_minor_release_that_is_built() -> None:
+def test_each_release_has_all_locked_archives_or_none_and_the_newest_has_them() -> None:
     names = [line.split("  ")[1] for line in LOCK.read_text().splitlines() if line[0] != "#"]
-    assert len(names) == 4
-    assert [name for name in names if not name.startswith(f"envtest-{MINOR}.")] == []
+    counts = [sum(f"-v{release.minor}." in name for name in names) for release in RELEASES]
+    assert set(counts) <= {0, 4}
+    assert counts[RELEASES.index(NEWEST)] == 4
+    assert sum(counts) == len(names)
+
+
+def test_the_archive_is_that_of_the_chosen_release(
+    releases: Releases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = next(release for release in RELEASES if release is not chosen_release())
+    monkeypatch.setenv(VARIABLE, other.minor)
+    assert downloaded(releases) == (None, "")
+    assert releases.asked == []
 
 
 def test_an_archive_is_downloaded_once_and_only_its_programs_are_taken(
@@ -118,7 +130,7 @@ def test_an_archive_with_another_hash_is_not_used(releases: Releases) -> None:
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        (archive("v1.30.2"), "has Kubernetes v1.30.2, and Mooring is tested with v1."),
+        (archive("v1.30.2"), f"has Kubernetes v1.30.2, and {MINOR} is wanted (KUBERNETES)"),
         (archive(without="etcd"), "the archive cannot be read"),
         (archive(link=True), "etcd in it is no program"),
         (b"no archive", "the archive cannot be read"),

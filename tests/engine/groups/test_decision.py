@@ -109,6 +109,7 @@ def test_a_group_that_extenders_reject_names_them_and_is_equal_to_no_other() -> 
     raws = members(2, cpu="3")
     decision = decided(deciding, raws, passing(raws, "a", failed=("b",)))
     assert decision.message == (
+        "minCount (2) cannot be satisfied: 1 scheduled, 0 remaining; "
         "the group of 2 does not fit: 1 of 2 members fit, needs 2 CPUs more. "
         "0/2 nodes are available: 1 Insufficient cpu, 1 extender http://e: busy."
     )
@@ -154,9 +155,32 @@ def test_the_record_says_which_domains_were_tried_and_why_each_failed() -> None:
         ("r2", 3, "3 of 6 members fit in rack r2, needs 3 CPUs more"),
     }
     assert decision.message.startswith(
+        "0/2 placements are available, first placement status: "
+        "minCount (6) cannot be satisfied: 2 scheduled, 3 remaining; "
         "the group of 6 does not fit: 3 of 6 members fit in rack r2, needs 3 CPUs more; "
     )
     assert not decision.bounded
+
+
+def test_a_gang_that_does_not_fit_says_how_far_kube_scheduler_came_since_1_37() -> None:
+    """Of 8, 1 runs and 2 fit: kube-scheduler stops at the next one, with 4 left of the minimum."""
+    words = "minCount (8) cannot be satisfied: 3 scheduled, 4 remaining; "
+    runs = pod("m7", group="g", cpu="1", node="a")
+    for version, said in (("1.37", words), ("1.36", "")):
+        objects = node("a", cpu="3"), pod_group("g", 8), runs
+        decision = decided(Deciding(*objects, kubernetesVersion=version), members(7, cpu="1"))
+        assert decision.message.startswith(f"{said}the group of 7 does not fit: 2 of 7 members")
+    few = decided(Deciding(node("a"), pod_group("g", 8)), members(3))
+    assert few.message == "minCount (8) cannot be satisfied: 0 scheduled, 3 remaining"
+
+
+def test_a_gang_whose_members_differ_from_it_is_not_placed_since_1_37() -> None:
+    deciding = Deciding(node("a"), pod_group("g", 2))
+    decision = decided(deciding, members(2, priority=5))
+    assert not decision.rows
+    assert decision.message.endswith("the pod group's priority, got 5 and 0")
+    older = Deciding(node("a"), pod_group("g", 2), kubernetesVersion="1.36")
+    assert len(decided(older, members(2, priority=5)).rows) == 2
 
 
 def test_members_that_come_later_are_placed_in_the_domain_of_the_others() -> None:

@@ -13,7 +13,14 @@ from mooring.engine.groups.pod_group_status_reporter import PodGroupStatusReport
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
 from mooring.kube.recorder import EventRecorder
-from mooring.kube.resources import COSCHEDULING_POD_GROUP, POD, POD_GROUP_V1ALPHA2
+from mooring.kube.resources import (
+    COSCHEDULING_POD_GROUP,
+    POD,
+    POD_GROUP,
+    POD_GROUP_V1ALPHA2,
+    POD_GROUP_V1ALPHA3,
+    Resource,
+)
 from mooring.kube.writes import PodGroupWriter
 from mooring.model.events import Kind
 from mooring.model.objects import object_key, parse_object
@@ -53,6 +60,7 @@ class Groups:
         self.now = 1_767_225_600.0
         self.placed: list[float] = []
         self.owned = True
+        self.served = dict(SERVED)
         self._rounds: asyncio.Queue[asyncio.Event] = asyncio.Queue()
         self.recorder = EventRecorder(client, "mooring", "test")
         self.events: list[tuple[str, str]] = []
@@ -61,7 +69,7 @@ class Groups:
             PodGroupWriter(client),
             self.recorder,
             owns=lambda _pod: self.owned,
-            served=lambda: SERVED,
+            served=lambda: self.served,
             placed=self.placed.append,
             clock=lambda: self.now,
             wall_clock=lambda: self.now,
@@ -396,15 +404,26 @@ async def test_groups_are_counted_by_phase_until_they_are_gone(groups: Groups) -
     assert {p: n for p, n in groups.reports.phases().items() if n} == {"Pending": 1}
 
 
-async def test_the_condition_of_kubernetes_is_merged_with_the_others(groups: Groups) -> None:
+@pytest.mark.parametrize(
+    ("resource", "condition"),
+    [
+        (POD_GROUP, "PodGroupInitiallyScheduled"),
+        (POD_GROUP_V1ALPHA3, "PodGroupInitiallyScheduled"),
+        (POD_GROUP_V1ALPHA2, "PodGroupScheduled"),
+    ],
+)
+async def test_the_condition_of_kubernetes_is_merged_with_the_others(
+    groups: Groups, resource: Resource, condition: str
+) -> None:
+    groups.served[Kind.POD_GROUP] = resource
     groups.server.patched()
     groups.show(pod_group("serve", 2))
     groups.state.put_unscheduled(parse_pod(pod("s", group="serve")))
     await groups.round()
     (request,) = groups.server.patches
-    assert request.path == POD_GROUP_V1ALPHA2.path("default", "serve", "status")
+    assert request.path == resource.path("default", "serve", "status")
     assert request.headers["Content-Type"] == "application/strategic-merge-patch+json"
-    assert request.body["status"]["conditions"][0]["type"] == "PodGroupScheduled"
+    assert request.body["status"]["conditions"][0]["type"] == condition
 
 
 async def test_a_report_lists_the_members_and_what_keeps_each(groups: Groups) -> None:

@@ -34,7 +34,17 @@ def test_the_node_with_the_lowest_victims_is_nominated() -> None:
     assert decision.node is None
     assert decision.nominated_node == "a"
     assert [v.key for v in decision.victims] == ["default/a-2"]
-    assert decision.message == "0/2 nodes are available: 2 Insufficient cpu."
+    assert decision.message == (
+        "0/2 nodes are available: 2 Insufficient cpu. "
+        "preemption: found a potential placement for pod on node a, preempting 1 victims"
+    )
+
+
+def test_before_kubernetes_1_37_no_message_says_which_node_preemption_has_found() -> None:
+    deciding = Deciding(*full("a", LOW, LOW, LOW, LOW), kubernetesVersion="1.36")
+    decision = deciding.decision(pod("new", cpu="1", priority=HIGH))
+    assert decision.nominated_node == "a"
+    assert decision.message == "0/1 nodes are available: 1 Insufficient cpu."
 
 
 def test_fewer_victims_win_when_priorities_are_equal() -> None:
@@ -67,7 +77,7 @@ def test_pods_of_equal_priority_are_never_victims() -> None:
 def test_preemption_is_not_helpful_on_a_node_too_small_even_when_empty() -> None:
     message = Deciding(*full("a", LOW)).decision(pod("new", cpu="8", priority=HIGH)).message
     assert message == (
-        "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, preemption: "
+        "0/1 nodes are available: 1 Insufficient cpu. preemption: "
         "0/1 nodes are available: 1 Preemption is not helpful for scheduling."
     )
 
@@ -365,12 +375,13 @@ def test_no_more_candidates_are_compared_than_the_profile_asks_for(candidates: i
     assert deciding.decision(pod("new", cpu="1", priority=HIGH)).nominated_node == expected
 
 
-@pytest.mark.parametrize(("most_checks", "not_tried"), [(6, 0), (4, 1), (2, 2)])
+@pytest.mark.parametrize(("most_checks", "not_tried"), [(4, 0), (2, 1), (1, 2)])
 def test_a_pod_with_many_terms_is_tried_on_fewer_nodes(
     most_checks: int, not_tried: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module = "mooring.plugins.default_preemption.plugin"
-    monkeypatch.setattr(f"{module}._MOST_TERM_CHECKS", most_checks)
+    monkeypatch.setattr(f"{module}._COMPARED_ALWAYS", 0)
+    monkeypatch.setattr(f"{module}._MOST_CHECKS", most_checks)
     deciding = Deciding(*(o for name in "abc" for o in full(name, LOW, HIGH)))
     terms = [
         {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"on": on}}}
@@ -387,7 +398,8 @@ def test_a_pod_with_many_terms_is_tried_on_fewer_nodes(
 def test_a_node_beyond_the_bound_is_tried_in_another_attempt(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("mooring.plugins.default_preemption.plugin._MOST_DRY_RUNS", 1)
+    monkeypatch.setattr("mooring.plugins.default_preemption.plugin._COMPARED_ALWAYS", 0)
+    monkeypatch.setattr("mooring.plugins.default_preemption.plugin._MOST_CHECKS", 1)
     blocked = (o for name in "abc" for o in full(name, LOW, HIGH))
     deciding = Deciding(*blocked, *full("d", LOW, LOW, LOW, LOW))
     away = {
@@ -400,6 +412,63 @@ def test_a_node_beyond_the_bound_is_tried_in_another_attempt(
     raw = pod("new", cpu="1", priority=HIGH, affinity={"podAntiAffinity": required})
     found = {deciding.decision(raw, seed=seed).nominated_node for seed in range(4)}
     assert found == {"d", None}
+
+
+def test_a_node_whose_budgets_allow_its_victims_is_found_in_another_attempt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("mooring.plugins.default_preemption.plugin._COMPARED_ALWAYS", 0)
+    monkeypatch.setattr("mooring.plugins.default_preemption.plugin._MOST_LOOKED_AT", 2)
+    deciding = Deciding(
+        *(o for name in ("a", "b", "c") for o in guarded(name, LOW)),
+        node("d", cpu="1"),
+        pod("on-d", cpu="1", node="d", priority=MIDDLE),
+        pdb("guard", {"app": "guarded"}, allowed=0),
+        preemption={"disruptionBudgets": "Strict"},
+    )
+    outcomes = [deciding.decision(pod("new", cpu="1", priority=HIGH), seed=i) for i in range(3)]
+    assert {outcome.nominated_node for outcome in outcomes} == {"d", None}
+    texts = [outcome.message for outcome in outcomes if outcome.nominated_node is None]
+    assert all(text and "2 node(s) were not tried in this attempt" in text for text in texts)
+
+
+@pytest.mark.parametrize("too_small", [0, 150])
+def test_one_hundred_candidates_are_compared_at_any_cost(
+    too_small: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mooring.plugins.default_preemption.plugin._MOST_CHECKS", 10)
+    deciding = Deciding(
+        *(o for i in range(99) for o in seemingly_cheap(f"n{i}")),
+        *full("best", LOW, LOW, LOW, LOW),
+        *(node(f"small-{i}", cpu="1") for i in range(too_small)),
+        *(pod(f"on-{i}", node=f"small-{i}", priority=LOW) for i in range(too_small)),
+    )
+    away = {
+        "topologyKey": "kubernetes.io/hostname",
+        "labelSelector": {"matchLabels": {"away": "yes"}},
+    }
+    raw = pod(
+        "new",
+        cpu="2",
+        priority=HIGH,
+        affinity={"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [away]}},
+    )
+    assert {deciding.decision(raw, seed=i).nominated_node for i in (0, 30, 60)} == {"best"}
+
+
+def seemingly_cheap(name: str) -> list[dict[str, object]]:
+    """Return a node where requests need one victim of low priority, and affinity another pod."""
+    return [
+        node(name, cpu="4"),
+        pod(f"{name}-low", cpu="2", node=name, priority=LOW),
+        pod(f"{name}-away", cpu="2", node=name, priority=MIDDLE, labels={"away": "yes"}),
+    ]
+
+
+def guarded(name: str, priority: int) -> tuple[dict[str, Any], ...]:
+    """Return a node that one pod fills, which no budget allows to evict."""
+    filling = pod(f"on-{name}", cpu="1", node=name, priority=priority, labels={"app": "guarded"})
+    return node(name, cpu="1"), filling
 
 
 def with_extenders(deciding: Deciding, raw: dict[str, object], **answers: Any) -> Any:

@@ -1,12 +1,18 @@
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from mooring.framework.registry import Registry
+from mooring.model.kubernetes_rules import rules_of_server
+from mooring.plugins import SHIPPED
 from mooring.policy.imports.configuration import ProcessSettings, import_configuration
 from mooring.policy.merge import Catalog
 from mooring.policy.profile import SchedulingProfileSpec
+from mooring.policy.resolve import resolve
 
 Mistakes = Callable[[Callable[[], object]], dict[str, str]]
 
@@ -111,7 +117,7 @@ def test_a_file_written_by_kube_scheduler_is_imported_with_notes(catalog: Catalo
         "multiPoint": {
             "enabled": [
                 {"name": "NodeName", "weight": 0},
-                {"name": "NodeDeclaredFeatures", "weight": 0},
+                {"name": "DeferredPodScheduling", "weight": 0},
             ]
         },
         "placementGenerate": {},
@@ -139,9 +145,57 @@ def test_a_file_written_by_kube_scheduler_is_imported_with_notes(catalog: Catalo
         "parallelism": "is left out: Mooring decides on all nodes at once",
         "enableProfiling": "is left out: Mooring has no profiling endpoint",
         "clientConnection.contentType": "is left out: Mooring speaks JSON",
-        "profiles[0]": "NodeDeclaredFeatures is left out of multiPoint: Mooring does not have this "
-        "plugin",
+        "profiles[0]": "DeferredPodScheduling is left out of multiPoint: Mooring does not have "
+        "this plugin",
     }
+
+
+WRITTEN = Path(__file__).parent / "written"
+"""What `--write-config-to` of each version writes; `alpha` with the feature gates GenericWorkload,
+TopologyAwareWorkloadScheduling and InPlacePodVerticalScalingSchedulerPreemption."""
+DEFERRED = "profiles[0]: DeferredPodScheduling is left out of multiPoint: Mooring does not have "
+
+
+@pytest.mark.parametrize(
+    ("version", "left_out"),
+    [
+        ("1.34", []),
+        ("1.35", []),
+        ("1.36", []),
+        ("1.37", []),
+        ("1.37-alpha", [f"{DEFERRED}this plugin"]),
+    ],
+)
+def test_a_file_that_each_version_writes_gives_its_defaults_and_says_what_is_left_out(
+    version: str, left_out: list[str]
+) -> None:
+    rules = rules_of_server(version)
+    document = yaml.safe_load((WRITTEN / f"{version}.yaml").read_text("utf-8"))
+    registry = Registry(SHIPPED, {})
+    imported = import_configuration(document, registry)
+    (profile,) = imported.profiles
+    found = resolve(profile.spec, registry, rules)
+    usual = resolve(SchedulingProfileSpec(), registry, rules)
+    assert found.plugins == usual.plugins
+    assert found.args == usual.args
+    assert [str(note) for note in imported.notes if note.path.startswith("profiles")] == left_out
+    assert [note.path for note in imported.notes[:4]] == [
+        "parallelism",
+        "enableProfiling",
+        "enableContentionProfiling",
+        "clientConnection.contentType",
+    ]
+
+
+def test_what_runs_for_pod_groups_alone_is_left_out_with_a_note(catalog: Catalog) -> None:
+    plugins = {"podGroupPostFilter": {"disabled": [{"name": "*", "weight": 0}]}}
+    imported = import_configuration(profiles({"plugins": plugins}), catalog)
+    (note,) = imported.notes
+    assert str(note) == (
+        "profiles[0].plugins.podGroupPostFilter: is left out: pod groups preempt others where "
+        "postFilter has DefaultPreemption"
+    )
+    assert imported.profiles[0].manifest()["spec"] == {"plugins": {}}
 
 
 def queue(name: str, *sorters: str, **args: object) -> dict[str, Any]:
@@ -192,10 +246,21 @@ INVALID: list[tuple[dict[str, Any], dict[str, str]]] = [
         {"clientConnection.burst": "must be between 0 and 2147483647, got -1"},
     ),
     (
-        configuration(percentageOfPlacementsToScore=5),
+        profiles(
+            {
+                "plugins": {
+                    "podGroupPostFilter": {
+                        "enabled": [{"name": "DefaultPreemptio"}],
+                        "disabled": [{"name": "DynamicResource"}, {"name": "*", "weight": 0}],
+                    }
+                }
+            }
+        ),
         {
-            "percentageOfPlacementsToScore": "must not be set: it belongs to the feature "
-            "TopologyAwareWorkloadScheduling, which is off in Kubernetes 1.36"
+            "profiles[0].plugins.podGroupPostFilter.enabled[0].name": "unknown plugin "
+            '"DefaultPreemptio", did you mean DefaultPreemption?',
+            "profiles[0].plugins.podGroupPostFilter.disabled[0].name": "unknown plugin "
+            '"DynamicResource", did you mean DynamicResources?',
         },
     ),
     (profiles({"schedulerName": ""}), {"profiles[0].schedulerName": "is required"}),
@@ -225,9 +290,9 @@ INVALID: list[tuple[dict[str, Any], dict[str, str]]] = [
             {
                 "plugins": {
                     "multiPoint": {
-                        "enabled": [{"name": "NodeDeclaredFeatures"}, {"name": "NodeNam"}]
+                        "enabled": [{"name": "DeferredPodScheduling"}, {"name": "NodeNam"}]
                     },
-                    "score": {"enabled": [{"name": "NodeDeclaredFeatures"}]},
+                    "score": {"enabled": [{"name": "DeferredPodScheduling"}]},
                 },
                 "pluginConfig": [{"name": "DynamicResources", "args": {"filterTimeout": "x"}}],
             }
@@ -235,8 +300,8 @@ INVALID: list[tuple[dict[str, Any], dict[str, str]]] = [
         {
             "profiles[0].plugins.multiPoint.enabled[1].name": 'unknown plugin "NodeNam", did you '
             "mean NodeName?",
-            "profiles[0].plugins.score.enabled[0].name": "NodeDeclaredFeatures does not implement "
-            "score, only preFilter, filter",
+            "profiles[0].plugins.score.enabled[0].name": "DeferredPodScheduling does not implement "
+            "score, only preFilter, filter, permit",
             "profiles[0].pluginConfig[0].args.filterTimeout": "must be a duration such as 30s or "
             '1m30s, got "x"',
         },

@@ -49,24 +49,26 @@ def test_the_catalog_with_what_is_left_out_contains_all_other_plugins(catalog: C
     wider = WithLeftOut(catalog)
     assert {*wider.names()} == {*catalog.names(), *LEFT_OUT}
     assert {*ABSENT} < {*LEFT_OUT}
-    assert wider.points("NodeDeclaredFeatures") == frozenset({Point.PRE_FILTER, Point.FILTER})
+    assert wider.points("DeferredPodScheduling") == frozenset(
+        {Point.PRE_FILTER, Point.FILTER, Point.PERMIT}
+    )
     assert wider.points("NodeName") == frozenset({Point.FILTER})
     assert wider.points("Nothing") is None
     assert wider.args_model("NodeAffinity") is KUBE_SCHEDULER_ARGS["NodeAffinity"]
-    assert wider.args_model("NodeDeclaredFeatures") is None
+    assert wider.args_model("DeferredPodScheduling") is None
 
 
 def test_a_plugin_is_noted_once_with_every_field_that_names_it(catalog: Catalog) -> None:
     spec = {
         "plugins": {
-            "multiPoint": {"enabled": named("NodeName", "NodeDeclaredFeatures")},
-            "preFilter": {"enabled": named("NodeDeclaredFeatures"), "disabled": ALL},
+            "multiPoint": {"enabled": named("NodeName", "DeferredPodScheduling")},
+            "preFilter": {"enabled": named("DeferredPodScheduling"), "disabled": ALL},
         },
-        "pluginConfig": named("NodeDeclaredFeatures", "NodePorts"),
+        "pluginConfig": named("DeferredPodScheduling", "NodePorts"),
     }
     first, second = notes(spec, catalog)
     assert first == (
-        "profiles[0]: NodeDeclaredFeatures is left out of multiPoint, preFilter, pluginConfig: "
+        "profiles[0]: DeferredPodScheduling is left out of multiPoint, preFilter, pluginConfig: "
         "Mooring does not have this plugin"
     )
     assert second == "profiles[0].plugins.preFilter: no plugin is left"

@@ -5,7 +5,8 @@ import pytest
 from mooring.policy.errors import ProfileInvalid
 from mooring.policy.profile import SchedulingProfileSpec
 from mooring.policy.reading import read
-from mooring.policy.rules.rule import Rule, missing_on_nodes
+from mooring.policy.rules.plan import plan_filter
+from mooring.policy.rules.rule import Rule, missing_on_nodes, plan_one_by_one
 
 
 def mistakes(*rules: dict[str, Any]) -> list[str]:
@@ -82,3 +83,22 @@ def test_what_rules_read_and_no_node_has_is_named_once_for_each_rule() -> None:
         'rules[1].filter: no node has the resource "gpus", did you mean gpu?',
         'rules[3].score: no node has the label "row"',
     ]
+
+
+def test_rules_are_planned_one_per_step_before_the_profile_is_read() -> None:
+    rules = [{"name": f"r{i}", "filter": f'node.labels.rack != "planned-{i}"'} for i in range(3)]
+    assert len([*plan_one_by_one({"spec": {"rules": rules}})]) == 3
+    assert plan_filter('node.labels.rack != "planned-2"').variables == {"node.labels"}
+
+
+@pytest.mark.parametrize(
+    "written",
+    [{}, {"spec": 1}, {"spec": {"rules": "x"}}, {"spec": {"rules": [1, {"filter": 2}, {}]}}],
+)
+def test_what_is_no_rule_is_left_for_whoever_reads_the_profile(written: dict[str, Any]) -> None:
+    assert not [*plan_one_by_one(written)]
+
+
+def test_a_rule_that_is_wrong_does_not_keep_the_others_from_being_planned() -> None:
+    rules = [{"filter": "1 +"}, {"score": "node.labels.size"}, {"score": "1.0"}]
+    assert len([*plan_one_by_one({"spec": {"rules": rules}})]) == 3

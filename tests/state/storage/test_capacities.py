@@ -7,6 +7,7 @@ from mooring.model.node import ZONE
 from mooring.model.objects import object_key, parse_object
 from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
+from mooring.state.storage.capacities import UNKNOWN
 from mooring.testing.builders import cluster, node
 from mooring.testing.storage_builders import storage_capacity
 
@@ -65,3 +66,37 @@ def test_a_capacity_that_changes_or_goes_is_known_as_it_is_now() -> None:
         assert has_capacity(state, 10) == expected
     state.delete(Kind.CSI_STORAGE_CAPACITY, "default/c")
     assert has_capacity(state, 10) == set()
+
+
+def capacity(state: ClusterState, size: int) -> dict[str, int]:
+    view = ClusterView(state)
+    found = view.storage.capacity("fast", size, view.nodes.rows)
+    return {view.nodes.name(i): amount for i, amount in enumerate(found.tolist())}
+
+
+def test_the_capacity_of_a_node_is_that_from_which_a_volume_can_be_made() -> None:
+    state = cluster(
+        *NODES,
+        storage_capacity("c1", "fast", 10, {ZONE: "a"}),
+        storage_capacity("c2", "fast", 90, {ZONE: "b"}, maximumVolumeSize="7"),
+    )
+    assert capacity(state, 7) == {"n1": 10, "n2": 90, "n3": UNKNOWN}
+    assert capacity(state, 8) == {"n1": 10, "n2": UNKNOWN, "n3": UNKNOWN}
+    assert capacity(cluster(*NODES), 8) == dict.fromkeys(("n1", "n2", "n3"), UNKNOWN)
+
+
+def test_of_several_capacities_the_one_with_the_smallest_largest_size_counts() -> None:
+    state = cluster(
+        *NODES,
+        storage_capacity("b", "fast", 50, {}, maximumVolumeSize="8"),
+        storage_capacity("a", "fast", 40, {}, maximumVolumeSize="8"),
+        storage_capacity("c", "fast", 9, {ZONE: "a"}),
+    )
+    assert capacity(state, 8) == {"n1": 40, "n2": 40, "n3": 40}
+    assert capacity(state, 9) == {"n1": 9, "n2": UNKNOWN, "n3": UNKNOWN}
+
+
+def test_a_capacity_that_names_no_more_than_its_largest_size_is_unknown() -> None:
+    raw = storage_capacity("c", "fast", 10, {}, maximumVolumeSize="8")
+    del raw["capacity"]
+    assert set(capacity(cluster(*NODES, raw), 8).values()) == {UNKNOWN}

@@ -56,10 +56,18 @@ class ExtenderClient:
     `in_all` bounds the calls in flight to all extenders.
     """
 
-    def __init__(self, extender: Extender, observe: Observe, in_all: asyncio.Semaphore) -> None:
+    def __init__(
+        self,
+        extender: Extender,
+        observe: Observe,
+        in_all: asyncio.Semaphore,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._extender = extender
         self._observe = observe
         self._in_all = in_all
+        self._clock = clock
         self._exchange: Exchange | None = None
         self._changed: tuple[int, ...] = ()
         self._old: list[Exchange] = []
@@ -87,7 +95,7 @@ class ExtenderClient:
             NotLeading: nothing was sent, because `may_send` returned False.
         """
         async with self._calls.turn(for_group=for_group), self._in_all:
-            began = time.monotonic()
+            began = self._clock()
             result = "error"
             try:
                 answer = await self._post(verb, body, may_send)
@@ -112,7 +120,7 @@ class ExtenderClient:
                 raise ExtenderError(f"{self._blamed(what)}: {failure_text(error)}") from error
             finally:
                 if result:
-                    self._observe(self._extender.name, what, result, time.monotonic() - began)
+                    self._observe(self._extender.name, what, result, self._clock() - began)
         self._calls.answered()
         while self._old and not self._calls.running:
             await self._old.pop().close()

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -85,11 +86,13 @@ class Extenders:
         observe: Callable[[str, str, str, float], None] = lambda *_observed: None,
         may_write: Callable[[], bool] = lambda: True,
         bound_node: Callable[[Pod], Awaitable[str | None]] | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._objects = objects
         self._observe = observe
         self._may_write = may_write
         self._bound_node = bound_node
+        self._clock = clock
         self._clients = OrderedDict[Extender, ExtenderClient]()
         self._in_all = asyncio.Semaphore(_MOST_IN_ALL)
         self._closing: set[asyncio.Task[None]] = set()
@@ -346,7 +349,7 @@ class Extenders:
         if client is None:
             if len(self._clients) >= _MOST_CLIENTS:
                 self._close_unused()
-            client = ExtenderClient(extender, self._observe, self._in_all)
+            client = ExtenderClient(extender, self._observe, self._in_all, clock=self._clock)
             self._clients[extender] = client
         self._clients.move_to_end(extender)
         return client

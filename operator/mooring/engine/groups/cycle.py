@@ -8,7 +8,6 @@ reserved. Only one group is decided about at a time; the search pauses, so that 
 import asyncio
 import logging
 import math
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, closing
@@ -25,6 +24,7 @@ from mooring.engine.extenders.client import ExtenderError
 from mooring.engine.extenders.extender_attempts import ExtenderAttempts
 from mooring.engine.extenders.extenders import Extenders
 from mooring.engine.group_binding import GroupBinding
+from mooring.engine.groups.agreement import disagreement
 from mooring.engine.groups.answers import GroupAnswers
 from mooring.engine.groups.calls import GroupCalls
 from mooring.engine.groups.decision import GroupDecision, preempt_for_group
@@ -147,6 +147,7 @@ class GroupCycle:
         settle: Callable[[QueuedPod], bool],
         wake: Callable[[], None],
         clock: Callable[[], float],
+        now: Callable[[], float],
     ) -> None:
         self._scheduler = scheduler
         self._attempts = attempts
@@ -162,6 +163,7 @@ class GroupCycle:
         self._settle = settle
         self._wake = wake
         self._clock = clock
+        self._now = now
         self._reservation = GroupReservation(scheduler, cache, clock)
         self._backoffs = GroupBackoffs()
         self._calling = set[tuple[int, str]]()
@@ -365,7 +367,8 @@ class GroupCycle:
             _GivenUp: because the group has changed meanwhile; members may still be in flight.
             StillEvaluating: because values are evaluated first; the same.
         """
-        if failure := attempt.failure or self._called_off(attempt.group):
+        differs = disagreement(attempt.group, attempt.pods, attempt.pipeline.kubernetes)
+        if failure := attempt.failure or self._called_off(attempt.group) or differs:
             await self._failed(attempt, failure)
             return "error"
         try:
@@ -567,7 +570,7 @@ class GroupCycle:
             scheduler.cluster,
             self._cache,
             seed=attempt.seed,
-            now=time.time(),
+            now=self._now(),
             clock=self._clock,
             answers=attempt.answers,
         )
@@ -579,9 +582,10 @@ class GroupCycle:
             for member in members:
                 if (node := answer.nodes.get(member.pod.uid)) is not None:
                     scheduler.decisions.nominated(member.pod.uid, node, victims, now)
-            self._metrics.preemption_attempted()
-            self._metrics.preempted(self._preemptions.begin_group(members, answer))
+            self._metrics.pod_group_preempted(self._preemptions.begin_group(members, answer))
             return decision, True
+        if isinstance(answer, Unschedulable) and answer.reason:
+            self._metrics.pod_group_preempted(None)
         if isinstance(answer, Unschedulable) and not self._reservation.holds(group):
             for member in members:
                 scheduler.state.withdraw(member.pod.uid)

@@ -6,7 +6,7 @@ about one pod. It may take long, and pauses then.
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, groupby
 from typing import Final
@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 
 from mooring.engine.extenders.answers import interested
+from mooring.engine.groups.agreement import disagreement
 from mooring.engine.groups.answers import ExtenderResults, GroupAnswers
 from mooring.engine.groups.placement import GroupSearch
 from mooring.engine.groups.search import (
@@ -43,6 +44,7 @@ from mooring.framework.runtime import (
 from mooring.framework.scores import normalize_score
 from mooring.framework.verdicts import Unschedulable
 from mooring.model.pod import Pod, Uid
+from mooring.model.pod_group import GroupSource
 from mooring.model.resources import amount_text
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
@@ -113,8 +115,11 @@ def decide_group(group: PodGroupState, searched: SearchedMembers) -> Pausing[Gro
     """
     members, pipeline, cluster = searched.members, searched.pipeline, searched.cluster
     needed = max(group.minimum - group.scheduled_pods_count, 1)
+    if (differs := disagreement(group, members, pipeline.kubernetes)) is not None:
+        return GroupDecision({}, message=differs)
     if len(members) < needed:
-        return GroupDecision({}, message=f"{len(members)} of {needed} members can be scheduled now")
+        text = f"{len(members)} of {needed} members can be scheduled now"
+        return GroupDecision({}, message=_progress(group, pipeline, 0, len(members)) or text)
     if (lacking := _lacking(group, cluster)) is not None:
         resource_filters = frozenset(pipeline.resource_filters)
         return GroupDecision({}, message=lacking, plugins=resource_filters, by_specs=True)
@@ -130,7 +135,37 @@ def decide_group(group: PodGroupState, searched: SearchedMembers) -> Pausing[Gro
     with searched.trial():
         chosen = _best(best, group, pipeline, cluster) if best else None
     all_tried = len(tried) == len(placements)
-    return _decision(chosen, tried, search, pipeline, all_tried=all_tried)
+    decision = _decision(chosen, tried, search, pipeline, all_tried=all_tried)
+    if chosen is None and (progress := _short_of(group, pipeline, tried, len(placements))):
+        return replace(decision, message=f"{progress}; {decision.message}")
+    return decision
+
+
+def _short_of(
+    group: PodGroupState, pipeline: Pipeline, tried: Sequence[_Candidate], placements: int
+) -> str:
+    """Return kube-scheduler's text for a gang that does not fit; "" where it has none.
+
+    It tries one member after the other, and stops when too few are left.
+    """
+    first = tried[0]
+    fits = len(first.assignment.rows)
+    left = group.minimum - 1 - group.scheduled_pods_count - fits
+    text = _progress(group, pipeline, fits, max(left, 0))
+    if text and first.placement.key:
+        return f"0/{placements} placements are available, first placement status: {text}"
+    return text
+
+
+def _progress(group: PodGroupState, pipeline: Pipeline, fits: int, left: int) -> str:
+    """Return GangScheduling's text at PlacementFeasible; "" for groups that it does not know."""
+    known = group.key.source is GroupSource.KUBERNETES and group.minimum
+    if not (known and pipeline.kubernetes.group_progress_in_message):
+        return ""
+    scheduled = group.scheduled_pods_count + fits
+    return (
+        f"minCount ({group.minimum}) cannot be satisfied: {scheduled} scheduled, {left} remaining"
+    )
 
 
 def _lacking(group: PodGroupState, cluster: ClusterView) -> str | None:

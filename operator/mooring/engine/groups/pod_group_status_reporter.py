@@ -35,8 +35,8 @@ from mooring.kube.errors import (
     explain,
 )
 from mooring.kube.recorder import EventRecorder, ObjectRef
-from mooring.kube.resources import POD_GROUP, Resource
-from mooring.kube.timestamps import rfc3339, time_now
+from mooring.kube.resources import POD_GROUP, POD_GROUP_V1ALPHA3, Resource
+from mooring.kube.timestamps import rfc3339
 from mooring.kube.writes import PodGroupWriter
 from mooring.model.events import ClusterEvent, Kind
 from mooring.model.pod import Pod
@@ -224,7 +224,7 @@ class PodGroupStatusReporter:
         while self._dirty and waited < _PATIENCE_SECONDS and self._busy():
             await self._sleep(ROUND_SECONDS)
             waited += ROUND_SECONDS
-        keys, slices = iter(tuple(self._dirty)), TimeSlices()
+        keys, slices = iter(tuple(self._dirty)), TimeSlices(clock=self._clock)
 
         async def lane() -> None:
             for key in keys:
@@ -332,9 +332,10 @@ class PodGroupStatusReporter:
         if definition is None or resource is None:
             return
         self._tell(group, definition, view, resource)
-        kind = "PodGroupInitiallyScheduled" if resource == POD_GROUP else "PodGroupScheduled"
+        newer = resource in (POD_GROUP, POD_GROUP_V1ALPHA3)
+        kind = "PodGroupInitiallyScheduled" if newer else "PodGroupScheduled"
         tried = rfc3339(record.tried) if record.tried is not None else ""
-        status = desired_status(group, view, kind, now=time_now(), tried=tried)
+        status = desired_status(group, view, kind, now=rfc3339(self._wall_clock()), tried=tried)
         if status is None or _same(status, record.written):
             return
         key = group.key

@@ -82,7 +82,9 @@ class _Unit:
 def preempt_for_group(state: PodGroupPostFilterState) -> _Pausing[GroupPreemption]:
     """Return the victims without which the group fits, and its nodes; or why there are none."""
     cluster, limits = state.cluster, state.limits
-    if not all(pod.spec.preempts for pod in state.members):
+    definition = state.group.definition
+    never = definition is not None and definition.preempts is False
+    if never or not all(pod.spec.preempts for pod in state.members):
         return NotEligible(_NEVER)
     if any(cluster.evictions.awaits_victims(pod) for pod in state.members):
         return NotEligible(_TERMINATING)

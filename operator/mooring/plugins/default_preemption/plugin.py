@@ -8,7 +8,7 @@ in a dry run where filters need it, as kube-scheduler does for all nodes
 """
 
 from collections import Counter
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import ClassVar, Final
 
 import numpy as np
@@ -43,10 +43,16 @@ __all__ = ["DefaultPreemption"]
 _NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
 _TERMINATING: Final = "not eligible due to a terminating pod on the nominated node."
 _NOT_TRIED: Final = "node(s) were not tried in this attempt, because each needs a dry run"
-_MOST_DRY_RUNS: Final = 1_000
-"""Dry runs of one decision; each takes about half a millisecond."""
-_MOST_TERM_CHECKS: Final = 3_000
-"""Dry runs of one decision times the pod's inter-pod terms and topology spread constraints."""
+_COMPARED_ALWAYS: Final = 100
+"""So many candidates kube-scheduler compares in any cluster, so they are compared at any cost."""
+_MOST_CHECKS: Final = 600
+"""Checks of the pod on a node in the dry runs of one decision; each takes about 0.1 ms."""
+_TERMS_PER_CHECK: Final = 6
+"""So many inter-pod terms and topology spread constraints of the pod take as long as a check."""
+_REMOVALS_PER_CHECK: Final = 8
+"""So many potential victims are removed from a node, and put back, in the time of a check."""
+_MOST_LOOKED_AT: Final = 8_000
+"""Potential victims that one decision compares with disruption budgets, 8 us each."""
 _NO_VICTIMS: Final = "No preemption victims found for incoming pod"
 _NO_CANDIDATE: Final = "no candidate node for preemption"
 
@@ -61,6 +67,7 @@ class DefaultPreemption:
     def __init__(self, args: DefaultPreemptionArgs, handle: Handle) -> None:
         self._percentage = args.min_candidate_nodes_percentage
         self._absolute = args.min_candidate_nodes_absolute
+        self._says_placement = handle.kubernetes.placement_in_preemption_message
 
     def post_filter(
         self, state: PostFilterState
@@ -73,7 +80,7 @@ class DefaultPreemption:
         if not_eligible is not None:
             return NotEligible(f"preemption: {not_eligible}")
         if state.processed is not None:
-            return _of_processed(state, state.processed)
+            return self._of_processed(state, state.processed)
         by_extenders = state.diagnosis.extender_rows
         rows = np.setdiff1d(state.diagnosis.resolvable_rows, by_extenders)
         rejections: Counter[str] = Counter()
@@ -81,7 +88,7 @@ class DefaultPreemption:
         if candidates and state.preempt_extenders:
             return Candidates(tuple(_for_extenders(state, found) for found in candidates))
         if candidates:
-            return _nomination(state, select_candidate(candidates))
+            return self._nomination(state, candidates)
         fitting = np.intersect1d(state.diagnosis.resolvable_rows, by_extenders)
         if (without := _without_victims(state, fitting, rejections)) is not None:
             return NotEligible(f"preemption: {without}", is_error=True)
@@ -117,11 +124,15 @@ class DefaultPreemption:
         ranked = potential.ranked(victims)
         if state.limits.max_victims or potential.may_match_budgets(state.cluster):
             candidates = list[Candidate]()
-            for position in ranked.tolist():
+            for position in _looked_at(ranked, potential.counts, state.seed):
                 candidates.append(_by_requests(state, potential, position))
                 if self._enough(state, candidates, len(rows)):
                     break
-            return _allowed(state, candidates, rejections)
+            left = len(ranked) - len(candidates)
+            allowed = _allowed(state, candidates, rejections)
+            if not allowed and left:
+                rejections[_NOT_TRIED] += left
+            return allowed
         most = self._wanted(len(rows)) if state.preempt_extenders else 1
         return [potential.candidate(position, victims) for position in ranked[:most].tolist()]
 
@@ -136,9 +147,11 @@ class DefaultPreemption:
         """
         if len(candidates) < self._wanted(nodes):
             return False
+        # While there are too few, none was looked at; then only the last one is new.
+        new = candidates if len(candidates) == self._wanted(nodes) else candidates[-1:]
         return any(
             not candidate.violations and _exceeded_limit(state, candidate) is None
-            for candidate in candidates
+            for candidate in new
         )
 
     def _dry_run(
@@ -146,68 +159,115 @@ class DefaultPreemption:
     ) -> list[Candidate]:
         """Return the candidates that dry runs find, as many as kube-scheduler compares.
 
-        One decision must not hold up all others for seconds. So the number of dry runs is bounded;
-        of a pod with many inter-pod terms there are fewer, because each dry run checks all of them.
-        If there are more nodes, each attempt begins at another one.
+        One decision must not hold up all others. So where there can be more candidates than
+        kube-scheduler compares in any cluster, the number of checks is bounded; of a pod with many
+        inter-pod terms there are fewer, because each check is about all of them. Then half of the
+        checks are about the nodes where requests alone would need the cheapest victims, and in each
+        attempt the others begin at another node.
         """
         terms = state.pod.spec.affinity.term_count + len(state.pod.spec.spread)
-        most = max(min(_MOST_DRY_RUNS, _MOST_TERM_CHECKS // max(terms, 1)), 1)
-        order = np.arange(len(potential.fits))
-        if len(order) > most:
-            rejections[_NOT_TRIED] += len(order) - most
+        left = _MOST_CHECKS / (1 + terms / _TERMS_PER_CHECK)
+        order = np.flatnonzero(potential.counts)
+        rejections[_NO_VICTIMS] += len(potential.counts) - len(order)
+        best, always = np.zeros(0, np.int64), len(order)
+        if len(order) > _COMPARED_ALWAYS and len(order) + potential.counts.sum() > left:
+            best, always = _cheapest(state, potential, left / 2)
             order = np.roll(order, -(state.seed % len(order)))
         order = order[np.argsort(~potential.fits[order], kind="stable")]
+        order = np.concatenate((best, order[~np.isin(order, best)]))
         candidates = list[Candidate]()
-        for position in order[:most].tolist():
+        for number, position in enumerate(order.tolist()):
+            if left <= 0 and number >= always:
+                rejections[_NOT_TRIED] += len(order) - number
+                break
             pods = potential.pods_at(position)
-            if not pods:
-                rejections[_NO_VICTIMS] += 1
-                continue
             candidate = _by_filters(state, int(potential.rows[position]), pods, rejections)
+            left -= 1 + len(pods) / _REMOVALS_PER_CHECK
             if candidate is not None:
                 candidates.append(candidate)
+                left -= len(pods)
             if self._enough(state, candidates, len(potential.rows)):
                 break
         return _allowed(state, candidates, rejections)
 
+    def _nomination(self, state: PostFilterState, candidates: Sequence[Candidate]) -> Nomination:
+        """Return the candidate that costs least as a nomination."""
+        best, message = select_candidate(candidates), ""
+        node, victims = state.cluster.nodes.name(best.row), best.all_victims
+        if self._says_placement:
+            message = (
+                f"preemption: found a potential placement for pod on node {node}, "
+                f"preempting {len(victims)} victims"
+            )
+        strict = state.limits.disruption_budgets == "Strict"
+        return Nomination(node, victims, strict, message)
 
-def _nomination(state: PostFilterState, candidate: Candidate) -> Nomination:
-    strict = state.limits.disruption_budgets == "Strict"
-    return Nomination(state.cluster.nodes.name(candidate.row), candidate.all_victims, strict)
+    def _of_processed(
+        self, state: PostFilterState, processed: ProcessedCandidates
+    ) -> Nomination | NotEligible:
+        """Return the cheapest candidate that the extenders left (SelectCandidate in preemption.go).
+
+        A candidate is left out if one of its victims has gone meanwhile, or if the node has become
+        one where preemption cannot help.
+        """
+        if processed.error is not None:
+            return NotEligible(f"preemption: {processed.error}", is_error=True)
+        cluster, resolvable = state.cluster, frozenset(state.diagnosis.resolvable_rows.tolist())
+        candidates: list[Candidate] = []
+        for left in processed.candidates:
+            row = cluster.row(left.node)
+            if row is None or row not in resolvable:
+                continue
+            on_node = {placed.pod.uid: placed.pod for placed in cluster.pods_on(row)}
+            victims = [on_node[v.uid] for v in by_importance(left.victims) if v.uid in on_node]
+            if len(victims) < len(left.victims):
+                continue
+            evicting = tuple(victim for victim in victims if cluster.evictions.evicting(victim))
+            staying = tuple(victim for victim in victims if victim not in evicting)
+            candidates.append(Candidate(row, staying, left.violations, evicting))
+        allowed = _allowed(state, candidates, Counter())
+        if not allowed:
+            return NotEligible(f"preemption: {_NO_CANDIDATE}")
+        return self._nomination(state, allowed)
+
+
+def _cheapest(
+    state: PostFilterState, potential: PotentialVictims, checks: float
+) -> tuple[IntArray, int]:
+    """Return the positions of the cheapest candidates by requests alone, for so many checks.
+
+    And how many of them to compare at any cost: all, if there are so few candidates that
+    kube-scheduler compares all of them, else none.
+    """
+    needs = state.pod.spec.demand.resources
+    guess = PotentialVictims(state.pod, needs, potential.rows, state.cluster, _protected(state))
+    ranked = guess.ranked(guess.victims())
+    if len(ranked) <= _COMPARED_ALWAYS:
+        return ranked, len(ranked)
+    most = int(np.searchsorted(np.cumsum(1 + guess.counts[ranked]), checks))
+    return ranked[:most], 0
+
+
+def _looked_at(ranked: IntArray, counts: IntArray, seed: int) -> Iterator[int]:
+    """Yield the positions at which to look for budgets that allow the victims, the best first.
+
+    If there are more than kube-scheduler compares in any cluster, and too many, the second half of
+    those that are looked at begins at another position in each attempt: budgets may allow the
+    victims of none of the best ones.
+    """
+    looked, half = np.cumsum(counts[ranked]), _MOST_LOOKED_AT // 2
+    if len(ranked) <= _COMPARED_ALWAYS or looked[-1] <= _MOST_LOOKED_AT:
+        yield from ranked.tolist()
+        return
+    best = max(int(np.searchsorted(looked, half, "right")), 1)
+    others = np.roll(ranked[best:], -(seed % max(len(ranked) - best, 1)))
+    yield from ranked[:best].tolist()
+    yield from others[: np.searchsorted(np.cumsum(counts[others]), half, "right")].tolist()
 
 
 def _for_extenders(state: PostFilterState, candidate: Candidate) -> PreemptionCandidate:
     node = state.cluster.nodes.name(candidate.row)
     return PreemptionCandidate(node, candidate.all_victims, candidate.violations)
-
-
-def _of_processed(
-    state: PostFilterState, processed: ProcessedCandidates
-) -> Nomination | NotEligible:
-    """Return the cheapest candidate that the extenders left (SelectCandidate in preemption.go).
-
-    A candidate is left out if one of its victims has gone meanwhile, or if the node has become one
-    where preemption cannot help.
-    """
-    if processed.error is not None:
-        return NotEligible(f"preemption: {processed.error}", is_error=True)
-    cluster, resolvable = state.cluster, frozenset(state.diagnosis.resolvable_rows.tolist())
-    candidates: list[Candidate] = []
-    for left in processed.candidates:
-        row = cluster.row(left.node)
-        if row is None or row not in resolvable:
-            continue
-        on_node = {placed.pod.uid: placed.pod for placed in cluster.pods_on(row)}
-        victims = [on_node[v.uid] for v in by_importance(left.victims) if v.uid in on_node]
-        if len(victims) < len(left.victims):
-            continue
-        evicting = tuple(victim for victim in victims if cluster.evictions.evicting(victim))
-        staying = tuple(victim for victim in victims if victim not in evicting)
-        candidates.append(Candidate(row, staying, left.violations, evicting))
-    allowed = _allowed(state, candidates, Counter())
-    if not allowed:
-        return NotEligible(f"preemption: {_NO_CANDIDATE}")
-    return _nomination(state, select_candidate(allowed))
 
 
 def _without_victims(

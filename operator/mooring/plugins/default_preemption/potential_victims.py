@@ -120,7 +120,20 @@ class PotentialVictims:
 
     def pods_at(self, position: int) -> list[Pod]:
         """Return the potential victims of one of the rows."""
-        return list(self._pods(self._slots[self._at == position]))
+        ends = self._ends
+        first = int(ends[position - 1]) if position else 0
+        return list(self._pods(self._slots[self._by_node[first : int(ends[position])]]))
+
+    @cached_property
+    def _by_node(self) -> IntArray:
+        """The potential victims, those of one node beside each other."""
+        return np.argsort(self._at, kind="stable")
+
+    @cached_property
+    def _ends(self) -> IntArray:
+        """Where those of each node end in `_by_node`."""
+        ends: IntArray = np.cumsum(self.counts)
+        return ends
 
     def free_at(self, position: int) -> FreeResources:
         """Return what is free on a row beside the pod and without the potential victims."""

@@ -39,13 +39,19 @@ class CountedNodes:
     rows: IntArray | None
     inhabited: BoolArray
 
+    @property
+    def key(self) -> str:
+        """The label of which pods are counted per value; EACH_NODE if not on all of its nodes."""
+        return self.domains.key if self.rows is None else EACH_NODE
+
     def counts(self, cluster: ClusterView, pods: Selection | None) -> CountArray | IntArray:
         """Return the number of selected pods (None: 0) on these nodes per code; 0 for ABSENT."""
         if pods is None:
             return np.zeros(len(self.inhabited), np.int64)
+        by_code = cluster.counts(pods, self.key).by_code
         if self.rows is None:
-            return cluster.counts(pods, self.domains.key).by_code
-        on_node = cluster.counts(pods, EACH_NODE).by_code[self.rows]
+            return by_code
+        on_node = by_code[self.rows]
         codes = self.domains.codes.data[self.rows]
         return np.bincount(codes, on_node, len(self.inhabited)).astype(np.int64)
 

@@ -99,6 +99,7 @@ class PodTopologySpread:
         listed = tuple(map(_constraint, args.default_constraints))
         self._defaults = _SYSTEM_DEFAULTS if self._system else listed
         self._inclusion = NodeInclusion()
+        self._evaluations = handle.evaluations
 
     def pre_filter(self, pod: Pod, cluster: ClusterView) -> Skip | tuple[_Limit, ...]:
         """Return the domains that each DoNotSchedule constraint allows."""
@@ -186,6 +187,8 @@ class PodTopologySpread:
         """Return the domains that may have one more pod within maxSkew of the minimum."""
         constraint = rule.constraint
         included = self._inclusion.counted_nodes(spec, constraint, keys, cluster.nodes)
+        if rule.pods is not None:
+            self._evaluations.count_pods(cluster, ((rule.pods, included.key),))
         counts = included.counts(cluster, rule.pods)
         counted = counts[included.inhabited]
         least = int(counted.min()) if len(counted) >= constraint.min_domains else 0
@@ -204,12 +207,15 @@ class PodTopologySpread:
         """Return counts weighted by the number of domains; `scored` are all nodes to be scored."""
         constraint, nodes = rule.constraint, cluster.nodes
         if constraint.topology_key == HOSTNAME and rule.pods is not None:
+            self._evaluations.count_pods(cluster, ((rule.pods, EACH_NODE),))
             counted = cluster.counts(rule.pods, EACH_NODE)
             by_code = _weighted(counted.by_code, len(scored), constraint)
             if nodes.label(HOSTNAME).held < nodes.node_count:
                 by_code[:-1][nodes.label_codes(HOSTNAME) == ABSENT] = 0
             return _DomainScores(counted.domains, by_code)
         included = self._inclusion.counted_nodes(spec, constraint, keys, nodes)
+        if rule.pods is not None:
+            self._evaluations.count_pods(cluster, ((rule.pods, included.key),))
         seen = np.zeros(len(included.inhabited), np.bool_)
         # Nodes without the label are a domain too.
         seen[scored.domain_codes(included.domains)] = True

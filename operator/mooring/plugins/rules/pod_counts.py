@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from mooring.framework.evaluations import UNITS_PER_COUNT, UNITS_PER_POD
 from mooring.model.bounded_cache import BoundedCache
 from mooring.model.node import Node
 from mooring.model.pod import Pod
@@ -32,9 +33,6 @@ _NAMED: Final = 3
 """Domains that are named together."""
 _TOLD_APART: Final = 32
 """Domains up to which each is described by itself; an explanation has few reasons."""
-_UNITS_PER_POD: Final = 20
-"""Units for looking at equivalent pods, and counting them."""
-_UNITS_PER_COUNT: Final = 500
 _NODES_PER_UNIT: Final = 16
 """How many nodes get their counts for one unit, in each decision."""
 
@@ -64,13 +62,13 @@ class PodCounts:
     @property
     def units_left(self) -> int:
         """About how many units the missing counts cost: it is not known before they are made."""
-        return _UNITS_PER_COUNT * len(self._missing)
+        return UNITS_PER_COUNT * len(self._missing)
 
     @property
     def units(self) -> int:
         """How many units the counts of all nodes cost in one decision."""
         nodes = len(self._cluster.nodes) // _NODES_PER_UNIT
-        return len(self._all) * (_UNITS_PER_COUNT + nodes)
+        return len(self._all) * (UNITS_PER_COUNT + nodes)
 
     def need(self, pod: Pod) -> None:
         """Note what is not counted yet of what the rule reads for the pod."""
@@ -89,7 +87,7 @@ class PodCounts:
             raise
         if self._cluster.is_counted(pods, key):
             del self._missing[wanted]
-        return _UNITS_PER_COUNT + _UNITS_PER_POD * looked_at
+        return UNITS_PER_COUNT + UNITS_PER_POD * looked_at
 
     def at(self, count: PodCount, pod: Pod) -> DomainCounts | Failed:
         """Return the count of the pods that are selected for this pod; Failed if that fails."""

@@ -28,11 +28,13 @@ _NOTHING: Final = -1
 class Choice:
     """The volume for a claim on each node: `chosen` is int64[nodes], an index into `volumes` or -1.
 
-    It is valid until a volume is added, updated or deleted.
+    `sizes` are the capacities of all `volumes` in bytes (int64). It is valid until a volume is
+    added, updated or deleted.
     """
 
     claim: PersistentVolumeClaim
     volumes: Sequence[PersistentVolume]
+    sizes: IntArray
     chosen: IntArray
 
     @property
@@ -55,7 +57,8 @@ def choices(
         prebound = [v for v in storage.with_claim_ref(claim) if _matches(v, claim)]
         if prebound:
             matching = check_node_affinity(nodes, prebound[0].node_affinity)
-            made.append(Choice(claim, prebound, np.where(matching, 0, _NOTHING)))
+            sizes = np.array([volume.capacity for volume in prebound])
+            made.append(Choice(claim, prebound, sizes, np.where(matching, 0, _NOTHING)))
         else:
             made.append(_smallest(claim, nodes, storage, made))
     return made
@@ -90,4 +93,5 @@ def _smallest(
         for elsewhere in taken:
             candidates[candidates == elsewhere] = NO_POSITION
         np.minimum(best, candidates, out=best)
-    return Choice(claim, available.items, np.where(best == NO_POSITION, _NOTHING, best))
+    chosen = np.where(best == NO_POSITION, _NOTHING, best)
+    return Choice(claim, available.items, available.amounts, chosen)

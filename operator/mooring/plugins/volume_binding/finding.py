@@ -24,8 +24,11 @@ __all__ = [
     "PV_NOT_EXIST",
     "PodVolumeClaims",
     "PodVolumes",
+    "UnboundClaims",
+    "find_choices",
     "find_volumes",
     "matches_node_affinity",
+    "tracked_size",
 ]
 
 _NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
@@ -63,24 +66,46 @@ class PodVolumes:
     to_provision: Sequence[tuple[PersistentVolumeClaim, BoolArray]]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class UnboundClaims:
+    """What becomes of a pod's unbound claims on some nodes, whether or not it can be provisioned.
+
+    `choices` are the available volumes for claims. `left` are the claims that still need a volume,
+    each with bool[nodes] that says where. `selected` is bool[nodes], False where a claim has
+    another node selected.
+    """
+
+    choices: Sequence[Choice]
+    left: Sequence[tuple[PersistentVolumeClaim, BoolArray]]
+    selected: BoolArray
+
+
+def find_choices(
+    unbound: Sequence[PersistentVolumeClaim], nodes: NodeView, cluster: ClusterView
+) -> UnboundClaims:
+    """Return the available volumes for the claims on each node, and where which claim has none."""
+    by_size = sorted(
+        (claim for claim in unbound if claim.selected_node is None),
+        key=lambda claim: claim.requested or 0,
+    )
+    provisioning = [claim for claim in unbound if claim.selected_node is not None]
+    selected = np.ones(len(nodes), np.bool_)
+    for claim in provisioning:
+        selected &= nodes.named(claim.selected_node or "")
+    chosen = choices(by_size, nodes, cluster.storage)
+    left = [(claim, selected) for claim in provisioning]
+    left += [(choice.claim, selected & ~choice.found) for choice in chosen]
+    return UnboundClaims(chosen, left, selected)
+
+
 def find_volumes(claims: PodVolumeClaims, nodes: NodeView, cluster: ClusterView) -> PodVolumes:
     """Return the volumes for all claims on each node, and the conflicts where there are none."""
     conflicts = np.zeros(len(nodes), np.uint64)
     _check_bound(claims.bound, nodes, cluster, conflicts)
-    by_size = sorted(
-        (claim for claim in claims.unbound if claim.selected_node is None),
-        key=lambda claim: claim.requested or 0,
-    )
-    provisioning = [claim for claim in claims.unbound if claim.selected_node is not None]
-    selected = np.ones(len(nodes), np.bool_)
-    for claim in provisioning:
-        selected &= nodes.named(claim.selected_node or "")
-    conflicts[~selected] |= BIND_CONFLICT
-    chosen = choices(by_size, nodes, cluster.storage)
-    without_volume = [(claim, selected) for claim in provisioning]
-    without_volume += [(choice.claim, selected & ~choice.found) for choice in chosen]
-    to_provision = tuple(_check_provisions(without_volume, nodes, cluster, conflicts))
-    return PodVolumes(conflicts, chosen, to_provision)
+    found = find_choices(claims.unbound, nodes, cluster)
+    conflicts[~found.selected] |= BIND_CONFLICT
+    to_provision = tuple(_check_provisions(found.left, nodes, cluster, conflicts))
+    return PodVolumes(conflicts, found.choices, to_provision)
 
 
 def _check_bound(
@@ -144,7 +169,15 @@ def _has_enough_capacity(
     claim: PersistentVolumeClaim, storage_class: StorageClass, nodes: NodeView, cluster: ClusterView
 ) -> BoolArray:
     """Return True where the driver can provision the volume, or does not publish its capacity."""
-    driver: CSIDriver | None = cluster.objects(Kind.CSI_DRIVER).get(storage_class.provisioner)
-    if claim.requested is None or driver is None or not driver.storage_capacity:
+    size = tracked_size(claim, storage_class, cluster)
+    if size is None:
         return np.ones(len(nodes), np.bool_)
-    return cluster.storage.has_capacity(storage_class.name, claim.requested, nodes.rows)
+    return cluster.storage.has_capacity(storage_class.name, size, nodes.rows)
+
+
+def tracked_size(
+    claim: PersistentVolumeClaim, storage_class: StorageClass, cluster: ClusterView
+) -> int | None:
+    """Return the claim's size in bytes if the driver of its class publishes capacities."""
+    driver: CSIDriver | None = cluster.objects(Kind.CSI_DRIVER).get(storage_class.provisioner)
+    return claim.requested if driver is not None and driver.storage_capacity else None

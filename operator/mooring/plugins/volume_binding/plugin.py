@@ -12,6 +12,8 @@ import numpy as np
 
 from mooring.framework.handle import Handle
 from mooring.framework.hints import QueueingHint, queue_if
+from mooring.framework.plugin import Normalize
+from mooring.framework.scores import scores_by_percent
 from mooring.framework.verdicts import SKIP, Explanation, PluginError, Skip, Unschedulable
 from mooring.model.csi import CSIDriver, CSINode, CSIStorageCapacity
 from mooring.model.events import Action, ClusterEvent, Kind
@@ -29,8 +31,10 @@ from mooring.model.storage import (
 from mooring.model.volumes import ClaimVolume
 from mooring.plugins.volume_binding.finding import PodVolumeClaims, find_volumes
 from mooring.plugins.volume_binding.progress import BindingProgress, VolumesLostError
+from mooring.plugins.volume_binding.scoring import capacity_scores
 from mooring.policy.args import VolumeBindingArgs
 from mooring.state.cluster_view import ClusterView
+from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray, NodeView
 
 __all__ = [
@@ -79,10 +83,14 @@ class _Reserved:
 
 
 class VolumeBinding:
-    """Rejects nodes where a claim cannot be bound; binds the claims on the chosen node."""
+    """Rejects nodes where a claim cannot be bound; binds the claims on the chosen node.
+
+    It scores nodes by the share of their storage that the claims request.
+    """
 
     name: ClassVar[str] = "VolumeBinding"
     depends_on_node_only: ClassVar[bool] = False
+    normalize: ClassVar[Normalize] = Normalize.NONE
     Args: ClassVar[type[VolumeBindingArgs]] = VolumeBindingArgs
     events_to_register: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
         {
@@ -94,6 +102,8 @@ class VolumeBinding:
 
     def __init__(self, args: VolumeBindingArgs, handle: Handle) -> None:
         self._timeout = args.bind_timeout_seconds
+        self._scores_capacity = handle.kubernetes.storage_capacity_scoring
+        self._score_by_percent = scores_by_percent(args.shape)
         self._cluster = handle.cluster
         self._api = handle.api
         self._assume_cache = handle.assume_cache
@@ -121,6 +131,17 @@ class VolumeBinding:
         """Return every conflict; none is resolvable, because evicting pods frees no volume."""
         conflicts = find_volumes(claims, nodes, self._cluster).conflicts
         return Explanation(_REASONS, conflicts, np.zeros(len(nodes), np.bool_))
+
+    def pre_score(self, pod: Pod, _nodes: NodeView, cluster: ClusterView) -> Skip | PodVolumeClaims:
+        """Return the pod's claims; SKIP if none of them is still to be bound."""
+        if not self._scores_capacity or not pod.volumes:
+            return SKIP
+        claims = self.pre_filter(pod, cluster)
+        return claims if isinstance(claims, PodVolumeClaims) and claims.unbound else SKIP
+
+    def score(self, _pod: Pod, nodes: NodeView, claims: PodVolumeClaims) -> IntArray:
+        """Return int64[nodes]: the score of the share of the storage that the claims request."""
+        return capacity_scores(claims.unbound, self._score_by_percent, nodes, self._cluster)
 
     def reserve(self, pod: Pod, node: str) -> Unschedulable | None:
         """Assume the volumes found on the node, and the node as selected node of other claims."""

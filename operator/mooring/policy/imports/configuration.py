@@ -1,19 +1,20 @@
 """Convert a KubeSchedulerConfiguration v1 to SchedulingProfiles.
 
 Source: staging `kube-scheduler/config/v1/types.go`, `apis/config/v1/defaults.go`,
-`apis/config/validation/validation.go` and component-base `config/validation` of v1.36.3.
+`apis/config/validation/validation.go` and component-base `config/validation` of v1.34.4 to v1.37.2.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Annotated, Any, ClassVar, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, Field
 from pydantic.alias_generators import to_camel
 
+from mooring.policy.defaults import KUBE_SCHEDULER_PLUGINS
 from mooring.policy.durations import Duration
-from mooring.policy.errors import FieldError, ProfileInvalid
+from mooring.policy.errors import FieldError, ProfileInvalid, did_you_mean
 from mooring.policy.extender import Extenders
 from mooring.policy.imports.left_out import (
     WithLeftOut,
@@ -26,6 +27,7 @@ from mooring.policy.profile import (
     DEFAULT_SCHEDULER,
     PluginConfig,
     Plugins,
+    PluginSet,
     SchedulingProfile,
     SchedulingProfileSpec,
     profile_for,
@@ -82,20 +84,21 @@ class _ClientConnection(PolicyModel):
     burst: int = Field(0, ge=0, le=2**31 - 1)
 
 
+class _Plugins(Plugins):
+    """The plugins of a file, with the extension point that Mooring does not have."""
+
+    pod_group_post_filter: PluginSet = PluginSet()
+
+
 class _Profile(PolicyModel):
     scheduler_name: str | None = None
     percentage_of_nodes_to_score: int | None = Field(None, ge=0, le=100)
-    plugins: Plugins = Plugins()
+    plugins: _Plugins = _Plugins()
     plugin_config: tuple[PluginConfig, ...] = ()
 
 
 class Configuration(PolicyModel):
     """A KubeSchedulerConfiguration v1."""
-
-    unsupported: ClassVar[Mapping[str, str]] = {
-        "percentageOfPlacementsToScore": "must not be set: it belongs to the feature "
-        "TopologyAwareWorkloadScheduling, which is off in Kubernetes 1.36",
-    }
 
     api_version: Literal["kubescheduler.config.k8s.io/v1"]
     kind: Literal["KubeSchedulerConfiguration"]
@@ -163,6 +166,7 @@ def import_configuration(document: object, catalog: Catalog) -> Imported:
         *_wrong_scheduler_names(given),
         *_different_queues(given),
         *_unresolvable(specs, catalog),
+        *_unknown_at_group_post_filter(given, catalog),
     ]
     if mistakes:
         raise ProfileInvalid(mistakes)
@@ -170,6 +174,7 @@ def import_configuration(document: object, catalog: Catalog) -> Imported:
     profiles = list[SchedulingProfile]()
     for number, (profile, spec) in enumerate(zip(given, specs, strict=True)):
         notes += left_out_of(spec, catalog, f"profiles[{number}]")
+        notes += _without_group_post_filter(profile, f"profiles[{number}]")
         taken = {profile.name for profile in profiles}
         kept = without_left_out(spec, catalog)
         profiles.append(profile_for(profile.scheduler_name or DEFAULT_SCHEDULER, kept, taken))
@@ -186,11 +191,7 @@ def _cleaned(document: object) -> object:
 def _cleaned_profile(profile: object) -> object:
     if not isinstance(profile, Mapping) or not isinstance(profile.get("plugins"), Mapping):
         return profile
-    plugins = {
-        point: _cleaned_set(plugins)
-        for point, plugins in profile["plugins"].items()
-        if plugins or point not in Plugins.unsupported
-    }
+    plugins = {point: _cleaned_set(plugins) for point, plugins in profile["plugins"].items()}
     return {**profile, "plugins": plugins}
 
 
@@ -214,6 +215,9 @@ def _spec(profile: _Profile, configuration: Configuration) -> SchedulingProfileS
     """
     fields = {name: value for name, value in profile if name in profile.model_fields_set}
     fields.pop("scheduler_name", None)
+    if "plugins" in fields:
+        points = profile.plugins.model_fields_set & Plugins.model_fields.keys()
+        fields["plugins"] = Plugins(**{name: getattr(profile.plugins, name) for name in points})
     if configuration.percentage_of_nodes_to_score is not None:
         fields.setdefault(
             "percentage_of_nodes_to_score", configuration.percentage_of_nodes_to_score
@@ -227,9 +231,36 @@ def _unresolvable(specs: Iterable[SchedulingProfileSpec], catalog: Catalog) -> I
     lenient = WithLeftOut(catalog)
     for number, spec in enumerate(specs):
         try:
-            resolve(without_their_args(spec, catalog), lenient, f"profiles[{number}]")
+            resolve(without_their_args(spec, catalog), lenient, path=f"profiles[{number}]")
         except ProfileInvalid as invalid:
             yield from invalid.errors
+
+
+def _unknown_at_group_post_filter(
+    profiles: Iterable[_Profile], catalog: Catalog
+) -> Iterator[FieldError]:
+    """Yield a mistake for every name in podGroupPostFilter that is no plugin's."""
+    names = {*WithLeftOut(catalog).names(), *KUBE_SCHEDULER_PLUGINS, "*"}
+    for number, profile in enumerate(profiles):
+        path = f"profiles[{number}].plugins.podGroupPostFilter"
+        plugins = profile.plugins.pod_group_post_filter
+        named = {
+            "enabled": [plugin.name for plugin in plugins.enabled],
+            "disabled": [plugin.name for plugin in plugins.disabled],
+        }
+        for field, given in named.items():
+            for place, name in enumerate(given):
+                if name not in names:
+                    message = f'unknown plugin "{name}"{did_you_mean(name, names)}'
+                    yield FieldError(f"{path}.{field}[{place}].name", message)
+
+
+def _without_group_post_filter(profile: _Profile, path: str) -> Iterator[FieldError]:
+    """Yield a note if the profile changes what runs for pod groups that fit nowhere."""
+    plugins = profile.plugins.pod_group_post_filter
+    if plugins.enabled or plugins.disabled:
+        reason = "pod groups preempt others where postFilter has DefaultPreemption"
+        yield FieldError(f"{path}.plugins.podGroupPostFilter", f"is left out: {reason}")
 
 
 def _wrong_scheduler_names(profiles: Sequence[_Profile]) -> Iterator[FieldError]:

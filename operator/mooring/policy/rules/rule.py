@@ -1,7 +1,8 @@
 """A rule of a profile: a filter with a message, or a score, as an expression in CEL."""
 
-from collections.abc import Collection, Iterable, Iterator
-from typing import Annotated, Final, Literal
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field
 
@@ -10,7 +11,7 @@ from mooring.policy.reading import PolicyModel
 from mooring.policy.rules.expressions import LONGEST_EXPRESSION
 from mooring.policy.rules.plan import COUNTED_PODS, Plan, plan_filter, plan_score
 
-__all__ = ["RULES", "Rule", "Rules", "missing_on_nodes"]
+__all__ = ["RULES", "Rule", "Rules", "missing_on_nodes", "plan_one_by_one"]
 
 RULES: Final = "Rules"
 """The plugin that runs rules; a rule runs as the plugin `Rules/<name of the rule>`."""
@@ -96,6 +97,22 @@ class Rule(PolicyModel):
     def plan(self) -> Plan:
         """How its expression is evaluated."""
         return plan_filter(self.filter) if self.filter is not None else plan_score(self.score or "")
+
+
+def plan_one_by_one(profile: Mapping[str, Any]) -> Iterator[None]:
+    """Plan the rules of a SchedulingProfile object as it is written, and yield after each.
+
+    Planning takes some milliseconds per rule. Whoever reads the profile then finds the plans.
+    """
+    spec = profile.get("spec")
+    rules = spec.get("rules") if isinstance(spec, Mapping) else None
+    for rule in rules[:_MOST_RULES] if isinstance(rules, list) else ():
+        for field, plan in (("filter", plan_filter), ("score", plan_score)):
+            source = rule.get(field) if isinstance(rule, Mapping) else None
+            if isinstance(source, str) and len(source) <= LONGEST_EXPRESSION:
+                with suppress(ProfileInvalid):
+                    plan(source)
+                yield
 
 
 def _different(rules: tuple[Rule, ...]) -> tuple[Rule, ...]:

@@ -8,6 +8,7 @@ from weakref import WeakValueDictionary
 
 from mooring.model.devices import Assignment, CardFormat, CardRequestError, card_request
 from mooring.model.node import Node
+from mooring.model.pod_spec import PodSpec
 from mooring.state.devices.cards import Cards
 from mooring.state.nodes import NodeTable
 from mooring.state.pods import PlacedPod, PodTable
@@ -36,8 +37,13 @@ class Devices:
             for row, node in enumerate(self._nodes.nodes):
                 if node is not None:
                     cards.put_node(row, node)
-            for placed in filter(self._is_counted, self._pods):
-                cards.put_pod(placed.row, placed.pod, _known(placed, form))
+            wants = dict[PodSpec, bool]()  # there may be 150,000 pods, of few specs
+            for placed in self._pods:
+                spec = placed.pod.spec
+                if (wanted := wants.get(spec)) is None:
+                    wanted = wants[spec] = _may_want_cards(spec, form)
+                if wanted and self._is_counted(placed):
+                    cards.put_pod(placed.row, placed.pod, _known(placed, form))
         if demand and not cards.followed:
             cards.follow()
         return cards
@@ -101,6 +107,13 @@ class Devices:
         uid = placed.pod.uid
         published = [cards.publish(placed.row, uid) for cards in self._cards.values()]
         return any(published)
+
+
+def _may_want_cards(spec: PodSpec, form: CardFormat) -> bool:
+    try:
+        return card_request(spec, form) is not None
+    except CardRequestError:
+        return True
 
 
 def _known(placed: PlacedPod, form: CardFormat) -> Assignment | None:

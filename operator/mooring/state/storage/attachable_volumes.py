@@ -55,8 +55,10 @@ class AttachableVolumes:
         made_by = self._objects.of(Kind.STORAGE_CLASS).get(claim.storage_class)
         if made_by is None or not made_by.provisioner or made_by.provisioner in _NOT_MIGRATED:
             return None
-        driver = CSI_DRIVERS.get(made_by.provisioner, made_by.provisioner)
-        return CSISource(driver, f"unbound:{key}")
+        driver = CSI_DRIVERS.get(made_by.provisioner)
+        return CSISource(
+            driver or made_by.provisioner, f"unbound:{key}", migrated=driver is not None
+        )
 
     def add_pod(self, row: int, pod: Pod) -> None:
         """Count the pod's volumes as used on the row."""

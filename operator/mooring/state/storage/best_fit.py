@@ -34,26 +34,39 @@ class BestFitIndex(Generic[_Item]):
         self.items: list[_Item] = []
         self._keys: list[tuple[int, str]] = []
         """Size and name of each item."""
-        self._numbers: list[tuple[int, int]] = []
-        """The numbers of each item's node affinity and traits."""
+        self._numbers: list[tuple[int, int, int]] = []
+        """The numbers of each item's node affinity and traits, and its amount."""
         self._affinities = NodeAffinities(nodes)
         self._traits: dict[Hashable, int] = {}
         self._columns: IntArray | None = None
-        """Size, affinity and traits of each item, int64[3, items]; None if to be made again."""
+        """Size, affinity, traits and amount of each item, int64[4, items]; None: to make again."""
         self._changes = 0
         """How often items were added or removed since the columns were read."""
 
     def __len__(self) -> int:
         return len(self.items)
 
+    @property
+    def amounts(self) -> IntArray:
+        """The amount of each item (int64)."""
+        amounts: IntArray = self._read_columns()[3]
+        return amounts
+
     def add(
-        self, size: int, name: str, affinity: NodeSelector | None, traits: Hashable, item: _Item
+        self,
+        size: int,
+        name: str,
+        affinity: NodeSelector | None,
+        traits: Hashable,
+        item: _Item,
+        amount: int | None = None,
     ) -> None:
-        """Add an item, whose name no other item has."""
+        """Add an item, whose name no other item has; its `amount` is by default its size."""
         at = bisect_left(self._keys, (size, name))
         numbers = (
             self._affinities.number(affinity),
             self._traits.setdefault(traits, len(self._traits)),
+            size if amount is None else amount,
         )
         self._keys.insert(at, (size, name))
         self._numbers.insert(at, numbers)
@@ -81,7 +94,7 @@ class BestFitIndex(Generic[_Item]):
 
         `suitable` is called with one item of each traits.
         """
-        sizes, _, traits = self._read_columns()
+        sizes, _, traits, _ = self._read_columns()
         positions = np.arange(np.searchsorted(sizes, size), len(sizes))
         distinct, first = np.unique(traits[positions], return_index=True)
         unsuitable = [
@@ -116,8 +129,8 @@ class BestFitIndex(Generic[_Item]):
     def _read_columns(self) -> IntArray:
         if self._columns is None:
             sizes = [size for size, _ in self._keys]
-            affinities, traits = zip(*self._numbers, strict=True) if self._numbers else ((), ())
-            self._columns = np.array([sizes, affinities, traits], np.int64)
+            numbers = zip(*self._numbers, strict=True) if self._numbers else ((), (), ())
+            self._columns = np.array([sizes, *numbers], np.int64)
         self._changes = 0
         return self._columns
 
@@ -129,7 +142,8 @@ class BestFitIndex(Generic[_Item]):
             (
                 self._affinities.number(affinities.affinities[affinity]),
                 self._traits.setdefault(traits[trait], len(self._traits)),
+                amount,
             )
-            for affinity, trait in self._numbers
+            for affinity, trait, amount in self._numbers
         ]
         self._columns = None

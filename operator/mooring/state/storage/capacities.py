@@ -1,5 +1,7 @@
 """Where CSI drivers can provision new volumes, as their CSIStorageCapacity objects say."""
 
+from typing import Final
+
 import numpy as np
 
 from mooring.model.csi import CSIStorageCapacity
@@ -9,7 +11,10 @@ from mooring.state.nodes import NodeTable
 from mooring.state.storage.best_fit import NO_POSITION, BestFitIndex
 from mooring.state.view import BoolArray
 
-__all__ = ["Capacities"]
+__all__ = ["UNKNOWN", "Capacities"]
+
+UNKNOWN: Final = -1
+"""Stands in place of a capacity."""
 
 
 class Capacities:
@@ -32,17 +37,35 @@ class Capacities:
             found = self._by_class.get(after.storage_class)
             if found is None:
                 found = self._by_class[after.storage_class] = BestFitIndex(self._nodes)
-            found.add(after.largest, after.key, _affinity(after), None, after)
+            amount = UNKNOWN if after.capacity is None else after.capacity
+            found.add(after.largest, after.key, _affinity(after), None, after, amount=amount)
 
     def has_capacity(self, storage_class: str, size: int, rows: IntArray) -> BoolArray:
         """Return True where a volume of the class and of this size can be provisioned."""
-        found = np.zeros(len(rows), np.bool_)
+        return np.not_equal(self._smallest(storage_class, size, rows), NO_POSITION)
+
+    def capacity(self, storage_class: str, size: int, rows: IntArray) -> IntArray:
+        """Return the capacity in bytes where a volume of the class and of this size can be made.
+
+        It is UNKNOWN (-1) where there is none, or it says no more than the largest size. Of several
+        it is that with the smallest largest size, then the first by name.
+        """
+        smallest = self._smallest(storage_class, size, rows)
+        found = np.full(len(rows), UNKNOWN)
+        there = np.flatnonzero(smallest != NO_POSITION)
+        if len(there):
+            found[there] = self._by_class[storage_class].amounts[smallest[there]]
+        return found
+
+    def _smallest(self, storage_class: str, size: int, rows: IntArray) -> IntArray:
+        """Return the position of the smallest one that is enough on each row, or NO_POSITION."""
+        smallest = np.full(len(rows), NO_POSITION)
         capacities = self._by_class.get(storage_class)
         if capacities is not None:
             large_enough = capacities.at_least(size, lambda _: True)
             for positions in capacities.smallest_on(large_enough, rows, count=1):
-                found |= positions < NO_POSITION
-        return found
+                np.minimum(smallest, positions, out=smallest)
+        return smallest
 
 
 def _affinity(capacity: CSIStorageCapacity) -> NodeSelector | None:

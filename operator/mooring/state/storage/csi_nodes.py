@@ -1,13 +1,12 @@
-"""Attach limits and migrated plugins of the nodes, as their CSINodes say."""
+"""Drivers, attach limits and migrated plugins of the nodes, as their CSINodes say."""
 
-from collections import Counter
 from typing import Final
 
 import numpy as np
 
 from mooring.model.csi import CSINode
 from mooring.model.events import Kind
-from mooring.state.columns import Column, IntArray
+from mooring.state.columns import IntArray
 from mooring.state.nodes import NodeTable
 from mooring.state.objects import Objects
 from mooring.state.view import BoolArray
@@ -19,21 +18,30 @@ UNLIMITED: Final = 2**62
 
 
 class CSINodes:
-    """An int64 column of limits per driver, and the rows migrated to CSI per in-tree plugin."""
+    """The limits of every driver, and the rows migrated to CSI per in-tree plugin."""
 
     def __init__(self, nodes: NodeTable, objects: Objects) -> None:
         self._nodes = nodes
         self._objects = objects
         self._shown: dict[str, tuple[int, CSINode]] = {}
-        self._limits: dict[str, Column] = {}
-        self._limited: Counter[str] = Counter()
-        """How many nodes have a limit of each driver; a driver without one has no column."""
+        self._present = nodes.add_column(np.bool_)
+        self._limits = nodes.add_resource_columns()
+        """One more than the limit of each driver that is on the row; 0 where it is not."""
         self._migrated: dict[str, set[int]] = {}
+
+    def present(self, rows: IntArray) -> BoolArray:
+        """Return True on rows whose node has a CSINode."""
+        found: BoolArray = self._present.data[rows]
+        return found
+
+    def installed(self, driver: str, rows: IntArray) -> BoolArray:
+        """Return True on rows whose CSINode names the driver."""
+        return np.not_equal(self._limits.of_rows(driver, rows), 0)
 
     def limits(self, driver: str, rows: IntArray) -> IntArray:
         """Return how many of the driver's volumes each of the rows may have."""
-        column = self._limits.get(driver)
-        return np.full(len(rows), UNLIMITED) if column is None else column.data[rows]
+        more = self._limits.of_rows(driver, rows)
+        return np.where(more == 0, UNLIMITED, more - 1)
 
     def migrated(self, plugin: str, rows: IntArray) -> BoolArray:
         """Return True on rows where the plugin's volumes belong to its CSI driver."""
@@ -51,29 +59,20 @@ class CSINodes:
             self._show(row, csi_node)
 
     def _show(self, row: int, csi_node: CSINode) -> None:
+        self._present.data[row] = True
         for driver, limit in csi_node.limits.items():
-            if limit is not None:
-                self._column(driver).data[row] = limit
-                self._limited[driver] += 1
+            # Files that no API server has checked may have any number.
+            known = UNLIMITED if limit is None else min(max(limit, 0), UNLIMITED)
+            self._limits.put(driver, row, 1 + known)
         for plugin in csi_node.migrated_plugins:
             self._migrated.setdefault(plugin, set()).add(row)
 
     def _clear(self, row: int, csi_node: CSINode) -> None:
-        for driver, limit in csi_node.limits.items():
-            if limit is not None:
-                self._limits[driver].data[row] = UNLIMITED
-                self._limited[driver] -= 1
-                if not self._limited[driver]:
-                    self._nodes.remove_column(self._limits.pop(driver))
-                    del self._limited[driver]
+        self._present.data[row] = False
+        for driver in csi_node.limits:
+            self._limits.put(driver, row, 0)
         for plugin in csi_node.migrated_plugins:
             rows = self._migrated[plugin]
             rows.discard(row)
             if not rows:
                 del self._migrated[plugin]
-
-    def _column(self, driver: str) -> Column:
-        column = self._limits.get(driver)
-        if column is None:
-            column = self._limits[driver] = self._nodes.add_column(np.int64, UNLIMITED)
-        return column

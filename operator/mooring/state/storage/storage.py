@@ -1,6 +1,6 @@
 """Volumes, claims, and what pods and nodes have to do with them; written by ClusterState only."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from mooring.model.events import Kind
@@ -107,6 +107,10 @@ class StorageView:
         """Return True on rows where a driver can provision a volume of this size in bytes."""
         return self._storage.capacities.has_capacity(storage_class, size, rows)
 
+    def capacity(self, storage_class: str, size: int, rows: IntArray) -> IntArray:
+        """Return int64[rows]: the capacity that has room for a volume of this size, or UNKNOWN."""
+        return self._storage.capacities.capacity(storage_class, size, rows)
+
     def claim_in_use(self, key: str) -> bool:
         """Return whether a pod with a node names the claim; ephemeral ones are not named."""
         return self._storage.users.claim_in_use(key)
@@ -130,6 +134,17 @@ class StorageView:
     def attach_limits(self, driver: str, rows: IntArray) -> IntArray:
         """Return how many of a driver's volumes each of the rows may have (int64)."""
         return self._storage.csi_nodes.limits(driver, rows)
+
+    def lacks_driver(self, volumes: Iterable[CSISource], driver: str, rows: IntArray) -> BoolArray:
+        """Return True on rows without the driver on which it would attach one of its volumes.
+
+        On a node without a CSINode, no driver attaches the volumes of in-tree plugins.
+        """
+        csi_nodes = self._storage.csi_nodes
+        lacking = ~csi_nodes.installed(driver, rows)
+        if all(volume.migrated for volume in volumes):
+            lacking &= csi_nodes.present(rows)
+        return lacking
 
     def migrated(self, plugin: str, rows: IntArray) -> BoolArray:
         """Return True on rows where an in-tree plugin is migrated to its CSI driver."""

@@ -92,6 +92,17 @@ class TopologyCounts:
                 for counts in tuple(self._by_source.get(term, ())):
                     self._drop(term, counts.domains.key)
 
+    def move(self, equivalent: EquivalentPods, before: int, row: int) -> None:
+        """Count one of the equivalent pods on another row than before."""
+        for counts in equivalent.counted_in:
+            counts.add(before, -1)
+            counts.add(row, 1)
+        pods_on = equivalent.pods_on
+        pods_on[before] -= 1
+        if not pods_on[before]:
+            del pods_on[before]
+        pods_on[row] = pods_on.get(row, 0) + 1
+
     @contextmanager
     def relabelling(self, pods: Sequence[EquivalentPods], row: int) -> Iterator[None]:
         """Count the row's pods anew after its domains have changed inside."""
@@ -196,7 +207,7 @@ class TopologyCounts:
         if isinstance(source, Selection):
             pods = [equivalent for equivalent in pods if self._selected(source, equivalent)]
         for equivalent in pods:
-            equivalent.counted_in.append(counts)
+            equivalent.count_in(counts)
         _fill(counts, pods)
 
     def _drop_excess(self) -> None:
@@ -208,9 +219,6 @@ class TopologyCounts:
     def _drop(self, source: _Source, key: str) -> None:
         counts, uncounted = self._counts.pop((source, key)), self._uncounted.pop((source, key), [])
         self._taken.bytes -= _BYTES_PER_COUNT + _BYTES_PER_POD * len(uncounted)
-        for equivalent in self._counted_by(source):
-            if not uncounted or counts in equivalent.counted_in:
-                equivalent.counted_in.remove(counts)
         counts.drop(lambda dropped: _fill(dropped, self._counted_by(source)))
         self._by_source[source].remove(counts)
         if not self._by_source[source]:

@@ -70,6 +70,11 @@ class MutableDomainCounts(DomainCounts):
         super().__init__(domains, taken)
         self._count: Callable[[MutableDomainCounts], None] | None = None
 
+    @property
+    def is_dropped(self) -> bool:
+        """Whether these are kept up to date no more."""
+        return self._count is not None
+
     def drop(self, count: Callable[["MutableDomainCounts"], None]) -> None:
         """Free the array; from now on `count` is called to fill it whenever `by_code` is read.
 
@@ -91,7 +96,9 @@ class MutableDomainCounts(DomainCounts):
         self._counts = np.zeros(0, np.int32)
 
     def add(self, row: int, number: int) -> None:
-        """Add `number` pods on the row, or remove them if it is negative."""
+        """Add `number` pods on the row, or remove them if it is negative; nothing once dropped."""
+        if self._count is not None:
+            return
         code = self.domains.codes.data.item(row)
         if code != ABSENT:
             self._reserve(code)

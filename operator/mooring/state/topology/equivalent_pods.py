@@ -6,6 +6,7 @@ They are counted together, so that an event of a pod costs one addition per coun
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Final
 
 from mooring.model.affinity import AffinityTerm, PodAffinity
 from mooring.model.pod import Pod
@@ -20,6 +21,9 @@ from mooring.state.topology.selection import (
 )
 
 __all__ = ["EquivalenceTable", "EquivalentPods", "OwnedTerm", "Role"]
+
+_MANY: Final = 64
+"""From so many counts on dropped ones are removed, each time that their number has doubled."""
 
 _Key = tuple[str, frozenset[Pair], bool, PodAffinity]
 
@@ -62,6 +66,14 @@ class EquivalentPods:
     terms: tuple[OwnedTerm, ...]
     pods_on: dict[int, int] = field(default_factory=dict)
     counted_in: list[MutableDomainCounts] = field(default_factory=list)
+    """Some of them may be dropped already, which are removed when there are too many."""
+
+    def count_in(self, counts: MutableDomainCounts) -> None:
+        """Note that the counts include the pods."""
+        known = self.counted_in
+        known.append(counts)
+        if len(known) >= _MANY and not len(known) & (len(known) - 1):
+            self.counted_in = [each for each in known if not each.is_dropped]
 
 
 class EquivalenceTable:

@@ -1,0 +1,166 @@
+"""What the API server serves, and which version of Kubernetes it is.
+
+Servers differ by their version and flags, and are upgraded and downgraded under a running replica.
+So they are asked at intervals (`mooring.mirroring.reflectors`). During an upgrade several servers
+may answer in turns: a change counts once two looks, one after the other, have found it.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from mooring.kube.client import ApiClient
+from mooring.kube.errors import ApiError, ForbiddenError, UnreachableError, explain
+from mooring.kube.resources import Resource
+from mooring.mirroring.mirror import MIRRORED, MIRRORED_IF_SERVED
+from mooring.model.events import Kind
+
+__all__ = ["EXPECTED", "Discovery"]
+
+logger = logging.getLogger(__name__)
+
+EXPECTED: Final[Mapping[Kind, Resource]] = {
+    kind: resource for resource, kind in MIRRORED.items() if resource.group
+}
+"""What every API server serves, unless a flag forbids it; the core group cannot be left out."""
+_VERSIONS: Final[Mapping[Kind, tuple[Resource, ...]]] = {
+    **{kind: (resource,) for kind, resource in EXPECTED.items()},
+    **{
+        kind: tuple(resource for resource, of in MIRRORED_IF_SERVED.items() if of is kind)
+        for kind in MIRRORED_IF_SERVED.values()
+    },
+}
+"""The resources that a kind is read from; the first of them that is served is used."""
+_WITHOUT: Final[Mapping[Kind, str]] = {
+    Kind.POD_GROUP: "pods that name one in spec.schedulingGroup wait (docs/gangs.md)",
+    Kind.COSCHEDULING_POD_GROUP: "pods that name one by its label wait (docs/gangs.md)",
+    Kind.POD_DISRUPTION_BUDGET: "preemption respects no budgets",
+    Kind.STORAGE_CLASS: "pods whose claims are not bound wait",
+    Kind.CSI_NODE: "limits of volumes per node are not known",
+}
+"""What follows from a kind that is not served, where users notice it."""
+
+
+class Discovery:
+    """The answers of the API server so far; `look` asks anew.
+
+    `versioned` is called with the server's version, such as 1.37, once it is known and whenever it
+    has changed.
+    """
+
+    def __init__(
+        self, client: ApiClient, *, versioned: Callable[[str], None] = lambda _version: None
+    ) -> None:
+        self._client = client
+        self._versioned = versioned
+        self._version: str | None = None
+        self._served: dict[Kind, Resource | None] = {}
+        self._seen_once: dict[Kind | None, object] = {}
+        """The changes that the last look was the first to find, by kind; None: of the version."""
+        self._troubles: dict[str, str] = {}
+
+    @property
+    def served(self) -> Mapping[Kind, Resource | None]:
+        """The resource of each kind, None if it is not served; without kinds that nobody knows."""
+        return self._served
+
+    def unserved(self) -> Mapping[Kind, Resource]:
+        """Return the kinds that are not served, each with a resource that would do."""
+        return {kind: _VERSIONS[kind][0] for kind, found in self._served.items() if found is None}
+
+    async def look(self) -> None:
+        """Ask for the version, and for each kind whether it is served.
+
+        A server that does not even say its version might be something else in an API server's
+        place, such as a load balancer without a server behind it. Then no kind counts as missing.
+        """
+        try:
+            is_server = await self._look_at_version()
+        except UnreachableError as error:
+            text = f"the API server does not say what it serves: {explain(error)}"
+            self._tell_once("version", text)
+            return
+        answers = dict[str, frozenset[str] | None]()
+        for kind, versions in _VERSIONS.items():
+            is_known, found = await self._find(versions, answers)
+            if not is_known or (found is None and not is_server):
+                continue
+            if self._counts(kind, found, self._served.get(kind, found)):
+                self._note(kind, found)
+
+    async def _find(
+        self, versions: tuple[Resource, ...], answers: dict[str, frozenset[str] | None]
+    ) -> tuple[bool, Resource | None]:
+        """Return whether it is known which of these resources is served first, and that one.
+
+        `answers` has what the server has said in this look of each version of a group.
+        """
+        for resource in versions:
+            if resource.api_version not in answers:
+                answers[resource.api_version] = await self._plurals(resource)
+            plurals = answers[resource.api_version]
+            if plurals is None:
+                return False, None
+            if resource.plural in plurals:
+                return True, resource
+        return True, None
+
+    async def _plurals(self, resource: Resource) -> frozenset[str] | None:
+        """Return what is served in the resource's version of its group; None without an answer."""
+        version = resource.api_version
+        try:
+            plurals = await self._client.served_in(resource.group, resource.version)
+        except ApiError as error:
+            self._tell_once(version, f"what is served of {version} is not known: {explain(error)}")
+            return None
+        self._troubles.pop(version, None)
+        return plurals
+
+    async def _look_at_version(self) -> bool:
+        """Note the server's version; return whether an API server has answered.
+
+        Raises:
+            UnreachableError: if nothing has answered.
+        """
+        try:
+            found = await self._client.server_version()
+        except UnreachableError:
+            raise
+        except ApiError as error:
+            self._tell_once(
+                "version",
+                f"the API server's version is not known, the rules stay: {explain(error)}",
+            )
+            return isinstance(error, ForbiddenError)
+        self._troubles.pop("version", None)
+        if self._counts(None, found, self._version or found) and found != self._version:
+            self._version = found
+            self._versioned(found)
+        return True
+
+    def _counts(self, about: Kind | None, found: object, known: object) -> bool:
+        """Return whether an answer counts: it is the known one, or the second in a row like it."""
+        again = about in self._seen_once and self._seen_once.pop(about) == found
+        if found == known or again:
+            return True
+        self._seen_once[about] = found
+        return False
+
+    def _note(self, kind: Kind, found: Resource | None) -> None:
+        """Note what a kind is read from, and log a change."""
+        is_new, before = kind not in self._served, self._served.get(kind)
+        self._served[kind] = found
+        if found is None and (is_new or before is not None):
+            resource, any_more = before or _VERSIONS[kind][0], "" if is_new else " any more"
+            follows = f": {_WITHOUT[kind]}" if kind in _WITHOUT else ""
+            level = logging.WARNING if kind in EXPECTED or not is_new else logging.INFO
+            text = "%s (%s) is not served%s%s"
+            logger.log(level, text, resource, resource.version, any_more, follows)
+        elif found not in (None, before) and not (is_new and kind in EXPECTED):
+            instead = f" instead of {before.version}" if before is not None else ""
+            logger.info("%s (%s) is served%s", found, found.version, instead)
+
+    def _tell_once(self, about: str, text: str) -> None:
+        if self._troubles.get(about) != text:
+            logger.warning("%s", text)
+        self._troubles[about] = text

@@ -1,0 +1,59 @@
+"""Features of the kubelet that some pods need, and that nodes declare in `status.declaredFeatures`.
+
+Source: component-helpers `nodedeclaredfeatures/features/`. Other features that nodes declare matter
+only when a pod is updated, and are not read.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from mooring.model.fields import boolean, mappings
+
+__all__ = [
+    "RESTART_ALL_CONTAINERS",
+    "USER_NAMESPACES_HOST_NETWORK",
+    "VOLUME_BIND_MOUNT_OPTIONS",
+    "declared_features",
+    "required_features",
+]
+
+RESTART_ALL_CONTAINERS: Final = "RestartAllContainersOnContainerExits"
+USER_NAMESPACES_HOST_NETWORK: Final = "UserNamespacesHostNetworkSupport"
+VOLUME_BIND_MOUNT_OPTIONS: Final = "VolumeBindMountOptions"
+
+_KNOWN: Final = frozenset(
+    (RESTART_ALL_CONTAINERS, USER_NAMESPACES_HOST_NETWORK, VOLUME_BIND_MOUNT_OPTIONS)
+)
+_GROUPS: Final = ("containers", "initContainers", "ephemeralContainers")
+"""The fields of a spec that list containers; those of the last one never restart."""
+
+
+def declared_features(names: tuple[str, ...]) -> frozenset[str]:
+    """Return which of the features that a node declares some pods need."""
+    return _KNOWN.intersection(names)
+
+
+def required_features(spec: Mapping[str, Any]) -> list[str]:
+    """Return the features that a node must declare for a pod of this raw spec, sorted.
+
+    Raises:
+        ManifestError: with the path of a field of the wrong type.
+    """
+    restarts = mounts = False
+    for group in _GROUPS:
+        if spec.get(group) is None:
+            continue  # most specs have one of the groups, and every pod is looked at
+        for index, container in enumerate(mappings(spec, group, "spec")):
+            where = f"spec.{group}[{index}]"
+            if "restartPolicyRules" in container and group != _GROUPS[-1]:
+                rules = mappings(container, "restartPolicyRules", where)
+                restarts |= any(rule.get("action") == "RestartAllContainers" for rule in rules)
+            for mount in mappings(container, "volumeMounts", where):
+                mounts |= bool(mount.get("bindMountOptions"))
+    own_users = spec.get("hostUsers") is not None and not boolean(spec, "hostUsers", "spec")
+    needed = (
+        (RESTART_ALL_CONTAINERS, restarts),
+        (USER_NAMESPACES_HOST_NETWORK, own_users and boolean(spec, "hostNetwork", "spec")),
+        (VOLUME_BIND_MOUNT_OPTIONS, mounts),
+    )
+    return [feature for feature, is_needed in needed if is_needed]

@@ -1,0 +1,161 @@
+"""What kube-scheduler does differently from one minor version of Kubernetes to the next.
+
+All differences are in the table `KUBERNETES_RULES`. Nothing else compares versions: plugins read
+facts from `handle.kubernetes`, the engine from `pipeline.kubernetes`, and what all profiles share
+from `ClusterState.kubernetes`. Source: `pkg/scheduler` and `pkg/features/kube_features.go` of
+v1.34.4, v1.35.4, v1.36.3 and v1.37.2, with the default feature gates of each.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Final
+
+from mooring.model.declared_features import (
+    RESTART_ALL_CONTAINERS,
+    USER_NAMESPACES_HOST_NETWORK,
+    VOLUME_BIND_MOUNT_OPTIONS,
+)
+
+__all__ = [
+    "KUBERNETES_RULES",
+    "NEWEST",
+    "KubernetesRules",
+    "minor_version",
+    "rules_of_server",
+    "unknown_server",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KubernetesRules:
+    """The rules of one minor version where versions differ; each fact is named for the newer one.
+
+    Attributes:
+        version: The minor version, such as 1.37.
+        balance_compared: NodeResourcesBalancedAllocation compares how evenly a node is used with
+            the pod and without it. Else only the former counts.
+        declared_features: The features that pods may need and nodes then must declare. Where there
+            are any, the plugin NodeDeclaredFeatures is among the default plugins.
+        image_volumes_scored: ImageLocality adds the sizes of image volumes to those of containers.
+        image_volumes_counted: ImageLocality also counts them among the images it divides by.
+        node_name_first: By default NodeName runs before NodeUnschedulable, not after it.
+        storage_capacity_scoring: VolumeBinding scores nodes by the capacity of their storage.
+        volume_limit_scaling: NodeVolumeLimits rejects nodes that lack a CSI driver which has
+            `preventPodSchedulingIfMissing`.
+        claims_in_preemption_message: DynamicResources says before DefaultPreemption that it finds
+            no claims to deallocate.
+        placement_in_preemption_message: A successful preemption says which node and how many
+            victims it has found.
+        pod_level_defaults_last: The API server fills in a new pod's pod-level requests after
+            LimitRanges have filled in those of its containers, not before.
+        pod_level_resize: What a pod's status says of its pod-level requests during an in-place
+            resize counts.
+        group_members_agree: A PodGroup of scheduling.k8s.io is not scheduled if a member has
+            another priority than the group, which is 0 if it has none, or another preemptionPolicy
+            than the group or the other members.
+        group_progress_in_message: A gang of scheduling.k8s.io that does not fit says how many
+            members have a node and how many were left when that was clear.
+        resize_by_stage: The requests of a pod during an in-place resize are summed for each stage
+            (asked for, allocated, in use), and the largest sum counts. Else each container counts
+            with the largest of its amounts.
+    """
+
+    version: str
+    balance_compared: bool
+    declared_features: frozenset[str]
+    image_volumes_scored: bool
+    image_volumes_counted: bool
+    node_name_first: bool
+    storage_capacity_scoring: bool
+    volume_limit_scaling: bool
+    claims_in_preemption_message: bool
+    placement_in_preemption_message: bool
+    pod_level_defaults_last: bool
+    pod_level_resize: bool
+    group_members_agree: bool
+    group_progress_in_message: bool
+    resize_by_stage: bool
+
+
+_1_34: Final = KubernetesRules(
+    version="1.34",
+    balance_compared=False,
+    declared_features=frozenset(),
+    image_volumes_scored=False,
+    image_volumes_counted=False,
+    node_name_first=False,
+    storage_capacity_scoring=False,
+    volume_limit_scaling=False,
+    claims_in_preemption_message=True,
+    placement_in_preemption_message=False,
+    pod_level_defaults_last=False,
+    pod_level_resize=False,
+    group_members_agree=False,
+    group_progress_in_message=False,
+    resize_by_stage=False,
+)
+_1_35: Final = replace(_1_34, version="1.35")
+_1_36: Final = replace(
+    _1_35,
+    version="1.36",
+    balance_compared=True,
+    declared_features=frozenset((RESTART_ALL_CONTAINERS, USER_NAMESPACES_HOST_NETWORK)),
+    image_volumes_scored=True,
+    pod_level_resize=True,
+)
+_1_37: Final = replace(
+    _1_36,
+    version="1.37",
+    declared_features=_1_36.declared_features | {VOLUME_BIND_MOUNT_OPTIONS},
+    image_volumes_counted=True,
+    node_name_first=True,
+    storage_capacity_scoring=True,
+    volume_limit_scaling=True,
+    claims_in_preemption_message=False,
+    placement_in_preemption_message=True,
+    pod_level_defaults_last=True,
+    group_members_agree=True,
+    group_progress_in_message=True,
+    resize_by_stage=True,
+)
+
+KUBERNETES_RULES: Final[Mapping[str, KubernetesRules]] = MappingProxyType(
+    {rules.version: rules for rules in (_1_34, _1_35, _1_36, _1_37)}
+)
+"""The rules of every minor version that Mooring knows, the oldest first."""
+NEWEST: Final = _1_37
+"""The rules where no server says its version."""
+
+
+def minor_version(text: str) -> tuple[int, int] | None:
+    """Return the numbers of a version such as 1.37 or v1.37.2-eks; None if it is none."""
+    found = re.match(r"v?(\d{1,6})\.(\d{1,6})(?!\d)", text)
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def rules_of_server(version: str) -> KubernetesRules:
+    """Return the rules of a server of this version.
+
+    A server newer than all known ones has the newest rules, an older one the oldest. Where the
+    version is not known, the newest rules apply.
+    """
+    asked = minor_version(version)
+    if asked is None:
+        return NEWEST
+    known = [r for r in KUBERNETES_RULES.values() if (minor_version(r.version) or asked) <= asked]
+    return known[-1] if known else _1_34
+
+
+def unknown_server(version: str) -> str | None:
+    """Return what to tell people of a server of this version that Mooring does not know."""
+    rules, asked = rules_of_server(version), minor_version(version)
+    if asked is None or rules.version == version:
+        return None
+    known = minor_version(rules.version) or asked
+    what = "newer" if asked > known else "older"
+    return (
+        f"the API server is {version}, which is {what} than the versions that this Mooring knows: "
+        f"the rules of Kubernetes {rules.version} apply"
+    )

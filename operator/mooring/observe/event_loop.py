@@ -1,0 +1,99 @@
+"""Measure for how long each step of a task holds the event loop.
+
+Nothing else runs meanwhile: no watch is read, no binding sent, no lease renewed. All of Mooring's
+work is in tasks; callbacks outside of them hand over data and do nothing else.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any, Final
+
+__all__ = ["HoldTimer", "log_long_hold"]
+
+logger = logging.getLogger(__name__)
+
+SHORTEST_SECONDS: Final = 0.001
+"""Of shorter holds, thousands a second, none is told."""
+_LONG_SECONDS: Final = 1.0
+"""Decisions have waited so long that people ask why."""
+
+
+_Steps = Coroutine[Any, Any, Any] | Generator[Any, None, Any]
+
+
+class HoldTimer:
+    """A task factory: each step of a task of a millisecond or longer is told to `held`.
+
+    That gets the seconds and the name of the task's coroutine. `clock` is in seconds; that of a
+    thread's CPU time leaves out what other processes take.
+    """
+
+    def __init__(
+        self,
+        held: Callable[[float, str], object],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._held = held
+        self._clock = clock
+
+    def __call__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        coro: _Steps,
+        **options: Any,
+    ) -> "asyncio.Task[Any]":
+        """Return a task of the coroutine whose steps are timed."""
+        return asyncio.Task(_Timed(coro, self._held, self._clock), loop=loop, **options)
+
+
+class _Timed(Coroutine[Any, Any, Any]):
+    """A coroutine whose steps are timed; all else that it is asked for is its coroutine's."""
+
+    __slots__ = ("_clock", "_coro", "_held")
+
+    def __init__(
+        self,
+        coro: _Steps,
+        held: Callable[[float, str], object],
+        clock: Callable[[], float],
+    ) -> None:
+        self._coro = coro
+        self._held = held
+        self._clock = clock
+
+    def send(self, value: Any) -> Any:
+        began = self._clock()
+        try:
+            return self._coro.send(value)
+        finally:
+            self._ended(began)
+
+    def throw(self, *error: Any) -> Any:
+        began = self._clock()
+        try:
+            return self._coro.throw(*error)
+        finally:
+            self._ended(began)
+
+    def close(self) -> None:
+        self._coro.close()
+
+    def __await__(self) -> Any:
+        return self._coro.__await__() if isinstance(self._coro, Coroutine) else self._coro
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._coro, name)
+
+    def _ended(self, began: float) -> None:
+        seconds = self._clock() - began
+        if seconds >= SHORTEST_SECONDS:
+            self._held(seconds, getattr(self._coro, "__qualname__", type(self._coro).__name__))
+
+
+def log_long_hold(seconds: float, task: str) -> None:
+    """Log which task held the event loop, if that was for a second or longer."""
+    if seconds >= _LONG_SECONDS:
+        logger.warning("%s held the event loop for %.1f seconds", task, seconds)

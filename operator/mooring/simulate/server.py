@@ -1,0 +1,49 @@
+"""The version of an API server as an object among those that were read from it.
+
+No API server has such an object. `mooring simulate --save` writes it, so that decisions about the
+file are those for the cluster.
+"""
+
+from typing import Any, Final
+
+from mooring.kube.resources import MOORING_GROUP
+from mooring.model.errors import ManifestError
+from mooring.model.fields import mapping, text
+from mooring.model.kubernetes_rules import minor_version
+from mooring.simulate.manifests import Manifest
+
+__all__ = ["is_server", "server_object", "version_of"]
+
+_KIND: Final = "APIServer"
+_LONGEST: Final = 40
+"""Characters that are shown of what is no version."""
+
+
+def server_object(version: str) -> dict[str, Any]:
+    """Return the object for an API server of this version, such as 1.37."""
+    return {
+        "apiVersion": f"{MOORING_GROUP}/v1alpha1",
+        "kind": _KIND,
+        "metadata": {"name": "server"},
+        "status": {"version": version},
+    }
+
+
+def is_server(manifest: Manifest) -> bool:
+    """Return whether the object says the version of an API server."""
+    return (manifest.group, manifest.kind) == (MOORING_GROUP, _KIND)
+
+
+def version_of(manifest: Manifest) -> str:
+    """Return the minor version that the object says, such as 1.37.
+
+    Raises:
+        ManifestError: if it is none.
+    """
+    written = text(mapping(manifest.raw, "status"), "version", "status")
+    version = minor_version(written)
+    if version is None:
+        shown = written[:_LONGEST]
+        raise ManifestError("status.version", f'must be a version such as 1.37, got "{shown}"')
+    major, minor = version
+    return f"{major}.{minor}"

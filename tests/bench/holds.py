@@ -1,0 +1,553 @@
+"""For how long the event loop is held by what tenants and authors of policies can cause.
+
+A case prepares a replica, yields the work that is measured, and removes afterwards what it made.
+The work is that of the program: the handlers, the mirror, the loop, each in its slices.
+"""
+
+import asyncio
+import gc
+import time
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any, Final
+
+from bench.full_replica import FullReplica, profile
+from mooring.kube import resources
+from mooring.kube.recorder import ObjectRef
+from mooring.model.pod import Pod
+from mooring.observe.documents import dumps
+from mooring.observe.event_loop import HoldTimer
+from mooring.page.nodes import Nodes
+from mooring.page.search import PodSearch
+from mooring.testing.builders import (
+    namespace,
+    node,
+    pdb,
+    pod,
+    pod_group,
+    priority_class,
+    service,
+)
+from mooring.testing.storage_builders import pv, pvc
+from mooring.time_slices import TimeSlices
+
+__all__ = ["BOUND", "CASES", "Case", "Hold", "hostile_pod", "longest_hold"]
+
+BOUND: Final = 0.1
+"""CPU seconds that no step of a task may take."""
+
+Work = Coroutine[Any, Any, object]
+Case = Callable[[FullReplica], Iterator[Work]]
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """The longest step of a task, in CPU seconds, and whose it was."""
+
+    seconds: float = 0.0
+    task: str = ""
+
+
+async def longest_hold(work: Work) -> Hold:
+    """Run the work; return the longest step of any task meanwhile.
+
+    Young garbage is collected before, so that a case does not pay for the one before it.
+    """
+    longest = Hold()
+
+    def held(seconds: float, task: str) -> None:
+        nonlocal longest
+        if seconds > longest.seconds:
+            longest = Hold(seconds, task)
+
+    gc.collect(1)
+    loop = asyncio.get_running_loop()
+    loop.set_task_factory(HoldTimer(held, clock=time.thread_time))
+    try:
+        await asyncio.create_task(work)
+    finally:
+        loop.set_task_factory(None)
+    return longest
+
+
+def relist_pods(r: FullReplica) -> Iterator[Work]:
+    """List pods on nodes again, of which none has changed."""
+    yield r.relist(resources.POD, r.all_placed())
+
+
+def relist_resized_pods(r: FullReplica) -> Iterator[Work]:
+    """List pods on nodes again, each with other requests."""
+    yield r.relist(resources.POD, r.all_placed(cpu="150m"))
+    yield r.relist(resources.POD, r.all_placed())
+
+
+def relist_nodes(r: FullReplica) -> Iterator[Work]:
+    """List nodes again, each with other labels and taints."""
+    taints = ["a=b:NoSchedule"]
+    other = (r.node(n, labels={"rack": f"q{n % 99}"}, taints=taints) for n in range(r.nodes))
+    yield r.relist(resources.NODE, other)
+    yield r.relist(resources.NODE, (r.node(n) for n in range(r.nodes)))
+
+
+def relist_namespaces(r: FullReplica) -> Iterator[Work]:
+    """List namespaces again, each with other labels."""
+    for label in ("x", "y"):
+        raws = (namespace(f"team-{n}", {"team": f"{label}{n}"}) for n in range(100))
+        yield r.relist(resources.NAMESPACE, raws)
+
+
+def relist_volumes(r: FullReplica) -> Iterator[Work]:
+    """List volumes and claims, four per node."""
+    volumes = range(4 * r.nodes)
+    yield r.relist(resources.PERSISTENT_VOLUME, (pv(f"v{i}") for i in volumes))
+    yield r.relist(resources.PERSISTENT_VOLUME_CLAIM, (pvc(f"c{i}") for i in volumes))
+    yield r.relist(resources.PERSISTENT_VOLUME, ())
+    yield r.relist(resources.PERSISTENT_VOLUME_CLAIM, ())
+
+
+def relist_services(r: FullReplica) -> Iterator[Work]:
+    """List two Services per node, all of one namespace, and decide about a pod there."""
+    numbers = range(2 * r.nodes)
+    raws = (service(f"s{i}", {"app": f"web-{i}"}, namespace="team-1") for i in numbers)
+    yield r.relist(resources.SERVICE, raws)
+    r.wait([pod("w", namespace="team-1", labels={"app": "web-1"}, cpu="10m", spec=_MINE)])
+    yield r.schedule()
+    r.forget_all()
+    yield r.relist(resources.SERVICE, ())
+
+
+def relist_budgets(r: FullReplica) -> Iterator[Work]:
+    """List two disruption budgets per node."""
+    raws = (
+        pdb(f"b{i}", {"app": f"web-{i}"}, namespace=f"team-{i % 100}") for i in range(2 * r.nodes)
+    )
+    yield r.relist(resources.POD_DISRUPTION_BUDGET, raws)
+    yield r.relist(resources.POD_DISRUPTION_BUDGET, ())
+
+
+def list_priority_classes(r: FullReplica) -> Iterator[Work]:
+    """Have kopf show 1,000 priority classes."""
+
+    async def come() -> None:
+        for i in range(1000):
+            raw = priority_class(f"p{i}", i)
+            await r.handlers.on_priority_class({"type": None, "object": raw})
+            await asyncio.sleep(0)
+
+    yield come()
+
+
+def first_list(r: FullReplica) -> Iterator[Work]:
+    """Begin to lead while 20 pods per node wait."""
+    raws = [pod(f"w-{i}", cpu="100", spec=_MINE) for i in range(20 * r.nodes)]
+    yield r.handlers.on_pods(raws)
+    r.forget_all()
+
+
+def change_profile(r: FullReplica) -> Iterator[Work]:
+    """Change the plugins of a profile for which 20 pods per node wait."""
+    r.wait_many(20 * r.nodes)
+    disabled = {"multiPoint": {"disabled": [{"name": "ImageLocality"}]}}
+    yield r.show_profile(profile("mooring", plugins=disabled))
+    yield r.show_profile(profile("mooring"))
+    r.forget_all()
+
+
+def delete_profile(r: FullReplica) -> Iterator[Work]:
+    """Delete a profile for which 20 pods per node wait, tell them so, and create it again."""
+    r.wait_many(20 * r.nodes)
+    yield r.delete_profile("mooring")
+    r.skipped += 6.0
+    yield TimeSlices().run(r.engine.pod_enqueuer.report())
+    r.skipped += 60.0
+    yield TimeSlices().run(r.engine.pod_enqueuer.report())
+    yield r.show_profile(profile("mooring"))
+    r.forget_all()
+
+
+def profile_with_cards(r: FullReplica) -> Iterator[Work]:
+    """Put the first profile for GPU cards in force."""
+    names = ("GPUShare", "GPUTopology", "GPUFragmentation")
+    plugins = {"multiPoint": {"enabled": [{"name": name} for name in names]}}
+    yield r.show_profile(profile("gpus", plugins=plugins))
+    yield r.delete_profile("gpus")
+
+
+def profile_with_groups(r: FullReplica) -> Iterator[Work]:
+    """Put a profile in force that finds groups by a label that no pod has."""
+    yield r.show_profile(_grouping_by("acme.example/job"))
+    yield r.delete_profile("gangs")
+
+
+def profile_that_groups_all(r: FullReplica) -> Iterator[Work]:
+    """Put a profile in force that finds groups by a label that every pod has."""
+    yield r.show_profile(_grouping_by("app"))
+    yield r.delete_profile("gangs")
+
+
+def profile_with_rules(r: FullReplica) -> Iterator[Work]:
+    """Put a profile with 32 rules of ten regular expressions in force, and decide by it."""
+    unlike = '!has(node.labels.rack) || !node.labels.rack.matches("x{}-{}[a-z]*")'
+    rules = [
+        {"name": f"r{i}", "filter": " && ".join(unlike.format(i, j) for j in range(10))}
+        for i in range(32)
+    ]
+    yield r.show_profile(profile("rules", rules=rules))
+    spec = {"schedulerName": "rules"}
+    r.wait(pod(f"w-{i}", cpu="100", spec=spec) for i in range(3))
+    yield r.schedule()
+    r.forget_all()
+    yield r.delete_profile("rules")
+
+
+def conflicting_profiles(r: FullReplica) -> Iterator[Work]:
+    """Create 200 profiles for the same pods, work out their statuses, and delete them."""
+    names = [f"same-{i}" for i in range(200)]
+
+    async def statuses() -> None:
+        r.profiles.settle_conflicts()
+        await asyncio.sleep(0)
+        await TimeSlices().run(r.profiles.other_statuses())
+
+    async def come_and_go() -> None:
+        for name in names:
+            await r.show_profile(profile(name, match={"schedulerNames": ["same"]}))
+            await asyncio.sleep(0)
+        await statuses()
+        for name in names:
+            await r.delete_profile(name)
+            await asyncio.sleep(0)
+
+    yield come_and_go()
+
+
+def namespace_labels(r: FullReplica) -> Iterator[Work]:
+    """Change the labels of a namespace in which 20 pods per node wait."""
+    r.wait(pod(f"w-{i}", namespace="team-1", cpu="100", spec=_MINE) for i in range(20 * r.nodes))
+
+    async def relabel(label: str) -> None:
+        raw = namespace("team-1", {"team": label})
+        r.mirror.apply(resources.NAMESPACE, "MODIFIED", raw)
+        await asyncio.sleep(0)
+        await TimeSlices().run(r.engine.pod_enqueuer.find_profiles())
+
+    yield relabel("other")
+    yield relabel("t1")
+    r.forget_all()
+
+
+def node_events(r: FullReplica) -> Iterator[Work]:
+    """Change a node, and flush the queue, while two different pods per node are unschedulable."""
+    r.wait(pod(f"w-{i}", cpu=str(70 + i), spec=_MINE) for i in range(2 * r.nodes))
+    r.reject_all()
+
+    async def change() -> None:
+        for taints in (["a=b:NoSchedule"], []):
+            r.mirror.apply(resources.NODE, "MODIFIED", r.node(1, taints=taints))
+        await r.schedule()
+
+    yield change()
+    r.reject_all()
+    r.skipped += 400.0
+    yield TimeSlices().run(r.engine.pod_enqueuer.flush())
+    r.forget_all()
+
+
+def backoffs_end(r: FullReplica) -> Iterator[Work]:
+    """Have the backoff of 20 pods per node end at once."""
+    r.wait_many(20 * r.nodes)
+    queue = r.scheduler.queue
+    while (queued := queue.pop(r.clock())) is not None:
+        queue.add_after_error(queued, r.clock())
+    r.skipped += 20.0
+    yield r.schedule(lambda: not queue.counts()["backoff"])
+    r.forget_all()
+
+
+def comparison(r: FullReplica) -> Iterator[Work]:
+    """Compare 20 waiting pods per node with a list that has half of them, and as many others."""
+    pods = r.wait_many(20 * r.nodes)
+    yield r.compare([*pods[::2]], others=10 * r.nodes)
+    r.forget_all()
+
+
+def namespace_deleted(r: FullReplica) -> Iterator[Work]:
+    """Delete a namespace with two pods on each node and two per node that wait."""
+    raws = [r.placed(i, namespace="gone", name=f"gone-{i}") for i in range(2 * r.nodes)]
+    for raw in raws:
+        r.mirror.apply(resources.POD, "ADDED", raw)
+    waiting = [pod(f"w-{i}", namespace="gone", spec=_MINE) for i in range(2 * r.nodes)]
+    r.wait(waiting)
+
+    async def go() -> None:
+        slices = TimeSlices()
+        for raw in raws:
+            r.mirror.apply(resources.POD, "DELETED", raw)
+            await slices.pause()
+        for raw in waiting:
+            await r.handlers.on_pod({"type": "DELETED", "object": raw})
+            await slices.pause()
+        r.mirror.apply(resources.NAMESPACE, "DELETED", namespace("gone"))
+
+    yield go()
+
+
+def unknown_node(r: FullReplica) -> Iterator[Work]:
+    """Add, resize and remove a node that two pods per node of the cluster name."""
+    raws = [r.placed(i, name=f"u-{i}", node="nowhere") for i in range(2 * r.nodes)]
+    for raw in raws:
+        r.mirror.apply(resources.POD, "ADDED", raw)
+    yield r.apply(resources.NODE, "ADDED", node("nowhere"))
+    yield r.apply(resources.NODE, "DELETED", node("nowhere"))
+    resized = [r.placed(i, name=f"u-{i}", node="nowhere", cpu="3m") for i in range(2 * r.nodes)]
+    yield r.relist(resources.POD, chain(r.all_placed(), resized))
+    yield r.relist(resources.POD, r.all_placed())
+
+
+def large_gang(r: FullReplica) -> Iterator[Work]:
+    """Create a gang of two members per node, then its PodGroup, change that and delete it."""
+    members = 2 * r.nodes
+    r.wait(pod(f"g-{i}", cpu="1m", group="gang", spec=_MINE) for i in range(members))
+    r.skipped += 10.0
+    yield TimeSlices().run(r.engine.pod_enqueuer.report())
+    created, changed = (pod_group("gang", minimum=members + more) for more in (0, 1))
+    yield r.apply(resources.POD_GROUP, "ADDED", created)
+    yield r.apply(resources.POD_GROUP, "MODIFIED", changed)
+    yield r.apply(resources.POD_GROUP, "DELETED", changed)
+    r.forget_all()
+
+
+def gang_that_fits_nowhere(r: FullReplica) -> Iterator[Work]:
+    """Decide about a gang of 1,000 members that fits nowhere, with preemption."""
+    r.mirror.apply(resources.POD_GROUP, "ADDED", pod_group("gang", minimum=1000))
+    fields: dict[str, Any] = {"cpu": "60", "requests": {"nvidia.com/gpu": 9}, "priority": 9}
+    r.wait(pod(f"g-{i}", group="gang", spec=_MINE, **fields) for i in range(1000))
+    yield r.schedule()
+    r.forget_all()
+    r.mirror.apply(resources.POD_GROUP, "DELETED", pod_group("gang", minimum=1000))
+
+
+def scrape(r: FullReplica) -> Iterator[Work]:
+    """Scrape the metrics."""
+    yield _call(lambda: r.metrics.exposition(""))
+
+
+def cache_dump(r: FullReplica) -> Iterator[Work]:
+    """Read /debug/cache."""
+
+    async def read() -> None:
+        slices = TimeSlices()
+        for record in r.dump():
+            dumps(record)
+            await slices.pause()
+
+    yield read()
+
+
+def pages(r: FullReplica) -> Iterator[Work]:
+    """Open the page's views while 20 pods per node are unschedulable."""
+    r.wait_many(20 * r.nodes)
+    r.reject_all()
+
+    async def read() -> None:
+        pending = await r.queue.pending()
+        pending.groups(frozenset(pending.largest_namespaces()), "")
+        await asyncio.sleep(0)
+        await r.queue.workload("team-1", "Job", "x")
+        nodes = Nodes(r.scheduler)
+        await nodes.snapshot(nodes.columns("cpu"), "cpu", "rack")
+        await PodSearch(r.scheduler).find("w-1", _sees_all)
+
+    yield read()
+    r.forget_all()
+
+
+def preemption(r: FullReplica) -> Iterator[Work]:
+    """Preempt where every node has pods of lower priority, with 2,000 budgets, and by dry runs."""
+    raws = [
+        r.placed(i, name=f"v-{i}", namespace="v", cpu="55", priority=-1) for i in range(r.nodes)
+    ]
+    for raw in raws:
+        r.mirror.apply(resources.POD, "ADDED", raw)
+    budgets = [pdb(f"b{i}", {"app": f"web-{i}"}, namespace=f"team-{i % 100}") for i in range(2000)]
+    for raw in budgets:
+        r.mirror.apply(resources.POD_DISRUPTION_BUDGET, "ADDED", raw)
+    needs: dict[str, Any] = {"cpu": "62", "priority": 9, "spec": _MINE}
+    r.wait(pod(f"p-{i}", **needs) for i in range(5))
+    yield r.schedule()
+    r.forget_all()
+    r.wait(pod(f"p-{i}", ports=[80], **needs) for i in range(5))
+    yield r.schedule()
+    r.forget_all()
+    for raw in budgets:
+        r.mirror.apply(resources.POD_DISRUPTION_BUDGET, "DELETED", raw)
+    for raw in raws:
+        r.mirror.apply(resources.POD, "DELETED", raw)
+
+
+def preemption_on_few_nodes(r: FullReplica) -> Iterator[Work]:
+    """Preempt by dry runs on the 100 nodes that a pod takes, 30 potential victims on each."""
+    names = [r.node(n)["metadata"]["name"] for n in range(100)]
+    hosts = {"key": "kubernetes.io/hostname", "operator": "In", "values": names}
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [hosts]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    fields: dict[str, Any] = {"cpu": "62", "priority": 9, "spec": _MINE, "affinity": affinity}
+    r.wait(pod(f"p-{i}", ports=[80], **fields) for i in range(3))
+    yield r.schedule()
+    r.forget_all()
+
+
+def nominated_node_deleted(r: FullReplica) -> Iterator[Work]:
+    """Delete and add a node to which two pods per node of the cluster are nominated."""
+    numbers = range(2 * r.nodes)
+    r.wait(pod(f"x-{i}", cpu="100", nominated="n3", priority=5, spec=_MINE) for i in numbers)
+    r.reject_all()
+    yield r.apply(resources.NODE, "DELETED", r.node(3))
+    yield r.apply(resources.NODE, "ADDED", r.node(3))
+    r.forget_all()
+
+
+def shadow(r: FullReplica) -> Iterator[Work]:
+    """Have another scheduler bind 1,000 pods that a profile in mode Shadow decides about."""
+    yield r.show_profile(profile("shadow", mode="Shadow"))
+    spec = {"schedulerName": "shadow"}
+    raws = [r.placed(i, name=f"s-{i}", spec=spec) for i in range(1000)]
+
+    async def compare() -> None:
+        for raw in raws:
+            r.mirror.apply(resources.POD, "ADDED", raw)
+        while r.engine.shadow.compare(r.clock() + 0.002):  # noqa: ASYNC110 - it works, it waits not
+            await asyncio.sleep(0)
+
+    yield compare()
+    yield r.delete_profile("shadow")
+    for raw in raws:
+        r.mirror.apply(resources.POD, "DELETED", raw)
+
+
+def explanation(r: FullReplica) -> Iterator[Work]:
+    """Explain a pod that fits nowhere, with what would make it fit."""
+    affinity = {"podAntiAffinity": {_REQUIRED: [_away_from("web-1")]}}
+    r.wait([pod("why", cpu="100", affinity=affinity, priority=9, spec=_MINE)])
+    yield r.schedule()
+    yield r.reports.of("default/why")
+    r.forget_all()
+
+
+def events(r: FullReplica) -> Iterator[Work]:
+    """Record an Event about each of 10,000 pods."""
+
+    async def record() -> None:
+        slices = TimeSlices()
+        for i in range(10_000):
+            ref = ObjectRef("Pod", f"p-{i}", namespace="default", uid=str(i))
+            r.engine.recorder.record(ref, "Warning", "FailedScheduling", "Scheduling", "no " * 200)
+            await slices.pause()
+
+    yield record()
+
+
+def full_decision_log(r: FullReplica) -> Iterator[Work]:
+    """Decide about pods whose records push all older ones out of the log."""
+    r.wait_many(20 * r.nodes)
+    labels = {f"k{i}": "x" * 60 for i in range(300)}
+    r.wait(
+        pod(f"l-{i}", namespace="team-1", cpu="100", labels=labels, priority=9, spec=_MINE)
+        for i in range(20)
+    )
+    yield r.schedule(lambda: r.scheduler.queue.counts()["unschedulable"] >= 20)
+    r.forget_all()
+
+
+def huge_pod(r: FullReplica) -> Iterator[Work]:
+    """Show a pod of 1.4 MB: without a node, on a node, and deleted."""
+    raw = pod("huge", spec=_MINE)
+    raw["metadata"]["annotations"] = {f"k{i}": "x" * 20 for i in range(20_000)}
+    raw["metadata"]["labels"] = {f"k{i}": "x" for i in range(20_000)}
+    requests = {"requests": {"cpu": "1m"}}
+    raw["spec"]["containers"] = [{"name": f"c{i}", "resources": requests} for i in range(10_000)]
+    yield r.handlers.on_pod({"type": "ADDED", "object": raw})
+    yield r.handlers.on_pod({"type": "DELETED", "object": raw})
+    raw["spec"]["nodeName"] = "n1"
+    yield r.apply(resources.POD, "ADDED", raw)
+    yield r.apply(resources.POD, "DELETED", raw)
+
+
+def hostile_pod(what: str, found: Pod) -> Case:
+    """Return the case of deciding about this pod."""
+
+    def case(r: FullReplica) -> Iterator[Work]:
+        spec = replace(found.spec, scheduler_name="mooring")
+        r.engine.pod_enqueuer.pending(replace(found, spec=spec))
+        yield r.schedule(lambda: r.scheduler.decisions.of(found.key))
+        r.forget_all()
+
+    case.__doc__ = f"Decide about a hostile pod: {what}."
+    return case
+
+
+async def _call(call: Callable[[], object]) -> None:
+    call()
+
+
+async def _sees_all(namespaces: Iterable[str]) -> frozenset[str]:
+    return frozenset(namespaces)
+
+
+def _away_from(app: str) -> Mapping[str, Any]:
+    return {
+        "topologyKey": "kubernetes.io/hostname",
+        "labelSelector": {"matchLabels": {"app": app}},
+        "namespaceSelector": {},
+    }
+
+
+def _grouping_by(label: str) -> dict[str, Any]:
+    plugins = {"multiPoint": {"enabled": [{"name": "GangScheduling"}]}}
+    args = {"podGroupLabels": [{"name": label, "minimum": "rev"}]}
+    config = [{"name": "GangScheduling", "args": args}]
+    return profile("gangs", plugins=plugins, pluginConfig=config)
+
+
+_MINE: Final = {"schedulerName": "mooring"}
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+
+CASES: Final[tuple[Case, ...]] = (
+    relist_pods,
+    relist_resized_pods,
+    relist_nodes,
+    relist_namespaces,
+    relist_volumes,
+    relist_services,
+    relist_budgets,
+    list_priority_classes,
+    first_list,
+    change_profile,
+    delete_profile,
+    profile_with_cards,
+    profile_with_groups,
+    profile_that_groups_all,
+    profile_with_rules,
+    conflicting_profiles,
+    namespace_labels,
+    node_events,
+    backoffs_end,
+    comparison,
+    namespace_deleted,
+    unknown_node,
+    large_gang,
+    gang_that_fits_nowhere,
+    scrape,
+    cache_dump,
+    pages,
+    preemption,
+    preemption_on_few_nodes,
+    nominated_node_deleted,
+    shadow,
+    explanation,
+    events,
+    full_decision_log,
+    huge_pod,
+)
+"""Each case's docstring says what is done."""

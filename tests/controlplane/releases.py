@@ -1,0 +1,138 @@
+"""The releases of Kubernetes that are built and tested with, and in what they differ for a test.
+
+Each has a Go module, `versions/<minor>/go.mod`. KUBERNETES in the environment chooses one by its
+minor version, such as 1.35; the newest is the default.
+"""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from controlplane.errors import ControlPlaneError
+
+__all__ = ["NEWEST", "RELEASES", "VARIABLE", "Release", "chosen_release", "required_kubernetes"]
+
+VARIABLE: Final = "KUBERNETES"
+_VERSIONS: Final = Path(__file__).with_name("versions")
+_SCHEDULING: Final = "scheduling.k8s.io"
+
+
+def required_kubernetes(module: Path) -> str:
+    """Return the release of Kubernetes that a go.mod requires, such as v1.37.2."""
+    pattern = r"^\s*(?:require )?k8s\.io/kubernetes (v\S+)"
+    match = re.search(pattern, module.read_text(), re.MULTILINE)
+    if not match:
+        raise ControlPlaneError(f"{module}: no version of k8s.io/kubernetes is required there")
+    return match[1]
+
+
+@dataclass(frozen=True)
+class Release:
+    """A minor version of Kubernetes, and what of it is off or absent unless flags say otherwise."""
+
+    minor: str
+    pod_group_versions: Sequence[str] = ()
+    """The versions of scheduling.k8s.io that have PodGroups, the best first."""
+    gang_gates: Sequence[str] = ()
+    """The feature gates with which PodGroups are served and kube-scheduler places gangs."""
+    pod_group_condition: str = ""
+    """The condition of a PodGroup whose members were placed."""
+    gang_job: Mapping[str, Any] = field(default_factory=dict)
+    """What makes a Job a gang by itself, under the gate WorkloadWithJob: fields of its spec."""
+    mutating_admission_policy: str = "v1"
+    """The version of MutatingAdmissionPolicy; one in beta is served only where flags say so."""
+
+    @property
+    def folder(self) -> Path:
+        """The folder of its Go module."""
+        return _VERSIONS / self.minor
+
+    @property
+    def version(self) -> str:
+        """The patch release that is built, such as v1.37.2."""
+        return required_kubernetes(self.folder / "go.mod")
+
+    @property
+    def _pod_group_version(self) -> str:
+        if not self.pod_group_versions:
+            raise ControlPlaneError(f"Kubernetes {self.minor} has no PodGroups of its own")
+        return f"{_SCHEDULING}/{self.pod_group_versions[0]}"
+
+    @property
+    def has_pod_groups(self) -> bool:
+        """Whether it knows PodGroups of its own."""
+        return bool(self.pod_group_versions)
+
+    @property
+    def admission_flags(self) -> Mapping[str, Sequence[str]]:
+        """By program, the flags under which MutatingAdmissionPolicies are served, if need be."""
+        version = self.mutating_admission_policy
+        if version == "v1":
+            return {}
+        served = f"--runtime-config=admissionregistration.k8s.io/{version}=true"
+        return {"kube-apiserver": ("--feature-gates=MutatingAdmissionPolicy=true", served)}
+
+    def pod_groups(self, namespace: str) -> str:
+        """Return the path of a namespace's PodGroups."""
+        return f"/apis/{self._pod_group_version}/namespaces/{namespace}/podgroups"
+
+    def versioned(self, pod_group: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the PodGroup with the version that is served."""
+        return {**pod_group, "apiVersion": self._pod_group_version}
+
+    def pod_group_flags(
+        self, *gates: str, versions: Sequence[str] | None = None
+    ) -> Mapping[str, tuple[str, ...]]:
+        """Return by program the flags under which PodGroups are served and gangs are scheduled.
+
+        Further gates are turned on too; of the versions only the given ones are served.
+        """
+        on = ",".join(f"{gate}=true" for gate in (*self.gang_gates, *gates))
+        names = self.pod_group_versions if versions is None else versions
+        served = ",".join(f"{_SCHEDULING}/{name}=true" for name in names)
+        gate_flags = (f"--feature-gates={on}",) if on else ()
+        return {
+            "kube-apiserver": (*gate_flags, *((f"--runtime-config={served}",) if served else ())),
+            "kube-controller-manager": gate_flags,
+            "kube-scheduler": gate_flags,
+        }
+
+
+RELEASES: Final[Sequence[Release]] = (
+    Release("1.34", mutating_admission_policy="v1beta1"),
+    Release("1.35", mutating_admission_policy="v1beta1"),
+    Release(
+        "1.36",
+        pod_group_versions=("v1alpha2",),
+        gang_gates=("GenericWorkload", "GangScheduling", "TopologyAwareWorkloadScheduling"),
+        pod_group_condition="PodGroupScheduled",
+        gang_job={"completionMode": "Indexed"},
+    ),
+    Release(
+        "1.37",
+        pod_group_versions=("v1beta1", "v1alpha3"),
+        gang_gates=("GenericWorkload", "TopologyAwareWorkloadScheduling"),
+        pod_group_condition="PodGroupInitiallyScheduled",
+        gang_job={"scheduling": {"schedulingPolicy": {"gang": {}}}},
+    ),
+)
+"""From the oldest to the newest."""
+
+NEWEST: Final = RELEASES[-1]
+
+
+def chosen_release() -> Release:
+    """Return the release that KUBERNETES names, else the newest.
+
+    Raises:
+        ControlPlaneError: KUBERNETES names none.
+    """
+    minor = os.environ.get(VARIABLE) or NEWEST.minor
+    for release in RELEASES:
+        if release.minor == minor:
+            return release
+    known = ", ".join(release.minor for release in RELEASES)
+    raise ControlPlaneError(f"{VARIABLE}={minor}: no such release is tested; choose one of {known}")

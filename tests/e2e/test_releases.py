@@ -1,0 +1,152 @@
+"""A short test of each release of Kubernetes: of the chosen one, and of those that are built."""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+
+import replica
+from controlplane import ControlPlane
+from controlplane.build import SERVER_PROGRAMS, built_releases, control_plane, programs_folder
+from controlplane.client import Client
+from controlplane.namespaces import create_namespace, delete_namespace
+from controlplane.releases import RELEASES, Release, chosen_release
+from e2e.node_pool import NodePool
+from e2e.replicas import PROFILES, Replicas, eventually, messages_of, profile, ready
+from mooring.kube.resources import COSCHEDULING_POD_GROUP
+from mooring.model.pod_group import COSCHEDULING_LABEL
+from mooring.testing.builders import coscheduling_pod_group, pod_group
+
+Raw = dict[str, Any]
+
+
+def chosen_or_built() -> list[Release]:
+    """Return the chosen release, which fails if it is not built, and those that are built."""
+    built = built_releases(SERVER_PROGRAMS)
+    return [release for release in RELEASES if release in built or release is chosen_release()]
+
+
+@pytest.fixture(scope="module", params=chosen_or_built(), ids=lambda release: release.version)
+def release(request: pytest.FixtureRequest) -> Release:
+    found: Release = request.param
+    return found
+
+
+@pytest.fixture(scope="module")
+def plane(release: Release, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """Yield a server with Mooring as shipped, and with the PodGroups that the release has."""
+    folder = programs_folder(control_plane(release), SERVER_PROGRAMS)
+    logs = tmp_path_factory.mktemp(release.minor)
+    with ControlPlane(programs=folder, flags=release.pod_group_flags()) as plane:
+        replica.apply_manifests(plane.access)
+        with Replicas.of(plane.access, logs) as replicas, plane.access.client() as client:
+            classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
+            client.post(classes, {"metadata": {"name": "high"}, "value": 1000})
+            scheduler = replicas.start()
+            scheduler.wait_until_leads()
+            yield plane
+            assert scheduler.get("/readyz")[0] == 200
+            assert scheduler.terminate() == 0
+
+
+@pytest.fixture
+def client(plane: ControlPlane) -> Iterator[Client]:
+    with plane.access.client() as client:
+        yield client
+
+
+@pytest.fixture
+def pool(plane: ControlPlane, client: Client) -> Iterator[NodePool]:
+    """Yield a namespace, and nodes that only its pods select."""
+    pool = NodePool(create_namespace(plane.access, "pool"), plane.access, client)
+    yield pool
+    delete_namespace(plane.access, pool.name)
+
+
+def test_pods_are_bound_and_one_that_does_not_fit_says_why(
+    pool: NodePool, release: Release
+) -> None:
+    version = pool.client.get("/version")["gitVersion"]
+    assert version == release.version
+    pool.add_nodes(2, cpu="2")
+    for name in ("a", "b"):
+        pool.add_pod(name, cpu="1500m")
+    assert sorted(pool.wait_until_bound("a", "b").values()) == [1, 1]
+    pool.add_pod("c", cpu="1500m")
+    assert "2 Insufficient cpu" in pool.wait_until_unschedulable("c")["message"]
+
+
+def test_a_pod_of_higher_priority_takes_the_place_of_another(pool: NodePool) -> None:
+    pool.add_nodes(1, cpu="2")
+    pool.add_pod("low", cpu="1500m", terminationGracePeriodSeconds=0)
+    pool.wait_until_bound("low")
+    pool.add_pod("high", cpu="1500m", priorityClassName="high")
+    pool.wait_until_bound("high")
+    assert pool.bound().keys() == {"high"}
+
+
+def waits_for_its_gang(pool: NodePool, path: str, group: Raw, fields: Raw) -> None:
+    """Assert that two members of three wait, and that all are bound with the third."""
+    pool.add_nodes(3, cpu="2", prefix=f"{group['apiVersion'].partition('/')[0]}-")
+    pool.client.post(path, group)
+    names = [f"{group['metadata']['name']}-{number}" for number in range(3)]
+    for name in names[:2]:
+        pool.add_pod(name, cpu="1500m", **fields)
+    said = partial(messages_of, pool.client, pool.name)
+    eventually(said, lambda found: any("2 of 3 members" in text for text in found), "the reason")
+    pool.add_pod(names[2], cpu="1500m", **fields)
+    pool.wait_until_bound(*names)
+
+
+def test_a_gang_is_bound_when_it_is_complete(pool: NodePool, release: Release) -> None:
+    """Of Kubernetes' own kind too, where the release has one."""
+    waits_for_its_gang(
+        pool,
+        COSCHEDULING_POD_GROUP.path(pool.name),
+        coscheduling_pod_group("labelled", 3, namespace=pool.name),
+        {"labels": {COSCHEDULING_LABEL: "labelled"}},
+    )
+    if release.has_pod_groups:
+        waits_for_its_gang(
+            pool,
+            release.pod_groups(pool.name),
+            release.versioned(pod_group("named", 3, namespace=pool.name)),
+            {"schedulingGroup": {"podGroupName": "named"}},
+        )
+
+
+def test_the_next_pods_follow_a_changed_profile(pool: NodePool) -> None:
+    def apply(generation: int, strategy: str) -> None:
+        args = {"scoringStrategy": {"type": strategy, "resources": [{"name": "cpu", "weight": 1}]}}
+        score = {"disabled": [{"name": "*"}], "enabled": [{"name": "NodeResourcesFit"}]}
+        spec = {
+            "pluginConfig": [{"name": "NodeResourcesFit", "args": args}],
+            "plugins": {"score": score},
+        }
+        path = f"{PROFILES}/{pool.name}"
+        if generation == 1:
+            pool.client.post(PROFILES, profile(pool.name, **spec))
+        else:
+            pool.client.patch(path, {"spec": spec})
+        eventually(
+            partial(pool.client.get, path),
+            lambda raw: (
+                raw.get("status", {}).get("observedGeneration") == generation
+                and ready(raw)[0] == "True"
+            ),
+            f"{strategy} in force",
+        )
+
+    pool.add_nodes(2, cpu="4")
+    apply(1, "LeastAllocated")
+    for name in ("a", "b"):
+        pool.add_pod(name, cpu="1", scheduler=pool.name)
+        pool.wait_until_bound(name)
+    assert sorted(pool.wait_until_bound("a", "b").values()) == [1, 1]
+    apply(2, "MostAllocated")
+    for name in ("c", "d"):
+        pool.add_pod(name, cpu="1", scheduler=pool.name)
+        pool.wait_until_bound(name)
+    assert sorted(pool.wait_until_bound("c", "d").values()) == [1, 3]
+    pool.client.delete(f"{PROFILES}/{pool.name}")

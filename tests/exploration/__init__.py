@@ -1,0 +1,1 @@
+"""Runs the queue and the group cycle through every order of events in a small world."""

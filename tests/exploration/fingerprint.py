@@ -1,0 +1,222 @@
+"""Says of the program's own objects what is equal for states from which the same can follow.
+
+Objects are walked through by their attributes, whatever these are, so that a new attribute counts
+at once. What is left out stands in `_LEFT_OUT` with the reason. Three things are told relative to
+the present, because only that matters: times, the numbers of cluster events, and the order in which
+pods moved. Tests compare with a search that takes no two states for equal.
+"""
+
+import marshal
+import math
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from hashlib import blake2b
+from types import GeneratorType
+from typing import Any, Final
+
+import numpy as np
+
+from mooring.engine.attempts import Attempt
+from mooring.framework.pipeline import Pipeline
+from mooring.framework.queued_pod import QueuedPod
+from mooring.model.node import Node
+from mooring.model.pod import Pod
+from mooring.model.pod_group import PodGroup
+from mooring.model.pod_spec import PodSpec
+from mooring.queueing.events import EventLog
+from mooring.queueing.heap import PodHeap
+from mooring.queueing.in_flight import InFlight
+from mooring.queueing.queue import UNSCHEDULABLE_TIMEOUT, SchedulingQueue
+from mooring.queueing.unschedulable import UnschedulablePods
+from mooring.state.pod_groups import PodGroupState
+
+__all__ = ["Fingerprint", "attributes"]
+
+_LEFT_OUT: Final[Mapping[type, frozenset[str]]] = {
+    SchedulingQueue: frozenset(
+        (
+            "_hints",  # never changes
+            "_tickets",  # only which entries of heaps are void, and those are not told
+            "_incoming",  # only for metrics
+            "_initial_backoff",
+            "_max_backoff",  # never change
+        )
+    ),
+    QueuedPod: frozenset(
+        (
+            "ticket",  # see above
+            "timestamp",
+            "backoff_expiration",
+            "initial_attempt_timestamp",  # these are told by `_queued`
+            "attempts",  # only breaks ties, which these worlds do not have
+            "times",
+            "moved_by",
+            "flushed",  # only for metrics
+            "unschedulable_count",
+            "consecutive_errors_count",  # each backoff in these worlds takes the same time
+        )
+    ),
+    UnschedulablePods: frozenset(("_hints", "_events")),
+    Attempt: frozenset(("began", "took")),  # only for metrics
+}
+_WALKED: Final = (
+    "mooring.queueing.",
+    "mooring.engine.groups.",
+    "mooring.engine.group_binding",
+    "mooring.engine.attempts",
+    "mooring.engine.assumed",
+    "mooring.engine.scheduler_state",
+    "mooring.model.",
+    "mooring.framework.queued_pod",
+)
+"""Modules whose objects are walked through; of other objects only the class is told."""
+_EVENT_NUMBERS: Final = frozenset(("seen", "next", "since", "end"))
+"""Attributes of objects in `queueing/` that are numbers of events."""
+
+
+def _frame_of(coroutine: Any) -> Any:
+    """Return the frame of a coroutine or generator; None for what else can be awaited."""
+    return getattr(coroutine, "cr_frame", getattr(coroutine, "gi_frame", None))
+
+
+def attributes(value: object) -> dict[str, Any]:
+    """Return all attributes of an object by name, those of its slots too."""
+    if is_dataclass(value):
+        return {each.name: getattr(value, each.name) for each in fields(value)}
+    found = dict(getattr(value, "__dict__", {}))
+    for cls in type(value).__mro__:
+        slots = getattr(cls, "__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if hasattr(value, name):
+                found[name] = getattr(value, name)
+    return found
+
+
+class Fingerprint:
+    """Makes fingerprints at one moment (`now`); pods' times are compared with those of `queue`."""
+
+    def __init__(self, queue: SchedulingQueue, now: float, *, whole: bool = False) -> None:
+        self.now = now
+        self._whole = whole
+        stamps = sorted({queued.timestamp for queued in queue})
+        self._ranks = {stamp: rank for rank, stamp in enumerate(stamps)}
+        self._first_event = attributes(queue)["_events"].start
+        self._walked = set[int]()
+        self._rules: dict[type, Callable[[Any], object]] = {
+            Pod: self._pod,
+            PodSpec: lambda spec: sorted(spec.demand.resources.items()),
+            Node: lambda node: (node.name, node.unschedulable, sorted(node.allocatable.items())),
+            Pipeline: lambda pipeline: pipeline.generation,
+            QueuedPod: self._queued,
+            PodHeap: self._heap,
+            EventLog: lambda log: [self.of(event) for event in log],
+            InFlight: self._in_flight,
+            PodGroup: lambda group: (str(group.key), group.uid, group.minimum),
+            PodGroupState: lambda group: str(group.key),
+            np.ndarray: lambda array: array.tobytes(),
+            float: self._time,
+            GeneratorType: self.frames,
+        }
+        self._kinds: tuple[tuple[Any, Callable[[Any], object]], ...] = (
+            (tuple | list | deque, lambda values: tuple([self.of(each) for each in values])),
+            (Counter, lambda counts: self._sorted((k, n) for k, n in counts.items() if n)),
+            (Mapping, self._mapping),
+            (set | frozenset, self._sorted),
+        )
+
+    def digest(self, *values: object) -> bytes:
+        """Return a digest of what `of` tells of these; equal digests mean equal values."""
+        told: Any = tuple(self.of(value) for value in values)
+        return blake2b(marshal.dumps(told, 2), digest_size=16).digest()
+
+    def of(self, value: object) -> object:
+        """Return what matters of the value, made of plain values."""
+        if value is None or isinstance(value, bool | int | str | bytes):
+            return value.value if isinstance(value, Enum) else value
+        rule = self._rules.get(type(value))
+        if rule is not None:
+            return rule(value)
+        for kind, told in self._kinds:
+            if isinstance(value, kind):
+                return told(value)
+        return self._object(value)
+
+    def _mapping(self, value: Mapping[Any, Any]) -> object:
+        """Tell of a mapping in its order, because what comes first is often taken first."""
+        return tuple([(self.of(key), self.of(each)) for key, each in value.items()])
+
+    def frames(self, coroutine: Any) -> object:
+        """Return where a coroutine or generator is, and what its variables are."""
+        found = list[object]()
+        while (frame := _frame_of(coroutine)) is not None:
+            names = sorted(name for name in frame.f_locals if name != "self")
+            variables = [(name, self.of(frame.f_locals[name])) for name in names]
+            found.append((frame.f_code.co_name, frame.f_lasti, tuple(variables)))
+            coroutine = getattr(coroutine, "cr_await", getattr(coroutine, "gi_yieldfrom", None))
+        return tuple(found)
+
+    def _time(self, time: float) -> float:
+        """Return the milliseconds until then that have begun; of the past, if it is long ago."""
+        if not math.isfinite(time) or time <= self.now:
+            return -1 if time <= self.now - UNSCHEDULABLE_TIMEOUT else 0
+        return math.ceil(round(1000 * (time - self.now), 6))
+
+    def _sorted(self, values: Iterable[object]) -> tuple[object, ...]:
+        return tuple(sorted((self.of(value) for value in values), key=repr))
+
+    def _object(self, value: object) -> object:
+        """Walk through an object; one that was walked through already is only named."""
+        cls = type(value)
+        if id(value) in self._walked or not cls.__module__.startswith(_WALKED):
+            return cls.__name__
+        self._walked.add(id(value))
+        left_out = _LEFT_OUT.get(cls, frozenset())
+        return (
+            cls.__name__,
+            *[
+                (name, self._attribute(cls, name, each))
+                for name, each in attributes(value).items()
+                if name not in left_out
+            ],
+        )
+
+    def _attribute(self, cls: type, name: str, value: object) -> object:
+        is_number = isinstance(value, int) and name in _EVENT_NUMBERS
+        if is_number and cls.__module__.startswith("mooring.queueing"):
+            return self._event(value)
+        return self.of(value)
+
+    def _event(self, number: Any) -> int:
+        """Return the number of an event among those that are kept; -1 for all before."""
+        return int(max(number - self._first_event, -1))
+
+    @staticmethod
+    def _pod(pod: Pod) -> object:
+        labels = sorted(pod.labels.items())
+        demand = sorted(pod.spec.demand.resources.items())
+        return pod.uid, pod.key, labels, demand, pod.node_name, pod.terminating
+
+    def _queued(self, queued: QueuedPod) -> object:
+        """Tell the whole of a queued pod where it is met first; after that its uid is enough."""
+        if id(queued) in self._walked:
+            return queued.pod.uid
+        self._walked.add(id(queued))
+        left_out = _LEFT_OUT[QueuedPod]
+        waits = self.now - queued.timestamp >= UNSCHEDULABLE_TIMEOUT
+        told = [self.of(v) for name, v in attributes(queued).items() if name not in left_out]
+        backoff = max(self._time(queued.backoff_expiration), 0)
+        told += [self._ranks.get(queued.timestamp, -1), waits, backoff]
+        if self._whole:
+            told.append(self._time(queued.initial_attempt_timestamp))
+        return tuple(told)
+
+    @staticmethod
+    def _heap(heap: PodHeap[Any]) -> object:
+        entries = [e for e in attributes(heap)["_entries"] if e[1] == e[2].ticket]
+        return tuple([entry[2].pod.uid for entry in sorted(entries, key=lambda e: e[:2])])
+
+    def _in_flight(self, in_flight: InFlight) -> object:
+        entries = attributes(in_flight)["_pods"].items()
+        return tuple([(uid, self.of(q), self._event(since)) for uid, (q, since) in entries])

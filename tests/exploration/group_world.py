@@ -1,0 +1,476 @@
+"""The whole engine in a small world, with a gang of two or three pods.
+
+The loop, the group cycle, the bindings and all parts around them are the program's own, built by
+`build_engine`. They run on an event loop that runs when the explorer says. The API server is a
+model: it says when it carries a Binding out and when its answer comes, and each watch tells when
+the explorer says.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+from unittest import mock
+
+import orjson
+
+from exploration.explorer import Action, Broken
+from exploration.fingerprint import Fingerprint, attributes
+from exploration.small_cluster import REGISTRY, SmallCluster, Stored, StoredNode
+from exploration.stepped_loop import SteppedLoop
+from mooring.engine import loop
+from mooring.engine.build import Options, build_engine
+from mooring.engine.groups import cycle, slices
+from mooring.framework.queued_pod import SubQueue
+from mooring.kube.client import ApiClient
+from mooring.kube.errors import ApiError, ConflictError, NotFoundError, ServerError, UnansweredError
+from mooring.kube.resources import Call
+from mooring.model.events import Kind
+from mooring.model.objects import parse_object
+from mooring.model.pod import Uid
+from mooring.observe.metrics import Metrics
+from mooring.queueing.queue import UNSCHEDULABLE_TIMEOUT
+from mooring.state.cluster import ClusterState
+from mooring.testing.builders import pod_group
+
+__all__ = ["SCENARIOS", "GroupWorld", "exploring"]
+
+_ONE_BACKOFF: Final = Options(initial_backoff=1.0, max_backoff=1.0, most_per_decision=None)
+_METRICS: Final = Metrics()
+"""Of all worlds: nothing is decided by them."""
+_PAUSE: Final = 2.0**-20
+"""Seconds of each pause; fingerprints are made of milliseconds that have begun."""
+_SHORT: Final = 0.01
+_IDLE: Final = 9.0
+"""The loop turns every ten seconds; a timer that ends later than this does nothing else."""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What there is at the beginning: CPUs by node, and the names of those in the gang."""
+
+    nodes: Mapping[str, int]
+    members: str = "abc"
+    others: str = ""
+    """Of pods that are in no gang, and are created first."""
+    minimum: int = 2
+
+
+SCENARIOS: Final[Mapping[str, Scenario]] = {
+    "fits": Scenario({"n0": 1, "n1": 1}, members="ab"),
+    "waits": Scenario({"n0": 1}, members="ab"),
+    "whole": Scenario({"n0": 2, "n1": 1}, minimum=3),
+    "behind": Scenario({"n0": 2}, members="ab", others="c"),
+}
+
+
+@dataclass(eq=False)
+class _Binding:
+    """A Binding that was sent."""
+
+    uid: Uid
+    name: str
+    node: str
+    answer: "asyncio.Future[bytes]"
+    outcome: ApiError | None = None
+    carried_out: bool = False
+    """Whether the server has made of it what it can; the answer is on its way."""
+
+
+class _Server(ApiClient):
+    """Stands for the connection to the API server; see `GroupWorld`."""
+
+    def __init__(self, world: "GroupWorld") -> None:
+        self.url = "https://exploration"
+        self._world = world
+
+    def may_write(self) -> bool:
+        """Return True."""
+        return True
+
+    async def request(self, method: str, path: str, **options: Any) -> bytes:
+        """Return the answer, which for a Binding comes when the world says."""
+        name = path.partition("/pods/")[2].partition("/")[0]
+        if method == "POST" and path.endswith("/binding"):
+            body = orjson.loads(options["body"])
+            return await self._world.binding(body["metadata"]["uid"], name, body["target"]["name"])
+        stored = self._world.pods.get(name)
+        if method == "GET" and stored is not None:
+            spec = {"nodeName": stored.node} if stored.node is not None else {}
+            return orjson.dumps({"metadata": {"name": name, "uid": stored.uid}, "spec": spec})
+        if method == "GET":
+            raise _error(NotFoundError, 404)
+        return b"{}"
+
+
+def _error(kind: type[ApiError], status: int | None) -> ApiError:
+    call = Call.parse("POST", "/api/v1/namespaces/default/pods/a/binding")
+    return kind(call, "refused in the exploration", status=status)
+
+
+class _Errors(logging.Handler):
+    """Keeps what the program logs as an error: it is always a mistake of its own."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.messages: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep the message."""
+        error = record.exc_info[1] if record.exc_info else None
+        self.messages.append(f"{record.getMessage()}: {error!r}")
+
+
+_ERRORS: Final = _Errors()
+
+
+@contextmanager
+def exploring(*, pausing: bool = False) -> Iterator[None]:
+    """Let worlds be explored inside the block: there, what the program logs as an error is noted.
+
+    Ties are always broken alike, however often a pod was tried. If `pausing`, the work about
+    groups pauses as often as it can.
+    """
+    logger = logging.getLogger("mooring")
+    with ExitStack() as patches:
+        for module in (cycle, loop):
+            patches.enter_context(mock.patch.object(module, "tie_break_seed", return_value=0))
+        if pausing:
+            patches.enter_context(mock.patch.object(slices, "_SLICE_SECONDS", 0.0))
+            patches.enter_context(mock.patch.object(cycle, "_PAUSE_SECONDS", _PAUSE))
+        logger.addHandler(_ERRORS)
+        patches.callback(logger.removeHandler, _ERRORS)
+        yield
+
+
+class GroupWorld(SmallCluster):
+    """A gang g in one of the `SCENARIOS`, of which `events` things have an event.
+
+    With `lagging`, the watches tell when the explorer says, else at once.
+    """
+
+    def __init__(self, scenario: str, events: int = 1, *, lagging: bool = False) -> None:
+        self.given = SCENARIOS[scenario]
+        members = [Stored(name, 0, 1, "g") for name in self.given.members]
+        others = [Stored(name, 0, 1) for name in self.given.others]
+        nodes = [StoredNode(name, cpu) for name, cpu in self.given.nodes.items()]
+        super().__init__([*others, *members], nodes, events)
+        self.lagging = lagging
+        self.minimum: int | None = self.given.minimum
+        """What the PodGroup requires; None if there is none."""
+        self.groups = 0
+        """How many PodGroups of this name there were."""
+        self.flushed = False
+        self.broken: list[str] = []
+        self.bindings: list[_Binding] = []
+        self.sent = set[Uid]()
+        """The pods of which a Binding was ever sent."""
+        self.untold: dict[str, deque[tuple[str, Callable[[], object]]]] = {
+            "kopf": deque(),
+            "the watch of assigned pods": deque(),
+        }
+        self.loop = SteppedLoop(1000.0)
+        _ERRORS.messages.clear()
+        self._begin()
+        for node in tuple(self.nodes.values()):
+            self.put_node(node)
+        self.put_group()
+        for each in tuple(self.pods.values()):
+            self.create(each)
+        self.loop.settle()
+
+    def _begin(self) -> None:
+        with self.loop.running():
+            self.engine = build_engine(
+                _Server(self),
+                ClusterState(),
+                REGISTRY,
+                identity="exploration",
+                options=_ONE_BACKOFF,
+                metrics=_METRICS,
+                clock=self.loop.time,
+                sleep=asyncio.sleep,
+            )
+            self.scheduler, self.enqueuer = self.engine.scheduler, self.engine.pod_enqueuer
+            self.put_profile()
+            self.enqueuer.profiles_changed()
+            self.loop.create_task(self.engine.loop.run())
+
+    def close(self) -> None:
+        """End what runs."""
+        self.engine.loop.halt()
+        self.loop.end()
+
+    # What the program is told
+
+    def tell_pending(self, what: str, tell: Callable[[], object]) -> None:
+        """Have kopf tell of a pod without a node, now or later."""
+        self._tell("kopf", what, tell)
+
+    def tell_assigned(self, what: str, tell: Callable[[], object]) -> None:
+        """Have the watch of assigned pods tell, now or later."""
+        self._tell("the watch of assigned pods", what, tell)
+
+    def _tell(self, stream: str, what: str, tell: Callable[[], object]) -> None:
+        if self.lagging:
+            self.untold[stream].append((what, tell))
+        else:
+            tell()
+
+    def told(self, stream: str) -> None:
+        """Have the watch tell the next it has to tell."""
+        _, tell = self.untold[stream].popleft()
+        tell()
+
+    # What may happen
+
+    def take(self, action: Action) -> None:
+        """Have it happen, and let the program do what it can without time or answers."""
+        with self.loop.running():
+            getattr(self, action.method)(*action.args)
+        self.loop.settle()
+
+    def actions(self) -> list[Action]:
+        """Return all that may happen now."""
+        found = [*self._answers(), *self.events_that_may_come(), *self._events_of_group()]
+        for stream, untold in self.untold.items():
+            if untold:
+                words = f"{stream} tells that {untold[0][0]}"
+                found.append(Action(words, "told", (stream,), own=True))
+        due = self.loop.due()
+        if due and due[0] < _SHORT:
+            found.append(
+                Action("a pause in the work about the group ends", "time_passes", own=True)
+            )
+        elif due and due[0] < _IDLE:
+            found.append(Action("time passes to the next timer", "time_passes", own=True))
+        if self.at_rest and not self.flushed and any(self.scheduler.queue.counts().values()):
+            found.append(Action("five minutes pass", "five_minutes_pass"))
+        return found
+
+    def _answers(self) -> Iterator[Action]:
+        for number, binding in enumerate(self.bindings):
+            uid = binding.uid
+            if binding.carried_out:
+                yield Action(f"the answer about {uid} comes", "answered", (number,), own=True)
+                continue
+            yield Action(
+                f"the server looks at the Binding of {uid}", "looked_at", (number,), own=True
+            )
+            if self.events:
+                words = f"the server binds {uid}, and the answer is lost"
+                yield Action(words, "lost", (number,))
+                yield Action(f"the server fails to bind {uid}", "failed", (number,))
+
+    def _events_of_group(self) -> Iterator[Action]:
+        if not self.events:
+            return
+        if self.minimum is None:
+            yield Action("PodGroup g comes back", "group_put", (self.given.minimum,))
+        elif "g" not in self.befallen:
+            for minimum in {1, 2, 3} - {self.minimum}:
+                words = f"the minimum of PodGroup g becomes {minimum}"
+                yield Action(words, "group_put", (minimum,))
+            yield Action("PodGroup g is deleted", "group_deleted")
+            yield Action("PodGroup g is deleted and comes back", "group_replaced")
+
+    # What happens
+
+    def pod_created(self, name: str) -> None:
+        """Create the pod of this name, as a member of the gang if it has three."""
+        self.befall(name)
+        self.create(Stored(name, 0, 1, "g"))
+
+    def put_group(self) -> None:
+        """Have the watch tell of the PodGroup as it is now."""
+        raw = pod_group("g", self.minimum)
+        raw["metadata"]["uid"] = f"g-{self.groups}"
+        self.scheduler.state.put(Kind.POD_GROUP, "default/g", parse_object(Kind.POD_GROUP, raw))
+
+    def group_put(self, minimum: int) -> None:
+        """Change what the PodGroup requires, or create it."""
+        self.befall("g")
+        self.minimum = minimum
+        self.put_group()
+
+    def group_deleted(self) -> None:
+        """Delete the PodGroup."""
+        self.befall("g")
+        self._delete_group()
+
+    def _delete_group(self) -> None:
+        self.minimum = None
+        self.groups += 1
+        self.scheduler.state.delete(Kind.POD_GROUP, "default/g")
+
+    def group_replaced(self) -> None:
+        """Delete the PodGroup and create another one of its name."""
+        self.group_deleted()
+        self.minimum = self.given.minimum
+        self.put_group()
+
+    async def binding(self, uid: str, name: str, node: str) -> bytes:
+        """Return the answer to a Binding, when it comes."""
+        pod = self.scheduler.state.pods.get(Uid(uid))
+        group = self.scheduler.cluster.pod_groups.of(pod.pod) if pod is not None else None
+        if (
+            group is not None
+            and uid not in self.sent
+            and group.scheduled_pods_count < group.minimum
+        ):
+            on = group.scheduled_pods_count
+            self.broken.append(
+                f"the Binding of {uid} is sent while {on} of {group.minimum} members have a node"
+            )
+        self.sent.add(Uid(uid))
+        binding = _Binding(Uid(uid), name, node, self.loop.create_future())
+        self.bindings.append(binding)
+        try:
+            return await binding.answer
+        finally:
+            if binding in self.bindings:
+                self.bindings.remove(binding)
+
+    def looked_at(self, number: int) -> None:
+        """Have the server carry a Binding out, or refuse it."""
+        binding = self.bindings[number]
+        binding.carried_out = True
+        stored = self.pods.get(binding.name)
+        if stored is None:
+            binding.outcome = _error(NotFoundError, 404)
+        elif stored.uid != binding.uid or stored.node is not None:
+            binding.outcome = _error(ConflictError, 409)
+        else:
+            self.bind(binding.name, binding.node)
+
+    def lost(self, number: int) -> None:
+        """Have the server carry a Binding out; the answer gets lost."""
+        self.events -= 1
+        self.looked_at(number)
+        self.bindings[number].outcome = _error(UnansweredError, None)
+        self.answered(number)
+
+    def failed(self, number: int) -> None:
+        """Have the server fail before it has bound the pod."""
+        self.events -= 1
+        self.bindings[number].outcome = _error(ServerError, 500)
+        self.answered(number)
+
+    def answered(self, number: int) -> None:
+        """Have the answer come."""
+        binding = self.bindings.pop(number)
+        if binding.outcome is None:
+            binding.answer.set_result(b"{}")
+        else:
+            binding.answer.set_exception(binding.outcome)
+
+    def time_passes(self) -> None:
+        """Have time pass until the next timer ends."""
+        self.loop.advance(self.loop.due()[0])
+
+    def five_minutes_pass(self) -> None:
+        """Have time pass, and run what housekeeping does now and then."""
+        self.flushed = True
+        self.loop.advance(UNSCHEDULABLE_TIMEOUT)
+        with self.loop.running():
+            self.engine.loop.expire_nominations()
+            for _ in self.enqueuer.flush():
+                pass
+
+    # What is true
+
+    @property
+    def _pausing(self) -> bool:
+        due = self.loop.due()
+        return bool(due) and due[0] < _SHORT
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether nothing is under way and no timer of anything runs."""
+        due = self.loop.due()
+        if self.bindings or any(self.untold.values()) or (due and due[0] < _IDLE):
+            return False
+        counts = self.scheduler.queue.counts()
+        return not (counts[SubQueue.ACTIVE] or counts[SubQueue.BACKOFF])
+
+    def fingerprint(self) -> bytes:
+        """Return what is equal for states from which the same can follow.
+
+        What the coroutines have reached and have in their variables is part of it. The state of the
+        cluster follows from its pods, nominations, groups and nodes, as tests/property shows.
+        """
+        scheduler = self.scheduler
+        state = scheduler.state
+        seen = Fingerprint(scheduler.queue, self.loop.now, whole=True)
+        groups = attributes(self.engine.loop)["_groups"]
+        placed = [
+            (p.pod.uid, p.row, p.assumed, p.announced, p.deadline is None) for p in state.pods
+        ]
+        known = [
+            (g.key.name, g.definition, *map(tuple, (g.unscheduled, g.assumed, g.assigned)))
+            for g in scheduler.cluster.pod_groups
+        ]
+        nominated = [(n.pod.uid, n.row) for n in state.nominations]
+        parts = [attributes(groups)[name] for name in ("_reservation", "_backoffs", "_calling")]
+        binding = list(scheduler.being_bound.items()), list(scheduler.in_pre_bind)
+        outside = [
+            [(s.uid, s.node, s.label) for s in self.pods.values()],
+            [(n.name, n.cpu, n.cordoned) for n in self.nodes.values()],
+            [(b.uid, b.node, b.carried_out, type(b.outcome).__name__) for b in self.bindings],
+            [[what for what, _ in untold] for untold in self.untold.values()],
+            (self.minimum, self.groups, self.events, self.flushed, self.others_bind),
+            (sorted(self.befallen), sorted(self.sent), sorted(scheduler.without_profile)),
+            (sorted(state.nodes.row_of.items()), attributes(self.engine.loop)["_start"]),
+        ]
+        timers = [seen.of(self.loop.now + due) for due in self.loop.due()]
+        tasks = [seen.frames(task.get_coro()) for task in self.loop.tasks]
+        return seen.digest(
+            scheduler.queue, placed, known, nominated, parts, binding, outside, timers, tasks
+        )
+
+    def check(self) -> None:
+        """Check all rules."""
+        if trouble := [*self.broken, *self.loop.failures, *_ERRORS.messages]:
+            raise Broken(trouble[0])
+        scheduler, held = self.scheduler, set(self.scheduler.being_bound)
+        assumed = {placed.pod.uid for placed in scheduler.state.pods if placed.assumed}
+        if self._pausing:  # an attempt about the group has these, and looks at them afterwards
+            held |= {each.pod.uid for each in scheduler.queue.in_flight} | assumed
+        if not any(self.untold.values()):
+            self.check_places(held)
+            self.check_gone(held)
+            held |= {each.uid for each in self.pods.values() if each.node is not None}
+            if left := sorted(assumed - held):
+                raise Broken(f"pod {left[0]} is assumed, and nobody binds it")
+        self.check_books()
+        if self.at_rest:
+            self._check_at_rest()
+
+    def _check_at_rest(self) -> None:
+        scheduler = self.scheduler
+        if flying := [each.pod.uid for each in scheduler.queue.in_flight]:
+            raise Broken(f"pod {flying[0]} is in flight, and no attempt about it runs")
+        if scheduler.being_bound or len(scheduler.waiting):
+            raise Broken("a binding has not ended")
+        members = [each for each in self.pods.values() if each.group]
+        waiting = [each for each in members if each.node is None]
+        complete = self.minimum is not None and len(members) >= self.minimum
+        for nominee in scheduler.state.nominations:
+            if nominee.pod.uid not in {each.uid for each in waiting} or not complete:
+                raise Broken(f"a node is reserved for pod {nominee.pod.uid}, whose group is gone")
+        if not len(scheduler.state.nominations):
+            self.check_nobody_sleeps()
+        if not complete or not waiting or self.minimum is None:
+            return
+        needed = max(1, self.minimum - (len(members) - len(waiting)))
+        fit = sum(max(self.free(n), 0) for n, each in self.nodes.items() if not each.cordoned)
+        if needed <= min(len(waiting), fit):
+            where = {each.uid: self._queue_of(each.uid) for each in waiting}
+            raise Broken(f"{needed} members are enough and fit, and are left waiting: {where}")
+
+    def _queue_of(self, uid: Uid) -> str | None:
+        queued = self.scheduler.queue.get(uid)
+        return str(queued.queue) if queued is not None else None

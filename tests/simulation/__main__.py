@@ -1,0 +1,131 @@
+"""Run seeds of the simulated world.
+
+    python -m simulation 42                  replay a seed; if it fails, show its shortest history
+    python -m simulation 42 --log            with every request and change
+    python -m simulation 0 --count 10000     many seeds, on all processors, and what they have met
+    python -m simulation 42 --keep 'TEXT'    add its shortest history to the regressions
+
+The exit code is 1 if an invariant does not hold.
+"""
+
+import argparse
+import gc
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from itertools import islice
+
+from simulation.actors import ACTORS
+from simulation.coverage import Coverage
+from simulation.regressions import keep
+from simulation.scenario import Scenario, draw
+from simulation.shrinking import shrunk
+from simulation.world import Outcome, run
+
+__all__ = ["failures", "report", "scenario_of"]
+
+_BLOCK = 25
+"""Seeds that a process runs before it tells how they ended."""
+
+
+def scenario_of(seed: int) -> Scenario:
+    """Return the scenario of a seed."""
+    return draw(seed, [kind() for kind in ACTORS])
+
+
+def failures(seeds: Sequence[int], coverage: Coverage | None = None) -> list[Outcome]:
+    """Return the outcomes of these seeds in which an invariant does not hold."""
+    with _calm_collector():
+        outcomes = (run(scenario_of(seed), coverage=coverage) for seed in seeds)
+        return [outcome for outcome in outcomes if outcome.broken]
+
+
+def report(outcome: Outcome, *, shrink: bool = True) -> str:
+    """Return what is wrong, the shortest history that shows it, and how to repeat it."""
+    seed = outcome.scenario.seed
+    lines = [f"seed {seed}: {outcome.broken}", f"repeat it: python -m simulation {seed}"]
+    if shrink:
+        found = shrunk(outcome)
+        before = len(outcome.scenario.steps)
+        lines.append(f"shortest history, {len(found.scenario.steps)} of {before} steps:")
+        lines += [f"  {step}" for step in found.scenario.steps]
+        lines.append(f"  then {found.broken}")
+    return "\n".join(lines)
+
+
+@contextmanager
+def _calm_collector() -> Iterator[None]:
+    """Have the collector leave alone what was there before, which is most."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+
+
+def _block(seeds: Sequence[int]) -> tuple[list[Outcome], Coverage]:
+    coverage = Coverage()
+    return failures(seeds, coverage), coverage
+
+
+def _many(first: int, count: int) -> int:
+    """Run seeds on all processors, tell of each failure, and show what was met."""
+    seeds = iter(range(first, first + count))
+    blocks = list(iter(lambda: tuple(islice(seeds, _BLOCK)), ()))
+    coverage, failed, done = Coverage(), 0, 0
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
+        for block, (found, met) in zip(blocks, pool.map(_block, blocks), strict=True):
+            coverage.met.update(met.met)
+            done += len(block)
+            failed += len(found)
+            for outcome in found:
+                _say(report(outcome, shrink=failed <= 3))
+            if sys.stderr.isatty():
+                sys.stderr.write(f"\r{done} of {count} seeds, {failed} failed ")
+    _say(coverage.table())
+    _say(f"{done} seeds, {failed} failed; never met: {len(coverage.never_met())} situations")
+    return failed
+
+
+def _one(seed: int, *, log: bool, about: str) -> int:
+    """Replay a seed."""
+    outcome = run(scenario_of(seed), keep_log=log)
+    if log:
+        _say("\n".join(outcome.log))
+    said = f"{outcome.bound} pods bound in {outcome.seconds:.0f} s, trace {outcome.trace}"
+    if not outcome.broken:
+        _say(f"seed {seed}: all invariants hold; {said}")
+        return 0
+    _say(f"{report(outcome)}\n{said}")
+    if about:
+        keep(about, shrunk(outcome).scenario)
+    return 1
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run what the command line says; return the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m simulation",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("seed", type=int, help="the first seed")
+    parser.add_argument("--count", type=int, default=1, help="how many seeds to run")
+    parser.add_argument("--log", action="store_true", help="show every request and change")
+    parser.add_argument("--keep", default="", metavar="TEXT", help="keep it as a regression")
+    chosen = parser.parse_args(arguments)
+    if chosen.count > 1:
+        return _many(chosen.seed, chosen.count) != 0
+    return _one(chosen.seed, log=chosen.log, about=chosen.keep)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,38 @@
+"""Who acts in the simulated world, each in a file of its own.
+
+How to add an actor: subclass `simulation.scenario.Actor` in a new file, and put the class into
+`ACTORS`. Its `draw` adds steps to the plan, with names and numbers as arguments; `act` takes one of
+them, and does nothing where an object does not exist (any step may be left out when a failure is
+shrunk); `changed` sees every change, as a controller does, and may plan what it does with
+`world.after`; `calm` is called after the last step. `world.server` has `create`, `change`, `delete`
+and `storage`; chance comes from `world.random`, or in `draw` from `plan.random`. A new instance is
+made for each run.
+
+Faults are actors too: see `faults.py`. The order of `ACTORS` is the order in which they draw: put
+new ones at the end, so that seeds keep what they had of the others.
+"""
+
+from simulation.actors.claims import Claims
+from simulation.actors.extenders import Extenders
+from simulation.actors.faults import Faults
+from simulation.actors.groups import Groups
+from simulation.actors.kubelets import Kubelets
+from simulation.actors.nodes import Nodes
+from simulation.actors.pods import Pods
+from simulation.actors.profiles import Profiles
+from simulation.actors.tenants import Tenants
+from simulation.scenario import Actor
+
+__all__ = ["ACTORS"]
+
+ACTORS: tuple[type[Actor], ...] = (
+    Faults,
+    Profiles,
+    Nodes,
+    Pods,
+    Kubelets,
+    Groups,
+    Extenders,
+    Claims,
+    Tenants,
+)

@@ -1,0 +1,179 @@
+"""What goes wrong: requests, watches, the server, and the processes of the replicas.
+
+How to add a fault: add its name to `_DRAWS` with what is drawn of it, and a method `_name` that
+carries it out. All that a fault needs is drawn into its step.
+"""
+
+from collections.abc import Callable
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+from simulation.network import API, Outcome, Rule
+from simulation.scenario import Actor, Plan, Step
+
+if TYPE_CHECKING:
+    from simulation.watches import Stream
+    from simulation.world import World
+
+__all__ = ["FAULTS", "Faults"]
+
+_WRITES: Final = (
+    *("bind", "bind", "bind", "evict", "patch status", "update leases"),
+    *("get", "get pods", "watch", "create", ""),
+)
+_PLURALS: Final = ("pods", "pods", "pods", "nodes", "schedulingprofiles", "")
+_ENDS: Final = (Outcome.KILLS, Outcome.KILLS_FIRST)
+_AGENTS: Final = ("mooring", "kopf", "")
+
+
+class Faults(Actor):
+    """Draws faults for some runs, and carries them out."""
+
+    name = "faults"
+
+    def draw(self, plan: Plan) -> None:
+        """Draw the weather of the run, and faults."""
+        random = plan.random
+        plan.step(
+            0.0,
+            self.name,
+            "weather",
+            latency=random.choice((0.0002, 0.002, 0.05)),
+            lag=random.choice((0.0005, 0.005, 0.3)),
+            looking=random.choice((0.0, 0.0, 0.00001, 0.0005)),
+        )
+        for _ in range(random.choice((0, 1, 2, 4, 8))):
+            does = random.choice((*_DRAWS, "requests", "requests"))
+            at, args = plan.time(), _DRAWS[does](random, plan)
+            plan.step(at, self.name, does, **args)
+            if does in {"pause", "stall", "restart server"}:
+                plan.moments += [at + args["seconds"]] * 3
+
+    def act(self, world: "World", step: Step) -> None:
+        """Carry out one fault."""
+        getattr(self, f"_{step.does.replace(' ', '_')}")(world, **step.args)
+
+    def calm(self, world: "World") -> None:
+        """End all that goes on; connections that are half-open are found out."""
+        world.network.rules.clear()
+        world.network.servers[API] = world.server
+        for replica in world.replicas.values():
+            replica.paused_until = min(replica.paused_until, world.timeline.now)
+        for stream in tuple(world.server.watches.streams):
+            stream.stalled_until = 0.0
+            if stream.link.half_open:
+                stream.link.half_open = False
+                stream.link.reset()
+
+    def _weather(self, world: "World", latency: float, lag: float, looking: float) -> None:
+        world.network.latency, world.server.watches.lag = latency, lag
+        for replica in world.replicas.values():
+            replica.looking_costs = looking
+
+    def _requests(self, world: "World", outcome: str, seconds: float, **rule: Any) -> None:
+        until = world.timeline.now + rule.pop("lasts")
+        world.network.rules.append(Rule(Outcome(outcome), until, seconds=seconds, **rule))
+
+    def _stall(self, world: "World", seconds: float, **of: str) -> None:
+        for stream in _streams(world, **of):
+            stream.stall(seconds)
+
+    def _repeat(self, world: "World", **of: str) -> None:
+        for stream in _streams(world, **of):
+            stream.repeat()
+
+    def _break_watches(self, world: "World", **of: str) -> None:
+        for stream in _streams(world, **of):
+            stream.link.reset()
+
+    def _end_watches(self, world: "World", **of: str) -> None:
+        for stream in _streams(world, **of):
+            stream.end()
+
+    def _half_open(self, world: "World", **of: str) -> None:
+        for stream in _streams(world, **of):
+            stream.link.half_open = True
+
+    def _expire(self, world: "World", **of: str) -> None:
+        world.server.forget_history()
+        for stream in _streams(world, **of):
+            world.server.watches.expire(stream)
+
+    def _compact(self, world: "World") -> None:
+        world.server.forget_history()
+
+    def _restart_server(self, world: "World", seconds: float) -> None:
+        world.network.servers.pop(API, None)
+        world.network.end_all()
+        world.server.forget_history()
+        world.after(seconds, lambda: world.network.servers.setdefault(API, world.server))
+
+    def _kill(self, world: "World", replica: str) -> None:
+        if replica in world.replicas:
+            world.replicas[replica].kill()
+
+    def _stop(self, world: "World", replica: str) -> None:
+        if replica in world.replicas:
+            world.replicas[replica].ask_to_stop()
+
+    def _pause(self, world: "World", replica: str, seconds: float) -> None:
+        if replica in world.replicas:
+            world.replicas[replica].pause(seconds)
+
+    def _jump(self, world: "World", replica: str, seconds: float) -> None:
+        if replica in world.replicas:
+            world.replicas[replica].wall_clock_error += seconds
+
+
+def _streams(world: "World", replica: str, plural: str, agent: str) -> "list[Stream]":
+    """Return the open watches that are meant; empty texts mean all."""
+    return world.server.watches.of(
+        lambda stream: (
+            replica in {"", stream.process.name}
+            and plural in {"", stream.resource.plural}
+            and agent in {"", stream.agent}
+        )
+    )
+
+
+def _which(random: Random, plan: Plan) -> dict[str, Any]:
+    return {
+        "replica": random.choice(("", *plan.replicas)),
+        "plural": random.choice(_PLURALS),
+        "agent": random.choice(_AGENTS),
+    }
+
+
+def _requests(random: Random, plan: Plan) -> dict[str, Any]:
+    return {
+        "outcome": (outcome := random.choice([*map(str, Outcome)])),
+        "what": random.choice(_WRITES),
+        "replica": random.choice(("", *plan.replicas)),
+        "times": random.choice((1, 2, 10, 1000)) if outcome not in _ENDS else 1,
+        "seconds": random.choice((0.1, 1.0, 4.0)),
+        "lasts": random.choice((1.0, 5.0, 20.0)),
+    }
+
+
+def _one(random: Random, plan: Plan) -> dict[str, Any]:
+    return {"replica": random.choice(plan.replicas)}
+
+
+_DRAWS: Final[dict[str, Callable[[Random, Plan], dict[str, Any]]]] = {
+    "requests": _requests,
+    "stall": lambda r, p: {**_which(r, p), "seconds": r.choice((0.5, 3.0, 12.0))},
+    "repeat": _which,
+    "break watches": _which,
+    "end watches": _which,
+    "half open": _which,
+    "expire": _which,
+    "compact": lambda _r, _p: {},
+    "restart server": lambda r, _: {"seconds": r.choice((0.2, 2.0, 10.0))},
+    "kill": _one,
+    "stop": _one,
+    "pause": lambda r, p: {**_one(r, p), "seconds": r.choice((0.5, 6.0, 14.0, 25.0))},
+    "jump": lambda r, p: {**_one(r, p), "seconds": r.choice((-3600.0, 3600.0))},
+}
+"""The kinds of faults, and what is drawn of each."""
+FAULTS: Final = frozenset(_DRAWS)
+"""Their names."""

@@ -1,0 +1,182 @@
+"""Pod groups: gangs whose members come one by one, leave, and return; definitions that change."""
+
+import math
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, Final
+
+from devices.objects import MEMORY
+from faults.books import CONSTRAINED
+from mooring.kube.resources import NODE, POD, POD_GROUP, SCHEDULING_PROFILE
+from mooring.testing.builders import pod, pod_group
+from simulation.scenario import NAMESPACE, SCHEDULER, Actor, Plan, Step
+
+if TYPE_CHECKING:
+    from simulation.storage import Change, Raw
+    from simulation.world import World
+
+__all__ = ["Groups", "group_of"]
+
+_ENDED: Final = ("Succeeded", "Failed")
+
+
+class Groups(Actor):
+    """Gangs, and a record of what their members were bound for.
+
+    Attributes:
+        bound: By group, the uids of the members that are bound.
+        disturbed: By group, when something last happened to it that excuses a part of a gang.
+        all_disturbed: When something last happened that excuses a part of any gang.
+    """
+
+    name = "groups"
+
+    def __init__(self) -> None:
+        self.bound: dict[str, set[str]] = defaultdict(set)
+        self.disturbed: dict[str, float] = {}
+        self.all_disturbed = -math.inf
+        self._drawn: dict[str, dict[str, Any]] = {}
+
+    def draw(self, plan: Plan) -> None:
+        """Create gangs in some runs; let members leave and definitions change."""
+        random = plan.random
+        for number in range(random.choice((0, 0, 1, 2, 3))):
+            name, at = f"g{number}", plan.time() * 0.7
+            minimum = random.choice((1, 2, 2, 3, 4))
+            plan.step(
+                at,
+                self.name,
+                "create",
+                name=name,
+                minimum=minimum,
+                count=minimum + random.choice((-1, 0, 0, 0, 1, 2)),
+                cpu=random.choice(("100m", "500m", "1", "1900m")),
+                priority=random.choice((0, 0, 100)),
+                gap=random.choice((0.0, 0.0, 0.01, 0.4)),
+                topology=["topology.kubernetes.io/zone"] if plan.chance(0.2) else [],
+                late=plan.chance(0.2),
+                card=random.choice((0, 2, 5, 8)) if plan.has_cards else 0,
+            )
+            for _ in range(random.choice((0, 0, 1, 2, 4))):
+                later = at + random.expovariate(1.0) * random.choice((0.05, 4.0))
+                does = random.choice(("leave", "leave", "remove", "finish", "join", "minimum"))
+                plan.step(
+                    later, self.name, does, name=name, index=random.randrange(5), minimum=minimum
+                )
+            if plan.chance(0.15):
+                plan.step(at + random.uniform(0.0, 9.0), self.name, "undefine", name=name)
+
+    def act(self, world: "World", step: Step) -> None:
+        """Take one step."""
+        name: str = step.args["name"]
+        if step.does == "create":
+            self._create(world, name, dict(step.args))
+        elif name in self._drawn:
+            self._do(world, step.does, name, step.args)
+
+    def _create(self, world: "World", name: str, args: dict[str, Any]) -> None:
+        self._drawn[name] = args
+        if args["late"]:
+            world.after(1.0, lambda: self._define(world, name))
+        else:
+            self._define(world, name)
+        for number in range(max(args["count"], 1)):
+            world.after(number * args["gap"], lambda: self._join(world, name))
+
+    def _define(self, world: "World", name: str) -> None:
+        args = self._drawn[name]
+        raw = pod_group(
+            name,
+            args["minimum"],
+            namespace=NAMESPACE,
+            topology=args["topology"],
+            priority=args["priority"],
+        )
+        world.server.create(POD_GROUP, raw, self.name)
+
+    def _do(self, world: "World", does: str, name: str, args: Any) -> None:
+        server, drawn = world.server, self._drawn[name]
+        if does == "join":
+            self._join(world, name)
+            return
+        definition = server.storage.get(POD_GROUP, name, NAMESPACE)
+        if does in {"minimum", "undefine"}:
+            if definition is None:
+                return
+            if does == "undefine":
+                server.delete(POD_GROUP, definition, self.name)
+                world.after(2.0, lambda: self._define(world, name))
+                return
+            drawn["minimum"] = 1 + args["index"]
+            policy = {"spec": {"schedulingPolicy": {"gang": {"minCount": drawn["minimum"]}}}}
+            server.change(POD_GROUP, definition, self.name, policy)
+            return
+        members = self._members(world, name)
+        if not members:
+            return
+        raw = members[args["index"] % len(members)]
+        if does == "leave":
+            server.delete(POD, raw, self.name)
+        elif does == "remove":
+            server.remove(POD, raw, self.name)
+        else:
+            server.change(POD, raw, self.name, {"status": {"phase": "Succeeded"}})
+
+    def changed(self, world: "World", change: "Change") -> None:
+        """Replace a member that has gone; note what excuses a part of a gang."""
+        if change.verb != "ADDED" and "status" not in change.what:
+            if change.resource in {NODE, SCHEDULING_PROFILE}:
+                self.all_disturbed = change.at
+            elif change.resource is POD_GROUP:
+                self.disturbed[change.object["metadata"]["name"]] = change.at
+        if change.resource is not POD or (name := group_of(change.object)) is None:
+            return
+        if change.what == "bind":
+            self.bound[name].add(change.object["metadata"]["uid"])
+        elif _leaves(change):
+            self.bound[name].discard(change.object["metadata"]["uid"])
+            self.disturbed[name] = change.at
+        if change.after is None and not world.is_calm:
+            delay = world.random.choice((0.0, 0.05, 2.0))
+            world.after(delay, lambda: self._join(world, name))
+
+    def was_disturbed(self, name: str, since: float) -> bool:
+        """Return whether something has happened since that excuses a part of this gang."""
+        return max(self.all_disturbed, self.disturbed.get(name, -math.inf)) >= since
+
+    def _join(self, world: "World", name: str) -> None:
+        """Create one more member; names return."""
+        drawn = self._drawn[name]
+        taken = {raw["metadata"]["name"] for raw in world.server.storage.all(POD)}
+        free = (f"{name}-{n}" for n in range(100) if f"{name}-{n}" not in taken)
+        raw = pod(
+            next(free),
+            namespace=NAMESPACE,
+            cpu=drawn["cpu"],
+            priority=drawn["priority"],
+            requests={MEMORY: drawn["card"]} if drawn["card"] else {},
+            group=name,
+            labels={CONSTRAINED: "by its group"},
+            spec={"schedulerName": SCHEDULER},
+        )
+        world.server.create(POD, raw, self.name)
+
+    def _members(self, world: "World", name: str) -> list["Raw"]:
+        return [
+            raw
+            for raw in world.server.storage.all(POD)
+            if group_of(raw) == name and "deletionTimestamp" not in raw["metadata"]
+        ]
+
+
+def _leaves(change: "Change") -> bool:
+    """Return whether the pod ends with this change, or begins to."""
+    after, before = change.after, change.before
+    if after is None or before is None:
+        return after is None
+    return "deletionTimestamp" in after["metadata"] or after["status"]["phase"] in _ENDED
+
+
+def group_of(raw: "Raw") -> str | None:
+    """Return the name of the pod's group; None if it has none of this actor's."""
+    group = raw["spec"].get("schedulingGroup")
+    return group["podGroupName"] if group and raw["metadata"]["namespace"] == NAMESPACE else None

@@ -1,0 +1,66 @@
+"""The kubelets: pods that are bound run, pods that terminate go; and the collector of lost pods."""
+
+from typing import TYPE_CHECKING, Final
+
+from mooring.kube.resources import NODE, POD
+from simulation.scenario import Actor
+
+if TYPE_CHECKING:
+    from simulation.storage import Change, Raw
+    from simulation.world import World
+
+__all__ = ["Kubelets"]
+
+_LOST_SECONDS: Final = 5.0
+"""Pods whose node has gone are deleted after so long; Kubernetes takes 40 seconds."""
+
+
+class Kubelets(Actor):
+    """What happens to pods that have a node."""
+
+    name = "kubelets"
+
+    def changed(self, world: "World", change: "Change") -> None:
+        """Run a pod that is bound, remove one that terminates."""
+        if change.resource is NODE and change.after is None:
+            world.after(_LOST_SECONDS, lambda: self._collect(world, change.object))
+        if change.resource is not POD or change.after is None:
+            return
+        raw = change.after
+        if not raw["spec"].get("nodeName"):
+            return
+        uid = raw["metadata"]["uid"]
+        if change.what == "bind":
+            world.after(world.random.uniform(0.05, 1.0), lambda: self._run(world, raw, uid))
+            world.after(_LOST_SECONDS, lambda: self._collect_pod(world, raw))
+        was_leaving = "deletionTimestamp" in ((change.before or {}).get("metadata") or {})
+        if "deletionTimestamp" in raw["metadata"] and not was_leaving:
+            world.after(world.random.uniform(0.1, 3.0), lambda: self._remove(world, raw, uid))
+
+    def _run(self, world: "World", raw: "Raw", uid: str) -> None:
+        if (pod := _found(world, raw, uid)) is not None and pod["status"]["phase"] == "Pending":
+            world.server.change(POD, pod, self.name, {"status": {"phase": "Running"}})
+
+    def _remove(self, world: "World", raw: "Raw", uid: str) -> None:
+        if (pod := _found(world, raw, uid)) is not None:
+            world.server.remove(POD, pod, self.name)
+
+    def _collect(self, world: "World", node: "Raw") -> None:
+        """Delete the pods of a node that has gone."""
+        name = node["metadata"]["name"]
+        for pod in world.server.storage.all(POD):
+            if pod["spec"].get("nodeName") == name:
+                self._collect_pod(world, pod)
+
+    def _collect_pod(self, world: "World", raw: "Raw") -> None:
+        pod = _found(world, raw, raw["metadata"]["uid"])
+        if pod is None or world.server.storage.get(NODE, pod["spec"]["nodeName"]) is not None:
+            return
+        world.server.remove(POD, pod, self.name)
+
+
+def _found(world: "World", raw: "Raw", uid: str) -> "Raw | None":
+    """Return the pod as it is by now; None if it is gone."""
+    metadata = raw["metadata"]
+    pod = world.server.storage.get(POD, metadata["name"], metadata["namespace"])
+    return pod if pod is not None and pod["metadata"]["uid"] == uid else None

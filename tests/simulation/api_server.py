@@ -1,0 +1,304 @@
+"""A model of kube-apiserver: the verbs, the subresources and the refusals that Mooring relies on.
+
+A request is carried out at once and whole, as one transaction of etcd; what comes before and after
+it, the network does. Actors and kubelets of the world write with `create`, `change` and `delete`,
+past the network.
+"""
+
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
+
+from mooring.kube import resources
+from mooring.kube.resources import (
+    LEASE,
+    POD,
+    POD_DISRUPTION_BUDGET,
+    SCHEDULING_PROFILE,
+    Resource,
+)
+from mooring.kube.timestamps import rfc3339
+from simulation.network import Reply, Request, status
+from simulation.storage import BY_PATH, KINDS, Change, Raw, Storage, merged, selector
+from simulation.watches import Watches
+
+if TYPE_CHECKING:
+    from simulation.timeline import Timeline
+
+__all__ = ["EPOCH", "ApiServer", "Refused"]
+
+EPOCH: Final = 1_790_000_000.0
+"""The time of day at second 0 of the world."""
+_MERGE: Final = "application/merge-patch+json"
+
+
+class Refused(Exception):  # noqa: N818 - says what happened
+    """The request is not carried out."""
+
+    def __init__(self, code: int, reason: str, message: str, **details: Any) -> None:
+        super().__init__(message)
+        self.reply = Reply(code, status(code, reason, message, **details))
+
+
+class ApiServer:
+    """Stores objects and answers requests.
+
+    `changed` is called after each change.
+    """
+
+    def __init__(
+        self, timeline: "Timeline", random: Random, changed: Callable[[Change], None]
+    ) -> None:
+        self._timeline = timeline
+        self._random = random
+        self._told = changed
+        self.storage = Storage(lambda: timeline.now, self._changed)
+        self.watches = Watches(timeline, random, self.storage)
+        self.not_served: set[Resource] = {resources.COSCHEDULING_POD_GROUP}
+        self._pages: dict[str, tuple[list[Raw], int]] = {}
+
+    def answer(self, request: Request) -> Reply | None:
+        """Carry the request out, and return the answer; None if a watch was opened."""
+        try:
+            return self._answer(request)
+        except Refused as refused:
+            return refused.reply
+
+    # What actors and kubelets do.
+
+    def create(self, resource: Resource, raw: Raw, by: str) -> Raw | None:
+        """Create an object with a uid of its own; None if the name is taken."""
+        try:
+            return self._create(resource, raw, by, "create")
+        except Refused:
+            return None
+
+    def change(
+        self, resource: Resource, raw: Raw, by: str, patch: Mapping[str, Any], what: str = "change"
+    ) -> Raw:
+        """Merge a patch into an object, as it is by now."""
+        return self._put(resource, raw, merged(raw, patch, strategic=True), by, what)
+
+    def delete(self, resource: Resource, raw: Raw, by: str, *, what: str = "delete") -> None:
+        """Delete an object: a pod with a node terminates first."""
+        if resource is POD and raw["spec"].get("nodeName"):
+            if "deletionTimestamp" not in raw["metadata"]:
+                metadata = {"deletionTimestamp": self._time()}
+                self._put(POD, raw, merged(raw, {"metadata": metadata}), by, what)
+        else:
+            self.storage.remove(resource, raw, by, what)
+
+    def remove(self, resource: Resource, raw: Raw, by: str) -> None:
+        """Remove an object at once."""
+        self.storage.remove(resource, raw, by, "remove")
+
+    def forget_history(self) -> None:
+        """Compact the storage: no watch or page may go on from before now."""
+        self.watches.compacted = self.storage.version
+        self._pages.clear()
+
+    # Requests.
+
+    def _answer(self, request: Request) -> Reply | None:
+        parts = [unquote(part) for part in request.path.strip("/").split("/")]
+        if parts == ["version"]:
+            return Reply(200, {"major": "1", "minor": "37", "gitVersion": "v1.37.2"})
+        group, version, rest = (
+            ("", parts[1], parts[2:]) if parts[0] == "api" else (parts[1], parts[2], parts[3:])
+        )
+        if not rest:
+            return self._discovery(group, version)
+        namespace = None
+        if rest[0] == "namespaces" and len(rest) > 2:
+            namespace, rest = rest[1], rest[2:]
+        resource = BY_PATH.get((group, version, rest[0]))
+        if resource is None or resource in self.not_served:
+            raise Refused(404, "NotFound", "the server could not find the requested resource")
+        by = request.process.identity
+        if len(rest) == 1:
+            return self._collection(request, resource, namespace, by)
+        raw = self.storage.get(resource, rest[1], namespace)
+        if raw is None:
+            raise _not_found(resource, rest[1])
+        if len(rest) == 3:
+            return self._subresource(request, resource, raw, rest[2], by)
+        return self._object(request, resource, raw, by)
+
+    def _collection(
+        self, request: Request, resource: Resource, namespace: str | None, by: str
+    ) -> Reply | None:
+        if request.method == "POST":
+            body = request.json()
+            if namespace is not None:
+                body["metadata"].setdefault("namespace", namespace)
+            return Reply(201, self._create(resource, body, by, request.what))
+        if "watch" in request.query:
+            refusal = self.watches.open(request, resource)
+            return Reply(refusal["code"], refusal) if refusal is not None else None
+        return self._list(request, resource, namespace)
+
+    def _object(self, request: Request, resource: Resource, raw: Raw, by: str) -> Reply:
+        if request.method == "GET":
+            return Reply(200, raw)
+        body = request.json()
+        if request.method == "DELETE":
+            self._check_uid(raw, body)
+            self.delete(resource, raw, by, what=request.what)
+            return Reply(200, raw)
+        if request.method == "PUT":
+            if body["metadata"].get("resourceVersion") != raw["metadata"]["resourceVersion"]:
+                raise _conflict(resource, raw, "the object has been modified")
+            return Reply(200, self._put(resource, raw, body, by, request.what))
+        self._check_version(resource, raw, body)
+        patched = merged(raw, body, strategic=request.headers["Content-Type"] != _MERGE)
+        return Reply(200, self._put(resource, raw, patched, by, request.what))
+
+    def _subresource(
+        self, request: Request, resource: Resource, raw: Raw, name: str, by: str
+    ) -> Reply:
+        body = request.json()
+        if name == "binding":
+            return self._bind(raw, body, by)
+        if name == "eviction":
+            return self._evict(raw, body, by)
+        uid = (body.get("metadata") or {}).get("uid", raw["metadata"]["uid"])
+        if uid != raw["metadata"]["uid"]:
+            message = "metadata.uid: Invalid value: field is immutable"
+            raise Refused(422, "Invalid", message, name=raw["metadata"]["name"])
+        strategic = request.headers["Content-Type"] != _MERGE
+        after = merged(raw.get("status") or {}, body.get("status") or {}, strategic=strategic)
+        return Reply(200, self._put(resource, raw, {**raw, "status": after}, by, request.what))
+
+    def _bind(self, raw: Raw, body: Raw, by: str) -> Reply:
+        metadata, spec = raw["metadata"], raw["spec"]
+        self._check_uid(raw, {"preconditions": {"uid": body["metadata"].get("uid")}})
+        if "deletionTimestamp" in metadata:
+            raise _conflict(POD, raw, f"pod {metadata['name']} is being deleted")
+        if spec.get("nodeName"):
+            message = f'pod {metadata["name"]} is already assigned to node "{spec["nodeName"]}"'
+            raise _conflict(POD, raw, message)
+        if spec.get("schedulingGates"):
+            raise _conflict(POD, raw, f"pod {metadata['name']} has non-empty .spec.schedulingGates")
+        annotations = body["metadata"].get("annotations") or {}
+        bound = merged(
+            raw,
+            {
+                "metadata": {"annotations": annotations} if annotations else {},
+                "spec": {"nodeName": body["target"]["name"]},
+                "status": {"conditions": [{"type": "PodScheduled", "status": "True"}]},
+            },
+            strategic=True,
+        )
+        self._put(POD, raw, bound, by, "bind")
+        return Reply(201, status(201, "", ""))
+
+    def _evict(self, raw: Raw, body: Raw, by: str) -> Reply:
+        self._check_uid(raw, body.get("deleteOptions"))
+        if raw["spec"].get("nodeName") and "deletionTimestamp" not in raw["metadata"]:
+            self._charge_budgets(raw)
+        self.delete(POD, raw, by, what="evict")
+        return Reply(201, status(201, "", ""))
+
+    def _charge_budgets(self, raw: Raw) -> None:
+        labels = raw["metadata"].get("labels") or {}
+        for budget in self.storage.all(POD_DISRUPTION_BUDGET):
+            wanted = (budget["spec"].get("selector") or {}).get("matchLabels") or {}
+            same_namespace = budget["metadata"]["namespace"] == raw["metadata"]["namespace"]
+            if not same_namespace or not wanted.items() <= labels.items():
+                continue
+            allowed = (budget.get("status") or {}).get("disruptionsAllowed", 0)
+            if allowed <= 0:
+                message = "Cannot evict pod as it would violate the pod's disruption budget."
+                causes = [{"reason": "DisruptionBudget", "message": message}]
+                raise Refused(429, "TooManyRequests", message, causes=causes)
+            patch = {"status": {"disruptionsAllowed": allowed - 1}}
+            self.change(POD_DISRUPTION_BUDGET, budget, "eviction", patch)
+
+    def _list(self, request: Request, resource: Resource, namespace: str | None) -> Reply:
+        query = request.query
+        token = query.get("continue")
+        if token:
+            if token not in self._pages:
+                raise Refused(410, "Expired", "The provided continue parameter is too old")
+            items, version = self._pages.pop(token)
+        else:
+            matches = selector(query.get("fieldSelector", ""), query.get("labelSelector", ""))
+            items, version = (
+                [
+                    raw
+                    for raw in self.storage.all(resource)
+                    if matches(raw)
+                    and (namespace is None or raw["metadata"]["namespace"] == namespace)
+                ],
+                self.storage.version,
+            )
+        limit = int(query.get("limit", len(items) or 1))
+        metadata: dict[str, Any] = {"resourceVersion": str(version)}
+        page, left = items[:limit], items[limit:]
+        if left:
+            metadata["continue"] = f"{version}-{len(left)}"
+            self._pages[metadata["continue"]] = (left, version)
+        if "PartialObjectMetadataList" in request.headers.get("Accept", ""):
+            page = [{"metadata": raw["metadata"]} for raw in page]
+        bare = [{f: v for f, v in raw.items() if f not in {"kind", "apiVersion"}} for raw in page]
+        kind = f"{resource.kind}List"
+        return Reply(
+            200,
+            {"kind": kind, "apiVersion": resource.api_version, "metadata": metadata, "items": bare},
+        )
+
+    def _discovery(self, group: str, version: str) -> Reply:
+        served = [kind for kind in KINDS if kind not in self.not_served]
+        found = [kind for kind in served if (kind.group, kind.version) == (group, version)]
+        if not found:
+            raise Refused(404, "NotFound", "the server could not find the requested resource")
+        return Reply(200, {"resources": [{"name": kind.plural} for kind in found]})
+
+    def _create(self, resource: Resource, body: Raw, by: str, what: str) -> Raw:
+        metadata = body["metadata"]
+        name, namespace = metadata["name"], metadata.get("namespace")
+        if self.storage.get(resource, name, namespace) is not None:
+            raise Refused(409, "AlreadyExists", f'{resource.plural} "{name}" already exists')
+        made = {"uid": self.storage.new_uid(), "creationTimestamp": self._time()}
+        if resource is SCHEDULING_PROFILE:
+            made["generation"] = 1  # type: ignore[assignment]  # the others are texts
+        kinds = {"kind": resource.kind, "apiVersion": resource.api_version}
+        raw = {**body, **kinds, "metadata": {**metadata, **made}}
+        return self.storage.put(resource, raw, by, what)
+
+    def _put(self, resource: Resource, before: Raw, after: Raw, by: str, what: str) -> Raw:
+        if resource is SCHEDULING_PROFILE and before["spec"] != after["spec"]:
+            generation = before["metadata"]["generation"] + 1
+            after = {**after, "metadata": {**after["metadata"], "generation": generation}}
+        return self.storage.put(resource, after, by, what)
+
+    def _check_version(self, resource: Resource, raw: Raw, patch: Raw) -> None:
+        """Refuse a patch of another version, or of another object of the name."""
+        for field in ("resourceVersion", "uid"):
+            wanted = (patch.get("metadata") or {}).get(field)
+            if wanted and wanted != raw["metadata"][field]:
+                raise _conflict(resource, raw, "the object has been modified")
+
+    def _check_uid(self, raw: Raw, options: Mapping[str, Any] | None) -> None:
+        uid = ((options or {}).get("preconditions") or {}).get("uid")
+        own = raw["metadata"]["uid"]
+        if uid and uid != own:
+            message = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {own}"
+            raise _conflict(POD, raw, message)
+
+    def _changed(self, change: Change) -> None:
+        if change.resource is not LEASE:
+            self.watches.changed(change)
+        self._told(change)
+
+    def _time(self) -> str:
+        return rfc3339(EPOCH + self._timeline.now)
+
+
+def _not_found(resource: Resource, name: str) -> Refused:
+    return Refused(404, "NotFound", f'{resource} "{name}" not found', name=name)
+
+
+def _conflict(resource: Resource, raw: Raw, message: str) -> Refused:
+    return Refused(409, "Conflict", message, name=raw["metadata"]["name"], kind=resource.plural)

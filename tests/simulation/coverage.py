@@ -1,0 +1,249 @@
+"""Which situations the runs have met: an event, and the state that the object of it was in.
+
+`Coverage` looks at each change. A situation is a pair, such as ("node goes", "running"). How to add
+one: write a function that yields the pairs of a change and put it into `SITUATIONS`, and put every
+pair that it can yield into `POSSIBLE`, so that what was never met has a name.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import product
+from typing import TYPE_CHECKING, Final
+
+from mooring.engine.pod_report import pod_state
+from mooring.framework.queued_pod import PodState
+from mooring.kube.resources import NODE, PERSISTENT_VOLUME_CLAIM, POD, POD_GROUP
+from mooring.model.pod import Uid
+from mooring.model.storage import SELECTED_NODE
+from simulation.actors.faults import FAULTS
+from simulation.actors.groups import group_of
+from simulation.scenario import NAMESPACE
+from simulation.state_invariants import leader
+from simulation.storage import Change, Raw
+
+if TYPE_CHECKING:
+    from simulation.world import World
+
+__all__ = ["POSSIBLE", "SITUATIONS", "Coverage", "Pair"]
+
+Pair = tuple[str, str]
+"""An event, and a state."""
+
+
+class Coverage:
+    """Counts situations over any number of runs."""
+
+    def __init__(self) -> None:
+        self.met: Counter[Pair] = Counter()
+
+    def note(self, world: "World", change: Change) -> None:
+        """Count the situations of a change."""
+        for situations in SITUATIONS:
+            self.met.update(situations(world, change))
+
+    def note_fault(self, world: "World", name: str) -> None:
+        """Count a fault, with the states in which pods are."""
+        self.met.update(faults(world, name))
+
+    def never_met(self) -> list[Pair]:
+        """Return what could have been met and was not."""
+        return [pair for pair in POSSIBLE if not self.met[pair]]
+
+    def table(self) -> str:
+        """Return a table of all pairs: how often each was met."""
+        states = list(dict.fromkeys(state for _, state in POSSIBLE))
+        events = list(dict.fromkeys(event for event, _ in POSSIBLE))
+        width = max(map(len, states)) + 2
+        lines = []
+        for event in events:
+            lines.append(event)
+            lines += [
+                f"  {state:<{width}}{self.met[event, state] or 'never'}"
+                for state in states
+                if (event, state) in POSSIBLE
+            ]
+        return "\n".join(lines)
+
+
+def pods(_world: "World", change: Change) -> Iterator[Pair]:
+    """Yield what happens to a pod, and the state in which it was."""
+    if change.resource is POD and change.before is not None:
+        yield _event(change), _state(change.before)
+
+
+def nodes(world: "World", change: Change) -> Iterator[Pair]:
+    """Yield what happens to a node, and the states of the pods on it."""
+    if change.resource is not NODE:
+        return
+    event = {"ADDED": "node comes", "MODIFIED": "node changes", "DELETED": "node goes"}[change.verb]
+    name = change.object["metadata"]["name"]
+    there = [raw for raw in world.server.storage.all(POD) if raw["spec"].get("nodeName") == name]
+    for state in {_state(raw) for raw in there} or {"none"}:
+        yield event, state
+
+
+def pods_of_the_leader(world: "World", change: Change) -> Iterator[Pair]:
+    """Yield what happens to a pod, and where the leader has it."""
+    if change.resource is POD and change.before is not None:
+        yield _event(change), _state_in_leader(world, change.before["metadata"]["uid"])
+
+
+def faults(world: "World", name: str) -> Iterator[Pair]:
+    """Yield a fault, and where the leader has pods at that moment."""
+    uids = [raw["metadata"]["uid"] for raw in world.server.storage.all(POD)]
+    for state in {_state_in_leader(world, uid) for uid in uids}:
+        yield f"fault: {name}", state
+
+
+def groups(world: "World", change: Change) -> Iterator[Pair]:
+    """Yield what happens to a group, its members or a node with members, and the group's state."""
+    if change.resource is POD_GROUP:
+        event = {"ADDED": "group comes", "MODIFIED": "group changes", "DELETED": "group goes"}
+        if "status" not in change.what:
+            yield event[change.verb], _state_of_group(world, change.object["metadata"]["name"])
+    elif change.resource is POD and (name := group_of(change.object)) is not None:
+        if change.what == "bind":
+            event_of_pod = "member bound"
+        elif change.before is None:
+            event_of_pod = "member comes"
+        else:
+            event_of_pod = {"pod gone": "member gone"}.get(_event(change), "member changes")
+        yield event_of_pod, _state_of_group(world, name)
+    elif change.resource is NODE and change.after is None:
+        there = change.object["metadata"]["name"]
+        members = [raw for raw in world.server.storage.all(POD) if group_of(raw) is not None]
+        for raw in members:
+            if raw["spec"].get("nodeName") == there:
+                yield "node of a member goes", _state_of_group(world, str(group_of(raw)))
+
+
+def claims(world: "World", change: Change) -> Iterator[Pair]:
+    """Yield what happens to a pod with a claim, or to the claim, and the claim's state."""
+    if change.resource is POD and (volumes := change.object["spec"].get("volumes")):
+        name = volumes[0]["persistentVolumeClaim"]["claimName"]
+        claim = world.server.storage.get(PERSISTENT_VOLUME_CLAIM, name, NAMESPACE)
+        event = "pod comes" if change.before is None else _event(change)
+        yield f"{event}, with a claim", _state_of_claim(claim)
+    elif change.resource is PERSISTENT_VOLUME_CLAIM and change.before is not None:
+        event = "claim goes" if change.after is None else "claim changes"
+        yield event, _state_of_claim(change.before)
+
+
+def _state_in_leader(world: "World", uid: str) -> str:
+    """Return where the leader has the pod of this uid."""
+    found = leader(world)
+    if found is None:
+        return "leader: nobody"
+    state = pod_state(found[1].scheduler, Uid(uid))
+    return f"leader: {state.value if state is not None else 'unknown'}"
+
+
+def _state_of_group(world: "World", name: str) -> str:
+    definition = world.server.storage.get(POD_GROUP, name, NAMESPACE)
+    if definition is None:
+        return "group: undefined"
+    members = [raw for raw in world.server.storage.all(POD) if group_of(raw) == name]
+    bound = sum("nodeName" in raw["spec"] for raw in members)
+    minimum = definition["spec"]["schedulingPolicy"]["gang"]["minCount"]
+    if bound >= minimum:
+        return "group: placed"
+    if bound:
+        return "group: partly bound"
+    return "group: waiting" if len(members) >= minimum else "group: incomplete"
+
+
+def _state_of_claim(claim: Raw | None) -> str:
+    if claim is None:
+        return "claim: none"
+    if "volumeName" in claim["spec"]:
+        return "claim: bound"
+    selected = SELECTED_NODE in (claim["metadata"].get("annotations") or {})
+    return "claim: node selected" if selected else "claim: unbound"
+
+
+def _event(change: Change) -> str:
+    if change.what == "bind":
+        return "pod bound"
+    if change.after is None:
+        return "pod gone"
+    before = change.before or change.after
+    if "deletionTimestamp" in change.after["metadata"].keys() - before["metadata"].keys():
+        return "pod terminates"
+    if _phase(change.after) in {"Succeeded", "Failed"} and _phase(before) != _phase(change.after):
+        return "pod finishes"
+    return "pod changes"
+
+
+def _phase(raw: Raw) -> str:
+    return str((raw.get("status") or {}).get("phase"))
+
+
+def _state(raw: Raw) -> str:
+    """Return the state of a pod in a word."""
+    if "deletionTimestamp" in raw["metadata"]:
+        return "terminating"
+    if _phase(raw) in {"Succeeded", "Failed"}:
+        return "finished"
+    if raw["spec"].get("nodeName"):
+        return "running" if _phase(raw) == "Running" else "bound"
+    if raw["spec"].get("schedulingGates"):
+        return "gated"
+    conditions = raw["status"].get("conditions") or ()
+    refused = any(c["type"] == "PodScheduled" and c["status"] == "False" for c in conditions)
+    if raw["status"].get("nominatedNodeName"):
+        return "nominated"
+    return "unschedulable" if refused else "pending"
+
+
+SITUATIONS: Final[list[Callable[["World", Change], Iterator[Pair]]]] = [
+    pods,
+    pods_of_the_leader,
+    nodes,
+    groups,
+    claims,
+]
+
+_WAITING: Final = ("pending", "unschedulable", "nominated")
+_PLACED: Final = ("bound", "running", "terminating", "finished")
+
+_QUEUED: Final = (
+    PodState.ACTIVE,
+    PodState.BACKOFF,
+    PodState.UNSCHEDULABLE,
+    PodState.IN_FLIGHT,
+)
+_GROUPS: Final = tuple(
+    f"group: {state}" for state in ("undefined", "incomplete", "waiting", "partly bound", "placed")
+)
+_CLAIMS: Final = tuple(f"claim: {state}" for state in ("none", "unbound", "node selected", "bound"))
+
+
+def _in_leader(*states: PodState) -> list[str]:
+    return [f"leader: {state.value}" for state in states]
+
+
+POSSIBLE: Final[list[Pair]] = [
+    *(("pod bound", state) for state in (*_WAITING, "finished")),
+    *product(("pod gone", "pod changes"), ("gated", *_WAITING, *_PLACED)),
+    *(("pod terminates", state) for state in ("bound", "running", "finished")),
+    *(("pod finishes", state) for state in (*_WAITING, "bound", "running", "terminating")),
+    *product(("node comes", "node changes", "node goes"), ("none", *_PLACED)),
+    *product(
+        ("pod gone", "pod changes"),
+        _in_leader(*_QUEUED, PodState.BINDING, PodState.BOUND, PodState.GATED),
+    ),
+    *product(("pod terminates",), _in_leader(PodState.BINDING, PodState.BOUND)),
+    *product(("pod bound",), _in_leader(PodState.BINDING)),
+    *(
+        (f"fault: {name}", state)
+        for name in sorted(FAULTS)
+        for state in _in_leader(*_QUEUED, PodState.BINDING, PodState.BOUND)
+    ),
+    *product(("member comes", "member gone", "group changes"), _GROUPS),
+    *product(("member bound", "node of a member goes"), _GROUPS[3:]),
+    *product(("group comes",), _GROUPS[1:]),
+    ("group goes", "group: undefined"),
+    *product(("pod comes, with a claim", "pod gone, with a claim"), _CLAIMS),
+    ("pod bound, with a claim", "claim: bound"),
+    *product(("claim goes", "claim changes"), _CLAIMS[1:]),
+]

@@ -1,0 +1,90 @@
+"""What must hold of pod groups. How to add one: see `simulation.invariants`."""
+
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, Final
+
+from faults.books import Amount, PodSeen
+from mooring.kube.resources import POD, POD_GROUP
+from simulation.actors.groups import Groups, group_of
+from simulation.scenario import NAMESPACE
+from simulation.storage import Change, Raw
+
+if TYPE_CHECKING:
+    from simulation.world import World
+
+__all__ = ["every_gang_that_a_node_would_take_is_bound", "no_part_of_a_gang_is_bound"]
+
+_GRACE_SECONDS: Final = 15.0
+"""So long after its first Binding the whole minimum of a gang is bound."""
+_LATE_SECONDS: Final = 2.0
+"""What a Binding was decided on may be so old."""
+
+
+def no_part_of_a_gang_is_bound(world: "World", change: Change) -> str | None:
+    """Look some seconds later whether the gang has its minimum, if nothing goes wrong."""
+    if change.what == "bind" and (name := group_of(change.object)) is not None:
+        definition = world.server.storage.get(POD_GROUP, name, NAMESPACE)
+        if definition is not None and not _is_faulty(world):
+            minimum, at = _minimum(definition), change.at
+            world.after(_GRACE_SECONDS, lambda: _look_at(world, name, minimum, at))
+    return None
+
+
+def _look_at(world: "World", name: str, minimum: int, bound_at: float) -> None:
+    groups = _groups(world)
+    if groups.was_disturbed(name, bound_at - _LATE_SECONDS):
+        return
+    bound = len(groups.bound[name])
+    if bound < minimum:
+        broken = f"of {name} {bound} are bound, and it needs {minimum}"
+        world.fail(f"no part of a gang is bound: {broken} (at {world.now:.3f})")
+
+
+def every_gang_that_a_node_would_take_is_bound(world: "World") -> str | None:
+    """Check that no gang waits all of which a single node would take."""
+    waiting, placed = defaultdict[str, list[PodSeen]](list), Counter[str]()
+    for raw in world.server.storage.all(POD):
+        name, pod = group_of(raw), PodSeen.read(raw)
+        if name is None or pod.leaving or pod.finished:
+            continue
+        if pod.node:
+            placed[name] += 1
+        else:
+            waiting[name].append(pod)
+    for name, pods in waiting.items():
+        definition = world.server.storage.get(POD_GROUP, name, NAMESPACE)
+        if definition is None or len(pods) + placed[name] < _minimum(definition):
+            continue
+        if placed[name] and "schedulingConstraints" in definition["spec"]:
+            continue  # the others may go to one domain only
+        if node := _takes_all(world, pods):
+            return f"{len(pods)} members of {name} wait, and {node} would take them"
+    return None
+
+
+def _takes_all(world: "World", pods: list[PodSeen]) -> str | None:
+    """Return a node that would take all these pods, and that nobody else is nominated to."""
+    books = world.books
+    need = sum((pod.need for pod in pods), Amount())
+    kept = {pod.nominated for pod in books.pods.values() if not pod.node}
+    for name in books.nodes:
+        fits = all(books.takes(name, pod) for pod in pods) and books.free(name).covers(need)
+        if name not in kept and fits and not pods[0].wants_cards:
+            return name
+    return None
+
+
+def _is_faulty(world: "World") -> bool:
+    """Return whether anything goes wrong in this run."""
+    steps = world.scenario.steps
+    return any(step.actor == "faults" and step.does != "weather" for step in steps)
+
+
+def _groups(world: "World") -> Groups:
+    found = world.actors[Groups.name]
+    assert isinstance(found, Groups)
+    return found
+
+
+def _minimum(definition: Raw) -> int:
+    return int(definition["spec"]["schedulingPolicy"]["gang"]["minCount"])

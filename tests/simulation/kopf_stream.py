@@ -1,0 +1,190 @@
+"""What kopf does for Mooring, without kopf: it lists, watches, and calls a handler per event.
+
+kopf itself costs several times what the rest of a simulated replica does. Its ways are those of
+kopf 1.45, `_cogs/clients/watching.py` and `_core/reactor/queueing.py`, and of `KopfSessions`: the
+pods of the first list are handed over at once; each object has a worker, which handles its events
+one after the other; connections that break are made again from the last version; 410 has it list
+anew; any other error ends all of it, and the real `KopfRunner` starts it again.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection
+from contextlib import aclosing
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+
+from mooring.handlers.runner import RETRIES, UNSCHEDULED, KopfRunner
+from mooring.kube.answers import event_of
+from mooring.kube.client import SMALL_PAGE_SIZE, ApiClient
+from mooring.kube.errors import (
+    ApiError,
+    GoneError,
+    ServerError,
+    TooManyRequestsError,
+    UnreachableError,
+    error_from_status,
+    explain,
+)
+from mooring.kube.resources import POD, PRIORITY_CLASS, SCHEDULING_PROFILE, Call, Resource
+
+__all__ = ["KOPF", "SimulatedKopf"]
+
+logger = logging.getLogger(__name__)
+
+KOPF: Final = "kopf"
+"""The User-Agent by which its requests are known."""
+_RECONNECT_SECONDS: Final = 0.1
+_NEVER: Final = 1e9
+"""kopf does not mind a watch that is silent."""
+
+Handler = Callable[..., Awaitable[None]]
+
+
+class SimulatedKopf(KopfRunner):
+    """The real runner, with a model of kopf in its place."""
+
+    async def _serve(
+        self, restore_signals: Callable[[], None], resources: Collection[Resource]
+    ) -> list[str] | None:
+        restore_signals()
+        handlers = {
+            POD: self._handlers.on_pod,
+            SCHEDULING_PROFILE: self._handlers.on_profile,
+            PRIORITY_CLASS: self._handlers.on_priority_class,
+        }
+        connection = replace(self._connection, user_agent=KOPF)
+        async with ApiClient(connection, may_write=self._client.may_write) as client:
+            follows = [
+                _Watcher(client, resource, handlers[resource], self).run() for resource in resources
+            ]
+            tasks = [asyncio.create_task(follow) for follow in follows]
+            if PRIORITY_CLASS not in resources:
+                tasks.append(asyncio.create_task(self._until_classes_are_watchable()))
+            try:
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+        failed = [task.exception() for task in tasks if not task.cancelled()]
+        errors = [explain(error) for error in failed if isinstance(error, ApiError)]
+        return errors or None
+
+    def watches(self, path: str, *, accepted: bool) -> None:
+        """Note that a list or watch of the path is sent, or that its watch is accepted."""
+        self._on_watch(path, accepted=accepted)
+
+    async def take_first(self, pods: list[dict[str, Any]]) -> None:
+        """Hand over a page of the first list of pods."""
+        await self._handlers.on_pods(pods)
+
+
+class _Watcher:
+    """Follows one resource until cancelled, or until an error that kopf does not survive."""
+
+    def __init__(
+        self, client: ApiClient, resource: Resource, handler: Handler, runner: SimulatedKopf
+    ) -> None:
+        self._client = client
+        self._resource = resource
+        self._handler = handler
+        self._runner = runner
+        self._selectors = {"fieldSelector": UNSCHEDULED} if resource is POD else {}
+        self._has_watched = False
+        self._backlogs: dict[str, deque[dict[str, Any]]] = {}
+        self._workers: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> None:
+        """List and watch, again and again."""
+        try:
+            while True:
+                try:
+                    version = await self._tried(self._list)
+                    while True:
+                        version = await self._tried(partial(self._watch, version))
+                except (GoneError, UnreachableError):
+                    await asyncio.sleep(_RECONNECT_SECONDS)
+        finally:
+            for worker in tuple(self._workers):
+                worker.cancel()
+
+    async def _tried(self, call: Callable[[], Awaitable[str]]) -> str:
+        """Return what a request returns that is repeated as kopf repeats it."""
+        for pause in RETRIES:
+            try:
+                return await call()
+            except (UnreachableError, ServerError, TooManyRequestsError):
+                await asyncio.sleep(pause)
+        return await call()
+
+    async def _list(self) -> str:
+        path, version = self._resource.path(), ""
+        self._runner.watches(path, accepted=False)
+        pages = self._client.list_pages(
+            self._resource, selectors=self._selectors, limit=SMALL_PAGE_SIZE
+        )
+        async with aclosing(pages):
+            async for page in pages:
+                version = page.version
+                if self._resource is POD and not self._has_watched:
+                    await self._runner.take_first(page.items)
+                    continue
+                kinds = {"kind": self._resource.kind, "apiVersion": self._resource.api_version}
+                for raw in page.items:
+                    self._put({"type": None, "object": {**raw, **kinds}})
+        return version
+
+    async def _watch(self, since: str) -> str:
+        """Return the last version when the watch has ended, well or not."""
+        path, version = self._resource.path(), since
+        self._runner.watches(path, accepted=False)
+        params = {**self._selectors, "allowWatchBookmarks": "true", "resourceVersion": since}
+        stream = self._client.watch_lines(path, params, silence=_NEVER)
+        accepted = False
+        try:
+            async with aclosing(stream):
+                async for lines in stream:
+                    if not accepted:
+                        self._runner.watches(path, accepted=True)
+                        accepted = self._has_watched = True
+                    for line in lines:
+                        version = self._take(line)
+        except UnreachableError:
+            if not accepted:
+                raise
+        return version
+
+    def _take(self, line: bytes) -> str:
+        kind, obj = event_of(line)
+        if kind == "ERROR":
+            call = Call.parse("GET", self._resource.path(), watch=True)
+            raise error_from_status(call, obj, server=self._client.url)
+        if kind != "BOOKMARK":
+            self._put({"type": kind, "object": obj})
+        return str(obj["metadata"]["resourceVersion"])
+
+    def _put(self, event: dict[str, Any]) -> None:
+        """Have the worker of the object handle the event, after those before it."""
+        uid = event["object"]["metadata"]["uid"]
+        backlog = self._backlogs.get(uid)
+        if backlog is not None:
+            backlog.append(event)
+            return
+        self._backlogs[uid] = deque([event])
+        worker = asyncio.create_task(self._work(uid))
+        self._workers.add(worker)
+        worker.add_done_callback(self._workers.discard)
+
+    async def _work(self, uid: str) -> None:
+        backlog = self._backlogs[uid]
+        try:
+            while backlog:
+                try:
+                    await self._handler(backlog.popleft())
+                except Exception:
+                    logger.exception("a handler failed")
+        finally:
+            del self._backlogs[uid]

@@ -1,0 +1,231 @@
+"""Mistakes put into Mooring on purpose, each of which the simulation must find.
+
+    python -m simulation.mutations              every mistake, 1,000 seeds at most
+    python -m simulation.mutations late-read    one of them
+
+A mistake is a change of the source: each old text stands exactly once in its file. The changed
+sources are a copy below a temporary folder, which a process of its own imports.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from simulation.actors import ACTORS
+from simulation.scenario import draw
+from simulation.world import run
+
+__all__ = ["MUTATIONS", "Mutation", "found_by", "sources_with"]
+
+_OPERATOR: Final = Path(__file__).parents[2] / "operator"
+_MOST_SEEDS: Final = 1_000
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """One mistake."""
+
+    name: str
+    about: str
+    file: str
+    """Below operator/mooring/."""
+    old: str
+    new: str
+
+
+MUTATIONS: Final = (
+    Mutation(
+        "name-for-uid",
+        "the mirror knows pods by name, not by uid",
+        "model/objects.py",
+        'return text(raw["metadata"], "uid", "metadata") if kind is Kind.POD else '
+        "object_key(kind, raw)",
+        "return object_key(kind, raw)",
+    ),
+    Mutation(
+        "missed-hint",
+        "an event that comes while a pod is tried does not count",
+        "queueing/queue.py",
+        "since = self._in_flight.leave(queued.pod.uid)\n        queued.unschedulable_count",
+        "self._in_flight.leave(queued.pod.uid)\n        since = self._events.end\n"
+        "        queued.unschedulable_count",
+    ),
+    Mutation(
+        "assume-not-undone",
+        "a pod whose binding fails stays assumed on its node",
+        "engine/assumed.py",
+        "        undo.callback(state.forget, pod)\n",
+        "",
+    ),
+    Mutation(
+        "late-read",
+        "what a pod was when it was read counts, although a watch has shown its end meanwhile",
+        "mirroring/comparer.py",
+        'return raw if raw["metadata"]["uid"] == uid and uid not in gone else None',
+        'return raw if raw["metadata"]["uid"] == uid else None',
+    ),
+    Mutation(
+        "write-without-lease",
+        "a write that waited for a connection is sent although the lease is lost",
+        "kube/transport.py",
+        "may_send=self._may_write if request.is_write else None,",
+        "may_send=None,",
+    ),
+    Mutation(
+        "lost-answer",
+        "a Binding whose answer is lost is taken for one that failed",
+        "kube/writes.py",
+        "            pod = await self._read(namespace, name, uid)\n"
+        '            if pod is None or pod["spec"].get("nodeName") != node:\n',
+        '            pod = await self._read(namespace, name, "")\n'
+        '            if pod is None or pod["spec"].get("nodeName") != node:\n',
+    ),
+    Mutation(
+        "expired-version-kept",
+        "a watch that is refused for its old version asks for the same version again",
+        "kube/reflector.py",
+        "        if isinstance(error, GoneError):\n            self._version = None\n",
+        "",
+    ),
+    Mutation(
+        "relist-removes-nothing",
+        "what is missing in a new list stays",
+        "state/cluster.py",
+        "                self.delete(kind, key)\n            yield\n",
+        "                pass\n            yield\n",
+    ),
+    Mutation(
+        "gone-in-flight",
+        "a pod that is deleted while it is tried goes on",
+        "queueing/queue.py",
+        "            self._in_flight.leave(uid)\n        self._names.remove(queued.pod.key, uid)\n",
+        "        self._names.remove(queued.pod.key, uid)\n",
+    ),
+    Mutation(
+        "backoff-without-end",
+        "a pod that failed with an error never leaves its backoff",
+        "queueing/queue.py",
+        "        self._flush_backoff(self._error_backoff, now)\n",
+        "",
+    ),
+    Mutation(
+        "kopf-not-compared",
+        "pods that were deleted while kopf did not watch stay pending",
+        "mirroring/comparer.py",
+        "            compared.gone(key, uid)\n",
+        "            pass\n",
+    ),
+    Mutation(
+        "equal-victims",
+        "a pod makes room for another one of its own priority",
+        "plugins/default_preemption/potential_victims.py",
+        "(columns.priority < pod.spec.priority)",
+        "(columns.priority <= pod.spec.priority)",
+    ),
+    Mutation(
+        "annotations-popped",
+        "a Binding that is sent again has lost the cards of its pod",
+        "engine/api.py",
+        "annotations = self._annotations.get(pod.uid)",
+        "annotations = self._annotations.pop(pod.uid, None)",
+    ),
+    Mutation(
+        "minimum-ignored",
+        "a gang is placed as soon as one member fits",
+        "state/pod_groups.py",
+        "return self.definition.minimum if self.definition is not None else 0",
+        "return min(1, self.definition.minimum) if self.definition is not None else 0",
+    ),
+    Mutation(
+        "confirmation-unlimited",
+        "a pod that is bound and never shown stays assumed",
+        "engine/binding.py",
+        "        scheduler.state.expect_confirmation(pod, now + _CONFIRMATION_SECONDS)\n",
+        "",
+    ),
+)
+
+
+@contextmanager
+def sources_with(mutation: Mutation) -> Iterator[Path]:
+    """Yield a source root with the mistake.
+
+    Raises:
+        ValueError: the old text does not stand exactly once in the file.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder) / "operator"
+        shutil.copytree(_OPERATOR, root)
+        file = root / "mooring" / mutation.file
+        text = file.read_text()
+        if text.count(mutation.old) != 1:
+            raise ValueError(f"{mutation.name}: {mutation.file} has it {text.count(mutation.old)}x")
+        file.write_text(text.replace(mutation.old, mutation.new))
+        yield root
+
+
+def found_by(mutation: Mutation, first: int, count: int) -> tuple[int, str] | None:
+    """Return the first of these seeds that finds the mistake, and what it says; None if none."""
+    tests = Path(__file__).parents[1]
+    with sources_with(mutation) as root:
+        looked = subprocess.run(
+            [sys.executable, "-m", "simulation.mutations", "--look", str(first), str(count)],
+            env={**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{tests}"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    if looked.returncode:
+        raise RuntimeError(looked.stderr)
+    seed, _, broken = looked.stdout.strip().partition(" ")
+    return (int(seed), broken) if broken else None
+
+
+def _look(first: int, count: int) -> None:
+    """Print the first of these seeds that breaks an invariant, and which."""
+    for seed in range(first, first + count):
+        try:
+            broken = run(draw(seed, [actor() for actor in ACTORS])).broken
+        except Exception as error:  # noqa: BLE001 - the mistake may break the simulation itself
+            broken = f"the run ends with {error!r}"
+        if broken:
+            sys.stdout.write(f"{seed} {broken}\n".replace("\n", " "))
+            return
+
+
+def main() -> int:
+    """Look for each mistake; return 1 if one is not found."""
+    parser = argparse.ArgumentParser(
+        prog="python -m simulation.mutations",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("name", nargs="*", help="mistakes, by default all")
+    parser.add_argument("--count", type=int, default=_MOST_SEEDS, help="seeds at most")
+    parser.add_argument("--look", nargs=2, type=int, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.look:
+        _look(*args.look)
+        return 0
+    missed = 0
+    for mutation in MUTATIONS:
+        if args.name and mutation.name not in args.name:
+            continue
+        found = found_by(mutation, 0, args.count)
+        missed += found is None
+        said = f"seed {found[0]}: {found[1]}" if found else f"not found by {args.count} seeds"
+        sys.stdout.write(f"{mutation.name:<24} {said}\n")
+        sys.stdout.flush()
+    return missed != 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,36 @@
+"""Histories that once broke an invariant, kept so that they never do again.
+
+`regressions.jsonl` has a line of JSON for each: what was wrong, and the scenario, which stays the
+same when actors draw something else. `python -m simulation SEED --keep TEXT` adds one.
+"""
+
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import orjson
+
+from simulation.scenario import Scenario
+
+__all__ = ["FILE", "Regression", "keep", "regressions"]
+
+FILE: Final = Path(__file__).with_suffix(".jsonl")
+
+
+class Regression(NamedTuple):
+    """A scenario, and what was wrong in it."""
+
+    about: str
+    scenario: Scenario
+
+
+def regressions() -> list[Regression]:
+    """Return all that are kept."""
+    raws = map(orjson.loads, FILE.read_text().splitlines())
+    return [Regression(raw["about"], Scenario.parsed(raw["scenario"])) for raw in raws]
+
+
+def keep(about: str, scenario: Scenario) -> None:
+    """Add one to the file."""
+    raw = {"about": about, "scenario": scenario.plain()}
+    with FILE.open("ab") as file:
+        file.write(orjson.dumps(raw) + b"\n")

@@ -1,0 +1,135 @@
+"""What happens in one run: a list of steps, drawn from the seed before the run begins.
+
+A step is a line of JSON: when, which actor, and what it does. Steps name objects and do nothing
+where these do not exist, so that any of them can be left out: that is how a failure is shrunk.
+Chance within the run, such as latency, comes from the seed too.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+
+if TYPE_CHECKING:
+    from simulation.storage import Change
+    from simulation.world import World
+
+__all__ = ["NAMESPACE", "SCHEDULER", "Actor", "Plan", "Scenario", "Step", "draw"]
+
+
+SCHEDULER: Final = "mooring"
+"""What the pods have as schedulerName."""
+NAMESPACE: Final = "team"
+"""Where the pods are."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """What an actor does at a time, in seconds since the beginning."""
+
+    at: float
+    actor: str
+    does: str
+    args: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        said = " ".join(
+            f"{name}={orjson.dumps(value).decode()}" for name, value in self.args.items()
+        )
+        return f"{self.at:7.3f} {self.actor}: {self.does} {said}".rstrip()
+
+
+class Plan:
+    """What actors know of the run while they draw their steps."""
+
+    def __init__(self, random: Random, seconds: float) -> None:
+        self.random = random
+        self.seconds = seconds
+        """Until then steps happen; afterwards all is calm."""
+        self.nodes = [f"n{number}" for number in range(1, random.randint(2, 5) + 1)]
+        """The names of the nodes, in the order of their coming."""
+        self.replicas = ["a", "b"][: random.choice((1, 2, 2))]
+        self.has_cards = self.chance(0.25)
+        """Whether nodes have cards and the profile shares them."""
+        self.extender = random.choice(("", "", "", "needed", "ignorable"))
+        """Whether the profile has an extender, and what happens if it fails."""
+        self.steps: list[Step] = []
+        self.moments: list[float] = []
+        """When something begins or ends."""
+
+    def time(self) -> float:
+        """Draw a time: often just before or after something else, which is where it hurts."""
+        at = self.random.uniform(0.0, self.seconds)
+        if self.moments and self.chance(0.6):
+            at = self.random.choice(self.moments)
+            at += self.random.choice((-0.02, 0.02, 0.3, 3.0)) * self.random.expovariate(1.0)
+        return round(min(max(at, 0.0), self.seconds), 3)
+
+    def chance(self, probability: float) -> bool:
+        """Draw whether something happens."""
+        return self.random.random() < probability
+
+    def step(self, at: float, actor: str, does: str, **args: Any) -> None:
+        """Add a step; none is later than the last moment."""
+        at = min(at, self.seconds)
+        self.steps.append(Step(round(at, 3), actor, does, args))
+        if at:
+            self.moments.append(at)
+
+
+class Actor:
+    """Something that changes the world; see `simulation.actors` for how to add one."""
+
+    name: str = ""
+
+    def draw(self, plan: Plan) -> None:
+        """Add the steps of a run to the plan."""
+
+    def act(self, world: "World", step: Step) -> None:
+        """Take one step; do nothing where an object that it names does not exist."""
+
+    def changed(self, world: "World", change: "Change") -> None:
+        """Note a change of the cluster, as a controller does; it may plan calls on the timeline."""
+
+    def calm(self, world: "World") -> None:
+        """End what would keep the cluster from coming to rest."""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A seed and its steps."""
+
+    seed: int
+    seconds: float
+    replicas: Sequence[str]
+    steps: Sequence[Step]
+
+    def plain(self) -> dict[str, Any]:
+        """Return the scenario as a value that JSON has."""
+        return {
+            "seed": self.seed,
+            "seconds": self.seconds,
+            "replicas": list(self.replicas),
+            "steps": [[s.at, s.actor, s.does, dict(s.args)] for s in self.steps],
+        }
+
+    @classmethod
+    def parsed(cls, raw: Mapping[str, Any]) -> "Scenario":
+        """Return the scenario of such a value."""
+        steps = tuple(Step(at, actor, does, args) for at, actor, does, args in raw["steps"])
+        return cls(raw["seed"], raw["seconds"], tuple(raw["replicas"]), steps)
+
+
+_SECONDS: Final = (15.0, 60.0)
+
+
+def draw(seed: int, actors: Sequence[Actor]) -> Scenario:
+    """Return the scenario of a seed."""
+    random = Random(seed)  # noqa: S311 - a simulation
+    plan = Plan(random, random.uniform(*_SECONDS))
+    for actor in actors:
+        actor.draw(plan)
+    steps = sorted(plan.steps, key=lambda step: step.at)
+    return Scenario(seed, plan.seconds, tuple(plan.replicas), tuple(steps))

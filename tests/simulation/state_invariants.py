@@ -1,0 +1,138 @@
+"""What must hold in a replica's own state: its books, its queues and what it keeps.
+
+These look into the running engine of each replica, and compare with the model server's history. How
+to add one: see `simulation.invariants`.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from holders import Holders
+from mooring.engine.build import Engine
+from mooring.kube.resources import NODE, POD
+from mooring.model.pod import Uid
+
+if TYPE_CHECKING:
+    from simulation.invariants import Books
+    from simulation.world import World
+
+__all__ = [
+    "every_pod_without_a_node_is_queued_once",
+    "nothing_is_assumed_beyond_its_deadline",
+    "nothing_is_kept_of_pods_that_are_gone",
+    "the_books_equal_a_recount",
+]
+
+_SETTLE_SECONDS: Final = 20.0
+"""How long after its deadline an assumption may take to be settled while nothing is wrong."""
+_UID: Final = re.compile(rb"^uid-(\d{4,})$")
+_FEW: Final = 2
+"""What a task has in its hands may be left of so many pods."""
+
+
+def engines(world: "World") -> Iterator[tuple[str, Engine]]:
+    """Yield the engine of each replica that runs and has seen the whole cluster."""
+    for replica in world.replicas.values():
+        scheduler = replica.scheduler
+        if replica.alive and scheduler is not None and scheduler.is_current():
+            yield replica.identity, scheduler.engine
+
+
+def leader(world: "World") -> tuple[str, Engine] | None:
+    """Return the engine of the replica that holds the lease, if it runs."""
+    found = dict(engines(world))
+    engine = found.get(world.books.holder)
+    return (world.books.holder, engine) if engine is not None else None
+
+
+def a_replica_leads(world: "World") -> str | None:
+    """Check, some time after the last fault, that a current replica has the lease."""
+    if leader(world) is None:
+        lives = {replica.identity: replica.alive for replica in world.replicas.values()}
+        return f"{world.books.holder or 'nobody'} holds the lease, and there are {lives}"
+    return None
+
+
+def nothing_is_assumed_beyond_its_deadline(world: "World") -> str | None:
+    """Check that a pod that the watch does not show is asked about after a minute."""
+    for identity, engine in engines(world):
+        for placed in engine.scheduler.state.pods.assumed.values():
+            if placed.deadline is None:
+                return f"{identity} binds {placed.pod.key} ({placed.pod.uid}) for ever"
+            if placed.deadline + _SETTLE_SECONDS < world.timeline.now:
+                return f"{identity} assumes {placed.pod.key} ({placed.pod.uid})"
+    return None
+
+
+def the_books_equal_a_recount(world: "World") -> str | None:
+    """Check, by node, the uids of its pods and what they take."""
+    for identity, engine in engines(world):
+        state, books = engine.scheduler.state, world.books
+        known = {name for name in state.nodes.row_of if name}
+        if known != books.nodes.keys():
+            return f"{identity} knows nodes {sorted(known)}, there are {sorted(books.nodes)}"
+        for name in books.nodes:
+            if (wrong := _difference(engine, books, name)) is not None:
+                return f"{identity} on {name}: {wrong}"
+    return None
+
+
+def _difference(engine: Engine, books: "Books", name: str) -> str | None:
+    """Return in what the books about a node differ."""
+    state, there = engine.scheduler.state, books.on_node[name]
+    uids = {placed.pod.uid for placed in state.pods_of(name)}
+    if uids != there.keys():
+        return f"it has {sorted(there)}, and {sorted(uids)} are counted"
+    row = state.nodes.row_of[name]
+    cpu = sum(pod.need.cpu for pod in there.values())
+    memory = sum(pod.need.memory for pod in there.values())
+    counted = (
+        state.nodes.requested.at("cpu", row),
+        state.nodes.requested.at("memory", row),
+        state.nodes.pod_count.data.item(row),
+    )
+    taken = (cpu, memory, len(there))
+    if counted != taken:
+        return f"cpu, memory and pods taken are {taken}, and {counted} are counted"
+    has = books.nodes[name].allocatable
+    if state.nodes.allocatable.at("cpu", row) != has.cpu:
+        return f"it has {has}, and cpu {state.nodes.allocatable.at('cpu', row)} is counted"
+    return None
+
+
+def every_pod_without_a_node_is_queued_once(world: "World") -> str | None:
+    """Check that the leader has each in its queue or among those that no profile takes."""
+    if (found := leader(world)) is None:
+        return None
+    identity, engine = found
+    queued = [entry.pod.uid for entry in engine.scheduler.queue]
+    if len(queued) != len(set(queued)):
+        return f"{identity} has a pod twice in its queue: {sorted(queued)}"
+    knows = {*queued, *engine.scheduler.without_profile}
+    waiting = {
+        Uid(uid)
+        for uid, pod in world.books.pods.items()
+        if not pod.node and not pod.leaving and not pod.finished
+    }
+    if knows == waiting:
+        return None
+    return f"{identity} misses {sorted(waiting - knows)}, and has {sorted(knows - waiting)} still"
+
+
+def nothing_is_kept_of_pods_that_are_gone(world: "World") -> str | None:
+    """Check that no table of the engine has uids of more than a few pods that are gone.
+
+    What counts its own bytes is left out: it forgets when it is full.
+    """
+    exist = {
+        raw["metadata"]["uid"].removeprefix("uid-").encode()
+        for kind in (POD, NODE)
+        for raw in world.server.storage.all(kind)
+    }
+    for identity, engine in engines(world):
+        for where, uids in Holders(_UID, ("engine", engine)).marks.items():
+            left = uids - exist
+            if len(left) > _FEW:
+                return f"{identity} keeps {sorted(left)} in {where}"
+    return None

@@ -1,0 +1,28 @@
+"""The simulation finds mistakes that were put into Mooring on purpose.
+
+`make soak` looks for all of them. Which seed finds one depends on every request that is sent, and
+so changes with the code: here is one that many seeds find.
+"""
+
+import pytest
+
+from simulation.mutations import MUTATIONS, Mutation, found_by, sources_with
+
+
+def test_a_mistake_is_found_and_the_seed_is_told() -> None:
+    by_name = {mutation.name: mutation for mutation in MUTATIONS}
+    found = found_by(by_name["name-for-uid"], 0, 25)
+    assert found is not None
+    assert found[0] in range(25)
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
+def test_the_place_of_each_mistake_stands_once_in_the_sources(mutation: Mutation) -> None:
+    with sources_with(mutation) as root:
+        assert mutation.new in (root / "mooring" / mutation.file).read_text()
+
+
+def test_a_mistake_whose_place_has_changed_is_an_error() -> None:
+    gone = Mutation("gone", "nothing", "app.py", "no such text", "")
+    with pytest.raises(ValueError, match=r"gone: app\.py has it 0x"), sources_with(gone):
+        pass

@@ -1,0 +1,163 @@
+"""An event loop whose time is the world's: nothing sleeps, no socket is opened, no thread starts.
+
+Each process of the simulated world has one. `turn` runs what is ready, as one turn of asyncio's own
+loop does; between two turns the world may stop the process, end it or let time pass. Connections
+are made by the `connect` that the loop is given.
+"""
+
+import asyncio
+import heapq
+import threading
+from asyncio import events
+from collections import deque
+from collections.abc import Callable, Coroutine
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["Connect", "NumberedTask", "VirtualLoop"]
+
+_T = TypeVar("_T")
+
+Connect = Callable[[asyncio.BaseProtocol, str], Coroutine[Any, Any, asyncio.Transport]]
+"""Connects the protocol to a host, or to the path of a socket; may raise OSError."""
+
+_MANY_CANCELLED: Final = 100
+"""So many timers that were cancelled are removed at once, if they are half of all."""
+
+
+class NumberedTask(asyncio.Task[_T]):
+    """A task with its number as its hash, so that a set of tasks has the same order in each run."""
+
+    _count = 0
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        NumberedTask._count += 1
+        self._number = NumberedTask._count
+        super().__init__(*args, **options)
+
+    def __hash__(self) -> int:
+        return self._number
+
+    @classmethod
+    def start_counting(cls) -> None:
+        """Count from the beginning again; to be called before each run."""
+        cls._count = 0
+
+
+class VirtualLoop(asyncio.BaseEventLoop):
+    """The event loop of one process; `now` is the time on its clock.
+
+    Attributes:
+        errors: What `call_exception_handler` was called with.
+        signals: What is called at each signal.
+        halted: Set this to end the present turn at once.
+    """
+
+    _ready: deque[asyncio.Handle]
+    _scheduled: list[asyncio.TimerHandle]
+    _timer_cancelled_count: int
+
+    def __init__(self, now: Callable[[], float], connect: Connect) -> None:
+        super().__init__()
+        self.errors: list[dict[str, Any]] = []
+        self.signals: dict[int, Callable[[], object]] = {}
+        self.halted = False
+        self._now = now
+        self._connect = connect
+        self.set_task_factory(_numbered)
+        self.set_exception_handler(lambda _, context: self.errors.append(context))
+
+    def time(self) -> float:
+        """Return the time on the process's clock."""
+        return self._now()
+
+    def next_due(self) -> float | None:
+        """Return when there is work: 0 if some is ready, the time of the first timer, or None."""
+        if self._ready:
+            return 0.0
+        timers = self._scheduled
+        if timers and timers[0].cancelled():
+            self._drop_cancelled()
+            timers = self._scheduled
+        return timers[0].when() if timers else None
+
+    def turn(self) -> bool:
+        """Run everything that is ready now; return whether there was any."""
+        if self._timer_cancelled_count > _MANY_CANCELLED:
+            self._drop_cancelled()
+        timers, now = self._scheduled, self._now()
+        while timers and timers[0].when() <= now:
+            timer = heapq.heappop(timers)
+            timer._scheduled = False  # type: ignore[attr-defined]  # as asyncio does
+            if timer.cancelled():
+                self._timer_cancelled_count -= 1
+            else:
+                self._ready.append(timer)
+        ready = self._ready
+        if not ready:
+            return False
+        with self.entered():
+            for _ in range(len(ready)):
+                if self.halted:
+                    break
+                handle = ready.popleft()
+                if not handle.cancelled():
+                    handle._run()
+        return True
+
+    @contextmanager
+    def entered(self) -> "Iterator[None]":
+        """Be the running loop inside."""
+        before = events._get_running_loop()
+        self._thread_id = threading.get_ident()
+        events._set_running_loop(self)
+        try:
+            yield
+        finally:
+            events._set_running_loop(before)
+            self._thread_id = None  # type: ignore[assignment]  # typeshed leaves None out
+
+    def _drop_cancelled(self) -> None:
+        timers = self._scheduled
+        if self._timer_cancelled_count > max(_MANY_CANCELLED, len(timers) // 2):
+            kept = [timer for timer in timers if not timer.cancelled()]
+            heapq.heapify(kept)
+            self._scheduled = kept
+            self._timer_cancelled_count = 0
+            return
+        while timers and timers[0].cancelled():
+            self._timer_cancelled_count -= 1
+            heapq.heappop(timers)
+
+    async def create_connection(  # type: ignore[override]  # only what Exchange asks for
+        self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, **_: Any
+    ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
+        """Connect to the host."""
+        protocol = protocol_factory()
+        return await self._connect(protocol, f"{host}:{port}"), protocol
+
+    async def create_unix_connection(  # type: ignore[override]  # only what aiohttp asks for
+        self, protocol_factory: Callable[[], asyncio.BaseProtocol], path: str, **_: Any
+    ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
+        """Connect to what is behind the path."""
+        protocol = protocol_factory()
+        return await self._connect(protocol, path), protocol
+
+    def add_signal_handler(  # type: ignore[override]  # without type variables of its own
+        self, sig: int, callback: Callable[..., object], *args: Any
+    ) -> None:
+        """Note what is called at the signal."""
+        self.signals[sig] = lambda: callback(*args)
+
+    def _write_to_self(self) -> None:
+        """Do nothing: the loop never waits."""
+
+    def _process_events(self, event_list: object) -> None:
+        """Do nothing: there are no sockets."""
+
+
+def _numbered(loop: asyncio.AbstractEventLoop, coro: Any, /, **options: Any) -> asyncio.Task[Any]:
+    return NumberedTask(coro, loop=loop, **options)

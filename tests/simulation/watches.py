@@ -1,0 +1,184 @@
+"""The watches of the model API server: each lags by itself.
+
+A stream keeps the order of its events. How long each takes is drawn, and faults stall a stream,
+repeat an event, leave its connection half-open or end it. `told` is the version up to which the
+process has been given everything: invariants ask it what a replica could know.
+"""
+
+from collections.abc import Callable, Mapping
+from itertools import takewhile
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+
+from mooring.kube.resources import Resource
+from simulation.network import Link, Request, status
+from simulation.storage import Change, Raw, Storage, selector
+
+if TYPE_CHECKING:
+    from simulation.timeline import Timeline
+
+__all__ = ["Stream", "Watches"]
+
+_HEAD: Final = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+)
+_BOOKMARK_SECONDS: Final = 50.0
+
+
+class Stream:
+    """One watch of one process."""
+
+    def __init__(
+        self, link: Link, request: Request, resource: Resource, timeline: "Timeline"
+    ) -> None:
+        query = request.query
+        self.process = request.process
+        self.link, self.resource = link, resource
+        self.agent = request.headers.get("User-Agent", "")
+        self.matches = selector(query.get("fieldSelector", ""), query.get("labelSelector", ""))
+        self.bookmarks = query.get("allowWatchBookmarks") == "true"
+        self.told = 0
+        self.stalled_until = 0.0
+        self._timeline = timeline
+        self._last_due = 0.0
+        self._last = b""
+        self._version = 0
+
+    def send(self, kind: str, raw: Mapping[str, Any], delay: float, version: int) -> None:
+        """Send an event, after all that were sent before."""
+        self._last = orjson.dumps({"type": kind, "object": raw}) + b"\n"
+        self.send_line(self._last, delay, version)
+
+    def send_line(self, line: bytes, delay: float, version: int) -> None:
+        """Send a line, or nothing but the news that there is nothing up to this version."""
+        self._version = version
+        now = self._timeline.now
+        due = max(self._last_due, now + delay, self.stalled_until)
+        self._last_due = due
+        self._timeline.at(due, lambda: self._deliver(line, version))
+
+    def repeat(self) -> None:
+        """Send the last event once more."""
+        if self._last:
+            self.send_line(self._last, 0.0, self._version)
+
+    def stall(self, seconds: float) -> None:
+        """Hold back what is sent from now on."""
+        self.stalled_until = max(self.stalled_until, self._timeline.now + seconds)
+
+    def end(self) -> None:
+        """End the stream in order, as a server does whose time is up."""
+        self.link.deliver(b"0\r\n\r\n")
+        self.link.finish()
+
+    def _deliver(self, line: bytes, version: int) -> None:
+        if self.link.half_open or not self.link.is_open:
+            return
+        if line:
+            self.link.deliver(b"%x\r\n%s\r\n" % (len(line), line))
+        self.told = max(self.told, version)
+
+
+class Watches:
+    """All open watches, and what they may begin from."""
+
+    def __init__(self, timeline: "Timeline", random: Random, storage: Storage) -> None:
+        self.streams: dict[Stream, None] = {}
+        self.lag = 0.005
+        """Seconds that an event takes about."""
+        self.compacted = 0
+        """No watch may begin before this version."""
+        self._timeline = timeline
+        self._random = random
+        self._storage = storage
+
+    def open(self, request: Request, resource: Resource) -> dict[str, Any] | None:
+        """Open a watch; return the Status of its refusal."""
+        query = request.query
+        since = query.get("resourceVersion")
+        initial = query.get("sendInitialEvents") == "true"
+        if since and not initial and int(since) < self.compacted:
+            message = f"too old resource version: {since} ({self.compacted})"
+            return status(410, "Expired", message)
+        stream = Stream(request.link, request, resource, self._timeline)
+        stream.send_line(b"", 0.0, 0)
+        self._timeline.after(0.0, lambda: request.link.deliver(_HEAD))
+        self.streams[stream] = None
+        request.link.on_closed = lambda: self.streams.pop(stream, None)
+        if initial:
+            self._send_all(stream)
+        elif since:
+            self._send_since(stream, int(since))
+        else:
+            stream.send_line(b"", self._delay(), self._storage.version)
+        if "timeoutSeconds" in query:
+            self._timeline.after(float(query["timeoutSeconds"]), lambda: self._time_out(stream))
+        if stream.bookmarks:
+            self._timeline.after(self._bookmark_seconds(), lambda: self._bookmark(stream))
+        return None
+
+    def changed(self, change: Change) -> None:
+        """Tell every watch of the resource."""
+        for stream in self.streams:
+            if stream.resource is change.resource:
+                self._tell(stream, change, self._delay())
+
+    def expire(self, stream: Stream) -> None:
+        """End the stream with 410: its version is not known any more."""
+        body = status(410, "Expired", "too old resource version")
+        stream.send("ERROR", body, 0.0, 0)
+
+    def of(self, choose: Callable[[Stream], bool]) -> list[Stream]:
+        """Return the open watches that are chosen."""
+        return [stream for stream in self.streams if choose(stream)]
+
+    def _send_all(self, stream: Stream) -> None:
+        version = self._storage.version
+        for raw in self._storage.all(stream.resource):
+            if stream.matches(raw):
+                stream.send("ADDED", raw, 0.0, 0)
+        annotations = {"k8s.io/initial-events-end": "true"}
+        metadata = {"resourceVersion": str(version), "annotations": annotations}
+        stream.send("BOOKMARK", _bare(stream.resource, metadata), self._delay(), version)
+
+    def _send_since(self, stream: Stream, since: int) -> None:
+        late = list(takewhile(lambda c: c.version > since, reversed(self._storage.history)))
+        for change in reversed(late):
+            if change.resource is stream.resource:
+                self._tell(stream, change, self._delay())
+        stream.send_line(b"", 0.0, self._storage.version)
+
+    def _tell(self, stream: Stream, change: Change, delay: float) -> None:
+        """Send the change as far as the stream's selector shows it (see apiserver's cacher.go)."""
+        before = change.before is not None and stream.matches(change.before)
+        after = change.after is not None and stream.matches(change.after)
+        if after:
+            stream.send("MODIFIED" if before else "ADDED", change.object, delay, change.version)
+        elif before and change.before is not None:
+            metadata = {**change.before["metadata"], "resourceVersion": str(change.version)}
+            stream.send("DELETED", {**change.before, "metadata": metadata}, delay, change.version)
+        else:
+            stream.send_line(b"", delay, change.version)
+
+    def _bookmark(self, stream: Stream) -> None:
+        if stream in self.streams:
+            version = self._storage.version
+            metadata = {"resourceVersion": str(version)}
+            stream.send("BOOKMARK", _bare(stream.resource, metadata), 0.0, version)
+            self._timeline.after(self._bookmark_seconds(), lambda: self._bookmark(stream))
+
+    def _time_out(self, stream: Stream) -> None:
+        if stream in self.streams:
+            stream.end()
+
+    def _bookmark_seconds(self) -> float:
+        return _BOOKMARK_SECONDS * self._random.uniform(0.5, 1.0)
+
+    def _delay(self) -> float:
+        return self.lag * self._random.expovariate(1.0)
+
+
+def _bare(resource: Resource, metadata: Raw) -> Raw:
+    return {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": metadata}

@@ -1,0 +1,323 @@
+"""The world of one run: a server, replicas, actors, and the order in which everything happens.
+
+    outcome = run(draw(seed, ACTORS))
+
+The world turns the replicas' event loops and makes the calls that are due; when nothing is ready,
+the time jumps to what is due next. After the last step faults end, and the cluster has time to come
+to rest; then the replicas are told to stop. Invariants are checked at every request and every
+change, when all is calm, and at the end.
+"""
+
+import hashlib
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from random import Random
+from typing import Final
+
+import orjson
+
+from mooring.kube.resources import (
+    PERSISTENT_VOLUME,
+    PERSISTENT_VOLUME_CLAIM,
+    POD,
+    POD_GROUP,
+    STORAGE_CLASS,
+)
+from simulation import invariants
+from simulation.actors import ACTORS
+from simulation.actors.faults import FAULTS, Faults
+from simulation.api_server import ApiServer
+from simulation.coverage import Coverage
+from simulation.network import API, Network, Request
+from simulation.replica import Replica
+from simulation.scenario import Scenario, Step
+from simulation.storage import Change
+from simulation.timeline import Timeline
+from simulation.virtual_loop import NumberedTask
+
+__all__ = ["Broken", "Outcome", "World", "run"]
+
+_RESTART_SECONDS: Final = 2.0
+_AFTER_STEPS: Final = 0.01
+"""So long after the last moment for steps all of them have been taken."""
+_CALM_SECONDS: Final = 80.0
+"""Longer than a binding waits for its confirmation, a minute, which a pod that ended may need."""
+_EMPTY_SECONDS: Final = 10.0
+_STOP_SECONDS: Final = 40.0
+_TURN_SECONDS: Final = 1e-6
+"""What a turn of an event loop takes at least."""
+_MOST_TURNS: Final = 200_000
+"""A run that takes more is taken for one that never ends."""
+
+
+class Broken(Exception):  # noqa: N818 - says what happened
+    """An invariant does not hold; the text says which, when and how."""
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A request at the moment when it left its process."""
+
+    at: float
+    identity: str
+    what: str
+    path: str
+    body: bytes
+
+
+@dataclass
+class Outcome:
+    """What came of a run."""
+
+    scenario: Scenario
+    broken: str = ""
+    """The invariant that does not hold, and how; empty if all hold."""
+    trace: str = ""
+    """A hash of all requests and changes: equal for equal runs."""
+    seconds: float = 0.0
+    bound: int = 0
+    log: list[str] = field(default_factory=list)
+    """Requests and changes as lines, if they were wanted."""
+
+    @property
+    def rule(self) -> str:
+        """The invariant that does not hold, without the details."""
+        return self.broken.split(":", 1)[0]
+
+
+class World:
+    """One run; actors, faults and invariants get it."""
+
+    def __init__(
+        self, scenario: Scenario, *, keep_log: bool = False, coverage: Coverage | None = None
+    ) -> None:
+        NumberedTask.start_counting()
+        self.scenario = scenario
+        self.random = Random(f"world {scenario.seed}")  # noqa: S311 - a simulation
+        self.timeline = Timeline()
+        self.began = self.timeline.now
+        self.network = Network(self.timeline, self._random("network"), sent=self._sent)
+        self.server = ApiServer(self.timeline, self._random("watches"), self._changed)
+        self.network.servers[API] = self.server
+        self.books = invariants.Books()
+        self.requests: list[Sent] = []
+        self.is_calm = False
+        self.problems: list[str] = []
+        self.log: list[str] | None = [] if keep_log else None
+        self.replicas = {name: self._replica(name) for name in scenario.replicas}
+        self.actors = {actor.name: actor for actor in (kind() for kind in ACTORS)}
+        self.bound = 0
+        self.coverage = coverage if coverage is not None else Coverage()
+        self._trace = hashlib.sha256()
+        self._turns = 0
+
+    @property
+    def now(self) -> float:
+        """Seconds since the beginning."""
+        return self.timeline.now - self.began
+
+    def after(self, seconds: float, call: Callable[[], object]) -> None:
+        """Make a call in so many seconds."""
+        self.timeline.after(seconds, call)
+
+    def fail(self, broken: str) -> None:
+        """Note that an invariant does not hold; the run ends with the present turn."""
+        self.problems.append(broken)
+
+    def run(self) -> None:
+        """Take all steps, come to rest, and stop.
+
+        Raises:
+            Broken: at the first invariant that does not hold.
+        """
+        for step in self.scenario.steps:
+            self.timeline.at(self.began + step.at, partial(self._take, step))
+        for replica in self.replicas.values():
+            self._start(replica)
+        self._run_until(self.began + self.scenario.seconds + _AFTER_STEPS)
+        self._calm()
+        self._empty()
+        self._stop()
+
+    def close(self) -> None:
+        """End every process."""
+        for replica in self.replicas.values():
+            replica.kill()
+
+    @property
+    def trace(self) -> str:
+        """A hash of all that has happened."""
+        return self._trace.hexdigest()[:16]
+
+    def _random(self, name: str) -> Random:
+        return Random(f"{name} {self.scenario.seed}")  # noqa: S311 - a simulation
+
+    def _replica(self, name: str) -> Replica:
+        return Replica(name, self.timeline, self.network, self._random(name), self.fail)
+
+    def _start(self, replica: Replica) -> None:
+        if not replica.alive and not self._is_stopping:
+            replica.start()
+            self.timeline.after(_RESTART_SECONDS, lambda: self._look_after(replica))
+
+    _is_stopping = False
+
+    def _look_after(self, replica: Replica) -> None:
+        """Start a replica again that has ended, as a kubelet does."""
+        if self._is_stopping:
+            return
+        if not replica.alive:
+            self._start(replica)
+        else:
+            self.timeline.after(_RESTART_SECONDS, lambda: self._look_after(replica))
+
+    def _take(self, step: Step) -> None:
+        self._note(f"step {step}")
+        if step.does in FAULTS and step.actor == Faults.name:
+            self.coverage.note_fault(self, step.does)
+        actor = self.actors.get(step.actor)
+        if actor is not None:
+            actor.act(self, step)
+
+    def _calm(self) -> None:
+        """End all faults, and let everything come to rest."""
+        self.is_calm = True
+        for actor in self.actors.values():
+            actor.calm(self)
+        self._run_until(self.timeline.now + _CALM_SECONDS)
+        self._check(invariants.WHEN_CALM)
+
+    def _empty(self) -> None:
+        """Delete all pods and what is theirs, and let the replicas forget them."""
+        for resource in (POD, POD_GROUP, PERSISTENT_VOLUME_CLAIM, PERSISTENT_VOLUME, STORAGE_CLASS):
+            for raw in self.server.storage.all(resource):
+                self.server.delete(resource, raw, "end")
+        self._run_until(self.timeline.now + _EMPTY_SECONDS)
+        self._check(invariants.WHEN_EMPTY)
+
+    def _stop(self) -> None:
+        self._is_stopping = True
+        for replica in self.replicas.values():
+            replica.ask_to_stop()
+        self._run_until(
+            self.timeline.now + _STOP_SECONDS,
+            lambda: not any(replica.alive for replica in self.replicas.values()),
+        )
+        self._check(invariants.AT_THE_END)
+
+    def _run_until(self, end: float, done: Callable[[], bool] = lambda: False) -> None:
+        timeline, replicas = self.timeline, tuple(self.replicas.values())
+        while not done():
+            if self.problems:
+                raise Broken(self.problems[0])
+            due = timeline.next_due()
+            for replica in replicas:
+                due = min(due, replica.next_due())
+            if due >= end:
+                timeline.now = max(timeline.now, end)
+                return
+            timeline.now = max(timeline.now, due)
+            if timeline.run_due():
+                continue
+            for replica in replicas:
+                if replica.next_due() <= timeline.now:
+                    replica.turn()
+                    timeline.now += _TURN_SECONDS
+                    self._turns += 1
+            if self._turns > _MOST_TURNS:
+                raise Broken("the replicas come to rest: they do not")
+
+    def _sent(self, request: Request) -> None:
+        process = request.process
+        sent = Sent(self.now, process.identity, request.what, request.path, request.body)
+        if request.is_write:
+            self.requests.append(sent)
+        self._note(f"{sent.identity} sends {request.method} {sent.path}")
+        for invariant in invariants.AT_EVERY_REQUEST:
+            if request.is_write and (broken := invariant(self, sent)) is not None:
+                self.fail(_sentence(invariant, broken, self.now))
+
+    def _changed(self, change: Change) -> None:
+        self._note(f"{change.by}: {change.what} {change.resource.plural} {change.name}")
+        self._trace.update(orjson.dumps(change.object, option=orjson.OPT_SORT_KEYS))
+        self.coverage.note(self, change)
+        self.books.note(change)
+        if change.what == "bind":
+            self.bound += 1
+        for invariant in invariants.AT_EVERY_CHANGE:
+            if (broken := invariant(self, change)) is not None:
+                self.fail(_sentence(invariant, broken, self.now))
+        for actor in self.actors.values():
+            actor.changed(self, change)
+
+    def _check(self, rules: tuple[Callable[["World"], str | None], ...]) -> None:
+        for invariant in rules:
+            if (broken := invariant(self)) is not None:
+                raise Broken(_sentence(invariant, broken, self.now))
+
+    def note_log(self, record: logging.LogRecord) -> None:
+        """Keep a line of Mooring's log, if lines are wanted."""
+        if self.log is not None:
+            self.log.append(f"{self.now:.6f} logged: {record.getMessage()}")
+
+    def _note(self, line: str) -> None:
+        text = f"{self.now:.6f} {line}"
+        self._trace.update(text.encode())
+        if self.log is not None:
+            self.log.append(text)
+
+
+def _sentence(invariant: Callable[..., object], broken: str, at: float) -> str:
+    name = invariant.__name__.replace("_", " ")
+    return f"{name}: {broken} (at {at:.3f})"
+
+
+class _Logs(logging.Handler):
+    """Takes the place of the log; a traceback in it means a mistake of Mooring's own."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self._world = world
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep a line, and fail for a traceback."""
+        if record.exc_info:
+            self._world.fail(
+                f"no traceback is logged: {record.getMessage()}: {record.exc_info[1]!r}"
+            )
+        self._world.note_log(record)
+
+
+@contextmanager
+def _logs_to(world: World) -> Iterator[None]:
+    """Have Mooring log to the world only."""
+    loggers = [logging.getLogger("mooring"), logging.getLogger("simulation")]
+    before = [(each.handlers, each.propagate, each.level) for each in loggers]
+    for each in loggers:
+        each.handlers, each.propagate = [_Logs(world)], False
+        each.setLevel(logging.WARNING if world.log is not None else logging.ERROR)
+    try:
+        yield
+    finally:
+        for each, (handlers, propagate, level) in zip(loggers, before, strict=True):
+            each.handlers, each.propagate = handlers, propagate
+            each.setLevel(level)
+
+
+def run(scenario: Scenario, *, keep_log: bool = False, coverage: Coverage | None = None) -> Outcome:
+    """Return what comes of a scenario; `coverage` counts the situations that it meets."""
+    world = World(scenario, keep_log=keep_log, coverage=coverage)
+    outcome = Outcome(scenario)
+    with _logs_to(world):
+        try:
+            world.run()
+        except Broken as broken:
+            outcome.broken = str(broken)
+        finally:
+            world.close()
+    outcome.trace, outcome.seconds, outcome.bound = world.trace, world.now, world.bound
+    outcome.log = world.log or []
+    return outcome
