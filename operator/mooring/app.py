@@ -467,6 +467,7 @@ class Scheduler:
         self._environment.end_process(self._exit_code)
 
     def _follow_server(self, version: str) -> None:
+        """Tell the engine, which is made after the reflectors that call this."""
         self.engine.follow_server(version)
 
     def _compare_soon(self) -> None:

@@ -1,4 +1,7 @@
-"""A replica over a large cluster without an API server: what a cluster may cause is done to it."""
+"""A replica over a large cluster without an API server: what a cluster may cause is done to it.
+
+`asyncio.sleep(0)` ends a step of the task, as waiting for the next event does in the program.
+"""
 
 import asyncio
 import time

@@ -2,6 +2,7 @@
 
 A case prepares a replica, yields the work that is measured, and removes afterwards what it made.
 The work is that of the program: the handlers, the mirror, the loop, each in its slices.
+`asyncio.sleep(0)` ends a step of the task, as waiting for the next event does in the program.
 """
 
 import asyncio

@@ -43,8 +43,7 @@ def no_pod_is_bound_where_a_needed_extender_refuses_it(
     world: "World", change: Change
 ) -> str | None:
     """Check that an extender which is not ignorable has the last word."""
-    extenders = world.actors[Extenders.name]
-    assert isinstance(extenders, Extenders)
+    extenders = world.actor(Extenders)
     if change.what != "bind" or not extenders.is_needed or extenders.has_lied:
         return None
     pod = PodSeen.read(change.object)

@@ -31,7 +31,7 @@ def no_part_of_a_gang_is_bound(world: "World", change: Change) -> str | None:
 
 
 def _look_at(world: "World", name: str, minimum: int, bound_at: float) -> None:
-    groups = _groups(world)
+    groups = world.actor(Groups)
     if groups.was_disturbed(name, bound_at - _LATE_SECONDS):
         return
     bound = len(groups.bound[name])
@@ -78,12 +78,6 @@ def _is_faulty(world: "World") -> bool:
     """Return whether anything goes wrong in this run."""
     steps = world.scenario.steps
     return any(step.actor == "faults" and step.does != "weather" for step in steps)
-
-
-def _groups(world: "World") -> Groups:
-    found = world.actors[Groups.name]
-    assert isinstance(found, Groups)
-    return found
 
 
 def _minimum(definition: Raw) -> int:

@@ -23,7 +23,7 @@ from simulation.actors import ACTORS
 from simulation.scenario import draw
 from simulation.world import run
 
-__all__ = ["MUTATIONS", "Mutation", "found_by", "sources_with"]
+__all__ = ["MUTATIONS", "Mutation", "found_by", "mutated"]
 
 _OPERATOR: Final = Path(__file__).parents[2] / "operator"
 _MOST_SEEDS: Final = 1_000
@@ -154,28 +154,33 @@ MUTATIONS: Final = (
 )
 
 
-@contextmanager
-def sources_with(mutation: Mutation) -> Iterator[Path]:
-    """Yield a source root with the mistake.
+def mutated(mutation: Mutation) -> str:
+    """Return the text of the file with the mistake.
 
     Raises:
         ValueError: the old text does not stand exactly once in the file.
     """
+    text = (_OPERATOR / "mooring" / mutation.file).read_text()
+    if text.count(mutation.old) != 1:
+        raise ValueError(f"{mutation.name}: {mutation.file} has it {text.count(mutation.old)}x")
+    return text.replace(mutation.old, mutation.new)
+
+
+@contextmanager
+def _sources_with(mutation: Mutation) -> Iterator[Path]:
+    """Yield a source root with the mistake."""
+    text = mutated(mutation)
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder) / "operator"
         shutil.copytree(_OPERATOR, root)
-        file = root / "mooring" / mutation.file
-        text = file.read_text()
-        if text.count(mutation.old) != 1:
-            raise ValueError(f"{mutation.name}: {mutation.file} has it {text.count(mutation.old)}x")
-        file.write_text(text.replace(mutation.old, mutation.new))
+        (root / "mooring" / mutation.file).write_text(text)
         yield root
 
 
 def found_by(mutation: Mutation, first: int, count: int) -> tuple[int, str] | None:
     """Return the first of these seeds that finds the mistake, and what it says; None if none."""
     tests = Path(__file__).parents[1]
-    with sources_with(mutation) as root:
+    with _sources_with(mutation) as root:
         looked = subprocess.run(
             [sys.executable, "-m", "simulation.mutations", "--look", str(first), str(count)],
             env={**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{tests}"},

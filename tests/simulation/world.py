@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
-from typing import Final
+from typing import Final, TypeVar
 
 import orjson
 
@@ -33,12 +33,14 @@ from simulation.api_server import ApiServer
 from simulation.coverage import Coverage
 from simulation.network import API, Network, Request
 from simulation.replica import Replica
-from simulation.scenario import Scenario, Step
+from simulation.scenario import Actor, Scenario, Step
 from simulation.storage import Change
 from simulation.timeline import Timeline
 from simulation.virtual_loop import NumberedTask
 
 __all__ = ["Broken", "Outcome", "World", "run"]
+
+_Actor = TypeVar("_Actor", bound=Actor)
 
 _RESTART_SECONDS: Final = 2.0
 _AFTER_STEPS: Final = 0.01
@@ -103,8 +105,8 @@ class World:
         self.server = ApiServer(self.timeline, self._random("watches"), self._changed)
         self.network.servers[API] = self.server
         self.books = invariants.Books()
-        self.requests: list[Sent] = []
         self.is_calm = False
+        self._is_stopping = False
         self.problems: list[str] = []
         self.log: list[str] | None = [] if keep_log else None
         self.replicas = {name: self._replica(name) for name in scenario.replicas}
@@ -118,6 +120,12 @@ class World:
     def now(self) -> float:
         """Seconds since the beginning."""
         return self.timeline.now - self.began
+
+    def actor(self, kind: type[_Actor]) -> _Actor:
+        """Return the actor of this class."""
+        found = self.actors[kind.name]
+        assert isinstance(found, kind)
+        return found
 
     def after(self, seconds: float, call: Callable[[], object]) -> None:
         """Make a call in so many seconds."""
@@ -136,7 +144,7 @@ class World:
         for step in self.scenario.steps:
             self.timeline.at(self.began + step.at, partial(self._take, step))
         for replica in self.replicas.values():
-            self._start(replica)
+            self._keep_running(replica)
         self._run_until(self.began + self.scenario.seconds + _AFTER_STEPS)
         self._calm()
         self._empty()
@@ -158,21 +166,13 @@ class World:
     def _replica(self, name: str) -> Replica:
         return Replica(name, self.timeline, self.network, self._random(name), self.fail)
 
-    def _start(self, replica: Replica) -> None:
-        if not replica.alive and not self._is_stopping:
-            replica.start()
-            self.timeline.after(_RESTART_SECONDS, lambda: self._look_after(replica))
-
-    _is_stopping = False
-
-    def _look_after(self, replica: Replica) -> None:
-        """Start a replica again that has ended, as a kubelet does."""
+    def _keep_running(self, replica: Replica) -> None:
+        """Start a replica, and look again whether it runs, as a kubelet does."""
         if self._is_stopping:
             return
         if not replica.alive:
-            self._start(replica)
-        else:
-            self.timeline.after(_RESTART_SECONDS, lambda: self._look_after(replica))
+            replica.start()
+        self.timeline.after(_RESTART_SECONDS, partial(self._keep_running, replica))
 
     def _take(self, step: Step) -> None:
         self._note(f"step {step}")
@@ -233,8 +233,6 @@ class World:
     def _sent(self, request: Request) -> None:
         process = request.process
         sent = Sent(self.now, process.identity, request.what, request.path, request.body)
-        if request.is_write:
-            self.requests.append(sent)
         self._note(f"{sent.identity} sends {request.method} {sent.path}")
         for invariant in invariants.AT_EVERY_REQUEST:
             if request.is_write and (broken := invariant(self, sent)) is not None:

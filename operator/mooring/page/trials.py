@@ -388,7 +388,7 @@ class WhatIfRunner:
         If pods are being counted, the next decision goes on with it.
         """
         if not evaluations.is_behind:
-            await asyncio.sleep(0)
+            await asyncio.sleep(0)  # the loop decides in between
             return True
         if any(each is evaluations for each in self._scheduler.profiles.evaluations):
             return False
