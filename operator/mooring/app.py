@@ -304,11 +304,15 @@ class Scheduler:
 
     async def _schedule(self) -> None:
         """Follow the cluster, and lead when it is this replica's turn, until told to stop."""
-        reflectors = self._start(self._reflectors.run())
+        followers = [
+            self._start(self._reflectors.run()),
+            self._start(self.engine.pod_enqueuer.run()),  # counts anew what reflectors have changed
+        ]
         try:
             await self._lead_until_stopped()
         finally:
-            await _cancelled(reflectors)
+            for follower in followers:
+                await _cancelled(follower)
 
     async def _close(self) -> None:
         """Close the connections of the engine."""
@@ -363,7 +367,6 @@ class Scheduler:
         """Start what a leader does until it is told to stop."""
         work = [
             self.engine.loop.run(),
-            self.engine.pod_enqueuer.run(),
             self._kopf.run(self._catch_signals),
             self._profile_status.run(),
             self.engine.housekeeping.run(),

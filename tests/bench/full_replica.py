@@ -184,6 +184,12 @@ class FullReplica:
         await asyncio.sleep(0)
         await TimeSlices().run(self.engine.pod_enqueuer.find_profiles())
 
+    async def follow_server(self, version: str) -> None:
+        """Have the reflectors tell of an API server of this version, and count pods anew."""
+        self.engine.follow_server(version)
+        await asyncio.sleep(0)
+        await TimeSlices().run(self.engine.pod_enqueuer.find_profiles())
+
     async def compare(self, pods: Iterable[Pod], *, others: int) -> None:
         """Compare the pods that wait with a list of these pods and so many others."""
         listed = [{"metadata": _metadata(each.name, each.namespace, each.uid)} for each in pods]

@@ -16,6 +16,7 @@ from typing import Any, Final
 from bench.full_replica import FullReplica, profile
 from mooring.kube import resources
 from mooring.kube.recorder import ObjectRef
+from mooring.kube.reflector import EventType
 from mooring.model.pod import Pod
 from mooring.observe.documents import dumps
 from mooring.observe.event_loop import HoldTimer
@@ -329,6 +330,49 @@ def gang_that_fits_nowhere(r: FullReplica) -> Iterator[Work]:
     r.mirror.apply(resources.POD_GROUP, "DELETED", pod_group("gang", minimum=1000))
 
 
+def huge_gang(r: FullReplica) -> Iterator[Work]:
+    """Decide about a gang of ten members per node that fits nowhere, and delete the members."""
+    raw = pod_group("gang", minimum=10 * r.nodes)
+    r.mirror.apply(resources.POD_GROUP, "ADDED", raw)
+    r.wait(pod(f"g-{i}", cpu="100", group="gang", spec=_MINE) for i in range(10 * r.nodes))
+    yield TimeSlices().run(r.engine.pod_enqueuer.find_profiles())
+    yield r.schedule()
+    yield r.apply(resources.POD_GROUP, "DELETED", raw)
+    yield r.apply(resources.POD_GROUP, "ADDED", raw)
+    yield TimeSlices().run(r.engine.pod_enqueuer.find_profiles())
+    yield _forget_slowly(r)
+    r.mirror.apply(resources.POD_GROUP, "DELETED", raw)
+
+
+def many_gangs(r: FullReplica) -> Iterator[Work]:
+    """Create two gangs of one member per node, change the minimum of all, and decide."""
+    numbers = range(2 * r.nodes)
+
+    async def put(event: EventType, minimum: int) -> None:
+        for i in numbers:
+            r.mirror.apply(resources.POD_GROUP, event, pod_group(f"g-{i}", minimum=minimum))
+            await asyncio.sleep(0)
+
+    r.wait(pod(f"g-{i}", cpu="100", group=f"g-{i}", spec=_MINE) for i in numbers)
+    yield put("ADDED", 2)
+    yield put("MODIFIED", 1)
+    yield r.schedule()
+    raws = (pod_group(f"g-{i}", minimum=3) for i in numbers)
+    yield r.relist(resources.POD_GROUP, raws)
+    yield r.relist(resources.POD_GROUP, ())
+    r.forget_all()
+
+
+def server_changes(r: FullReplica) -> Iterator[Work]:
+    """Have an API server of another version, where every pod is resized in place."""
+    known = r.state.server_version
+    yield r.relist(resources.POD, map(_being_resized, r.all_placed()))
+    for version in ("1.36", "1.37"):
+        yield r.follow_server(version)
+    yield r.relist(resources.POD, r.all_placed())
+    yield r.follow_server(known)
+
+
 def scrape(r: FullReplica) -> Iterator[Work]:
     """Scrape the metrics."""
     yield _call(lambda: r.metrics.exposition(""))
@@ -488,6 +532,31 @@ def hostile_pod(what: str, found: Pod) -> Case:
     return case
 
 
+async def _forget_slowly(r: FullReplica) -> None:
+    """Have no pod wait any more, one after the other."""
+    for uid in r.scheduler.queue.uids():
+        r.engine.pod_enqueuer.gone(uid)
+        await asyncio.sleep(0)
+
+
+def _being_resized(raw: dict[str, Any]) -> dict[str, Any]:
+    """Return the pod with two containers that change places, which versions count differently."""
+    amounts = {"a": ("60m", "20m"), "b": ("10m", "50m")}
+    raw["spec"]["containers"] = [
+        {"name": name, "image": "i", "resources": {"requests": {"cpu": asked}}}
+        for name, (asked, _) in amounts.items()
+    ]
+    raw["status"]["containerStatuses"] = [
+        {
+            "name": name,
+            "resources": {"requests": {"cpu": used}},
+            "allocatedResources": {"cpu": used},
+        }
+        for name, (_, used) in amounts.items()
+    ]
+    return raw
+
+
 async def _call(call: Callable[[], object]) -> None:
     call()
 
@@ -539,6 +608,9 @@ CASES: Final[tuple[Case, ...]] = (
     unknown_node,
     large_gang,
     gang_that_fits_nowhere,
+    huge_gang,
+    many_gangs,
+    server_changes,
     scrape,
     cache_dump,
     pages,

@@ -16,13 +16,14 @@ from mooring.framework.registry import NoArgs, Registry
 from mooring.framework.verdicts import Unschedulable
 from mooring.model.events import Kind
 from mooring.model.node import parse_node
+from mooring.model.objects import parse_object
 from mooring.model.pod import Pod, Uid, parse_pod
 from mooring.model.pod_group import COSCHEDULING_LABEL, GroupFormat, parse_pod_group
 from mooring.model.workloads import parse_namespace
 from mooring.observe.documents import plain
 from mooring.plugins import SHIPPED
 from mooring.queueing.queue import UNSCHEDULABLE_TIMEOUT
-from mooring.testing.builders import namespace, node, pod, pod_group, uid_of
+from mooring.testing.builders import coscheduling_pod_group, namespace, node, pod, pod_group, uid_of
 from scheduler_states import put_profile, scheduler_state
 
 BATCH = {
@@ -525,6 +526,83 @@ def test_a_member_that_another_scheduler_bound_completes_its_group(open_door: Do
     bound = parse_pod(pod("second", group="g", node="a"))
     open_door.scheduler_state.state.put(Kind.POD, bound.uid, bound)
     assert open_door.popped().pod.name == "first"
+
+
+@pytest.mark.parametrize("before", [{}, {COSCHEDULING_LABEL: "h"}], ids=["none", "another"])
+def test_a_member_that_comes_by_a_change_of_its_labels_completes_its_group(
+    open_door: Door, before: dict[str, str]
+) -> None:
+    state, kind = open_door.scheduler_state.state, Kind.COSCHEDULING_POD_GROUP
+    state.put(kind, "default/g", parse_object(kind, coscheduling_pod_group("g", 2)))
+    open_door.comes("first", labels={COSCHEDULING_LABEL: "g"})
+    open_door.comes("second", labels=before, cpu="100")
+    assert open_door.queue("first") is SubQueue.GATED
+    open_door.comes("second", labels={COSCHEDULING_LABEL: "g"}, cpu="100")
+    assert open_door.queue("first") is SubQueue.ACTIVE
+
+
+@pytest.mark.parametrize("change", ["goes", "declares less", "leaves by its labels"])
+def test_the_others_are_enough_when_the_member_that_declared_most_changes(
+    open_door: Door, change: str
+) -> None:
+    put_profile(open_door.scheduler_state, **BY_TEAM)
+    open_door.pod_enqueuer.profiles_changed()
+    for name, size in (("c", "5"), ("a", "2"), ("b", "2")):
+        open_door.comes(name, labels={"team": "red", "size": size})
+    assert open_door.scheduler_state.queue.counts()["gated"] == 3
+    if change == "goes":
+        open_door.pod_enqueuer.gone(uid_of("c"))
+    else:
+        less = {"team": "red", "size": "1"}
+        open_door.comes("c", labels=less if change == "declares less" else {})
+    assert [open_door.queue(name) for name in ("a", "b")] == [SubQueue.ACTIVE] * 2
+
+
+BY_TEAM: dict[str, Any] = {
+    "pluginConfig": [
+        {
+            "name": "GangScheduling",
+            "args": {"podGroupLabels": [{"name": "team", "minimum": "size"}]},
+        }
+    ]
+}
+"""Labels of the members name groups and how many are needed."""
+
+
+def test_no_member_is_tried_while_its_group_may_lack_members(open_door: Door) -> None:
+    """Of the members counted first, each declares less than the last one."""
+    state = open_door.scheduler_state.state
+    for number in range(250):
+        labels = {"team": "red", "size": "300" if number == 0 else "2"}
+        open_door.comes(f"red-{number}", labels=labels)
+    alone = open_door.comes("alone", priority=9)
+    put_profile(open_door.scheduler_state, **BY_TEAM)
+    open_door.pod_enqueuer.profiles_changed()
+    settle = open_door.pod_enqueuer.settle
+    assert state.pod_groups.recounting
+    first, second = open_door.popped(), open_door.popped()
+    assert (first.pod, settle(first)) == (alone, True)
+    assert not settle(second)
+    open_door.comes("red-250", labels={"team": "red", "size": "2"})
+    open_door.pod_enqueuer.gone(open_door.comes("red-251", labels={"team": "red"}).uid)
+    deque(open_door.slices(), maxlen=0)
+    assert not state.recounting
+    assert open_door.scheduler_state.queue.counts()["gated"] == 251
+    assert second.queue is SubQueue.GATED
+
+
+def test_a_large_group_that_changes_is_tried_again_in_steps(open_door: Door) -> None:
+    open_door.put_group("g", 1)
+    for number in range(250):
+        open_door.comes(f"g-{number}", group="g")
+    queue, now = open_door.scheduler_state.queue, open_door.now
+    while (queued := queue.pop(now)) is not None:
+        queue.add_unschedulable(queued, frozenset({"NodeResourcesFit"}), now)
+    open_door.put_group("g", 2)
+    assert (queue.counts()["backoff"], queue.counts()["unschedulable"]) == (100, 150)
+    open_door.pod_enqueuer.gone(uid_of("g-200"))
+    deque(open_door.slices(), maxlen=0)
+    assert (queue.counts()["backoff"], queue.counts()["unschedulable"]) == (249, 0)
 
 
 def test_a_large_group_is_queued_in_steps_and_not_tried_before_all_members_are(

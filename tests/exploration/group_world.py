@@ -34,7 +34,7 @@ from mooring.model.pod import Uid
 from mooring.observe.metrics import Metrics
 from mooring.queueing.queue import UNSCHEDULABLE_TIMEOUT
 from mooring.state.cluster import ClusterState
-from mooring.testing.builders import pod_group
+from mooring.testing.builders import coscheduling_pod_group, pod_group
 
 __all__ = ["SCENARIOS", "GroupWorld", "exploring"]
 
@@ -57,6 +57,14 @@ class Scenario:
     others: str = ""
     """Of pods that are in no gang, and are created first."""
     minimum: int = 2
+    elsewhere: str = ""
+    """Of pods in another gang, h, which has no PodGroup. If there are any, labels name the gangs,
+    and a pod may move from one to the other."""
+
+    @property
+    def kind(self) -> Kind:
+        """The kind of the PodGroup."""
+        return Kind.COSCHEDULING_POD_GROUP if self.elsewhere else Kind.POD_GROUP
 
 
 SCENARIOS: Final[Mapping[str, Scenario]] = {
@@ -64,6 +72,7 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
     "waits": Scenario({"n0": 1}, members="ab"),
     "whole": Scenario({"n0": 2, "n1": 1}, minimum=3),
     "behind": Scenario({"n0": 2}, members="ab", others="c"),
+    "moves": Scenario({"n0": 2, "n1": 1}, members="ab", elsewhere="c", minimum=3),
 }
 
 
@@ -154,7 +163,10 @@ class GroupWorld(SmallCluster):
 
     def __init__(self, scenario: str, events: int = 1, *, lagging: bool = False) -> None:
         self.given = SCENARIOS[scenario]
-        members = [Stored(name, 0, 1, "g") for name in self.given.members]
+        self.labelled = bool(self.given.elsewhere)
+        """Whether labels name the gangs."""
+        members = [self._member(name, "g") for name in self.given.members]
+        members += [self._member(name, "h") for name in self.given.elsewhere]
         others = [Stored(name, 0, 1) for name in self.given.others]
         nodes = [StoredNode(name, cpu) for name, cpu in self.given.nodes.items()]
         super().__init__([*others, *members], nodes, events)
@@ -181,6 +193,9 @@ class GroupWorld(SmallCluster):
         for each in tuple(self.pods.values()):
             self.create(each)
         self.loop.settle()
+
+    def _member(self, name: str, group: str) -> Stored:
+        return Stored(name, 0, 1, group, labelled=self.labelled)
 
     def _begin(self) -> None:
         with self.loop.running():
@@ -268,6 +283,11 @@ class GroupWorld(SmallCluster):
     def _events_of_group(self) -> Iterator[Action]:
         if not self.events:
             return
+        for each in self.pods.values():
+            if each.labelled and each.node is None and each.name not in self.befallen:
+                other = "h" if each.group == "g" else "g"
+                words = f"pod {each.name} moves to gang {other}"
+                yield Action(words, "pod_moved", (each.name, other))
         if self.minimum is None:
             yield Action("PodGroup g comes back", "group_put", (self.given.minimum,))
         elif "g" not in self.befallen:
@@ -282,13 +302,14 @@ class GroupWorld(SmallCluster):
     def pod_created(self, name: str) -> None:
         """Create the pod of this name, as a member of the gang if it has three."""
         self.befall(name)
-        self.create(Stored(name, 0, 1, "g"))
+        self.create(self._member(name, "g"))
 
     def put_group(self) -> None:
         """Have the watch tell of the PodGroup as it is now."""
-        raw = pod_group("g", self.minimum)
+        kind, make = self.given.kind, coscheduling_pod_group if self.labelled else pod_group
+        raw = make("g", self.minimum or 0)
         raw["metadata"]["uid"] = f"g-{self.groups}"
-        self.scheduler.state.put(Kind.POD_GROUP, "default/g", parse_object(Kind.POD_GROUP, raw))
+        self.scheduler.state.put(kind, "default/g", parse_object(kind, raw))
 
     def group_put(self, minimum: int) -> None:
         """Change what the PodGroup requires, or create it."""
@@ -304,7 +325,7 @@ class GroupWorld(SmallCluster):
     def _delete_group(self) -> None:
         self.minimum = None
         self.groups += 1
-        self.scheduler.state.delete(Kind.POD_GROUP, "default/g")
+        self.scheduler.state.delete(self.given.kind, "default/g")
 
     def group_replaced(self) -> None:
         """Delete the PodGroup and create another one of its name."""
@@ -417,7 +438,7 @@ class GroupWorld(SmallCluster):
         parts = [attributes(groups)[name] for name in ("_reservation", "_backoffs", "_calling")]
         binding = list(scheduler.being_bound.items()), list(scheduler.in_pre_bind)
         outside = [
-            [(s.uid, s.node, s.label) for s in self.pods.values()],
+            [(s.uid, s.node, s.label, s.group) for s in self.pods.values()],
             [(n.name, n.cpu, n.cordoned) for n in self.nodes.values()],
             [(b.uid, b.node, b.carried_out, type(b.outcome).__name__) for b in self.bindings],
             [[what for what, _ in untold] for untold in self.untold.values()],
@@ -455,7 +476,7 @@ class GroupWorld(SmallCluster):
             raise Broken(f"pod {flying[0]} is in flight, and no attempt about it runs")
         if scheduler.being_bound or len(scheduler.waiting):
             raise Broken("a binding has not ended")
-        members = [each for each in self.pods.values() if each.group]
+        members = [each for each in self.pods.values() if each.group == "g"]
         waiting = [each for each in members if each.node is None]
         complete = self.minimum is not None and len(members) >= self.minimum
         for nominee in scheduler.state.nominations:

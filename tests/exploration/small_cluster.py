@@ -17,6 +17,7 @@ from mooring.framework.registry import Registry
 from mooring.model.events import Kind
 from mooring.model.node import Node, parse_node
 from mooring.model.pod import Pod, Uid, parse_pod
+from mooring.model.pod_group import COSCHEDULING_LABEL
 from mooring.plugins import SHIPPED
 from mooring.policy.profile import SchedulingProfile, SchedulingProfileSpec
 from mooring.policy.reading import read
@@ -58,6 +59,8 @@ class Stored:
     group: str | None = None
     node: str | None = None
     label: str = ""
+    labelled: bool = False
+    """Whether a label names the group, which may change, and not the spec."""
 
     @property
     def uid(self) -> Uid:
@@ -87,7 +90,10 @@ class StoredNode:
 @cache
 def _parsed(stored: Stored) -> Pod:
     labels = {"changed": stored.label} if stored.label else {}
-    raw = pod(stored.name, cpu=str(stored.cpu), node=stored.node, labels=labels, group=stored.group)
+    if stored.labelled and stored.group is not None:
+        labels[COSCHEDULING_LABEL] = stored.group
+    group = stored.group if not stored.labelled else None
+    raw = pod(stored.name, cpu=str(stored.cpu), node=stored.node, labels=labels, group=group)
     raw["metadata"]["uid"] = stored.uid
     return parse_pod(raw)
 
@@ -212,6 +218,13 @@ class SmallCluster:
         self.befall(name)
         stored = self.pods[name] = replace(self.pods[name], label="yes")
         self.tell_pending(f"{stored.uid} changed", lambda: self.enqueuer.pending(stored.parsed))
+
+    def pod_moved(self, name: str, group: str) -> None:
+        """Have the labels of a pod without a node name another group."""
+        self.befall(name)
+        stored = self.pods[name] = replace(self.pods[name], group=group)
+        words = f"{stored.uid} is in group {group}"
+        self.tell_pending(words, lambda: self.enqueuer.pending(stored.parsed))
 
     def bound_elsewhere(self, name: str, on: str) -> None:
         """Have another scheduler bind the pod to this node."""

@@ -60,6 +60,13 @@ def test_a_gang_that_waits_wakes_up_whatever_happens_when() -> None:
     assert explored.at_rest > 1
 
 
+def test_a_gang_that_a_pod_joins_or_leaves_by_its_labels_is_bound_or_waits() -> None:
+    explored = explore(partial(GroupWorld, "moves"))
+    assert explored.violation is None, explored.violation
+    assert explored.complete
+    assert sum(n for words, n in explored.taken.items() if "moves to gang" in words) >= 5
+
+
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_soon_after_nothing_is_broken_where_work_pauses_and_watches_lag(scenario: str) -> None:
     with exploring(pausing=True):

@@ -1,8 +1,13 @@
-"""Pod groups after random events are what counting every pod anew gives."""
+"""Pod groups after random events are what counting every pod anew gives.
+
+While formats have changed and not all pods are counted anew, a pod counts by one of the formats
+that were tracked since it was counted last.
+"""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -16,24 +21,26 @@ from mooring.model.objects import object_key, parse_object
 from mooring.model.pod import Pod, Uid, parse_pod
 from mooring.model.pod_group import COSCHEDULING_LABEL, GroupFormat, GroupKey, GroupSource
 from mooring.state.cluster import ClusterState
+from mooring.state.pod_groups import PodGroupState
 from mooring.testing.builders import coscheduling_pod_group, node, pod, pod_group
 from relists import replace_all
 
 SITE = GroupFormat("site/group", "site/minimum")
 OTHER = GroupFormat("other/group")
+Formats = tuple[GroupFormat, ...]
 SOURCES = {
     Kind.POD_GROUP: GroupSource.KUBERNETES,
     Kind.COSCHEDULING_POD_GROUP: GroupSource.COSCHEDULING,
 }
 
 names = st.sampled_from(("p0", "p1", "p2", "p3", "p4"))
-groups = st.sampled_from((None, None, "train", "serve"))
+rarely = st.sampled_from((None, None, None, None, "train", "serve"))
 features = st.fixed_dictionaries(
     {
-        "spec": groups,
-        "label": groups,
-        "site": groups,
-        "other": groups,
+        "spec": rarely,
+        "label": rarely,
+        "site": st.sampled_from((None, "train", "serve")),
+        "other": st.sampled_from((None, "train", "serve")),
         "minimum": st.sampled_from((None, 2, 10, 3)),
         "priority": st.sampled_from((0, 5, -3)),
         "terminating": st.sampled_from((False, False, True)),
@@ -51,6 +58,8 @@ class Known:
     unscheduled: bool = False
     assumed: bool = False
     assigned: bool = False
+    may_count_by: frozenset[Formats] = frozenset()
+    """The formats that were tracked since it was counted last; with the present ones."""
 
     def parsed(self, name: str, **more: Any) -> Pod:
         site, other = self.features["site"], self.features["other"]
@@ -72,7 +81,7 @@ class Known:
         raw["metadata"]["uid"] = self.uid
         return parse_pod(raw)
 
-    def names(self, formats: tuple[GroupFormat, ...]) -> GroupKey | None:
+    def names(self, formats: Formats) -> GroupKey | None:
         """Read of the features alone, in the order of docs/gangs.md."""
         if self.features["spec"]:
             return GroupKey(GroupSource.KUBERNETES, "default", self.features["spec"])
@@ -83,18 +92,26 @@ class Known:
                 return GroupKey(GroupSource.PODS, "default", name)
         return None
 
-    def declares(self, formats: tuple[GroupFormat, ...]) -> int:
+    def declares(self, formats: Formats) -> int:
         """Return the minimum that this member of a group without an object declares."""
         form = next(f for f in formats if self.features["site" if f == SITE else "other"])
         minimum: int | None = self.features["minimum"] if form == SITE else None
         return 1 if minimum is None else minimum
+
+    def may_declare(self, key: GroupKey) -> set[int]:
+        """Return the minimums that it may declare of this group."""
+        return {self.declares(f) for f in self.may_count_by if self.names(f) == key}
+
+
+def all_members(group: PodGroupState) -> list[Uid]:
+    return [*group.unscheduled, *group.assumed, *group.assigned, *group.terminating]
 
 
 @dataclass
 class Model:
     pods: dict[str, Known] = field(default_factory=dict)
     defined: dict[GroupKey, int] = field(default_factory=dict)
-    formats: tuple[GroupFormat, ...] = ()
+    formats: Formats = ()
     uids: int = 0
 
 
@@ -106,6 +123,10 @@ class Groups(RuleBasedStateMachine):
         self.state = ClusterState()
         self.state.put(Kind.NODE, "n", parse_node(node("n")))
         self.model = Model()
+
+    def counted(self, known: Known) -> None:
+        """Note that the pod counts by the present formats from now on."""
+        known.may_count_by = frozenset((self.model.formats,))
 
     def known(self, which: Callable[[Known], bool]) -> list[str]:
         return sorted(name for name, pod in self.model.pods.items() if which(pod))
@@ -123,6 +144,7 @@ class Groups(RuleBasedStateMachine):
             known = Known(Uid(f"uid-{self.model.uids}"), given)
         known = replace(known, features={**given, "spec": known.features["spec"]}, unscheduled=True)
         self.model.pods[name] = known
+        self.counted(known)
         self.state.put_unscheduled(known.parsed(name))
 
     def pod_gone(self, name: str) -> None:
@@ -141,6 +163,14 @@ class Groups(RuleBasedStateMachine):
         name = data.draw(st.sampled_from(self.known(lambda p: p.unscheduled and not p.assumed)))
         self.state.assume(self.model.pods[name].parsed(name), 0)
         self.model.pods[name].assumed = True
+        self.counted(self.model.pods[name])
+
+    @precondition(lambda self: self.known(lambda p: p.unscheduled and p.assumed))
+    @rule(data=st.data())
+    def still_seen_without_a_node(self, data: st.DataObject) -> None:
+        name = data.draw(st.sampled_from(self.known(lambda p: p.unscheduled and p.assumed)))
+        self.counted(self.model.pods[name])
+        self.state.put_unscheduled(self.model.pods[name].parsed(name))
 
     @precondition(lambda self: self.known(lambda p: p.assumed))
     @rule(data=st.data())
@@ -149,6 +179,7 @@ class Groups(RuleBasedStateMachine):
         known = self.model.pods[name]
         self.state.forget(known.parsed(name))
         known.assumed = False
+        self.counted(known)
         if not known.unscheduled:
             del self.model.pods[name]
 
@@ -159,6 +190,7 @@ class Groups(RuleBasedStateMachine):
         known = self.model.pods[name]
         self.state.delete_unscheduled(known.uid)
         known.unscheduled = False
+        self.counted(known)
 
     @precondition(lambda self: self.model.pods)
     @rule(data=st.data(), given=features, changed=st.booleans())
@@ -171,6 +203,7 @@ class Groups(RuleBasedStateMachine):
         bound = known.parsed(name, node="n")
         self.state.put(Kind.POD, bound.uid, bound)
         known.unscheduled, known.assumed, known.assigned = False, False, True
+        self.counted(known)
 
     @precondition(lambda self: self.known(lambda p: p.assigned))
     @rule(data=st.data())
@@ -188,6 +221,8 @@ class Groups(RuleBasedStateMachine):
         replace_all(self.state, Kind.POD, values)
         for name in bound - kept:
             del self.model.pods[name]
+        for name in bound & kept:
+            self.counted(self.model.pods[name])
 
     @rule(
         kind=st.sampled_from(tuple(SOURCES)),
@@ -212,9 +247,22 @@ class Groups(RuleBasedStateMachine):
             del self.model.defined[key]
 
     @rule(formats=st.sampled_from(((), (SITE,), (OTHER,), (SITE, OTHER), (OTHER, SITE))))
-    def profiles_changed(self, formats: tuple[GroupFormat, ...]) -> None:
+    def profiles_changed(self, formats: Formats) -> None:
         self.state.track_pod_groups(formats)
         self.model.formats = formats
+        for known in self.model.pods.values():
+            known.may_count_by |= {formats}
+
+    @precondition(lambda self: self.state.recounting)
+    @rule(steps=st.integers(1, 4))
+    def some_are_counted_anew(self, steps: int) -> None:
+        for _ in islice(self.state.recount(), steps):
+            pass
+
+    @precondition(lambda self: self.state.recounting)
+    @rule()
+    def all_are_counted_anew(self) -> None:
+        assert sum(1 for _ in self.state.recount()) <= 2 * self.model.uids
 
     @precondition(lambda self: self.model.pods)
     @rule(data=st.data())
@@ -231,18 +279,26 @@ class Groups(RuleBasedStateMachine):
                 else:
                     trial.add(known.parsed(name), 0)
                     known.assumed = True
+                self.counted(known)
+                before[name].may_count_by = known.may_count_by
             self.every_group_is_as_counted_anew()
         self.model.pods = before
 
     @invariant()
     def every_group_is_as_counted_anew(self) -> None:
-        formats = self.model.formats
+        if not self.state.recounting:
+            for known in self.model.pods.values():
+                self.counted(known)
+        found = {group.key: group for group in self.state.pod_groups}
+        where = {uid: group.key for group in found.values() for uid in all_members(group)}
+        assert len(where) == sum(len(all_members(group)) for group in found.values())
         members: dict[GroupKey, list[Known]] = defaultdict(list)
         for known in self.model.pods.values():
-            key = known.names(formats)
+            key = where.get(known.uid)
+            if known.unscheduled or known.assumed or known.assigned:
+                assert key in {known.names(formats) for formats in known.may_count_by}
             if key is not None and (known.unscheduled or known.assumed or known.assigned):
                 members[key].append(known)
-        found = {group.key: group for group in self.state.pod_groups}
         assert found.keys() == members.keys() | self.model.defined.keys()
         for key, group in found.items():
             here = members[key]
@@ -257,11 +313,13 @@ class Groups(RuleBasedStateMachine):
             }
             assert group.all_pods_count == len(staying)
             assert group.scheduled_pods_count == len(group.assigned) + len(group.assumed)
+            minimum = group.minimum
             if key.source is GroupSource.PODS:
-                minimum = max((known.declares(formats) for known in staying), default=0)
+                declared = [known.may_declare(key) for known in staying]
+                assert max(map(min, declared), default=0) <= minimum
+                assert minimum in (set().union(*declared) if staying else {0})
             else:
-                minimum = self.model.defined.get(key, 0)
-            assert group.minimum == minimum
+                assert minimum == self.model.defined.get(key, 0)
             assert (group.definition is None) == (
                 not staying if key.source is GroupSource.PODS else key not in self.model.defined
             )

@@ -35,6 +35,12 @@ def group(state: ClusterState, key: GroupKey = TRAIN) -> PodGroupState:
     return found
 
 
+def track(state: ClusterState, formats: tuple[GroupFormat, ...]) -> None:
+    state.track_pod_groups(formats)
+    for _ in state.recount():
+        pass
+
+
 def counts(state: ClusterState, key: GroupKey = TRAIN) -> tuple[int, int, int, int]:
     """Return the numbers of unscheduled, assumed, assigned and terminating members."""
     known = group(state, key)
@@ -141,17 +147,61 @@ def test_groups_without_an_object_are_known_in_tracked_formats_only() -> None:
     named = {SITE.name_key: "train", str(SITE.minimum_key): "3"}
     state = cluster(node("n"), pod("a", labels=named), pod("b", annotations=named, node="n"))
     assert len(state.pod_groups) == 0
-    state.track_pod_groups((SITE,))
+    track(state, (SITE,))
     key = GroupKey(GroupSource.PODS, "default", "train")
     assert counts(state, key) == (1, 0, 1, 0)
     assert (group(state, key).minimum, group(state, key).missing) == (3, 1)
-    state.track_pod_groups(())
+    track(state, ())
     assert len(state.pod_groups) == 0
+
+
+def test_a_group_of_the_same_name_in_another_format_has_what_that_declares() -> None:
+    other = GroupFormat("other.example.com/group", "other.example.com/minimum")
+    labels = {SITE.name_key: "train", str(SITE.minimum_key): "3"}
+    labels |= {other.name_key: "train", str(other.minimum_key): "5"}
+    state = cluster(node("n"), pod("a", labels=labels), pod("b", labels=labels, node="n"))
+    key = GroupKey(GroupSource.PODS, "default", "train")
+    track(state, (SITE,))
+    number = group(state, key).number
+    track(state, (other,))
+    assert (group(state, key).minimum, group(state, key).number) == (5, number)
+
+
+def test_pods_count_by_the_former_formats_until_they_change_or_are_counted_anew() -> None:
+    named = {SITE.name_key: "train"}
+    pods = (pod("a", labels=named), pod("b", labels=named, node="n"), pod("c", labels=named))
+    state = cluster(node("n"), *pods)
+    key = GroupKey(GroupSource.PODS, "default", "train")
+    state.track_pod_groups((SITE,))
+    assert state.pod_groups.get(key) is None
+    assert state.pod_groups.may_lack_members(parse_pod(pods[0]))
+    state.put_unscheduled(parse_pod(pods[2]))
+    assert counts(state, key) == (1, 0, 0, 0)
+    recount = state.recount()
+    next(recount)
+    state.track_pod_groups(())
+    assert not state.pod_groups.may_lack_members(parse_pod(pods[0]))
+    state.track_pod_groups((SITE,))
+    assert sum(1 for _ in recount) == 3
+    assert counts(state, key) == (2, 0, 1, 0)
+    assert not state.pod_groups.may_lack_members(parse_pod(pods[0]))
+
+
+def test_an_assumed_pod_that_is_seen_without_a_node_during_a_recount_counts_as_assumed() -> None:
+    web = parse_pod(pod("a", labels={SITE.name_key: "train"}))
+    state = cluster(node("n"))
+    state.put_unscheduled(web)
+    state.assume(web, 0)
+    state.track_pod_groups((SITE,))
+    state.put_unscheduled(web)
+    key = GroupKey(GroupSource.PODS, "default", "train")
+    assert counts(state, key) == (0, 1, 0, 0)
+    assert state.pod_columns.in_groups([group(state, key).number]).any()
 
 
 def test_a_bound_pod_may_join_and_leave_a_group_by_its_annotation() -> None:
     state = cluster(node("n"), pod("a", node="n"))
-    state.track_pod_groups((SITE,))
+    track(state, (SITE,))
     key = GroupKey(GroupSource.PODS, "default", "train")
     joined = parse_pod(pod("a", node="n", annotations={SITE.name_key: "train"}))
     state.put(Kind.POD, uid_of("a"), joined)
@@ -168,7 +218,7 @@ def test_the_highest_minimum_that_a_member_declares_counts_in_any_order() -> Non
     ]
     for order in (members, members[::-1]):
         state = cluster(*order)
-        state.track_pod_groups((SITE,))
+        track(state, (SITE,))
         assert group(state, key).minimum == 10
         state.delete_unscheduled(parse_pod(members[1]).uid)
         assert group(state, key).minimum == 3

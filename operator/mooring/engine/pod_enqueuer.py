@@ -17,6 +17,7 @@ from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import Pod, Uid
 from mooring.model.pod_group import PodGroup
 from mooring.model.workloads import Namespace
+from mooring.state.pod_groups import PodGroupState
 from mooring.time_slices import TimeSlices
 
 __all__ = ["PodEnqueuer"]
@@ -37,6 +38,8 @@ _GATED_AT_ONCE: Final = 200
 """PreEnqueue plugins run again for so many pods without a pause, which takes some milliseconds."""
 _FOUND_AT_ONCE: Final = 100
 """How many pods get their profile without a pause, which takes some milliseconds."""
+_RECOUNT_SECONDS: Final = 0.5
+"""A pod is tried again after so long while the members of its group are counted anew."""
 _GROUP_EVENTS: Final = frozenset(
     (Kind.UNSCHEDULED_POD, Kind.POD_GROUP, Kind.COSCHEDULING_POD_GROUP)
 )
@@ -81,10 +84,12 @@ class PodEnqueuer:
         self._told: dict[Uid, tuple[int, str | None]] = {}
         self._unsettled: dict[Uid, None] = {}
         """The uids of pods whose profile must be found anew."""
+        self._to_try_again: dict[Uid, None] = {}
+        """The uids of pods of which the group has changed, and that are yet to be tried again."""
         self._is_unsettled = asyncio.Event()
 
     async def run(self) -> NoReturn:
-        """Find the profiles of pods after a change, in slices, until cancelled."""
+        """Do in slices, until cancelled, what changes of profiles and groups leave to be done."""
         slices = TimeSlices(clock=self._clock)
         while True:
             await self._is_unsettled.wait()
@@ -116,6 +121,8 @@ class PodEnqueuer:
         self._scheduler.departures.note(uid)
         self._scheduler.without_profile.pop(uid, None)
         self._gated_since.pop(uid, None)
+        self._unsettled.pop(uid, None)
+        self._to_try_again.pop(uid, None)
         if self._scheduler.queue.remove(uid, self._clock()) is not None:
             self._wake()
         self._forget_no_profile(uid)
@@ -139,24 +146,39 @@ class PodEnqueuer:
 
         If there are many pods, `run` does it for most of them, in slices. Until then nothing is
         decided about a pod before `settle` has found its profile, so that the change holds for
-        every decision that begins from now on.
+        every decision that begins from now on. Pods of groups that must be counted anew for it
+        are not decided about before all are counted.
         """
         self._scheduler.state.track_pod_groups(self._scheduler.profiles.pod_group_formats)
         self._unsettle(None)
 
     def find_profiles(self) -> Iterator[None]:
-        """Find the profiles of all pods that wait for it; yield after each pod."""
-        while self._unsettled:
-            uid, _ = self._unsettled.popitem()
-            self._find_profile(uid)
-            yield
+        """Count pods anew if they must be, then find all profiles; yield after each pod.
+
+        Members of groups that have changed are tried again, too.
+        """
+        while self._unsettled or self._to_try_again or self._scheduler.state.recounting:
+            yield from self._scheduler.state.recount()
+            if self._unsettled:
+                uid, _ = self._unsettled.popitem()
+                self._find_profile(uid)
+                yield
+            if self._to_try_again:
+                uid, _ = self._to_try_again.popitem()
+                self._scheduler.queue.try_again(uid, self._clock())
+                self._wake()
+                yield
 
     def settle(self, queued: QueuedPod) -> bool:
         """Find the profile of a popped pod and of its group, if that is yet to be done.
 
         Return False if it may not be tried now: no profile takes it, it is gated, or its group has
-        so many members that this is yet to be done for some of them.
+        so many members that this is yet to be done for some of them, or may lack members.
         """
+        if self._scheduler.state.pod_groups.may_lack_members(queued.pod):
+            now = self._clock()
+            self._scheduler.queue.postpone(queued, now + _RECOUNT_SECONDS, now)
+            return False
         if not self._unsettled:
             return True
         group = self._scheduler.state.pod_groups.of(queued.pod)
@@ -197,32 +219,54 @@ class PodEnqueuer:
     def _admit_group(self, event: ClusterEvent) -> None:
         """Run PreEnqueue again for the gated members of a group that may be complete now.
 
-        Its other members are tried again if the group's object changed. If a member has gone, or
-        another scheduler has bound one, one of the others is, with its group: that may be equal to
-        other groups no more.
+        Its other members are tried again if the group's object changed. If a member has gone or is
+        in another group now, or another scheduler has bound one, one of the others is, with its
+        group: that may be equal to other groups no more.
         """
-        about = event.after if event.after is not None else event.before
+        before, after = event.before, event.after
         groups = self._scheduler.state.pod_groups
+        about = after if after is not None else before
         if isinstance(about, PodGroup):
-            group = groups.get(about.key)
-        elif isinstance(about, Pod) and event.action is not Action.UPDATE:
-            if event.kind is Kind.POD or event.action is Action.DELETE:
-                self._try_again_after(about)
-            group = groups.of(about) if event.action is Action.ADD else None
-            if group is None or group.all_pods_count != group.minimum:
-                return  # not complete yet, or complete before this member came
-        else:
+            self._admit(groups.get(about.key), changed=True)
             return
+        left = groups.key_of(before) if isinstance(before, Pod) else None
+        joined = groups.key_of(after) if isinstance(after, Pod) else None
+        if isinstance(after, Pod) and event.kind is Kind.POD:
+            self._try_again_after(after)
+        if isinstance(before, Pod) and left is not None:
+            if left != joined:
+                self._try_again_after(before)
+            group = groups.get(left)
+            if group is not None and groups.declared_minimum(before) > group.minimum:
+                self._admit(group)  # without this pod, or with what it declares now, it is enough
+        if joined is not None and joined != left:
+            group = groups.get(joined)
+            # Otherwise it is not complete yet, or was before this member came.
+            if group is not None and group.all_pods_count == group.minimum:
+                self._admit(group)
+
+    def _admit(self, group: PodGroupState | None, *, changed: bool = False) -> None:
+        """Run PreEnqueue again for the gated members, and try the others again if `changed`.
+
+        Of a large group most are left to `run`.
+        """
+        queue = self._scheduler.queue
         for number, uid in enumerate(tuple(group.unscheduled) if group is not None else ()):
-            queued = self._scheduler.queue.get(uid)
-            if queued is not None and queued.queue is SubQueue.GATED:
-                if number < _FOUND_AT_ONCE:
+            queued = queue.get(uid)
+            if queued is None:
+                continue
+            at_once = number < _FOUND_AT_ONCE
+            if queued.queue is SubQueue.GATED:
+                if at_once:
                     self._add(queued.pod, queued.pipeline)
                 else:
                     self._unsettled[uid] = None
-                    self._is_unsettled.set()
-            elif isinstance(about, PodGroup):
-                self._scheduler.queue.try_again(uid, self._clock())
+            elif changed and (at_once or queued.queue is not SubQueue.UNSCHEDULABLE):
+                queue.try_again(uid, self._clock())
+            elif changed:
+                self._to_try_again[uid] = None
+        if self._unsettled or self._to_try_again:
+            self._is_unsettled.set()
         self._wake()
 
     def _try_again_after(self, member: Pod) -> None:
@@ -362,7 +406,7 @@ class PodEnqueuer:
         self._unsettled.update(dict.fromkeys(uids))
         for _ in islice(self.find_profiles(), _FOUND_AT_ONCE):
             pass
-        if self._unsettled:
+        if self._unsettled or self._scheduler.state.recounting:
             self._is_unsettled.set()
             for in_flight in self._scheduler.queue.in_flight:
                 in_flight.outdated |= in_flight.pod.uid in self._unsettled
@@ -379,7 +423,7 @@ class PodEnqueuer:
             if pipeline is None:
                 with self._scheduler.state.delivered_after():
                     self._set_aside(queued.pod)
-            elif pipeline is not queued.pipeline or queued.queue is SubQueue.GATED:
+            elif pipeline is not queued.pipeline or queued.gated:
                 self._add(queued.pod, pipeline)
         elif (waiting := self._scheduler.without_profile.get(uid)) is not None:
             self.pending(waiting)
@@ -422,14 +466,17 @@ class PodEnqueuer:
     def _gate(self, pod: Pod, pipeline: Pipeline, *, report: bool) -> str | None:
         """Return what keeps the pod out of the queue: the name of a PreEnqueue plugin, or "".
 
-        That is "" if the pod exceeds a limit or a plugin fails, and None if nothing does. If
-        `report`, the plugin's reason is reported, except that of scheduling gates, about which the
-        API server writes the condition.
+        That is "" if the pod exceeds a limit, its group may lack members or a plugin fails, and
+        None if nothing does. If `report`, the plugin's reason is reported, except that of
+        scheduling gates, about which the API server writes the condition.
         """
         if (limit := pod.limit_exceeded) is not None:
             queued = self._scheduler.queue.get(pod.uid)
             if queued is None or queued.pod is not pod:
                 self._failed(pod, limit)  # once for each version of the pod
+            return ""
+        if self._scheduler.state.pod_groups.may_lack_members(pod):
+            self._unsettled[pod.uid] = None  # the plugins are asked after the recount
             return ""
         try:
             held = _held_back(pod, pipeline)

@@ -151,6 +151,8 @@ class _Reader:
             self.profiles.append(manifest)
         elif is_server(manifest):
             self.state.follow_server(self._kubernetes or version_of(manifest))
+            for _ in self.state.recount():
+                pass
         elif kind is None:
             self.ignored[".".join(filter(None, (manifest.kind, manifest.group)))] += 1
 

@@ -119,6 +119,8 @@ class Simulation:
         for each in profiles or [SchedulingProfile(DEFAULT_SCHEDULER, SchedulingProfileSpec())]:
             self._profiles.put(each, resolve(each.spec, registry, self._cluster.kubernetes))
         inputs.state.track_pod_groups(self._profiles.pod_group_formats)
+        for _ in inputs.state.recount():
+            pass
         self._always = self._named(profile) if profile is not None else None
         self._extenders: ExtenderCalls | None = None
         self._victims: dict[str, tuple[PodRef, ...]] = {}

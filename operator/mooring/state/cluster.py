@@ -62,6 +62,8 @@ class ClusterState:
         self._on_unknown_nodes: dict[str, dict[str, PlacedPod]] = {}
         """The pods whose node does not exist, by the node's name, then by their uid."""
         self._server_version = ""
+        self._to_resize: list[Uid] = []
+        """The pods that may still count by the rules of the server's former version."""
         self._sink: EventSink = _drop
         self._undelivered: deque[tuple[ClusterEvent, ...]] = deque()
         self._holds_events = False
@@ -85,12 +87,34 @@ class ClusterState:
     def follow_server(self, version: str) -> None:
         """Have the rules of an API server of this version, such as 1.37.
 
-        Pods that are resized in place are counted anew.
+        What pods request that are resized in place follows when `recount` comes to them.
         """
-        self._server_version = version
-        for placed in tuple(self.pods):
-            if placed.pod.spec.demands is not None:
-                self.put(Kind.POD, placed.pod.uid, placed.pod)
+        before, self._server_version = self.kubernetes, version
+        if self.kubernetes is not before:
+            resized = (placed.pod for placed in self.pods if placed.pod.spec.demands is not None)
+            self._to_resize = [pod.uid for pod in resized]
+
+    def recount(self) -> Iterator[None]:
+        """Count every pod anew after `track_pod_groups` or `follow_server`; yield after each pod.
+
+        Nothing is left to do when it has ended, also if either is called again in between.
+        """
+        while self.recounting:
+            for uid in self._pod_groups.recount():
+                if (placed := self.pods.get(uid)) is not None:
+                    self._pod_columns.renew(placed.pod, self._pod_groups.number_of(uid))
+                yield
+            while self._to_resize:
+                placed = self.pods.get(self._to_resize.pop())
+                # An assumed pod counts by the present rules once its watch shows it.
+                if placed is not None and not placed.assumed:
+                    self.put(Kind.POD, placed.pod.uid, placed.pod)
+                yield
+
+    @property
+    def recounting(self) -> bool:
+        """Whether `recount` has something left to do."""
+        return self.pod_groups.recounting or bool(self._to_resize)
 
     @property
     def kubernetes(self) -> KubernetesRules:
@@ -281,10 +305,14 @@ class ClusterState:
     def put_unscheduled(self, pod: Pod) -> None:
         """Note a pod without a node; if it names a group it is a member, and an event is delivered.
 
-        No event is delivered if nothing differs from what is known but the pod's status.
+        One is delivered of a pod that names a group no more, too. None is if nothing differs from
+        what is known but the pod's status.
         """
         before = self._pod_groups.put_unscheduled(pod)
-        if self.pod_groups.key_of(pod) is not None and (before is None or _changed(before, pod)):
+        self._renew_group(pod.uid)
+        versions = (pod,) if before is None else (pod, before)
+        in_group = any(self.pod_groups.key_of(each) is not None for each in versions)
+        if in_group and (before is None or _changed(before, pod)):
             action = Action.ADD if before is None else Action.UPDATE
             self._deliver((ClusterEvent(Kind.UNSCHEDULED_POD, action, before, pod),))
 
@@ -294,10 +322,16 @@ class ClusterState:
         Unless it is on a node, an event is delivered if it was a member of a group.
         """
         before = self._pod_groups.drop_unscheduled(uid)
+        self._renew_group(uid)
         if before is None or self.pods.get(uid) is not None:
             return
         if self.pod_groups.key_of(before) is not None:
             self._deliver((ClusterEvent(Kind.UNSCHEDULED_POD, Action.DELETE, before, None),))
+
+    def _renew_group(self, uid: Uid) -> None:
+        """Have the columns follow if a pod on a node has been counted anew by itself."""
+        if self.pod_groups.recounting and (placed := self.pods.get(uid)) is not None:
+            self._pod_columns.renew(placed.pod, self._pod_groups.number_of(uid))
 
     def assume(self, pod: Pod, row: int) -> None:
         """Count the pod on the row in every later decision, before the API server knows of it.
@@ -425,10 +459,8 @@ class ClusterState:
             self.nodes.changes.mark(placed.row)
 
     def track_pod_groups(self, formats: tuple[GroupFormat, ...]) -> None:
-        """Find groups without an object by exactly these formats from now on."""
-        if self._pod_groups.track(formats):
-            for placed in self.pods:
-                self._pod_columns.renew(placed.pod, self._pod_groups.number_of(placed.pod.uid))
+        """Find groups without an object by exactly these formats from now on; see `recount`."""
+        self._pod_groups.track(formats)
 
     def take_changed_groups(self) -> set[GroupKey]:
         """Return the pod groups that changed or went since the last call; at first all."""

@@ -225,6 +225,7 @@ class PodGroups:
     def __init__(self) -> None:
         self._groups: dict[GroupKey, PodGroupState] = {}
         self._formats: tuple[GroupFormat, ...] = ()
+        self._to_recount: list[Uid] = []
         self._with_surplus: dict[GroupKey, PodGroupState] = {}
         self._disrupted_whole: dict[GroupKey, PodGroupState] = {}
 
@@ -237,6 +238,19 @@ class PodGroups:
     def disrupted_whole(self) -> Collection[PodGroupState]:
         """The groups that are disrupted as a whole or not at all."""
         return self._disrupted_whole.values()
+
+    @property
+    def recounting(self) -> bool:
+        """Whether pods may still count by formats of groups that were tracked before."""
+        return bool(self._to_recount)
+
+    def may_lack_members(self, pod: Pod) -> bool:
+        """Return whether members of the pod's group may be counted elsewhere, or not at all.
+
+        That is so during a recount, for a group without an object.
+        """
+        key = self.key_of(pod) if self.recounting else None
+        return key is not None and key.source is GroupSource.PODS
 
     def __len__(self) -> int:
         return len(self._groups)
@@ -268,6 +282,11 @@ class PodGroups:
             if (named := form.name_of(pod)) is not None:
                 return GroupKey(GroupSource.PODS, pod.namespace, named), form
         return None, None
+
+    def declared_minimum(self, pod: Pod) -> int:
+        """Return the minimum that the pod declares of its group; 0 if the group has an object."""
+        _, form = self.named_by(pod)
+        return DeclaredByPod.by(pod, form).minimum if form is not None else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,19 +322,37 @@ class PodGroupsWriter:
         self._changed = set()
         return changed
 
-    def track(self, formats: tuple[GroupFormat, ...]) -> bool:
+    def track(self, formats: tuple[GroupFormat, ...]) -> None:
         """Find groups without an object by these formats from now on; the first match counts.
 
-        If they are others than before, every pod is counted anew, and True is returned.
+        A pod that is known counts as before until it changes, or until `recount` has come to it.
         """
-        if formats == self.groups._formats:  # noqa: SLF001 - see above
-            return False
-        self.groups._formats = formats  # noqa: SLF001 - see above
-        for placed in self._pods:
-            self.attach(placed)
-        for uid in tuple(self._unscheduled):
-            self._count(uid)
-        return True
+        if formats != self.groups._formats:  # noqa: SLF001 - see above
+            self.groups._formats = formats  # noqa: SLF001 - see above
+            uids = [placed.pod.uid for placed in self._pods]
+            self.groups._to_recount = [*uids, *self._unscheduled]  # noqa: SLF001 - see above
+
+    def recount(self) -> Iterator[Uid]:
+        """Count the pods that are left anew; yield the uid of each that was.
+
+        Other changes may come between two of them, and other formats.
+        """
+        while left := self.groups._to_recount:  # noqa: SLF001 - see above
+            uid = left.pop()
+            placed = self._pods.get(uid)
+            pod = placed.pod if placed is not None else self._unscheduled.get(uid)
+            if pod is not None and not self._counts_as_named(pod):
+                self._count_anew(uid)
+            yield uid
+
+    def _counts_as_named(self, pod: Pod) -> bool:
+        """Return whether the pod counts in the group that it names, and declares the same."""
+        key, form = self.groups.named_by(pod)
+        member = self._members.get(pod.uid)
+        if member is None or key is None:
+            return member is None and key is None
+        declared = DeclaredByPod.by(pod, form) if form is not None else None
+        return member.group.key == key and member.declared == declared
 
     def number_of(self, uid: Uid) -> int | None:
         """Return the number of the pod's group; None without one, or if the pod is terminating."""
@@ -337,14 +374,14 @@ class PodGroupsWriter:
         """
         before = self._unscheduled.get(pod.uid)
         self._unscheduled[pod.uid] = pod
-        self._count(pod.uid)
+        self._count_anew(pod.uid)
         return before
 
     def drop_unscheduled(self, uid: Uid) -> Pod | None:
         """Drop a pod that is gone or has a node; return what was known of it."""
         before = self._unscheduled.pop(uid, None)
         if before is not None:
-            self._count(uid)
+            self._count_anew(uid)
         return before
 
     def attach(self, placed: PlacedPod) -> None:
@@ -364,6 +401,12 @@ class PodGroupsWriter:
         member = self._members.get(pod.uid)
         if member is not None:
             member.group.departed_pods_count += 1
+
+    def _count_anew(self, uid: Uid) -> None:
+        """Count a pod that may have been in no group until now, because formats have changed."""
+        if (placed := self._pods.get(uid)) is not None:
+            self._placed[uid] = placed
+        self._count(uid)
 
     def _count(self, uid: Uid) -> None:
         """Count the pod as it is now, after removing what was counted of it before."""
