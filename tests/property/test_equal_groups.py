@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from mooring.engine.groups.decision import GroupDecision
 from mooring.engine.groups.members import GroupBackoffs, group_of, take_members
 from mooring.engine.groups.plan import GroupPlanner, reserve_members
-from mooring.engine.groups.slices import run_whole
+from mooring.engine.groups.slices import SearchBudget, run_whole
 from mooring.engine.result_cache import ResultCache
 from mooring.framework.queued_pod import QueuedPod, SubQueue
 from mooring.model.events import Kind
@@ -174,7 +174,8 @@ class EqualGroups(RuleBasedStateMachine):
                 group = group_of(queued.pod, self.pipeline, self.scheduler.cluster)
                 assert group is not None
                 if not self.backoffs.postpone(group, queued, self.scheduler, self.now):
-                    yield self.attempt(take_members(group, queued, self.scheduler, self.now))
+                    steps = take_members(group, queued, self.scheduler, self.now, SearchBudget())
+                    yield self.attempt(run_whole(steps))
             elif self.queue.counts()[SubQueue.BACKOFF]:
                 self.now += 11.0
             else:

@@ -1,6 +1,9 @@
-"""The members of a group wait together: its backoff is the longest of theirs."""
+"""The members of a group leave the queue together, and wait as long as the longest backoff."""
 
-from mooring.engine.groups.members import GroupBackoffs
+from itertools import count
+
+from mooring.engine.groups.members import GroupBackoffs, take_members
+from mooring.engine.groups.slices import SearchBudget
 from mooring.framework.queued_pod import QueuedPod
 from mooring.model.pod import Pod, parse_pod
 from mooring.testing.builders import pod, pod_group
@@ -40,3 +43,24 @@ def test_the_backoff_of_a_group_is_the_longest_of_the_members_that_are_in_the_qu
     assert backoffs.postpone(group, last, scheduler, 4.5)
     assert last.backoff_expiration == 5.0
     assert not backoffs.postpone(group, popped(pods[3]), scheduler, 5.0)
+
+
+def test_members_are_taken_in_slices_and_put_back_if_that_ends_in_a_pause() -> None:
+    scheduler = scheduler_state(pod_group("g", 3))
+    pipeline, queue = put_profile(scheduler).pipeline, scheduler.queue
+    for i in range(3):
+        member = parse_pod(pod(f"g-{i}", group="g"))
+        scheduler.state.put_unscheduled(member)
+        queue.add(member, pipeline, 0.0)
+    seconds = count()
+    first = queue.pop(0.0)
+    assert first is not None
+    group = scheduler.cluster.pod_groups.of(first.pod)
+    assert group is not None
+    taking = take_members(
+        group, first, scheduler, 0.0, SearchBudget(clock=lambda: float(next(seconds)))
+    )
+    next(taking)
+    assert (queue.counts()["active"], len([*queue.in_flight])) == (1, 2)
+    taking.close()
+    assert (queue.counts()["active"], len([*queue.in_flight])) == (3, 0)

@@ -85,6 +85,8 @@ class _GroupAttempt:
     group: PodGroupState
     definition: PodGroup | None
     members: list[Attempt]
+    budget: SearchBudget
+    """Says when a pause is due between steps that cannot pause: a group may be very large."""
     calls: GroupCalls | None = None
     seconds_left: float = _CALLING_SECONDS
     """Seconds that the calls may still take."""
@@ -196,9 +198,15 @@ class GroupCycle:
             return
         if self._backoffs.postpone(group, queued, scheduler, now):
             return
-        members = take_members(group, queued, scheduler, now)
+        budget = SearchBudget(clock=self._clock)
+        try:
+            members = await self._in_slices(
+                take_members(group, queued, scheduler, now, budget), pipeline
+            )
+        except _GivenUp:
+            return
         attempts = [Attempt(member, pipeline, now) for member in members]
-        attempt = _GroupAttempt(group, group.definition, attempts)
+        attempt = _GroupAttempt(group, group.definition, attempts, budget)
         if group.incomplete is None and any(interested(pipeline, m.pod) for m in members):
             wanted = partial(self._is_wanted, attempt, pipeline)
             attempt.calls = GroupCalls(
@@ -355,7 +363,7 @@ class GroupCycle:
         """End the attempt in an error for all members that no task binds."""
         self._group_reports.failed(attempt.group, message)
         left = [member for member in attempt.members if not member.binding]
-        await self._in_slices(self._fail_members(left, message), attempt)
+        await self._in_slices(self._fail_members(left, message), attempt.pipeline)
 
     async def _try_group(self, attempt: _GroupAttempt) -> str | None:
         """Decide about the members; each is handed to its binding, or is in a queue again.
@@ -385,6 +393,7 @@ class GroupCycle:
         """Place the members, or have them wait until there is space; see `_try_group`."""
         result, obstacle = "unschedulable", attempt.group.incomplete
         decision = await self._group_decision(attempt, obstacle)
+        await self._pause(attempt)
         if decision.rows:
             result = "scheduled"
         elif obstacle is None and self._is_unchanged(attempt):
@@ -393,9 +402,11 @@ class GroupCycle:
             if decision.tries:
                 decision, waits = await self._preempt(attempt, decision)
                 result = "waiting_on_preemption" if waits else result
+            await self._pause(attempt)
             await self._reserve(attempt)
+            await self._pause(attempt)
         self._group_reports.decided(attempt.group, decision)
-        await self._in_slices(self._unschedulable(attempt, decision), attempt)
+        await self._in_slices(self._unschedulable(attempt, decision), attempt.pipeline)
         return result
 
     async def _reserve(self, attempt: _GroupAttempt) -> None:
@@ -407,7 +418,8 @@ class GroupCycle:
         if not self._is_unchanged(attempt):
             return
         await self._in_slices(
-            self._reservation.update(group, attempt.queued, self._clock(), attempt.answers), attempt
+            self._reservation.update(group, attempt.queued, self._clock(), attempt.answers),
+            attempt.pipeline,
         )
         nominated = any(map(self._attempts.nominated_node, attempt.members))
         if not nominated and self._is_unchanged(attempt):
@@ -424,10 +436,12 @@ class GroupCycle:
         """
         if attempt.calls is None:
             return False
-        return await self._in_slices(attempt.calls.drop_lost(attempt.pods, self._clock), attempt)
+        return await self._in_slices(
+            attempt.calls.drop_lost(attempt.pods, self._clock), attempt.pipeline
+        )
 
-    async def _in_slices(self, work: Pausing[_Result], attempt: _GroupAttempt) -> _Result:
-        """Return the result of work about a group; other tasks run in its pauses.
+    async def _in_slices(self, work: Pausing[_Result], pipeline: Pipeline) -> _Result:
+        """Return the result of work about a group of this pipeline; other tasks run in its pauses.
 
         Raises:
             _GivenUp: this scheduler decides nothing more.
@@ -440,12 +454,16 @@ class GroupCycle:
                     result: _Result = ended.value
                     return result
                 paused = self._clock()
-                with attempt.pipeline.metrics.suspended():
+                with pipeline.metrics.suspended():
                     await asyncio.sleep(_PAUSE_SECONDS)
                 self.turned = self._clock()
                 self._paused += self.turned - paused
                 if self._attempts.halted:
                     raise _GivenUp
+
+    async def _pause(self, attempt: _GroupAttempt) -> None:
+        """Let other tasks run if that is due."""
+        await self._in_slices(attempt.budget.pause(), attempt.pipeline)
 
     async def _group_decision(self, attempt: _GroupAttempt, obstacle: str | None) -> GroupDecision:
         """Return the decision, with the members assumed; without one if there is an obstacle."""
@@ -469,7 +487,7 @@ class GroupCycle:
             answers=attempt.answers,
         )
         began, paused = self._clock(), self._paused
-        decision = await self._in_slices(self._plan_and_commit(attempt, planner), attempt)
+        decision = await self._in_slices(self._plan_and_commit(attempt, planner), attempt.pipeline)
         took = self._clock() - began - (self._paused - paused)
         self._metrics.pod_group_decided(took)
         self._slow.decided(pipeline, str(group.key), took / len(attempt.members))
@@ -574,7 +592,7 @@ class GroupCycle:
             clock=self._clock,
             answers=attempt.answers,
         )
-        answer = await self._in_slices(steps, attempt)
+        answer = await self._in_slices(steps, attempt.pipeline)
         if not self._is_unchanged(attempt):
             return decision, False
         if isinstance(answer, GroupNomination):

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from weakref import WeakValueDictionary
 
+from mooring.engine.groups.slices import Pausing, SearchBudget
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.queued_pod import QueuedPod, SubQueue
@@ -37,19 +38,31 @@ def group_of(pod: Pod, pipeline: Pipeline, cluster: ClusterView) -> PodGroupStat
 
 
 def take_members(
-    group: PodGroupState, queued: QueuedPod, scheduler: SchedulerState, now: float
-) -> list[QueuedPod]:
+    group: PodGroupState,
+    queued: QueuedPod,
+    scheduler: SchedulerState,
+    now: float,
+    budget: SearchBudget,
+) -> Pausing[list[QueuedPod]]:
     """Take the members from the queue: this one first, then the others of its profile.
 
-    They are in the order of priority, then age. Gated members stay where they are.
+    They are in the order of priority, then age. Gated members stay where they are. If this is
+    closed in a pause, what was taken is put back.
     """
-    members = list[QueuedPod]()
-    for other in _others(group, queued, scheduler):
-        member = scheduler.queue.pop_specific(other.pod.uid, now)
-        if member is not None:
-            members.append(member)
-    members.sort(key=lambda m: (-m.pod.spec.priority, m.initial_attempt_timestamp))
-    return [queued, *members]
+    members = [queued]
+    try:
+        for other in tuple(_others(group, queued, scheduler)):
+            member = scheduler.queue.pop_specific(other.pod.uid, now)
+            if member is not None:
+                members.append(member)
+            yield from budget.pause()
+    except GeneratorExit:
+        for member in members:
+            scheduler.queue.put_back(member, now)
+        raise
+    others = members[1:]
+    others.sort(key=lambda m: (-m.pod.spec.priority, m.initial_attempt_timestamp))
+    return [queued, *others]
 
 
 def is_unchanged(
