@@ -397,6 +397,10 @@ def preemption_on_few_nodes(r: FullReplica) -> Iterator[Work]:
     r.wait(pod(f"p-{i}", ports=[80], **fields) for i in range(3))
     yield r.schedule()
     r.forget_all()
+    apart = {"podAntiAffinity": {_REQUIRED: [_away_from(f"web-{i}") for i in range(100)]}}
+    r.wait([pod("terms", **(fields | {"affinity": affinity | apart}))])
+    yield r.schedule()
+    r.forget_all()
 
 
 def nominated_node_deleted(r: FullReplica) -> Iterator[Work]:
