@@ -265,7 +265,9 @@ def _post_filter(
     reasons: list[str] = []
     keeps_nomination = False
     for plugin in pipeline.post_filter:
-        answer = run_post_filter(pipeline, plugin, replace(state, kept=kept.get(plugin.name)))
+        if kept:
+            state = replace(state, kept=kept.get(plugin.name))
+        answer = run_post_filter(pipeline, plugin, state)
         if isinstance(answer, Unfinished):
             kept[plugin.name] = answer.kept
             raise StillSearching

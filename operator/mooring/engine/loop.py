@@ -278,12 +278,12 @@ class SchedulingLoop:
 
         If the pod has gone or another pipeline takes it meanwhile, the attempt is given up.
         """
-        slices = TimeSlices(rest=_SEARCH_REST, clock=self._clock)
         while True:
+            began = self._clock()
             try:
                 return self._half(attempt, answers)
             except StillSearching:
-                await slices.pause()
+                await asyncio.sleep(_SEARCH_REST * (self._clock() - began))
             if self._is_given_up(attempt):
                 return None
             self._turned = self._clock()
