@@ -1,6 +1,8 @@
 """Long work leaves time for other tasks."""
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Iterator
 
 import pytest
@@ -75,3 +77,19 @@ async def test_the_event_loop_rests_for_so_many_times_as_long_as_the_slice_took(
     work = Work()
     await TimeSlices(2.0, rest=3.0, clock=lambda: work.now).run(work.run(5))
     assert rests == [6.0, 6.0]
+
+
+async def test_young_garbage_is_collected_between_slices() -> None:
+    class Node:
+        itself: "Node"
+
+    gc.disable()
+    try:
+        garbage = Node()
+        garbage.itself = garbage
+        gone = weakref.ref(garbage)
+        del garbage
+        await TimeSlices(0.0).run(range(10))
+        assert gone() is None
+    finally:
+        gc.enable()

@@ -96,12 +96,13 @@ def calm_the_collector() -> None:
     """Have the garbage collector not walk what is there already, nor much at once.
 
     The mirror is long-lived and free of cycles. To walk 100,000 objects takes 50 ms, in which
-    nothing else runs: that many are in the two younger generations at most. All others are walked
-    when they have grown by a quarter, and not before 160 million objects have come.
+    nothing else runs: 40,000 are in the two younger generations at most, unless as many are freed
+    as are made, and then they are walked between slices of work (`mooring.time_slices`). All others
+    are walked when they have grown by a quarter, and after 100,000 walks of the younger ones.
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(20_000, 3, 2_000)
+    gc.set_threshold(10_000, 3, 100_000)
 
 
 class Kopf(Protocol):

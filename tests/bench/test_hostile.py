@@ -5,7 +5,15 @@ import time
 import pytest
 
 from bench.full_replica import FullReplica
-from bench.holds import BOUND, CASES, Case, hostile_pod, longest_hold
+from bench.holds import (
+    BOUND,
+    CASES,
+    WIDER_BOUNDS,
+    Case,
+    hostile_pod,
+    longest_hold,
+    profile_with_cards,
+)
 from bench.hostile import hostile_pods, measure
 
 NODES = 4
@@ -50,5 +58,10 @@ async def test_the_longest_step_is_measured_by_its_cpu_time() -> None:
 
 async def test_cases_are_chosen_by_words(capsys: pytest.CaptureFixture[str]) -> None:
     found = await measure(NODES, "Scrape")
-    assert [what for what, _ in found] == ["Scrape the metrics"]
+    assert [(what, bound) for what, _, bound in found] == [("Scrape the metrics", BOUND)]
     assert f"{1000 * BOUND:.0f}" in capsys.readouterr().out
+
+
+async def test_a_case_may_have_a_bound_of_its_own() -> None:
+    found = await measure(NODES, "GPU cards")
+    assert [bound for _, _, bound in found] == [WIDER_BOUNDS[profile_with_cards]]

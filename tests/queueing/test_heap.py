@@ -1,6 +1,7 @@
 """A heap keeps the order of its keys, and forgets pods that have moved."""
 
 from itertools import count
+from weakref import ref
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -44,8 +45,8 @@ def test_pods_that_have_not_moved_come_off_in_the_order_of_their_keys(
 
 def test_a_pod_that_moves_again_and_again_behind_another_leaves_few_entries() -> None:
     heap = PodHeap[int]()
-    heap.push(0, move(queued("first")))
-    restless = queued("restless")
+    staying, restless = queued("first"), queued("restless")
+    heap.push(0, move(staying))
     for _ in range(10_000):
         heap.push(1, move(restless))
     assert len(heap) <= 64
@@ -60,7 +61,8 @@ def test_no_push_looks_at_all_entries_and_the_order_stays_meanwhile() -> None:
         heap.push(key, move(each))
     for each in pods[:32]:
         move(each)
-    heap.push(64, move(queued("64")))
+    last = queued("64")
+    heap.push(64, move(last))
     assert len(heap) >= 61, "four were looked at"
     popped = [heap.pop() for _ in range(33)]
     assert [each.pod.name for each in popped if each is not None] == [*map(str, range(32, 65))]
@@ -80,7 +82,17 @@ def test_where_many_pods_have_gone_all_their_entries_are_dropped_at_once() -> No
 
 
 def test_many_pods_that_stay_are_all_kept() -> None:
-    heap = PodHeap[int]()
-    for key in range(1000):
-        heap.push(key, move(queued()))
+    heap, pods = PodHeap[int](), [queued() for _ in range(1000)]
+    for key, each in enumerate(pods):
+        heap.push(key, move(each))
     assert len(heap) == 1000
+
+
+def test_a_pod_that_has_gone_is_not_kept() -> None:
+    heap, staying, going = PodHeap[int](), queued("staying"), queued("going")
+    heap.push(0, move(going))
+    heap.push(1, move(staying))
+    gone = ref(going)
+    del going
+    assert gone() is None
+    assert heap.first() == (1, staying)

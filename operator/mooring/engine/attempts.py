@@ -1,7 +1,7 @@
 """Attempts to schedule pods, and what is noted and reported when one ends without a bound pod."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mooring.engine.assumed import PodRejected
 from mooring.engine.pod_status_reporter import PodScheduledReason, PodStatusReporter
@@ -27,6 +27,8 @@ class Attempt:
     took: float = 0.0
     binding: bool = False
     """Whether a task binds the pod; it says how the attempt ends."""
+    kept: dict[str, object] = field(default_factory=dict)
+    """What PostFilter plugins that have paused keep, by their names."""
 
 
 class Attempts:

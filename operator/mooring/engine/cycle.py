@@ -26,6 +26,7 @@ from mooring.framework.post_filter import (
     Nomination,
     NotEligible,
     PostFilterState,
+    Unfinished,
 )
 from mooring.framework.runtime import run_post_filter, status_of
 from mooring.framework.verdicts import Unschedulable
@@ -38,9 +39,14 @@ from mooring.state.view import BoolArray
 
 __all__ = [
     "LiveDryRun",
+    "StillSearching",
     "decide",
     "tie_break_seed",
 ]
+
+
+class StillSearching(Exception):  # noqa: N818 - it is no error
+    """A PostFilter plugin goes on if the decision is made again."""
 
 
 @overload
@@ -54,6 +60,7 @@ def decide(
     start: int = 0,
     now: float = 0.0,
     answers: None = None,
+    kept: dict[str, object] | None = None,
 ) -> Outcome: ...
 
 
@@ -68,6 +75,7 @@ def decide(
     start: int = 0,
     now: float = 0.0,
     answers: ExtenderAnswers,
+    kept: dict[str, object] | None = None,
 ) -> Outcome | FilterCall | PreemptCall: ...
 
 
@@ -81,13 +89,18 @@ def decide(
     start: int = 0,
     now: float = 0.0,
     answers: ExtenderAnswers | None = None,
+    kept: dict[str, object] | None = None,
 ) -> Outcome | FilterCall | PreemptCall:
     """Return the node with the highest score, or the diagnosis of why no node fits.
 
     `seed` chooses among nodes with the same total score. `start` is the position in the node order
     at which a search that samples nodes begins. `now` is in seconds since the epoch. `answers` are
     those of the extenders that care for the pod; where one is missing, the call that gets it is
-    returned instead of an outcome.
+    returned instead of an outcome. With `kept`, what PostFilter plugins keep by their names, these
+    may pause: the decision has to be made again with it, from the start, in the state of then.
+
+    Raises:
+        StillSearching: a plugin paused.
     """
     # No decision reads scores before the extenders have filtered.
     scored = answers is None or answers.filtered is not None
@@ -95,7 +108,7 @@ def decide(
     search = NodeSearch(pod, pipeline, cluster, results, pod.ends_by(now))
     pre_filtered = search.pre_filter() if cluster.node_count else search.diagnosis_without_nodes()
     if isinstance(pre_filtered, Diagnosis):
-        return _fit_error(search, pre_filtered, None, now, seed, answers)
+        return _fit_error(search, pre_filtered, None, now, seed, answers, kept)
     fits = search.feasible(pre_filtered)
     on_nominated = _nominated_node(search, pre_filtered, fits, answers)
     if on_nominated is not None:
@@ -104,7 +117,7 @@ def decide(
     if isinstance(found, FilterCall):
         return found
     if not len(found.rows):
-        return _fit_error(search, found.diagnosis(), pre_filtered, now, seed, answers)
+        return _fit_error(search, found.diagnosis(), pre_filtered, now, seed, answers, kept)
     return _highest(search, found, seed)
 
 
@@ -212,6 +225,7 @@ def _fit_error(
     now: float,
     seed: int,
     answers: ExtenderAnswers | None,
+    kept: dict[str, object] | None,
 ) -> FitError | PreemptCall:
     """Run the post_filter plugins when no node fits (RunPostFilterPlugins); return the outcome.
 
@@ -230,23 +244,33 @@ def _fit_error(
         seed,
         preempt_extenders=answers is not None and answers.preempts,
         processed=answers.processed if answers is not None else None,
+        may_pause=kept is not None,
     )
     metrics = search.pipeline.metrics
     with metrics.all_at(ExtensionPoint.POST_FILTER):
-        outcome, last = _post_filter(search.pipeline, state, message)
+        outcome, last = _post_filter(search.pipeline, state, message, {} if kept is None else kept)
     metrics.ended_with(ExtensionPoint.POST_FILTER, status_of(last))
     return outcome
 
 
 def _post_filter(
-    pipeline: Pipeline, state: PostFilterState, message: str
+    pipeline: Pipeline, state: PostFilterState, message: str, kept: dict[str, object]
 ) -> tuple[FitError | PreemptCall, object]:
-    """Return the outcome, and what the last plugin that ran returned."""
+    """Return the outcome, and what the last plugin that ran returned.
+
+    Raises:
+        StillSearching: that one paused; `kept` has what it keeps.
+    """
     diagnosis, answer = state.diagnosis, None
     reasons: list[str] = []
     keeps_nomination = False
     for plugin in pipeline.post_filter:
+        if kept:
+            state = replace(state, kept=kept.get(plugin.name))
         answer = run_post_filter(pipeline, plugin, state)
+        if isinstance(answer, Unfinished):
+            kept[plugin.name] = answer.kept
+            raise StillSearching
         if isinstance(answer, Nomination):
             return FitError(diagnosis, _with_reasons(message, answer.message), answer), answer
         if isinstance(answer, Candidates):

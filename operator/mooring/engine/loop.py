@@ -15,7 +15,7 @@ from typing import Final
 from mooring.engine.assumed import PodRejected, assume_reserve_and_permit
 from mooring.engine.attempts import Attempt, Attempts
 from mooring.engine.binding import BindingCycle
-from mooring.engine.cycle import decide, tie_break_seed
+from mooring.engine.cycle import StillSearching, decide, tie_break_seed
 from mooring.engine.extenders.answers import (
     MOST_CALLS,
     ExtenderAnswers,
@@ -52,6 +52,8 @@ _HINT_SECONDS: Final = 0.001
 _EVALUATION_SECONDS: Final = 0.001
 """How long values of nodes are evaluated between two decisions, at least one value."""
 _MOST_BINDING: Final = 256
+_SEARCH_REST: Final = 0.5
+"""For how many times the duration of a step of a search for victims others run after it."""
 _IDLE_SECONDS: Final = 10.0
 """The loop turns at least so often, which shows that it is alive."""
 _STUCK_SECONDS: Final = 60.0
@@ -248,7 +250,8 @@ class SchedulingLoop:
     async def _attempt(self, queued: QueuedPod) -> None:
         """Run one attempt: the pod is handed to its binding, or is in a queue again.
 
-        Only an attempt about a group may await; no other pod is popped meanwhile.
+        Only an attempt about a group, or about victims on many nodes, may await; no other pod is
+        popped meanwhile.
         """
         scheduler, pod = self._scheduler, queued.pod
         # A former leader may have bound it a moment ago.
@@ -266,7 +269,36 @@ class SchedulingLoop:
         if extenders:
             self._extender_attempts.add(queued, partial(self._call_extenders, attempt, extenders))
         else:
-            self._half(attempt, None)
+            await self._in_steps(attempt, None)
+
+    async def _in_steps(
+        self, attempt: Attempt, answers: ExtenderAnswers | None
+    ) -> FilterCall | PreemptCall | None:
+        """Decide as `_half` does, in more than one step if the search for victims takes long.
+
+        If the pod has gone or another pipeline takes it meanwhile, the attempt is given up.
+        """
+        while True:
+            began = self._clock()
+            try:
+                return self._half(attempt, answers)
+            except StillSearching:
+                await asyncio.sleep(_SEARCH_REST * (self._clock() - began))
+            if self._is_given_up(attempt):
+                return None
+            self._turned = self._clock()
+
+    def _is_given_up(self, attempt: Attempt) -> bool:
+        """Return whether the attempt must not go on; then the pod is in a queue again, or gone."""
+        queue, queued = self._scheduler.queue, attempt.queued
+        if self._scheduler.cluster.is_placed(queued.pod):
+            queue.done(queued, self._clock())
+            return True
+        has_left = queue.get(queued.pod.uid) is not queued
+        if self._attempts.halted or queued.outdated or has_left:
+            queue.put_back(queued, self._clock())
+            return True
+        return False
 
     def _half(
         self, attempt: Attempt, answers: ExtenderAnswers | None
@@ -275,6 +307,9 @@ class SchedulingLoop:
 
         Return the call that must be made first. Without one, the attempt is decided: the pod is
         handed to its binding, or is in a queue again.
+
+        Raises:
+            StillSearching: a plugin paused its search; nothing has been decided.
         """
         pod, metrics = attempt.queued.pod, attempt.pipeline.metrics
         outer = metrics.begin_attempt()
@@ -288,6 +323,8 @@ class SchedulingLoop:
                 self._assume(attempt, outcome)
         except PodRejected as rejection:
             self._attempts.reject(attempt, rejection)
+        except StillSearching:
+            raise
         except StillEvaluating:
             now = self._clock()
             until = attempt.pipeline.evaluations.refused(now)
@@ -322,14 +359,12 @@ class SchedulingLoop:
             PodGone: there is no such pod any more.
             ExtenderError: an extender fails and may not be ignored, or never agrees.
         """
-        scheduler, queued, pod = self._scheduler, attempt.queued, attempt.queued.pod
+        scheduler, pod = self._scheduler, attempt.queued.pod
         answers = ExtenderAnswers(preempts=any(extender.preempt_verb for extender in extenders))
         for _ in range(MOST_CALLS):
-            has_left = scheduler.queue.get(pod.uid) is not queued
-            if self._attempts.halted or queued.outdated or has_left:
-                scheduler.queue.put_back(queued, self._clock())
+            if self._is_given_up(attempt):
                 return
-            call = self._half(attempt, answers)
+            call = await self._in_steps(attempt, answers)
             if call is None:
                 return
             answers = await self._extenders.answer(call, extenders, pod, answers, scheduler.cluster)
@@ -351,6 +386,7 @@ class SchedulingLoop:
                 start=self._start,
                 now=self._now(),
                 answers=answers,
+                kept=attempt.kept,
             )
         finally:
             pipeline.metrics.end_decision(pipeline.profile)

@@ -14,11 +14,9 @@ from typing import Any, ClassVar, Final, Protocol, runtime_checkable
 from mooring.framework.hints import QueueingHint
 from mooring.framework.placements import Placement, PodGroupAssignments
 from mooring.framework.post_filter import (
-    Candidates,
     GroupPreemption,
-    Nomination,
-    NotEligible,
     PodGroupPostFilterState,
+    PostFilterResult,
     PostFilterState,
 )
 from mooring.framework.verdicts import Explanation, PreFilterResult, Skip, Unschedulable, Wait
@@ -187,9 +185,7 @@ class ResourceFilterPlugin(FilterPlugin, Protocol):
 class PostFilterPlugin(Plugin, Protocol):
     """Runs when no node fits; may find a node on which evictions help."""
 
-    def post_filter(
-        self, state: PostFilterState
-    ) -> Nomination | Candidates | Unschedulable | NotEligible:
+    def post_filter(self, state: PostFilterState) -> PostFilterResult:
         """Return a nomination, or why the plugin has none."""
 
 

@@ -21,9 +21,11 @@ __all__ = [
     "Nomination",
     "NotEligible",
     "PodGroupPostFilterState",
+    "PostFilterResult",
     "PostFilterState",
     "PreemptionCandidate",
     "ProcessedCandidates",
+    "Unfinished",
 ]
 
 
@@ -54,6 +56,9 @@ class PostFilterState:
 
     With `preempt_extenders`, extenders take part in the preemption: a plugin that supports that
     returns Candidates first, and runs again with `processed`, what the extenders made of them.
+
+    Where it `may_pause`, a plugin may return Unfinished after a while. Unless the pod fits
+    meanwhile, it runs again, with what it has `kept`, and in the state that the cluster has then.
     """
 
     pod: Pod
@@ -65,6 +70,8 @@ class PostFilterState:
     seed: int = 0
     preempt_extenders: bool = False
     processed: "ProcessedCandidates | None" = None
+    may_pause: bool = False
+    kept: object = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,6 +128,17 @@ class NotEligible:
 
     reason: str
     is_error: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Unfinished:
+    """The plugin goes on in another step, in which it gets what it has `kept`."""
+
+    kept: object
+
+
+PostFilterResult: TypeAlias = Nomination | Candidates | Unschedulable | NotEligible | Unfinished
+"""What `post_filter` returns."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

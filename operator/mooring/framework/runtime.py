@@ -49,7 +49,9 @@ from mooring.framework.post_filter import (
     Nomination,
     NotEligible,
     PodGroupPostFilterState,
+    PostFilterResult,
     PostFilterState,
+    Unfinished,
 )
 from mooring.framework.queued_pod import QueuedPod
 from mooring.framework.scores import MAX_SCORE
@@ -229,10 +231,11 @@ def run_resource_requests(
 
 def run_post_filter(
     pipeline: Pipeline, plugin: PostFilterPlugin, state: PostFilterState
-) -> Nomination | Candidates | Unschedulable | NotEligible:
+) -> PostFilterResult:
     """Run `post_filter` and check that a nominated node exists, and the victims are on it.
 
-    Candidates are returned only where extenders have to see them, and have not yet.
+    Candidates are returned only where extenders have to see them, and have not yet; Unfinished
+    only where the search may pause.
     """
     point = ExtensionPoint.POST_FILTER
     answer = _measured(pipeline, plugin, point, plugin.post_filter, state)
@@ -415,6 +418,8 @@ def _wrong_post_filter(answer: object, state: PostFilterState) -> str:
             return "returned Candidates, which no extender is to be called with"
         found = ((c.node, c.victims) for c in answer.candidates)
         return next(filter(None, (_wrong_victims(*c, state.cluster) for c in found)), "")
+    if isinstance(answer, Unfinished):
+        return "" if state.may_pause else "returned Unfinished where it may not pause"
     if isinstance(answer, Unschedulable | NotEligible):
         # Its length is not limited: preemption may have to list a reason for every node.
         return _wrong_reason(answer.reason, most=None)
@@ -572,7 +577,7 @@ def status_of(answer: object) -> Status:
         return Status.SUCCESS if answer.any() else Status.UNSCHEDULABLE
     if isinstance(answer, Unschedulable) and not answer.resolvable:
         return Status.UNRESOLVABLE
-    if isinstance(answer, Unschedulable | NotEligible):
+    if isinstance(answer, Unschedulable | NotEligible | Unfinished):
         return Status.UNSCHEDULABLE
     return Status.WAIT if isinstance(answer, Wait) else Status.SUCCESS
 

@@ -251,6 +251,7 @@ def _memory(_key: bytes, spec: PodSpec) -> int:
     return spec.memory
 
 
+_NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
 _MOST_MEMORY_PER_BYTE: Final = 25
 """A spec takes at most this many times the memory of its JSON, usually a fifth of that."""
 _SMALL: Final = 2048
@@ -290,6 +291,7 @@ def _parsed(key: bytes) -> PodSpec:
         required_features=frozenset(spec.get("requiredFeatures", ())),
         extended=tuple(
             {name: amount for name, amount in container.requests.items() if "/" in name}
+            or _NOTHING  # one for all, because a pod may have 10,000 containers
             for container in resources.containers
         ),
         card_annotations=loaded.get("annotations", {}),

@@ -8,7 +8,7 @@ in a dry run where filters need it, as kube-scheduler does for all nodes
 """
 
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import ClassVar, Final
 
 import numpy as np
@@ -21,17 +21,24 @@ from mooring.framework.post_filter import (
     Nomination,
     NotEligible,
     PodGroupPostFilterState,
+    PostFilterResult,
     PostFilterState,
     PreemptionCandidate,
     ProcessedCandidates,
+    Unfinished,
 )
 from mooring.framework.verdicts import Unschedulable
-from mooring.model.pod import Pod
 from mooring.plugins.default_preemption.candidates import (
     Candidate,
     by_importance,
     select_candidate,
     select_victims,
+)
+from mooring.plugins.default_preemption.dry_runs import (
+    REMOVALS_PER_CHECK,
+    TERMS_PER_CHECK,
+    DryRuns,
+    StepEnds,
 )
 from mooring.plugins.default_preemption.groups import preempt_for_group
 from mooring.plugins.default_preemption.potential_victims import PotentialVictims
@@ -47,10 +54,6 @@ _COMPARED_ALWAYS: Final = 100
 """So many candidates kube-scheduler compares in any cluster, so they are compared at any cost."""
 _MOST_CHECKS: Final = 600
 """Checks of the pod on a node in the dry runs of one decision; each takes about 0.1 ms."""
-_TERMS_PER_CHECK: Final = 6
-"""So many inter-pod terms and topology spread constraints of the pod take as long as a check."""
-_REMOVALS_PER_CHECK: Final = 8
-"""So many potential victims are removed from a node, and put back, in the time of a check."""
 _MOST_LOOKED_AT: Final = 8_000
 """Potential victims that one decision compares with disruption budgets, 8 us each."""
 _NO_VICTIMS: Final = "No preemption victims found for incoming pod"
@@ -69,13 +72,20 @@ class DefaultPreemption:
         self._absolute = args.min_candidate_nodes_absolute
         self._says_placement = handle.kubernetes.placement_in_preemption_message
 
-    def post_filter(
-        self, state: PostFilterState
-    ) -> Nomination | Candidates | Unschedulable | NotEligible:
+    def post_filter(self, state: PostFilterState) -> PostFilterResult:
         """Return the cheapest candidate as a nomination, or why there is none.
 
         If extenders take part, all candidates are returned for them first.
         """
+        kept = state.kept
+        dry_runs = kept if isinstance(kept, DryRuns) else DryRuns(state.pod)
+        dry_runs.begin_step()
+        try:
+            return self._preempt(state, dry_runs)
+        except StepEnds:
+            return Unfinished(dry_runs)
+
+    def _preempt(self, state: PostFilterState, dry_runs: DryRuns) -> PostFilterResult:
         not_eligible = _not_eligible_to_preempt_others(state)
         if not_eligible is not None:
             return NotEligible(f"preemption: {not_eligible}")
@@ -84,7 +94,7 @@ class DefaultPreemption:
         by_extenders = state.diagnosis.extender_rows
         rows = np.setdiff1d(state.diagnosis.resolvable_rows, by_extenders)
         rejections: Counter[str] = Counter()
-        candidates = self._find_candidates(state, rows, rejections)
+        candidates = self._find_candidates(state, rows, rejections, dry_runs)
         if candidates and state.preempt_extenders:
             return Candidates(tuple(_for_extenders(state, found) for found in candidates))
         if candidates:
@@ -104,7 +114,7 @@ class DefaultPreemption:
         return preempt_for_group(state)
 
     def _find_candidates(
-        self, state: PostFilterState, rows: IntArray, rejections: Counter[str]
+        self, state: PostFilterState, rows: IntArray, rejections: Counter[str], dry_runs: DryRuns
     ) -> list[Candidate]:
         """Return the candidates, as many as kube-scheduler compares, within the profile's limits.
 
@@ -116,7 +126,7 @@ class DefaultPreemption:
         needs = state.dry_run.resource_requests
         potential = PotentialVictims(state.pod, needs or {}, rows, state.cluster, _protected(state))
         if needs is None:
-            return self._dry_run(state, potential, rejections)
+            return self._by_filters(state, potential, rejections, dry_runs)
         if not potential.fits.any():
             _count_insufficient(potential, rejections)
             return []
@@ -154,19 +164,46 @@ class DefaultPreemption:
             for candidate in new
         )
 
+    def _by_filters(
+        self,
+        state: PostFilterState,
+        potential: PotentialVictims,
+        rejections: Counter[str],
+        dry_runs: DryRuns,
+    ) -> list[Candidate]:
+        """Return the candidates that dry runs find, and of which the cheapest holds now.
+
+        Raises:
+            StepEnds: before they are found.
+        """
+        while True:
+            why = Counter[str]()
+            candidates = self._dry_run(state, potential, why, dry_runs)
+            if (
+                not candidates
+                or state.preempt_extenders
+                or dry_runs.still_holds(state, select_candidate(candidates))
+            ):
+                rejections.update(why)
+                return candidates
+
     def _dry_run(
-        self, state: PostFilterState, potential: PotentialVictims, rejections: Counter[str]
+        self,
+        state: PostFilterState,
+        potential: PotentialVictims,
+        rejections: Counter[str],
+        dry_runs: DryRuns,
     ) -> list[Candidate]:
         """Return the candidates that dry runs find, as many as kube-scheduler compares.
 
-        One decision must not hold up all others. So where there can be more candidates than
-        kube-scheduler compares in any cluster, the number of checks is bounded; of a pod with many
-        inter-pod terms there are fewer, because each check is about all of them. Then half of the
-        checks are about the nodes where requests alone would need the cheapest victims, and in each
-        attempt the others begin at another node.
+        One decision must not hold up all others for long. So where there can be more candidates
+        than kube-scheduler compares in any cluster, the number of checks is bounded; of a pod with
+        many inter-pod terms there are fewer, because each check is about all of them. Then half of
+        the checks are about the nodes where requests alone would need the cheapest victims, and in
+        each attempt the others begin at another node.
         """
         terms = state.pod.spec.affinity.term_count + len(state.pod.spec.spread)
-        left = _MOST_CHECKS / (1 + terms / _TERMS_PER_CHECK)
+        left = _MOST_CHECKS / (1 + terms / TERMS_PER_CHECK)
         order = np.flatnonzero(potential.counts)
         rejections[_NO_VICTIMS] += len(potential.counts) - len(order)
         best, always = np.zeros(0, np.int64), len(order)
@@ -181,11 +218,13 @@ class DefaultPreemption:
                 rejections[_NOT_TRIED] += len(order) - number
                 break
             pods = potential.pods_at(position)
-            candidate = _by_filters(state, int(potential.rows[position]), pods, rejections)
-            left -= 1 + len(pods) / _REMOVALS_PER_CHECK
-            if candidate is not None:
-                candidates.append(candidate)
+            found = dry_runs.candidate(state, int(potential.rows[position]), pods)
+            left -= 1 + len(pods) / REMOVALS_PER_CHECK
+            if isinstance(found, Candidate):
+                candidates.append(found)
                 left -= len(pods)
+            else:
+                rejections.update(found)
             if self._enough(state, candidates, len(potential.rows)):
                 break
         return _allowed(state, candidates, rejections)
@@ -344,31 +383,6 @@ def _by_requests(state: PostFilterState, potential: PotentialVictims, position: 
         potential.free_at(position).reprieve,
         state.cluster.evictions,
     )
-
-
-def _by_filters(
-    state: PostFilterState, row: int, potential: Iterable[Pod], rejections: Counter[str]
-) -> Candidate | None:
-    """Find the candidate for one row by running the filters; None if the pod does not fit.
-
-    `rejections` then counts the reasons.
-    """
-    with state.dry_run.trial() as trial:
-        for pod in potential:
-            trial.remove(pod.uid)
-        rejection = state.dry_run.rejection(row)
-        if rejection:
-            rejections.update(rejection)
-            return None
-
-        def reprieve(pod: Pod) -> bool:
-            trial.add(pod, row)
-            if not state.dry_run.rejection(row):
-                return True
-            trial.remove(pod.uid)
-            return False
-
-        return select_victims(row, potential, reprieve, state.cluster.evictions)
 
 
 def _allowed(

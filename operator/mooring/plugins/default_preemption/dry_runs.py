@@ -1,0 +1,172 @@
+"""Victims on single nodes by running the filters, in as many steps as that takes.
+
+To check 100 nodes with 30 potential victims each takes 0.3 s, in which nothing else could run. So
+the search pauses, and the cluster may change. What has been found out about a node is kept, and
+holds while its pods are the same; the node that is chosen in the end is checked once more.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from mooring.framework.post_filter import PostFilterState
+from mooring.model.pod import Pod, Uid
+from mooring.plugins.default_preemption.candidates import Candidate, select_victims
+
+__all__ = ["REMOVALS_PER_CHECK", "TERMS_PER_CHECK", "DryRuns", "StepEnds"]
+
+TERMS_PER_CHECK: Final = 6
+"""So many inter-pod terms and topology spread constraints of the pod take as long as a check."""
+REMOVALS_PER_CHECK: Final = 8
+"""So many potential victims are removed from a node, and put back, in the time of a check."""
+_CHECKS_PER_STEP: Final = 200
+"""Checks of the pod on a node in one step; each takes about 0.1 ms."""
+_LEAST_PER_STEP: Final = 25
+"""So many checks are made in any step, however many pods must be removed before."""
+_MOST_TIMES: Final = 3
+"""A node whose pods change so often during one search is left out."""
+_CHANGES: Final = "node(s) changed again and again while they were tried"
+
+
+class StepEnds(Exception):  # noqa: N818 - it is no error
+    """The search goes on in another step."""
+
+
+@dataclass(slots=True, eq=False)
+class _OnNode:
+    """What is known of one node: what was there, and how each check of it ended, in their order.
+
+    `was_there` has the node, its pods and those nominated to it by their ids. The first check is
+    without all potential victims; each other one decides about the pod of that uid. `found` is the
+    result: a candidate, or why the node is none. `verified_in` is the step in which that was found,
+    or checked once more.
+    """
+
+    was_there: dict[int, object]
+    potential: tuple[Pod, ...]
+    rejection: tuple[str, ...] | None = None
+    reprieves: list[tuple[Uid, bool]] = field(default_factory=list)
+    found: Candidate | tuple[str, ...] | None = None
+    verified_in: int = 0
+
+    def is_like(self, other: "_OnNode") -> bool:
+        """Return whether the same objects are there."""
+        is_same = self.was_there.keys() == other.was_there.keys()
+        return is_same and {*map(id, self.potential)} == {*map(id, other.potential)}
+
+
+class DryRuns:
+    """The dry runs of one attempt about a pod, in one step or more."""
+
+    def __init__(self, pod: Pod) -> None:
+        terms = pod.spec.affinity.term_count + len(pod.spec.spread)
+        self._cost = 1 + terms / TERMS_PER_CHECK
+        self._nodes: dict[str, _OnNode] = {}
+        self._times: Counter[str] = Counter()
+        self._step = 0
+        self._spent, self._checked = 0.0, 0.0
+
+    def begin_step(self) -> None:
+        """Begin the next step."""
+        self._step += 1
+        self._spent, self._checked = 0.0, 0.0
+
+    def candidate(
+        self, state: PostFilterState, row: int, potential: Sequence[Pod]
+    ) -> Candidate | tuple[str, ...]:
+        """Return the candidate of the row without some of these pods, or why there is none.
+
+        Raises:
+            StepEnds: before that is known; what was found out is kept.
+        """
+        name = state.cluster.nodes.name(row)
+        known, now = self._nodes.get(name), _there(state, row, potential)
+        if known is None or not known.is_like(now):
+            self._times[name] += 1
+            known = self._nodes[name] = now
+        if self._times[name] > _MOST_TIMES:
+            return (_CHANGES,)
+        if known.found is None:
+            known.found = self._try(state, row, known)
+            known.verified_in = self._step
+        return known.found
+
+    def still_holds(self, state: PostFilterState, found: Candidate) -> bool:
+        """Return whether the candidate holds now; if not, its node is to be tried anew.
+
+        Disruption budgets and pods on other nodes may have changed since it was found.
+
+        Raises:
+            StepEnds: before that is known.
+        """
+        name = state.cluster.nodes.name(found.row)
+        known = self._nodes[name]
+        if known.verified_in == self._step:
+            return True
+        holds = self._is_found_again(state, found, known)
+        if holds:
+            known.verified_in = self._step
+        else:
+            del self._nodes[name]
+        return holds
+
+    def _is_found_again(self, state: PostFilterState, found: Candidate, known: _OnNode) -> bool:
+        """Return whether the victims are the same, and the pod fits without them."""
+        order, answers = list[Uid](), dict(known.reprieves)
+
+        def reprieve(pod: Pod) -> bool:
+            order.append(pod.uid)
+            return answers.get(pod.uid, False)
+
+        again = select_victims(found.row, known.potential, reprieve, state.cluster.evictions)
+        if order != [*answers] or again.violations != found.violations:
+            return False
+        with state.dry_run.trial() as trial:
+            for pod in again.all_victims:
+                trial.remove(pod.uid)
+            return not self._check(state, found.row)
+
+    def _try(self, state: PostFilterState, row: int, known: _OnNode) -> Candidate | tuple[str, ...]:
+        """Find the candidate of the row; what an earlier step has checked is not checked again."""
+        decided, known.reprieves = iter(known.reprieves), []
+        with state.dry_run.trial() as trial:
+            for pod in known.potential:
+                trial.remove(pod.uid)
+            self._spent += len(known.potential) / REMOVALS_PER_CHECK
+            if known.rejection is None:
+                known.rejection = self._check(state, row)
+            if known.rejection:
+                return known.rejection
+
+            def reprieve(pod: Pod) -> bool:
+                nonlocal decided
+                uid, reprieved = next(decided, (None, False))
+                if uid != pod.uid:  # it was not checked, or in another order
+                    decided = iter(())
+                    trial.add(pod, row)
+                    reprieved = not self._check(state, row)
+                    if not reprieved:
+                        trial.remove(pod.uid)
+                elif reprieved:
+                    trial.add(pod, row)
+                known.reprieves.append((pod.uid, reprieved))
+                return reprieved
+
+            return select_victims(row, known.potential, reprieve, state.cluster.evictions)
+
+    def _check(self, state: PostFilterState, row: int) -> tuple[str, ...]:
+        """Return why the row rejects the pod now; () if it does not."""
+        is_over = self._spent >= _CHECKS_PER_STEP and self._checked >= _LEAST_PER_STEP
+        if state.may_pause and is_over:
+            raise StepEnds
+        self._spent += self._cost
+        self._checked += self._cost
+        return state.dry_run.rejection(row)
+
+
+def _there(state: PostFilterState, row: int, potential: Sequence[Pod]) -> _OnNode:
+    cluster = state.cluster
+    pods = [placed.pod for placed in cluster.pods_on(row)]
+    there = (cluster.node(row), *pods, *cluster.nominations.on(row))
+    return _OnNode({id(each): each for each in there}, tuple(potential))

@@ -1,0 +1,196 @@
+"""Dry runs that pause: without a change they find what they find at once, else what holds then."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deciding import Deciding
+from mooring.engine.cycle import LiveDryRun
+from mooring.engine.outcome import FitError
+from mooring.framework.post_filter import Nomination
+from mooring.model.events import Kind
+from mooring.model.objects import parse_object
+from mooring.model.pod import Uid, parse_pod
+from mooring.testing.builders import Raw, node, pdb, pod, uid_of
+
+MODULE = "mooring.plugins.default_preemption.dry_runs"
+PREEMPTOR = pod("new", cpu="2", priority=100, ports=[80])
+
+on_node = st.lists(
+    st.tuples(st.integers(1, 2), st.sampled_from([1, 2, 100]), st.booleans(), st.booleans()),
+    min_size=1,
+    max_size=4,
+)
+"""Pods of a node: CPUs, priority, whether they have the preemptor's host port, and a budget."""
+nodes = st.lists(on_node, min_size=2, max_size=5)
+change = st.tuples(
+    st.sampled_from(["leaves", "comes", "nominated", "budget", "gone", "cordoned", "resized"]),
+    st.integers(0, 4),
+    st.integers(1, 3),
+)
+
+
+@contextmanager
+def short_steps(checks: int) -> Iterator[None]:
+    """Have a step end after so many checks."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(f"{MODULE}._CHECKS_PER_STEP", checks)
+        patch.setattr(f"{MODULE}._LEAST_PER_STEP", 1)
+        yield
+
+
+def placed(n: int, i: int, cpu: int, priority: int, *, port: bool, guarded: bool) -> Raw:
+    """Return a pod on node n."""
+    labels = {"guarded": "yes" if guarded else "no"}
+    ports = [80] if port else []
+    return pod(
+        f"n{n}-{i}", cpu=str(cpu), priority=priority, node=f"n{n}", labels=labels, ports=ports
+    )
+
+
+def deciding(drawn: list[list[tuple[int, int, bool, bool]]]) -> Deciding:
+    """Return the cluster of these nodes and pods, and a budget that allows one disruption."""
+    objects = [node(f"n{n}", cpu="4") for n in range(len(drawn))]
+    for n, pods in enumerate(drawn):
+        for i, (cpu, priority, port, guarded) in enumerate(pods):
+            objects.append(placed(n, i, cpu, priority, port=port, guarded=guarded))
+    return Deciding(*objects, pdb("guard", {"guarded": "yes"}, allowed=1))
+
+
+def changer(cluster: Deciding, changes: list[tuple[str, int, int]]) -> Callable[[], None]:
+    """Return what makes the next of these changes when it is called."""
+    left = iter(changes)
+
+    def change_something() -> None:
+        what, n, number = next(left, ("", 0, 0))
+        state, name = cluster.state, f"n{n}"
+        if what == "leaves":
+            state.delete(Kind.POD, uid_of(f"n{n}-{number - 1}"))
+        elif what == "comes":
+            raw = placed(n, 10 + number, number, 1, port=False, guarded=False)
+            state.put(Kind.POD, uid_of(raw["metadata"]["name"]), parse_pod(raw))
+        elif what == "nominated" and name in state.nodes.row_of:
+            cluster.nominate(pod(f"other-{number}", cpu=str(number), priority=100), name)
+        elif what == "budget":
+            raw = pdb("guard", {"guarded": "yes"}, allowed=number - 1)
+            key = "default/guard"
+            state.put(
+                Kind.POD_DISRUPTION_BUDGET, key, parse_object(Kind.POD_DISRUPTION_BUDGET, raw)
+            )
+        elif what == "gone":
+            state.delete(Kind.NODE, name)
+        elif what in ("cordoned", "resized"):
+            raw = node(name, cpu=str(number + 2), unschedulable=what == "cordoned")
+            state.put(Kind.NODE, name, parse_object(Kind.NODE, raw))
+
+    return change_something
+
+
+def fits_without(cluster: Deciding, nomination: Nomination, stays: Uid | None = None) -> bool:
+    """Return whether the preemptor fits on its node now if the other victims leave."""
+    search, asked = cluster.search(PREEMPTOR)
+    dry_run = LiveDryRun(search, asked)
+    row = cluster.state.nodes.row_of[nomination.node]
+    with dry_run.trial() as trial:
+        for victim in nomination.victims:
+            if victim.uid != stays:
+                trial.remove(victim.uid)
+        return not dry_run.rejection(row)
+
+
+@given(nodes, st.integers(1, 4))
+def test_a_search_with_pauses_ends_like_one_without(drawn: list[Any], checks: int) -> None:
+    at_once = deciding(drawn).outcome(PREEMPTOR)
+    cluster = deciding(drawn)
+    with short_steps(checks):
+        outcome, _ = cluster.outcome_in_steps(PREEMPTOR, lambda: None)
+    if not isinstance(at_once, FitError) or not isinstance(outcome, FitError):
+        assert type(at_once) is type(outcome)
+        return
+    assert outcome.message == at_once.message
+    found, expected = outcome.nomination, at_once.nomination
+    assert (found is None) == (expected is None)
+    if found is not None and expected is not None:
+        assert found.node == expected.node
+        assert [victim.name for victim in found.victims] == [v.name for v in expected.victims]
+
+
+@given(nodes, st.integers(1, 4), st.lists(change, max_size=12))
+def test_what_a_search_with_pauses_finds_holds_in_the_cluster_of_its_end(
+    drawn: list[Any], checks: int, changes: list[tuple[str, int, int]]
+) -> None:
+    cluster = deciding(drawn)
+    with short_steps(checks):
+        outcome, _ = cluster.outcome_in_steps(PREEMPTOR, changer(cluster, changes))
+    if not isinstance(outcome, FitError):
+        return
+    nomination = outcome.nomination
+    if nomination is None:
+        return
+    on_node = {p.pod.uid for p in cluster.cluster.pods_of(nomination.node)}
+    assert {victim.uid for victim in nomination.victims} <= on_node
+    assert fits_without(cluster, nomination)
+    for victim in nomination.victims:
+        assert not fits_without(cluster, nomination, stays=victim.uid), "it need not go"
+
+
+def test_a_search_on_many_nodes_pauses() -> None:
+    full = [[(2, 1, False, False), (2, 1, False, False)]] * 5
+    with short_steps(2):
+        _, pauses = deciding(full).outcome_in_steps(PREEMPTOR, lambda: None)
+    assert pauses >= 5
+
+
+def test_a_pod_that_fits_in_a_pause_takes_no_victims() -> None:
+    cluster = deciding([[(2, 1, False, False), (2, 1, False, False)]] * 3)
+    with short_steps(1):
+        outcome, _ = cluster.outcome_in_steps(PREEMPTOR, changer(cluster, [("leaves", 1, 1)]))
+    assert not isinstance(outcome, FitError)
+    assert outcome.node == "n1"
+
+
+def test_a_candidate_whose_budget_has_nothing_left_at_the_end_is_weighed_again() -> None:
+    guarded, costly = [(4, 1, False, True)], [(4, 2, False, False)]
+    cluster = deciding([guarded, costly])
+    spend = changer(cluster, [("", 0, 0), ("budget", 0, 1)])
+    with short_steps(1):
+        outcome, _ = cluster.outcome_in_steps(PREEMPTOR, spend)
+    assert isinstance(outcome, FitError)
+    assert outcome.nomination is not None
+    assert outcome.nomination.node == "n1"
+
+
+def test_a_node_that_grows_after_it_was_tried_needs_fewer_victims() -> None:
+    cluster = deciding(
+        [[(2, 100, False, False), *[(1, 1, False, False)] * 2], [(4, 2, False, False)]]
+    )
+    grow = changer(cluster, [*[("", 0, 0)] * 3, ("resized", 0, 3)])
+    with short_steps(1):
+        outcome, _ = cluster.outcome_in_steps(PREEMPTOR, grow)
+    assert isinstance(outcome, FitError)
+    assert outcome.nomination is not None
+    assert [victim.node_name for victim in outcome.nomination.victims] == ["n0"]
+
+
+def test_a_node_that_changes_in_every_pause_is_left_out() -> None:
+    cluster = deciding([[(2, 1, False, False), (2, 1, False, False)]])
+    numbers = iter(range(1000))
+
+    def replace_a_pod() -> None:
+        number = next(numbers)
+        state = cluster.state
+        if number:
+            state.delete(Kind.POD, uid_of(f"n0-{9 + number}"))
+        raw = placed(0, 10 + number, 1, 1, port=False, guarded=False)
+        state.put(Kind.POD, uid_of(raw["metadata"]["name"]), parse_pod(raw))
+
+    with short_steps(1):
+        outcome, pauses = cluster.outcome_in_steps(PREEMPTOR, replace_a_pod)
+    assert isinstance(outcome, FitError)
+    assert outcome.nomination is None
+    assert "1 node(s) changed again and again while they were tried" in outcome.message
+    assert pauses < 12
