@@ -628,6 +628,7 @@ class GroupCycle:
             pod=PodRef.of(attempt.queued.pod),
             profile=attempt.pipeline.profile,
             profile_generation=attempt.pipeline.generation,
+            kubernetes_version=attempt.pipeline.kubernetes.version,
             node=node,
             nominated_node=None,
             victims=(),
