@@ -330,7 +330,7 @@ class GroupCycle:
         except (_GivenUp, StillEvaluating) as ended:
             self._put_back(attempt, refused=isinstance(ended, StillEvaluating))
         finally:
-            metrics.end_decision(profile)
+            metrics.end_decision(profile, of="podgroup")
             metrics.end_attempt(outer)
         return True
 
