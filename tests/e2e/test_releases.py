@@ -175,9 +175,8 @@ def pod_with_resources(dice: Random, name: str, namespace: str) -> Raw:
         if dice.random() < 0.3:
             limits["memory"], requests["memory"] = "256Mi", dice.choice(("32Mi", "256Mi"))
         resources = {"limits": limits, "requests": requests}
-        return {"name": f"c{number}", "image": "registry.example/c:1", "resources": resources} | (
-            fields
-        )
+        image = "registry.example/c:1"
+        return {"name": f"c{number}", "image": image, "resources": resources, **fields}
 
     spec: Raw = {"containers": [container(n) for n in range(dice.randint(1, 3))]}
     if dice.random() < 0.4:
