@@ -4,6 +4,7 @@ import gc
 import signal
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -22,6 +23,9 @@ STARTING = frozenset({"control_plane", "fresh_control_plane"})
 
 LONGEST = ("tests/soak/test_soak.py", "tests/e2e/test_drain.py")
 """Files with a test of two minutes that mostly waits: begun last, it would be waited for alone."""
+
+LEFT_OUT = pytest.StashKey[int]()
+"""How many tests the chosen release cannot have."""
 
 _OPENS = frozenset({"socket.__new__", "subprocess.Popen"})
 """Audit events of what has to be closed; a new event loop makes sockets too."""
@@ -45,10 +49,8 @@ def pytest_configure() -> None:
 
 
 def pytest_report_header() -> str:
-    """Say what the tests with a control plane run on, and what is left out there."""
-    release = chosen_release()
-    left_out = "" if release.has_pod_groups else "; no tests of its own PodGroups, it has none"
-    return f"Kubernetes: {release.version}{left_out}"
+    """Say what the tests with a control plane run on."""
+    return f"Kubernetes: {chosen_release().version}"
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -62,6 +64,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out = [item for item in items if item.get_closest_marker("pod_groups")]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
+        config.stash[LEFT_OUT] = len(left_out)
     for item in items:
         fixtures = getattr(item, "fixturenames", ())
         if item.nodeid.startswith("tests/e2e/") or not STARTING.isdisjoint(fixtures):
@@ -76,8 +79,26 @@ def _turn(item: pytest.Item) -> int:
     return 0 if item.nodeid.startswith(LONGEST) else 1
 
 
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Tell the process that prints the summary how many tests this one has left out."""
+    told: dict[str, int] | None = getattr(session.config, "workeroutput", None)
+    if told is not None:
+        told["left_out"] = session.config.stash.get(LEFT_OUT, 0)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Note how many tests were left out: each process that ends has collected them all."""
+    node.config.stash[LEFT_OUT] = getattr(node, "workeroutput", {}).get("left_out", 0)
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print what tests recorded as their `summary`: figures that one wants to see each time."""
+    """Print what tests recorded as their `summary`, and how many were left out."""
+    if left_out := terminalreporter.config.stash.get(LEFT_OUT, 0):
+        release = chosen_release()
+        terminalreporter.write_line(
+            f"left out, because {release.version} has no PodGroups of its own: {left_out} test(s)"
+        )
     for report in terminalreporter.getreports("passed"):
         for name, value in report.user_properties:
             if name == "summary" and report.when == "call":

@@ -31,6 +31,7 @@ PLACED = Decision(
     rejections={},
     message=None,
     profile_generation=3,
+    kubernetes_version="1.36",
 )
 REJECTED = Decision(
     pod=PodRef.of_key("team-a/large"),
@@ -220,7 +221,10 @@ async def test_a_placed_pod_is_explained_by_the_profile_and_the_scores(running: 
     result = await running.answer(explain, "web", "-n", "team-a")
     assert result.exit_code == 0
     *_, first, head, one, two = result.stdout.strip().splitlines()
-    assert first == "1970-01-01T00:00:00.000+00:00  on n1  (profile mine, generation 3)"
+    assert (
+        first
+        == "1970-01-01T00:00:00.000+00:00  on n1  (profile mine, generation 3, Kubernetes 1.36)"
+    )
     assert [line.split() for line in (head, one, two)] == [
         ["NODE", "TOTAL", "A", "B"],
         ["n1", "7", "3", "4"],

@@ -52,6 +52,7 @@ def test_json_has_the_form_of_the_decision_record(tmp_path: Path) -> None:
         "pod": "default/web",
         "profile": "default-scheduler",
         "profileGeneration": 0,
+        "kubernetesVersion": "1.37",
         "node": "n1",
         "nominatedNode": None,
         "victims": [],

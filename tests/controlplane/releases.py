@@ -42,6 +42,13 @@ class Release:
     """The condition of a PodGroup whose members were placed."""
     gang_job: Mapping[str, Any] = field(default_factory=dict)
     """What makes a Job a gang by itself, under the gate WorkloadWithJob: fields of its spec."""
+    absent_points: frozenset[str] = frozenset()
+    """The extension points that Mooring has and kube-scheduler of this release does not."""
+    nomination_gate: str = ""
+    """The gate with which kube-scheduler nominates a pod that waits at PreBind, where it is off."""
+    racing_preemption_gate: str = ""
+    """The gate under which kube-scheduler may leave a preemptor waiting though its victims have
+    gone, or evict for it twice: it lets it be tried again before the last victim is evicted."""
     mutating_admission_policy: str = "v1"
     """The version of MutatingAdmissionPolicy; one in beta is served only where flags say so."""
 
@@ -101,9 +108,17 @@ class Release:
         }
 
 
+_PLACEMENT_POINTS: Final = frozenset(("placementGenerate", "placementScore"))
+
 RELEASES: Final[Sequence[Release]] = (
-    Release("1.34", mutating_admission_policy="v1beta1"),
-    Release("1.35", mutating_admission_policy="v1beta1"),
+    Release(
+        "1.34",
+        absent_points=_PLACEMENT_POINTS,
+        nomination_gate="NominatedNodeNameForExpectation",
+        racing_preemption_gate="SchedulerAsyncPreemption",
+        mutating_admission_policy="v1beta1",
+    ),
+    Release("1.35", absent_points=_PLACEMENT_POINTS, mutating_admission_policy="v1beta1"),
     Release(
         "1.36",
         pod_group_versions=("v1alpha2",),

@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from random import Random
 from typing import Any, Final
@@ -13,12 +13,14 @@ import yaml
 from click.testing import CliRunner
 
 import replica
+from conformance.recording.log import SchedulerLog
 from controlplane import Access, ControlPlane
 from controlplane.client import Client
 from controlplane.health import wait_until_healthy
 from controlplane.namespaces import create_namespace, delete_namespace
 from controlplane.nodes import node_object
 from controlplane.processes import ProcessGroup, free_ports
+from controlplane.releases import chosen_release
 from deterministic_extender import SEED
 from e2e.replicas import PROFILES, Replica, Replicas, bound, delete_now, eventually
 from mooring.cli.convert import convert
@@ -72,8 +74,11 @@ def extender(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 def plane(extender: int) -> Iterator[ControlPlane]:
     """Yield a control plane with nodes, priorities, and a kube-scheduler with the extenders."""
     configuration = {"extenders": extenders(extender), "percentageOfNodesToScore": 100}
+    racing = chosen_release().racing_preemption_gate
+    off = [f"--feature-gates={racing}=false"] if racing else []
+    flags = {"kube-scheduler": ["--vmodule=eventhandlers=4", *off]}
     with (
-        ControlPlane({"kube-scheduler"}, scheduler_config=configuration) as plane,
+        ControlPlane({"kube-scheduler"}, scheduler_config=configuration, flags=flags) as plane,
         plane.access.client() as client,
     ):
         replica.apply_manifests(plane.access)
@@ -140,14 +145,26 @@ def pod(dice: Random, number: int, scheduler: str) -> Raw:
     }
 
 
-def outcomes(client: Client, name: str, scheduler: str) -> list[Outcome]:
-    """Return the fate of 200 pods, one by one; a third of the time one is deleted before."""
+def outcomes(
+    client: Client, name: str, scheduler: str, log: SchedulerLog | None = None
+) -> list[Outcome]:
+    """Return the fate of 200 pods, one by one; a third of the time one is deleted before.
+
+    `log` is that of kube-scheduler, which must have seen each change before the next pod comes: up
+    to 1.34 it learns of new pods and of those on nodes in two ways, of which one may be late.
+    """
+
+    def is_seen(change: str, pod_name: str) -> None:
+        if log is not None:
+            log.wait_for([(f"{change} event for scheduled pod", f"{name}/{pod_name}")])
+
     dice, found = Random(20261122), list[Outcome]()  # noqa: S311 - reproducible, not secret
     for number in range(PODS):
         placed = bound(client, name)
         if placed and dice.random() < 0.35:
             gone = sorted(placed)[dice.randrange(len(placed))]
             delete_now(client, name, gone)
+            is_seen("Delete", gone)
             del placed[gone]
         raw = pod(dice, number, scheduler)
         client.post(f"/api/v1/namespaces/{name}/pods", raw)
@@ -159,6 +176,7 @@ def outcomes(client: Client, name: str, scheduler: str) -> list[Outcome]:
             minute, second = divmod(number, 60)
             started = f"2026-01-01T00:{minute:02}:{second:02}Z"
             client.patch(f"{path}/status", {"status": {"phase": "Running", "startTime": started}})
+            is_seen("Update", own)
         else:
             delete_now(client, name, own)
         evicted = placed.keys() - bound(client, name).keys()
@@ -178,8 +196,9 @@ def is_decided(raw: Raw) -> bool:
 @pytest.mark.usefixtures("mooring")
 def test_both_decide_the_same_for_200_pods_preemption_included(plane: ControlPlane) -> None:
     with plane.access.client() as client:
-        with namespace(plane.access) as name:
-            theirs = outcomes(client, name, "default-scheduler")
+        log = SchedulerLog(plane.logs["kube-scheduler"])
+        with closing(log), namespace(plane.access) as name:
+            theirs = outcomes(client, name, "default-scheduler", log)
         with namespace(plane.access) as name:
             ours = outcomes(client, name, SCHEDULER)
     assert ours == theirs

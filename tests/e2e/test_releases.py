@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from functools import partial
+from random import Random
 from typing import Any
 
 import pytest
@@ -9,13 +10,17 @@ import pytest
 import replica
 from controlplane import ControlPlane
 from controlplane.build import SERVER_PROGRAMS, built_releases, control_plane, programs_folder
-from controlplane.client import Client
+from controlplane.client import ApiError, Client
 from controlplane.namespaces import create_namespace, delete_namespace
 from controlplane.releases import RELEASES, Release, chosen_release
 from e2e.node_pool import NodePool
 from e2e.replicas import PROFILES, Replicas, eventually, messages_of, profile, ready
 from mooring.kube.resources import COSCHEDULING_POD_GROUP
+from mooring.model.kubernetes_rules import KUBERNETES_RULES
+from mooring.model.pod import parse_pod
 from mooring.model.pod_group import COSCHEDULING_LABEL
+from mooring.model.resources import parse_containers
+from mooring.simulate.admission import Admission, Forbidden
 from mooring.testing.builders import coscheduling_pod_group, pod_group
 
 Raw = dict[str, Any]
@@ -150,3 +155,83 @@ def test_the_next_pods_follow_a_changed_profile(pool: NodePool) -> None:
         pool.wait_until_bound(name)
     assert sorted(pool.wait_until_bound("c", "d").values()) == [1, 3]
     pool.client.delete(f"{PROFILES}/{pool.name}")
+
+
+CPU_LIMITS = ("500m", "1", "1500m")
+LIMIT_RANGES: tuple[Raw, ...] = (
+    {"type": "Container", "defaultRequest": {"cpu": "250m", "memory": "64Mi"}},
+    {"type": "Container", "default": {"cpu": "1", "memory": "128Mi"}, "min": {"cpu": "100m"}},
+    {"type": "Pod", "max": {"cpu": "5"}, "min": {"memory": "96Mi"}},
+)
+
+
+def pod_with_resources(dice: Random, name: str, namespace: str) -> Raw:
+    """Return a pod whose containers, and maybe itself, have random requests and limits."""
+
+    def container(number: int, **fields: Any) -> Raw:
+        limits = {"cpu": dice.choice(CPU_LIMITS)} if dice.random() < 0.3 else {}
+        least = limits.get("cpu", "300m")
+        requests = {"cpu": dice.choice(("200m", least))} if dice.random() < 0.4 else {}
+        if dice.random() < 0.3:
+            limits["memory"], requests["memory"] = "256Mi", dice.choice(("32Mi", "256Mi"))
+        resources = {"limits": limits, "requests": requests}
+        image = "registry.example/c:1"
+        return {"name": f"c{number}", "image": image, "resources": resources, **fields}
+
+    spec: Raw = {"containers": [container(n) for n in range(dice.randint(1, 3))]}
+    if dice.random() < 0.4:
+        sidecar = {"restartPolicy": "Always"} if dice.random() < 0.5 else {}
+        spec["initContainers"] = [container(9, **sidecar)]
+    if dice.random() < 0.7:
+        limits = {"cpu": dice.choice(("4", "6")), "memory": "1Gi", "hugepages-2Mi": "4Mi"}
+        kept = dice.sample(sorted(limits), dice.randint(1, 3))
+        spec["resources"] = {"limits": {each: limits[each] for each in kept}}
+        if dice.random() < 0.3:
+            spec["resources"]["requests"] = {"cpu": "4"}
+    return {"metadata": {"name": name, "namespace": namespace}, "spec": spec}
+
+
+def answer_of_server(client: Client, path: str, raw: Raw) -> Raw | str:
+    """Return the pod as the API server would store it, or why it does not."""
+    try:
+        stored: Raw = client.post(f"{path}?dryRun=All", raw)
+    except ApiError as error:
+        return str(error)
+    return stored
+
+
+def answer_of_simulate(admission: Admission, raw: Raw) -> Raw | str:
+    """Return the same, as `mooring simulate` sees it."""
+    try:
+        return admission.pod(raw)
+    except Forbidden as error:
+        return f"403: {error}"
+
+
+def what_counts(answer: Raw | str) -> list[Any]:
+    """Return the requests in it, or the reasons in it, whose order is random."""
+    if isinstance(answer, str):
+        head, _, reasons = answer.partition("forbidden: ")
+        return [head, *sorted(reasons.strip("[]").split(", "))]
+    groups = (parse_containers(answer["spec"], g) for g in ("containers", "initContainers"))
+    return [parse_pod(answer).spec.demand, *groups]
+
+
+@pytest.mark.parametrize("item", LIMIT_RANGES, ids=("requests", "limits", "pods"))
+def test_simulate_fills_in_requests_and_refuses_as_the_api_server_does(
+    pool: NodePool, release: Release, item: Raw
+) -> None:
+    """Pod-level limits beside LimitRanges above all: since 1.37 they act in another order."""
+    path = f"/api/v1/namespaces/{pool.name}"
+    made = {"metadata": {"name": "small"}, "spec": {"limits": [item]}}
+    stored = pool.client.post(f"{path}/limitranges", made)
+    admission = Admission((), (), [stored], kubernetes=KUBERNETES_RULES[release.minor])
+    dice, compared = Random(20261123), 0  # noqa: S311 - reproducible, not secret
+    for number in range(80):
+        raw = pod_with_resources(dice, f"p{number}", pool.name)
+        theirs = answer_of_server(pool.client, f"{path}/pods", raw)
+        if isinstance(theirs, str) and theirs.startswith("422: "):
+            continue  # a request above a limit is for the API server to find
+        assert what_counts(answer_of_simulate(admission, raw)) == what_counts(theirs), raw
+        compared += 1
+    assert compared > 20

@@ -919,3 +919,19 @@ async def test_no_pod_whose_extender_is_being_called_is_bound_by_a_profile_that_
             await until(lambda: len(scheduler.without_profile) == count)
         await engine.close()  # attempts of groups without members may still wait for their turn
     assert bindings.made == []
+
+
+async def test_a_preemptor_is_bound_when_its_last_victim_was_called_off_before_it_was_bound(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    """Nothing is deleted then, so no watch tells of it; kubernetes #139162."""
+    engine = Engine(client, node("a", cpu="2"))
+    victims = (pod(f"w{n}", cpu="1", labels={"does": "wait"}, priority=1) for n in range(2))
+    engine.pending(*victims)
+    with engine.running():
+        await until(lambda: len(engine.scheduler_state.waiting) == 2)
+        engine.pending(pod("high", cpu="2", priority=10))
+        engine.loop.wake()
+        await until(lambda: bindings.made)
+    assert bindings.made == [("high", "a")]
+    assert bindings.deleted == []

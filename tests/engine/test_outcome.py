@@ -46,3 +46,10 @@ def test_a_fit_error_has_the_message_and_the_nomination() -> None:
         "preemption: found a potential placement for pod on node n1, preempting 1 victims"
     )
     assert decision.rejections["n1"].resolvable
+
+
+def test_a_record_names_the_version_whose_rules_decided() -> None:
+    assert Deciding(node("a")).decision(pod()).kubernetes_version == "1.37"
+    pinned = Deciding(node("a", cpu="1"), kubernetesVersion="1.35")
+    assert pinned.decision(pod()).kubernetes_version == "1.35"
+    assert pinned.decision(pod(cpu="2")).kubernetes_version == "1.35"

@@ -71,6 +71,7 @@ class Recorded:
 
     def __init__(self) -> None:
         self.points: list[tuple[str, str, str, float]] = []
+        self.searches: list[tuple[str, str, float]] = []
         self.calls: list[tuple[str, str, str, float]] = []
         self.hints: list[tuple[str, str, str]] = []
         self.counters: dict[tuple[str, str], Count] = {}
@@ -79,6 +80,9 @@ class Recorded:
         self, point: ExtensionPoint, status: Status, profile: str
     ) -> Callable[[float], None]:
         return lambda seconds: self.points.append((point.value, status.value, profile, seconds))
+
+    def preemption_evaluated(self, preemptor: str, status: Status, seconds: float) -> None:
+        self.searches.append((preemptor, status.value, seconds))
 
     def plugin_ran(
         self, plugin: str, point: ExtensionPoint, status: Status, seconds: float
@@ -208,6 +212,7 @@ def test_what_preemption_tries_belongs_to_post_filter() -> None:
     assert evicted[0][0] == "Success"
     assert evicted[0][1] >= SECONDS["Slow"], "the filter runs in the dry run again"
     assert len(measuring.recorded.seconds("PreFilter")) == 1
+    assert measuring.recorded.searches == [("pod", *evicted[0])]
 
 
 def test_a_failing_plugin_ends_its_extension_point_with_error() -> None:

@@ -709,3 +709,20 @@ def test_the_status_says_whose_rules_apply_and_that_a_server_is_too_new(
     warning = conditions(patch)["Warning"]
     assert warning["reason"] == "UnknownServer"
     assert warning["message"].startswith("the API server is 1.38, which is newer")
+
+
+def test_what_an_old_crd_prunes_of_a_status_is_not_written_again_and_again(
+    profile_handler: ProfileHandler, shared: SchedulerState
+) -> None:
+    shared.state.follow_server("1.36")
+    status = profile_handler.applied(profile())
+    assert status is not None
+    assert status["effective"].pop("kubernetesVersion") == "1.36"
+    profile_handler.applied(profile(status=status))
+    assert not profile_handler.nodes_changed()
+
+    shared.state.follow_server("1.37")
+    shared.profiles.rebuild()
+    assert profile_handler.nodes_changed()
+    assert [name for name, _ in profile_handler.other_statuses()] == ["packed"]
+    assert not profile_handler.nodes_changed()

@@ -18,6 +18,7 @@ BUCKETS = {
     "scheduler_pod_scheduling_attempts": (1, 16, 5),
     "scheduler_preemption_victims": (1, 64, 7),
     "scheduler_preemption_goroutines_duration_seconds": (0.01, 5242.88, 20),
+    "scheduler_preemption_evaluation_duration_seconds": (0.001, 32.768, 16),
     "scheduler_framework_extension_point_duration_seconds": (0.0001, 0.2048, 12),
     "scheduler_plugin_execution_duration_seconds": (0.00001, 0.00001 * 1.5**19, 20),
     "scheduler_queueing_hint_execution_duration_seconds": (0.00001, 0.00001 * 1.5**19, 20),
@@ -123,6 +124,7 @@ def everything_happened_once() -> Metrics:
     metrics.preemption_attempted()
     metrics.preempted(victims=3)
     metrics.relisted("nodes")
+    metrics.preemption_evaluated("podgroup", Status.UNSCHEDULABLE, 0.125)
     metrics.preemption_ended("podgroup", "success", 0.5)
     metrics.pod_group_preempted(5)
     metrics.pod_group_preempted(None)
@@ -151,6 +153,11 @@ WAITING = {"result": "waiting_on_preemption", "profile": "mooring"}
         ("scheduler_workload_preemption_attempts_total", {"result": "Success"}, 1),
         ("scheduler_workload_preemption_attempts_total", {"result": "Unschedulable"}, 1),
         ("scheduler_workload_preemption_victims_sum", {}, 5),
+        (
+            "scheduler_preemption_evaluation_duration_seconds_sum",
+            {"preemptor": "podgroup", "result": "Unschedulable"},
+            0.125,
+        ),
         (
             "scheduler_preemption_execution_duration_seconds_sum",
             {"preemptor": "podgroup", "result": "success"},

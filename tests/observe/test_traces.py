@@ -164,6 +164,7 @@ def decision(
         pod=PodRef.of_key(pod),
         profile="packed",
         profile_generation=4,
+        kubernetes_version="1.36",
         node=node,
         nominated_node=nominated,
         victims=tuple(map(PodRef.of_key, victims)),
@@ -236,7 +237,11 @@ async def test_an_attempt_says_what_came_of_it_and_why() -> None:
         await sent(traces)
         first, second, root = (attributes(span) for span in collector.spans)
         pod = {"k8s.namespace.name": "shop", "k8s.pod.name": "web", "k8s.pod.uid": UID}
-        profile = {"mooring.profile.name": "packed", "mooring.profile.generation": 4}
+        profile = {
+            "mooring.profile.name": "packed",
+            "mooring.profile.generation": 4,
+            "mooring.kubernetes.version": "1.36",
+        }
         assert first == {
             **pod,
             **profile,

@@ -330,6 +330,8 @@ def _show(decision: Mapping[str, Any]) -> None:
     profile = f"profile {decision['profile']}"
     if generation := decision.get("profileGeneration"):
         profile += f", generation {generation}"
+    if version := decision.get("kubernetesVersion"):
+        profile += f", Kubernetes {version}"
     click.echo(f"{decision['time']}  {place}  ({profile})")
     for line in explanation(decision):
         click.echo(f"  {line}")

@@ -80,15 +80,16 @@ class Decision:
     """The result of one attempt.
 
     `profile` is None when no profile is for the pod; `profile_generation` is the generation of the
-    profile's API object that decided, 0 for a profile from a file. `node` is None when no node was
-    found; then `message` says why, as the PodScheduled condition does, and `nominated_node` and
-    `victims` hold what preemption chose. `scores` is None when at most one node was feasible,
-    because then nothing is scored.
+    profile's API object that decided, 0 for a profile from a file; `kubernetes_version` is that of
+    Kubernetes by whose rules it decided. `node` is None when no node was found; then `message` says
+    why, as the PodScheduled condition does, and `nominated_node` and `victims` hold what preemption
+    chose. `scores` is None when at most one node was feasible, because then nothing is scored.
     """
 
     pod: PodRef
     profile: str | None
     profile_generation: int = field(default=0, kw_only=True)
+    kubernetes_version: str | None = field(default=None, kw_only=True)
     node: str | None
     nominated_node: str | None
     victims: tuple[PodRef, ...]

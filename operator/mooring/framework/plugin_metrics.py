@@ -67,6 +67,9 @@ class Recorder(Protocol):
     ) -> Callable[[float], None]:
         """Return the function that notes the seconds of all plugins of this extension point."""
 
+    def preemption_evaluated(self, preemptor: str, status: Status, seconds: float) -> None:
+        """Note how long the search for victims of a `pod` or a `podgroup` took."""
+
     def plugin_ran(
         self, plugin: str, point: ExtensionPoint, status: Status, seconds: float
     ) -> None:
@@ -170,13 +173,17 @@ class PluginMetrics:
         finally:
             self.deciding, self.sampled, self._seconds, self._statuses = held
 
-    def end_decision(self, profile: str) -> None:
-        """Record how long each extension point took."""
+    def end_decision(self, profile: str, *, of: str = "pod") -> None:
+        """Record how long each extension point took; the decision is `of` a pod or a podgroup."""
         if self._recorder is None or not self.deciding:
             return
         self.deciding = False
         for point, seconds in self._seconds.items():
             self.ran(point, self._statuses.get(point, _SUCCESS), profile, seconds)
+        searched = self._seconds.get(ExtensionPoint.POST_FILTER)
+        if searched is not None:
+            status = self._statuses.get(ExtensionPoint.POST_FILTER, _SUCCESS)
+            self._recorder.preemption_evaluated(of, status, searched)
         self._seconds.clear()
         self._statuses.clear()
 

@@ -5,7 +5,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, NoReturn
+from typing import Any, Final, Literal, NamedTuple, NoReturn
 
 import orjson
 
@@ -56,6 +56,14 @@ class _Verdict:
     message: str
 
 
+class _Surroundings(NamedTuple):
+    """What of a status follows from the nodes and the API server, not from the profile."""
+
+    kubernetes: str | None
+    over_budget: str | None
+    warning: str | None
+
+
 class ProfileHandler:
     """Puts profiles in force as the API server has them; invalid specs never replace valid ones.
 
@@ -74,6 +82,8 @@ class ProfileHandler:
         self._now = now
         self._verdicts: dict[str, _Verdict] = {}
         self._shown: dict[str, Mapping[str, Any]] = {}
+        self._told: dict[str, _Surroundings] = {}
+        """What the last status said of nodes and API server, also where an old CRD prunes it."""
         self._outdated: set[str] = set()
         self._unsettled: set[str] = set()
         """The profiles whose statuses do not say yet which profiles they conflict with by now."""
@@ -102,6 +112,7 @@ class ProfileHandler:
             spec = in_force.profile.manifest()["spec"] if in_force is not None else None
             self._remember(metadata["name"], verdict, spec)
         self._shown[metadata["name"]] = before
+        self._told[metadata["name"]] = self._surroundings(metadata["name"])
         self._outdated.discard(metadata["name"])
         after = self._status(metadata["name"], verdict, before)
         return _merge_patch(before, after) or None
@@ -111,13 +122,9 @@ class ProfileHandler:
 
         Return whether there may be any.
         """
-        for name, shown in self._shown.items():
-            told = {c.get("type"): c["message"] for c in shown.get("conditions") or ()}
-            before = (told.get("OverBudget"), told.get("Warning"), _kubernetes_of(shown))
-            in_force = self._profiles.in_force.get(name)
-            version = in_force.effective.kubernetes.version if in_force is not None else None
-            if before != (self._over_budget(name), self._warning(name)[1], version):
-                self._outdated.add(name)
+        self._outdated.update(
+            name for name, told in self._told.items() if told != self._surroundings(name)
+        )
         return bool(self._outdated)
 
     def settle_conflicts(self) -> bool:
@@ -146,6 +153,7 @@ class ProfileHandler:
         for name in names:
             verdict, before = self._verdicts.get(name), self._shown.get(name, {})
             if verdict is not None:
+                self._told[name] = self._surroundings(name)
                 yield name, _merge_patch(before, self._status(name, verdict, before))
 
     def warnings(self, name: str, patch: Mapping[str, Any]) -> list[tuple[ObjectRef, str, str]]:
@@ -214,6 +222,7 @@ class ProfileHandler:
             self._remember(name, replace(self._verdicts[name], ready=False, reason="Deleted"), None)
             del self._verdicts[name]
             del self._shown[name]
+            del self._told[name]
             self._unsettled.update(self._profiles.conflicts(name))
             self._unsettled.discard(name)
             self._outdated.discard(name)
@@ -343,6 +352,12 @@ class ProfileHandler:
         named = "; ".join(map(str, warnings[:_MOST_NAMED]))
         return named + (f"; and {more} more" if more > 0 else "")
 
+    def _surroundings(self, name: str) -> _Surroundings:
+        """Return what the status says that follows from nodes and API server."""
+        in_force = self._profiles.in_force.get(name)
+        version = in_force.effective.kubernetes.version if in_force is not None else None
+        return _Surroundings(version, self._over_budget(name), self._warning(name)[1])
+
     def _conflict(self, name: str, before: Mapping[str, Any]) -> tuple[str, str] | None:
         """Return what the status says of conflicts, in short and in full; None without one.
 
@@ -451,12 +466,6 @@ def _scheduler_names(raw: Mapping[str, Any]) -> tuple[str, ...]:
     if isinstance(names, list | tuple) and names:
         return tuple(name for name in names if isinstance(name, str))
     return (raw["metadata"]["name"],)
-
-
-def _kubernetes_of(status: Mapping[str, Any]) -> str | None:
-    """Return the version of Kubernetes that the status of a profile names."""
-    version: str | None = (status.get("effective") or {}).get("kubernetesVersion")
-    return version
 
 
 def _transition_time(kind: str, holds: str, before: Mapping[str, Any], now: float) -> str:

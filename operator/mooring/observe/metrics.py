@@ -215,6 +215,12 @@ class Metrics(Collector):
         self._group_victims.child()
 
     def _define_evictions(self) -> None:
+        self._evaluation_duration = self._histogram(
+            "scheduler_preemption_evaluation_duration_seconds",
+            "Time for finding the victims of a preemption, by who preempts and result.",
+            exponential_buckets(0.001, 2, 16),
+            ("preemptor", "result"),
+        )
         self._eviction_duration = self._histogram(
             "scheduler_preemption_goroutines_duration_seconds",
             "Time for evicting the victims of a preemption.",
@@ -388,6 +394,10 @@ class Metrics(Collector):
     ) -> Callable[[float], None]:
         """Return what counts the seconds of all plugins of an extension point; keep it."""
         return self._point_duration.child(point, status, profile).observe
+
+    def preemption_evaluated(self, preemptor: str, status: Status, seconds: float) -> None:
+        """Count a search for victims of a pod or a podgroup."""
+        self._evaluation_duration.child(preemptor, status).observe(seconds)
 
     def plugin_ran(
         self, plugin: str, point: ExtensionPoint, status: Status, seconds: float

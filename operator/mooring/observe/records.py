@@ -235,6 +235,7 @@ class _Decided(NamedTuple):
             [
                 decision.profile,
                 decision.profile_generation,
+                decision.kubernetes_version,
                 decision.node,
                 decision.nominated_node,
                 [*map(tuple, decision.victims)],
@@ -258,10 +259,12 @@ class _Decided(NamedTuple):
 def _unpacked(packed: bytes) -> tuple[dict[str, Any], Mapping[str, int]]:
     """Return the arguments of `Decision` but the pod, and what is truncated."""
     fields = orjson.loads(packed)
-    profile, generation, node, nominated, victims, scores, rejections, message, truncated = fields
+    profile, generation, kubernetes, *fields = fields
+    node, nominated, victims, scores, rejections, message, truncated = fields
     return {
         "profile": profile,
         "profile_generation": generation,
+        "kubernetes_version": kubernetes,
         "node": node,
         "nominated_node": nominated,
         "victims": tuple(PodRef(*victim) for victim in victims),

@@ -374,6 +374,7 @@ class _PodSpans:
         if (decision := begun.decided()) is not None:
             attributes["mooring.profile.name"] = decision.profile or ""
             attributes["mooring.profile.generation"] = decision.profile_generation
+            attributes["mooring.kubernetes.version"] = decision.kubernetes_version or ""
             if decision.node is not None:
                 attributes["k8s.node.name"] = decision.node
             if decision.nominated_node is not None:

@@ -61,6 +61,7 @@ def decision_in_full(
         pod=decision.pod,
         profile=decision.profile,
         profile_generation=decision.profile_generation,
+        kubernetes_version=decision.kubernetes_version,
         node=decision.node,
         nominated_node=decision.nominated_node,
         victims=decision.victims,

@@ -26,7 +26,6 @@ _KINDS: Final = {
     "model": "an object",
     "dict": "an object",
     "mapping": "an object",
-    "literal": "one of the allowed words",
 }
 _LENGTHS: Final = {
     "too_short": "must have {min_length} or more items, has {actual_length}",
@@ -181,9 +180,18 @@ def _words(expected: str) -> list[str]:
     return [word for word in words if word]
 
 
-def _choice(given: str, choices: list[str]) -> str:
+def _choice(given: object, choices: list[str]) -> str:
+    """Return what must be chosen instead of `given`, and what was probably meant by it.
+
+    Words that are numbers, such as versions, are not similar to each other, and need quotes.
+    """
     allowed = f"one of {', '.join(choices)}" if len(choices) > 1 else choices[0]
-    return f'must be {allowed}, got "{given}"{did_you_mean(given, choices)}'
+    numbers, hint = choices[0][:1].isdigit(), ""
+    if isinstance(given, str):
+        hint = did_you_mean(given, choices) if not numbers else ""
+    elif numbers:
+        allowed += " in quotes"
+    return f"must be {allowed}, got {_shown(given)}{hint}"
 
 
 def _message(details: ErrorDetails, field: FieldInfo | None) -> str:
@@ -192,10 +200,8 @@ def _message(details: ErrorDetails, field: FieldInfo | None) -> str:
     match kind:
         case "missing":
             message = "is required"
-        case "literal_error" if isinstance(given, str):
+        case "literal_error":
             message = _choice(given, _words(str(context["expected"])))
-        case "literal_error" if str(given) in (words := _words(str(context["expected"]))):
-            message = f"must be one of {', '.join(words)} in quotes, got {_shown(given)}"
         case "value_error":
             message = str(context["error"])
         case _ if kind in _BOUND_ERRORS:

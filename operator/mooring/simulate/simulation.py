@@ -367,6 +367,7 @@ def _rejected(pod: PodRef, owner: str, profile: ActiveProfile | None, message: s
             pod=pod,
             profile=profile.profile.name if profile is not None else None,
             profile_generation=profile.profile.generation if profile is not None else 0,
+            kubernetes_version=profile.pipeline.kubernetes.version if profile is not None else None,
             node=None,
             nominated_node=None,
             victims=(),

@@ -54,8 +54,12 @@ class Recorder:
         with ExitStack() as opening:
             rules = rules_of_server(chosen_release().version)
             gates = sorted(rules.declared_features.intersection(_FEATURES_BEHIND_GATES))
+            nomination_gate = chosen_release().nomination_gate
             flags = {
-                "kube-scheduler": FLAGS,
+                "kube-scheduler": [
+                    *FLAGS,
+                    *([f"--feature-gates={nomination_gate}=true"] if nomination_gate else ()),
+                ],
                 "kube-apiserver": [f"--feature-gates={gate}=true" for gate in gates],
             }
             control_plane = opening.enter_context(

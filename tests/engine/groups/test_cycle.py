@@ -258,6 +258,9 @@ async def test_a_gang_evicts_pods_of_lower_priority_on_all_nodes_and_is_bound_wh
         await until(lambda: queue_counts(engine)[SubQueue.UNSCHEDULABLE] == 1)
     assert "other" not in dict(bindings.made)
     assert len(state.nominations) == 0
+    searches = "scheduler_preemption_evaluation_duration_seconds_count"
+    labels = {"preemptor": "podgroup", "result": "Success"}
+    assert engine.metrics.registry.get_sample_value(searches, labels) == 1
 
 
 async def test_nobody_is_evicted_for_a_gang_that_does_not_fit_even_then(

@@ -338,7 +338,7 @@ class GroupCycle:
         except (_GivenUp, StillEvaluating) as ended:
             self._put_back(attempt, refused=isinstance(ended, StillEvaluating))
         finally:
-            metrics.end_decision(profile)
+            metrics.end_decision(profile, of="podgroup")
             metrics.end_attempt(outer)
         return True
 
@@ -646,6 +646,7 @@ class GroupCycle:
             pod=PodRef.of(attempt.queued.pod),
             profile=attempt.pipeline.profile,
             profile_generation=attempt.pipeline.generation,
+            kubernetes_version=attempt.pipeline.kubernetes.version,
             node=node,
             nominated_node=None,
             victims=(),

@@ -239,5 +239,5 @@ function record(decision) {
     decision.nominatedNode ? h("p", {}, "Nominated to ", nodeLink(decision.nominatedNode),
       decision.victims.length ? ["; victims: ", pods(decision.victims)] : "") : null,
     scoreTable(decision, decision.node),
-    h("p", { class: "hint" }, `profile ${decision.profile ?? "none"}${decision.profileGeneration ? `, generation ${decision.profileGeneration}` : ""}`));
+    h("p", { class: "hint" }, `profile ${decision.profile ?? "none"}${decision.profileGeneration ? `, generation ${decision.profileGeneration}` : ""}${decision.kubernetesVersion ? `, Kubernetes ${decision.kubernetesVersion}` : ""}`));
 }
