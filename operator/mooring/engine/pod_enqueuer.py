@@ -339,7 +339,7 @@ class PodEnqueuer:
         is one whose profile has gone, which may have been bound before.
         """
         in_flight = {queued.pod.uid for queued in self._scheduler.queue.in_flight}
-        known = self._scheduler.state.unscheduled | self._scheduler.without_profile
+        known = {**self._scheduler.state.unscheduled, **self._scheduler.without_profile}
         return {uid: pod.key for uid, pod in known.items() if uid not in in_flight}
 
     def knows(self, uid: Uid) -> bool:

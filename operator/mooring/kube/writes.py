@@ -69,8 +69,8 @@ class PodWriter:
         answer is lost, or is an error of the server's, or is a conflict, this Binding or an
         earlier try of it may have been carried out: the pod is then read until the server
         answers. An error is raised only if the pod is not bound to `node` with these annotations:
-        ConflictError if it is bound to another node or names other GPU cards; NotFoundError if it is
-        gone, or another pod has its name.
+        ConflictError if it is bound to another node or names other GPU cards; NotFoundError if it
+        is gone, or another pod has its name.
         """
         metadata: dict[str, Any] = {"namespace": namespace, "name": name, "uid": uid}
         if annotations:
