@@ -38,8 +38,8 @@ class Books:
         """By uid of pods without a node, when somebody else than a replica changed it."""
         self.bound_at: dict[str, float] = {}
         """By uid, when pods were bound that exist."""
-        self.gone: list[tuple[float, PodSeen]] = []
-        """Pods that do not exist any more, and since when."""
+        self.gone: list[tuple[Change, PodSeen]] = []
+        """Pods that do not exist any more, and the change that removed them."""
         self.holder = ""
         """Whose lease it is."""
         self.refusals: list[Callable[[str, PodSeen], bool]] = []
@@ -68,7 +68,7 @@ class Books:
         if change.after is None:
             for known in (self.bound_by, self.bound_at, self.waits_since):
                 known.pop(pod.uid, None)
-            self.gone.append((change.at, pod))
+            self.gone.append((change, pod))
             return
         self.pods[pod.uid] = pod
         if pod.node and not pod.finished:
@@ -101,13 +101,13 @@ class Books:
         """Return whether the pod was bound a moment ago."""
         return self.bound_at.get(uid, 0.0) > now - _LATE_SECONDS
 
-    def waited_lately(self, now: float) -> Iterator[PodSeen]:
-        """Yield the pods that wait for a node, or did a moment ago."""
+    def waited_lately(self, now: float, told: int) -> Iterator[PodSeen]:
+        """Yield the pods that wait, or did a moment ago or up to the version that was told."""
         for pod in self.pods.values():
             if not pod.node or self.is_new(pod.uid, now):
                 yield pod
-        for since, pod in reversed(self.gone):
-            if since <= now - _LATE_SECONDS:
+        for gone, pod in reversed(self.gone):
+            if gone.at <= now - _LATE_SECONDS and gone.version <= told:
                 return
             yield pod
 

@@ -127,7 +127,8 @@ def victims_go_only_where_somebody_needs_them(world: "World", change: Change) ->
         return None
     victim = PodSeen.read(change.before)
     names = [victim.node] if victim.node else [*world.books.nodes]  # it was being bound
-    for pod in world.books.waited_lately(change.at):
+    told = world.server.watches.told(change.by, POD, "kopf")
+    for pod in world.books.waited_lately(change.at, told):
         needs = (_may_need(world, change.by, pod, name) for name in names)
         if pod.priority > victim.priority and any(needs):
             return None
