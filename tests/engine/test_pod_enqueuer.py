@@ -693,6 +693,21 @@ def test_a_pod_is_known_while_it_is_queued_in_flight_or_has_a_node(open_door: Do
     assert open_door.pod_enqueuer.knows(web.uid)
 
 
+def test_a_pod_that_lost_its_profile_while_it_was_bound_is_compared_until_its_end_is_told(
+    open_door: Door,
+) -> None:
+    """The watch may miss that it was bound, and it would wait for a profile for ever."""
+    scheduler, web = open_door.scheduler_state, open_door.comes()
+    open_door.popped()
+    scheduler.state.assume(web, 0)
+    scheduler.profiles.remove("default-scheduler")
+    open_door.pod_enqueuer.profiles_changed()
+    scheduler.state.put(Kind.POD, web.uid, parse_pod(pod("web", node="a")))
+    assert open_door.pod_enqueuer.known() == {web.uid: web.key}
+    open_door.pod_enqueuer.gone(web.uid)
+    assert open_door.pod_enqueuer.known() == {}
+
+
 def test_a_pod_whose_attempt_has_ended_is_compared_until_its_end_is_told(open_door: Door) -> None:
     """The watch may miss that it was bound or deleted, and its group would count it for ever."""
     scheduler, web = open_door.scheduler_state, open_door.comes()

@@ -123,6 +123,16 @@ def test_pods_nominated_to_the_node_are_tried_as_well(
     assert moved(rejected) == ["b*", "c*", "a"]
 
 
+def test_pods_nominated_to_a_node_are_tried_when_another_one_loses_its_nomination_there(
+    events: EventLog, rejected: UnschedulablePods
+) -> None:
+    """The one that is tried for the group may not have what is kept for them."""
+    add(rejected, waiting("a"), waiting("b", nominated="n1"))
+    renominated = replace(parse_pod(builders.pod("old")), nominated_node="n1")
+    events.extend([ClusterEvent(Kind.POD, Action.DELETE, renominated, None)])
+    assert moved(rejected) == ["b*", "a"]
+
+
 def test_pods_nominated_elsewhere_are_not_tried_beside_those_nominated_here(
     rejected: UnschedulablePods, events: EventLog
 ) -> None:

@@ -17,6 +17,7 @@ from mooring.model.pod import Uid
 from mooring.model.storage import SELECTED_NODE
 from simulation.actors.faults import FAULTS
 from simulation.actors.groups import group_of
+from simulation.actors.plugins import WRONGS
 from simulation.scenario import NAMESPACE
 from simulation.state_invariants import leader
 from simulation.storage import Change, Raw
@@ -44,6 +45,10 @@ class Coverage:
     def note_fault(self, world: "World", name: str) -> None:
         """Count a fault, with the states in which pods are."""
         self.met.update(faults(world, name))
+
+    def note_plugin(self, method: str, how: str) -> None:
+        """Count a call of a plugin that goes wrong."""
+        self.met[f"plugin: {method}", how] += 1
 
     def never_met(self) -> list[Pair]:
         """Return what could have been met and was not."""
@@ -246,4 +251,5 @@ POSSIBLE: Final[list[Pair]] = [
     *product(("pod comes, with a claim", "pod gone, with a claim"), _CLAIMS),
     ("pod bound, with a claim", "claim: bound"),
     *product(("claim goes", "claim changes"), _CLAIMS[1:]),
+    *((f"plugin: {method}", how) for method, ways in WRONGS.items() for how in ways),
 ]

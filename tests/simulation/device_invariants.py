@@ -1,10 +1,14 @@
-"""What must hold of cards and of extenders. How to add one: see `simulation.invariants`."""
+"""What must hold of cards, extenders and plugins. How to add one: see `simulation.invariants`."""
 
 from collections import Counter
 from typing import TYPE_CHECKING
 
 from faults.books import PodSeen
 from simulation.actors.extenders import Extenders
+from simulation.actors.groups import group_of
+from simulation.actors.plugins import Plugins
+from simulation.cluster_books import known_nodes, known_pods
+from simulation.state_invariants import leader
 from simulation.storage import Change
 
 if TYPE_CHECKING:
@@ -14,6 +18,8 @@ __all__ = [
     "every_pod_that_requests_a_card_has_one",
     "no_card_has_more_pods_than_memory",
     "no_pod_is_bound_where_a_needed_extender_refuses_it",
+    "no_pod_is_bound_where_its_plugin_refuses_it",
+    "what_a_plugin_reserved_is_undone",
 ]
 
 
@@ -21,14 +27,14 @@ def no_card_has_more_pods_than_memory(world: "World", change: Change) -> str | N
     """Check that the bound pods have no more of a card than it has."""
     if change.what != "bind" or not PodSeen.read(change.object).wants_cards:
         return None
-    books, node = world.books, change.object["spec"]["nodeName"]
-    used = Counter[int]()
-    for pod in books.on_node[node].values():
+    node, used = change.object["spec"]["nodeName"], Counter[int]()
+    for pod in known_pods(world, change.by, node):
         for card, memory in pod.cards:
             used[card] += memory
-    had = books.nodes[node].card_memory if node in books.nodes else 0
-    over = {card: memory for card, memory in used.items() if memory > had}
-    return f"cards {over} of {node} have {had} each" if over and had else None
+    bound = dict(PodSeen.read(change.object).cards)
+    had = max(seen.card_memory for seen in known_nodes(world, change.by, node))
+    over = {card: used[card] for card in bound if used[card] > had}
+    return f"cards {over} of {node} have {had} each" if over else None
 
 
 def every_pod_that_requests_a_card_has_one(_world: "World", change: Change) -> str | None:
@@ -47,4 +53,28 @@ def no_pod_is_bound_where_a_needed_extender_refuses_it(
     if change.what != "bind" or not extenders.is_needed or extenders.has_lied:
         return None
     pod = PodSeen.read(change.object)
-    return f"{pod.key} to {pod.node}" if world.books.refuses(pod.node, pod) else None
+    return f"{pod.key} to {pod.node}" if extenders.refuses(pod.node, pod) else None
+
+
+def no_pod_is_bound_where_its_plugin_refuses_it(world: "World", change: Change) -> str | None:
+    """Check that the filter of a plugin holds, unless it has said that it need not run.
+
+    What it says of one member of a gang counts for those that are equal to it but for their name.
+    """
+    plugins = world.actor(Plugins)
+    if change.what != "bind" or change.object["metadata"]["uid"] in plugins.skipped:
+        return None
+    if plugins.skipped and group_of(change.object) is not None:
+        return None
+    pod = PodSeen.read(change.object)
+    return f"{pod.key} to {pod.node}" if plugins.refuses(pod.node, pod) else None
+
+
+def what_a_plugin_reserved_is_undone(world: "World") -> str | None:
+    """Check that the leader's plugins keep something for pods only that were bound."""
+    found, plugins = leader(world), world.actor(Plugins)
+    if found is None:
+        return None
+    kept = {uid for made in plugins.made for uid in made.keeps(found[1].scheduler.waiting)}
+    left = sorted(kept - plugins.bound)
+    return f"{found[0]} keeps what is reserved for {left}" if left else None

@@ -5,39 +5,83 @@ from typing import TYPE_CHECKING, Final
 
 from faults.books import Amount, PodSeen
 from mooring.kube.resources import POD, POD_GROUP
+from mooring.model.pod_group import GroupKey, GroupSource
+from simulation.actors.faults import Faults
 from simulation.actors.groups import Groups, group_of
+from simulation.actors.plugins import Plugins
 from simulation.scenario import NAMESPACE
+from simulation.state_invariants import engines
 from simulation.storage import Change, Raw
 
 if TYPE_CHECKING:
-    from simulation.world import World
+    from simulation.world import Sent, World
 
-__all__ = ["every_gang_that_a_node_would_take_is_bound", "no_part_of_a_gang_is_bound"]
+__all__ = [
+    "every_gang_that_a_node_would_take_is_bound",
+    "no_binding_of_a_gang_is_sent_before_its_minimum_has_nodes",
+    "no_part_of_a_gang_is_bound",
+]
 
 _GRACE_SECONDS: Final = 15.0
 """So long after its first Binding the whole minimum of a gang is bound."""
 _LATE_SECONDS: Final = 2.0
 """What a Binding was decided on may be so old."""
+_ON_ITS_WAY_SECONDS: Final = 10.0
+"""So long a Binding may be repeated or wait, after it was decided that it is sent."""
 
 
 def no_part_of_a_gang_is_bound(world: "World", change: Change) -> str | None:
-    """Look some seconds later whether the gang has its minimum, if nothing goes wrong."""
+    """Look some seconds later whether the gang has its minimum, unless a fault was in force.
+
+    Then members may have been bound and the others refused; they are tried again, see
+    `every_gang_that_a_node_would_take_is_bound`.
+    """
     if change.what == "bind" and (name := group_of(change.object)) is not None:
         definition = world.server.storage.get(POD_GROUP, name, NAMESPACE)
-        if definition is not None and not _is_faulty(world):
+        if definition is not None:
             minimum, at = _minimum(definition), change.at
             world.after(_GRACE_SECONDS, lambda: _look_at(world, name, minimum, at))
     return None
 
 
 def _look_at(world: "World", name: str, minimum: int, bound_at: float) -> None:
-    groups = world.actor(Groups)
-    if groups.was_disturbed(name, bound_at - _LATE_SECONDS):
+    groups, since = world.actor(Groups), bound_at - _LATE_SECONDS
+    if groups.was_disturbed(name, since) or world.actor(Faults).over_at >= since:
+        return
+    if groups.is_of_plugin(name) and world.actor(Plugins).troubled_until >= since:
         return
     bound = len(groups.bound[name])
     if bound < minimum:
         broken = f"of {name} {bound} are bound, and it needs {minimum}"
         world.fail(f"no part of a gang is bound: {broken} (at {world.now:.3f})")
+
+
+def no_binding_of_a_gang_is_sent_before_its_minimum_has_nodes(
+    world: "World", sent: "Sent"
+) -> str | None:
+    """Check that the replica has assumed as many members as it must, whatever goes wrong later."""
+    if sent.what != "bind":
+        return None
+    namespace, name = sent.path.split("/")[4], sent.path.split("/")[6]
+    raw = world.server.storage.get(POD, name, namespace)
+    group = group_of(raw) if raw is not None else None
+    engine = dict(engines(world)).get(sent.identity)
+    if group is None or engine is None:
+        return None
+    if world.actor(Groups).was_disturbed(group, world.timeline.now - _ON_ITS_WAY_SECONDS):
+        return None
+    state = engine.scheduler.state
+    key = GroupKey(GroupSource.KUBERNETES, namespace, group)
+    known = state.pod_groups.get(key)
+    placed = [
+        placed.pod
+        for node in state.nodes.row_of
+        for placed in state.pods_of(node)
+        if state.pod_groups.key_of(placed.pod) == key
+    ]
+    if known is None or known.definition is None or len(placed) >= known.definition.minimum:
+        return None
+    return f"{sent.path}: {len(placed)} have nodes, and {group} needs {known.definition.minimum}"
 
 
 def every_gang_that_a_node_would_take_is_bound(world: "World") -> str | None:
@@ -72,12 +116,6 @@ def _takes_all(world: "World", pods: list[PodSeen]) -> str | None:
         if name not in kept and fits and not pods[0].wants_cards:
             return name
     return None
-
-
-def _is_faulty(world: "World") -> bool:
-    """Return whether anything goes wrong in this run."""
-    steps = world.scenario.steps
-    return any(step.actor == "faults" and step.does != "weather" for step in steps)
 
 
 def _minimum(definition: Raw) -> int:

@@ -145,6 +145,20 @@ MUTATIONS: Final = (
         "return min(1, self.definition.minimum) if self.definition is not None else 0",
     ),
     Mutation(
+        "reserved-for-nobody",
+        "what a plugin reserved for a pod that is not bound stays reserved",
+        "engine/assumed.py",
+        "        undo.callback(_unreserve, pipeline, pod, node)\n",
+        "",
+    ),
+    Mutation(
+        "plugin-without-timeout",
+        "a plugin that hangs while it binds a pod is waited for",
+        "engine/binding.py",
+        "asyncio.wait((task,), timeout=seconds)",
+        "asyncio.wait((task,))",
+    ),
+    Mutation(
         "confirmation-unlimited",
         "a pod that is bound and never shown stays assumed",
         "engine/binding.py",

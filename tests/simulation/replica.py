@@ -8,8 +8,9 @@ nothing is left of it.
 
 import asyncio
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
+from importlib.metadata import EntryPoint
 from math import inf
 from random import Random
 from typing import TYPE_CHECKING, Final
@@ -36,8 +37,8 @@ __all__ = ["Replica"]
 _MOST_TURNS: Final = 20_000
 """In so many turns all tasks of a process that was ended must have ended."""
 LEASE_NAMESPACE: Final = "mooring-system"
-PLUGINS: list[type] = [*SHIPPED]
-"""What profiles may name; an actor may bring plugins of its own."""
+_PLUGIN_SECONDS: Final = 5.0
+"""How long asynchronous calls of plugins of other distributions may take."""
 
 
 class Replica:
@@ -57,6 +58,7 @@ class Replica:
         network: Network,
         random: Random,
         failed: Callable[[str], None],
+        announced: Mapping[str, EntryPoint],
     ) -> None:
         self.name = name
         self.alive = False
@@ -75,6 +77,7 @@ class Replica:
         self._network = network
         self._random = random
         self._failed = failed
+        self._announced = announced
         self._apart: float | None = None
         """The time of a process that has ended, while its tasks are ended."""
 
@@ -133,9 +136,15 @@ class Replica:
         """Stop the process for a while; the world goes on."""
         self.paused_until = max(self.paused_until, self._timeline.now + seconds)
 
+    def after_steps(self, count: int, call: Callable[[], object]) -> None:
+        """Make a call in the middle of a turn, after so many steps of tasks or callbacks."""
+        self.loop.after_steps(count, lambda: call() if self.alive else None)
+
     def kill(self) -> None:
         """End the process at once."""
-        if self.alive:
+        if self.loop.is_turning:
+            self._end()  # `turn` does the rest
+        elif self.alive:
             self._end()
             self._bury()
 
@@ -157,12 +166,16 @@ class Replica:
             now=self.now,
             random=Random(self._random.random()),  # noqa: S311 - a seed
             identity=self.identity,
-            registry=Registry(PLUGINS, {}),
+            registry=Registry(SHIPPED, self._announced),
             kopf=lambda *args: SimulatedKopf(*args, clock=self.clock, random=self._random),
             end_process=self._end_process,
             calm_collector=lambda: None,
         )
-        settings = RunSettings(lease_namespace=LEASE_NAMESPACE, decision_record_mib=1.0)
+        settings = RunSettings(
+            lease_namespace=LEASE_NAMESPACE,
+            decision_record_mib=1.0,
+            plugin_timeout_seconds=_PLUGIN_SECONDS,
+        )
         try:
             async with connected_replica(settings, connection, environment) as scheduler:
                 self.scheduler = scheduler

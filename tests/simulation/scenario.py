@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     from simulation.storage import Change
     from simulation.world import World
 
-__all__ = ["NAMESPACE", "SCHEDULER", "Actor", "Plan", "Scenario", "Step", "draw"]
+__all__ = ["ACME", "NAMESPACE", "SCHEDULER", "Actor", "Plan", "Scenario", "Step", "draw"]
 
 
 SCHEDULER: Final = "mooring"
 """What the pods have as schedulerName."""
+ACME: Final = "acme"
+"""The profile of the plugin of another distribution, which some pods have as schedulerName."""
 NAMESPACE: Final = "team"
 """Where the pods are."""
 
@@ -55,6 +57,8 @@ class Plan:
         """Whether nodes have cards and the profile shares them."""
         self.extender = random.choice(("", "", "", "needed", "ignorable"))
         """Whether the profile has an extender, and what happens if it fails."""
+        self.has_plugin = self.chance(0.3)
+        """Whether there is a profile with a plugin of another distribution."""
         self.steps: list[Step] = []
         self.moments: list[float] = []
         """When something begins or ends."""

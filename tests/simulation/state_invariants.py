@@ -14,7 +14,7 @@ from mooring.kube.resources import NODE, POD
 from mooring.model.pod import Uid
 
 if TYPE_CHECKING:
-    from simulation.invariants import Books
+    from simulation.cluster_books import Books
     from simulation.world import World
 
 __all__ = [

@@ -54,6 +54,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         errors: What `call_exception_handler` was called with.
         signals: What is called at each signal.
         halted: Set this to end the present turn at once.
+        is_turning: Whether a turn is under way.
     """
 
     _ready: deque[asyncio.Handle]
@@ -65,8 +66,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.errors: list[dict[str, Any]] = []
         self.signals: dict[int, Callable[[], object]] = {}
         self.halted = False
+        self.is_turning = False
         self._now = now
         self._connect = connect
+        self._steps = 0
+        self._at_step: Callable[[], object] | None = None
         self.set_task_factory(_numbered)
         self.set_exception_handler(lambda _, context: self.errors.append(context))
 
@@ -99,6 +103,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         ready = self._ready
         if not ready:
             return False
+        self.is_turning = True
         with self.entered():
             for _ in range(len(ready)):
                 if self.halted:
@@ -106,6 +111,25 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 handle = ready.popleft()
                 if not handle.cancelled():
                     handle._run()
+                    if self._at_step is not None and self._has_stopped():
+                        break
+        self.is_turning = False
+        return True
+
+    def after_steps(self, count: int, call: Callable[[], object]) -> None:
+        """Make a call after so many steps of tasks and callbacks, and end the turn there.
+
+        A task's step lasts from one await that waits to the next, so that this is at any await.
+        """
+        self._steps, self._at_step = count, call
+
+    def _has_stopped(self) -> bool:
+        """Count a step; return whether the turn ends after it."""
+        self._steps -= 1
+        if self._steps > 0 or self._at_step is None:
+            return False
+        call, self._at_step = self._at_step, None
+        call()
         return True
 
     @contextmanager

@@ -1,8 +1,8 @@
 """The watches of the model API server: each lags by itself.
 
 A stream keeps the order of its events. How long each takes is drawn, and faults stall a stream,
-repeat an event, leave its connection half-open or end it. `told` is the version up to which the
-process has been given everything: invariants ask it what a replica could know.
+repeat an event, leave its connection half-open or end it. `Watches.told` is the version up to which
+a process has been given everything: invariants ask it what a replica could know.
 """
 
 from collections.abc import Callable, Mapping
@@ -31,7 +31,12 @@ class Stream:
     """One watch of one process."""
 
     def __init__(
-        self, link: Link, request: Request, resource: Resource, timeline: "Timeline"
+        self,
+        link: Link,
+        request: Request,
+        resource: Resource,
+        timeline: "Timeline",
+        told: Callable[[str, str, Resource, int], None],
     ) -> None:
         query = request.query
         self.process = request.process
@@ -39,9 +44,9 @@ class Stream:
         self.agent = request.headers.get("User-Agent", "")
         self.matches = selector(query.get("fieldSelector", ""), query.get("labelSelector", ""))
         self.bookmarks = query.get("allowWatchBookmarks") == "true"
-        self.told = 0
         self.stalled_until = 0.0
         self._timeline = timeline
+        self._told = told
         self._last_due = 0.0
         self._last = b""
         self._version = 0
@@ -78,7 +83,7 @@ class Stream:
             return
         if line:
             self.link.deliver(b"%x\r\n%s\r\n" % (len(line), line))
-        self.told = max(self.told, version)
+        self._told(self.process.identity, self.agent, self.resource, version)
 
 
 class Watches:
@@ -88,6 +93,7 @@ class Watches:
         self.streams: dict[Stream, None] = {}
         self.lag = 0.005
         """Seconds that an event takes about."""
+        self._told: dict[tuple[str, str, Resource], int] = {}
         self.compacted = 0
         """No watch may begin before this version."""
         self._timeline = timeline
@@ -102,7 +108,7 @@ class Watches:
         if since and not initial and int(since) < self.compacted:
             message = f"too old resource version: {since} ({self.compacted})"
             return status(410, "Expired", message)
-        stream = Stream(request.link, request, resource, self._timeline)
+        stream = Stream(request.link, request, resource, self._timeline, self._note_told)
         stream.send_line(b"", 0.0, 0)
         self._timeline.after(0.0, lambda: request.link.deliver(_HEAD))
         self.streams[stream] = None
@@ -125,6 +131,10 @@ class Watches:
             if stream.resource is change.resource:
                 self._tell(stream, change, self._delay())
 
+    def told(self, identity: str, resource: Resource, agent: str = "mooring") -> int:
+        """Return up to which version the process has been given everything about a resource."""
+        return self._told.get((identity, agent, resource), 0)
+
     def expire(self, stream: Stream) -> None:
         """End the stream with 410: its version is not known any more."""
         body = status(410, "Expired", "too old resource version")
@@ -133,6 +143,10 @@ class Watches:
     def of(self, choose: Callable[[Stream], bool]) -> list[Stream]:
         """Return the open watches that are chosen."""
         return [stream for stream in self.streams if choose(stream)]
+
+    def _note_told(self, identity: str, agent: str, resource: Resource, version: int) -> None:
+        key = identity, agent, resource
+        self._told[key] = max(self._told.get(key, 0), version)
 
     def _send_all(self, stream: Stream) -> None:
         version = self._storage.version

@@ -28,10 +28,14 @@ from mooring.kube.resources import (
 )
 from simulation import invariants
 from simulation.actors import ACTORS
+from simulation.actors.extenders import Extenders
 from simulation.actors.faults import FAULTS, Faults
+from simulation.actors.plugins import Plugins
 from simulation.api_server import ApiServer
+from simulation.cluster_books import Books
 from simulation.coverage import Coverage
 from simulation.network import API, Network, Request
+from simulation.progress_invariants import LOOK_SECONDS, Progress
 from simulation.replica import Replica
 from simulation.scenario import Actor, Scenario, Step
 from simulation.storage import Change
@@ -104,14 +108,16 @@ class World:
         self.network = Network(self.timeline, self._random("network"), sent=self._sent)
         self.server = ApiServer(self.timeline, self._random("watches"), self._changed)
         self.network.servers[API] = self.server
-        self.books = invariants.Books()
+        self.books = Books()
         self.is_calm = False
         self._is_stopping = False
         self.problems: list[str] = []
         self.log: list[str] | None = [] if keep_log else None
-        self.replicas = {name: self._replica(name) for name in scenario.replicas}
         self.actors = {actor.name: actor for actor in (kind() for kind in ACTORS)}
+        self.replicas = {name: self._replica(name) for name in scenario.replicas}
+        self.books.refusals = [self.actor(Extenders).refuses, Plugins.refuses]
         self.bound = 0
+        self._progress = Progress()
         self.coverage = coverage if coverage is not None else Coverage()
         self._trace = hashlib.sha256()
         self._turns = 0
@@ -145,6 +151,7 @@ class World:
             self.timeline.at(self.began + step.at, partial(self._take, step))
         for replica in self.replicas.values():
             self._keep_running(replica)
+        self._look_at_progress()
         self._run_until(self.began + self.scenario.seconds + _AFTER_STEPS)
         self._calm()
         self._empty()
@@ -164,7 +171,9 @@ class World:
         return Random(f"{name} {self.scenario.seed}")  # noqa: S311 - a simulation
 
     def _replica(self, name: str) -> Replica:
-        return Replica(name, self.timeline, self.network, self._random(name), self.fail)
+        announced = self.actor(Plugins).announced(self)
+        random = self._random(name)
+        return Replica(name, self.timeline, self.network, random, self.fail, announced)
 
     def _keep_running(self, replica: Replica) -> None:
         """Start a replica, and look again whether it runs, as a kubelet does."""
@@ -181,6 +190,14 @@ class World:
         actor = self.actors.get(step.actor)
         if actor is not None:
             actor.act(self, step)
+
+    def _look_at_progress(self) -> None:
+        """Check that everything goes on, now and every few seconds until the end."""
+        if self._is_stopping:
+            return
+        if (broken := self._progress.look(self)) is not None:
+            self.fail(f"everything goes on: {broken} (at {self.now:.3f})")
+        self.timeline.after(LOOK_SECONDS, self._look_at_progress)
 
     def _calm(self) -> None:
         """End all faults, and let everything come to rest."""
@@ -243,6 +260,7 @@ class World:
         self._trace.update(orjson.dumps(change.object, option=orjson.OPT_SORT_KEYS))
         self.coverage.note(self, change)
         self.books.note(change)
+        self._progress.note(change)
         if change.what == "bind":
             self.bound += 1
         for invariant in invariants.AT_EVERY_CHANGE:

@@ -379,10 +379,11 @@ class PodEnqueuer:
     def known(self) -> dict[str, str]:
         """Return the name of every pod without a node that is not in flight, by its uid.
 
-        One whose attempt has ended is among them until it is told that it is gone or bound.
+        One whose attempt has ended is among them until it is told that it is gone or bound, and so
+        is one whose profile has gone, which may have been bound before.
         """
         in_flight = {queued.pod.uid for queued in self._scheduler.queue.in_flight}
-        known = self._scheduler.state.unscheduled
+        known = {**self._scheduler.state.unscheduled, **self._scheduler.without_profile}
         return {uid: pod.key for uid, pod in known.items() if uid not in in_flight}
 
     def knows(self, uid: Uid) -> bool:

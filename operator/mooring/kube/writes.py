@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random as random_module
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -24,7 +25,7 @@ from mooring.kube.errors import (
     UnansweredError,
     UnreachableError,
 )
-from mooring.kube.resources import POD
+from mooring.kube.resources import POD, Call
 from mooring.model.devices import same_cards
 
 if TYPE_CHECKING:
@@ -68,8 +69,8 @@ class PodWriter:
         answer is lost, or is an error of the server's, or is a conflict, this Binding or an
         earlier try of it may have been carried out: the pod is then read until the server
         answers. An error is raised only if the pod is not bound to `node` with these annotations:
-        ConflictError if it is bound to another node or names other GPU cards, or is another pod of
-        that name; NotFoundError if it is gone.
+        ConflictError if it is bound to another node or names other GPU cards; NotFoundError if it
+        is gone, or another pod has its name.
         """
         metadata: dict[str, Any] = {"namespace": namespace, "name": name, "uid": uid}
         if annotations:
@@ -97,18 +98,25 @@ class PodWriter:
 
         Waits until the server answers.
         """
-        pod = await self._read(namespace, name, uid)
-        return pod["spec"].get("nodeName") if pod is not None else None
+        with suppress(NotFoundError):
+            pod = await self._read(namespace, name, uid)
+            return pod["spec"].get("nodeName") if pod is not None else None
+        return None
 
     async def _is_running(self, namespace: str, name: str, uid: str) -> bool:
         """Return whether the API server has this very pod, and it is not terminating."""
-        pod = await self._read(namespace, name, uid)
-        return pod is not None and "deletionTimestamp" not in pod["metadata"]
+        with suppress(NotFoundError):
+            pod = await self._read(namespace, name, uid)
+            return pod is not None and "deletionTimestamp" not in pod["metadata"]
+        return False
 
     async def _read(self, namespace: str, name: str, uid: str) -> dict[str, Any] | None:
-        """Return the pod of this uid; None if there is none, or it may not be read.
+        """Return the pod of this uid; None if it may not be read.
 
         Waits until the server answers.
+
+        Raises:
+            NotFoundError: it is gone; another pod may have its name.
         """
         backoff = Backoff(self._random)
         while True:
@@ -116,10 +124,15 @@ class PodWriter:
                 pod = await self._client.get(POD, name, namespace)
             except (UnreachableError, ServerError, TooManyRequestsError):
                 await self._sleep(backoff.pause())
+            except NotFoundError:
+                raise
             except ApiError:
                 return None
             else:
-                return pod if pod["metadata"]["uid"] == uid else None
+                if pod["metadata"]["uid"] == uid:
+                    return pod
+                call = Call.parse("GET", POD.path(namespace, name))
+                raise NotFoundError(call, "the pod has gone, and another one has its name")
 
     async def patch_pod_status(
         self, namespace: str, name: str, uid: str, status: Mapping[str, Any]

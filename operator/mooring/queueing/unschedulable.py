@@ -15,6 +15,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from mooring.framework.hints import freed_node
 from mooring.framework.queued_pod import QueuedPod
 from mooring.model.events import ClusterEvent, Kind
 from mooring.model.pod import Pod, Uid
@@ -284,9 +285,12 @@ def _moved(pods: list[tuple[QueuedPod, bool]], event: str) -> list[tuple[QueuedP
 
 
 def _node_of(event: ClusterEvent) -> str | None:
-    """Return the name of the node that the event is about; None if it is about none."""
+    """Return the name of the node that the event is about; None if it is about none.
+
+    A pod that has lost its nomination has made room on the node to which it was nominated.
+    """
     about = event.after or event.before
     if isinstance(about, Pod):
-        return about.node_name
+        return freed_node(about)
     name = getattr(about, "name", None)
     return name if event.kind is Kind.NODE else None

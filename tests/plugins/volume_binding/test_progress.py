@@ -77,6 +77,10 @@ def test_a_volume_older_than_what_was_written_says_nothing() -> None:
             (taken(nodes=("n2",)), BOUND),
             'pv "v" node affinity doesn\'t match node "n1": no matching NodeSelectorTerms',
         ),
+        (
+            (taken(), pvc("data", volume="w")),
+            'pvc "data" is bound to pv "w", not to pv "v"',
+        ),
     ],
 )
 def test_a_binding_is_lost_if_it_cannot_come_about(objects: tuple[Raw, ...], reason: str) -> None:

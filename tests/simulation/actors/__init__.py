@@ -18,6 +18,7 @@ from simulation.actors.faults import Faults
 from simulation.actors.groups import Groups
 from simulation.actors.kubelets import Kubelets
 from simulation.actors.nodes import Nodes
+from simulation.actors.plugins import Plugins
 from simulation.actors.pods import Pods
 from simulation.actors.profiles import Profiles
 from simulation.actors.tenants import Tenants
@@ -35,4 +36,5 @@ ACTORS: tuple[type[Actor], ...] = (
     Extenders,
     Claims,
     Tenants,
+    Plugins,
 )

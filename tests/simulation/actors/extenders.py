@@ -1,18 +1,40 @@
 """An extender that filters and scores, and is slow, fails, lies or never answers for a while."""
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from deterministic_extender import filtered, preempted, prioritized
+from faults.books import PodSeen
+from mooring.kube.resources import SCHEDULING_PROFILE
+from simulation.actors.nodes import touch_all
 from simulation.network import Reply, Request
-from simulation.scenario import Actor, Plan, Step
+from simulation.scenario import SCHEDULER, Actor, Plan, Step
 
 if TYPE_CHECKING:
+    from simulation.storage import Change
     from simulation.world import World
 
 __all__ = ["Extenders", "extender"]
 
 _ADDRESS: Final = "extender:80"
-_ANSWERS: Final = {"filter": filtered, "prioritize": prioritized, "preempt": preempted}
+
+
+def _preempted(args: Any) -> dict[str, Any]:
+    """Return the candidates that are left: none on which the pod would not pass the filter.
+
+    Otherwise the pod preempts there again and again.
+    """
+    found = preempted(args)
+    key = "NodeNameToMetaVictims"
+    passed = filtered({"Pod": args["Pod"], "NodeNames": [*found[key]], "Nodes": None})["NodeNames"]
+    return {**found, key: {name: found[key][name] for name in passed}}
+
+
+_ANSWERS: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "filter": filtered,
+    "prioritize": prioritized,
+    "preempt": _preempted,
+}
 _LIES: Final[tuple[Any, ...]] = (
     {},
     [],
@@ -23,11 +45,12 @@ _LIES: Final[tuple[Any, ...]] = (
     [{"Host": "no-such-node", "Score": 2**62}],
     {"NodeNameToMetaVictims": {"no-such-node": {"Pods": [{"UID": "nobody"}]}}},
 )
+_LATE_NODE: Final = "n9"
 _TROUBLES: Final = ("slow", "fails", "lies", "silent", "resets")
 
 
 class Extenders(Actor):
-    """The server of the extender that the run's profile has, if it has one.
+    """The server of the extender that the run's profile has, from then on.
 
     Attributes:
         is_needed: Whether nothing may be bound without its answer.
@@ -37,31 +60,70 @@ class Extenders(Actor):
     name = "extenders"
 
     def __init__(self) -> None:
-        self.is_needed = self.has_lied = False
+        self.is_needed = self.has_lied = self._serves = False
         self._trouble = ""
+        self._seconds: float | None = None
+        """How slow it is; None: now and then."""
 
     def draw(self, plan: Plan) -> None:
-        """Start the server, and draw when it is in trouble."""
+        """Draw when the server is in trouble."""
         if not plan.extender:
             return
-        plan.step(0.0, self.name, "start", kind=plan.extender)
         for _ in range(plan.random.choice((0, 1, 3))):
             at, trouble = plan.time(), plan.random.choice(_TROUBLES)
             plan.step(at, self.name, "trouble", trouble=trouble)
             plan.step(at + plan.random.choice((0.2, 3.0, 9.0)), self.name, "trouble", trouble="")
+        if plan.chance(0.3):
+            self._draw_late_pod(plan)
 
-    def act(self, world: "World", step: Step) -> None:
+    def _draw_late_pod(self, plan: Plan) -> None:
+        """Draw a pod that only a node would take which comes while the extender is asked.
+
+        Nothing happens afterwards, so that no other event has the pod tried again.
+        """
+        names = (f"late{number}" for number in range(5_000))
+        suits = (
+            name
+            for name in names
+            if not _refuses(_LATE_NODE, f"/{name}-0")
+            and all(_refuses(node, f"/{name}-0") for node in plan.nodes)
+        )
+        if (name := next(suits, None)) is None:
+            return
+        kind = {"kind": "bare", "count": 1, "cpu": "100m", "priority": 0}
+        rest = {"zone": "", "gated": False, "card": 0}
+        plan.step(plan.seconds - 1.0, self.name, "trouble", trouble="slow", seconds=0.7)
+        plan.step(plan.seconds - 0.6, "pods", "create", name=name, **kind, **rest)
+        at = plan.seconds - 0.6 + plan.random.uniform(0.1, 0.5)
+        node = {"name": _LATE_NODE, "cpu": 8, "pods": 110, "zone": "a", "cards": 0}
+        plan.step(at, "nodes", "create", **node)
+
+    def act(self, _world: "World", step: Step) -> None:
         """Take one step."""
-        if step.does == "start":
-            self.is_needed = step.args["kind"] == "needed"
-            world.network.servers[_ADDRESS] = _Server(self, world)
-            world.books.refuses = lambda node, pod: _refuses(node, pod.key.partition("/")[2])
-        else:
-            self._trouble = step.args["trouble"]
+        if step.does == "trouble":
+            self._trouble, self._seconds = step.args["trouble"], step.args.get("seconds")
 
-    def calm(self, _world: "World") -> None:
-        """Answer at once, and the truth."""
+    def changed(self, world: "World", change: "Change") -> None:
+        """Start the server when a profile names it."""
+        if change.resource is SCHEDULING_PROFILE and not self._serves:
+            for described in change.object["spec"].get("extenders", ()):
+                self.is_needed, self._serves = not described["ignorable"], True
+                world.network.servers[_ADDRESS] = _Server(self, world)
+
+    def calm(self, world: "World") -> None:
+        """Answer at once, and the truth; nodes change, because of pods that it refused wrongly."""
         self._trouble = ""
+        if self.has_lied:
+            touch_all(world, self.name)
+
+    @property
+    def is_troubled(self) -> bool:
+        """Whether its answers are late, wrong or missing."""
+        return bool(self._trouble)
+
+    def refuses(self, node: str, pod: PodSeen) -> bool:
+        """Return whether it refuses the node for the pod, if nothing goes wrong."""
+        return self._serves and pod.scheduler == SCHEDULER and _refuses(node, pod.key)
 
     def answer(self, world: "World", request: Request) -> Reply | None:
         """Answer one call, or not."""
@@ -79,7 +141,7 @@ class Extenders(Actor):
         said: Any = _ANSWERS[verb](request.json())
         reply = Reply(200, said)
         if trouble == "slow":
-            seconds = random.choice((0.3, 0.9, 4.0))
+            seconds = self._seconds or random.choice((0.3, 0.9, 4.0))
             world.after(seconds, lambda: request.link.deliver(reply.wire))
             return None
         return reply
@@ -111,6 +173,7 @@ def extender(*, ignorable: bool) -> dict[str, Any]:
 
 
 def _refuses(node: str, pod: str) -> bool:
-    """Return whether the extender takes this node for a pod of this name."""
-    args = {"Pod": {"metadata": {"name": pod}}, "NodeNames": [node], "Nodes": None}
+    """Return whether the extender refuses this node for the pod with this key."""
+    name = pod.partition("/")[2]
+    args = {"Pod": {"metadata": {"name": name}}, "NodeNames": [node], "Nodes": None}
     return not filtered(args)["NodeNames"]

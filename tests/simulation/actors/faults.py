@@ -5,6 +5,7 @@ carries it out. All that a fault needs is drawn into its step.
 """
 
 from collections.abc import Callable
+from math import inf
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,6 +13,7 @@ from simulation.network import API, Outcome, Rule
 from simulation.scenario import Actor, Plan, Step
 
 if TYPE_CHECKING:
+    from simulation.replica import Replica
     from simulation.watches import Stream
     from simulation.world import World
 
@@ -23,13 +25,22 @@ _WRITES: Final = (
 )
 _PLURALS: Final = ("pods", "pods", "pods", "nodes", "schedulingprofiles", "")
 _ENDS: Final = (Outcome.KILLS, Outcome.KILLS_FIRST)
+_COMPARED_SECONDS: Final = 26.0
+"""The first comparison of all pods reads those that it does not know before this."""
 _AGENTS: Final = ("mooring", "kopf", "")
 
 
 class Faults(Actor):
-    """Draws faults for some runs, and carries them out."""
+    """Draws faults for some runs, and carries them out.
+
+    Attributes:
+        over_at: When the last fault until now ends; infinite while only calm will end it.
+    """
 
     name = "faults"
+
+    def __init__(self) -> None:
+        self.over_at = 0.0
 
     def draw(self, plan: Plan) -> None:
         """Draw the weather of the run, and faults."""
@@ -48,13 +59,35 @@ class Faults(Actor):
             plan.step(at, self.name, does, **args)
             if does in {"pause", "stall", "restart server"}:
                 plan.moments += [at + args["seconds"]] * 3
+        if plan.seconds > _COMPARED_SECONDS and plan.chance(0.1):
+            self._draw_late_read(plan)
+
+    def _draw_late_read(self, plan: Plan) -> None:
+        """Draw a pod of which the first comparison learns before kopf, and that goes meanwhile.
+
+        It is read, the answer is slow, and kopf tells of its end before that.
+        """
+        of = {"replica": "", "plural": "pods", "agent": "kopf"}
+        fields = {"kind": "bare", "count": 1, "cpu": "100", "priority": 0}
+        rest = {"zone": "", "gated": False, "card": 0}
+        slow = {"outcome": str(Outcome.ANSWER_SLOW), "what": "get pods", "replica": ""}
+        gone_at = plan.random.uniform(22.0, 23.5)
+        plan.step(3.0, self.name, "stall", **of, seconds=gone_at - 2.0)
+        plan.step(5.0, "pods", "create", name="unseen", **fields, **rest)
+        plan.step(19.0, self.name, "requests", **slow, times=1000, seconds=4.0, lasts=5.0)
+        plan.step(gone_at, "pods", "remove", name="unseen", index=0)
 
     def act(self, world: "World", step: Step) -> None:
         """Carry out one fault."""
+        if step.does != "weather":
+            seconds = max(step.args.get("seconds", 0.0), step.args.get("lasts", 0.0))
+            lasts = inf if step.does == "half open" else max(seconds, 0.0)
+            self.over_at = max(self.over_at, world.timeline.now + lasts)
         getattr(self, f"_{step.does.replace(' ', '_')}")(world, **step.args)
 
     def calm(self, world: "World") -> None:
         """End all that goes on; connections that are half-open are found out."""
+        self.over_at = world.timeline.now
         world.network.rules.clear()
         world.network.servers[API] = world.server
         for replica in world.replicas.values():
@@ -108,17 +141,25 @@ class Faults(Actor):
         world.server.forget_history()
         world.after(seconds, lambda: world.network.servers.setdefault(API, world.server))
 
-    def _kill(self, world: "World", replica: str) -> None:
+    def _kill(self, world: "World", replica: str, steps: int = 0) -> None:
         if replica in world.replicas:
-            world.replicas[replica].kill()
+            self._after(world.replicas[replica], steps, world.replicas[replica].kill)
 
     def _stop(self, world: "World", replica: str) -> None:
         if replica in world.replicas:
             world.replicas[replica].ask_to_stop()
 
-    def _pause(self, world: "World", replica: str, seconds: float) -> None:
+    def _pause(self, world: "World", replica: str, seconds: float, steps: int = 0) -> None:
         if replica in world.replicas:
-            world.replicas[replica].pause(seconds)
+            paused = world.replicas[replica]
+            self._after(paused, steps, lambda: paused.pause(seconds))
+
+    def _after(self, replica: "Replica", steps: int, call: Callable[[], None]) -> None:
+        """Make the call now, or in the middle of a turn after so many steps of the process."""
+        if steps and replica.alive:
+            replica.after_steps(steps, call)
+        else:
+            call()
 
     def _jump(self, world: "World", replica: str, seconds: float) -> None:
         if replica in world.replicas:
@@ -159,6 +200,11 @@ def _one(random: Random, plan: Plan) -> dict[str, Any]:
     return {"replica": random.choice(plan.replicas)}
 
 
+def _steps(random: Random) -> dict[str, Any]:
+    """Draw after how many steps of its tasks it strikes: at any await, or between two turns."""
+    return {"steps": random.choice((0, 1, 2, 5, random.randint(1, 400)))}
+
+
 _DRAWS: Final[dict[str, Callable[[Random, Plan], dict[str, Any]]]] = {
     "requests": _requests,
     "stall": lambda r, p: {**_which(r, p), "seconds": r.choice((0.5, 3.0, 12.0))},
@@ -169,9 +215,9 @@ _DRAWS: Final[dict[str, Callable[[Random, Plan], dict[str, Any]]]] = {
     "expire": _which,
     "compact": lambda _r, _p: {},
     "restart server": lambda r, _: {"seconds": r.choice((0.2, 2.0, 10.0))},
-    "kill": _one,
+    "kill": lambda r, p: {**_one(r, p), **_steps(r)},
     "stop": _one,
-    "pause": lambda r, p: {**_one(r, p), "seconds": r.choice((0.5, 6.0, 14.0, 25.0))},
+    "pause": lambda r, p: {**_one(r, p), **_steps(r), "seconds": r.choice((0.5, 6.0, 14.0, 25.0))},
     "jump": lambda r, p: {**_one(r, p), "seconds": r.choice((-3600.0, 3600.0))},
 }
 """The kinds of faults, and what is drawn of each."""

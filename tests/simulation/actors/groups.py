@@ -8,7 +8,7 @@ from devices.objects import MEMORY
 from faults.books import CONSTRAINED
 from mooring.kube.resources import NODE, POD, POD_GROUP, SCHEDULING_PROFILE
 from mooring.testing.builders import pod, pod_group
-from simulation.scenario import NAMESPACE, SCHEDULER, Actor, Plan, Step
+from simulation.scenario import ACME, NAMESPACE, SCHEDULER, Actor, Plan, Step
 
 if TYPE_CHECKING:
     from simulation.storage import Change, Raw
@@ -54,7 +54,8 @@ class Groups(Actor):
                 gap=random.choice((0.0, 0.0, 0.01, 0.4)),
                 topology=["topology.kubernetes.io/zone"] if plan.chance(0.2) else [],
                 late=plan.chance(0.2),
-                card=random.choice((0, 2, 5, 8)) if plan.has_cards else 0,
+                card=random.choice((0, 2, 5, 8)) if plan.has_cards and not plan.has_plugin else 0,
+                scheduler=ACME if plan.has_plugin and plan.chance(0.6) else SCHEDULER,
             )
             for _ in range(random.choice((0, 0, 1, 2, 4))):
                 later = at + random.expovariate(1.0) * random.choice((0.05, 4.0))
@@ -139,6 +140,10 @@ class Groups(Actor):
             delay = world.random.choice((0.0, 0.05, 2.0))
             world.after(delay, lambda: self._join(world, name))
 
+    def is_of_plugin(self, name: str) -> bool:
+        """Return whether the members are those of the profile with the plugin."""
+        return bool(self._drawn[name].get("scheduler") == ACME)
+
     def was_disturbed(self, name: str, since: float) -> bool:
         """Return whether something has happened since that excuses a part of this gang."""
         return max(self.all_disturbed, self.disturbed.get(name, -math.inf)) >= since
@@ -156,7 +161,7 @@ class Groups(Actor):
             requests={MEMORY: drawn["card"]} if drawn["card"] else {},
             group=name,
             labels={CONSTRAINED: "by its group"},
-            spec={"schedulerName": SCHEDULER},
+            spec={"schedulerName": drawn.get("scheduler", SCHEDULER)},
         )
         world.server.create(POD, raw, self.name)
 

@@ -10,7 +10,7 @@ from simulation.scenario import Actor, Plan, Step
 if TYPE_CHECKING:
     from simulation.world import World
 
-__all__ = ["Nodes"]
+__all__ = ["Nodes", "touch_all"]
 
 _ZONES: Final = ("a", "b")
 
@@ -76,3 +76,9 @@ class Nodes(Actor):
         else:
             cordoned = True if step.does == "cordon" else None
             server.change(NODE, found, self.name, {"spec": {"unschedulable": cordoned}})
+
+
+def touch_all(world: "World", by: str) -> None:
+    """Change a label of every node, which has pods tried again that were refused for no reason."""
+    for raw in world.server.storage.all(NODE):
+        world.server.change(NODE, raw, by, {"metadata": {"labels": {"touched-by": by}}})

@@ -72,6 +72,12 @@ class Profiles(Actor):
             changed = _changed(raw, spec)
             world.server.storage.put(SCHEDULING_PROFILE, changed, self.name, "mend")
 
+    @staticmethod
+    def is_valid(world: "World") -> bool:
+        """Return whether there is a profile that takes the pods."""
+        raw = world.server.storage.get(SCHEDULING_PROFILE, SCHEDULER)
+        return raw is not None and raw["spec"] != _INVALID
+
     def _toggle_class(self, world: "World") -> None:
         raw = world.server.storage.get(PRIORITY_CLASS, "high")
         if raw is None:

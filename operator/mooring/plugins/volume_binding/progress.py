@@ -79,6 +79,10 @@ class BindingProgress:
         self._check_node_affinity(volume, node)
         if volume.claim is None or not volume.claim.uid:
             raise VolumesLostError(f'ClaimRef got reset for pv "{volume.name}"')
+        if shown.volume_name and shown.volume_name != volume.name:
+            # A volume was written for an earlier pod with the claim, and was not shown in time.
+            taken = f'pvc "{claim.name}" is bound to pv "{shown.volume_name}"'
+            raise VolumesLostError(f'{taken}, not to pv "{volume.name}"')
         return shown.bound
 
     def _claim_is_bound(self, written: PersistentVolumeClaim, node: NodeView) -> bool:

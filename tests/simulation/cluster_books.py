@@ -1,0 +1,163 @@
+"""What is in the model cluster, recounted from its history, and what of it a replica knew."""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from faults.books import GPU_COUNT, GPU_MEMORY, Amount, NodeSeen, PodSeen
+from mooring.kube.resources import LEASE, NODE, POD
+from simulation.scenario import ACME, SCHEDULER
+from simulation.storage import Change
+
+if TYPE_CHECKING:
+    from simulation.world import World
+
+__all__ = ["Books", "kept_for_others", "known_nodes", "known_pods", "node_suits", "waits"]
+
+_LATE_SECONDS: Final = 10.0
+"""What a replica decides rests on what it was told so long ago at most: its requests may wait."""
+
+
+class Books:
+    """What is in the cluster, recounted from the history."""
+
+    def __init__(self) -> None:
+        self.pods: dict[str, PodSeen] = {}
+        """By uid, those that exist."""
+        self.nodes: dict[str, NodeSeen] = {}
+        """By name."""
+        self.on_node: dict[str, dict[str, PodSeen]] = defaultdict(dict)
+        """By node and uid, those that take something there."""
+        self.bound_by: dict[str, Change] = {}
+        """By uid, the Binding of each pod that has one."""
+        self.versions: dict[str, list[tuple[Change, NodeSeen]]] = defaultdict(list)
+        """By name, all that a node of this name has ever been."""
+        self.changed_at: dict[str, float] = defaultdict(float)
+        """By node, when it changed, or pods came to it or left it."""
+        self.waits_since: dict[str, float] = {}
+        """By uid of pods without a node, when somebody else than a replica changed it."""
+        self.bound_at: dict[str, float] = {}
+        """By uid, when pods were bound that exist."""
+        self.gone: list[tuple[Change, PodSeen]] = []
+        """Pods that do not exist any more, and the change that removed them."""
+        self.holder = ""
+        """Whose lease it is."""
+        self.refusals: list[Callable[[str, PodSeen], bool]] = []
+        """Whether an extender or a plugin refuses the node of this name for a pod."""
+
+    def note(self, change: Change) -> None:
+        """Take a change in."""
+        if change.resource is POD:
+            self._note_pod(change)
+        elif change.resource is NODE:
+            node = NodeSeen.read(change.object)
+            if change.after is None:
+                self.nodes.pop(node.key, None)
+            else:
+                self.nodes[node.key] = node
+                self.versions[node.key].append((change, node))
+            self.changed_at[node.key] = change.at
+        elif change.resource is LEASE and change.after is not None:
+            self.holder = change.after["spec"].get("holderIdentity") or ""
+
+    def _note_pod(self, change: Change) -> None:
+        pod = PodSeen.read(change.object)
+        before = self.pods.pop(pod.uid, None)
+        if before is not None and self.on_node[before.node].pop(pod.uid, None) is not None:
+            self.changed_at[before.node] = change.at
+        if change.after is None:
+            for known in (self.bound_by, self.bound_at, self.waits_since):
+                known.pop(pod.uid, None)
+            self.gone.append((change, pod))
+            return
+        self.pods[pod.uid] = pod
+        if pod.node and not pod.finished:
+            self.on_node[pod.node][pod.uid] = pod
+        if change.what == "bind":
+            self.bound_by[pod.uid] = change
+            self.bound_at[pod.uid] = self.changed_at[pod.node] = change.at
+        elif not change.what.startswith("patch status"):
+            self.waits_since[pod.uid] = change.at
+
+    def free(self, name: str) -> Amount:
+        """Return what is left of a node."""
+        left = self.nodes[name].allocatable
+        for pod in self.on_node[name].values():
+            left -= pod.need
+        return left
+
+    def takes(self, name: str, pod: PodSeen) -> bool:
+        """Return whether the node would take the pod now."""
+        suits = node_suits(self.nodes[name], pod) and not self.refuses(name, pod)
+        if not suits or not self.free(name).covers(pod.need):
+            return False
+        return not pod.wants_cards or self._has_card(name, dict(pod.need.others)[GPU_MEMORY])
+
+    def refuses(self, name: str, pod: PodSeen) -> bool:
+        """Return whether an extender or a plugin refuses the node for the pod."""
+        return any(refuses(name, pod) for refuses in self.refusals)
+
+    def is_new(self, uid: str, now: float) -> bool:
+        """Return whether the pod was bound a moment ago."""
+        return self.bound_at.get(uid, 0.0) > now - _LATE_SECONDS
+
+    def waited_lately(self, now: float, told: int) -> Iterator[PodSeen]:
+        """Yield the pods that wait, or did a moment ago or up to the version that was told."""
+        for pod in self.pods.values():
+            if not pod.node or self.is_new(pod.uid, now):
+                yield pod
+        for gone, pod in reversed(self.gone):
+            if gone.at <= now - _LATE_SECONDS and gone.version <= told:
+                return
+            yield pod
+
+    def _has_card(self, name: str, memory: int) -> bool:
+        """Return whether a card of the node has so much left."""
+        node = self.nodes[name]
+        used = Counter[int]()
+        for pod in self.on_node[name].values():
+            for card, taken in pod.cards:
+                used[card] += taken
+        count = dict(node.allocatable.others).get(GPU_COUNT, 0)
+        return any(node.card_memory - used[card] >= memory for card in range(count))
+
+
+def node_suits(node: NodeSeen, pod: PodSeen) -> bool:
+    """Return whether the pod may run on the node, apart from what is free."""
+    return node.schedulable and pod.selector.items() <= node.labels.items()
+
+
+def waits(pod: PodSeen) -> bool:
+    """Return whether the pod is to get a node, as far as these books can say which."""
+    ready = not (pod.node or pod.gated or pod.leaving or pod.finished)
+    return ready and pod.scheduler in {SCHEDULER, ACME} and not pod.constrained
+
+
+def known_nodes(world: "World", identity: str, name: str) -> list[NodeSeen]:
+    """Return what the node has been since the replica was told of it, and a moment before."""
+    told = world.server.watches.told(identity, NODE)
+    found: list[NodeSeen] = []
+    for change, node in reversed(world.books.versions[name]):
+        found.append(node)
+        if change.version <= told and change.at <= world.timeline.now - _LATE_SECONDS:
+            break
+    return found[::-1]
+
+
+def known_pods(world: "World", identity: str, name: str) -> Iterator[PodSeen]:
+    """Yield the pods on the node that the replica has bound there, or was told of."""
+    books, told = world.books, world.server.watches.told(identity, POD)
+    for pod in books.on_node[name].values():
+        binding = books.bound_by.get(pod.uid)
+        if binding is None or binding.by == identity or binding.version <= told:
+            yield pod
+
+
+def kept_for_others(books: Books, pod: PodSeen, names: list[str]) -> bool:
+    """Return whether nominated pods that wait keep these nodes."""
+    nominated = {
+        other.nominated
+        for other in books.pods.values()
+        if not other.node and other.uid != pod.uid and other.priority >= pod.priority
+    }
+    return set(names) <= nominated

@@ -1,0 +1,95 @@
+"""What must go on while the actors act: pods get nodes, and nothing stays assumed.
+
+The world looks every few seconds. What faults explain does not count: a pod must have waited, and a
+node must have had room for it, for some time in which no fault was in force, the same replica led
+with a current mirror, and nothing changed about the pod, the node or the profiles. How to add one:
+see `simulation.invariants`.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from mooring.engine.build import Engine
+from mooring.kube.resources import SCHEDULING_PROFILE
+from simulation.actors.extenders import Extenders
+from simulation.actors.faults import Faults
+from simulation.actors.plugins import Plugins
+from simulation.actors.profiles import Profiles
+from simulation.cluster_books import kept_for_others, waits
+from simulation.scenario import ACME
+from simulation.state_invariants import leader
+
+if TYPE_CHECKING:
+    from simulation.storage import Change
+    from simulation.world import World
+
+__all__ = ["LOOK_SECONDS", "Progress"]
+
+LOOK_SECONDS: Final = 3.0
+_TRIED_SECONDS: Final = 30.0
+"""Three times the longest backoff: one for the pod, and two for equal pods that are tried first."""
+_SETTLE_SECONDS: Final = 20.0
+"""How long after its deadline an assumption may take to be settled."""
+
+
+class Progress:
+    """Remembers since when nothing has been in the way."""
+
+    def __init__(self) -> None:
+        self._leader = ""
+        self._undisturbed_since = 0.0
+        self._profiles_changed = 0.0
+        self._assumed_at: dict[str, float] = {}
+        """By node, when the leader last had a pod assumed there."""
+
+    def note(self, change: "Change") -> None:
+        """Note a change of a profile."""
+        if change.resource is SCHEDULING_PROFILE and "status" not in change.what:
+            self._profiles_changed = change.at
+
+    def look(self, world: "World") -> str | None:
+        """Return what should have gone on, and has not."""
+        now, found = world.timeline.now, leader(world)
+        extenders = world.actor(Extenders)
+        identity = found[0] if found is not None else ""
+        wrong = extenders.is_troubled or (extenders.has_lied and not world.is_calm)
+        if identity != self._leader or wrong or not world.actor(Profiles).is_valid(world):
+            self._leader, self._undisturbed_since = identity, now
+        if found is None:
+            return None
+        since = max(self._undisturbed_since, world.actor(Faults).over_at, self._profiles_changed)
+        state = found[1].scheduler.state
+        for placed in state.pods.assumed.values():
+            self._assumed_at[state.nodes.names[placed.row]] = now
+        return _beyond_its_deadline(found[1], since, now) or self._waits(world, since, now)
+
+    def _waits(self, world: "World", since: float, now: float) -> str | None:
+        """Return which pod has waited too long, and which nodes would have taken it."""
+        books = world.books
+        plugins_since = max(since, world.actor(Plugins).troubled_until)
+        for pod in books.pods.values():
+            begins = plugins_since if pod.scheduler == ACME else since
+            begins = max(begins, books.waits_since.get(pod.uid, now))
+            if begins > now - _TRIED_SECONDS or not waits(pod):
+                continue
+            fitting = [
+                name
+                for name in books.nodes
+                if max(books.changed_at[name], self._assumed_at.get(name, 0.0))
+                <= now - _TRIED_SECONDS
+                and books.takes(name, pod)
+            ]
+            if fitting and not kept_for_others(books, pod, fitting):
+                return f"a pod waits: {pod.key} ({pod.uid}), and {fitting} would take it"
+        return None
+
+
+def _beyond_its_deadline(engine: Engine, since: float, now: float) -> str | None:
+    """Return which pod is assumed, and neither is it being bound nor has it a deadline ahead."""
+    scheduler = engine.scheduler
+    for uid, placed in scheduler.state.pods.assumed.items():
+        if placed.deadline is None:
+            if uid not in scheduler.being_bound and scheduler.queue.get(uid) is None:
+                return f"a pod is assumed that nobody binds: {placed.pod.key} ({uid})"
+        elif max(placed.deadline, since) + _SETTLE_SECONDS < now:
+            return f"a pod is assumed beyond its deadline: {placed.pod.key} ({uid})"
+    return None
