@@ -214,8 +214,9 @@ class Fingerprint:
 
     @staticmethod
     def _heap(heap: PodHeap[Any]) -> object:
-        entries = [e for e in attributes(heap)["_entries"] if e[1] == e[2].ticket]
-        return tuple([entry[2].pod.uid for entry in sorted(entries, key=lambda e: e[:2])])
+        held = attributes(heap)
+        entries = sorted([*held["_entries"], *held["_searched"]], key=lambda e: e[:2])
+        return tuple([queued.pod.uid for e in entries if (queued := e.queued()) is not None])
 
     def _in_flight(self, in_flight: InFlight) -> object:
         entries = attributes(in_flight)["_pods"].items()
