@@ -300,31 +300,8 @@ class Groups(RuleBasedStateMachine):
             if key is not None and (known.unscheduled or known.assumed or known.assigned):
                 members[key].append(known)
         assert found.keys() == members.keys() | self.model.defined.keys()
-        for key, group in found.items():
-            here = members[key]
-            staying = [known for known in here if not known.features["terminating"]]
-            assert set(group.terminating) == {k.uid for k in here if k.features["terminating"]}
-            assert set(group.assigned) == {k.uid for k in staying if k.assigned}
-            assert set(group.assumed) == {k.uid for k in staying if k.assumed}
-            specs = Counter(pod.spec for pod in group.unscheduled.values())
-            assert group.unscheduled_specs == specs
-            assert set(group.unscheduled) == {
-                k.uid for k in staying if not (k.assigned or k.assumed)
-            }
-            assert group.all_pods_count == len(staying)
-            assert group.scheduled_pods_count == len(group.assigned) + len(group.assumed)
-            minimum = group.minimum
-            if key.source is GroupSource.PODS:
-                declared = [known.may_declare(key) for known in staying]
-                assert max(map(min, declared), default=0) <= minimum
-                assert minimum in (set().union(*declared) if staying else {0})
-            else:
-                assert minimum == self.model.defined.get(key, 0)
-            assert (group.definition is None) == (
-                not staying if key.source is GroupSource.PODS else key not in self.model.defined
-            )
-            assert group.missing == max(0, minimum - len(staying))
-            assert group.priority == max((k.features["priority"] for k in staying), default=0)
+        for group in found.values():
+            self.is_counted_right(group, members[group.key])
         surplus = [group for group in found.values() if group.minimum and group.surplus]
         assert {id(group) for group in self.state.pod_groups.with_surplus} == set(map(id, surplus))
         columns = self.state.pod_columns
@@ -332,6 +309,30 @@ class Groups(RuleBasedStateMachine):
             at = np.flatnonzero(columns.in_groups([group.number])).tolist()
             uids = {pod.uid for slot in at if (pod := columns.pods[slot]) is not None}
             assert uids == {*group.assigned, *group.assumed}
+
+    def is_counted_right(self, group: PodGroupState, here: list[Known]) -> None:
+        key = group.key
+        staying = [known for known in here if not known.features["terminating"]]
+        assert set(group.terminating) == {k.uid for k in here if k.features["terminating"]}
+        assert set(group.assigned) == {k.uid for k in staying if k.assigned}
+        assert set(group.assumed) == {k.uid for k in staying if k.assumed}
+        specs = Counter(pod.spec for pod in group.unscheduled.values())
+        assert group.unscheduled_specs == specs
+        assert set(group.unscheduled) == {k.uid for k in staying if not (k.assigned or k.assumed)}
+        assert group.all_pods_count == len(staying)
+        assert group.scheduled_pods_count == len(group.assigned) + len(group.assumed)
+        minimum = group.minimum
+        if key.source is GroupSource.PODS:
+            declared = [known.may_declare(key) for known in staying]
+            assert max(map(min, declared), default=0) <= minimum
+            assert minimum in (set().union(*declared) if staying else {0})
+        else:
+            assert minimum == self.model.defined.get(key, 0)
+        assert (group.definition is None) == (
+            not staying if key.source is GroupSource.PODS else key not in self.model.defined
+        )
+        assert group.missing == max(0, minimum - len(staying))
+        assert group.priority == max((k.features["priority"] for k in staying), default=0)
 
 
 TestGroups = Groups.TestCase

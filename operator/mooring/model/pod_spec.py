@@ -289,11 +289,7 @@ def _parsed(key: bytes) -> PodSpec:
         spread=parse_spread_constraints(mappings(spec, "topologySpreadConstraints", "spec")),
         claims_devices=bool(spec.get("resourceClaims")),
         required_features=frozenset(spec.get("requiredFeatures", ())),
-        extended=tuple(
-            {name: amount for name, amount in container.requests.items() if "/" in name}
-            or _NOTHING  # one for all, because a pod may have 10,000 containers
-            for container in resources.containers
-        ),
+        extended=_extended(resources),
         card_annotations=loaded.get("annotations", {}),
     )
     limit_exceeded = exceeded({Counted.BYTES: len(key), **_counts(parsed)})
@@ -301,6 +297,15 @@ def _parsed(key: bytes) -> PodSpec:
     if len(key) > _SMALL:
         memory = bytes_of(key, *(getattr(parsed, field) for field in _FIELDS))
     return replace(parsed, limit_exceeded=limit_exceeded, memory=memory)
+
+
+def _extended(resources: PodContainers) -> tuple[Mapping[str, int], ...]:
+    """Return what each container requests of extended resources."""
+    return tuple(
+        {name: amount for name, amount in container.requests.items() if "/" in name}
+        or _NOTHING  # one for all, because a pod may have 10,000 containers
+        for container in resources.containers
+    )
 
 
 def _gates(spec: Mapping[str, Any]) -> tuple[str, ...]:
