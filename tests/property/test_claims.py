@@ -15,7 +15,7 @@ from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster, node, pod, uid_of
 from mooring.testing.device_builders import allocated, device_claim
 
-NAMES = st.sampled_from(["a", "b", "c"])
+NAMES = st.sampled_from(["a", "b"])
 PODS = st.sampled_from(["p", "q"])
 DEVICES = st.lists(st.sampled_from(["d0", "d1", "d2"]), min_size=1, max_size=2)
 
@@ -58,27 +58,40 @@ class Claims(RuleBasedStateMachine):
         self.number += 1
         return self.number
 
-    @rule(name=NAMES)
-    def create(self, name: str) -> None:
-        if name not in self.server:
-            number = self.next_number()
-            self.server[name] = Version(f"{name}-{number}", number)
+    @rule(name=NAMES, shown=st.booleans())
+    def create(self, name: str, shown: bool) -> None:  # noqa: FBT001 - drawn
+        number = self.next_number()
+        self.server[name] = Version(f"{name}-{number}", number)
+        if shown:
+            self.watch(name)
 
     @rule(name=NAMES)
     def delete(self, name: str) -> None:
         self.server.pop(name, None)
 
-    @rule(name=NAMES, devices=DEVICES, consumers=st.lists(PODS, unique=True))
-    def allocate(self, name: str, devices: list[str], consumers: list[str]) -> None:
-        self.write(name, devices=tuple(devices), consumers=tuple(consumers))
-
-    @rule(name=NAMES)
-    def deallocate(self, name: str) -> None:
-        self.write(name, devices=(), consumers=())
-
-    def write(self, name: str, **changes: Any) -> None:
-        if name in self.server:
-            self.server[name] = replace(self.server[name], number=self.next_number(), **changes)
+    @rule(
+        name=NAMES,
+        devices=DEVICES | st.just([]),
+        consumers=st.lists(PODS, unique=True),
+        answered=st.booleans(),
+    )
+    def write(
+        self,
+        name: str,
+        devices: list[str],
+        consumers: list[str],
+        answered: bool,  # noqa: FBT001 - drawn
+    ) -> None:
+        if name not in self.server:
+            self.create(name, shown=True)
+        self.server[name] = replace(
+            self.server[name],
+            number=self.next_number(),
+            devices=tuple(devices),
+            consumers=tuple(consumers) if devices else (),
+        )
+        if answered:
+            self.answer(name)
 
     @rule(name=NAMES)
     def watch(self, name: str) -> None:
@@ -154,7 +167,7 @@ class Claims(RuleBasedStateMachine):
     @invariant()
     def claims_are_seen_as_they_were_told_last(self) -> None:
         view = ClusterView(self.state).dynamic_resources
-        for name in ("a", "b", "c"):
+        for name in ("a", "b"):
             version = self.seen.get(name)
             claim = view.claim(f"default/{name}")
             assert claim == (version.object(name) if version is not None else None)
