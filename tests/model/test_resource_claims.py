@@ -155,12 +155,11 @@ def test_constraints_and_configuration_name_requests() -> None:
     assert spec.config == (ClaimConfig(("a",), OpaqueConfig("d", {"x": 1})), ClaimConfig((), None))
 
 
-def test_an_allocated_claim_has_devices_consumers_and_conditions() -> None:
+def test_a_claim_has_consumers_and_the_conditions_of_its_devices() -> None:
     conditions = [{"type": "Attached", "status": "True", "reason": "Done", "message": "ok"}]
     device = {"driver": "d", "pool": "p", "device": "gpu-0", "conditions": conditions}
     parsed = claim(
         status={
-            "allocation": ALLOCATION | {"allocationTimestamp": "1970-01-01T00:01:00Z"},
             "reservedFor": [{"resource": "pods", "name": "web", "uid": "pod-1"}],
             "devices": [device],
         }
@@ -170,6 +169,12 @@ def test_an_allocated_claim_has_devices_consumers_and_conditions() -> None:
         DeviceStatus(
             DeviceId("d", "p", "gpu-0"), "", (Condition("Attached", "True", "Done", "ok"),)
         ),
+    )
+
+
+def test_an_allocation_has_devices_configuration_and_nodes() -> None:
+    parsed = claim(
+        status={"allocation": ALLOCATION | {"allocationTimestamp": "1970-01-01T00:01:00Z"}}
     )
     node = Requirement("metadata.name", "In", ("n1",))
     assert parsed.allocation == Allocation(
