@@ -5,6 +5,7 @@ import pytest
 
 from mooring.model.errors import ManifestError
 from mooring.model.pod import OwnerRef, is_of_workload, parse_pod, workload_of
+from mooring.model.resource_claims import ExtendedResourceClaim
 from mooring.model.volumes import ClaimVolume
 from mooring.testing.builders import pod
 
@@ -205,3 +206,24 @@ def test_the_generation_is_that_of_the_metadata() -> None:
     assert parse_pod(raw).generation == 0
     raw["metadata"]["generation"] = 4
     assert parse_pod(raw).generation == 4
+
+
+def test_a_pod_names_the_claims_that_were_created_for_it() -> None:
+    statuses = [{"name": "gpu", "resourceClaimName": "web-gpu-x"}, {"name": "none"}]
+    extended = {
+        "resourceClaimName": "web-extended-resources-y",
+        "requestMappings": [
+            {"containerName": "c", "resourceName": "a.io/gpu", "requestName": "container-0"}
+        ],
+    }
+    raw = pod("web")
+    raw["status"] = {
+        "resourceClaimStatuses": statuses,
+        "extendedResourceClaimStatus": extended,
+    }
+    parsed = parse_pod(raw)
+    assert parsed.claim_names == {"gpu": "web-gpu-x", "none": None}
+    assert parsed.extended_resource_claim == ExtendedResourceClaim(
+        "web-extended-resources-y", (("c", "a.io/gpu", "container-0"),)
+    )
+    assert parse_pod(pod("web")).extended_resource_claim is None

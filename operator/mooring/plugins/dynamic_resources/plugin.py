@@ -32,7 +32,7 @@ class DynamicResources:
 
     def pre_filter(self, pod: Pod, _cluster: ClusterView) -> Skip | Unschedulable:
         """Reject a pod with resource claims: it must not be bound without its devices."""
-        if pod.spec.claims_devices:
+        if pod.spec.resource_claims:
             return Unschedulable("pod has resource claims, which Mooring does not allocate")
         return SKIP
 
