@@ -508,6 +508,36 @@ async def test_devices_are_free_when_it_turns_out_that_they_were_not_written() -
     assert devices_of(freed.before) == ["a0"]
 
 
+async def test_all_claims_of_an_attempt_are_settled_although_one_fails() -> None:
+    attempt = Attempt(device_claim("a"), device_claim("b"))
+    attempt.api.lost.extend([*[Lost.NOTHING] * 3, Lost.CALLER])
+    with pytest.raises(asyncio.CancelledError):
+        await attempt.pre_bind()
+    attempt.plugin.unreserve(attempt.pod, "n1")
+    attempt.state.forget(attempt.pod)
+    attempt.api.lost.extend([Lost.REQUEST] * 5)
+    with pytest.raises(PluginError, match="claim default/a stays reserved for pod default/web"):
+        await attempt.api.write_all()
+    assert consumers_of(attempt.written("a")) == [attempt.pod.uid]
+    assert consumers_of(attempt.written("b")) == []
+    assert in_use(attempt.state) == ["a0", "a1"]
+
+
+async def test_an_attempt_does_not_free_what_a_later_one_has_left() -> None:
+    attempt = Attempt(device_claim())
+    for _ in range(2):
+        attempt.api.lost.extend([Lost.REQUEST] * 5)
+        with pytest.raises(PluginError, match="changes all the time"):
+            await attempt.pre_bind()
+        attempt.plugin.unreserve(attempt.pod, "n1")
+    attempt.state.forget(attempt.pod)
+    first, second = attempt.api.writes
+    await first()
+    assert in_use(attempt.state) == ["a0"]
+    await second()
+    assert in_use(attempt.state) == []
+
+
 async def test_a_reservation_stays_if_the_pod_is_on_a_node_again() -> None:
     attempt = Attempt(device_claim())
     await attempt.pre_bind()

@@ -53,16 +53,23 @@ class ClaimWriter:
     async def unreserve(self, pod: Pod, claims: Iterable[ResourceClaim], holder: Uid) -> None:
         """Remove the pod from the claims' reservations, unless it is on a node again.
 
-        Then `holder` holds them no longer.
+        Then `holder` holds them no longer, also if something fails.
+
+        Raises:
+            Exception: the first error, after all claims.
         """
+        failed: Exception | None = None
         for claim in claims:
-            async with self._api.alone(claim.uid):
-                try:
+            try:
+                async with self._api.alone(claim.uid):
                     latest = await self._read(claim)
                     if latest is not None and not self._cluster.is_placed(pod):
                         await self._unreserve(pod, latest)
-                finally:
-                    self._cache.release_claims(holder, [claim.uid])
+            except Exception as error:  # noqa: BLE001 - raised below, when all claims are done
+                failed = failed or error
+            self._cache.release_claims(holder, [claim.uid])
+        if failed is not None:
+            raise failed
 
     async def deallocate(self, pod: Pod, claim: ResourceClaim) -> None:
         """Free the claim's devices, unless somebody else uses them by now."""

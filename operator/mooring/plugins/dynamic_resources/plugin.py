@@ -100,6 +100,8 @@ class DynamicResources(AssignsInTrials):
         self._inventory: tuple[int, Inventory] = (-1, Inventory((), self._rules))
         self._begun: dict[Uid, dict[str, ResourceClaim]] = {}
         """The claims, by uid, that PreBind has begun to write for each pod."""
+        self._unreserved = count()
+        """Numbers those that hold what attempts have left, so that none frees another's."""
         self._overdue: dict[str, None] = {}
         """The uids of claims whose devices were not bound in time."""
 
@@ -216,7 +218,8 @@ class DynamicResources(AssignsInTrials):
         claims = begun | {c.uid: c for c in self._cluster.dynamic_resources.reserved_for(pod.uid)}
         if not claims:
             return
-        holder, held = Uid(f"{pod.uid}/unreserve"), self._cluster.dynamic_resources.held(pod.uid)
+        held = self._cluster.dynamic_resources.held(pod.uid)
+        holder = Uid(f"{pod.uid}/unreserve/{next(self._unreserved)}")
         self._cache.hold_claims(holder, {uid: held[uid] for uid in begun if uid in held})
         self._api.later(partial(self._writer.unreserve, pod, claims.values(), holder))
 
