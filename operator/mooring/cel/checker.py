@@ -5,7 +5,7 @@ which overloads the checker leaves, so that close is not close enough.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, cast
 
 from mooring.cel.declarations import Overload, functions
 from mooring.cel.errors import Mistake
@@ -97,7 +97,7 @@ class Checker:
         self._report(node, f"expected type '{expected.shown}' but found '{found.shown}'")
 
     def _check(self, node: Node) -> Type:
-        """Return the type of a node; one that occurs twice in the tree is checked once."""
+        """Return the type of a node."""
         if node.type is None:
             match node:
                 case Literal():
@@ -174,10 +174,9 @@ class Checker:
 
     def _call(self, node: Call) -> Type:
         if node.function == OPTIONAL_SELECT:
-            operand, field = node.args
-            assert isinstance(field, Literal)
+            operand, name = node.args[0], cast("Literal", node.args[1]).value
             node.overloads = ["select_optional_field"]
-            return self._known.resolved(self._field(node, operand, field.value, optional=True))
+            return self._known.resolved(self._field(node, operand, name, optional=True))
         for arg in node.args:
             self._check(arg)
         known = functions()
@@ -252,7 +251,7 @@ class Checker:
     def _list(self, node: ListOf) -> Type:
         joined: Type | None = None
         for index, each in enumerate(node.elements):
-            joined = self._joined(each, joined, self._element(each, index in node.optional))
+            joined = self._joined(joined, self._element(each, index in node.optional))
         return list_of(joined or self._known.new_parameter())
 
     def _element(self, node: Node, optional: bool) -> Type:
@@ -268,20 +267,17 @@ class Checker:
         keys: Type | None = None
         values: Type | None = None
         for key, value, optional in node.entries:
-            keys = self._joined(key, keys, self._check(key))
-            values = self._joined(value, values, self._element(value, optional))
-        return map_of(
-            keys or self._known.new_parameter(), values or self._known.new_parameter()
-        )
+            keys = self._joined(keys, self._check(key))
+            values = self._joined(values, self._element(value, optional))
+        return map_of(keys or self._known.new_parameter(), values or self._known.new_parameter())
 
-    def _joined(self, node: Node, before: Type | None, found: Type) -> Type:
-        """Return the type that stands for both; elements of a list must agree."""
+    def _joined(self, before: Type | None, found: Type) -> Type:
+        """Return the type that stands for both; `validators` refuse what is mixed."""
         if before is None:
             return found
         if self._known.assign(before, found):
             return most_general(before, found)
-        self._mismatch(node, before, found)
-        return ERROR
+        return DYN
 
     def _comprehension(self, node: Comprehension) -> Type:
         self._check(node.items)

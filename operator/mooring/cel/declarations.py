@@ -248,10 +248,21 @@ _TIMES: Final = {
     "getMilliseconds": "milliseconds",
 }
 _OF_LISTS: Final = ("int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes")
-_FORMATS: Final = (
-    "dns1123Label dns1123Subdomain dns1035Label qualifiedName dns1123LabelPrefix"
-    " dns1123SubdomainPrefix dns1035LabelPrefix labelValue uri uuid byte date datetime"
-).split()
+_FORMATS: Final = [
+    "dns1123Label",
+    "dns1123Subdomain",
+    "dns1035Label",
+    "qualifiedName",
+    "dns1123LabelPrefix",
+    "dns1123SubdomainPrefix",
+    "dns1035LabelPrefix",
+    "labelValue",
+    "uri",
+    "uuid",
+    "byte",
+    "date",
+    "datetime",
+]
 _NAMESPACES: Final = frozenset(("optional", "strings", "lists", "sets", "ip", "format", "cel"))
 
 
@@ -290,7 +301,8 @@ def _lines() -> Iterator[str]:
     for each in _OF_LISTS:
         shown = NAMED[each].name
         yield f"list_{shown}_sort list({each}).sort() list({each})"
-        yield f"list_{shown}_sortByAssociatedKeys list(T).@sortByAssociatedKeys(list({each})) list(T)"
+        keyed = "@sortByAssociatedKeys"
+        yield f"list_{shown}_{keyed[1:]} list(T).{keyed}(list({each})) list(T)"
         yield f"list_{each}_is_sorted_bool list({each}).isSorted() bool"
         yield f"list_{each}_max_{each} list({each}).max() {each}"
         yield f"list_{each}_min_{each} list({each}).min() {each}"

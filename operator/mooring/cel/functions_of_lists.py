@@ -12,12 +12,12 @@ from mooring.cel.operators import OPERATORS as STANDARD
 from mooring.cel.operators import Operator
 from mooring.cel.values import (
     ABSENT,
+    LIMIT_EXCEEDED,
     LISTS,
     NO_OVERLOAD,
     Duration,
     EvaluationCrash,
     Failure,
-    LIMIT_EXCEEDED,
     Optional,
     Timestamp,
     UInt,
@@ -28,14 +28,14 @@ from mooring.cel.values import (
     iterate,
     size_of,
     type_of_value,
+    work,
 )
 
-__all__ = ["OPERATORS", "OVERLOADS"]
+__all__ = ["OPERATORS", "OVERLOADS", "OVERLOADS_1_36"]
 
 Value = Any
 _MOST_RANGE: Final = 1_000_000
-_MOST_COMPARED: Final = 1_000
-"""Elements of a list that are compared each with each; more would cost more than the limit."""
+_MOST_INCLUDED: Final = 48
 _COMPARABLE: Final = frozenset((bool, int, UInt, float, str, bytes, Duration, Timestamp))
 
 
@@ -58,7 +58,7 @@ def _flatten(items: Value, depth: Value = 1) -> Value:
         return NO_OVERLOAD
     if depth < 0:
         return Failure("level must be non-negative")
-    return tuple(_flattened(items, depth))
+    return tuple(_flattened(items, depth))  # each list in it is taken from the work
 
 
 def _flattened(items: Value, depth: int) -> Iterator[Value]:
@@ -77,10 +77,17 @@ def _range(count: int) -> Value:
     return tuple(range(count))
 
 
-def _compared_each(items: Value) -> tuple[Value, ...]:
-    """Return the elements of a list; refuse more than the limit of costs allows to compare."""
-    if size_of(items) > _MOST_COMPARED:
+def _range_1_36(count: Value) -> Value:
+    if type(count) is not int:
+        return Failure(f"no such overload: lists.range({type_of_value(count).name})")
+    if count > _MOST_RANGE:
         raise EvaluationCrash(LIMIT_EXCEEDED)
+    return tuple(range(max(count, 0)))
+
+
+def _compared_each(items: Value) -> tuple[Value, ...]:
+    """Return the elements of a list that are compared each with each."""
+    work.spend(size_of(items) ** 2)
     return tuple(iterate(items))
 
 
@@ -121,11 +128,10 @@ def _sets_intersects(items: Value, others: Value) -> bool:
 
 
 def _affordable(function: Callable[[Value, Value], bool]) -> Callable[[Value, Value], bool]:
-    """Return the function; it refuses sets whose comparison costs more than the limit."""
+    """Return the function; it compares each element of a set with each of the other."""
 
     def compute(first: Value, second: Value) -> bool:
-        if size_of(first) * size_of(second) > _MOST_RANGE:
-            raise EvaluationCrash(LIMIT_EXCEEDED)
+        work.spend(size_of(first) * size_of(second))
         return function(first, second)
 
     return compute
@@ -184,6 +190,15 @@ def _includes(items: Value, wanted: Value) -> bool:
     return equal(items, wanted) is True
 
 
+def _includes_1_36(items: Value, wanted: Value) -> Value:
+    if is_list(items) and size_of(items) > _MOST_INCLUDED:
+        first = tuple(iterate(items))[:_MOST_INCLUDED]
+        return _includes(first, wanted) or Failure(
+            f"'includes' function cannot be applied to lists longer than {_MOST_INCLUDED} values"
+        )
+    return _includes(items, wanted)
+
+
 def _end(index: int) -> Callable[[Value], Value]:
     def compute(items: Value) -> Value:
         found = tuple(at_once(items))
@@ -219,3 +234,8 @@ OVERLOADS: Final[Mapping[str, Callable[..., Value]]] = {
     **{each.name: _extreme("min", 1) for each in functions()["min"]},
     **{f"list_{kind}_sum_{kind}": _sum(zero) for kind, zero in _ZEROS.items()},
 }
+OVERLOADS_1_36: Final[Mapping[str, Callable[..., Value]]] = {
+    "lists_range": _range_1_36,
+    "list_includes_dyn_dyn": _includes_1_36,
+}
+"""What Kubernetes 1.36 does otherwise."""

@@ -42,6 +42,7 @@ from mooring.cel.values import (
     iterate,
     size_of,
     text_of,
+    work,
 )
 
 __all__ = ["Program", "plan"]
@@ -62,10 +63,14 @@ class Program:
         """Return the value of the expression, or a Failure, and what it cost."""
         frame = Frame([_NOT_SET] * self._slots, limit)
         frame.values[0] = variable
+        work.begin()
         try:
             return self._evaluate(frame), frame.cost
         except EvaluationCrash as crash:
             return Failure(str(crash)), frame.cost
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            # As cel-go, which recovers from its own mistakes: the loop that schedules must go on.
+            return Failure(f"internal error: {error}"), frame.cost
 
 
 @dataclass(slots=True, eq=False)
@@ -78,13 +83,15 @@ class _Planned:
     constant: Value = None
 
 
-def plan(root: Node, variable: str) -> Program:
+def plan(root: Node, variable: str, newer: bool) -> Program:
     """Return the program of a checked tree with one variable.
+
+    `newer` stands for Kubernetes 1.37, where some functions and costs changed.
 
     Raises:
         CompileError: an operation on constants fails.
     """
-    planner = _Planner(variable)
+    planner = _Planner(variable, newer)
     try:
         planned = planner.plan(root)
     except EvaluationCrash as crash:
@@ -111,8 +118,9 @@ def _of_attribute(attribute: Attribute) -> _Planned:
 class _Planner:
     """Plans a tree; variables get numbers, and loops are the only scopes."""
 
-    def __init__(self, variable: str) -> None:
+    def __init__(self, variable: str, newer: bool) -> None:
         self.slots = 1
+        self._newer = newer
         self._scopes: list[Mapping[str, Evaluate]] = [{variable: lambda frame: frame.values[0]}]
 
     def plan(self, node: Node) -> _Planned:
@@ -155,8 +163,12 @@ class _Planner:
         if not node.tests:
             return _of_attribute(attribute)
 
+        # cel-go takes back what it has not charged if the operand is a conditional.
+        cost = -1 if attribute.is_conditional else 0
+
         def has(frame: Frame) -> Value:
             value = attribute.resolve(frame)
+            frame.charge(cost)
             return value.present if isinstance(value, Optional) else value
 
         return _Planned(has)
@@ -174,27 +186,20 @@ class _Planner:
         return _of_attribute(attribute)
 
     def _call(self, node: Call) -> _Planned:
-        match node.function:
-            case "_[_]" | "_[?_]" | "_?._":
-                assert node.function in {INDEX, OPTIONAL_INDEX, OPTIONAL_SELECT}
-                return self._index(node, optional=node.function != INDEX)
-            case "_?_:_":
-                assert node.function == CONDITIONAL
-                condition, *branches = (self.plan(arg) for arg in node.args)
-                yes, no = (each.attribute or Attribute(each.evaluate) for each in branches)
-                return _of_attribute(Attribute(condition.evaluate, (yes, no)))
+        if node.function in {INDEX, OPTIONAL_INDEX, OPTIONAL_SELECT}:
+            return self._index(node, optional=node.function != INDEX)
         parts = [*([node.target] if node.target is not None else []), *node.args]
         args = [self.plan(each) for each in parts]
-        first, last = args[0].evaluate if args else None, args[-1].evaluate if args else None
+        steps = [arg.evaluate for arg in args]
+        if node.function == CONDITIONAL:
+            yes, no = (each.attribute or Attribute(each.evaluate) for each in args[1:])
+            return _of_attribute(Attribute(steps[0], (yes, no)))
         if node.function in {AND, OR}:
-            assert first and last
-            return _Planned(_logical(node.function == OR, first, last))
+            return _Planned(_logical(node.function == OR, *steps))
         if node.function in {EQUALS, "_!=_"}:
-            assert first and last
-            return _Planned(_equality(node.function, first, last))
+            return _Planned(_equality(node.function, *steps))
         if node.overloads in (["optional_or_optional"], ["optional_orValue_value"]):
-            assert first and last
-            return _Planned(_or_other(node.function == "orValue", first, last))
+            return _Planned(_or_other(node.function == "orValue", *steps))
         return self._function(node, args)
 
     def _function(self, node: Call, args: Sequence[_Planned]) -> _Planned:
@@ -205,13 +210,13 @@ class _Planner:
             if members is not None:
                 return _membership(args[0].evaluate, members)
         constants = [arg.constant if arg.is_constant else None for arg in args]
-        binding = binding_of(node.function, overload, len(args), constants)
+        binding = binding_of(node.function, overload, constants, self._newer)
         if is_conversion(node.function) and len(args) == 1 and args[0].is_constant:
             value = binding.call(args[0].constant)
             if isinstance(value, Failure):
                 raise EvaluationCrash(value.text)
             return _constant(value)
-        cost = cost_of(node.function, overload)
+        cost = cost_of(node.function, overload, self._newer)
         return _Planned(_invocation(binding, [arg.evaluate for arg in args], cost))
 
     def _list(self, node: ListOf) -> _Planned:
@@ -341,7 +346,7 @@ def _logical(stops_at: bool, first: Evaluate, second: Evaluate) -> Evaluate:
 
 
 def _equality(function: str, first: Evaluate, second: Evaluate) -> Evaluate:
-    cost, negated = cost_of(function, ""), function != EQUALS
+    cost, negated = cost_of(function, "", True), function != EQUALS
 
     def evaluate(frame: Frame) -> Value:
         left, right = first(frame), second(frame)
@@ -449,7 +454,7 @@ def _members(items: Sequence[Value]) -> frozenset[tuple[type, Value]] | None:
         if kind in {int, UInt}:
             found.add((float, float(item)))
         whole = item if kind in {int, UInt} else None
-        if kind is float and item == item and abs(item) < 2**64 and int(item) == item:
+        if kind is float and abs(item) < 2**64 and int(item) == item:
             whole = int(item)
         if whole is not None and -(2**63) <= whole < 2**63:
             found.add((int, int(whole)))
@@ -474,4 +479,3 @@ def _membership(value: Evaluate, members: frozenset[tuple[type, Value]]) -> _Pla
         return kind in _HASHED and (kind, found) in members
 
     return _Planned(evaluate)
-

@@ -40,6 +40,7 @@ from mooring.cel.values import (
     size_of,
     text_of,
     type_of_value,
+    work,
 )
 
 __all__ = ["OPERATORS", "OVERLOADS", "Operator", "insert"]
@@ -106,7 +107,7 @@ def _subtract(first: Value, second: Value) -> Value:
 
 def _float_quotient(first: float, second: float) -> float:
     if second == 0:
-        if first == 0 or first != first:
+        if first == 0 or math.isnan(first):
             return math.nan
         return math.copysign(math.inf, first) * math.copysign(1.0, second)
     return first / second
@@ -226,6 +227,7 @@ def _text_to_uint(text: str) -> Value:
 
 
 def _text_to_double(text: str) -> Value:
+    work.spend_on_text(len(text))
     if not _FLOAT.fullmatch(text) or "_" in text:
         return _unconvertible("double")
     try:
@@ -286,13 +288,19 @@ def _same(value: Value) -> Value:
 
 
 OVERLOADS: Final[Mapping[str, Callable[..., Value]]] = {
-    **{
-        name: _same
-        for name in (
-            "bool_to_bool bytes_to_bytes double_to_double duration_to_duration int64_to_int64"
-            " string_to_string timestamp_to_timestamp uint64_to_uint64"
-        ).split()
-    },
+    **dict.fromkeys(
+        [
+            "bool_to_bool",
+            "bytes_to_bytes",
+            "double_to_double",
+            "duration_to_duration",
+            "int64_to_int64",
+            "string_to_string",
+            "timestamp_to_timestamp",
+            "uint64_to_uint64",
+        ],
+        _same,
+    ),
     "string_to_bool": _text_to_bool,
     "string_to_bytes": str.encode,
     "int64_to_double": float,
