@@ -67,8 +67,8 @@ class KubernetesRules:
             little capacity left, so that it fails. Else it leaves them out.
         shares_without_capacity: A device that is shared but has no capacity counts as in use when
             its counters are consumed. Else each share consumes them.
-        device_attributes_may_be_lists: To CEL selectors the type of a device's attribute is dynamic,
-            so that it may be a list. Else it is any, which loops do not accept.
+        device_attributes_may_be_lists: CEL selectors take a device's attribute for a value of
+            dynamic type, which may be a list. Else for one of any type, which loops do not accept.
         distinct_attribute_exact: distinctAttribute compares a device with all others. Else with
             the last device of each request.
         limit_names_request: The text about too many devices names the request that exceeds.

@@ -53,6 +53,16 @@ class Selectors:
             AllocationError: if one cannot be compiled or fails; those behind one that does not
                 select the device are not looked at.
         """
+        return self.first_against(expressions, device, device_id, owner) is None
+
+    def first_against(
+        self, expressions: Sequence[str | None], device: Device, device_id: DeviceId, owner: str
+    ) -> int | None:
+        """Return the index of the first expression that does not select the device, if any.
+
+        Raises:
+            AllocationError: as `match`.
+        """
         for index, expression in enumerate(expressions):
             where = f"{owner}: selector #{index}"
             if expression is None:
@@ -62,8 +72,8 @@ class Selectors:
                 known = self._evaluate(expression, device, device_id, where)
                 self._known[expression, device_id] = known
             if not known:
-                return False
-        return True
+                return index
+        return None
 
     def _evaluate(self, expression: str, device: Device, device_id: DeviceId, where: str) -> bool:
         selector = self._compiled.get(expression)
