@@ -57,6 +57,23 @@ class KubernetesRules:
             than the group or the other members.
         group_progress_in_message: A gang of scheduling.k8s.io that does not fit says how many
             members have a node and how many were left when that was clear.
+        counter_slices_by_node: A slice with shared counters is looked for like any other slice, by
+            its node or node selector. Else it is relevant to every node.
+        counters_by_driver: Counters belong to a driver's pool. Else two drivers with a pool of the
+            same name share them.
+        capacity_errors: A request for capacity that cannot be computed, or is negative, ends the
+            allocation with an error, and a rounded amount is written as the policy's step is.
+        all_devices_by_size: A request for all devices of a class includes those that have too
+            little capacity left, so that it fails. Else it leaves them out.
+        shares_without_capacity: A device that is shared but has no capacity counts as in use when
+            its counters are consumed. Else each share consumes them.
+        distinct_attribute_exact: distinctAttribute compares a device with all others. Else with
+            the last device of each request.
+        limit_names_request: The text about too many devices names the request that exceeds.
+        device_configs_once: A claim's configuration is written once, and without requests if it is
+            for all of them. Else once for each of its requests.
+        selector_errors_name_device: The error of a CEL selector names the device, and gives advice
+            on attributes that are absent.
         resize_by_stage: The requests of a pod during an in-place resize are summed for each stage
             (asked for, allocated, in use), and the largest sum counts. Else each container counts
             with the largest of its amounts.
@@ -76,6 +93,15 @@ class KubernetesRules:
     pod_level_resize: bool
     group_members_agree: bool
     group_progress_in_message: bool
+    counter_slices_by_node: bool
+    counters_by_driver: bool
+    capacity_errors: bool
+    all_devices_by_size: bool
+    shares_without_capacity: bool
+    distinct_attribute_exact: bool
+    limit_names_request: bool
+    device_configs_once: bool
+    selector_errors_name_device: bool
     resize_by_stage: bool
 
 
@@ -94,6 +120,15 @@ _1_34: Final = KubernetesRules(
     pod_level_resize=False,
     group_members_agree=False,
     group_progress_in_message=False,
+    counter_slices_by_node=False,
+    counters_by_driver=False,
+    capacity_errors=False,
+    all_devices_by_size=False,
+    shares_without_capacity=False,
+    distinct_attribute_exact=False,
+    limit_names_request=False,
+    device_configs_once=False,
+    selector_errors_name_device=False,
     resize_by_stage=False,
 )
 _1_35: Final = replace(_1_34, version="1.35")
@@ -118,6 +153,15 @@ _1_37: Final = replace(
     pod_level_defaults_last=True,
     group_members_agree=True,
     group_progress_in_message=True,
+    counter_slices_by_node=True,
+    counters_by_driver=True,
+    capacity_errors=True,
+    all_devices_by_size=True,
+    shares_without_capacity=True,
+    distinct_attribute_exact=True,
+    limit_names_request=True,
+    device_configs_once=True,
+    selector_errors_name_device=True,
     resize_by_stage=True,
 )
 

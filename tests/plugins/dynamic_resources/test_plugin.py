@@ -1,7 +1,7 @@
 import pytest
 
 from deciding import Deciding
-from mooring.plugins.dynamic_resources import DynamicResources
+from mooring.plugins.dynamic_resources.plugin import DynamicResources
 from mooring.testing.builders import node, pod
 from plugin_answers import PluginAnswers
 
