@@ -132,7 +132,7 @@ def test_the_watch_tells_of_a_deallocation_that_it_never_showed_allocated() -> N
     show(state, version=5)
     (event,) = events
     assert (event.kind, event.action) == (Kind.RESOURCE_CLAIM, Action.UPDATE)
-    assert event.before is not None
+    assert isinstance(event.before, ResourceClaim)
     assert event.before.allocation == of("d0")
     assert event.after == parsed(version=5)
 
