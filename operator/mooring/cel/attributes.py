@@ -17,10 +17,8 @@ from mooring.cel.values import (
     UInt,
     index_of,
     is_list,
-    iterate,
     size_of,
     text_of,
-    type_name,
 )
 
 __all__ = ["Attribute", "Evaluate", "Frame", "element", "go_type"]
@@ -59,6 +57,7 @@ _GO_TYPES = {
     list: "*types.mutableList",
     MapValue: "*types.baseMap",
     Optional: "*types.Optional",
+    Failure: "*types.Err",
 }
 _KEYS = frozenset((bool, int, UInt, float, str))
 

@@ -66,7 +66,7 @@ _VARIADIC: Final = frozenset(("optional_none",))
 _RECEIVERS: Final = frozenset((str, Duration, Timestamp))
 _PATTERNS: Final = frozenset(("matches", "find", "findAll"))
 _CONVERSIONS: Final = frozenset(
-    "bool bytes double duration dyn int string timestamp type uint".split()
+    ["bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"]
 )
 
 
@@ -75,19 +75,35 @@ def is_conversion(function: str) -> bool:
     return function in _CONVERSIONS
 
 
-def binding_of(function: str, overload: str, count: int, constants: Sequence[Value]) -> Binding:
-    """Return what a call with so many arguments runs; `constants` are those that are known.
+def binding_of(function: str, overload: str, constants: Sequence[Value], newer: bool) -> Binding:
+    """Return what a call runs; `constants` are the arguments that are known, None for others.
+
+    `newer` stands for Kubernetes 1.37, where some functions changed.
 
     Raises:
         EvaluationCrash: a constant pattern is not a regular expression.
     """
+    count = len(constants)
+    if not newer and overload in functions_of_lists.OVERLOADS_1_36:
+        return Binding(functions_of_lists.OVERLOADS_1_36[overload], stops_early=False)
     if function in _PATTERNS and type(constants[1]) is str:
         try:
             compile_pattern(constants[1])
         except PatternError as error:
             raise EvaluationCrash(str(error)) from None
-        return Binding(_selected(function, overload, count).call, stops_early=True)
+        return Binding(_of_pattern(function, count), stops_early=True)
     return _selected(function, overload, count)
+
+
+def _of_pattern(function: str, count: int) -> Implementation:
+    """Return what runs with a constant pattern; it looks at the types by itself."""
+    wanted = (str, str, int)[:count]
+    implementation = functions_of_text.OF_PATTERNS[function]
+
+    def call(*values: Value) -> Value:
+        return implementation(*values) if tuple(map(type, values)) == wanted else NO_OVERLOAD
+
+    return call
 
 
 def _selected(function: str, overload: str, count: int) -> Binding:
@@ -99,9 +115,7 @@ def _selected(function: str, overload: str, count: int) -> Binding:
     known = functions()[function]
     if overload:
         chosen = next(each for each in known if each.name == overload)
-        return Binding(
-            _guarded(function, [chosen]), stops_early=count > 2 or overload in _VARIADIC
-        )
+        return Binding(_guarded(function, [chosen]), stops_early=count > 2 or overload in _VARIADIC)
     return Binding(_guarded(function, known), stops_early=True)
 
 

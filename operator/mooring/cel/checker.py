@@ -97,7 +97,7 @@ class Checker:
         self._report(node, f"expected type '{expected.shown}' but found '{found.shown}'")
 
     def _check(self, node: Node) -> Type:
-        """Return the type of a node; one that occurs twice in the tree is checked once."""
+        """Return the type of a node."""
         if node.type is None:
             match node:
                 case Literal():
@@ -252,7 +252,7 @@ class Checker:
     def _list(self, node: ListOf) -> Type:
         joined: Type | None = None
         for index, each in enumerate(node.elements):
-            joined = self._joined(each, joined, self._element(each, index in node.optional))
+            joined = self._joined(joined, self._element(each, index in node.optional))
         return list_of(joined or self._known.new_parameter())
 
     def _element(self, node: Node, optional: bool) -> Type:
@@ -268,20 +268,17 @@ class Checker:
         keys: Type | None = None
         values: Type | None = None
         for key, value, optional in node.entries:
-            keys = self._joined(key, keys, self._check(key))
-            values = self._joined(value, values, self._element(value, optional))
-        return map_of(
-            keys or self._known.new_parameter(), values or self._known.new_parameter()
-        )
+            keys = self._joined(keys, self._check(key))
+            values = self._joined(values, self._element(value, optional))
+        return map_of(keys or self._known.new_parameter(), values or self._known.new_parameter())
 
-    def _joined(self, node: Node, before: Type | None, found: Type) -> Type:
-        """Return the type that stands for both; elements of a list must agree."""
+    def _joined(self, before: Type | None, found: Type) -> Type:
+        """Return the type that stands for both; `validators` refuse what is mixed."""
         if before is None:
             return found
         if self._known.assign(before, found):
             return most_general(before, found)
-        self._mismatch(node, before, found)
-        return ERROR
+        return DYN
 
     def _comprehension(self, node: Comprehension) -> Type:
         self._check(node.items)

@@ -8,12 +8,15 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from mooring.cel.attributes import go_type
 from mooring.cel.declarations import functions
 from mooring.cel.values import (
+    Duration,
     EvaluationCrash,
-    Failure,
     MapValue,
     Opaque,
+    Timestamp,
+    UInt,
     at_once,
     is_list,
     iterate,
@@ -31,8 +34,14 @@ _PER_CHARACTER: Final = 0.1
 _PER_PATTERN_CHARACTER: Final = 0.25
 
 
-def cost_of(function: str, overload: str) -> Cost:
-    """Return how a call is charged; `overload` is "" if the types leave several."""
+def cost_of(function: str, overload: str, newer: bool) -> Cost:
+    """Return how a call is charged; `overload` is "" if the types leave several.
+
+    `newer` stands for Kubernetes 1.37, where some costs changed.
+    """
+    older = None if newer else _OF_1_36.get(overload)
+    if older is not None:
+        return older
     by_overload = _OF_EXTENSIONS.get(overload)
     if by_overload is not None:
         return by_overload
@@ -70,10 +79,17 @@ _OF_STANDARD: Final[Mapping[str, Cost]] = {
     ),
     "in_list": lambda args, _result: size_for_cost(args[1]),
     **dict.fromkeys(
-        (
-            "less_string greater_string less_equals_string greater_equals_string less_bytes"
-            " greater_bytes less_equals_bytes greater_equals_bytes equals"
-        ).split(),
+        [
+            "less_string",
+            "greater_string",
+            "less_equals_string",
+            "greater_equals_string",
+            "less_bytes",
+            "greater_bytes",
+            "less_equals_bytes",
+            "greater_equals_bytes",
+            "equals",
+        ],
         _equality,
     ),
     **dict.fromkeys(
@@ -131,10 +147,20 @@ _OF_KUBERNETES: Final[Mapping[str, Callable[[str], Cost]]] = {
         _all(lambda args, _result: _traversed(args[0])),
     ),
     **dict.fromkeys(
-        (
-            "url lowerAscii upperAscii substring trim cidr isIP isCIDR quantity isQuantity semver"
-            " isSemver"
-        ).split(),
+        [
+            "url",
+            "lowerAscii",
+            "upperAscii",
+            "substring",
+            "trim",
+            "cidr",
+            "isIP",
+            "isCIDR",
+            "quantity",
+            "isQuantity",
+            "semver",
+            "isSemver",
+        ],
         _all(_scan_of(0)),
     ),
     **dict.fromkeys(("replace", "split", "ip.isCanonical"), _all(_scan_of(0, 2))),
@@ -145,12 +171,35 @@ _OF_KUBERNETES: Final[Mapping[str, Callable[[str], Cost]]] = {
     "containsCIDR": lambda overload: _contains(overload == "cidr_contains_cidr_string", True),
     "validate": _all(_validate),
     **dict.fromkeys(
-        (
-            "masked prefixLength family isUnspecified isLoopback isLinkLocalMulticast"
-            " isLinkLocalUnicast isGlobalUnicast format.named sign asInteger isInteger"
-            " asApproximateFloat isGreaterThan isLessThan compareTo add sub major minor patch"
-            " getScheme getHostname getHost getPort getEscapedPath getQuery"
-        ).split(),
+        [
+            "masked",
+            "prefixLength",
+            "family",
+            "isUnspecified",
+            "isLoopback",
+            "isLinkLocalMulticast",
+            "isLinkLocalUnicast",
+            "isGlobalUnicast",
+            "format.named",
+            "sign",
+            "asInteger",
+            "isInteger",
+            "asApproximateFloat",
+            "isGreaterThan",
+            "isLessThan",
+            "compareTo",
+            "add",
+            "sub",
+            "major",
+            "minor",
+            "patch",
+            "getScheme",
+            "getHostname",
+            "getHost",
+            "getPort",
+            "getEscapedPath",
+            "getQuery",
+        ],
         _all(_one),
     ),
     "_==_": _all(_equality_of_kubernetes),
@@ -177,15 +226,25 @@ def _flattened(args: Sequence[Value], _result: Value) -> int:
     return _allocated(depth if depth >= 0 else 1.0, size_for_cost(args[0]))
 
 
+def _flattened_1_36(args: Sequence[Value], result: Value) -> int:
+    if type(args[1]) is int and args[1] < 0 and size_for_cost(args[0]):
+        return 2**63  # a negative float became a uint64
+    return _flattened(args, result)
+
+
+_WITH_ADD: Final = frozenset((str, bytes, int, UInt, float, Duration, Timestamp))
+
+
 def _compared(index: int) -> Cost:
     """Return the cost of comparing each element of an argument with each."""
 
     def cost(args: Sequence[Value], _result: Value) -> int:
         items = args[index]
-        if isinstance(items, Failure):
+        if not is_list(items):
+            missing = "Contains" if type(items) in _WITH_ADD else "Add"
             raise EvaluationCrash(
-                "internal error: interface conversion: *types.Err is not traits.Lister: missing"
-                " method Add"
+                f"internal error: interface conversion: {go_type(items)} is not traits.Lister:"
+                f" missing method {missing}"
             )
         size = size_of(items)
         texts = size and isinstance(next(iterate(items)), str | bytes)
@@ -211,3 +270,10 @@ _OF_EXTENSIONS: Final[Mapping[str, Cost]] = {
     **{overload.name: _compared(0) for overload in functions()["sort"]},
     **{overload.name: _compared(1) for overload in functions()["@sortByAssociatedKeys"]},
 }
+_OF_1_36: Final[Mapping[str, Cost]] = {
+    **dict.fromkeys(("starts_with_string", "ends_with_string"), _scan_of(0)),
+    "matches": _one,
+    "list_includes_dyn_dyn": _one,
+    "list_flatten_int": _flattened_1_36,
+}
+"""What Kubernetes 1.36 charges for otherwise."""

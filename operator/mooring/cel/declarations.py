@@ -248,10 +248,21 @@ _TIMES: Final = {
     "getMilliseconds": "milliseconds",
 }
 _OF_LISTS: Final = ("int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes")
-_FORMATS: Final = (
-    "dns1123Label dns1123Subdomain dns1035Label qualifiedName dns1123LabelPrefix"
-    " dns1123SubdomainPrefix dns1035LabelPrefix labelValue uri uuid byte date datetime"
-).split()
+_FORMATS: Final = [
+    "dns1123Label",
+    "dns1123Subdomain",
+    "dns1035Label",
+    "qualifiedName",
+    "dns1123LabelPrefix",
+    "dns1123SubdomainPrefix",
+    "dns1035LabelPrefix",
+    "labelValue",
+    "uri",
+    "uuid",
+    "byte",
+    "date",
+    "datetime",
+]
 _NAMESPACES: Final = frozenset(("optional", "strings", "lists", "sets", "ip", "format", "cel"))
 
 

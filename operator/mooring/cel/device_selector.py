@@ -15,6 +15,7 @@ from mooring.cel.kubernetes_values import QuantityValue, parse_version
 from mooring.cel.parser import parse
 from mooring.cel.results import not_a_bool
 from mooring.cel.types import ANY, BOOL, DYN, NAMED, STRING, Type, map_of
+from mooring.cel.validators import validate
 from mooring.cel.values import EMPTY_MAP, Failure, MapValue, type_name
 from mooring.model.bounded_cache import cached
 from mooring.model.quantity import Quantity
@@ -180,8 +181,11 @@ def _compiled(expression: str, attributes_may_be_lists: bool) -> DeviceSelector 
         result = checker.check(root)
         if checker.mistakes:
             raise compile_error(expression, checker.mistakes)
+        mistakes = validate(root)
+        if mistakes:
+            raise compile_error(expression, mistakes)
         if result not in (BOOL, attribute):
             return f"must evaluate to bool or the unknown type, not {result}"
-        return DeviceSelector(expression, plan(root, "device"))
+        return DeviceSelector(expression, plan(root, "device", newer=attributes_may_be_lists))
     except CompileError as error:
         return str(error)

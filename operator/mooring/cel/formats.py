@@ -90,7 +90,9 @@ def _qualified_name(text: str) -> list[str]:
     parts = text.split("/")
     if len(parts) > 2:
         (wrong,) = _must_match("", _QUALIFIED, f"a qualified name {message}", *examples)
-        return [f"{wrong} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"]
+        return [
+            f"{wrong} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+        ]
     found = list[str]()
     if len(parts) == 2:
         if not parts[0]:
@@ -157,10 +159,10 @@ _CHECKS: Final[Mapping[str, tuple[str, Callable[[str], list[str]], int]]] = {
     "dns1035LabelPrefix": ("DNS1035LabelPrefix", _without_dash(_label_1035), 30),
     "labelValue": ("LabelValue", _label_value, 40),
     "uri": ("URI", _uri, 1103),
-    "uuid": ("uuid", _uuid, 109),
+    "uuid": ("uuid", _uuid, 70),
     "byte": ("byte", _bytes, 84),
-    "date": ("date", _date, 115),
-    "datetime": ("datetime", _datetime, 115),
+    "date": ("date", _date, 71),
+    "datetime": ("datetime", _datetime, 71),
 }
 FORMATS: Final[Mapping[str, FormatValue]] = {
     name: FormatValue(shown, size) for name, (shown, _check, size) in _CHECKS.items()

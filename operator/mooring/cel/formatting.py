@@ -4,6 +4,7 @@ Source: cel-go's `ext/formatting.go`.
 """
 
 import math
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from mooring.cel.times import duration_text, timestamp_text
@@ -21,7 +22,7 @@ from mooring.cel.values import (
     type_name,
 )
 
-__all__ = ["format_text", "go_quoted", "quoted"]
+__all__ = ["FormatError", "format_text", "formatted", "go_quoted", "quoted", "wrong_type"]
 
 Value = Any
 _ESCAPED: Final = {
@@ -36,14 +37,26 @@ _ESCAPED: Final = {
     '"': '\\"',
 }
 _MOST_PRECISION: Final = 1_000
-_STRING_CLAUSE: Final = (
-    "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types,"
-    " durations, and timestamps, was given "
-)
+_HEXADECIMAL: Final = "only integers, byte buffers, and strings can be formatted as hex"
+_WRONG: Final = {
+    "s": "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types,"
+    " durations, and timestamps",
+    "d": "decimal clause can only be used on integers",
+    "f": "fixed-point clause can only be used on doubles",
+    "e": "scientific clause can only be used on doubles",
+    "b": "only integers and bools can be formatted as binary",
+    "x": _HEXADECIMAL,
+    "X": _HEXADECIMAL,
+    "o": "octal clause can only be used on integers",
+}
 
 
-class _FormatError(Exception):
-    """A text cannot be formatted."""
+class FormatError(Exception):
+    """A text cannot be formatted; `index` is the argument that is wrong, if one is."""
+
+    def __init__(self, text: str, index: int | None = None) -> None:
+        super().__init__(text)
+        self.index = index
 
 
 def quoted(text: str) -> str:
@@ -69,33 +82,55 @@ def go_quoted(text: str) -> str:
 
 def format_text(text: str, args: Value) -> Value:
     """Return the text with the arguments in place of its clauses, such as %s."""
+    values = tuple(at_once(args))
+
+    def clause(verb: str, index: int, precision: int) -> str:
+        return _CLAUSES[verb](verb, values[index], precision)
+
     try:
-        return "".join(_formatted(text, tuple(at_once(args))))
-    except _FormatError as error:
+        return "".join(formatted(text, len(values), clause))
+    except FormatError as error:
         return Failure(str(error))
 
 
-def _formatted(text: str, args: tuple[Value, ...]) -> list[str]:
+def formatted(
+    text: str, count: int, clause: Callable[[str, int, int], str], checks: bool = False
+) -> list[str]:
+    """Return the parts of a text with clauses; `clause` gets its letter, index and precision.
+
+    `count` is the number of arguments; `checks` says that they are only checked, not formatted.
+
+    Raises:
+        FormatError: a clause is wrong, or has no argument, or one of the wrong type.
+    """
     made, at, used = list[str](), 0, 0
     while at < len(text):
-        if text[at] != "%":
+        following = text[at + 1 : at + 2]
+        if text[at] != "%" or following == "%":
             made.append(text[at])
-            at += 1
+            at += 2 if text[at] == "%" else 1
             continue
-        at += 1
-        if at == len(text):
-            raise _FormatError("unexpected end of string")
-        if text[at] == "%":
-            made.append("%")
-            at += 1
-            continue
-        precision, verb_at = _precision(text, at)
-        if used >= len(args):
-            raise _FormatError(f"index {used} out of range")
-        clause = _clause(text[verb_at], args[used], precision)
-        made.append(clause)
+        if not following and (checks or used < count):
+            raise FormatError("unexpected end of string")
+        if used >= count:
+            raise FormatError(f"index {used} out of range")
+        precision, verb_at = _precision(text, at + 1)
+        verb = text[verb_at]
+        if verb not in _CLAUSES:
+            raise FormatError(f'{_UNPARSED}unrecognized formatting clause "{verb}"')
+        try:
+            made.append(clause(verb, used, 6 if precision is None else precision))
+        except FormatError as error:
+            raise FormatError(f"error during formatting: {error}", used) from None
         used, at = used + 1, verb_at + 1
+    if checks and count > used:
+        raise FormatError(
+            f"too many arguments supplied to string.format (expected {used}, got {count})"
+        )
     return made
+
+
+_UNPARSED: Final = "could not parse formatting clause: "
 
 
 def _precision(text: str, at: int) -> tuple[int | None, int]:
@@ -105,75 +140,60 @@ def _precision(text: str, at: int) -> tuple[int | None, int]:
     end = at + 1
     while end < len(text) and text[end].isascii() and text[end].isdigit():
         end += 1
+    wrong = f"{_UNPARSED}error while parsing precision: "
     if end == len(text):
-        raise _FormatError("could not find end of precision specifier")
+        raise FormatError(f"{wrong}could not find end of precision specifier")
     if end == at + 1:
-        raise _FormatError('error while converting precision to integer: strconv.Atoi: parsing "": invalid syntax')
+        raise FormatError(
+            f'{wrong}error while converting precision to integer: strconv.Atoi: parsing "":'
+            " invalid syntax"
+        )
     return min(int(text[at + 1 : end][:9]), _MOST_PRECISION), end
 
 
-def _clause(verb: str, value: Value, precision: int | None) -> str:
-    kind = type_name(value)
-    failed = "could not parse formatting clause: " if verb not in "sdfebxXo" else ""
-    match verb:
-        case "s":
-            return _as_text(value)
-        case "d":
-            return _as_integer(value)
-        case "f" | "e":
-            return _as_float(verb, value, 6 if precision is None else precision)
-        case "b":
-            if type(value) in {int, UInt, bool}:
-                return f"{value:b}"
-            raise _FormatError(
-                f"error during formatting: only integers and bools can be formatted as binary, was given {kind}"
-            )
-        case "x" | "X":
-            if type(value) in {str, bytes}:
-                made = (value.encode() if isinstance(value, str) else value).hex()
-                return made.upper() if verb == "X" else made
-            if type(value) in {int, UInt}:
-                return format(value, verb)
-            raise _FormatError(
-                "error during formatting: only integers, byte buffers, and strings can be"
-                f" formatted as hex, was given {kind}"
-            )
-        case "o":
-            if type(value) in {int, UInt}:
-                return f"{value:o}"
-            raise _FormatError(
-                f"error during formatting: octal clause can only be used on integers, was given {kind}"
-            )
-    raise _FormatError(f'{failed}unrecognized formatting clause "{verb}"')
+def wrong_type(verb: str, kind: str) -> FormatError:
+    """Return the error of an argument whose type a clause does not take."""
+    return FormatError(f"{_WRONG[verb]}, was given {kind}")
 
 
-def _as_integer(value: Value) -> str:
+def _as_binary(verb: str, value: Value, _precision: int) -> str:
+    if type(value) in {int, UInt, bool}:
+        return f"{value:b}"
+    raise wrong_type(verb, type_name(value))
+
+
+def _as_hexadecimal(verb: str, value: Value, _precision: int) -> str:
+    if type(value) in {str, bytes}:
+        made = (value.encode() if isinstance(value, str) else value).hex()
+        return made.upper() if verb == "X" else made
     if type(value) in {int, UInt}:
-        return str(int(value))
-    raise _FormatError(
-        "error during formatting: decimal clause can only be used on integers, was given"
-        f" {type_name(value)}"
-    )
+        return format(int(value), verb)
+    raise wrong_type(verb, type_name(value))
+
+
+def _as_integer(verb: str, value: Value, _precision: int) -> str:
+    if type(value) in {int, UInt}:
+        return format(int(value), verb)
+    raise wrong_type(verb, type_name(value))
 
 
 def _as_float(verb: str, value: Value, precision: int) -> str:
-    if value in ("NaN", "Infinity", "-Infinity"):
+    if type(value) is str and value in {"NaN", "Infinity", "-Infinity"}:
         value = float(value)
     if type(value) is not float:
-        name = "fixed-point" if verb == "f" else "scientific"
-        raise _FormatError(
-            f"error during formatting: {name} clause can only be used on doubles, was given"
-            f" {type_name(value)}"
-        )
+        raise wrong_type(verb, type_name(value))
     if math.isnan(value):
-        return "NaN"
-    if math.isinf(value):
-        return "∞" if value > 0 else "-∞"
-    if verb == "f":
+        made = "NaN"
+    elif math.isinf(value):
+        made = "∞" if value > 0 else "-∞"
+    elif verb == "f":
         return f"{value:,.{precision}f}"
-    mantissa, _, power = f"{value:.{precision}e}".partition("e")
-    raised = "".join("⁰¹²³⁴⁵⁶⁷⁸⁹"[int(each)] for each in power[1:])
-    return f"{mantissa}\u202f×\u202f10{'⁻' if power[0] == '-' else ''}{raised}"  # noqa: RUF001 # as cel-go prints it
+    else:
+        mantissa, _, power = f"{value:e}".partition("e")
+        raised = "".join("⁰¹²³⁴⁵⁶⁷⁸⁹"[int(each)] for each in power[1:])
+        made = f"{mantissa}×10{'⁻' if power[0] == '-' else ''}{raised}"  # noqa: RUF001 # as cel-go
+    # cel-go takes the precision of %e for a width.
+    return made if verb == "f" else made.rjust(precision)
 
 
 def _as_text(value: Value) -> str:
@@ -189,7 +209,10 @@ def _as_text(value: Value) -> str:
         try:
             return str(value.decode())
         except UnicodeDecodeError:
-            raise _FormatError("error during formatting: could not convert argument") from None
+            raise FormatError(
+                'could not convert argument "invalid UTF-8 in bytes, cannot convert to string"'
+                " to string"
+            ) from None
     if value is None:
         return "null"
     simple = {
@@ -202,7 +225,7 @@ def _as_text(value: Value) -> str:
         Type: lambda each: each.name,
     }.get(kind)
     if simple is None:
-        raise _FormatError(f"error during formatting: {_STRING_CLAUSE}{type_name(value)}")
+        raise wrong_type("s", type_name(value))
     return str(simple(value))
 
 
@@ -210,10 +233,7 @@ def _inner(value: Value, key: bool = False) -> str:
     """Return an element of a list or a map."""
     kind = type(value)
     if key and kind not in {str, bool, int, UInt}:
-        raise _FormatError(
-            "error during formatting: no formatting function for map key of type"
-            f" {type_name(value)}"
-        )
+        raise FormatError(f"no formatting function for map key of type {type_name(value)}")
     if kind is str:
         return go_quoted(value)
     if kind is bytes:
@@ -226,6 +246,16 @@ def _inner(value: Value, key: bool = False) -> str:
         return f"{value:.6f}" if math.isfinite(value) else go_quoted(go_float(value))
     if kind in {bool, int, UInt, type(None), Type, MapValue} or is_list(value):
         return _as_text(value) if not is_list(value) or size_of(value) else "[]"
-    raise _FormatError(
-        f"error during formatting: no formatting function for {type_name(value)}"
-    )
+    raise FormatError(f"no formatting function for {type_name(value)}")
+
+
+_CLAUSES: Final[Mapping[str, Callable[[str, Value, int], str]]] = {
+    "s": lambda _verb, value, _precision: _as_text(value),
+    "d": _as_integer,
+    "o": _as_integer,
+    "f": _as_float,
+    "e": _as_float,
+    "b": _as_binary,
+    "x": _as_hexadecimal,
+    "X": _as_hexadecimal,
+}

@@ -12,12 +12,12 @@ from mooring.cel.operators import OPERATORS as STANDARD
 from mooring.cel.operators import Operator
 from mooring.cel.values import (
     ABSENT,
+    LIMIT_EXCEEDED,
     LISTS,
     NO_OVERLOAD,
     Duration,
     EvaluationCrash,
     Failure,
-    LIMIT_EXCEEDED,
     Optional,
     Timestamp,
     UInt,
@@ -30,12 +30,13 @@ from mooring.cel.values import (
     type_of_value,
 )
 
-__all__ = ["OPERATORS", "OVERLOADS"]
+__all__ = ["OPERATORS", "OVERLOADS", "OVERLOADS_1_36"]
 
 Value = Any
 _MOST_RANGE: Final = 1_000_000
 _MOST_COMPARED: Final = 1_000
 """Elements of a list that are compared each with each; more would cost more than the limit."""
+_MOST_INCLUDED: Final = 48
 _COMPARABLE: Final = frozenset((bool, int, UInt, float, str, bytes, Duration, Timestamp))
 
 
@@ -75,6 +76,14 @@ def _range(count: int) -> Value:
     if count > _MOST_RANGE:
         return Failure(f"lists.range: size {count} exceeds maximum allowed ({_MOST_RANGE})")
     return tuple(range(count))
+
+
+def _range_1_36(count: Value) -> Value:
+    if type(count) is not int:
+        return Failure(f"no such overload: lists.range({type_of_value(count).name})")
+    if count > _MOST_RANGE:
+        raise EvaluationCrash(LIMIT_EXCEEDED)
+    return tuple(range(max(count, 0)))
 
 
 def _compared_each(items: Value) -> tuple[Value, ...]:
@@ -184,6 +193,15 @@ def _includes(items: Value, wanted: Value) -> bool:
     return equal(items, wanted) is True
 
 
+def _includes_1_36(items: Value, wanted: Value) -> Value:
+    if is_list(items) and size_of(items) > _MOST_INCLUDED:
+        first = tuple(iterate(items))[:_MOST_INCLUDED]
+        return _includes(first, wanted) or Failure(
+            f"'includes' function cannot be applied to lists longer than {_MOST_INCLUDED} values"
+        )
+    return _includes(items, wanted)
+
+
 def _end(index: int) -> Callable[[Value], Value]:
     def compute(items: Value) -> Value:
         found = tuple(at_once(items))
@@ -219,3 +237,8 @@ OVERLOADS: Final[Mapping[str, Callable[..., Value]]] = {
     **{each.name: _extreme("min", 1) for each in functions()["min"]},
     **{f"list_{kind}_sum_{kind}": _sum(zero) for kind, zero in _ZEROS.items()},
 }
+OVERLOADS_1_36: Final[Mapping[str, Callable[..., Value]]] = {
+    "lists_range": _range_1_36,
+    "list_includes_dyn_dyn": _includes_1_36,
+}
+"""What Kubernetes 1.36 does otherwise."""

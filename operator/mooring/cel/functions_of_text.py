@@ -10,7 +10,7 @@ from mooring.cel.formatting import format_text, quoted
 from mooring.cel.regular_expressions import Pattern, PatternError, compile_pattern
 from mooring.cel.values import NO_OVERLOAD, Failure, at_once, text_of
 
-__all__ = ["OVERLOADS", "matches"]
+__all__ = ["OF_PATTERNS", "OVERLOADS", "matches"]
 
 Value = Any
 _SPACES: Final = " \t\n\v\f\r\x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007"
@@ -140,3 +140,9 @@ OVERLOADS: Final[Mapping[str, Callable[..., Value]]] = {
     "string_find_all_string": _find_all,
     "string_find_all_string_int": _find_all,
 }
+OF_PATTERNS: Final[Mapping[str, Callable[..., Value]]] = {
+    "matches": matches,
+    "find": _find,
+    "findAll": _find_all,
+}
+"""The functions that take a regular expression as their second argument."""

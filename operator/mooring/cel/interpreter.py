@@ -66,6 +66,9 @@ class Program:
             return self._evaluate(frame), frame.cost
         except EvaluationCrash as crash:
             return Failure(str(crash)), frame.cost
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            # As cel-go, which recovers from its own mistakes: the loop that schedules must go on.
+            return Failure(f"internal error: {error}"), frame.cost
 
 
 @dataclass(slots=True, eq=False)
@@ -78,13 +81,15 @@ class _Planned:
     constant: Value = None
 
 
-def plan(root: Node, variable: str) -> Program:
+def plan(root: Node, variable: str, newer: bool) -> Program:
     """Return the program of a checked tree with one variable.
+
+    `newer` stands for Kubernetes 1.37, where some functions and costs changed.
 
     Raises:
         CompileError: an operation on constants fails.
     """
-    planner = _Planner(variable)
+    planner = _Planner(variable, newer)
     try:
         planned = planner.plan(root)
     except EvaluationCrash as crash:
@@ -111,8 +116,9 @@ def _of_attribute(attribute: Attribute) -> _Planned:
 class _Planner:
     """Plans a tree; variables get numbers, and loops are the only scopes."""
 
-    def __init__(self, variable: str) -> None:
+    def __init__(self, variable: str, newer: bool) -> None:
         self.slots = 1
+        self._newer = newer
         self._scopes: list[Mapping[str, Evaluate]] = [{variable: lambda frame: frame.values[0]}]
 
     def plan(self, node: Node) -> _Planned:
@@ -205,13 +211,13 @@ class _Planner:
             if members is not None:
                 return _membership(args[0].evaluate, members)
         constants = [arg.constant if arg.is_constant else None for arg in args]
-        binding = binding_of(node.function, overload, len(args), constants)
+        binding = binding_of(node.function, overload, constants, self._newer)
         if is_conversion(node.function) and len(args) == 1 and args[0].is_constant:
             value = binding.call(args[0].constant)
             if isinstance(value, Failure):
                 raise EvaluationCrash(value.text)
             return _constant(value)
-        cost = cost_of(node.function, overload)
+        cost = cost_of(node.function, overload, self._newer)
         return _Planned(_invocation(binding, [arg.evaluate for arg in args], cost))
 
     def _list(self, node: ListOf) -> _Planned:
@@ -341,7 +347,7 @@ def _logical(stops_at: bool, first: Evaluate, second: Evaluate) -> Evaluate:
 
 
 def _equality(function: str, first: Evaluate, second: Evaluate) -> Evaluate:
-    cost, negated = cost_of(function, ""), function != EQUALS
+    cost, negated = cost_of(function, "", True), function != EQUALS
 
     def evaluate(frame: Frame) -> Value:
         left, right = first(frame), second(frame)
@@ -474,4 +480,3 @@ def _membership(value: Evaluate, members: frozenset[tuple[type, Value]]) -> _Pla
         return kind in _HASHED and (kind, found) in members
 
     return _Planned(evaluate)
-

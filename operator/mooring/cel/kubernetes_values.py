@@ -109,9 +109,21 @@ _WRONG_FORM: Final = Failure(
 )
 _WRONG_SUFFIX: Final = Failure("unable to parse quantity's suffix")
 _WRONG_NUMBER: Final = Failure("unable to parse numeric part of quantity")
-_BINARY: Final = {name: 10 * power for power, name in enumerate("Ki Mi Gi Ti Pi Ei".split(), 1)}
-_DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15,
-                   "E": 18}
+_BINARY: Final = {
+    name: 10 * power for power, name in enumerate(["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"], 1)
+}
+_DECIMAL: Final = {
+    "n": -9,
+    "u": -6,
+    "m": -3,
+    "": 0,
+    "k": 3,
+    "M": 6,
+    "G": 9,
+    "T": 12,
+    "P": 15,
+    "E": 18,
+}
 _MOST_DIGITS: Final = 4_000
 
 
@@ -124,8 +136,6 @@ def parse_quantity(text: str) -> "QuantityValue | Failure":
     binary, exponent = suffix in _BINARY, _exponent(suffix)
     if exponent is None:
         return _WRONG_SUFFIX
-    if not found["whole"] and not part:
-        return _WRONG_NUMBER if text[-1:] not in "+-" else QuantityValue(0, 0, False)
     if len(whole) + len(part) + abs(exponent) > _MOST_DIGITS:
         return _WRONG_NUMBER
     sign = -1 if found["sign"] == "-" else 1
@@ -337,7 +347,9 @@ def _why_no_address(text: str) -> str:
     if not re.search(r"[.:%]", text):
         return "unable to parse IP"
     if ":" in text or not re.fullmatch(r"[0-9.]*", text, re.ASCII):
-        return "unexpected character" if ":" not in text else "each group must have 4 or less digits"
+        return (
+            "unexpected character" if ":" not in text else "each group must have 4 or less digits"
+        )
     fields = text.split(".")
     if any(not field for field in fields):
         return "IPv4 field must have at least one digit"

@@ -26,6 +26,7 @@ from mooring.cel.tree import (
     MapOf,
     Node,
     Select,
+    copied,
 )
 
 __all__ = ["MACROS", "Macro", "MacroError"]
@@ -45,11 +46,11 @@ class MacroError(Exception):
         self.at, self.text = at, text
 
 
-def _has(_at: int, _target: Node | None, args: Sequence[Node]) -> Node:
+def _has(at: int, _target: Node | None, args: Sequence[Node]) -> Node:
     field = args[0]
     if not isinstance(field, Select) or field.tests:
         raise MacroError(field.at, "invalid argument to has() macro")
-    return Select(field.at, field.operand, field.field, tests=True)
+    return Select(at, field.operand, field.field, tests=True)
 
 
 def _variable(node: Node, message: str) -> str:
@@ -190,7 +191,7 @@ def _opt_map(flat: bool, at: int, target: Node | None, args: Sequence[Node]) -> 
     assert target is not None
     macro = "optFlatMap" if flat else "optMap"
     name = _variable(args[0], f"{macro}() variable name must be a simple identifier")
-    made: Node = _bound(at, name, Call(at, "value", [], target), args[1])
+    made: Node = _bound(at, name, Call(at, "value", [], copied(target)), args[1])
     if not flat:
         made = Call(at, "optional.of", [made])
     present = Call(at, "hasValue", [], target)
@@ -216,6 +217,7 @@ MACROS: Final[Mapping[tuple[str, int, bool], Macro]] = {
         (name, count + 1, True): partial(_quantifier, name, count)
         for name in ("all", "exists", "exists_one", "existsOne")
         for count in (1, 2)
+        if (name, count) != ("existsOne", 1)
     },
     ("map", 2, True): _map,
     ("map", 3, True): _map,

@@ -286,13 +286,19 @@ def _same(value: Value) -> Value:
 
 
 OVERLOADS: Final[Mapping[str, Callable[..., Value]]] = {
-    **{
-        name: _same
-        for name in (
-            "bool_to_bool bytes_to_bytes double_to_double duration_to_duration int64_to_int64"
-            " string_to_string timestamp_to_timestamp uint64_to_uint64"
-        ).split()
-    },
+    **dict.fromkeys(
+        [
+            "bool_to_bool",
+            "bytes_to_bytes",
+            "double_to_double",
+            "duration_to_duration",
+            "int64_to_int64",
+            "string_to_string",
+            "timestamp_to_timestamp",
+            "uint64_to_uint64",
+        ],
+        _same,
+    ),
     "string_to_bool": _text_to_bool,
     "string_to_bytes": str.encode,
     "int64_to_double": float,

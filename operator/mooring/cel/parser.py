@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NoReturn, cast
 
 from mooring.cel.errors import Mistake, compile_error
+from mooring.cel.literals import LiteralError, unquoted
 from mooring.cel.macros import MACROS, MacroError
 from mooring.cel.tree import (
     AND,
@@ -28,7 +29,6 @@ from mooring.cel.tree import (
     Select,
     UInt,
 )
-from mooring.cel.literals import LiteralError, unquoted
 
 __all__ = ["MOST_LEVELS", "MOST_NODES", "parse"]
 
@@ -54,8 +54,29 @@ _TOKEN: Final = re.compile(
     re.VERBOSE,
 )
 _RESERVED: Final = frozenset(
-    "as break const continue else false for function if import in let loop package namespace null"
-    " return true var void while".split()
+    [
+        "as",
+        "break",
+        "const",
+        "continue",
+        "else",
+        "false",
+        "for",
+        "function",
+        "if",
+        "import",
+        "in",
+        "let",
+        "loop",
+        "package",
+        "namespace",
+        "null",
+        "return",
+        "true",
+        "var",
+        "void",
+        "while",
+    ]
 )
 _KEYWORDS: Final = frozenset(("in", "true", "false", "null"))
 _RELATIONS: Final = frozenset(("<", "<=", ">=", ">", "==", "!=", "in"))
@@ -121,7 +142,7 @@ class _Parser:
         """Return the tree of the whole source."""
         root = self._expression()
         if self._kind() != "end":
-            self._unexpected()
+            self._unexpected(" expecting <EOF>")
         return root
 
     # --- tokens
@@ -152,10 +173,9 @@ class _Parser:
             self._unexpected(f" expecting '{text}'")
         return self._take()[1]
 
-    def _unexpected(self, expected: str = "") -> NoReturn:
+    def _unexpected(self, expected: str) -> NoReturn:
         _kind, text, at = self._tokens[self._next]
-        what = "mismatched" if expected else "extraneous"
-        raise _SyntaxMistake(at, f"Syntax error: {what} input '{text}'{expected}")
+        raise _SyntaxMistake(at, f"Syntax error: mismatched input '{text}'{expected}")
 
     def _made(self, node: Node) -> Node:
         """Return the node; refuse a tree that is too deep or too large."""
@@ -233,7 +253,7 @@ class _Parser:
 
         def balanced(low: int, high: int) -> Node:
             if low > high:
-                return cast(Node, terms[low])
+                return cast("Node", terms[low])
             middle = (low + high + 1) // 2
             left = balanced(low, middle - 1)
             return self._call(offsets[middle], function, left, balanced(middle + 1, high))

@@ -265,8 +265,46 @@ _ESCAPES: Final = {"a": 7, "f": 12, "t": 9, "n": 10, "r": 13, "v": 11}
 _REPEAT: Final = re.compile(r"\{([0-9]+)(,?)([0-9]*)\}")
 _FLAGS: Final = re.compile(r"\(\?([imsU]*)(-?)([imsU]*)([:)])")
 _NAMED_GROUP: Final = re.compile(r"\(\?P?<([A-Za-z0-9_]+)>")
-_CATEGORIES: Final = frozenset("L Lu Ll Lt Lm Lo M Mn Mc Me N Nd Nl No P Pc Pd Ps Pe Pi Pf Po S Sm"
-                               " Sc Sk So Z Zs Zl Zp C Cc Cf Co Cs".split())
+_CATEGORIES: Final = frozenset(
+    [
+        "L",
+        "Lu",
+        "Ll",
+        "Lt",
+        "Lm",
+        "Lo",
+        "M",
+        "Mn",
+        "Mc",
+        "Me",
+        "N",
+        "Nd",
+        "Nl",
+        "No",
+        "P",
+        "Pc",
+        "Pd",
+        "Ps",
+        "Pe",
+        "Pi",
+        "Pf",
+        "Po",
+        "S",
+        "Sm",
+        "Sc",
+        "Sk",
+        "So",
+        "Z",
+        "Zs",
+        "Zl",
+        "Zp",
+        "C",
+        "Cc",
+        "Cf",
+        "Co",
+        "Cs",
+    ]
+)
 
 
 def _complement(ranges: Sequence[Range]) -> tuple[Range, ...]:
@@ -547,4 +585,3 @@ def _repeats(tree: _Tree) -> int:
         case ("all" | "any", parts):
             return max((_repeats(part) for part in parts), default=1)
     return 1
-

@@ -29,13 +29,15 @@ _UNITS: Final = {
     "ns": 1,
     "us": 10**3,
     "µs": 10**3,
-    "μs": 10**3,  # noqa: RUF001 # Go takes both letters
+    "μs": 10**3,  # Go takes both letters
     "ms": 10**6,
     "s": _SECOND,
     "m": 60 * _SECOND,
     "h": 3600 * _SECOND,
 }
-_DURATION: Final = re.compile(r"(?P<whole>[0-9]*)(?:\.(?P<part>[0-9]*))?(?P<unit>[a-zµμ]+)")  # noqa: RUF001 # as above
+_DURATION: Final = re.compile(
+    r"(?P<whole>[0-9]*)(?:\.(?P<part>[0-9]*))?(?P<unit>[a-zµμ]+)"
+)  # as above
 _TIMESTAMP: Final = re.compile(
     r"(\d{4})-(\d{2})-(\d{2})T(\d{2}):(\d{2}):(\d{2})(?:[.,](\d+))?(?:Z|([+-])(\d{2}):(\d{2}))",
     re.ASCII,
@@ -55,7 +57,7 @@ def parse_duration(text: str) -> Duration | None:
         if found is None or found["unit"] not in _UNITS:
             return None
         whole, part = found["whole"], found["part"] or ""
-        if not whole and not part or len(whole) > 20:
+        if (not whole and not part) or len(whole) > 20:
             return None
         unit = _UNITS[found["unit"]]
         part = part[:18]

@@ -7,6 +7,7 @@ from mooring.cel.types import Type
 
 __all__ = [
     "ADD",
+    "AND",
     "CONDITIONAL",
     "EQUALS",
     "INDEX",
@@ -16,9 +17,8 @@ __all__ = [
     "NOT_STRICTLY_FALSE",
     "OPTIONAL_INDEX",
     "OPTIONAL_SELECT",
-    "RESULT",
-    "AND",
     "OR",
+    "RESULT",
     "Call",
     "Comprehension",
     "Ident",
@@ -28,6 +28,7 @@ __all__ = [
     "Node",
     "Select",
     "UInt",
+    "copied",
 ]
 
 AND: Final = "_&&_"
@@ -197,3 +198,33 @@ class Comprehension(Node):
     def parts(self) -> Iterator[Node]:
         """Yield all five parts."""
         yield from (self.items, self.start, self.condition, self.step, self.result)
+
+
+def copied(node: Node) -> Node:
+    """Return a tree of new nodes like those of the given one, which is not checked yet."""
+    match node:
+        case Select():
+            return Select(node.at, copied(node.operand), node.field, node.tests)
+        case Call():
+            target = None if node.target is None else copied(node.target)
+            return Call(node.at, node.function, [copied(arg) for arg in node.args], target)
+        case ListOf():
+            return ListOf(node.at, [copied(each) for each in node.elements], node.optional)
+        case MapOf():
+            return MapOf(node.at, [(copied(k), copied(v), opt) for k, v, opt in node.entries])
+        case Comprehension():
+            return Comprehension(
+                node.at,
+                items=copied(node.items),
+                variables=node.variables,
+                collects=node.collects,
+                start=copied(node.start),
+                condition=copied(node.condition),
+                step=copied(node.step),
+                result=copied(node.result),
+            )
+        case Ident():
+            return Ident(node.at, node.name)
+        case Literal():
+            return Literal(node.at, node.value)
+    raise TypeError(node)

@@ -56,7 +56,7 @@ class UrlValue(Opaque):
         return found
 
 
-_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
+_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2}).{0,2}")
 _HOST_ALLOWED: Final = re.compile(r"[A-Za-z0-9\-._~!$&'()*+,;=:\[\]<>\"%\x80-\U0010ffff]*")
 
@@ -79,20 +79,11 @@ def parse_url(text: str, for_request: bool = False) -> UrlValue | Failure:
     rest, fragment = text, ""
     if not for_request:
         rest, _, fragment = text.partition("#")
-    scheme = ""
-    colon = re.match(r"[^:/?#]*:", rest)
-    if colon is not None:
-        scheme = colon[0][:-1]
-        if not scheme:
-            return wrong("missing protocol scheme")
-        if _SCHEME.fullmatch(scheme):
-            rest = rest[len(scheme) + 1 :]
-        elif scheme[0].isascii() and scheme[0].isalpha():
-            scheme = ""
-        elif re.match(r"[0-9+.-]", scheme):
-            return wrong("first path segment in URL cannot contain colon")
-        else:
-            scheme = ""
+    if rest.startswith(":"):
+        return wrong("missing protocol scheme")
+    named = _SCHEME.match(rest)
+    scheme = named[1] if named is not None else ""
+    rest = rest[len(scheme) + 1 :] if scheme else rest
     path, _, query = rest.partition("?")
     if not path.startswith("/"):
         if scheme:
@@ -147,8 +138,6 @@ def _escaped(path: str) -> str:
     """Return the path with what may not stand in it escaped."""
     if re.fullmatch(r"(?:[A-Za-z0-9\-._~$&+,/:;=@!'()*\[\]]|%[0-9A-Fa-f]{2})*", path):
         return path
-    decoded = re.sub(
-        rb"%([0-9A-Fa-f]{2})", lambda found: bytes([int(found[1], 16)]), path.encode()
-    )
+    decoded = re.sub(rb"%([0-9A-Fa-f]{2})", lambda found: bytes([int(found[1], 16)]), path.encode())
     safe = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~$&+,/:;=@"
     return "".join(chr(each) if each in safe else f"%{each:02X}" for each in decoded)

@@ -14,7 +14,9 @@ from mooring.cel.tree import UInt
 from mooring.cel.types import NAMED, Type, list_of, map_of, optional_of, parameter
 
 __all__ = [
+    "ABSENT",
     "EMPTY_MAP",
+    "LIMIT_EXCEEDED",
     "LISTS",
     "NO_OVERLOAD",
     "Duration",
@@ -24,12 +26,10 @@ __all__ = [
     "MapValue",
     "Opaque",
     "Optional",
-    "ABSENT",
     "Timestamp",
     "UInt",
     "at_once",
     "compare",
-    "LIMIT_EXCEEDED",
     "equal",
     "go_float",
     "index_of",
@@ -38,8 +38,8 @@ __all__ = [
     "joined",
     "lossless_int",
     "lossless_uint",
-    "size_of",
     "size_for_cost",
+    "size_of",
     "text_of",
     "type_name",
     "type_of_value",
@@ -445,4 +445,4 @@ def go_float(value: float) -> str:
     return f"{sign}{digits[0]}{fraction}e{power_sign}{abs(power):02d}"
 
 
-_EXPONENT_FROM: Final = 21
+_EXPONENT_FROM: Final = 6
