@@ -17,6 +17,7 @@ __all__ = [
     "CSI_STORAGE_CAPACITY",
     "DEVICE_CLASS",
     "DEVICE_TAINT_RULE",
+    "DEVICE_TAINT_RULE_V1BETA2",
     "EVENT",
     "LEASE",
     "LIMIT_RANGE",
@@ -196,7 +197,11 @@ DEVICE_CLASS: Final = Resource(
 DEVICE_TAINT_RULE: Final = Resource(
     "resource.k8s.io", "v1", "devicetaintrules", "DeviceTaintRule", namespaced=False
 )
-"""Served from Kubernetes 1.37 on; before, behind a feature gate and in other versions."""
+"""Served from Kubernetes 1.37 on."""
+DEVICE_TAINT_RULE_V1BETA2: Final = Resource(
+    "resource.k8s.io", "v1beta2", "devicetaintrules", "DeviceTaintRule", namespaced=False
+)
+"""As Kubernetes 1.36 serves it, behind a feature gate."""
 EVENT: Final = Resource("events.k8s.io", "v1", "events", "Event")
 LEASE: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 SCHEDULING_PROFILE: Final = Resource(

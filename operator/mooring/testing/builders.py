@@ -55,6 +55,7 @@ _API_VERSIONS: Final = {
     "PriorityClass": "scheduling.k8s.io/v1",
     "ReplicaSet": "apps/v1",
     "ResourceClaim": "resource.k8s.io/v1",
+    "ResourceClaimTemplate": "resource.k8s.io/v1",
     "ResourceSlice": "resource.k8s.io/v1",
     "StatefulSet": "apps/v1",
     "StorageClass": "storage.k8s.io/v1",
