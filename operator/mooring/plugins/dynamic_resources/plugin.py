@@ -28,7 +28,6 @@ from mooring.model.selectors import LabelSelector
 from mooring.plugins.dynamic_resources.allocation_error import AllocationError
 from mooring.plugins.dynamic_resources.allocator import Allocator
 from mooring.plugins.dynamic_resources.claim_writer import ClaimWriter
-from mooring.plugins.dynamic_resources.expressions import compile_expression
 from mooring.plugins.dynamic_resources.pod_claims import (
     PodClaims,
     binding_failure,
@@ -39,7 +38,7 @@ from mooring.plugins.dynamic_resources.pod_claims import (
 )
 from mooring.plugins.dynamic_resources.pools import Inventory
 from mooring.plugins.dynamic_resources.search import Budget
-from mooring.plugins.dynamic_resources.selectors import Selectors
+from mooring.plugins.dynamic_resources.selectors import cel_selectors
 from mooring.policy.args import DynamicResourcesArgs
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
@@ -357,7 +356,7 @@ class DynamicResources(AssignsInTrials):
             inventory,
             devices.allocated,
             devices.device_class,
-            Selectors(compile_expression, self._rules),
+            cel_selectors(self._rules),
             self._rules,
             Budget(),
         )
