@@ -3,7 +3,7 @@
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mooring.model.events import Kind
@@ -116,6 +116,7 @@ CHANGES = st.one_of(
 
 
 @settings(max_examples=200, deadline=None)
+@example([spread(1, "n0"), spread(1, "n1"), spread(2, "n1")], 1)
 @given(changes=st.lists(CHANGES, max_size=14), count=st.integers(1, 2))
 def test_nothing_is_known_that_is_not_so_any_more(
     changes: list[Raw | tuple[Kind, str]], count: int
