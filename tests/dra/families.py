@@ -200,7 +200,9 @@ def invalid_pools(draw: Draw) -> Case:
         *(consumption(draw.choice(("set", "nothing")), x="1") for _ in range(draw.randrange(2))),
     ]
     devices = [
-        device(name, **({"consumesCounters": consumed} if draw.chance(0.5) and consumed else {}))
+        device(
+            name, None, **({"consumesCounters": consumed} if draw.chance(0.5) and consumed else {})
+        )
         for name in names
     ]
     sets = [counter_set("set", c="4") for _ in range(draw.choice((0, 1, 1, 2)))]
@@ -681,7 +683,7 @@ def hostile(draw: Draw) -> Case:
     else:
         amount = draw.choice(("-1", "1e30", "9223372036854775808", "0", "1n", "0.0000000001"))
         requests.append(request("x", exactly("gpu", 1, capacity={"requests": {"memory": amount}})))
-    constraints = [{}] if draw.chance(0.1) else []
+    constraints: list[Object] = [{}] if draw.chance(0.1) else []
     labels = draw.choice(({}, {"cores": "8"}, {"cores": "many"}))
     return case([node("n0", **labels)], slices, [GPU], [claim("c", requests, constraints)])
 
