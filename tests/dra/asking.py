@@ -1,6 +1,6 @@
 """What Mooring's allocator answers for a case."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from dra.objects import Case
@@ -13,7 +13,7 @@ from mooring.plugins.dynamic_resources.allocation_error import AllocationError
 from mooring.plugins.dynamic_resources.allocator import Allocator
 from mooring.plugins.dynamic_resources.pools import Inventory
 from mooring.plugins.dynamic_resources.search import Budget
-from mooring.plugins.dynamic_resources.selectors import Selector, Selectors
+from mooring.plugins.dynamic_resources.selectors import Compile, Selectors, cel_selectors
 from mooring.state.dynamic_resources.allocated_devices import AllocatedDevices
 
 __all__ = ["allocator_of", "ask", "in_use"]
@@ -25,10 +25,10 @@ SHARE: Final = "share"
 def allocator_of(
     case: Case,
     minor: str,
-    compile_selector: Callable[[str], Selector],
+    compile_selector: Compile | None = None,
     budget: Budget | None = None,
 ) -> Allocator:
-    """Return the allocator of a minor version for the case."""
+    """Return the allocator of a minor version for the case; selectors are CEL by default."""
     rules = KUBERNETES_RULES[minor]
     slices = [parse_resource_slice(raw) for raw in case["slices"]]
     classes = {c.name: c for c in map(parse_device_class, case["classes"])}
@@ -37,7 +37,7 @@ def allocator_of(
         Inventory(slices, rules),
         in_use(case),
         classes.get,
-        Selectors(compile_selector, rules),
+        Selectors(compile_selector, rules) if compile_selector else cel_selectors(rules),
         rules,
         budget or Budget(),
     )
@@ -55,7 +55,7 @@ def in_use(case: Case) -> AllocatedDevices:
 def ask(
     case: Case,
     minor: str,
-    compile_selector: Callable[[str], Selector],
+    compile_selector: Compile | None = None,
     budget: Budget | None = None,
 ) -> list[Answer]:
     """Return the answer for each node of the case, as the program of kube-scheduler writes it."""

@@ -4,11 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from mooring.plugins.dynamic_resources.selectors import (
-    DeviceView,
-    SelectorCompileError,
-    SelectorError,
-)
+from mooring.cel.device_selector import CompileError, DeviceView, SelectorError
 
 __all__ = ["compile_small"]
 
@@ -39,8 +35,8 @@ class _Small:
         return value <= int(wanted) if operator == "<=" else value >= int(wanted)
 
 
-def compile_small(expression: str) -> _Small:
+def compile_small(expression: str) -> _Small | CompileError:
     """Return the selector of `true`, `false`, a driver, or an attribute that is compared."""
     if not re.search(r"true|false|device\.", expression):
-        raise SelectorCompileError(f"not an expression: {expression}")
+        return CompileError(f"not an expression: {expression}")
     return _Small(expression)

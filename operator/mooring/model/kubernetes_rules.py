@@ -67,6 +67,8 @@ class KubernetesRules:
             little capacity left, so that it fails. Else it leaves them out.
         shares_without_capacity: A device that is shared but has no capacity counts as in use when
             its counters are consumed. Else each share consumes them.
+        device_attributes_may_be_lists: CEL selectors take a device's attribute for a value of
+            dynamic type, which may be a list. Else for one of any type, which loops do not accept.
         distinct_attribute_exact: distinctAttribute compares a device with all others. Else with
             the last device of each request.
         limit_names_request: The text about too many devices names the request that exceeds.
@@ -98,6 +100,7 @@ class KubernetesRules:
     capacity_errors: bool
     all_devices_by_size: bool
     shares_without_capacity: bool
+    device_attributes_may_be_lists: bool
     distinct_attribute_exact: bool
     limit_names_request: bool
     device_configs_once: bool
@@ -125,6 +128,7 @@ _1_34: Final = KubernetesRules(
     capacity_errors=False,
     all_devices_by_size=False,
     shares_without_capacity=False,
+    device_attributes_may_be_lists=False,
     distinct_attribute_exact=False,
     limit_names_request=False,
     device_configs_once=False,
@@ -158,6 +162,7 @@ _1_37: Final = replace(
     capacity_errors=True,
     all_devices_by_size=True,
     shares_without_capacity=True,
+    device_attributes_may_be_lists=True,
     distinct_attribute_exact=True,
     limit_names_request=True,
     device_configs_once=True,

@@ -10,6 +10,7 @@ from mooring.model.device_classes import DeviceClass
 from mooring.model.kubernetes_rules import KubernetesRules
 from mooring.model.resource_claims import Allocation, ResourceClaim
 from mooring.plugins.dynamic_resources.allocation_error import AllocationError
+from mooring.plugins.dynamic_resources.explanation import ExplainedRequest, explained
 from mooring.plugins.dynamic_resources.pools import Inventory, pools_of_node
 from mooring.plugins.dynamic_resources.pruning import Pruning, may_prune
 from mooring.plugins.dynamic_resources.requests import NodeDevices, Requests
@@ -65,14 +66,7 @@ class Allocator:
         """
         pools = pools_of_node(self._inventory, node_name, node_labels, self._rules)
         node = NodeDevices(node_name, node_labels, pools)
-        requests = Requests(
-            self._claims,
-            node,
-            self._classes,
-            self._selectors,
-            self._rules,
-            self._allocated.consumed,
-        )
+        requests = self._checked(node)
         trial = Trial(self._claims, node, requests, self._allocated, self._rules)
         prune = may_prune(node, self._rules)
         self._budget.begin_node()
@@ -87,6 +81,28 @@ class Allocator:
                 raise AllocationError("invalid resource pools were encountered", on_node=True)
             return None
         return self._results(node, requests, trial, search, share_id)
+
+    def explain(self, node_name: str, node_labels: Mapping[str, str]) -> list[ExplainedRequest]:
+        """Return for each request, and sub-request, what keeps it from the node's devices.
+
+        Raises:
+            AllocationError: if a request cannot be understood or asks for too many devices.
+        """
+        pools = pools_of_node(self._inventory, node_name, node_labels, self._rules)
+        node = NodeDevices(node_name, node_labels, pools)
+        requests = self._checked(node)
+        trial = Trial(self._claims, node, requests, self._allocated, self._rules)
+        return [explained(slot, self._claims, node, trial) for slot in requests.slots]
+
+    def _checked(self, node: NodeDevices) -> Requests:
+        return Requests(
+            self._claims,
+            node,
+            self._classes,
+            self._selectors,
+            self._rules,
+            self._allocated.consumed,
+        )
 
     def _results(
         self,

@@ -27,7 +27,7 @@ class Pool:
         name: The pool's name.
         incomplete: Slices are missing; no device of the pool can be allocated.
         invalid: Why no device of the pool can be allocated; "" if it is valid.
-        slices: The slices of devices for this node.
+        slices: The slices of devices for this node, also if they cannot be allocated.
         others: The slices of devices for other nodes, which may consume the same counters.
         counter_sets: The sets of counters by name.
     """
@@ -134,7 +134,8 @@ def _pool(
             return None
         whole = [each for each in all_slices if each.generation == generation]
         if len(whole) != count:
-            return Pool(*key, incomplete=True)
+            devices = tuple(each for each in slices if not each.shared_counters)
+            return Pool(*key, incomplete=True, slices=devices)
         if len(slices) < len(whole):
             here = {each.name for each in slices}
             others = [each for each in whole if each.name not in here]
@@ -156,12 +157,13 @@ def _built(
     names = set[str]()
     for device in (device for each in devices for device in each.devices):
         if device.name in names:
-            return Pool(*key, invalid=f"duplicate device name {device.name}")
+            return Pool(*key, invalid=f"duplicate device name {device.name}", slices=devices)
         names.add(device.name)
     sets: dict[str, CounterSet] = {}
     for counters in (c for each in with_counters for c in each.shared_counters):
         if counters.name in sets:
-            return Pool(*key, invalid=f"duplicate counter set name {counters.name}")
+            invalid = f"duplicate counter set name {counters.name}"
+            return Pool(*key, invalid=invalid, slices=devices)
         sets[counters.name] = counters
     invalid = _unknown_counter(devices, sets) or _unknown_counter(elsewhere, sets)
     return Pool(*key, invalid=invalid, slices=devices, others=elsewhere, counter_sets=sets)
@@ -181,4 +183,7 @@ def _unknown_counter(slices: Iterable[ResourceSlice], sets: Mapping[str, Counter
 
 
 def _has_binding_conditions(pool: Pool) -> bool:
-    return any(device.binding_conditions for each in pool.slices for device in each.devices)
+    """Return whether a device of the pool has any; pools that are not usable do not count."""
+    return pool.usable and any(
+        device.binding_conditions for each in pool.slices for device in each.devices
+    )

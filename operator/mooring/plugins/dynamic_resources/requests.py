@@ -14,10 +14,12 @@ from mooring.plugins.dynamic_resources.capacity import CapacityError, capacity_l
 from mooring.plugins.dynamic_resources.pools import Pool, node_matches
 from mooring.plugins.dynamic_resources.selectors import Selectors
 
-__all__ = ["MOST_RESULTS", "Candidate", "NodeDevices", "Requests", "Slot"]
+__all__ = ["ELSEWHERE", "MOST_RESULTS", "Candidate", "NodeDevices", "Requests", "Slot"]
 
 MOST_RESULTS: Final = 32
 """The devices that the status of a claim can hold (AllocationResultsMaxSize)."""
+ELSEWHERE: Final = "on other nodes"
+"""Why a device is not selected whose slice leaves it to devices where they can be used."""
 _BLOCKING: Final = ("NoSchedule", "NoExecute")
 
 
@@ -237,15 +239,23 @@ class Requests:
             ) from None
 
     def _select(self, slot: Slot, candidate: Candidate) -> bool:
-        of_class, of_claim = slot.device_class, self._claims[slot.claim]
-        matches = self._selectors.match
-        return (
-            matches(of_class.selectors, candidate.device, candidate.id, f"class {of_class.name}")
-            and matches(
-                slot.wanted.selectors, candidate.device, candidate.id, f"claim {of_claim.key}"
-            )
-            and (
-                not candidate.slice.per_device_node_selection
-                or node_matches(candidate.device, self._node.name, self._node.labels)
-            )
+        return self.why_not_selected(slot, candidate) == ""
+
+    def why_not_selected(self, slot: Slot, candidate: Candidate) -> str:
+        """Return which selector is against the device, or that it is elsewhere; "" if none is.
+
+        Raises:
+            AllocationError: if a selector fails.
+        """
+        of_class, claim = slot.device_class, self._claims[slot.claim]
+        device, device_id, first = candidate.device, candidate.id, self._selectors.first_against
+        against = first(of_class.selectors, device, device_id, f"class {of_class.name}")
+        if against is not None:
+            return f"selector #{against} of class {of_class.name}"
+        against = first(slot.wanted.selectors, device, device_id, f"claim {claim.key}")
+        if against is not None:
+            return f"selector #{against} of request {slot.full_name}"
+        elsewhere = candidate.slice.per_device_node_selection and not node_matches(
+            device, self._node.name, self._node.labels
         )
+        return ELSEWHERE if elsewhere else ""

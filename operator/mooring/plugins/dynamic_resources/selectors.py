@@ -1,34 +1,15 @@
 """What CEL selectors say of devices."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from mooring.cel.device_selector import CompileError, DeviceView, SelectorError, compile_selector
 from mooring.model.kubernetes_rules import KubernetesRules
-from mooring.model.quantity import Quantity
 from mooring.model.resource_claims import DeviceId
-from mooring.model.resource_slices import AttributeValue, Device
+from mooring.model.resource_slices import Device
 from mooring.plugins.dynamic_resources.allocation_error import AllocationError
 
-__all__ = ["DeviceView", "Selector", "SelectorCompileError", "SelectorError", "Selectors"]
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceView:
-    """What an expression can read of a device."""
-
-    driver: str
-    attributes: Mapping[str, AttributeValue]
-    capacity: Mapping[str, Quantity]
-    allow_multiple_allocations: bool
-
-
-class SelectorError(Exception):
-    """An expression that fails for a device."""
-
-
-class SelectorCompileError(Exception):
-    """An expression that cannot be compiled."""
+__all__ = ["Compile", "Selector", "Selectors", "cel_selectors"]
 
 
 class Selector(Protocol):
@@ -42,20 +23,24 @@ class Selector(Protocol):
         """
 
 
+Compile = Callable[[str], Selector | CompileError]
+"""Compiles an expression, or returns what is wrong with it."""
+
+
 class Selectors:
     """Compiled selectors, and what they have said so far; made for one allocation.
 
     Args:
-        compile_selector: Compiles an expression; SelectorCompileError if it cannot.
+        compile_selector: Compiles an expression.
         rules: The rules of the Kubernetes version.
     """
 
     __slots__ = ("_compile", "_compiled", "_known", "_rules", "_views")
 
-    def __init__(self, compile_selector: Callable[[str], Selector], rules: KubernetesRules) -> None:
+    def __init__(self, compile_selector: Compile, rules: KubernetesRules) -> None:
         self._compile = compile_selector
         self._rules = rules
-        self._compiled: dict[str, Selector] = {}
+        self._compiled: dict[str, Selector | CompileError] = {}
         self._known: dict[tuple[str, DeviceId], bool] = {}
         self._views: dict[DeviceId, DeviceView] = {}
 
@@ -68,6 +53,16 @@ class Selectors:
             AllocationError: if one cannot be compiled or fails; those behind one that does not
                 select the device are not looked at.
         """
+        return self.first_against(expressions, device, device_id, owner) is None
+
+    def first_against(
+        self, expressions: Sequence[str | None], device: Device, device_id: DeviceId, owner: str
+    ) -> int | None:
+        """Return the index of the first expression that does not select the device, if any.
+
+        Raises:
+            AllocationError: as `match`.
+        """
         for index, expression in enumerate(expressions):
             where = f"{owner}: selector #{index}"
             if expression is None:
@@ -77,17 +72,17 @@ class Selectors:
                 known = self._evaluate(expression, device, device_id, where)
                 self._known[expression, device_id] = known
             if not known:
-                return False
-        return True
+                return index
+        return None
 
     def _evaluate(self, expression: str, device: Device, device_id: DeviceId, where: str) -> bool:
         selector = self._compiled.get(expression)
+        if selector is None:
+            selector = self._compiled[expression] = self._compile(expression)
+        if isinstance(selector, CompileError):
+            raise AllocationError(f"{where}: CEL compile error: {selector}")
         try:
-            if selector is None:
-                selector = self._compiled[expression] = self._compile(expression)
             return selector.matches(self._view(device, device_id))
-        except SelectorCompileError as error:
-            raise AllocationError(f"{where}: CEL compile error: {error}") from None
         except SelectorError as error:
             text = str(error)
             if self._rules.selector_errors_name_device:
@@ -109,3 +104,9 @@ class Selectors:
                 device.allow_multiple_allocations,
             )
         return view
+
+
+def cel_selectors(rules: KubernetesRules) -> Selectors:
+    """Return selectors in CEL, as the Kubernetes version knows it."""
+    lists = rules.device_attributes_may_be_lists
+    return Selectors(lambda text: compile_selector(text, attributes_may_be_lists=lists), rules)

@@ -147,16 +147,35 @@ class Trial:
         Raises:
             AllocationError: if a selector fails, or the capacity cannot be computed.
         """
-        candidate = self._candidates[position]
+        return self.may_take(slot, position) and not self._obstacle(slot, position)
+
+    def why_not(self, slot: Slot, position: int) -> str:
+        """Return the first reason why the device cannot be taken now; "" if there is none.
+
+        Raises:
+            AllocationError: if a selector fails, or the capacity cannot be computed.
+        """
+        if not self._free(slot, position):
+            return "in use"
         return (
-            self.may_take(slot, position)
-            and (
-                not self._needs_counters(candidate, position)
-                or self._counters.fit(candidate.pool, candidate.device)
-            )
-            and slot.tolerates(candidate.device)
-            and all(c.may_ever_admit(c.values[position]) for c in self._constraints_on[slot])
+            self._requests.why_not_selected(slot, self._candidates[position])
+            or ("" if self._capacity_left(slot, position) else "too little capacity")
+            or self._obstacle(slot, position)
         )
+
+    def _obstacle(self, slot: Slot, position: int) -> str:
+        """Return what keeps the request from a device that may be taken otherwise; "": nothing."""
+        candidate = self._candidates[position]
+        if self._needs_counters(candidate, position) and not self._counters.fit(
+            candidate.pool, candidate.device
+        ):
+            return "too few shared counters"
+        if not slot.tolerates(candidate.device):
+            return "taint"
+        for each in self._constraints_on[slot]:
+            if not each.may_ever_admit(each.values[position]):
+                return "constraint"
+        return ""
 
     def suits(self, slot: Slot, position: int) -> bool:
         """Return whether the device could be taken if this pod had no other.
