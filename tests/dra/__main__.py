@@ -18,7 +18,7 @@ from dra.recorded import DATA, record
 EPILOG = """examples:
   python -m dra --count 2200 --seed 7 --kubernetes 1.36
   python -m dra counters taints --count 500 --failures /tmp/failures
-  python -m dra --count 1100 --seed recorded --record
+  python -m dra --count 1150 --seed recorded --record
 """
 
 
