@@ -60,3 +60,18 @@ def test_the_version_grows_with_changes_only() -> None:
     assert allocated.put("a", [DeviceResult("r", GPU)])
     assert not allocated.put("a", [DeviceResult("r", GPU)])
     assert allocated.version == 1
+
+
+def test_the_devices_that_changed_are_known_for_a_while() -> None:
+    allocated = AllocatedDevices()
+    nic = DeviceId("d", "p", "nic-0")
+    allocated.put("a", [DeviceResult("r", GPU)])
+    version = allocated.version
+    assert allocated.changed_since(version) == []
+    allocated.put("b", [DeviceResult("r", nic)])
+    allocated.put("a", [])
+    assert allocated.changed_since(version) == [GPU, nic]
+    for _ in range(5000):
+        allocated.put("b", [])
+        allocated.put("b", [DeviceResult("r", nic)])
+    assert allocated.changed_since(version) is None

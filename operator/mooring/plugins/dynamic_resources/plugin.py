@@ -28,6 +28,7 @@ from mooring.model.selectors import LabelSelector
 from mooring.plugins.dynamic_resources.allocation_error import AllocationError
 from mooring.plugins.dynamic_resources.allocator import Allocator
 from mooring.plugins.dynamic_resources.claim_writer import ClaimWriter
+from mooring.plugins.dynamic_resources.node_fits import LACKS, UNKNOWN, NodeFits
 from mooring.plugins.dynamic_resources.pod_claims import (
     PodClaims,
     binding_failure,
@@ -96,7 +97,8 @@ class DynamicResources(AssignsInTrials):
         self._cache = handle.assume_cache
         self._writer = ClaimWriter(handle.api, handle.assume_cache, handle.cluster)
         self._attempt: _Attempt | None = None
-        self._inventory: tuple[int, Inventory] = (-1, Inventory((), self._rules))
+        self._slices: tuple[int, Inventory] = (-1, Inventory((), self._rules))
+        self._fits = NodeFits(handle.cluster)
         self._begun: dict[Uid, dict[str, ResourceClaim]] = {}
         """The claims, by uid, that PreBind has begun to write for each pod."""
         self._unreserved = count()
@@ -125,8 +127,7 @@ class DynamicResources(AssignsInTrials):
         """Return True where all devices can be used that the claims have, or can get."""
         fits = self._available(nodes, claims)
         if fits.any() and claims.to_allocate:
-            for index in np.flatnonzero(fits).tolist():
-                fits[index] = isinstance(self._answer(pod, nodes.node(index), claims), list)
+            fits[fits] = self._scores(pod, nodes.take(nodes.rows[fits]), claims) >= 0
         return fits
 
     def explain(self, pod: Pod, nodes: NodeView, claims: PodClaims) -> Explanation:
@@ -177,13 +178,9 @@ class DynamicResources(AssignsInTrials):
     def score(self, pod: Pod, nodes: NodeView, claims: PodClaims) -> IntArray:
         """Return int64[nodes]: the sum over all chosen alternatives, 8 for a first one."""
         known = sum(_score(c, a) for c in claims.claims if (a := claims.allocation(c)) is not None)
-        scores = np.full(len(nodes), known, np.int64)
-        waiting = claims.to_allocate
-        for index in range(len(nodes)) if waiting else ():
-            answer = self._answer(pod, nodes.node(index), claims)
-            if isinstance(answer, list):
-                scores[index] += sum(map(_score, waiting, answer))
-        return scores
+        if not claims.to_allocate:
+            return np.full(len(nodes), known, np.int64)
+        return known + np.maximum(self._scores(pod, nodes, claims), 0)
 
     def reserve(self, pod: Pod, node: str) -> Unschedulable | None:
         """Have the devices of the node in flight for the pod."""
@@ -306,6 +303,19 @@ class DynamicResources(AssignsInTrials):
             fits &= nodes.admitted(LabelSelector(), selector)
         return fits
 
+    def _scores(self, pod: Pod, nodes: NodeView, claims: PodClaims) -> IntArray:
+        """Return int64[nodes]: the scores of what the claims can get there, LACKS for nothing."""
+        waiting, rows = claims.to_allocate, nodes.rows
+        known = self._fits.of(waiting, self._inventory())
+        scores: IntArray = known[rows]
+        for index in np.flatnonzero(scores == UNKNOWN).tolist():
+            answer = self._answer(pod, nodes.node(index), claims)
+            found = isinstance(answer, list)
+            scores[index] = sum(map(_score, waiting, answer)) if found else LACKS
+            if not isinstance(answer, AllocationError):  # an error may be one of this search
+                known[rows[index]] = scores[index]
+        return scores
+
     def _answer(self, pod: Pod, node: Node | None, claims: PodClaims) -> Answer:
         """Return the devices of a node for the claims without any.
 
@@ -347,19 +357,24 @@ class DynamicResources(AssignsInTrials):
 
     def _allocator(self, claims: PodClaims) -> Allocator:
         devices = self._cluster.dynamic_resources
-        version, inventory = self._inventory
-        if version != devices.slices_version:
-            inventory = Inventory(devices.slices, self._rules)
-            self._inventory = devices.slices_version, inventory
         return Allocator(
             claims.to_allocate,
-            inventory,
+            self._inventory(),
             devices.allocated,
             devices.device_class,
             cel_selectors(self._rules),
             self._rules,
             Budget(),
         )
+
+    def _inventory(self) -> Inventory:
+        """Return all slices of the cluster."""
+        devices = self._cluster.dynamic_resources
+        version, inventory = self._slices
+        if version != devices.slices_version:
+            inventory = Inventory(devices.slices, self._rules)
+            self._slices = devices.slices_version, inventory
+        return inventory
 
     async def _until_bound(self, uids: list[str]) -> None:
         """Wait until all binding conditions of the claims are true.
