@@ -47,7 +47,7 @@ def feasible(plugin: DynamicResources, state: ClusterState, count: int) -> list[
     claims = plugin.pre_filter(wanted, view)
     assert isinstance(claims, PodClaims)
     fits = plugin.filter(wanted, view.nodes, claims)
-    return [view.nodes.name(index) for index in np.flatnonzero(fits)]
+    return [view.nodes.name(index) for index in np.flatnonzero(fits).tolist()]
 
 
 def put(state: ClusterState, raw: Raw) -> None:
