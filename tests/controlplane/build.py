@@ -57,6 +57,7 @@ class GoModule:
     name: str
     folder: Path
     programs: Mapping[str, str]
+    """By name the package, or the path of a Go file that is all of the program."""
     target: str
     about: str
     """What is built, and how long all of it takes."""
@@ -198,6 +199,7 @@ def _sources(module: GoModule) -> Iterator[Path]:
     """Yield the files that the programs in the module's folder are made from."""
     yield from (module.folder / "go.mod", module.folder / "go.sum")
     yield from sorted(module.folder.glob("*.go"))
+    yield from (Path(package) for package in module.programs.values() if _is_file(package))
     if module.beside:
         yield from _sources(module.beside)
 
@@ -250,8 +252,17 @@ def _say_what_is_built(waiting: dict[str, Path], module: GoModule, progress: Pro
             progress.say(f"{module.name}: {name} is built")
 
 
+def _is_file(package: str) -> bool:
+    return package.endswith(".go")
+
+
 def _output_name(package: str) -> str:
-    """Return what `go build` calls the program of a package: its last part that is no version."""
+    """Return what `go build` calls the program of a package: its last part that is no version.
+
+    The program of a Go file has the file's name.
+    """
+    if _is_file(package):
+        return Path(package).stem
     *_, before, last = package.split("/")
     return before if re.fullmatch(r"v\d+", last) else last
 

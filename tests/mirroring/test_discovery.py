@@ -11,6 +11,8 @@ from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
 from mooring.kube.resources import (
     COSCHEDULING_POD_GROUP,
+    DEVICE_TAINT_RULE,
+    DEVICE_TAINT_RULE_V1BETA2,
     POD_DISRUPTION_BUDGET,
     POD_GROUP,
     POD_GROUP_V1ALPHA2,
@@ -22,6 +24,8 @@ from mooring.model.events import Kind
 
 BY_FIELD = "pods that name one in spec.schedulingGroup wait (docs/gangs.md)"
 BY_LABEL = "pods that name one by its label wait (docs/gangs.md)"
+
+BY_SLICE = "taints of devices are those of their slices"
 
 
 class Answers:
@@ -97,7 +101,23 @@ async def test_of_the_versions_of_a_kind_the_newest_that_is_served_is_used(
         **EXPECTED,
         Kind.POD_GROUP: used,
         Kind.COSCHEDULING_POD_GROUP: None,
+        Kind.DEVICE_TAINT_RULE: None,
     }
+
+
+@pytest.mark.parametrize(
+    ("served", "used"),
+    [
+        ({DEVICE_TAINT_RULE_V1BETA2}, DEVICE_TAINT_RULE_V1BETA2),
+        ({DEVICE_TAINT_RULE_V1BETA2, DEVICE_TAINT_RULE}, DEVICE_TAINT_RULE),
+    ],
+)
+async def test_taint_rules_are_read_from_the_version_that_is_served(
+    answers: Answers, discovery: Discovery, served: set[Resource], used: Resource
+) -> None:
+    answers.served |= served
+    await discovery.look()
+    assert discovery.served[Kind.DEVICE_TAINT_RULE] == used
 
 
 async def test_the_version_is_told_at_once_and_again_when_it_has_changed(
@@ -140,6 +160,7 @@ async def test_an_upgrade_is_followed_when_two_looks_have_found_it(
         **EXPECTED,
         Kind.POD_GROUP: POD_GROUP,
         Kind.COSCHEDULING_POD_GROUP: COSCHEDULING_POD_GROUP,
+        Kind.DEVICE_TAINT_RULE: None,
     }
 
 
@@ -180,11 +201,13 @@ async def test_what_is_not_served_is_said_once_with_what_follows(
         ),
         ("INFO", f"podgroups.scheduling.k8s.io (v1beta1) is not served: {BY_FIELD}"),
         ("INFO", f"podgroups.scheduling.x-k8s.io (v1alpha1) is not served: {BY_LABEL}"),
+        ("INFO", f"devicetaintrules.resource.k8s.io (v1) is not served: {BY_SLICE}"),
     ]
     assert discovery.unserved() == {
         Kind.POD_DISRUPTION_BUDGET: POD_DISRUPTION_BUDGET,
         Kind.POD_GROUP: POD_GROUP,
         Kind.COSCHEDULING_POD_GROUP: COSCHEDULING_POD_GROUP,
+        Kind.DEVICE_TAINT_RULE: DEVICE_TAINT_RULE,
     }
 
 

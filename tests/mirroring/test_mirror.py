@@ -6,12 +6,28 @@ from typing import Any
 
 import pytest
 
-from mooring.kube.resources import NODE, POD, SERVICE, Resource
+from mooring.kube.resources import (
+    DEVICE_CLASS,
+    DEVICE_TAINT_RULE_V1BETA2,
+    NODE,
+    POD,
+    RESOURCE_CLAIM,
+    RESOURCE_SLICE,
+    SERVICE,
+    Resource,
+)
 from mooring.mirroring.mirror import MIRRORED, MIRRORED_IF_SERVED, Mirror
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import parse_pod
 from mooring.state.cluster import ClusterState
 from mooring.testing.builders import node, pod, service
+from mooring.testing.device_builders import (
+    allocated,
+    device_claim,
+    device_class,
+    device_taint_rule,
+    resource_slice,
+)
 from relists import relisted
 
 
@@ -219,3 +235,33 @@ def test_a_list_makes_those_overdue_that_were_bound_before_it_was_asked_for_and_
     for _ in relist.apply():
         pass
     assert [overdue.name for overdue in mirrored.state.overdue(0.0)] == ["before"]
+
+
+def test_devices_are_in_use_as_claims_come_and_go_with_their_watch(mirrored: Mirrored) -> None:
+    taken = device_claim("train", allocation=allocated("d0", node="a"))
+    mirrored.relisted(RESOURCE_CLAIM, [taken, device_claim("idle")])
+    in_use = mirrored.state.dynamic_resources.claims.allocated.dedicated
+    assert [device.device for device in in_use] == ["d0"]
+    mirrored.mirror.apply(RESOURCE_CLAIM, "DELETED", taken)
+    assert not in_use
+
+
+def test_slices_have_the_taints_of_rules_of_whatever_version(mirrored: Mirrored) -> None:
+    mirrored.relisted(RESOURCE_SLICE, [resource_slice("s", ["d0", "d1"], node="a")])
+    mirrored.relisted(DEVICE_CLASS, [device_class("gpu")])
+    rule = device_taint_rule("sick", "sick:NoSchedule", device="d1")
+    mirrored.mirror.apply(DEVICE_TAINT_RULE_V1BETA2, "ADDED", rule)
+    (found,) = mirrored.state.dynamic_resources.slices.all()
+    assert [len(device.taints) for device in found.devices] == [0, 1]
+    assert mirrored.state.dynamic_resources.classes.get("gpu") is not None
+
+
+def test_a_malformed_slice_leaves_the_devices_that_were_known(
+    mirrored: Mirrored, caplog: pytest.LogCaptureFixture
+) -> None:
+    mirrored.relisted(RESOURCE_SLICE, [resource_slice("s", ["d0"], node="a")])
+    broken = resource_slice("s", [{"name": "d0", "capacity": {"memory": {"value": "lots"}}}])
+    mirrored.mirror.apply(RESOURCE_SLICE, "MODIFIED", broken)
+    (found,) = mirrored.state.dynamic_resources.slices.all()
+    assert [device.name for device in found.devices] == ["d0"]
+    assert "ResourceSlice s spec.devices[0].capacity.memory.value" in caplog.text

@@ -12,23 +12,23 @@ from mooring.kube.config import Connection
 from mooring.kube.reflector import EventType
 from mooring.kube.resources import (
     COSCHEDULING_POD_GROUP,
+    DEVICE_TAINT_RULE,
     NODE,
     POD,
     POD_DISRUPTION_BUDGET,
     POD_GROUP,
     POD_GROUP_V1ALPHA2,
-    POD_GROUP_V1ALPHA3,
     Resource,
 )
 from mooring.mirroring.discovery import EXPECTED
-from mooring.mirroring.mirror import ASSIGNED_PODS, MIRRORED
+from mooring.mirroring.mirror import ASSIGNED_PODS, MIRRORED, MIRRORED_IF_SERVED
 from mooring.mirroring.reflectors import DEAD_SECONDS, Reflectors
 from mooring.model.events import Kind
 from mooring.testing.builders import node, pod_group
 
 WAIT_SECONDS = 10.0
 LOOK_SECONDS = 0.02
-OPTIONAL = (POD_GROUP, POD_GROUP_V1ALPHA3, POD_GROUP_V1ALPHA2, COSCHEDULING_POD_GROUP)
+OPTIONAL = tuple(MIRRORED_IF_SERVED)
 DISCOVERY = {f"/apis/{resource.api_version}" for resource in (*OPTIONAL, *EXPECTED.values())}
 
 
@@ -299,11 +299,17 @@ async def test_a_kind_that_is_served_is_followed_and_the_newest_version_of_it_on
     streams.served = set(OPTIONAL)
     streams.objects[POD_GROUP.path()] = [versioned_group("train")]
     await feeding.begin()
-    assert feeding.seen.names.keys() == {*MIRRORED, POD_GROUP, COSCHEDULING_POD_GROUP}
+    assert feeding.seen.names.keys() == {
+        *MIRRORED,
+        POD_GROUP,
+        COSCHEDULING_POD_GROUP,
+        DEVICE_TAINT_RULE,
+    }
     assert feeding.seen.names[POD_GROUP] == ["train"]
     assert feeding.reflectors.served() == {
         Kind.POD_GROUP: POD_GROUP,
         Kind.COSCHEDULING_POD_GROUP: COSCHEDULING_POD_GROUP,
+        Kind.DEVICE_TAINT_RULE: DEVICE_TAINT_RULE,
     }
     assert {"podgroups.scheduling.k8s.io", "podgroups.scheduling.x-k8s.io"} <= set(
         feeding.reflectors.lags()

@@ -21,6 +21,16 @@ from mooring.testing.builders import (
     service,
     toleration,
 )
+from mooring.testing.device_builders import (
+    allocated,
+    device,
+    device_claim,
+    device_class,
+    device_result,
+    device_taint_rule,
+    request,
+    resource_slice,
+)
 from mooring.testing.storage_builders import pv, pvc, storage_class
 
 Path = tuple[str | int, ...]
@@ -173,6 +183,50 @@ OBJECTS: dict[Kind, dict[str, Any]] = {
         annotations={"scheduling.mooring.dev/topology-keys": "rack"},
         status={"phase": "Running", "running": 1},
     ),
+    Kind.RESOURCE_CLAIM: device_claim(
+        "c",
+        request(selectors=[{"cel": {"expression": "true"}}], tolerations=[{"key": "a"}]),
+        {"name": "s", "firstAvailable": [{"name": "t", "capacity": {"requests": {"m": "1"}}}]},
+        owner="web",
+        allocation=allocated(device_result("d", consumedCapacity={"m": "1"}), node="n1"),
+        reserved_for=["web"],
+        status={
+            "devices": [{"driver": "d", "conditions": [{"type": "Ready", "status": "True"}]}],
+        },
+        constraints=[{"requests": ["r"], "matchAttribute": "d/a"}],
+        config=[{"requests": ["r"], "opaque": {"driver": "d", "parameters": {}}}],
+    ),
+    Kind.RESOURCE_SLICE: resource_slice(
+        "s",
+        [
+            device(
+                "d",
+                attributes={"a": 1, "b": "x", "c": True},
+                capacity={
+                    "m": {
+                        "value": "1",
+                        "requestPolicy": {
+                            "default": "1",
+                            "validValues": ["1"],
+                            "validRange": {"min": "1"},
+                        },
+                    }
+                },
+                consumesCounters=[{"counterSet": "s", "counters": {"m": {"value": "1"}}}],
+                nodeSelector={"nodeSelectorTerms": []},
+                taints=[{"key": "a", "effect": "NoSchedule"}],
+            )
+        ],
+        node="n1",
+        sharedCounters=[{"name": "s", "counters": {"m": {"value": "1"}}}],
+    ),
+    Kind.DEVICE_CLASS: device_class(
+        "gpu",
+        "true",
+        config=[{"opaque": {"driver": "d", "parameters": {}}}],
+        extendedResourceName="example.com/gpu",
+    ),
+    Kind.DEVICE_TAINT_RULE: device_taint_rule("sick", "a:NoSchedule", driver="d", pool="p"),
 }
 ODD_VALUES: tuple[Any, ...] = (
     *(None, True, False, 0, -1, 2**63, 1.5, float("nan"), "", "x", "9" * 5000),

@@ -4,7 +4,8 @@ from typing import Any
 import pytest
 
 from mooring.model.errors import ManifestError
-from mooring.model.pod import OwnerRef, is_of_workload, parse_pod, workload_of
+from mooring.model.pod import OwnerRef, claim_keys, is_of_workload, parse_pod, workload_of
+from mooring.model.resource_claims import ExtendedResourceClaim
 from mooring.model.volumes import ClaimVolume
 from mooring.testing.builders import pod
 
@@ -205,3 +206,29 @@ def test_the_generation_is_that_of_the_metadata() -> None:
     assert parse_pod(raw).generation == 0
     raw["metadata"]["generation"] = 4
     assert parse_pod(raw).generation == 4
+
+
+def test_a_pod_names_the_claims_that_were_created_for_it() -> None:
+    statuses = [{"name": "gpu", "resourceClaimName": "web-gpu-x"}, {"name": "none"}]
+    extended = {
+        "resourceClaimName": "web-extended-resources-y",
+        "requestMappings": [
+            {"containerName": "c", "resourceName": "a.io/gpu", "requestName": "container-0"}
+        ],
+    }
+    named = [
+        {"name": "nic", "resourceClaimName": "shared"},
+        *({"name": name, "resourceClaimTemplateName": "t"} for name in ("gpu", "none", "late")),
+    ]
+    raw = pod("web", namespace="team-a", spec={"resourceClaims": named})
+    raw["status"] = {
+        "resourceClaimStatuses": statuses,
+        "extendedResourceClaimStatus": extended,
+    }
+    parsed = parse_pod(raw)
+    assert claim_keys(parsed) == ["team-a/shared", "team-a/web-gpu-x"]
+    assert parsed.claim_names == {"gpu": "web-gpu-x", "none": None}
+    assert parsed.extended_resource_claim == ExtendedResourceClaim(
+        "web-extended-resources-y", (("c", "a.io/gpu", "container-0"),)
+    )
+    assert parse_pod(pod("web")).extended_resource_claim is None

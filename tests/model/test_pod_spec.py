@@ -8,6 +8,7 @@ from memory import traced_memory
 from mooring.model.errors import ManifestError
 from mooring.model.pod import parse_pod
 from mooring.model.pod_spec import HostPort, PodSpec, PodSpecCache
+from mooring.model.resource_claims import PodClaim
 from mooring.testing.builders import pod, toleration
 
 HARD: Final = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -79,10 +80,14 @@ def test_a_parsed_spec_has_the_fields_of_the_raw_one() -> None:
             preemptionPolicy="Never",
             schedulingGates=[{"name": "a"}, {"name": "b"}],
             nodeSelector={"disk": "ssd"},
-            resourceClaims=[{"name": "gpu"}],
+            resourceClaims=[
+                {"name": "gpu", "resourceClaimTemplateName": "one"},
+                {"name": "nic", "resourceClaimName": "shared"},
+            ],
         )
     )
-    assert (parsed.priority, parsed.preempts, parsed.claims_devices) == (10, False, True)
+    assert (parsed.priority, parsed.preempts) == (10, False)
+    assert parsed.resource_claims == (PodClaim("gpu", "", "one"), PodClaim("nic", "shared", ""))
     assert parsed.gates == ("a", "b")
     assert parsed.node_selector.matches({"disk": "ssd", "other": "label"})
 

@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from decimal import Decimal
 from fractions import Fraction
 from math import ceil
 
@@ -7,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mooring.model.errors import ManifestError
-from mooring.model.quantity import parse_count, parse_milli
+from mooring.model.quantity import parse_count, parse_milli, parse_quantity
 
 INT64_MAX = 2**63 - 1
 SUFFIXES = {
@@ -113,3 +114,56 @@ def test_a_very_long_value_is_shortened_in_the_error() -> None:
     with pytest.raises(ManifestError) as caught:
         parse_milli("x" * 10_000)
     assert len(str(caught.value)) < 200
+
+
+@pytest.mark.parametrize(
+    ("text", "canonical"),
+    [
+        ("0", "0"),
+        ("0Gi", "0"),
+        ("1024Mi", "1Gi"),
+        ("1.5Gi", "1536Mi"),
+        ("1000Mi", "1000Mi"),
+        ("512", "512"),
+        ("100Ki", "100Ki"),
+        ("0.5Ki", "512"),
+        ("0.1Ki", "102400m"),
+        ("1500m", "1500m"),
+        ("2000m", "2"),
+        ("1.5", "1500m"),
+        ("1000k", "1M"),
+        ("-1024Ki", "-1Mi"),
+        ("1e3", "1e3"),
+        ("12e2", "1200"),
+        ("1e-3", "1e-3"),
+        ("0.1n", "1n"),
+        ("9Ei", str(INT64_MAX)),
+        ("12E", "12E"),
+    ],
+)
+def test_an_exact_quantity_is_written_as_the_api_server_writes_it(
+    text: str, canonical: str
+) -> None:
+    assert parse_quantity(text).text == canonical
+
+
+def test_exact_quantities_compare_by_their_amounts() -> None:
+    assert parse_quantity("1Gi") == parse_quantity("1073741824")
+    assert parse_quantity("1Gi") < parse_quantity("1073741824.000000001")
+    assert hash(parse_quantity("1")) == hash(parse_quantity("1000m"))
+
+
+@given(st.sampled_from(["", "-"]), st.decimals(0, 10**9, places=9), st.sampled_from([*SUFFIXES]))
+def test_an_exact_quantity_is_that_of_fractions(sign: str, number: Decimal, suffix: str) -> None:
+    exact = ceil(Fraction(number) * SUFFIXES[suffix] * 10**9)
+    if suffix.endswith("i"):
+        exact = min(exact, INT64_MAX * 10**9)
+    quantity = parse_quantity(f"{sign}{number:f}{suffix}")
+    assert quantity.nano == (-exact if sign else exact)
+    assert parse_quantity(quantity.text) == quantity
+
+
+@pytest.mark.parametrize("text", BROKEN)
+def test_text_that_is_no_quantity_has_no_exact_amount(text: str) -> None:
+    with pytest.raises(ManifestError, match="is not a quantity"):
+        parse_quantity(text)

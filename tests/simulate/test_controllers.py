@@ -5,9 +5,9 @@ import pytest
 
 from mooring.model.node import parse_node
 from mooring.model.pod import parse_pod
-from mooring.simulate.controllers import Controllers, ephemeral_claims, is_new
+from mooring.simulate.controllers import Controllers, device_claims, ephemeral_claims, is_new
 from mooring.simulate.manifests import InputError, Manifest
-from mooring.testing.builders import node, pod
+from mooring.testing.builders import api_object, node, pod
 
 LABELS = {"app": "web"}
 _API = {"Job": "batch/v1", "CronJob": "batch/v1", "ReplicationController": "v1"}
@@ -220,3 +220,23 @@ def test_an_ephemeral_volume_has_a_claim_that_the_pod_owns() -> None:
     assert claim["metadata"]["name"] == "web-scratch"
     assert claim["metadata"]["ownerReferences"][0]["uid"] == owner["metadata"]["uid"]
     assert claim["spec"] == {"storageClassName": "s"}
+
+
+def test_the_claim_of_a_template_has_its_labels_its_owner_and_a_name_that_is_not_taken() -> None:
+    spec = {"metadata": {"labels": {"team": "a"}}, "spec": {"devices": {}}}
+    templates = {"default/t": api_object("ResourceClaimTemplate", "t", spec=spec)}
+    entries = [
+        {"name": "gpu", "resourceClaimTemplateName": "t"},
+        {"name": "named", "resourceClaimName": "mine"},
+    ]
+    owner = pod("web", spec={"resourceClaims": entries})
+    ((entry, claim),) = device_claims(owner, templates, ())
+    metadata = claim["metadata"]
+    assert entry == "gpu"
+    assert metadata["labels"] == {"team": "a"}
+    assert metadata["annotations"] == {"resource.kubernetes.io/pod-claim-name": "gpu"}
+    assert metadata["ownerReferences"][0]["uid"] == owner["metadata"]["uid"]
+    assert claim["spec"] == {"devices": {}}
+    ((_, other),) = device_claims(owner, templates, {f"default/{metadata['name']}"})
+    assert other["metadata"]["name"] != metadata["name"]
+    assert other["metadata"]["name"].startswith("web-gpu-")

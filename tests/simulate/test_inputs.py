@@ -17,6 +17,7 @@ from mooring.testing.builders import (
     service,
     uid_of,
 )
+from mooring.testing.device_builders import device_claim, device_class, request, resource_slice
 
 REGISTRY = Registry(SHIPPED, {})
 
@@ -211,6 +212,78 @@ def test_the_claim_of_an_ephemeral_volume_is_made_with_the_pod() -> None:
     volumes = [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": template}}]
     found = inputs(new(pod("web", spec={"volumes": volumes})))
     assert [*found.state.objects.of(Kind.PERSISTENT_VOLUME_CLAIM)] == ["default/web-scratch"]
+
+
+def claim_template(name: str, *requests: dict[str, Any]) -> dict[str, Any]:
+    spec = {"metadata": {"labels": {"team": "a"}}, "spec": {"devices": {"requests": [*requests]}}}
+    return api_object("ResourceClaimTemplate", name, namespace="default", spec=spec)
+
+
+def with_template(name: str, template: str) -> dict[str, Any]:
+    """Return a new pod with a claim of this template, in its entry gpu."""
+    claims = [{"name": "gpu", "resourceClaimTemplateName": template}]
+    return new(pod(name, spec={"resourceClaims": claims}))
+
+
+def test_devices_their_classes_and_claims_are_in_the_state() -> None:
+    slices = resource_slice("s", ["d0"], node="n1")
+    found = inputs(slices, device_class("gpu"), device_claim("mine")).state.dynamic_resources
+    assert [each.name for each in found.slices.all()] == ["s"]
+    assert found.classes.get("gpu") is not None
+    assert found.claims.get("default/mine") is not None
+
+
+def test_claims_that_no_cluster_has_stored_are_told_apart() -> None:
+    claims = inputs(new(device_claim("a")), new(device_claim("b"))).state.dynamic_resources.claims
+    uids = {claim.uid for key in ("a", "b") if (claim := claims.get(f"default/{key}"))}
+    assert len(uids) == 2
+    assert all(claims.of_uid(uid) is not None for uid in uids)
+
+
+def test_the_claims_of_templates_are_made_with_the_pod() -> None:
+    template = claim_template("two", request("r", 2))
+    found = inputs(with_template("web", "two"), with_template("other", "two"), template)
+    web, other = found.pending
+    name = web.claim_names["gpu"]
+    assert name is not None
+    assert name.startswith("web-gpu-")
+    claim = found.state.dynamic_resources.claims.get(f"default/{name}")
+    assert claim is not None
+    assert claim.controller_uid == web.uid
+    assert claim.spec.requests[0].exactly is not None
+    assert claim.spec.requests[0].exactly.count == 2
+    assert other.claim_names["gpu"] != name
+    assert found.ignored == {}
+
+
+def test_the_names_of_made_claims_are_as_long_as_a_generated_name_may_be() -> None:
+    template = claim_template("two", request())
+    (web,) = inputs(with_template("w" * 63, "two"), template).pending
+    assert web.claim_names["gpu"] is not None
+    assert len(web.claim_names["gpu"]) == 63
+
+
+def test_without_its_template_a_pod_has_no_claim() -> None:
+    (web,) = inputs(with_template("web", "missing")).pending
+    assert web.claim_names == {}
+
+
+def test_a_new_template_replaces_the_stored_one_of_its_name() -> None:
+    stored, written = (
+        claim_template("t", request("r", 1)),
+        new(claim_template("t", request("r", 3))),
+    )
+    for templates in ((stored, written), (written, stored)):
+        found = inputs(with_template("web", "t"), *templates)
+        claims = found.state.objects.of(Kind.RESOURCE_CLAIM).values()
+        assert [claim.spec.requests[0].exactly.count for claim in claims] == [3]
+    with pytest.raises(InputError, match="ResourceClaimTemplate default/t: is given already in"):
+        inputs(stored, stored)
+
+
+def test_a_mistake_in_a_template_is_an_error() -> None:
+    with pytest.raises(InputError, match=r"spec.spec.devices.requests\[0\].exactly.count"):
+        inputs(claim_template("t", {"name": "r", "exactly": {"count": "many"}}))
 
 
 def test_a_generated_name_that_is_taken_is_an_error() -> None:

@@ -15,6 +15,9 @@ __all__ = [
     "CSI_DRIVER",
     "CSI_NODE",
     "CSI_STORAGE_CAPACITY",
+    "DEVICE_CLASS",
+    "DEVICE_TAINT_RULE",
+    "DEVICE_TAINT_RULE_V1BETA2",
     "EVENT",
     "LEASE",
     "LIMIT_RANGE",
@@ -31,6 +34,9 @@ __all__ = [
     "PRIORITY_CLASS",
     "REPLICATION_CONTROLLER",
     "REPLICA_SET",
+    "RESOURCE_CLAIM",
+    "RESOURCE_CLAIM_TEMPLATE",
+    "RESOURCE_SLICE",
     "RUNTIME_CLASS",
     "SCHEDULING_PROFILE",
     "SERVICE",
@@ -178,6 +184,24 @@ POD_GROUP_V1ALPHA3: Final = Resource("scheduling.k8s.io", "v1alpha3", "podgroups
 POD_GROUP_V1ALPHA2: Final = Resource("scheduling.k8s.io", "v1alpha2", "podgroups", "PodGroup")
 """As Kubernetes 1.36 serves it, behind a feature gate."""
 COSCHEDULING_POD_GROUP: Final = Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup")
+RESOURCE_CLAIM: Final = Resource("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim")
+RESOURCE_CLAIM_TEMPLATE: Final = Resource(
+    "resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate"
+)
+RESOURCE_SLICE: Final = Resource(
+    "resource.k8s.io", "v1", "resourceslices", "ResourceSlice", namespaced=False
+)
+DEVICE_CLASS: Final = Resource(
+    "resource.k8s.io", "v1", "deviceclasses", "DeviceClass", namespaced=False
+)
+DEVICE_TAINT_RULE: Final = Resource(
+    "resource.k8s.io", "v1", "devicetaintrules", "DeviceTaintRule", namespaced=False
+)
+"""Served from Kubernetes 1.37 on."""
+DEVICE_TAINT_RULE_V1BETA2: Final = Resource(
+    "resource.k8s.io", "v1beta2", "devicetaintrules", "DeviceTaintRule", namespaced=False
+)
+"""As Kubernetes 1.36 serves it, behind a feature gate."""
 EVENT: Final = Resource("events.k8s.io", "v1", "events", "Event")
 LEASE: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 SCHEDULING_PROFILE: Final = Resource(

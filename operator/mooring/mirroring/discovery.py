@@ -37,6 +37,10 @@ _WITHOUT: Final[Mapping[Kind, str]] = {
     Kind.POD_DISRUPTION_BUDGET: "preemption respects no budgets",
     Kind.STORAGE_CLASS: "pods whose claims are not bound wait",
     Kind.CSI_NODE: "limits of volumes per node are not known",
+    Kind.RESOURCE_CLAIM: "pods with claims for devices wait",
+    Kind.RESOURCE_SLICE: "no devices are known",
+    Kind.DEVICE_TAINT_RULE: "taints of devices are those of their slices",
+    Kind.DEVICE_CLASS: "pods with claims for devices wait",
 }
 """What follows from a kind that is not served, where users notice it."""
 

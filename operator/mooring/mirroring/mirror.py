@@ -36,6 +36,9 @@ MIRRORED: Final[Mapping[Resource, Kind]] = {
     resources.REPLICA_SET: Kind.REPLICA_SET,
     resources.REPLICATION_CONTROLLER: Kind.REPLICATION_CONTROLLER,
     resources.STATEFUL_SET: Kind.STATEFUL_SET,
+    resources.RESOURCE_CLAIM: Kind.RESOURCE_CLAIM,
+    resources.RESOURCE_SLICE: Kind.RESOURCE_SLICE,
+    resources.DEVICE_CLASS: Kind.DEVICE_CLASS,
 }
 """What is mirrored, and as what; PriorityClasses come through kopf."""
 
@@ -44,6 +47,8 @@ MIRRORED_IF_SERVED: Final[Mapping[Resource, Kind]] = {
     resources.POD_GROUP_V1ALPHA3: Kind.POD_GROUP,
     resources.POD_GROUP_V1ALPHA2: Kind.POD_GROUP,
     resources.COSCHEDULING_POD_GROUP: Kind.COSCHEDULING_POD_GROUP,
+    resources.DEVICE_TAINT_RULE: Kind.DEVICE_TAINT_RULE,
+    resources.DEVICE_TAINT_RULE_V1BETA2: Kind.DEVICE_TAINT_RULE,
 }
 """What is mirrored where the API server serves it; of two versions of a kind, the first served."""
 

@@ -59,8 +59,9 @@ class Reflectors:
 
     Every `look_seconds` the server is asked what it serves. A kind that it does not serve has no
     objects. A kind of `MIRRORED_IF_SERVED` that cannot be listed does not make a replica unready:
-    what names a PodGroup that is not known waits, and nothing else does. Once it has been listed it
-    counts like any other, because what was read stays in force. `relisted` is called with the name
+    what names a PodGroup that is not known waits, and nothing else does; of DeviceTaintRules none
+    is known. Once it has been listed it counts like any other, because what was read stays in
+    force. `relisted` is called with the name
     of each resource that had to be listed again, `versioned` with the server's version.
     """
 

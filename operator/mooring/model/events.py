@@ -28,6 +28,10 @@ class Kind(StrEnum):
     POD_GROUP = "PodGroup"
     """PodGroups of scheduling.k8s.io."""
     COSCHEDULING_POD_GROUP = "podgroups.scheduling.x-k8s.io"
+    RESOURCE_CLAIM = "ResourceClaim"
+    RESOURCE_SLICE = "ResourceSlice"
+    DEVICE_CLASS = "DeviceClass"
+    DEVICE_TAINT_RULE = "DeviceTaintRule"
     UNSCHEDULED_POD = "UnscheduledPod"
     """Pods without a node that belong to a pod group; a kind of event only, not of objects."""
 

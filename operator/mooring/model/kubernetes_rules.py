@@ -46,6 +46,8 @@ class KubernetesRules:
             `preventPodSchedulingIfMissing`.
         claims_in_preemption_message: DynamicResources says before DefaultPreemption that it finds
             no claims to deallocate.
+        device_alternatives_scored: DynamicResources scores nodes by which alternative of a request
+            they can give.
         placement_in_preemption_message: A successful preemption says which node and how many
             victims it has found.
         pod_level_defaults_last: The API server fills in a new pod's pod-level requests after
@@ -57,6 +59,25 @@ class KubernetesRules:
             than the group or the other members.
         group_progress_in_message: A gang of scheduling.k8s.io that does not fit says how many
             members have a node and how many were left when that was clear.
+        counter_slices_by_node: A slice with shared counters is looked for like any other slice, by
+            its node or node selector. Else it is relevant to every node.
+        counters_by_driver: Counters belong to a driver's pool. Else two drivers with a pool of the
+            same name share them.
+        capacity_errors: A request for capacity that cannot be computed, or is negative, ends the
+            allocation with an error, and a rounded amount is written as the policy's step is.
+        all_devices_by_size: A request for all devices of a class includes those that have too
+            little capacity left, so that it fails. Else it leaves them out.
+        shares_without_capacity: A device that is shared but has no capacity counts as in use when
+            its counters are consumed. Else each share consumes them.
+        device_attributes_may_be_lists: CEL selectors take a device's attribute for a value of
+            dynamic type, which may be a list. Else for one of any type, which loops do not accept.
+        distinct_attribute_exact: distinctAttribute compares a device with all others. Else with
+            the last device of each request.
+        limit_names_request: The text about too many devices names the request that exceeds.
+        device_configs_once: A claim's configuration is written once, and without requests if it is
+            for all of them. Else once for each of its requests.
+        selector_errors_name_device: The error of a CEL selector names the device, and gives advice
+            on attributes that are absent.
         resize_by_stage: The requests of a pod during an in-place resize are summed for each stage
             (asked for, allocated, in use), and the largest sum counts. Else each container counts
             with the largest of its amounts.
@@ -71,11 +92,22 @@ class KubernetesRules:
     storage_capacity_scoring: bool
     volume_limit_scaling: bool
     claims_in_preemption_message: bool
+    device_alternatives_scored: bool
     placement_in_preemption_message: bool
     pod_level_defaults_last: bool
     pod_level_resize: bool
     group_members_agree: bool
     group_progress_in_message: bool
+    counter_slices_by_node: bool
+    counters_by_driver: bool
+    capacity_errors: bool
+    all_devices_by_size: bool
+    shares_without_capacity: bool
+    device_attributes_may_be_lists: bool
+    distinct_attribute_exact: bool
+    limit_names_request: bool
+    device_configs_once: bool
+    selector_errors_name_device: bool
     resize_by_stage: bool
 
 
@@ -89,14 +121,25 @@ _1_34: Final = KubernetesRules(
     storage_capacity_scoring=False,
     volume_limit_scaling=False,
     claims_in_preemption_message=True,
+    device_alternatives_scored=False,
     placement_in_preemption_message=False,
     pod_level_defaults_last=False,
     pod_level_resize=False,
     group_members_agree=False,
     group_progress_in_message=False,
+    counter_slices_by_node=False,
+    counters_by_driver=False,
+    capacity_errors=False,
+    all_devices_by_size=False,
+    shares_without_capacity=False,
+    device_attributes_may_be_lists=False,
+    distinct_attribute_exact=False,
+    limit_names_request=False,
+    device_configs_once=False,
+    selector_errors_name_device=False,
     resize_by_stage=False,
 )
-_1_35: Final = replace(_1_34, version="1.35")
+_1_35: Final = replace(_1_34, version="1.35", device_alternatives_scored=True)
 _1_36: Final = replace(
     _1_35,
     version="1.36",
@@ -118,6 +161,16 @@ _1_37: Final = replace(
     pod_level_defaults_last=True,
     group_members_agree=True,
     group_progress_in_message=True,
+    counter_slices_by_node=True,
+    counters_by_driver=True,
+    capacity_errors=True,
+    all_devices_by_size=True,
+    shares_without_capacity=True,
+    device_attributes_may_be_lists=True,
+    distinct_attribute_exact=True,
+    limit_names_request=True,
+    device_configs_once=True,
+    selector_errors_name_device=True,
     resize_by_stage=True,
 )
 

@@ -4,11 +4,14 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from mooring.model import csi, storage, workloads
+from mooring.model.device_classes import parse_device_class
 from mooring.model.events import Kind
 from mooring.model.fields import name_of, namespace_of, text
 from mooring.model.node import parse_node
 from mooring.model.pod import parse_pod
 from mooring.model.pod_group import parse_coscheduling_pod_group, parse_pod_group
+from mooring.model.resource_claims import parse_resource_claim
+from mooring.model.resource_slices import parse_device_taint_rule, parse_resource_slice
 
 __all__ = ["NAMESPACED", "identity", "object_key", "parse_object"]
 
@@ -31,6 +34,10 @@ _PARSERS: Final[Mapping[Kind, Callable[[Mapping[str, Any]], Any]]] = {
     Kind.PRIORITY_CLASS: workloads.parse_priority_class,
     Kind.POD_GROUP: parse_pod_group,
     Kind.COSCHEDULING_POD_GROUP: parse_coscheduling_pod_group,
+    Kind.RESOURCE_CLAIM: parse_resource_claim,
+    Kind.RESOURCE_SLICE: parse_resource_slice,
+    Kind.DEVICE_CLASS: parse_device_class,
+    Kind.DEVICE_TAINT_RULE: parse_device_taint_rule,
 }
 
 NAMESPACED: Final = frozenset(
@@ -45,6 +52,7 @@ NAMESPACED: Final = frozenset(
         Kind.STATEFUL_SET,
         Kind.POD_GROUP,
         Kind.COSCHEDULING_POD_GROUP,
+        Kind.RESOURCE_CLAIM,
     }
 )
 """The kinds whose key is namespace/name."""

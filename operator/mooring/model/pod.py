@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, NewType
 
 from mooring.model.fields import (
@@ -19,9 +19,14 @@ from mooring.model.fields import (
 )
 from mooring.model.limits import Counted, exceeded
 from mooring.model.pod_spec import PodSpec, pod_spec
+from mooring.model.resource_claims import (
+    ExtendedResourceClaim,
+    parse_claim_statuses,
+    parse_extended_resource_claim,
+)
 from mooring.model.volumes import PodVolume, pod_volumes
 
-__all__ = ["OwnerRef", "Pod", "Uid", "is_of_workload", "parse_pod", "workload_of"]
+__all__ = ["OwnerRef", "Pod", "Uid", "claim_keys", "is_of_workload", "parse_pod", "workload_of"]
 
 Uid = NewType("Uid", str)
 
@@ -76,6 +81,10 @@ class Pod:
     active_deadline_seconds: int | None = None
     """How long the pod may run; None: for ever."""
     termination_grace_period_seconds: int = _DEFAULT_GRACE
+    claim_names: Mapping[str, str | None] = field(default_factory=dict)
+    """The claims that were created for the templates in the pod's resourceClaims, by entry."""
+    extended_resource_claim: ExtendedResourceClaim | None = None
+    """The claim that a scheduler created for the pod's extended resources."""
 
     @property
     def finished(self) -> bool:
@@ -138,6 +147,8 @@ def parse_pod(raw: Mapping[str, Any]) -> Pod:
         scheduling_group=text(group, "podGroupName", "spec.schedulingGroup") or None,
         active_deadline_seconds=integer(spec, "activeDeadlineSeconds", "spec"),
         termination_grace_period_seconds=_DEFAULT_GRACE if grace is None else grace,
+        claim_names=parse_claim_statuses(status),
+        extended_resource_claim=parse_extended_resource_claim(status),
     )
 
 
@@ -154,6 +165,12 @@ def _conditions(
         elif kind == "DisruptionTarget" and status == "True":
             disruption = condition.get("reason")
     return unscheduled, disruption
+
+
+def claim_keys(pod: Pod) -> list[str]:
+    """Return namespace/name of the ResourceClaims that the pod names or that were made for it."""
+    names = (entry.claim or pod.claim_names.get(entry.name) for entry in pod.spec.resource_claims)
+    return [f"{pod.namespace}/{name}" for name in names if name]
 
 
 def workload_of(pod: Pod) -> tuple[str, str]:

@@ -26,6 +26,7 @@ from mooring.model.errors import ManifestError
 from mooring.model.fields import integer, mapping, mappings, optional_mapping, strings, text
 from mooring.model.limits import Counted, exceeded
 from mooring.model.node import Node, normalized_image
+from mooring.model.resource_claims import PodClaim, parse_pod_claims
 from mooring.model.resources import PodContainers
 from mooring.model.selectors import (
     LabelSelector,
@@ -111,8 +112,8 @@ class PodSpec:
     """The number of init containers and containers."""
     affinity: PodAffinity
     spread: tuple[SpreadConstraint, ...]
-    claims_devices: bool
-    """Whether the pod has resourceClaims."""
+    resource_claims: tuple[PodClaim, ...]
+    """The claims for devices that the pod names, or the templates of its claims."""
     required_features: frozenset[str]
     """The features of its kubelet that the pod's node must declare."""
     extended: tuple[Mapping[str, int], ...]
@@ -287,7 +288,7 @@ def _parsed(key: bytes) -> PodSpec:
         container_count=len(containers),
         affinity=parse_pod_affinity(affinity, namespace),
         spread=parse_spread_constraints(mappings(spec, "topologySpreadConstraints", "spec")),
-        claims_devices=bool(spec.get("resourceClaims")),
+        resource_claims=parse_pod_claims(spec),
         required_features=frozenset(spec.get("requiredFeatures", ())),
         extended=_extended(resources),
         card_annotations=loaded.get("annotations", {}),

@@ -8,11 +8,15 @@ a decimal exponent (`e3`, `E3`). A lone `E` is the suffix exa; before digits it 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Literal
 
 from mooring.model.errors import ManifestError
 
-__all__ = ["parse_count", "parse_milli"]
+__all__ = ["Quantity", "QuantityFormat", "parse_count", "parse_milli", "parse_quantity"]
+
+QuantityFormat = Literal["BinarySI", "DecimalSI", "DecimalExponent"]
 
 _INT64_MAX = 2**63 - 1
 _LONGEST = 256  # characters; limits the cost of the arithmetic below for any input
@@ -24,6 +28,68 @@ _BINARY = {
     suffix: 1024**power for power, suffix in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), 1)
 }
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+
+
+_NANO = 9
+_PER_UNIT = 10**_NANO
+_SUFFIXES = {power: suffix for suffix, power in _DECIMAL.items()} | {0: ""}
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Quantity:
+    """An exact amount in billionths, the smallest part that Kubernetes knows.
+
+    Quantities are equal if their amounts are equal, however they are written.
+    """
+
+    nano: int
+    format: QuantityFormat = field(default="DecimalSI", compare=False)
+
+    @property
+    def text(self) -> str:
+        """The quantity in canonical form, as the API server writes it."""
+        if self.nano == 0:
+            return "0"
+        binary = self.format == "BinarySI" and self.nano % _PER_UNIT == 0
+        if binary and abs(self.nano) >= 1024 * _PER_UNIT:
+            number, power = _shortened(self.nano // _PER_UNIT, 1024, len(_BINARY))
+            return f"{number}{list(_BINARY)[power - 1] if power else ''}"
+        exponent = -_NANO
+        number, thousands = _shortened(self.nano, 1000, _LONGEST)
+        exponent += 3 * thousands
+        if self.format == "DecimalExponent" or exponent not in _SUFFIXES:
+            return f"{number}e{exponent}" if exponent else f"{number}"
+        return f"{number}{_SUFFIXES[exponent]}"
+
+
+def _shortened(number: int, base: int, most: int) -> tuple[int, int]:
+    """Return the number without its factors of `base`, at most so many, and how many these are."""
+    power = 0
+    while power < most and number % base == 0:
+        number, power = number // base, power + 1
+    return number, power
+
+
+def parse_quantity(text: str | float, where: str = "") -> Quantity:
+    """Parse `text` exactly; parts of a billionth are rounded away from zero.
+
+    Raises:
+        ManifestError: at `where`, if `text` is not a quantity.
+    """
+    try:
+        return _exact(str(text))
+    except ValueError as error:
+        raise ManifestError(where, str(error)) from None
+
+
+@lru_cache(maxsize=16_384)
+def _exact(text: str) -> Quantity:
+    nano, suffix, exponent = _amount(text, _NANO)
+    if suffix not in _BINARY:
+        return Quantity(nano, "DecimalSI" if exponent is None else "DecimalExponent")
+    most = _INT64_MAX * _PER_UNIT
+    nano = max(-most, min(nano, most))
+    return Quantity(nano, "DecimalSI" if abs(nano) < _PER_UNIT else "BinarySI")
 
 
 def parse_milli(text: str | float, where: str = "") -> int:
@@ -55,7 +121,16 @@ def _parse(text: str | float, where: str, digits: int) -> int:
 
 @lru_cache(maxsize=16_384)
 def _scaled(text: str, digits: int) -> int:
-    """Return `text` times 10**digits as an integer; ValueError says what is wrong with it."""
+    """Return `text` times 10**digits, capped at int64."""
+    amount, _suffix, _exponent = _amount(text, digits)
+    return max(-_INT64_MAX, min(amount, _INT64_MAX))
+
+
+def _amount(text: str, digits: int) -> tuple[int, str, str | None]:
+    """Return `text` times 10**digits as an integer, the suffix and the decimal exponent.
+
+    ValueError says what is wrong with it.
+    """
     match = _SYNTAX.fullmatch(text) if len(text) <= _LONGEST else None
     if match is None:
         shown = text if len(text) <= 40 else f"{text[:40]}..."
@@ -64,7 +139,7 @@ def _scaled(text: str, digits: int) -> int:
             "such as 250m or 1.5 for cpu, 512Mi or 2G for memory"
         )
     fraction = match["fraction"] or ""
-    suffix = match["suffix"]
+    suffix = match["suffix"] or ""
     exponent = int(match["exponent"]) if match["exponent"] else _DECIMAL.get(suffix, 0)
     power = exponent - len(fraction) + digits
     # For larger powers the result is the cap or the smallest unit, for any digits.
@@ -73,5 +148,4 @@ def _scaled(text: str, digits: int) -> int:
     # As in Kubernetes, amounts are rounded up: a small request never becomes zero.
     ten_to_power: int = 10 ** abs(power)
     amount = amount * ten_to_power if power >= 0 else -(-amount // ten_to_power)
-    capped = min(amount, _INT64_MAX)
-    return -capped if match["sign"] == "-" else capped
+    return -amount if match["sign"] == "-" else amount, suffix, match["exponent"]

@@ -10,7 +10,7 @@ from mooring.plugins.cloud_volume_counts import (
 )
 from mooring.plugins.default_binder import DefaultBinder
 from mooring.plugins.default_preemption.plugin import DefaultPreemption
-from mooring.plugins.dynamic_resources import DynamicResources
+from mooring.plugins.dynamic_resources.plugin import DynamicResources
 from mooring.plugins.equal_priority import EqualPriority
 from mooring.plugins.gang.gang_scheduling import GangScheduling
 from mooring.plugins.gang.pod_group_pods_count import PodGroupPodsCount

@@ -10,6 +10,7 @@ from typing import Any, Final
 from mooring.model.events import Kind
 from mooring.model.fields import boolean, mapping, mappings, name_of, namespace_of, text
 from mooring.model.kubernetes_rules import NEWEST, KubernetesRules
+from mooring.model.objects import object_key
 from mooring.model.resources import (
     CPU,
     parse_amounts,
@@ -34,7 +35,7 @@ def as_stored(kind: Kind, raw: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the object as a cluster would store it.
 
     A Namespace gets the label `kubernetes.io/metadata.name`; a PersistentVolume without a phase
-    gets phase Bound if it has a claimRef, else Available.
+    gets phase Bound if it has a claimRef, else Available; a ResourceClaim gets a uid.
     """
     if kind is Kind.NAMESPACE:
         metadata = mapping(raw, "metadata")
@@ -44,6 +45,9 @@ def as_stored(kind: Kind, raw: Mapping[str, Any]) -> Mapping[str, Any]:
     if kind is Kind.PERSISTENT_VOLUME and not mapping(raw, "status").get("phase"):
         taken = mapping(mapping(raw, "spec"), "claimRef", "spec")
         return {**raw, "status": {"phase": "Bound" if taken else "Available"}}
+    if kind is Kind.RESOURCE_CLAIM and is_new(raw):
+        uid = f"{kind}/{object_key(kind, raw)}"
+        return {**raw, "metadata": {**mapping(raw, "metadata"), "uid": uid}}
     return raw
 
 

@@ -5,7 +5,7 @@ stored object exist already, or its controller has a reason not to make them.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from hashlib import sha256
 from itertools import count
 from typing import Any, Final
@@ -20,7 +20,7 @@ from mooring.model.selectors import parse_label_selector
 from mooring.model.taints import repelled
 from mooring.simulate.manifests import Manifest
 
-__all__ = ["CONTROLLERS", "Controllers", "ephemeral_claims", "is_new"]
+__all__ = ["CONTROLLERS", "Controllers", "device_claims", "ephemeral_claims", "is_new"]
 
 Raw = dict[str, Any]
 
@@ -29,6 +29,8 @@ _ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIX: Final = 5
 _LONGEST_BASE: Final = 63 - _SUFFIX
 """A generated name is cut to this length before its suffix (apiserver, storage/names)."""
+_POD_CLAIM_NAME: Final = "resource.kubernetes.io/pod-claim-name"
+"""The annotation of a claim that was made for a pod: the entry in the pod's resourceClaims."""
 _DAEMON_TOLERATIONS: Final = (
     ("node.kubernetes.io/not-ready", "NoExecute"),
     ("node.kubernetes.io/unreachable", "NoExecute"),
@@ -56,6 +58,31 @@ def ephemeral_claims(pod: Raw) -> Iterator[Raw]:
             claim = _made("v1", "PersistentVolumeClaim", name, pod, **body)
             claim["metadata"]["ownerReferences"][0]["uid"] = pod["metadata"]["uid"]
             yield claim
+
+
+def device_claims(
+    pod: Raw, templates: Mapping[str, Raw], taken: Container[str]
+) -> Iterator[tuple[str, Raw]]:
+    """Yield the claims for devices of the pod's templates (controller/resourceclaim).
+
+    Each comes with the name of its entry in the pod's resourceClaims. `templates` are by namespace
+    and name; without its template a claim is not made. Keys that are `taken` are not used again.
+    """
+    namespace = namespace_of(pod)
+    for entry in mappings(mapping(pod, "spec"), "resourceClaims", "spec"):
+        template = templates.get(f"{namespace}/{entry.get('resourceClaimTemplateName')}")
+        if template is None:
+            continue
+        name = str(entry.get("name"))
+        body = _body(mapping(template, "spec"))
+        body["annotations"] = {**body["annotations"], _POD_CLAIM_NAME: name}
+        base = f"{name_of(pod)}-{name}-"[:_LONGEST_BASE]
+        seeds = (["ResourceClaim", namespace, name_of(pod), name, number] for number in count())
+        names = (base + _digest(seed)[:_SUFFIX] for seed in seeds)
+        made = next(each for each in names if f"{namespace}/{each}" not in taken)
+        claim = _made("resource.k8s.io/v1", "ResourceClaim", made, pod, **body)
+        claim["metadata"]["ownerReferences"][0]["uid"] = pod["metadata"]["uid"]
+        yield name, claim
 
 
 class Controllers:

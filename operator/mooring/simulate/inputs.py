@@ -7,15 +7,16 @@ from typing import Any, Final
 
 from mooring.engine.extenders.objects import as_json
 from mooring.framework.registry import Registry
-from mooring.kube.resources import PRIORITY_CLASS
+from mooring.kube.resources import PRIORITY_CLASS, RESOURCE_CLAIM_TEMPLATE
 from mooring.mirroring.mirror import MIRRORED, MIRRORED_IF_SERVED
 from mooring.model.errors import ManifestError
 from mooring.model.events import Kind
-from mooring.model.fields import mapping, mappings, text
+from mooring.model.fields import mapping, mappings, name_of, namespace_of, text
 from mooring.model.objects import object_key, parse_object
 from mooring.model.pod import Pod, Uid
+from mooring.model.resource_claims import parse_resource_claim_template
 from mooring.simulate.admission import as_stored
-from mooring.simulate.controllers import CONTROLLERS, ephemeral_claims, is_new
+from mooring.simulate.controllers import CONTROLLERS, device_claims, ephemeral_claims, is_new
 from mooring.simulate.manifests import Manifest
 from mooring.simulate.new_objects import NewObjects, RejectedPod, check_fields, display_key
 from mooring.simulate.profiles import LoadedProfile, is_profile, load_profiles
@@ -30,6 +31,7 @@ _KINDS: Final[Mapping[tuple[str, str], Kind]] = {
 }
 _RUNTIME_CLASS: Final = ("node.k8s.io", "RuntimeClass")
 _LIMIT_RANGE: Final = ("", "LimitRange")
+_CLAIM_TEMPLATE: Final = (RESOURCE_CLAIM_TEMPLATE.group, RESOURCE_CLAIM_TEMPLATE.kind)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,6 +123,8 @@ class _Reader:
             _RUNTIME_CLASS: [],
             _LIMIT_RANGE: [],
         }
+        self._templates: dict[str, tuple[Manifest, bool]] = {}
+        """The templates of claims for devices, by namespace and name, and whether each is new."""
 
     def read(self, manifest: Manifest) -> None:
         """Take in one object of the input."""
@@ -147,6 +151,8 @@ class _Reader:
             )
         elif group_and_kind in self._admission:
             self._admission[group_and_kind].append(manifest.raw)
+        elif group_and_kind == _CLAIM_TEMPLATE:
+            self._add_template(manifest, new=new)
         elif is_profile(manifest):
             self.profiles.append(manifest)
         elif is_server(manifest):
@@ -177,6 +183,16 @@ class _Reader:
             self._add_pod(value)
         else:
             self.state.put(kind, key, value)
+
+    def _add_template(self, manifest: Manifest, *, new: bool) -> None:
+        """Take in a template of claims; a new one replaces the stored one of its name."""
+        parse_resource_claim_template(manifest.raw)  # says what is wrong with it
+        key = f"{namespace_of(manifest.raw)}/{name_of(manifest.raw)}"
+        known, was_new = self._templates.get(key, (None, None))
+        if known is not None and new == was_new:
+            raise ManifestError(f"{manifest.kind} {key}", f"is given already in {known.source}")
+        if not was_new:
+            self._templates[key] = (manifest, new)
 
     def _add_pod(self, pod: Pod) -> None:
         other = self._names.setdefault(pod.uid, pod.key)
@@ -230,6 +246,7 @@ class _Reader:
         if isinstance(raw, RejectedPod):
             self.rejected.append(raw)
             return
+        raw = self._with_device_claims(manifest, raw)
         pod = parse_object(kind, raw)
         self._keep(kind, key, raw)
         for claim in ephemeral_claims(raw):
@@ -239,3 +256,14 @@ class _Reader:
             ):
                 self._put(Kind.PERSISTENT_VOLUME_CLAIM, claimed, new=True)
         self._add_pod(pod)
+
+    def _with_device_claims(self, manifest: Manifest, pod: dict[str, Any]) -> dict[str, Any]:
+        """Make the claims of the pod's templates; return the pod with their names."""
+        templates = {key: template.raw for key, (template, _) in self._templates.items()}
+        known = self.state.objects.of(Kind.RESOURCE_CLAIM)
+        names = []
+        for entry, claim in device_claims(pod, templates, known):
+            self._put(Kind.RESOURCE_CLAIM, replace(manifest, raw=claim), new=True)
+            names.append({"name": entry, "resourceClaimName": name_of(claim)})
+        status = mapping(pod, "status")
+        return {**pod, "status": {**status, "resourceClaimStatuses": names}} if names else pod

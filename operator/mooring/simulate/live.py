@@ -18,6 +18,7 @@ from mooring.kube.resources import (
     LIMIT_RANGE,
     MOORING_GROUP,
     PRIORITY_CLASS,
+    RESOURCE_CLAIM_TEMPLATE,
     RUNTIME_CLASS,
     SCHEDULING_PROFILE,
     Resource,
@@ -34,6 +35,7 @@ KINDS: Final[tuple[Resource, ...]] = (
     PRIORITY_CLASS,
     RUNTIME_CLASS,
     LIMIT_RANGE,
+    RESOURCE_CLAIM_TEMPLATE,
     SCHEDULING_PROFILE,
     *MIRRORED_IF_SERVED,
 )

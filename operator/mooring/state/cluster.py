@@ -19,11 +19,13 @@ from mooring.model.devices import Assignment, CardFormat
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.kubernetes_rules import KubernetesRules, rules_of_server
 from mooring.model.node import Node
-from mooring.model.pod import Pod, Uid
+from mooring.model.pod import Pod, Uid, claim_keys
 from mooring.model.pod_group import GroupFormat, GroupKey, PodGroup
+from mooring.model.resource_claims import Allocation, ConsumerReference, ResourceClaim
 from mooring.model.storage import PersistentVolume, PersistentVolumeClaim
 from mooring.state.devices.cards import Cards
 from mooring.state.devices.devices import Devices
+from mooring.state.dynamic_resources.dynamic_resources import DynamicResourcesWriter
 from mooring.state.evictions import EvictionsWriter
 from mooring.state.nodes import NodeTable
 from mooring.state.nominations import NominationsWriter
@@ -51,6 +53,7 @@ class ClusterState:
         self.default_selector = DefaultSelectors(self.objects)
         self.storage = Storage(self.nodes, self.objects)
         self.devices = Devices(self.nodes, self.pods)
+        self.dynamic_resources = DynamicResourcesWriter(self.objects)
         self._pod_groups = PodGroupsWriter(self.pods)
         self.pod_groups: PodGroups = self._pod_groups.groups
         self._pod_columns = MutablePodColumns()
@@ -175,7 +178,7 @@ class ClusterState:
                 self.storage.node_changed(key)
         else:
             before = self.objects.put(kind, key, value)
-            self._object_changed(kind, key, before, value)
+            before = self._object_changed(kind, key, before, value)
             if kind is Kind.NAMESPACE and before != value:
                 self.topology.namespace_changed(key)
         if _same_object(before, value):
@@ -209,7 +212,7 @@ class ClusterState:
             self.storage.node_changed(key)
         else:
             before = self.objects.pop(kind, key)
-            self._object_changed(kind, key, before, None)
+            before = self._object_changed(kind, key, before, None)
             if kind is Kind.NAMESPACE:
                 self.topology.namespace_changed(key)
         return (ClusterEvent(kind, Action.DELETE, before, None),) if before is not None else ()
@@ -372,6 +375,7 @@ class ClusterState:
         Delivers a DELETE if the pod was announced, or if it was nominated to the node: other pods
         then know of resources that are free now.
         """
+        self.dynamic_resources.claims.release(pod.uid)
         assumed = self.pods.assumed.get(pod.uid)
         if assumed is None:
             preemptors = self._evictions.abandon(pod)
@@ -458,6 +462,56 @@ class ClusterState:
             self.devices.assign(placed, form, assignment)
             self.nodes.changes.mark(placed.row)
 
+    def hold_claims(self, holder: Uid, allocations: Mapping[str, Allocation]) -> None:
+        """Have these allocations in flight for the pod of this uid, by the uid of the claim.
+
+        Their devices are in use until `release_claims`, or until the pod is forgotten. A claim
+        that is in flight for another pod keeps its allocation.
+        """
+        self.dynamic_resources.claims.hold(holder, allocations)
+
+    def release_claims(self, holder: Uid, claims: Iterable[str] | None = None) -> None:
+        """Hold the claims of these uids, or all, no longer for the pod.
+
+        A claim that is not in flight any more, but was not allocated, delivers an UPDATE as when
+        one is deallocated: its devices are free.
+        """
+        self._deliver(
+            tuple(
+                ClusterEvent(
+                    Kind.RESOURCE_CLAIM, Action.UPDATE, replace(claim, allocation=allocation), claim
+                )
+                for claim, allocation in self.dynamic_resources.claims.release(holder, claims)
+                if claim.allocation is None
+            )
+        )
+
+    def settle_claims(self, pod: Pod) -> None:
+        """Have the pod's claims allocated and reserved for it, as PreBind writes them.
+
+        This is for simulations, which write nothing to an API server.
+        """
+        claims = self.dynamic_resources.claims
+        mine = ConsumerReference("", "pods", pod.name, pod.uid)
+        for claim in filter(None, map(claims.get, claim_keys(pod))):
+            allocation = claim.allocation or claims.in_flight(claim.uid)
+            others = [each for each in claim.reserved_for if each.uid != pod.uid]
+            if allocation is not None:
+                reserved = replace(claim, allocation=allocation, reserved_for=(*others, mine))
+                self.put(Kind.RESOURCE_CLAIM, claim.key, reserved)
+        self.release_claims(pod.uid)
+
+    def assume_claim(self, claim: ResourceClaim) -> bool:
+        """Let decisions see the claim as the API server answered until the watch has caught up.
+
+        Returns False if the watch has shown a newer version, or the claim's end. Else an UPDATE is
+        delivered, and none when the watch shows the same.
+        """
+        before = self.dynamic_resources.claims.assume(claim)
+        if before is not None:
+            self._deliver((ClusterEvent(Kind.RESOURCE_CLAIM, Action.UPDATE, before, claim),))
+        return before is not None
+
     def track_pod_groups(self, formats: tuple[GroupFormat, ...]) -> None:
         """Find groups without an object by exactly these formats from now on; see `recount`."""
         self._pod_groups.track(formats)
@@ -467,13 +521,15 @@ class ClusterState:
         return self._pod_groups.take_changed()
 
     @contextmanager
-    def trial(self) -> Iterator["Trial"]:
+    def trial(self, *, frees_claims: bool = False) -> Iterator["Trial"]:
         """Begin a dry run on the live state, and undo at the end what the trial changes.
 
-        No event is delivered meanwhile.
+        No event is delivered meanwhile. With `frees_claims` a pod that is removed frees the devices
+        of its claims, unless others use them too, as they are free when it is deleted. Preemption
+        does not count on that, as in kube-scheduler.
         """
         with self.delivered_after(), ExitStack() as undo:
-            yield Trial(self, undo)
+            yield Trial(self, undo, frees_claims=frees_claims)
 
     def overdue(self, now: float) -> list[Pod]:
         """Return assumed pods whose confirmation has not come in time (`now` in seconds)."""
@@ -572,13 +628,17 @@ class ClusterState:
         withdrawn = self._withdraw(pod.uid)
         return () if nominee is not None and nominee.row == row else withdrawn
 
-    def _object_changed(self, kind: Kind, key: str, before: Any, after: Any) -> None:
-        """Update what is derived from an object that is neither node nor pod; None: deleted."""
+    def _object_changed(self, kind: Kind, key: str, before: Any, after: Any) -> Any:
+        """Update what is derived from an object that is neither node nor pod; None: deleted.
+
+        Returns what decisions knew of it until now: `before`, or what was assumed.
+        """
         self.storage.object_changed(kind, key, before, after)
         if kind in GROUP_KINDS:
             self._pod_groups.define(kind, key, after)
         if kind is Kind.POD_DISRUPTION_BUDGET:
             self._evictions.budget_written(key, after)
+        return self.dynamic_resources.object_changed(kind, key, before, after)
 
     def _relabelling(self, node: str, labels: Mapping[str, str]) -> AbstractContextManager[None]:
         """Return a context in which the node may get these labels; counts per label follow."""
@@ -719,13 +779,17 @@ class Trial:
     See `ClusterState.trial`.
     """
 
-    __slots__ = ("_added", "_removed", "_state", "_undo")
+    __slots__ = ("_added", "_freed", "_frees_claims", "_removed", "_state", "_undo")
 
-    def __init__(self, state: ClusterState, undo: ExitStack) -> None:
+    def __init__(self, state: ClusterState, undo: ExitStack, *, frees_claims: bool) -> None:
         self._state = state
         self._undo = undo
-        self._added: dict[Uid, None] = {}
+        self._frees_claims = frees_claims
+        self._added: dict[Uid, Mapping[str, Allocation]] = {}
+        """With the allocations that were in flight for the pod before."""
         self._removed: dict[Uid, PlacedPod] = {}
+        self._freed: dict[Uid, ExitStack] = {}
+        """What undoes that the claims of a removed pod are free."""
         undo.callback(self._restore)
 
     def remove(self, uid: Uid) -> None:
@@ -737,9 +801,10 @@ class Trial:
         if placed is not None and self._state.nodes.nodes[placed.row] is not None:
             self._state._detach(uid)  # noqa: SLF001 - the other half of one class
             if uid in self._added:
-                del self._added[uid]
+                self._take_claims_back(uid, self._added.pop(uid))
             else:
                 self._removed[uid] = placed
+                self._free_claims(uid)
 
     def withdraw(self, uid: Uid) -> None:
         """Remove the nomination of the pod of this uid, if it has one."""
@@ -756,9 +821,11 @@ class Trial:
         if placed is not None and placed.pod is pod and placed.row == row:
             self._state._attach(placed)  # noqa: SLF001 - see above
             del self._removed[pod.uid]
+            if pod.uid in self._freed:
+                self._freed.pop(pod.uid).close()
         else:
             self._state._attach(PlacedPod(pod, row, assumed=True))  # noqa: SLF001 - see above
-            self._added[pod.uid] = None
+            self._added[pod.uid] = self._state.dynamic_resources.claims.held(pod.uid)
 
     def nominate(self, pod: Pod, row: int) -> None:
         """Nominate the pod, which must not be nominated now, to the row."""
@@ -777,9 +844,24 @@ class Trial:
         else:
             self._undo.callback(objects.put, kind, key, before)
 
+    def _free_claims(self, uid: Uid) -> None:
+        if not self._frees_claims:
+            return
+        freed = self._freed[uid] = ExitStack()
+        freed.enter_context(self._state.dynamic_resources.claims.without(uid))
+
+    def _take_claims_back(self, uid: Uid, held: Mapping[str, Allocation]) -> None:
+        """Have those allocations in flight for the pod again that were so before it was added."""
+        claims = self._state.dynamic_resources.claims
+        claims.release(uid)
+        claims.hold(uid, held)
+
     def _restore(self) -> None:
         """Put all pods back to where they were before the trial."""
-        for uid in reversed(self._added):
+        for uid, held in reversed(self._added.items()):
             self._state._detach(uid)  # noqa: SLF001 - see above
+            self._take_claims_back(uid, held)
+        for freed in reversed(self._freed.values()):
+            freed.close()
         for placed in reversed(self._removed.values()):
             self._state._attach(placed)  # noqa: SLF001 - see above

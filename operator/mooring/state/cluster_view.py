@@ -15,6 +15,7 @@ from mooring.model.pod import Pod, Uid
 from mooring.model.workloads import Service
 from mooring.state.cluster import ClusterState, Trial
 from mooring.state.columns import ChangeLog, IntArray
+from mooring.state.dynamic_resources.dynamic_resources import DynamicResourcesView
 from mooring.state.evictions import Evictions
 from mooring.state.nominations import Nominations
 from mooring.state.pod_columns import PodColumns
@@ -151,9 +152,12 @@ class ClusterView:
         """Return whether a pod slot and these amounts are free on the row."""
         return self._state.nodes.fits_requests(row, amounts)
 
-    def trial(self) -> AbstractContextManager[Trial]:
-        """Begin a dry run: pods may be removed and added inside, which is undone at the end."""
-        return self._state.trial()
+    def trial(self, *, frees_claims: bool = False) -> AbstractContextManager[Trial]:
+        """Begin a dry run: pods may be removed and added inside, which is undone at the end.
+
+        With `frees_claims` a removed pod frees the devices that no other pod uses.
+        """
+        return self._state.trial(frees_claims=frees_claims)
 
     def pod(self, uid: Uid) -> PlacedPod | None:
         """Return the placed pod of this uid; None if it is on no node."""
@@ -182,6 +186,11 @@ class ClusterView:
     def storage(self) -> StorageView:
         """Volumes and claims, who uses them, and where they can be attached."""
         return StorageView(self._state.storage)
+
+    @property
+    def dynamic_resources(self) -> DynamicResourcesView:
+        """Claims for devices, slices and classes, and which devices are in use."""
+        return DynamicResourcesView(self._state.dynamic_resources)
 
     def counts(self, pods: Selection, key: str) -> DomainCounts:
         """Count the selected placed pods per value of a node label, or per node (EACH_NODE).

@@ -7,7 +7,7 @@
 
 Every builder returns a raw API object with a uid and a creation time, to be parsed or to be changed
 further. Names, labels and amounts mean what they mean in a manifest. Those of storage are in
-`mooring.testing.storage_builders`.
+`mooring.testing.storage_builders`, those of devices in `mooring.testing.device_builders`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -48,10 +48,15 @@ _API_VERSIONS: Final = {
     "CSINode": "storage.k8s.io/v1",
     "CSIDriver": "storage.k8s.io/v1",
     "CSIStorageCapacity": "storage.k8s.io/v1",
+    "DeviceClass": "resource.k8s.io/v1",
+    "DeviceTaintRule": "resource.k8s.io/v1",
     "PodDisruptionBudget": "policy/v1",
     "PodGroup": "scheduling.k8s.io/v1alpha2",
     "PriorityClass": "scheduling.k8s.io/v1",
     "ReplicaSet": "apps/v1",
+    "ResourceClaim": "resource.k8s.io/v1",
+    "ResourceClaimTemplate": "resource.k8s.io/v1",
+    "ResourceSlice": "resource.k8s.io/v1",
     "StatefulSet": "apps/v1",
     "StorageClass": "storage.k8s.io/v1",
     "VolumeAttachment": "storage.k8s.io/v1",

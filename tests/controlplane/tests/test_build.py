@@ -37,7 +37,7 @@ while test -e "$FAKE_GO_CALLS.hold"; do sleep 0.02; done
 test -e "$FAKE_GO_CALLS.fail" && { echo "no space left on device" >&2; exit 1; }
 while test "$1" != -o; do shift; done
 folder=$2; shift 2
-for package; do name=${package%/v3}; echo "$package" > "$folder/${name##*/}"; done
+for package; do name=${package%/v3}; name=${name%.go}; echo "$package" > "$folder/${name##*/}"; done
 """
 
 
@@ -119,6 +119,20 @@ def test_another_version_of_kwok_is_another_folder_of_programs(calls: Path, tmp_
     (moved / "go.mod").write_text((HERE / "go.mod").read_text().replace("kwok v0", "kwok v1"))
     plane = replace(control_plane(), beside=replace(SHARED_MODULE, folder=moved))
     assert ensure_built(Progress(StringIO()), plane) != folder
+
+
+def test_a_program_of_one_file_is_built_again_when_that_file_changes(
+    calls: Path, tmp_path: Path
+) -> None:
+    source = tmp_path / "oracle.go"
+    source.write_text("package main")
+    module = replace(TOOLS_MODULE, name="oracle", programs={"asked": str(source)})
+    folder = ensure_built(Progress(StringIO()), module)
+    assert (folder / "asked").read_text() == f"{source}\n"
+    assert ensure_built(Progress(StringIO()), module) == folder
+    source.write_text("package main // changed")
+    assert ensure_built(Progress(StringIO()), module) != folder
+    assert len(calls.read_text().splitlines()) == 2
 
 
 def test_what_is_not_needed_yet_is_built_when_it_is(calls: Path) -> None:

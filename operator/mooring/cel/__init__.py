@@ -1,0 +1,1 @@
+"""Parses, checks and evaluates CEL expressions over devices, as kube-scheduler does."""

@@ -1,0 +1,160 @@
+"""Which implementation a call runs: by the overload that the checker left, else by its arguments.
+
+Source: cel-go's `common/decls/decls.go` and `interpreter/planner.go`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from mooring.cel import (
+    functions_of_kubernetes,
+    functions_of_lists,
+    functions_of_text,
+    operators,
+    times,
+)
+from mooring.cel.declarations import Overload, functions
+from mooring.cel.regular_expressions import PatternError, compile_pattern
+from mooring.cel.types import Type
+from mooring.cel.values import (
+    NO_OVERLOAD,
+    Duration,
+    EvaluationCrash,
+    Failure,
+    MapValue,
+    Timestamp,
+    is_list,
+    iterate,
+    size_of,
+    type_name,
+)
+
+__all__ = ["Binding", "binding_of", "is_conversion"]
+
+Value = Any
+Implementation = Callable[..., Value]
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """What a call runs.
+
+    `stops_early`: arguments after the first error are not evaluated. `is_strict`: an error among
+    the arguments is the result.
+    """
+
+    call: Implementation
+    stops_early: bool
+    is_strict: bool = True
+
+
+_OVERLOADS: Final[Mapping[str, Implementation]] = {
+    **operators.OVERLOADS,
+    **functions_of_text.OVERLOADS,
+    **times.OVERLOADS,
+    **functions_of_lists.OVERLOADS,
+    **functions_of_kubernetes.OVERLOADS,
+}
+_BY_FUNCTION: Final[Mapping[str, operators.Operator]] = {
+    **operators.OPERATORS,
+    **functions_of_lists.OPERATORS,
+    "matches": operators.Operator(functions_of_text.matches, frozenset((str,))),
+}
+_UNGUARDED: Final = frozenset(("contains", "endsWith", "startsWith", "flatten"))
+_VARIADIC: Final = frozenset(("optional_none",))
+_RECEIVERS: Final = frozenset((str, Duration, Timestamp))
+_PATTERNS: Final = frozenset(("matches", "find", "findAll"))
+_CONVERSIONS: Final = frozenset(
+    ["bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"]
+)
+
+
+def is_conversion(function: str) -> bool:
+    """Return whether a function converts values, so that it is computed at once for constants."""
+    return function in _CONVERSIONS
+
+
+def binding_of(function: str, overload: str, constants: Sequence[Value], newer: bool) -> Binding:
+    """Return what a call runs; `constants` are the arguments that are known, None for others.
+
+    `newer` stands for Kubernetes 1.37, where some functions changed.
+
+    Raises:
+        EvaluationCrash: a constant pattern is not a regular expression.
+    """
+    count = len(constants)
+    if not newer and overload in functions_of_lists.OVERLOADS_1_36:
+        return Binding(functions_of_lists.OVERLOADS_1_36[overload], stops_early=False)
+    if function in _PATTERNS and type(constants[1]) is str:
+        try:
+            compile_pattern(constants[1])
+        except PatternError as error:
+            raise EvaluationCrash(str(error)) from None
+        return Binding(_of_pattern(function, count), stops_early=True)
+    return _selected(function, overload, count)
+
+
+def _of_pattern(function: str, count: int) -> Implementation:
+    """Return what runs with a constant pattern; it looks at the types by itself."""
+    wanted = (str, str, int)[:count]
+    implementation = functions_of_text.OF_PATTERNS[function]
+
+    def call(*values: Value) -> Value:
+        return implementation(*values) if tuple(map(type, values)) == wanted else NO_OVERLOAD
+
+    return call
+
+
+def _selected(function: str, overload: str, count: int) -> Binding:
+    if function == "@not_strictly_false":
+        return Binding(lambda value: value if type(value) is bool else True, False, False)
+    operator = _BY_FUNCTION.get(function)
+    if operator is not None:
+        return Binding(_of_operator(function, operator), stops_early=count > 2)
+    known = functions()[function]
+    if overload:
+        chosen = next(each for each in known if each.name == overload)
+        return Binding(_guarded(function, [chosen]), stops_early=count > 2 or overload in _VARIADIC)
+    return Binding(_guarded(function, known), stops_early=True)
+
+
+def _of_operator(function: str, operator: operators.Operator) -> Implementation:
+    implementation, kinds = operator.implementation, operator.kinds
+
+    def call(*values: Value) -> Value:
+        kind = type(values[0])
+        if kinds is not None and kind not in kinds:
+            return NO_OVERLOAD if kind in _RECEIVERS else Failure(f"no such overload: {function}")
+        return implementation(*values)
+
+    return call
+
+
+def _guarded(function: str, overloads: Sequence[Overload]) -> Implementation:
+    """Return what runs the first overload that the arguments fit."""
+    unguarded = function in _UNGUARDED
+    choices = [(_OVERLOADS[each.name], each.parameters) for each in overloads]
+
+    def call(*values: Value) -> Value:
+        for implementation, wanted in choices:
+            if len(wanted) == len(values) and (unguarded or all(map(_fits, wanted, values))):
+                return implementation(*values)
+        types = ", ".join(type_name(value) for value in values)
+        return Failure(f"no such overload: {function}({types})")
+
+    return call
+
+
+def _fits(wanted: Type, value: Value) -> bool:
+    """Return whether a value is of a type; of a list or a map one element is looked at."""
+    if wanted.kind in {"dyn", "any", "param"}:
+        return True
+    if wanted.name != type_name(value):
+        return False
+    if wanted.kind == "list" and is_list(value):
+        return not size_of(value) or _fits(wanted.parameters[0], next(iterate(value)))
+    if wanted.kind == "map" and type(value) is MapValue and len(value):
+        key, item = next(value.items())
+        return _fits(wanted.parameters[0], key) and _fits(wanted.parameters[1], item)
+    return True

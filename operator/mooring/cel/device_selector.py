@@ -1,0 +1,196 @@
+"""CEL selectors of devices, as ResourceClaims and DeviceClasses have them.
+
+Source: kube-scheduler's `k8s.io/dynamic-resource-allocation/cel/compile.go`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final
+
+from mooring.cel.checker import Checker
+from mooring.cel.errors import CompileError, compile_error
+from mooring.cel.interpreter import Program, plan
+from mooring.cel.kubernetes_values import QuantityValue, parse_version
+from mooring.cel.parser import parse
+from mooring.cel.results import not_a_bool
+from mooring.cel.types import ANY, BOOL, DYN, NAMED, STRING, Type, map_of
+from mooring.cel.validators import validate
+from mooring.cel.values import EMPTY_MAP, EvaluationCrash, Failure, MapValue, type_name, work
+from mooring.model.bounded_cache import cached
+from mooring.model.quantity import Quantity
+from mooring.model.resource_slices import AttributeValue, Version
+
+__all__ = [
+    "LONGEST_EXPRESSION",
+    "MOST_COST",
+    "CompileError",
+    "DeviceSelector",
+    "DeviceView",
+    "SelectorError",
+    "compile_selector",
+]
+
+LONGEST_EXPRESSION: Final = 10 * 1024
+"""Bytes: the API server stores nothing longer."""
+MOST_COST: Final = 1_000_000
+"""What one evaluation may cost, in the units of cel-go."""
+
+Value = Any
+_DEVICE: Final = Type("struct", "kubernetes.DRADevice")
+
+
+class SelectorError(Exception):
+    """A selector could not be evaluated for a device; the text is kube-scheduler's."""
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceView:
+    """What a selector sees of a device.
+
+    Names of attributes and capacities may lack the domain, which is the driver's then. A value
+    that is a tuple is a list.
+    """
+
+    driver: str
+    attributes: Mapping[str, AttributeValue | tuple[AttributeValue, ...]] = field(
+        default_factory=dict
+    )
+    capacity: Mapping[str, Quantity] = field(default_factory=dict)
+    allow_multiple_allocations: bool = False
+
+    @cached_property
+    def values(self) -> MapValue:
+        """The attributes by domain and name, as an expression sees them.
+
+        Raises:
+            SelectorError: an attribute has no value that kube-scheduler knows.
+        """
+        found: dict[str, dict[str, Value]] = {}
+        for name, value in self.attributes.items():
+            domain, inner = _split(name, self.driver)
+            found.setdefault(domain, {})[inner] = _attribute(name, value)
+        return _by_domain(found)
+
+
+def _split(name: str, driver: str) -> tuple[str, str]:
+    """Return the domain and the name of a qualified name."""
+    domain, slash, inner = name.partition("/")
+    return (domain, inner) if slash else (driver, name)
+
+
+def _attribute(name: str, value: Value) -> Value:
+    if isinstance(value, tuple):
+        return tuple(_attribute(name, each) for each in value)
+    if value is None:
+        raise SelectorError(f"attribute {name}: unsupported attribute value")
+    if isinstance(value, Version):
+        parsed = parse_version(value.text)
+        if isinstance(parsed, Failure):
+            raise SelectorError(f"attribute {name}: parse semantic version: {parsed.text}")
+        return parsed
+    return value
+
+
+def _by_domain(entries: Mapping[str, Mapping[str, Value]]) -> MapValue:
+    """Return the map of maps that gives an empty map for a domain that the device lacks."""
+    inner = {domain: MapValue.of_strings(values) for domain, values in entries.items()}
+    return MapValue.of_strings(inner, default=EMPTY_MAP)
+
+
+def _capacities(device: DeviceView) -> MapValue:
+    """Return the capacities, made anew for each evaluation because comparing may change them."""
+    found: dict[str, dict[str, Value]] = {}
+    for name, amount in device.capacity.items():
+        domain, inner = _split(name, device.driver)
+        found.setdefault(domain, {})[inner] = QuantityValue.of(amount)
+    return _by_domain(found)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DeviceSelector:
+    """A compiled expression, which says whether a device matches."""
+
+    expression: str
+    _program: Program
+
+    def matches(self, device: DeviceView) -> bool:
+        """Return whether the expression is true for the device.
+
+        Raises:
+            SelectorError: it cannot be evaluated for this device.
+        """
+        return self.evaluate(device)[0]
+
+    def evaluate(self, device: DeviceView, limit: int = MOST_COST) -> tuple[bool, int]:
+        """Return whether the expression is true for the device, and what that has cost.
+
+        Raises:
+            SelectorError: it cannot be evaluated for this device.
+        """
+        variable = MapValue.of_strings(
+            {
+                "driver": device.driver,
+                "allowMultipleAllocations": device.allow_multiple_allocations,
+                "attributes": device.values,
+                "capacity": _capacities(device),
+            }
+        )
+        value, cost = self._program.run(variable, limit)
+        if isinstance(value, Failure):
+            raise SelectorError(value.text)
+        if type(value) is not bool:
+            kind = type_name(value)
+            why = not_a_bool(value)
+            if why is not None:
+                raise SelectorError(
+                    f"CEL result of type {kind} could not be converted to bool: {why}"
+                )
+            value = value.value
+        return value, cost
+
+
+def compile_selector(
+    expression: str, attributes_may_be_lists: bool = True
+) -> DeviceSelector | CompileError:
+    """Return the compiled expression, or what is wrong with it.
+
+    `attributes_may_be_lists` is False for the rules of Kubernetes 1.36 and before, which know no
+    type for attributes that loops accept.
+    """
+    found = _compiled(expression, attributes_may_be_lists)
+    return CompileError(found) if isinstance(found, str) else found
+
+
+@cached(16 * 2**20)
+def _compiled(expression: str, attributes_may_be_lists: bool) -> DeviceSelector | str:
+    if len(expression.encode(errors="replace")) > LONGEST_EXPRESSION:
+        return f"compilation failed: the expression is longer than {LONGEST_EXPRESSION} bytes"
+    # What is no Unicode could not be shown; the API server replaces it too.
+    expression = expression.encode(errors="replace").decode()
+    attribute = DYN if attributes_may_be_lists else ANY
+    fields = {
+        _DEVICE.name: {
+            "driver": STRING,
+            "allowMultipleAllocations": BOOL,
+            "attributes": map_of(STRING, map_of(STRING, attribute)),
+            "capacity": map_of(STRING, map_of(STRING, NAMED["Quantity"])),
+        }
+    }
+    work.begin()
+    try:
+        root = parse(expression)
+        checker = Checker({"device": _DEVICE}, fields)
+        result = checker.check(root)
+        if checker.mistakes:
+            raise compile_error(expression, checker.mistakes)
+        mistakes = validate(root)
+        if mistakes:
+            raise compile_error(expression, mistakes)
+        if result not in (BOOL, attribute):
+            return f"must evaluate to bool or the unknown type, not {result}"
+        return DeviceSelector(expression, plan(root, "device", newer=attributes_may_be_lists))
+    except CompileError as error:
+        return str(error)
+    except EvaluationCrash as crash:  # a constant takes too much work
+        return f"program instantiation failed: {crash}"

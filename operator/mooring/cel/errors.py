@@ -1,0 +1,35 @@
+"""Mistakes in expressions, in the form in which cel-go reports them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+__all__ = ["CompileError", "Mistake", "compile_error"]
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """What is wrong, and its offset in the source in characters; -1 stands for no place."""
+
+    at: int
+    text: str
+
+
+class CompileError(Exception):
+    """An expression cannot be evaluated; the text is that of kube-scheduler."""
+
+
+def compile_error(source: str, mistakes: Iterable[Mistake]) -> CompileError:
+    """Return the error with all mistakes in their order; each shows its line of the source."""
+    ordered = sorted(mistakes, key=lambda mistake: mistake.at)[:100]
+    return CompileError(
+        "compilation failed: " + "\n".join(_shown(source, mistake) for mistake in ordered)
+    )
+
+
+def _shown(source: str, mistake: Mistake) -> str:
+    before = source[: max(mistake.at, 0)]
+    line, column = before.count("\n") + 1, len(before) - (before.rfind("\n") + 1)
+    text = source.split("\n")[line - 1].replace("\t", " ")
+    dots = "".join("．" if ord(each) > 127 else "." for each in text[:column])  # noqa: RUF001 # as cel-go draws
+    mark = "＾" if ord(text[column : column + 1] or "^") > 127 else "^"  # noqa: RUF001 # as cel-go draws
+    return f"ERROR: <input>:{line}:{column + 1}: {mistake.text}\n | {text}\n | {dots}{mark}"

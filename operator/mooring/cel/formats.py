@@ -1,0 +1,176 @@
+"""The named formats of texts, such as DNS labels.
+
+Source: kube-apiserver's `pkg/cel/library/format.go` and apimachinery's `pkg/util/validation`.
+"""
+
+import base64
+import binascii
+import re
+from collections.abc import Callable, Mapping
+from datetime import date
+from typing import Final
+
+from mooring.cel.kubernetes_values import FormatValue
+from mooring.cel.times import parse_timestamp
+from mooring.cel.urls import parse_url
+from mooring.cel.values import Failure
+
+__all__ = ["FORMATS", "mistakes_of"]
+
+_LABEL: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN: Final = rf"{_LABEL}(\.{_LABEL})*"
+_LABEL_1035: Final = "[a-z]([-a-z0-9]*[a-z0-9])?"
+_QUALIFIED: Final = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
+_VALUE: Final = f"({_QUALIFIED})?"
+
+
+def _too_long(text: str, most: int) -> list[str]:
+    return [f"must be no more than {most} bytes"] if len(text.encode()) > most else []
+
+
+def _must_match(text: str, pattern: str, message: str, *examples: str) -> list[str]:
+    if re.fullmatch(pattern, text, re.ASCII):
+        return []
+    shown = " or ".join(f"'{example}', " for example in examples)
+    return [f"{message} (e.g. {shown}regex used for validation is '{pattern}')"]
+
+
+def _label(text: str) -> list[str]:
+    if re.fullmatch(_SUBDOMAIN, text, re.ASCII) and "." in text:
+        return [*_too_long(text, 63), "must not contain dots"]
+    return _too_long(text, 63) + _must_match(
+        text,
+        _LABEL,
+        "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and"
+        " must start and end with an alphanumeric character",
+        "my-name",
+        "123-abc",
+    )
+
+
+def _subdomain(text: str) -> list[str]:
+    return _too_long(text, 253) + _must_match(
+        text,
+        _SUBDOMAIN,
+        "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or"
+        " '.', and must start and end with an alphanumeric character",
+        "example.com",
+    )
+
+
+def _label_1035(text: str) -> list[str]:
+    return _too_long(text, 63) + _must_match(
+        text,
+        _LABEL_1035,
+        "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an"
+        " alphabetic character, and end with an alphanumeric character",
+        "my-name",
+        "abc-123",
+    )
+
+
+def _label_value(text: str) -> list[str]:
+    return _too_long(text, 63) + _must_match(
+        text,
+        _VALUE,
+        "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or"
+        " '.', and must start and end with an alphanumeric character",
+        "MyValue",
+        "my_value",
+        "12345",
+    )
+
+
+def _qualified_name(text: str) -> list[str]:
+    message = (
+        "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an"
+        " alphanumeric character"
+    )
+    examples = ("MyName", "my.name", "123-abc")
+    parts = text.split("/")
+    if len(parts) > 2:
+        (wrong,) = _must_match("", _QUALIFIED, f"a qualified name {message}", *examples)
+        return [
+            f"{wrong} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+        ]
+    found = list[str]()
+    if len(parts) == 2:
+        if not parts[0]:
+            found.append("prefix part must be non-empty")
+        else:
+            found += [f"prefix part {each}" for each in _subdomain(parts[0])]
+    name = parts[-1]
+    if not name:
+        found.append("name part must be non-empty")
+    found += [f"name part {each}" for each in _too_long(name, 63)]
+    return found + _must_match(name, _QUALIFIED, f"name part {message}", *examples)
+
+
+def _without_dash(check: Callable[[str], list[str]]) -> Callable[[str], list[str]]:
+    """Return the check of a prefix, whose last character may be a dash."""
+
+    def checked(text: str) -> list[str]:
+        return check(f"{text[:-2]}a" if len(text) > 1 and text.endswith("-") else text)
+
+    return checked
+
+
+def _uri(text: str) -> list[str]:
+    parsed = parse_url(text, for_request=True)
+    return [parsed.text] if isinstance(parsed, Failure) else []
+
+
+def _uuid(text: str) -> list[str]:
+    pattern = r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}"
+    found = re.fullmatch(pattern, text, re.ASCII | re.IGNORECASE)
+    return [] if found else ["does not match the UUID format"]
+
+
+def _bytes(text: str) -> list[str]:
+    try:
+        base64.b64decode(text.replace("\n", "").replace("\r", ""), validate=True)
+    except (binascii.Error, ValueError):
+        return ["invalid base64"]
+    return []
+
+
+def _date(text: str) -> list[str]:
+    try:
+        if re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", text, re.ASCII):
+            date.fromisoformat(text)
+            return []
+    except ValueError:
+        pass
+    return ["invalid date"]
+
+
+def _datetime(text: str) -> list[str]:
+    parsed = parse_timestamp(text.upper().replace(" ", "T"))
+    return [] if parsed is not None and not isinstance(parsed, Failure) else ["invalid datetime"]
+
+
+_CHECKS: Final[Mapping[str, tuple[str, Callable[[str], list[str]], int]]] = {
+    "dns1123Label": ("DNS1123Label", _label, 30),
+    "dns1123Subdomain": ("DNS1123Subdomain", _subdomain, 60),
+    "dns1035Label": ("DNS1035Label", _label_1035, 30),
+    "qualifiedName": ("QualifiedName", _qualified_name, 60),
+    "dns1123LabelPrefix": ("DNS1123LabelPrefix", _without_dash(_label), 30),
+    "dns1123SubdomainPrefix": ("DNS1123SubdomainPrefix", _without_dash(_subdomain), 60),
+    "dns1035LabelPrefix": ("DNS1035LabelPrefix", _without_dash(_label_1035), 30),
+    "labelValue": ("LabelValue", _label_value, 40),
+    "uri": ("URI", _uri, 1103),
+    "uuid": ("uuid", _uuid, 70),
+    "byte": ("byte", _bytes, 84),
+    "date": ("date", _date, 71),
+    "datetime": ("datetime", _datetime, 71),
+}
+FORMATS: Final[Mapping[str, FormatValue]] = {
+    name: FormatValue(shown, size) for name, (shown, _check, size) in _CHECKS.items()
+}
+"""By the name that expressions use."""
+_BY_NAME: Final = {shown: check for shown, check, _size in _CHECKS.values()}
+
+
+def mistakes_of(format_value: FormatValue, text: str) -> list[str]:
+    """Return what is wrong with a text, nothing if it has the format."""
+    return _BY_NAME[format_value.name](text)

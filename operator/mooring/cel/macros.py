@@ -1,0 +1,230 @@
+"""The macros of CEL: calls that the parser replaces by loops and presence tests.
+
+Source: cel-go's `parser/macro.go`, `cel/library.go` (optionals), `ext/bindings.go`,
+`ext/comprehensions.go` and `ext/lists.go`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Final
+
+from mooring.cel.tree import (
+    ADD,
+    AND,
+    CONDITIONAL,
+    EQUALS,
+    MAP_INSERT,
+    NOT,
+    NOT_STRICTLY_FALSE,
+    OR,
+    RESULT,
+    Call,
+    Comprehension,
+    Ident,
+    ListOf,
+    Literal,
+    MapOf,
+    Node,
+    Select,
+    copied,
+)
+
+__all__ = ["MACROS", "Macro", "MacroError"]
+
+Macro = Callable[[int, Node, Sequence[Node]], Node | None]
+"""Gets the offset, the target and the arguments of a call; returns None for an ordinary call.
+
+The target of what is no method has no meaning.
+"""
+
+_UNUSED: Final = "#unused"
+_SORTED: Final = "@__sortBy_input__"
+
+
+class MacroError(Exception):
+    """A macro got arguments that it cannot use."""
+
+    def __init__(self, at: int, text: str) -> None:
+        super().__init__(text)
+        self.at, self.text = at, text
+
+
+def _has(at: int, _target: Node, args: Sequence[Node]) -> Node:
+    field = args[0]
+    if not isinstance(field, Select) or field.tests:
+        raise MacroError(field.at, "invalid argument to has() macro")
+    return Select(at, field.operand, field.field, tests=True)
+
+
+def _variable(node: Node, message: str) -> str:
+    if not isinstance(node, Ident):
+        raise MacroError(node.at, message)
+    return node.name
+
+
+def _variables(args: Sequence[Node], count: int, message: str) -> tuple[str, ...]:
+    """Return the names that a loop binds, the first `count` arguments."""
+    names = tuple(_variable(each, message) for each in args[:count])
+    if len(set(names)) < count:
+        raise MacroError(args[1].at, f"duplicate variable name: {names[0]}")
+    for name, each in zip(names, args, strict=False):
+        if name in {RESULT, "__result__"}:
+            raise MacroError(each.at, "iteration variable overwrites accumulator variable")
+    return names
+
+
+def _loop(
+    at: int, target: Node, names: tuple[str, ...], start: Node, condition: Node, step: Node
+) -> Comprehension:
+    return Comprehension(
+        at,
+        items=target,
+        variables=names,
+        collects=RESULT,
+        start=start,
+        condition=condition,
+        step=step,
+        result=Ident(at, RESULT),
+    )
+
+
+def _quantifier(kind: str, count: int, at: int, target: Node, args: Sequence[Node]) -> Node | None:
+    names = _variables(args, count, "argument must be a simple name")
+    predicate, result = args[count], partial(Ident, at, RESULT)
+    if kind == "all":
+        return _loop(
+            at,
+            target,
+            names,
+            Literal(at, True),
+            Call(at, NOT_STRICTLY_FALSE, [result()]),
+            Call(at, AND, [result(), predicate]),
+        )
+    if kind == "exists":
+        return _loop(
+            at,
+            target,
+            names,
+            Literal(at, False),
+            Call(at, NOT_STRICTLY_FALSE, [Call(at, NOT, [result()])]),
+            Call(at, OR, [result(), predicate]),
+        )
+    one_more = Call(at, ADD, [result(), Literal(at, 1)])
+    return Comprehension(
+        at,
+        items=target,
+        variables=names,
+        collects=RESULT,
+        start=Literal(at, 0),
+        condition=Literal(at, True),
+        step=Call(at, CONDITIONAL, [predicate, one_more, result()]),
+        result=Call(at, EQUALS, [result(), Literal(at, 1)]),
+    )
+
+
+def _collected(
+    at: int,
+    target: Node,
+    names: tuple[str, ...],
+    start: Node,
+    step: Node,
+    predicate: Node | None,
+) -> Node:
+    """Return a loop whose step runs where the predicate holds."""
+    if predicate is not None:
+        step = Call(at, CONDITIONAL, [predicate, step, Ident(at, RESULT)])
+    return _loop(at, target, names, start, Literal(at, True), step)
+
+
+def _map(at: int, target: Node, args: Sequence[Node]) -> Node:
+    names = _variables(args, 1, "argument is not an identifier")
+    step = Call(at, ADD, [Ident(at, RESULT), ListOf(at, [args[-1]])])
+    return _collected(at, target, names, ListOf(at, []), step, args[1] if len(args) == 3 else None)
+
+
+def _filter(at: int, target: Node, args: Sequence[Node]) -> Node:
+    names = _variables(args, 1, "argument is not an identifier")
+    step = Call(at, ADD, [Ident(at, RESULT), ListOf(at, [args[0]])])
+    return _collected(at, target, names, ListOf(at, []), step, args[1])
+
+
+def _transform_list(at: int, target: Node, args: Sequence[Node]) -> Node:
+    names = _variables(args, 2, "argument must be a simple name")
+    step = Call(at, ADD, [Ident(at, RESULT), ListOf(at, [args[-1]])])
+    return _collected(at, target, names, ListOf(at, []), step, args[2] if len(args) == 4 else None)
+
+
+def _transform_map(entry: bool, at: int, target: Node, args: Sequence[Node]) -> Node:
+    """Return the loop of transformMap, or of transformMapEntry, which gives whole entries."""
+    names = _variables(args, 2, "argument must be a simple name")
+    inserted = [args[-1]] if entry else [Ident(at, names[0]), args[-1]]
+    step = Call(at, MAP_INSERT, [Ident(at, RESULT), *inserted])
+    return _collected(at, target, names, MapOf(at, []), step, args[2] if len(args) == 4 else None)
+
+
+def _bound(at: int, name: str, value: Node, result: Node) -> Comprehension:
+    """Return `result` with a variable; a loop without items, so that the value is lazy."""
+    return Comprehension(
+        at,
+        items=ListOf(at, []),
+        variables=(_UNUSED,),
+        collects=name,
+        start=value,
+        condition=Literal(at, False),
+        step=Ident(at, name),
+        result=result,
+    )
+
+
+def _bind(at: int, target: Node, args: Sequence[Node]) -> Node | None:
+    if not (isinstance(target, Ident) and target.name == "cel"):
+        return None
+    name = _variable(args[0], "cel.bind() variable names must be simple identifiers")
+    return _bound(at, name, args[1], args[2])
+
+
+def _opt_map(flat: bool, at: int, target: Node, args: Sequence[Node]) -> Node:
+    macro = "optFlatMap" if flat else "optMap"
+    name = _variable(args[0], f"{macro}() variable name must be a simple identifier")
+    made: Node = _bound(at, name, Call(at, "value", [], copied(target)), args[1])
+    if not flat:
+        made = Call(at, "optional.of", [made])
+    present = Call(at, "hasValue", [], target)
+    return Call(at, CONDITIONAL, [present, made, Call(at, "optional.none", [])])
+
+
+def _sort_by(at: int, target: Node, args: Sequence[Node]) -> Node:
+    if isinstance(target, Literal | MapOf):
+        raise MacroError(
+            target.at,
+            "sortBy can only be applied to a list, identifier, comprehension, call or select"
+            " expression",
+        )
+    keys = _map(at, Ident(at, _SORTED), args)
+    result = Call(at, "@sortByAssociatedKeys", [keys], Ident(at, _SORTED))
+    return _bound(at, _SORTED, target, result)
+
+
+MACROS: Final[Mapping[tuple[str, int, bool], Macro]] = {
+    ("has", 1, False): _has,
+    **{
+        (name, count + 1, True): partial(_quantifier, name, count)
+        for name in ("all", "exists", "exists_one", "existsOne")
+        for count in (1, 2)
+        if (name, count) != ("existsOne", 1)
+    },
+    ("map", 2, True): _map,
+    ("map", 3, True): _map,
+    ("filter", 2, True): _filter,
+    ("transformList", 3, True): _transform_list,
+    ("transformList", 4, True): _transform_list,
+    ("transformMap", 3, True): partial(_transform_map, False),
+    ("transformMap", 4, True): partial(_transform_map, False),
+    ("transformMapEntry", 3, True): partial(_transform_map, True),
+    ("transformMapEntry", 4, True): partial(_transform_map, True),
+    ("bind", 3, True): _bind,
+    ("optMap", 2, True): partial(_opt_map, False),
+    ("optFlatMap", 2, True): partial(_opt_map, True),
+    ("sortBy", 2, True): _sort_by,
+}
+"""By function, number of arguments, and whether it is a method."""

@@ -1,0 +1,339 @@
+"""The operators of CEL and its conversions between types.
+
+Source: cel-go's `common/stdlib/standard.go` and `common/types`. What is wrong with the types of
+operands is found here, because the attributes of devices have no type before the evaluation.
+"""
+
+import math
+import operator
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from mooring.cel.times import (
+    add_times,
+    duration_text,
+    parse_duration,
+    parse_timestamp,
+    subtract_times,
+    timestamp_of_seconds,
+    timestamp_text,
+)
+from mooring.cel.values import (
+    ABSENT,
+    LISTS,
+    NO_OVERLOAD,
+    Duration,
+    Failure,
+    Joined,
+    MapValue,
+    Optional,
+    Timestamp,
+    UInt,
+    at_once,
+    compare,
+    equal,
+    go_float,
+    is_list,
+    joined,
+    size_of,
+    text_of,
+    type_of_value,
+    work,
+)
+
+__all__ = ["OPERATORS", "OVERLOADS", "Operator", "insert"]
+
+Value = Any
+_LOWEST, _HIGHEST, _HIGHEST_UNSIGNED = -(2**63), 2**63 - 1, 2**64 - 1
+_INT_OVERFLOW: Final = Failure("integer overflow")
+_UINT_OVERFLOW: Final = Failure("unsigned integer overflow")
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """A function with one implementation; `kinds` are the first operand's types, None all."""
+
+    implementation: Callable[..., Value]
+    kinds: frozenset[type] | None = None
+
+
+def _whole(value: int, unsigned: bool) -> Value:
+    """Return a number of the type that it must fit into."""
+    if unsigned:
+        return UInt(value) if 0 <= value <= _HIGHEST_UNSIGNED else _UINT_OVERFLOW
+    return value if _LOWEST <= value <= _HIGHEST else _INT_OVERFLOW
+
+
+def _arithmetic(
+    whole: Callable[[int, int], int], fractional: Callable[[float, float], float] | None
+) -> Callable[[Value, Value], Value]:
+    def compute(first: Value, second: Value) -> Value:
+        kind = type(first)
+        if kind is not type(second):
+            return NO_OVERLOAD
+        if kind is float:
+            return NO_OVERLOAD if fractional is None else fractional(first, second)
+        return _whole(whole(int(first), int(second)), kind is UInt)
+
+    return compute
+
+
+def _times(first: float, second: float) -> float:
+    return first * second
+
+
+_add_numbers: Final = _arithmetic(operator.add, operator.add)
+_subtract_numbers: Final = _arithmetic(operator.sub, operator.sub)
+
+
+def _add(first: Value, second: Value) -> Value:
+    kind = type(first)
+    if kind in LISTS:
+        return joined(first, second) if is_list(second) else NO_OVERLOAD
+    if kind in {Duration, Timestamp}:
+        return add_times(first, second)
+    if kind in {str, bytes}:
+        return first + second if type(second) is kind else NO_OVERLOAD
+    return _add_numbers(first, second)
+
+
+def _subtract(first: Value, second: Value) -> Value:
+    if type(first) in {Duration, Timestamp}:
+        return subtract_times(first, second)
+    return _subtract_numbers(first, second)
+
+
+def _float_quotient(first: float, second: float) -> float:
+    if second == 0:
+        if first == 0 or math.isnan(first):
+            return math.nan
+        return math.copysign(math.inf, first) * math.copysign(1.0, second)
+    return first / second
+
+
+def _quotient(first: int, second: int) -> int:
+    """Return the quotient towards zero."""
+    result = abs(first) // abs(second)
+    return result if (first < 0) == (second < 0) else -result
+
+
+def _divide(first: Value, second: Value) -> Value:
+    if type(first) is not float and type(first) is type(second) and second == 0:
+        return Failure("division by zero")
+    return _arithmetic(_quotient, _float_quotient)(first, second)
+
+
+def _modulo(first: Value, second: Value) -> Value:
+    if type(first) is type(second) and second == 0:
+        return Failure("modulus by zero")
+    if type(first) is type(second) is int and first == _LOWEST and second == -1:
+        return _INT_OVERFLOW
+    return _arithmetic(lambda a, b: a - b * _quotient(a, b), None)(first, second)
+
+
+def _negate(value: Value) -> Value:
+    if type(value) is bool:
+        return NO_OVERLOAD
+    if type(value) is Duration:
+        return Duration(-value.nanoseconds)
+    return -value if type(value) is float else _whole(-value, False)
+
+
+def _not(value: Value) -> Value:
+    return not value if type(value) is bool else NO_OVERLOAD
+
+
+def _ordered(accepted: frozenset[int]) -> Callable[[Value, Value], Value]:
+    def compute(first: Value, second: Value) -> Value:
+        found = compare(first, second)
+        return found if isinstance(found, Failure) else found in accepted
+
+    return compute
+
+
+def _contains(value: Value, items: Value) -> Value:
+    if type(items) is MapValue:
+        return items.has(value)
+    if not is_list(items):
+        return NO_OVERLOAD
+    return any(equal(value, item) is True for item in at_once(items))
+
+
+def insert(target: Value, *entry: Value) -> Value:
+    """Return a map with a further entry; `entry` is a key and its value, or a map."""
+    added = [entry] if len(entry) == 2 else [*entry[0].items()]
+    for key, value in added:
+        if target.find(key)[0]:
+            return Failure(f"insert failed: key {text_of(key)} already exists")
+        if not target.is_building:
+            copied = MapValue()
+            for known, kept in target.items():
+                copied.put(known, kept)
+            target = copied
+        target.put(key, value)
+    return target
+
+
+_COMPARABLE: Final = frozenset((bool, int, UInt, float, str, bytes, Duration, Timestamp))
+_ADDABLE: Final = (_COMPARABLE - {bool}) | LISTS
+_NUMBERS: Final = frozenset((int, UInt, float))
+OPERATORS: Final[Mapping[str, Operator]] = {
+    "_+_": Operator(_add, _ADDABLE),
+    "_-_": Operator(_subtract, _NUMBERS | {Duration, Timestamp}),
+    "_*_": Operator(_arithmetic(operator.mul, _times), _NUMBERS),
+    "_/_": Operator(_divide, _NUMBERS),
+    "_%_": Operator(_modulo, frozenset((int, UInt))),
+    "-_": Operator(_negate, frozenset((bool, int, float, Duration))),
+    "!_": Operator(_not),
+    "_<_": Operator(_ordered(frozenset((-1,))), _COMPARABLE),
+    "_<=_": Operator(_ordered(frozenset((-1, 0))), _COMPARABLE),
+    "_>_": Operator(_ordered(frozenset((1,))), _COMPARABLE),
+    "_>=_": Operator(_ordered(frozenset((1, 0))), _COMPARABLE),
+    "@in": Operator(_contains),
+    "size": Operator(size_of, frozenset((str, bytes, MapValue)) | LISTS),
+    "type": Operator(type_of_value),
+    "dyn": Operator(lambda value: value),
+}
+"""The functions that have one implementation for all types."""
+
+
+# --- conversions
+
+_DECIMAL_INT: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
+_DECIMAL_UINT: Final = re.compile(r"[0-9]+", re.ASCII)
+_FLOAT: Final = re.compile(
+    r"[+-]?(?:(?:[0-9](?:_?[0-9])*)?\.?[0-9]*(?:[eE][+-]?[0-9]+)?|inf(?:inity)?|nan)", re.IGNORECASE
+)
+_TRUE: Final = frozenset(("1", "t", "T", "TRUE", "true", "True"))
+_FALSE: Final = frozenset(("0", "f", "F", "FALSE", "false", "False"))
+
+
+def _unconvertible(target: str) -> Failure:
+    return Failure(f"type conversion error from 'string' to '{target}'")
+
+
+def _text_to_int(text: str) -> Value:
+    found = _DECIMAL_INT.fullmatch(text) and len(text) < 40
+    value = int(text) if found else _HIGHEST + 1
+    return value if _LOWEST <= value <= _HIGHEST else _unconvertible("int")
+
+
+def _text_to_uint(text: str) -> Value:
+    found = _DECIMAL_UINT.fullmatch(text) and len(text) < 40
+    value = int(text) if found else -1
+    return UInt(value) if 0 <= value <= _HIGHEST_UNSIGNED else _unconvertible("uint")
+
+
+def _text_to_double(text: str) -> Value:
+    work.spend_on_text(len(text))
+    if not _FLOAT.fullmatch(text) or "_" in text:
+        return _unconvertible("double")
+    try:
+        value = float(text)
+    except ValueError:
+        return _unconvertible("double")
+    named = "n" in text.lower()
+    return _unconvertible("double") if math.isinf(value) and not named else value
+
+
+def _text_to_bool(text: str) -> Value:
+    return text in _TRUE if text in _TRUE | _FALSE else _unconvertible("bool")
+
+
+def _float_to_int(value: float) -> Value:
+    if math.isnan(value) or not float(_LOWEST) < value < float(_HIGHEST):
+        return _INT_OVERFLOW
+    return int(value)
+
+
+def _float_to_uint(value: float) -> Value:
+    if math.isnan(value) or not 0 <= value < 2.0**64:
+        return _UINT_OVERFLOW
+    return UInt(int(value))
+
+
+def _bytes_to_text(value: bytes) -> Value:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return Failure("invalid UTF-8 in bytes, cannot convert to string")
+
+
+def _of_optional(value: Value) -> Value:
+    """Return an optional value that is absent for 0, "", an empty list and the like."""
+    empty = value is None or (
+        type(value) in {Joined, tuple, list, MapValue, str, bytes, bool, int, UInt, float}
+        and not (size_of(value) if hasattr(value, "__len__") else value)
+    )
+    empty = empty or (type(value) is Duration and not value.nanoseconds)
+    return ABSENT if empty else Optional(True, value)
+
+
+def _value_of(value: Optional) -> Value:
+    return value.value if value.present else Failure("optional.none() dereference")
+
+
+def _unwrapped(items: Value) -> Value:
+    """Return the values of those that are present."""
+    for item in at_once(items):
+        if not isinstance(item, Optional):
+            return Failure(f"value {text_of(item)} is not optional")
+    return tuple(item.value for item in at_once(items) if item.present)
+
+
+def _same(value: Value) -> Value:
+    return value
+
+
+OVERLOADS: Final[Mapping[str, Callable[..., Value]]] = {
+    **dict.fromkeys(
+        [
+            "bool_to_bool",
+            "bytes_to_bytes",
+            "double_to_double",
+            "duration_to_duration",
+            "int64_to_int64",
+            "string_to_string",
+            "timestamp_to_timestamp",
+            "uint64_to_uint64",
+        ],
+        _same,
+    ),
+    "string_to_bool": _text_to_bool,
+    "string_to_bytes": str.encode,
+    "int64_to_double": float,
+    "uint64_to_double": float,
+    "string_to_double": _text_to_double,
+    "string_to_duration": lambda text: parse_duration(text) or _unconvertible(_DURATION),
+    "double_to_int64": _float_to_int,
+    "duration_to_int64": lambda value: value.nanoseconds,
+    "string_to_int64": _text_to_int,
+    "timestamp_to_int64": lambda value: value.nanoseconds // 10**9,
+    "uint64_to_int64": lambda value: _whole(int(value), False),
+    "bool_to_string": text_of,
+    "bytes_to_string": _bytes_to_text,
+    "double_to_string": go_float,
+    "duration_to_string": duration_text,
+    "int64_to_string": str,
+    "uint64_to_string": str,
+    "timestamp_to_string": timestamp_text,
+    "int64_to_timestamp": timestamp_of_seconds,
+    "string_to_timestamp": lambda text: parse_timestamp(text) or _unconvertible(_TIMESTAMP),
+    "double_to_uint64": _float_to_uint,
+    "int64_to_uint64": lambda value: _whole(value, True),
+    "string_to_uint64": _text_to_uint,
+    "@mapInsert_map_key_value": insert,
+    "@mapInsert_map_map": insert,
+    "optional_of": lambda value: Optional(True, value),
+    "optional_ofNonZeroValue": _of_optional,
+    "optional_none": lambda: ABSENT,
+    "optional_value": _value_of,
+    "optional_hasValue": lambda value: value.present,
+    "optional_unwrap": _unwrapped,
+    "optional_unwrapOpt": _unwrapped,
+}
+"""The overloads that have an implementation of their own."""
+_DURATION: Final = "google.protobuf.Duration"
+_TIMESTAMP: Final = "google.protobuf.Timestamp"

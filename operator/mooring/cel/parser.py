@@ -1,0 +1,405 @@
+"""Parses CEL expressions; macros become loops while it does.
+
+The grammar and the limits are those of cel-go (`parser/gen/CEL.g4`). Two limits are this package's
+own, because the tree is walked recursively: MOST_LEVELS and MOST_NODES.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any, Final, NoReturn, cast
+
+from mooring.cel.errors import Mistake, compile_error
+from mooring.cel.literals import LiteralError, unquoted
+from mooring.cel.macros import MACROS, MacroError
+from mooring.cel.tree import (
+    AND,
+    CONDITIONAL,
+    INDEX,
+    NEGATE,
+    NOT,
+    OPTIONAL_INDEX,
+    OPTIONAL_SELECT,
+    OR,
+    Call,
+    Ident,
+    ListOf,
+    Literal,
+    MapOf,
+    Node,
+    Select,
+    UInt,
+)
+
+__all__ = ["MOST_LEVELS", "MOST_NODES", "parse"]
+
+MOST_LEVELS: Final = 80
+"""Levels of brackets and of the tree. cel-go takes 250, which no selector for devices needs."""
+MOST_NODES: Final = 20_000
+"""Nodes of the tree, with what macros add; optMap writes its target twice."""
+
+_TOKEN: Final = re.compile(
+    r"""(?P<space>[\t \r\n\f]+|//[^\n]*)
+    |(?P<float>[0-9]+\.[0-9]+(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+|\.[0-9]+(?:[eE][+-]?[0-9]+)?)
+    |(?P<uint>0x[0-9a-fA-F]+[uU]|[0-9]+[uU])
+    |(?P<int>0x[0-9a-fA-F]+|[0-9]+)
+    |(?P<bytes>[bB](?:[rR](?:\"{3}(?s:.)*?\"{3}|'{3}(?s:.)*?'{3}|"[^"\n\r]*"|'[^'\n\r]*')
+        |\"{3}(?:\\(?s:.)|[^\\])*?\"{3}|'{3}(?:\\(?s:.)|[^\\])*?'{3}
+        |"(?:\\.|[^\\"\n\r])*"|'(?:\\.|[^\\'\n\r])*'))
+    |(?P<string>[rR](?:\"{3}(?s:.)*?\"{3}|'{3}(?s:.)*?'{3}|"[^"\n\r]*"|'[^'\n\r]*')
+        |\"{3}(?:\\(?s:.)|[^\\])*?\"{3}|'{3}(?:\\(?s:.)|[^\\])*?'{3}
+        |"(?:\\.|[^\\"\n\r])*"|'(?:\\.|[^\\'\n\r])*')
+    |(?P<name>[A-Za-z_][A-Za-z0-9_]*)
+    |(?P<escaped>`[A-Za-z0-9_./\x20-]+`)
+    |(?P<operator>==|!=|<=|>=|&&|\|\||[<>\[\]{}().,\-!?:+*/%])""",
+    re.VERBOSE,
+)
+_RESERVED: Final = frozenset(
+    [
+        "as",
+        "break",
+        "const",
+        "continue",
+        "else",
+        "false",
+        "for",
+        "function",
+        "if",
+        "import",
+        "in",
+        "let",
+        "loop",
+        "package",
+        "namespace",
+        "null",
+        "return",
+        "true",
+        "var",
+        "void",
+        "while",
+    ]
+)
+_KEYWORDS: Final = frozenset(("in", "true", "false", "null"))
+_RELATIONS: Final = frozenset(("<", "<=", ">=", ">", "==", "!=", "in"))
+_LEFT_TO_RIGHT: Final = (frozenset("*/%"), frozenset("+-"), _RELATIONS)
+_BINARY: Final = frozenset(("&&", "||")).union(*_LEFT_TO_RIGHT)
+_FUNCTIONS: Final = {
+    "in": "@in",
+    **{op: f"_{op}_" for op in ("<", "<=", ">=", ">", "==", "!=", "+", "-", "*", "/", "%")},
+}
+_MOST_DIGITS: Final = 24
+"""More than any number has; what is longer is out of range however it is cut."""
+_LOWEST, _HIGHEST = -(2**63), 2**63 - 1
+
+
+def parse(source: str) -> Node:
+    """Return the tree of the expression.
+
+    Raises:
+        CompileError: with every mistake that was found, in cel-go's form.
+    """
+    parser = _Parser(source)
+    try:
+        root = parser.whole()
+    except _SyntaxError as mistake:
+        parser.mistakes.append(Mistake(mistake.at, mistake.text))
+        root = None
+    if parser.mistakes or root is None:
+        raise compile_error(source, parser.mistakes)
+    return root
+
+
+class _SyntaxError(Exception):
+    """Parsing cannot go on."""
+
+    def __init__(self, at: int, text: str) -> None:
+        super().__init__(text)
+        self.at, self.text = at, text
+
+
+class _Parser:
+    """Reads the tokens from left to right; `mistakes` are those after which it could go on."""
+
+    def __init__(self, source: str) -> None:
+        self.mistakes: list[Mistake] = []
+        self._tokens: list[tuple[str, str, int]] = []
+        self._next = 0
+        self._levels = 0
+        at = 0
+        while at < len(source):
+            found = _TOKEN.match(source, at)
+            if found is None:
+                raise compile_error(
+                    source,
+                    [Mistake(at, f"Syntax error: token recognition error at: '{source[at]}'")],
+                )
+            kind = found.lastgroup or ""
+            if kind == "name" and found[0] in _KEYWORDS:
+                kind = "keyword"
+            if kind != "space":
+                self._tokens.append((kind, found[0], at))
+            at = found.end()
+        self._tokens.append(("end", "<EOF>", len(source)))
+
+    def whole(self) -> Node:
+        """Return the tree of the whole source."""
+        root = self._expression()
+        if self._kind() != "end":
+            self._unexpected(" expecting <EOF>")
+        return root
+
+    # --- tokens
+
+    def _kind(self) -> str:
+        return self._tokens[self._next][0]
+
+    def _at(self) -> int:
+        return self._tokens[self._next][2]
+
+    def _is(self, text: str) -> bool:
+        kind, found, _at = self._tokens[self._next]
+        return found == text and kind in {"operator", "keyword"}
+
+    def _take(self) -> tuple[str, int]:
+        _kind, text, at = self._tokens[self._next]
+        self._next += 1
+        return text, at
+
+    def _take_if(self, text: str) -> bool:
+        if self._is(text):
+            self._next += 1
+            return True
+        return False
+
+    def _expect(self, text: str) -> int:
+        if not self._is(text):
+            self._unexpected(f" expecting '{text}'")
+        return self._take()[1]
+
+    def _unexpected(self, expected: str) -> NoReturn:
+        _kind, text, at = self._tokens[self._next]
+        raise _SyntaxError(at, f"Syntax error: mismatched input '{text}'{expected}")
+
+    def _made(self, node: Node) -> Node:
+        """Return the node; refuse a tree that is too deep or too large."""
+        if node.depth > MOST_LEVELS:
+            raise _SyntaxError(node.at, f"expression is nested more than {MOST_LEVELS} levels")
+        if node.size > MOST_NODES:
+            raise _SyntaxError(node.at, f"expression has more than {MOST_NODES} parts")
+        return node
+
+    def _call(self, at: int, function: str, *args: Node, target: Node | None = None) -> Node:
+        """Return a call, or what a macro makes of it."""
+        macro = MACROS.get((function, len(args), target is not None))
+        if macro is not None:
+            try:
+                made = macro(at, target or Ident(at, function), args)
+            except MacroError as error:
+                self.mistakes.append(Mistake(error.at, error.text))
+                return Literal(at, None)
+            if made is not None:
+                return self._made(made)
+        return self._made(Call(at, function, args, target))
+
+    # --- grammar
+
+    def _expression(self) -> Node:
+        self._levels += 1
+        if self._levels > MOST_LEVELS:
+            raise _SyntaxError(self._at(), f"expression is nested more than {MOST_LEVELS} levels")
+        condition = self._operators()
+        if self._is("?"):
+            at = self._take()[1]
+            then = self._operators()
+            self._expect(":")
+            condition = self._call(at, CONDITIONAL, condition, then, self._expression())
+        self._levels -= 1
+        return condition
+
+    def _operators(self) -> Node:
+        """Return the tree of operands with binary operators between them."""
+        operands, operators = [self._unary()], list[tuple[str, int]]()
+        while self._kind() in {"operator", "keyword"} and self._tokens[self._next][1] in _BINARY:
+            operators.append(self._take())
+            operands.append(self._unary())
+        for level in _LEFT_TO_RIGHT:
+            operands, operators = self._joined(level, operands, operators)
+        return self._balanced(operands, operators)
+
+    def _joined(
+        self, level: frozenset[str], operands: list[Node], operators: list[tuple[str, int]]
+    ) -> tuple[list[Node], list[tuple[str, int]]]:
+        """Return what is left when the operators of a level are applied from left to right."""
+        left, rest = [operands[0]], list[tuple[str, int]]()
+        for (operator, at), operand in zip(operators, operands[1:], strict=True):
+            if operator in level:
+                left[-1] = self._call(at, _FUNCTIONS[operator], left[-1], operand)
+            else:
+                rest.append((operator, at))
+                left.append(operand)
+        return left, rest
+
+    def _balanced(self, operands: list[Node], operators: list[tuple[str, int]]) -> Node:
+        """Return the tree of && and ||; cel-go's is balanced, so this is."""
+        groups, disjunctions = [list[tuple[Node, int]]()], list[int]()
+        for operand, (operator, at) in zip(operands, [*operators, ("||", -1)], strict=True):
+            groups[-1].append((operand, at))
+            if operator == "||":
+                disjunctions.append(at)
+                groups.append([])
+        terms = [self._tree(AND, [*zip(*group, strict=True)]) for group in groups[:-1]]
+        return self._tree(OR, [terms, disjunctions])
+
+    def _tree(self, function: str, parts: Sequence[Sequence[Any]]) -> Node:
+        """Return a balanced tree of the terms and the offsets of the operators behind them."""
+        terms, offsets = parts
+
+        def balanced(low: int, high: int) -> Node:
+            if low > high:
+                return cast("Node", terms[low])
+            middle = (low + high + 1) // 2
+            left = balanced(low, middle - 1)
+            return self._call(offsets[middle], function, left, balanced(middle + 1, high))
+
+        return balanced(0, len(terms) - 2)
+
+    def _unary(self) -> Node:
+        sign = next((sign for sign in "!-" if self._is(sign)), None)
+        if sign is None:
+            return self._member()
+        at, count = self._at(), 0
+        while self._take_if(sign):
+            count += 1
+        if sign == "-" and count == 1 and self._kind() in {"int", "float"}:
+            return self._member(at)
+        inner = self._member()
+        if count % 2 == 0:
+            return inner
+        return self._call(at, NOT if sign == "!" else NEGATE, inner)
+
+    def _member(self, minus: int | None = None) -> Node:
+        """Return a primary with what follows it; `minus` is where the sign of a number stands."""
+        node = self._primary() if minus is None else self._number(minus)
+        while True:
+            if self._is("."):
+                node = self._selected(node)
+            elif self._is("["):
+                at = self._take()[1]
+                function = OPTIONAL_INDEX if self._take_if("?") else INDEX
+                index = self._expression()
+                self._expect("]")
+                node = self._call(at, function, node, index)
+            else:
+                return node
+
+    def _selected(self, node: Node) -> Node:
+        at = self._take()[1]
+        optional = self._take_if("?")
+        kind = self._kind()
+        if kind not in {"name", "escaped"}:
+            self._unexpected(" expecting IDENTIFIER")
+        name, named_at = self._take()
+        if kind == "name" and not optional and self._is("("):
+            opened = self._take()[1]
+            return self._call(opened, name, *self._arguments(), target=node)
+        field = name.strip("`")
+        if optional:
+            return self._made(Call(at, OPTIONAL_SELECT, [node, Literal(named_at, field)]))
+        return self._made(Select(at, node, field))
+
+    def _arguments(self) -> list[Node]:
+        """Return the arguments of a call, the closing bracket included."""
+        found = list[Node]()
+        if not self._is(")"):
+            found.append(self._expression())
+            while self._take_if(","):
+                found.append(self._expression())
+        self._expect(")")
+        return found
+
+    def _primary(self) -> Node:
+        kind = self._kind()
+        if kind in {"int", "uint", "float"}:
+            return self._number(None)
+        if kind in {"string", "bytes"}:
+            return self._text(kind == "bytes")
+        if kind == "keyword" and not self._is("in"):
+            text, at = self._take()
+            return Literal(at, {"true": True, "false": False, "null": None}[text])
+        if self._take_if("("):
+            inner = self._expression()
+            self._expect(")")
+            return inner
+        if self._is("["):
+            return self._list()
+        if self._is("{"):
+            return self._map()
+        return self._name()
+
+    def _name(self) -> Node:
+        leading = "." if self._take_if(".") else ""
+        if self._kind() != "name":
+            self._unexpected(" expecting an expression")
+        name, at = self._take()
+        if name in _RESERVED:
+            self.mistakes.append(Mistake(at, f"reserved identifier: {name}"))
+        if self._is("("):
+            opened = self._take()[1]
+            return self._call(opened, leading + name, *self._arguments())
+        return Ident(at, leading + name)
+
+    def _list(self) -> Node:
+        at, elements, optional = self._take()[1], list[Node](), set[int]()
+        while not self._is("]"):
+            if self._take_if("?"):
+                optional.add(len(elements))
+            elements.append(self._expression())
+            if not self._take_if(","):
+                break
+        self._expect("]")
+        return self._made(ListOf(at, elements, frozenset(optional)))
+
+    def _map(self) -> Node:
+        at, entries = self._take()[1], list[tuple[Node, Node, bool]]()
+        while not self._is("}"):
+            optional = self._take_if("?")
+            key = self._expression()
+            self._expect(":")
+            entries.append((key, self._expression(), optional))
+            if not self._take_if(","):
+                break
+        self._expect("}")
+        return self._made(MapOf(at, entries))
+
+    # --- literals
+
+    def _number(self, minus: int | None) -> Node:
+        kind = self._kind()
+        text, at = self._take()
+        at = at if minus is None else minus
+        value: Any
+        if kind == "float":
+            value = float(text)
+            value = value if minus is None else -value
+            if value in (float("inf"), float("-inf")):
+                self.mistakes.append(Mistake(at, "invalid double literal"))
+            return Literal(at, value)
+        digits = text.rstrip("uU")
+        hexadecimal = digits.startswith("0x")
+        significant = digits.removeprefix("0x").lstrip("0")[:_MOST_DIGITS] or "0"
+        value = int(significant, 16 if hexadecimal else 10)
+        if kind == "uint":
+            if value > 2**64 - 1:
+                self.mistakes.append(Mistake(at, "invalid uint literal"))
+            return Literal(at, UInt(value))
+        value = value if minus is None else -value
+        if not _LOWEST <= value <= _HIGHEST:
+            self.mistakes.append(Mistake(at, "invalid int literal"))
+        return Literal(at, value)
+
+    def _text(self, is_bytes: bool) -> Node:
+        text, at = self._take()
+        try:
+            return Literal(at, unquoted(text, is_bytes))
+        except LiteralError as error:
+            self.mistakes.append(Mistake(at, str(error)))
+            return Literal(at, "")

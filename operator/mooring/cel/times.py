@@ -1,0 +1,230 @@
+"""Durations and timestamps: their texts, their arithmetic and the parts of a date.
+
+Source: cel-go's `common/types/duration.go`, `timestamp.go` and Go's package `time`.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from typing import Any, Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from mooring.cel.values import NO_OVERLOAD, Duration, Failure, Timestamp, work
+
+__all__ = [
+    "OVERLOADS",
+    "add_times",
+    "duration_text",
+    "parse_duration",
+    "parse_timestamp",
+    "subtract_times",
+    "timestamp_of_seconds",
+    "timestamp_text",
+]
+
+Value = Any
+_SECOND: Final = 10**9
+_FIRST, _LAST = -62135596800, 253402300799
+_UNITS: Final = {
+    "ns": 1,
+    "us": 10**3,
+    "µs": 10**3,
+    "μs": 10**3,  # Go takes both letters
+    "ms": 10**6,
+    "s": _SECOND,
+    "m": 60 * _SECOND,
+    "h": 3600 * _SECOND,
+}
+_DURATION: Final = re.compile(
+    r"(?P<whole>[0-9]*)(?:\.(?P<part>[0-9]*))?(?P<unit>[a-zµμ]+)"
+)  # as above
+_TIMESTAMP: Final = re.compile(
+    r"(\d{4})-(\d{2})-(\d{2})T(\d{2}):(\d{2}):(\d{2})(?:[.,](\d+))?(?:Z|([+-])(\d{2}):(\d{2}))",
+    re.ASCII,
+)
+_MOST: Final = 2**63 - 1
+
+
+def parse_duration(text: str) -> Duration | None:
+    """Return the duration that Go reads from a text such as `1h30m`, None if it is not one."""
+    sign = -1 if text.startswith("-") else 1
+    rest = text[1:] if text[:1] in {"+", "-"} else text
+    work.spend_on_text(len(text))
+    if rest == "0":
+        return Duration(0)
+    total, at = 0, 0
+    while at < len(rest):
+        found = _DURATION.match(rest, at)
+        if found is None or found["unit"] not in _UNITS:
+            return None
+        whole, part = found["whole"], found["part"] or ""
+        if (not whole and not part) or len(whole) > 20:
+            return None
+        unit = _UNITS[found["unit"]]
+        part = part[:18]
+        total += int(whole or "0") * unit + int(part or "0") * unit // 10 ** len(part)
+        at = found.end()
+    if not rest or total > _MOST + (sign < 0):
+        return None
+    return Duration(sign * total)
+
+
+def parse_timestamp(text: str) -> Timestamp | Failure | None:
+    """Return the moment of an RFC 3339 text, None if it is not one."""
+    found = _TIMESTAMP.fullmatch(text)
+    if found is None:
+        return None
+    year, month, day, hour, minute, second = (int(each) for each in found.groups()[:6])
+    offset = 0
+    if found[8]:
+        if int(found[9]) > 23 or int(found[10]) > 59:
+            return None
+        offset = (int(found[9]) * 3600 + int(found[10]) * 60) * (-1 if found[8] == "-" else 1)
+    try:
+        moment = datetime(year or 4, month, day, hour, minute, second, tzinfo=UTC)
+    except ValueError:
+        return None
+    if not year:
+        return Failure("timestamp overflow")
+    seconds = (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(seconds=1) - offset
+    if not _FIRST <= seconds <= _LAST:
+        return Failure("timestamp overflow")
+    return Timestamp(seconds * _SECOND + int((found[7] or "")[:9].ljust(9, "0")), offset)
+
+
+def timestamp_of_seconds(seconds: int) -> Value:
+    """Return the moment so many seconds after 1970."""
+    if not _FIRST <= seconds <= _LAST:
+        return Failure("timestamp overflow")
+    return Timestamp(seconds * _SECOND)
+
+
+def timestamp_text(value: Timestamp) -> str:
+    """Return the moment as RFC 3339, in its own time zone."""
+    moment = _date(value, timezone(timedelta(seconds=value.offset)))
+    fraction = f".{value.nanoseconds % _SECOND:09d}".rstrip("0").rstrip(".")
+    minutes = abs(value.offset) // 60
+    zone = "Z"
+    if value.offset:
+        zone = f"{'-' if value.offset < 0 else '+'}{minutes // 60:02d}:{minutes % 60:02d}"
+    return f"{moment.year:04d}{moment:-%m-%dT%H:%M:%S}{fraction}{zone}"
+
+
+def duration_text(value: Duration) -> str:
+    """Return the duration in seconds, such as `5400s`."""
+    whole, part = divmod(abs(value.nanoseconds), _SECOND)
+    seconds = float(whole) + part / 1e9
+    text = f"{seconds:.9f}".rstrip("0").rstrip(".") if seconds < 1e6 else _plain(seconds)
+    return f"{'-' if value.nanoseconds < 0 else ''}{text}s"
+
+
+def _plain(value: float) -> str:
+    text = repr(value)
+    return text.removesuffix(".0") if "e" not in text else f"{value:f}".rstrip("0").rstrip(".")
+
+
+def add_times(first: Value, second: Value) -> Value:
+    """Return the sum of a duration or a timestamp and another."""
+    kinds = {type(first), type(second)}
+    if kinds == {Duration}:
+        return _span(first.nanoseconds + second.nanoseconds)
+    if kinds == {Duration, Timestamp}:
+        moment = first if isinstance(first, Timestamp) else second
+        return _moment(first.nanoseconds + second.nanoseconds, moment.offset)
+    return NO_OVERLOAD
+
+
+def subtract_times(first: Value, second: Value) -> Value:
+    """Return a duration or a timestamp less another."""
+    if type(first) is type(second):
+        return _span(first.nanoseconds - second.nanoseconds)
+    if isinstance(first, Timestamp) and isinstance(second, Duration):
+        return _moment(first.nanoseconds - second.nanoseconds, first.offset)
+    return NO_OVERLOAD
+
+
+def _span(nanoseconds: int) -> Value:
+    return Duration(nanoseconds) if -_MOST - 1 <= nanoseconds <= _MOST else _OVERFLOW
+
+
+_OVERFLOW: Final = Failure("integer overflow")
+
+
+def _moment(nanoseconds: int, offset: int) -> Value:
+    if not _FIRST <= nanoseconds // _SECOND <= _LAST:
+        return Failure("timestamp overflow")
+    return Timestamp(nanoseconds, offset)
+
+
+def _date(value: Timestamp, zone: tzinfo) -> datetime:
+    try:
+        moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=value.nanoseconds // _SECOND)
+        return moment.astimezone(zone)
+    except OverflowError:
+        return moment
+
+
+def _zone(name: str) -> tzinfo | Failure:
+    """Return a time zone by its name, or by its offset such as `-08:00`."""
+    hours, colon, minutes = name.partition(":")
+    if not colon:
+        if name in {"", "UTC"}:
+            return UTC
+        try:
+            return ZoneInfo(name)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            return Failure(f"unknown time zone {name}")
+    for text in (hours, minutes):
+        if not re.fullmatch(r"[+-]?[0-9]{1,9}", text):
+            quoted = text.replace('"', '\\"')
+            return Failure(f'strconv.Atoi: parsing "{quoted}": invalid syntax')
+    offset = int(hours) * 60 + int(minutes) * (-1 if name.startswith("-") else 1)
+    try:
+        return timezone(timedelta(minutes=offset))
+    except ValueError:
+        return Failure(f"unknown time zone {name}")
+
+
+_PARTS: Final[Mapping[str, Callable[[datetime], int]]] = {
+    "year": lambda moment: moment.year,
+    "month": lambda moment: moment.month - 1,
+    "day_of_year": lambda moment: moment.timetuple().tm_yday - 1,
+    "day_of_month": lambda moment: moment.day - 1,
+    "day_of_month_1_based": lambda moment: moment.day,
+    "day_of_week": lambda moment: (moment.weekday() + 1) % 7,
+    "hours": lambda moment: moment.hour,
+    "minutes": lambda moment: moment.minute,
+    "seconds": lambda moment: moment.second,
+}
+
+
+def _part(name: str) -> Callable[..., Value]:
+    def compute(value: Timestamp, zone: str = "UTC") -> Value:
+        found = _zone(zone)
+        if isinstance(found, Failure):
+            return found
+        if name == "milliseconds":
+            return value.nanoseconds % _SECOND // 10**6
+        return _PARTS[name](_date(value, found))
+
+    return compute
+
+
+def _towards_zero(unit: int) -> Callable[[Duration], int]:
+    def compute(value: Duration) -> int:
+        whole = abs(value.nanoseconds) // unit
+        return -whole if value.nanoseconds < 0 else whole
+
+    return compute
+
+
+OVERLOADS: Final[Mapping[str, Callable[..., Value]]] = {
+    **{f"timestamp_to_{name}": _part(name) for name in (*_PARTS, "milliseconds")},
+    **{f"timestamp_to_{name}_with_tz": _part(name) for name in (*_PARTS, "milliseconds")},
+    "timestamp_to_seconds_tz": _part("seconds"),
+    "duration_to_hours": _towards_zero(3600 * _SECOND),
+    "duration_to_minutes": _towards_zero(60 * _SECOND),
+    "duration_to_seconds": _towards_zero(_SECOND),
+    "duration_to_milliseconds": _towards_zero(10**6),
+}
+"""The overloads of methods of timestamps and durations."""

@@ -1,0 +1,230 @@
+"""The syntax tree of a CEL expression, and the functions that the parser's operators stand for."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from mooring.cel.types import Type
+
+__all__ = [
+    "ADD",
+    "AND",
+    "CONDITIONAL",
+    "EQUALS",
+    "INDEX",
+    "MAP_INSERT",
+    "NEGATE",
+    "NOT",
+    "NOT_STRICTLY_FALSE",
+    "OPTIONAL_INDEX",
+    "OPTIONAL_SELECT",
+    "OR",
+    "RESULT",
+    "Call",
+    "Comprehension",
+    "Ident",
+    "ListOf",
+    "Literal",
+    "MapOf",
+    "Node",
+    "Select",
+    "UInt",
+    "copied",
+]
+
+AND: Final = "_&&_"
+OR: Final = "_||_"
+CONDITIONAL: Final = "_?_:_"
+EQUALS: Final = "_==_"
+ADD: Final = "_+_"
+NOT: Final = "!_"
+NEGATE: Final = "-_"
+INDEX: Final = "_[_]"
+OPTIONAL_INDEX: Final = "_[?_]"
+OPTIONAL_SELECT: Final = "_?._"
+NOT_STRICTLY_FALSE: Final = "@not_strictly_false"
+MAP_INSERT: Final = "cel.@mapInsert"
+RESULT: Final = "@result"
+"""The variable of macros that collects; users cannot write its name."""
+
+
+class UInt(int):
+    """A number of CEL's type uint."""
+
+    __slots__ = ()
+
+
+class Node:
+    """A part of an expression; `at` is its offset in the source in characters.
+
+    Attributes:
+        depth: The levels of nodes from this one down.
+        size: The nodes from this one down; a part that occurs twice counts twice.
+        type: Its type, once it is checked.
+    """
+
+    __slots__ = ("at", "depth", "size", "type")
+    at: int
+    depth: int
+    size: int
+    type: Type | None
+
+    def __init__(self, at: int) -> None:
+        self.at = at
+        self.type = None
+        self.depth, self.size = 1, 1
+        for part in self.parts():
+            self.depth = max(self.depth, part.depth + 1)
+            self.size += part.size
+
+    def parts(self) -> Iterator["Node"]:
+        """Yield the nodes directly below this one."""
+        yield from ()
+
+
+class Literal(Node):
+    """A constant."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, at: int, value: Any) -> None:
+        self.value = value
+        super().__init__(at)
+
+
+class Ident(Node):
+    """A name."""
+
+    __slots__ = ("is_type", "name")
+
+    def __init__(self, at: int, name: str) -> None:
+        self.name = name
+        self.is_type: Type | None = None
+        super().__init__(at)
+
+
+class Select(Node):
+    """A field of `operand`, or with `tests` whether it has that field."""
+
+    __slots__ = ("field", "operand", "tests", "type_name")
+
+    def __init__(self, at: int, operand: Node, field: str, tests: bool = False) -> None:
+        self.operand, self.field, self.tests = operand, field, tests
+        self.type_name: Type | None = None
+        super().__init__(at)
+
+    def parts(self) -> Iterator[Node]:
+        """Yield the operand."""
+        yield self.operand
+
+
+class Call(Node):
+    """A function or an operator; `target` is what a method is called on.
+
+    `overloads` are the ids of the overloads that fit the types of the arguments.
+    """
+
+    __slots__ = ("args", "function", "overloads", "target")
+
+    def __init__(
+        self, at: int, function: str, args: Sequence[Node], target: Node | None = None
+    ) -> None:
+        self.function, self.args, self.target = function, list(args), target
+        self.overloads: list[str] = []
+        super().__init__(at)
+
+    def parts(self) -> Iterator[Node]:
+        """Yield the target, if there is one, and the arguments."""
+        if self.target is not None:
+            yield self.target
+        yield from self.args
+
+
+class ListOf(Node):
+    """A list that is written out; `optional` are the indexes of elements with a question mark."""
+
+    __slots__ = ("elements", "optional")
+
+    def __init__(
+        self, at: int, elements: Sequence[Node], optional: frozenset[int] = frozenset()
+    ) -> None:
+        self.elements, self.optional = list(elements), optional
+        super().__init__(at)
+
+    def parts(self) -> Iterator[Node]:
+        """Yield the elements."""
+        yield from self.elements
+
+
+class MapOf(Node):
+    """A map that is written out: keys, values and whether they have a question mark."""
+
+    __slots__ = ("entries",)
+
+    def __init__(self, at: int, entries: Sequence[tuple[Node, Node, bool]]) -> None:
+        self.entries = list(entries)
+        super().__init__(at)
+
+    def parts(self) -> Iterator[Node]:
+        """Yield each key and its value."""
+        for key, value, _optional in self.entries:
+            yield key
+            yield value
+
+
+class Comprehension(Node):
+    """What macros such as `exists` become: a loop over `items` that computes `result`.
+
+    `variables` are one or two names; `collects` is the name of what each step computes anew.
+    """
+
+    __slots__ = ("collects", "condition", "items", "result", "start", "step", "variables")
+
+    def __init__(
+        self,
+        at: int,
+        *,
+        items: Node,
+        variables: tuple[str, ...],
+        collects: str,
+        start: Node,
+        condition: Node,
+        step: Node,
+        result: Node,
+    ) -> None:
+        self.items, self.variables, self.collects = items, variables, collects
+        self.start, self.condition, self.step, self.result = start, condition, step, result
+        super().__init__(at)
+
+    def parts(self) -> Iterator[Node]:
+        """Yield all five parts."""
+        yield from (self.items, self.start, self.condition, self.step, self.result)
+
+
+def copied(node: Node) -> Node:
+    """Return a tree of new nodes like those of the given one, which is not checked yet."""
+    match node:
+        case Select():
+            return Select(node.at, copied(node.operand), node.field, node.tests)
+        case Call():
+            target = None if node.target is None else copied(node.target)
+            return Call(node.at, node.function, [copied(arg) for arg in node.args], target)
+        case ListOf():
+            return ListOf(node.at, [copied(each) for each in node.elements], node.optional)
+        case MapOf():
+            return MapOf(node.at, [(copied(k), copied(v), opt) for k, v, opt in node.entries])
+        case Comprehension():
+            return Comprehension(
+                node.at,
+                items=copied(node.items),
+                variables=node.variables,
+                collects=node.collects,
+                start=copied(node.start),
+                condition=copied(node.condition),
+                step=copied(node.step),
+                result=copied(node.result),
+            )
+        case Ident():
+            return Ident(node.at, node.name)
+        case Literal():
+            return Literal(node.at, node.value)
+    raise TypeError(node)

@@ -1,0 +1,268 @@
+"""Types of CEL as its checker sees them, and whether a value of one may stand for another."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = [
+    "ANY",
+    "BOOL",
+    "DYN",
+    "ERROR",
+    "INT",
+    "NAMED",
+    "STRING",
+    "Substitutions",
+    "Type",
+    "has_any_type",
+    "is_dynamic",
+    "list_of",
+    "map_of",
+    "most_general",
+    "optional_of",
+    "parameter",
+    "type_of",
+    "unwrapped",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """A type; `kind` is its family and `name` what `type()` and messages call it.
+
+    A type parameter, such as A in list(A), has the kind "param".
+    """
+
+    kind: str
+    name: str
+    parameters: tuple["Type", ...] = ()
+
+    @property
+    def shown(self) -> str:
+        """The type as the checker's messages write it."""
+        if self.kind in _SHOWN:
+            return _SHOWN[self.kind]
+        if not self.parameters:
+            return self.name
+        return f"{self.name}({', '.join(each.shown for each in self.parameters)})"
+
+    def __str__(self) -> str:
+        if self.kind == "param":
+            return f"<{self.name}>"
+        if not self.parameters:
+            return self.name
+        return f"{self.name}({', '.join(map(str, self.parameters))})"
+
+
+_SHOWN: Final = {
+    "any": "any",
+    "duration": "duration",
+    "error": "!error!",
+    "null": "null",
+    "timestamp": "timestamp",
+}
+
+
+def _simple(kind: str, name: str = "") -> Type:
+    return Type(kind, name or kind)
+
+
+BOOL: Final = _simple("bool")
+INT: Final = _simple("int")
+STRING: Final = _simple("string")
+DYN: Final = _simple("dyn")
+ANY: Final = _simple("any", "google.protobuf.Any")
+ERROR: Final = _simple("error", "!error!")
+NAMED: Final = {
+    "bool": BOOL,
+    "int": INT,
+    "uint": _simple("uint"),
+    "double": _simple("double"),
+    "string": STRING,
+    "bytes": _simple("bytes"),
+    "null_type": _simple("null", "null_type"),
+    "duration": _simple("duration", "google.protobuf.Duration"),
+    "timestamp": _simple("timestamp", "google.protobuf.Timestamp"),
+    "dyn": DYN,
+    "type": _simple("type"),
+    "Quantity": Type("struct", "kubernetes.Quantity"),
+    "Semver": Type("struct", "kubernetes.Semver"),
+    "URL": Type("struct", "kubernetes.URL"),
+    "Format": Type("struct", "kubernetes.NamedFormat"),
+    "IP": Type("opaque", "net.IP"),
+    "CIDR": Type("opaque", "net.CIDR"),
+}
+"""The types without parameters, by the names that declarations use."""
+
+_NESTED: Final = frozenset(("opaque", "list", "map", "type"))
+_NULLABLE: Final = frozenset(("opaque", "struct", "any", "duration", "timestamp"))
+
+
+def list_of(element: Type) -> Type:
+    """Return the type of lists of such elements."""
+    return Type("list", "list", (element,))
+
+
+def map_of(key: Type, value: Type) -> Type:
+    """Return the type of maps with such keys and values."""
+    return Type("map", "map", (key, value))
+
+
+def optional_of(value: Type) -> Type:
+    """Return the type of values that may be absent."""
+    return Type("opaque", "optional_type", (value,))
+
+
+def type_of(value: Type) -> Type:
+    """Return the type of a type itself."""
+    return Type("type", "type", (value,))
+
+
+def parameter(name: str) -> Type:
+    """Return a type parameter."""
+    return Type("param", name)
+
+
+def is_dynamic(given: Type) -> bool:
+    """Return whether values of any type are of this one."""
+    return given.kind in {"dyn", "any"}
+
+
+def has_any_type(given: Type) -> bool:
+    """Return whether nothing is known about the type, be it because of a mistake."""
+    return given.kind in {"dyn", "any", "error"}
+
+
+def unwrapped(given: Type) -> tuple[Type, bool]:
+    """Return the type of what may be absent and True; the type itself and False for others."""
+    if given.kind == "opaque" and given.name == "optional_type":
+        return given.parameters[0], True
+    return given, False
+
+
+def most_general(first: Type, second: Type) -> Type:
+    """Return the less specific of two types."""
+    return first if _is_less_specific(first, second) else second
+
+
+def _is_less_specific(first: Type, second: Type) -> bool:
+    if is_dynamic(first) or first.kind == "param":
+        return True
+    if is_dynamic(second) or second.kind == "param" or first.kind != second.kind:
+        return False
+    if first.kind == "type":
+        return True
+    if first.kind in {"opaque", "list", "map"}:
+        return (
+            first.name == second.name
+            and len(first.parameters) == len(second.parameters)
+            and all(map(_is_less_specific, first.parameters, second.parameters))
+        )
+    return first == second
+
+
+def _is_assignable_to(wanted: Type, given: Type) -> bool:
+    """Return whether a value of a simple type may stand for one of the wanted type."""
+    return wanted.kind in {"dyn", "any", "param"} or wanted == given
+
+
+class Substitutions:
+    """What the type parameters of an expression stand for, as far as it is known.
+
+    An attempt that fails is undone by a log, because copies would make checking quadratic.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, Type] = {}
+        self._log: list[tuple[str, Type | None]] = []
+        self._free = 0
+
+    def new_parameter(self) -> Type:
+        """Return a type parameter that nothing is known about."""
+        self._free += 1
+        return parameter(f"_var{self._free - 1}")
+
+    def assign(self, first: Type, second: Type) -> bool:
+        """Return whether the types agree, and remember what parameters then stand for."""
+        return self.assign_all((first,), (second,))
+
+    def assign_all(self, first: Sequence[Type], second: Sequence[Type]) -> bool:
+        """Return whether the types agree one by one; remember nothing if they do not."""
+        self._log.clear()
+        if self._all_agree(first, second):
+            return True
+        for name, before in reversed(self._log):
+            if before is None:
+                del self._known[name]
+            else:
+                self._known[name] = before
+        return False
+
+    def resolved(self, given: Type, free: Type | None = None) -> Type:
+        """Return the type with its parameters replaced; those that are free become `free`."""
+        while given.kind == "param":
+            known = self._known.get(given.name)
+            if known is None:
+                return given if free is None else free
+            given = known
+        if given.kind in _NESTED and given.parameters:
+            inner = tuple(self.resolved(each, free) for each in given.parameters)
+            return Type(given.kind, given.name, inner)
+        return given
+
+    def _all_agree(self, first: Iterable[Type], second: Iterable[Type]) -> bool:
+        first, second = tuple(first), tuple(second)
+        return len(first) == len(second) and all(map(self._agree, first, second))
+
+    def _agree(self, first: Type, second: Type) -> bool:
+        if second.kind == "param":
+            valid, known = self._substitutes(first, second)
+            if valid or known:
+                return valid
+        if first.kind == "param":
+            return self._substitutes(second, first)[0]
+        if has_any_type(first) or has_any_type(second):
+            return True
+        if first.kind == "null" or second.kind == "null":
+            other = second if first.kind == "null" else first
+            return other.kind in _NULLABLE or other.kind == "null"
+        if first.kind == "type":
+            return second.kind == "type"
+        if first.kind in {"opaque", "list", "map"}:
+            same = first.kind == second.kind and first.name == second.name
+            return same and self._all_agree(first.parameters, second.parameters)
+        return _is_assignable_to(second, first)
+
+    def _substitutes(self, given: Type, free: Type) -> tuple[bool, bool]:
+        """Return whether a parameter may stand for a type, and whether it stood for one before."""
+        if given == free:
+            return True, True
+        known = self._known.get(free.name)
+        if known is not None:
+            if given == known:
+                return True, True
+            if not self._agree(given, known):
+                return False, True
+            general = most_general(given, known)
+            if self._is_absent(free, general):
+                self._remember(free, general)
+            return True, True
+        if self._is_absent(free, given):
+            self._remember(free, given)
+            return True, False
+        return False, False
+
+    def _remember(self, free: Type, given: Type) -> None:
+        self._log.append((free.name, self._known.get(free.name)))
+        self._known[free.name] = given
+
+    def _is_absent(self, free: Type, within: Type) -> bool:
+        """Return whether a parameter does not occur in a type, so that neither is endless."""
+        if free == within:
+            return False
+        if within.kind == "param":
+            known = self._known.get(within.name)
+            return known is None or self._is_absent(free, known)
+        if within.kind in _NESTED:
+            return all(self._is_absent(free, each) for each in within.parameters)
+        return True

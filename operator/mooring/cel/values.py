@@ -1,0 +1,479 @@
+"""Values of CEL expressions: their types, equality, order and size.
+
+bool, int, float, str, bytes and None are Python's own; a list is a tuple, a Joined, or a Python
+list while a loop builds it. Errors are values too, because `&&` and `||` go on after them.
+Source: cel-go's `common/types`.
+"""
+
+import math
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, ClassVar, Final, cast
+
+from mooring.cel.tree import UInt
+from mooring.cel.types import NAMED, Type, list_of, map_of, optional_of, parameter
+
+__all__ = [
+    "ABSENT",
+    "EMPTY_MAP",
+    "LIMIT_EXCEEDED",
+    "LISTS",
+    "NO_OVERLOAD",
+    "Duration",
+    "EvaluationCrash",
+    "Failure",
+    "Joined",
+    "MapValue",
+    "Opaque",
+    "Optional",
+    "Timestamp",
+    "UInt",
+    "at_once",
+    "compare",
+    "equal",
+    "go_float",
+    "index_of",
+    "is_list",
+    "iterate",
+    "joined",
+    "lossless_int",
+    "lossless_uint",
+    "size_for_cost",
+    "size_of",
+    "text_of",
+    "type_name",
+    "type_of_value",
+    "work",
+]
+
+Value = Any
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An error; the text is cel-go's."""
+
+    text: str
+
+
+NO_OVERLOAD: Final = Failure("no such overload")
+
+
+class EvaluationCrash(Exception):  # noqa: N818 # an error would be a value
+    """The evaluation ends at once: cel-go panics, or the limit of costs is reached."""
+
+
+@dataclass(frozen=True, slots=True)
+class Duration:
+    """A time span in nanoseconds."""
+
+    nanoseconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Timestamp:
+    """A moment in nanoseconds since 1970, UTC; `offset` are the seconds of its own time zone."""
+
+    nanoseconds: int
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Optional:
+    """A value that may be absent."""
+
+    present: bool
+    value: Value = None
+
+
+ABSENT: Final = Optional(False)
+
+
+class Opaque:
+    """The base of values of Kubernetes' own types; each has a type, and the name of Go's type."""
+
+    __slots__ = ()
+    cel_type: ClassVar[Type]
+    go_type: ClassVar[str]
+    short_name: ClassVar[str]
+    hashable: ClassVar[bool] = True
+
+    def equals(self, other: Value) -> "bool | Failure":
+        """Return whether the values are equal."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Joined:
+    """Two lists, one behind the other, that are not copied: sizes may double with each step."""
+
+    first: Any
+    second: Any
+    size: int
+
+
+LISTS: Final = frozenset((tuple, list, Joined))
+_COPIED: Final = 64
+"""Lists up to this size are copied rather than joined."""
+_MOST_WORK: Final = 1_000_000
+_PER_ITEM: Final = 8
+"""Characters that are as much work as an element of a list."""
+LIMIT_EXCEEDED: Final = "operation cancelled: actual cost limit exceeded"
+
+
+class Work(threading.local):
+    """What an evaluation may do besides what costs are charged for.
+
+    A list may double with each `+`, and a text with each `replace`, for next to no costs: cel-go
+    would take for ever then, or all memory.
+    """
+
+    left = _MOST_WORK
+
+    def begin(self) -> None:
+        """Begin an evaluation."""
+        self.left = _MOST_WORK
+
+    def spend(self, items: int) -> None:
+        """Take so many elements, or steps, from what is left."""
+        self.left -= items
+        if self.left < 0:
+            raise EvaluationCrash(LIMIT_EXCEEDED)
+
+    def spend_on_text(self, characters: int) -> None:
+        """Take a text of this length from what is left, before it is made."""
+        self.spend(characters // _PER_ITEM)
+
+
+work: Final = Work()
+
+
+def _key(key: Value) -> Any:
+    """Return what a map's entry is found by: 1, 1u, 1.0 and true are different keys."""
+    kind = type(key)
+    if kind is str:
+        return key
+    if kind is bytes or (isinstance(key, Opaque) and not key.hashable):
+        name = "types.Bytes" if kind is bytes else key.go_type
+        raise EvaluationCrash(f"internal error: runtime error: hash of unhashable type {name}")
+    if kind in {bool, int, UInt, float, type(None), Type, Duration, Timestamp}:
+        return (kind, key)
+    return (kind, id(key))
+
+
+class MapValue:
+    """A map; what is not found is `default`, if that is not None.
+
+    One that a loop builds (`is_building`) is changed by what adds an entry.
+    """
+
+    __slots__ = ("_entries", "default", "is_building")
+
+    def __init__(self, default: "MapValue | None" = None, is_building: bool = False) -> None:
+        self._entries: dict[Any, tuple[Value, Value]] = {}
+        self.default = default
+        self.is_building = is_building
+
+    @classmethod
+    def of_strings(
+        cls, entries: Mapping[str, Value], default: "MapValue | None" = None
+    ) -> "MapValue":
+        """Return a map with text keys."""
+        made = cls(default)
+        made._entries = {key: (key, value) for key, value in entries.items()}
+        return made
+
+    def put(self, key: Value, value: Value) -> None:
+        """Set an entry."""
+        self._entries[_key(key)] = (key, value)
+
+    def remove(self, key: Value) -> None:
+        """Remove an entry, if it is there."""
+        self._entries.pop(_key(key), None)
+
+    def find(self, key: Value) -> "tuple[bool, Value]":
+        """Return whether the key is there, and its value."""
+        found = self._entries.get(key) if type(key) is str else self._of_number(key)
+        if found is not None:
+            return True, found[1]
+        if self.default is not None:
+            return True, self.default
+        return False, None
+
+    def has(self, key: Value) -> bool:
+        """Return whether the key is there; defaults do not count."""
+        return (self._entries.get(key) if type(key) is str else self._of_number(key)) is not None
+
+    def _of_number(self, key: Value) -> "tuple[Value, Value] | None":
+        """Return an entry whose key is equal, even if it is a number of another type."""
+        if not self._entries:
+            return None
+        found = self._entries.get(_key(key))
+        kind = type(key)
+        if found is None and kind in {float, UInt}:
+            whole = lossless_int(key)
+            found = None if whole is None else self._entries.get((int, whole))
+        if found is None and kind in {float, int}:
+            whole = lossless_uint(key)
+            found = None if whole is None else self._entries.get((UInt, UInt(whole)))
+        return found
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[Value]:
+        return (key for key, _value in self._entries.values())
+
+    def items(self) -> Iterator[tuple[Value, Value]]:
+        """Yield each key with its value."""
+        yield from self._entries.values()
+
+
+EMPTY_MAP: Final = MapValue()
+
+
+def lossless_int(value: float) -> int | None:
+    """Return the int that a number is exactly, if there is one."""
+    if not math.isfinite(value):
+        return None
+    whole = int(value)
+    return whole if whole == value and -(2**63) < whole < 2**63 else None
+
+
+def lossless_uint(value: float) -> int | None:
+    """Return the uint that a number is exactly, if there is one."""
+    if not math.isfinite(value):
+        return None
+    whole = int(value)
+    return whole if whole == value and 0 <= whole < 2**64 else None
+
+
+def is_list(value: Value) -> bool:
+    """Return whether it is a list."""
+    return type(value) in LISTS
+
+
+def joined(first: Value, second: Value) -> Value:
+    """Return the elements of both lists; a list that a loop builds is extended."""
+    if type(first) is list:
+        first.extend(iterate(second))
+        return first
+    sizes = size_of(first), size_of(second)
+    if not sizes[0]:
+        return second
+    if not sizes[1]:
+        return first
+    if sum(sizes) <= _COPIED:
+        return (*iterate(first), *iterate(second))
+    return Joined(first, second, min(sum(sizes), 2**63 - 1))
+
+
+def iterate(value: Value) -> Iterator[Value]:
+    """Yield the elements of a list, or the keys of a map."""
+    left = [list(value) if type(value) is list else value]
+    while left:
+        part = left.pop()
+        if isinstance(part, Joined):
+            left += (part.second, part.first)
+        else:
+            yield from part
+
+
+def at_once(value: Value) -> Iterator[Value]:
+    """Yield the elements of a list for an operation that looks at all of them in one step."""
+    work.spend(size_of(value))
+    return iterate(value)
+
+
+def size_of(value: Value) -> int:
+    """Return the size of a text, of bytes, a list or a map."""
+    return value.size if isinstance(value, Joined) else len(value)
+
+
+_SIZED: Final = frozenset((str, bytes, MapValue)) | LISTS
+
+
+def size_for_cost(value: Value) -> int:
+    """Return the size that costs go by; 1 for what has no size."""
+    if type(value) in _SIZED:
+        return size_of(value)
+    if isinstance(value, Opaque):
+        return getattr(value, "size", 1)
+    return 1
+
+
+def index_of(value: Value) -> "int | Failure":
+    """Return the index that a number stands for."""
+    kind = type(value)
+    if kind is int:
+        return cast("int", value)
+    if kind in {float, UInt}:
+        whole = lossless_int(value)
+        if whole is None:
+            return Failure(f"unsupported index value {text_of(value)} in list")
+        return whole
+    return Failure(f"unsupported index type '{type_name(value)}' in list")
+
+
+_TYPES: Final[Mapping[type, Type]] = {
+    bool: NAMED["bool"],
+    int: NAMED["int"],
+    UInt: NAMED["uint"],
+    float: NAMED["double"],
+    str: NAMED["string"],
+    bytes: NAMED["bytes"],
+    type(None): NAMED["null_type"],
+    tuple: list_of(parameter("A")),
+    list: list_of(parameter("A")),
+    Joined: list_of(parameter("A")),
+    MapValue: map_of(parameter("A"), parameter("B")),
+    Type: NAMED["type"],
+    Duration: NAMED["duration"],
+    Timestamp: NAMED["timestamp"],
+    Optional: optional_of(parameter("A")),
+    Failure: Type("opaque", "error"),
+}
+
+
+def type_of_value(value: Value) -> Type:
+    """Return what `type()` returns."""
+    known = _TYPES.get(type(value))
+    return value.cel_type if known is None else known
+
+
+def type_name(value: Value) -> str:
+    """Return the name of a value's type."""
+    return type_of_value(value).name
+
+
+_NUMBERS: Final = frozenset((int, UInt, float))
+
+
+def equal(first: Value, second: Value) -> "bool | Failure":
+    """Return whether two values are equal, as `==` does."""
+    if first is None or second is None:
+        return first is second
+    kind, other = type(first), type(second)
+    if kind in _NUMBERS:
+        return other in _NUMBERS and _compared(first, second) == 0
+    if kind in LISTS:
+        return _equal_lists(first, second)
+    if kind is MapValue:
+        return _equal_maps(first, second)
+    if kind is Optional:
+        if other is not Optional or not (first.present and second.present):
+            return other is Optional and first.present == second.present
+        return _directly_equal(first.value, second.value)
+    if kind is Type:
+        return other is Type and first.name == second.name
+    if kind is Timestamp:
+        return other is Timestamp and first.nanoseconds == second.nanoseconds
+    if isinstance(first, Opaque):
+        return first.equals(second)
+    return kind is other and bool(first == second)
+
+
+def _directly_equal(first: Value, second: Value) -> "bool | Failure":
+    """Return whether values are equal by the rule of the first one's type, null included."""
+    if second is None and isinstance(first, Opaque):
+        return first.equals(second)
+    return equal(first, second)
+
+
+def _equal_lists(first: Value, second: Value) -> "bool | Failure":
+    if not is_list(second) or size_of(first) != size_of(second):
+        return False
+    failed: Failure | None = None
+    for mine, other in zip(at_once(first), iterate(second), strict=True):
+        same = equal(mine, other)
+        if same is False:
+            return False
+        if failed is None and isinstance(same, Failure):
+            failed = same
+    # cel-go loses the error of an element, unless the list was made with `+`.
+    return failed if failed is not None and type(first) is Joined else True
+
+
+def _equal_maps(first: MapValue, second: Value) -> "bool | Failure":
+    if type(second) is not MapValue or len(first) != len(second):
+        return False
+    work.spend(len(first))
+    for key, value in first.items():
+        found, other = second.find(key)
+        if not found or equal(value, other) is False:
+            return False
+    return True
+
+
+def _compared(first: float, second: float) -> int | None:
+    """Return -1, 0 or 1; None if one of them is not a number."""
+    if math.isnan(first) or math.isnan(second):
+        return None
+    if type(first) is float or type(second) is float:
+        # Whole numbers become floats first, as in cel-go, unless they are out of reach.
+        if type(first) is not float and abs(second) <= 2**64:
+            first = float(first)
+        if type(second) is not float and abs(first) <= 2**64:
+            second = float(second)
+    return (first > second) - (first < second)
+
+
+def compare(first: Value, second: Value) -> "int | Failure":
+    """Return -1, 0 or 1; both must have types that are ordered together."""
+    kind, other = type(first), type(second)
+    if kind in _NUMBERS and other in _NUMBERS:
+        found = _compared(first, second)
+        return Failure("NaN values cannot be ordered") if found is None else found
+    if kind is not other:
+        nan = kind is float and math.isnan(first)
+        return Failure("NaN values cannot be ordered") if nan else NO_OVERLOAD
+    if kind is str:
+        first, second = first.encode(), second.encode()
+    if kind in {Duration, Timestamp}:
+        first, second = first.nanoseconds, second.nanoseconds
+    return _order(first, second)
+
+
+def _order(first: Any, second: Any) -> int:
+    return int(first > second) - int(first < second)
+
+
+def text_of(value: Value) -> str:
+    """Return the value as messages show it."""
+    kind = type(value)
+    if kind is bool:
+        return "true" if value else "false"
+    if kind is float:
+        return go_float(value)
+    if kind is bytes:
+        return "[" + " ".join(str(each) for each in value) + "]"
+    if kind in LISTS:
+        return "[" + ", ".join(text_of(each) for each in at_once(value)) + "]"
+    if kind is MapValue:
+        return "{" + ", ".join(f"{text_of(k)}: {text_of(v)}" for k, v in value.items()) + "}"
+    if kind is Optional:
+        return f"optional({text_of(value.value)})" if value.present else "optional.none()"
+    if value is None:
+        return "0"
+    return str(value)
+
+
+def go_float(value: float) -> str:
+    """Return a float with the fewest digits that identify it, as Go's %g prints it."""
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "+Inf" if value > 0 else "-Inf"
+    exact = Decimal(repr(value)).normalize()
+    power = exact.adjusted() if value else 0
+    if -4 <= power < _EXPONENT_FROM:
+        return f"{exact:f}"
+    digits = "".join(map(str, exact.as_tuple().digits))
+    fraction = f".{digits[1:]}" if len(digits) > 1 else ""
+    sign, power_sign = "-" if value < 0 else "", "-" if power < 0 else "+"
+    return f"{sign}{digits[0]}{fraction}e{power_sign}{abs(power):02d}"
+
+
+_EXPONENT_FROM: Final = 6

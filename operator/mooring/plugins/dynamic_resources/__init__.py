@@ -1,0 +1,1 @@
+"""Allocates devices to pods by ResourceClaim."""

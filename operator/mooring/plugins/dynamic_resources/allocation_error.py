@@ -1,0 +1,17 @@
+"""The error of an allocation."""
+
+__all__ = ["AllocationError"]
+
+
+class AllocationError(Exception):
+    """Devices cannot be allocated because something is wrong, not because there are too few.
+
+    Attributes:
+        text: What is wrong, as kube-scheduler says it.
+        on_node: The node is not suitable, but others may be. Else the pod cannot be scheduled.
+    """
+
+    def __init__(self, text: str, *, on_node: bool = False) -> None:
+        super().__init__(text)
+        self.text = text
+        self.on_node = on_node

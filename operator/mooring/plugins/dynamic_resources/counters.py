@@ -1,0 +1,88 @@
+"""What devices of a pool take of the counters that they share (partitionable devices).
+
+Amounts are integers, in billionths.
+"""
+
+from collections.abc import Callable, Hashable
+
+from mooring.model.resource_claims import DeviceId
+from mooring.model.resource_slices import Device
+from mooring.plugins.dynamic_resources.pools import Pool
+
+__all__ = ["Counters"]
+
+_Sets = dict[str, dict[str, int]]
+"""Amounts by the names of the counter set and of the counter."""
+
+
+class Counters:
+    """What is left of the counters of a node's pools, while devices are tried.
+
+    Args:
+        in_use: Whether a device is allocated, shared ones included.
+        by_driver: Whether pools of one name that belong to two drivers have counters of their own.
+    """
+
+    __slots__ = ("_by_driver", "_consumed", "_in_use", "_left")
+
+    def __init__(self, in_use: Callable[[DeviceId], bool], *, by_driver: bool) -> None:
+        self._in_use = in_use
+        self._by_driver = by_driver
+        self._left: dict[Hashable, _Sets] = {}
+        self._consumed: dict[Hashable, _Sets] = {}
+
+    def take(self, pool: Pool, device: Device) -> None:
+        """Take what the device consumes, which fits."""
+        self._add(pool, device, 1)
+
+    def release(self, pool: Pool, device: Device) -> None:
+        """Give back what the device has taken."""
+        self._add(pool, device, -1)
+
+    def fit(self, pool: Pool, device: Device) -> bool:
+        """Return whether enough is left of all counters of the pool.
+
+        A set of which more is in use than there is rejects all devices that consume anything.
+        """
+        key = self._key(pool)
+        left = self._left.get(key)
+        if left is None:
+            left = self._left[key] = self.unused(pool)
+        consumed = self._consumed.setdefault(key, {})
+        wanted: dict[tuple[str, str], int] = {}
+        for taken in device.consumes:
+            for name, amount in taken.counters.items():
+                counter = (taken.counter_set, name)
+                wanted[counter] = wanted.get(counter, 0) + amount.nano
+        return all(
+            amount >= consumed.get(counters, {}).get(name, 0) + wanted.get((counters, name), 0)
+            for counters, amounts in left.items()
+            for name, amount in amounts.items()
+        )
+
+    def _add(self, pool: Pool, device: Device, sign: int) -> None:
+        consumed = self._consumed[self._key(pool)]
+        for taken in device.consumes:
+            counters = consumed.setdefault(taken.counter_set, {})
+            for name, amount in taken.counters.items():
+                counters[name] = counters.get(name, 0) + sign * amount.nano
+
+    def _key(self, pool: Pool) -> Hashable:
+        return (pool.driver, pool.name) if self._by_driver else pool.name
+
+    def unused(self, pool: Pool) -> dict[str, dict[str, int]]:
+        """Return what the devices that are allocated leave; it may be negative."""
+        left = {
+            name: {counter: amount.nano for counter, amount in each.counters.items()}
+            for name, each in pool.counter_sets.items()
+        }
+        for each in (*pool.slices, *pool.others):
+            for device in each.devices:
+                if not self._in_use(DeviceId(each.driver, each.pool, device.name)):
+                    continue
+                for taken in device.consumes:
+                    counters = left.get(taken.counter_set, {})
+                    for name, amount in taken.counters.items():
+                        if name in counters:
+                            counters[name] -= amount.nano
+        return left

@@ -1,0 +1,55 @@
+"""What keeps the requests of a pod's claims from the devices of a node."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from mooring.model.resource_claims import ResourceClaim
+from mooring.plugins.dynamic_resources.allocation_error import AllocationError
+from mooring.plugins.dynamic_resources.requests import NodeDevices, Slot
+from mooring.plugins.dynamic_resources.trial import Trial
+
+__all__ = ["INCOMPLETE", "INVALID", "ExplainedRequest", "explained"]
+
+INCOMPLETE: Final = "incomplete pool"
+INVALID: Final = "invalid pool"
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainedRequest:
+    """The devices of a node as a request sees them, without what the pod's other requests take.
+
+    Attributes:
+        claim: The claim, as `namespace/name`.
+        request: The request, or `request/sub-request`.
+        wanted: The number of devices.
+        left: The devices that the request could take.
+        excluded: The others by the first reason against each, the most frequent reason first.
+    """
+
+    claim: str
+    request: str
+    wanted: int
+    left: int
+    excluded: Mapping[str, int]
+
+
+def explained(
+    slot: Slot, claims: Sequence[ResourceClaim], node: NodeDevices, trial: Trial
+) -> ExplainedRequest:
+    """Return which devices of the node the request could take, and why not the others."""
+    reasons = Counter[str]()
+    for position in range(trial.size):
+        try:
+            reasons[trial.why_not(slot, position)] += 1
+        except AllocationError as error:
+            reasons[error.text] += 1
+    for pool in node.pools:
+        if not pool.usable:
+            reason = INCOMPLETE if pool.incomplete else INVALID
+            reasons[reason] += sum(len(each.devices) for each in pool.slices)
+    left = reasons.pop("", 0)
+    return ExplainedRequest(
+        claims[slot.claim].key, slot.full_name, slot.count, left, dict(reasons.most_common())
+    )

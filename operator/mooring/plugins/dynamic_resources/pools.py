@@ -1,0 +1,207 @@
+"""The pools of devices that a node can use (GatherPools of the allocator).
+
+A driver publishes a pool as a number of slices of one generation. A pool is complete when all of
+them are there. The order of the pools, and in them of the slices, is that of the search: drivers
+set priorities by names.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from mooring.model.kubernetes_rules import KubernetesRules
+from mooring.model.resource_slices import CounterSet, Device, ResourceSlice
+from mooring.model.selectors import NodeSelector
+
+__all__ = ["Inventory", "Pool", "node_matches", "pools_of_node"]
+
+PoolKey = tuple[str, str]
+"""The driver and the name of a pool: two drivers may use one name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """A pool as a node sees it.
+
+    Attributes:
+        driver: The driver.
+        name: The pool's name.
+        incomplete: Slices are missing; no device of the pool can be allocated.
+        invalid: Why no device of the pool can be allocated; "" if it is valid.
+        slices: The slices of devices for this node, also if they cannot be allocated.
+        others: The slices of devices for other nodes, which may consume the same counters.
+        counter_sets: The sets of counters by name.
+    """
+
+    driver: str
+    name: str
+    incomplete: bool = False
+    invalid: str = ""
+    slices: tuple[ResourceSlice, ...] = ()
+    others: tuple[ResourceSlice, ...] = ()
+    counter_sets: Mapping[str, CounterSet] = field(default_factory=dict)
+
+    @property
+    def usable(self) -> bool:
+        """Whether devices of the pool can be allocated."""
+        return not self.incomplete and not self.invalid
+
+
+class Inventory:
+    """All slices of the cluster, by where they are looked for."""
+
+    __slots__ = ("_anywhere", "_built", "_by_pool", "_on_node")
+
+    def __init__(self, slices: Iterable[ResourceSlice], rules: KubernetesRules) -> None:
+        self._on_node: dict[str, list[ResourceSlice]] = {}
+        self._anywhere: list[ResourceSlice] = []
+        self._by_pool: dict[PoolKey, list[ResourceSlice]] = {}
+        self._built: dict[tuple[PoolKey, tuple[int, ...]], Pool | None] = {}
+        """Pools by their slices for a node: many nodes may see the same ones."""
+        for each in slices:
+            self._by_pool.setdefault((each.driver, each.pool), []).append(each)
+            if each.node_name and (rules.counter_slices_by_node or not each.shared_counters):
+                self._on_node.setdefault(each.node_name, []).append(each)
+            else:
+                self._anywhere.append(each)
+
+    def candidates(self, node_name: str) -> list[ResourceSlice]:
+        """Return the slices that may be relevant to the node."""
+        return [*self._on_node.get(node_name, ()), *self._anywhere]
+
+    def pool(
+        self, key: PoolKey, slices: list[ResourceSlice], rules: KubernetesRules
+    ) -> Pool | None:
+        """Return the pool of which a node sees these slices; None if they are out of date."""
+        made_of = (key, tuple(map(id, slices)))
+        if made_of not in self._built:
+            self._built[made_of] = _pool(key, slices, self._by_pool[key], rules)
+        return self._built[made_of]
+
+    def basis(self, node_name: str) -> tuple[Sequence[ResourceSlice], ...]:
+        """Return what the pools of this node depend on, but for its labels and `basis_of_all`."""
+        here = self._on_node.get(node_name, ())
+        pools = {(each.driver, each.pool): None for each in here}
+        return here, *(self._by_pool[key] for key in pools)
+
+    def basis_of_all(self) -> tuple[Sequence[ResourceSlice], ...]:
+        """Return what the pools of every node depend on."""
+        pools = {(each.driver, each.pool): None for each in self._anywhere}
+        return self._anywhere, *(self._by_pool[key] for key in pools)
+
+
+def pools_of_node(
+    inventory: Inventory, node_name: str, labels: Mapping[str, str], rules: KubernetesRules
+) -> list[Pool]:
+    """Return the pools with slices for this node, in the order of the search."""
+    relevant: dict[PoolKey, list[ResourceSlice]] = {}
+    for each in inventory.candidates(node_name):
+        if not _relevant(each, node_name, labels, rules):
+            continue
+        known = relevant.setdefault((each.driver, each.pool), [])
+        if known and each.generation > known[0].generation:
+            known.clear()
+        if not known or each.generation == known[0].generation:
+            known.append(each)
+    pools = [
+        pool
+        for key, slices in relevant.items()
+        if (pool := inventory.pool(key, slices, rules)) is not None
+    ]
+    return sorted(pools, key=lambda p: (_has_binding_conditions(p), *_bytes(p)))
+
+
+def node_matches(
+    slice_or_device: ResourceSlice | Device, node_name: str, labels: Mapping[str, str]
+) -> bool:
+    """Return whether the node is the one that is named, or is selected, or all are."""
+    if slice_or_device.node_name:
+        return slice_or_device.node_name == node_name
+    if slice_or_device.all_nodes:
+        return True
+    selector: NodeSelector | None = slice_or_device.node_selector
+    return selector is not None and selector.matches(node_name, labels)
+
+
+def _bytes(pool: Pool) -> tuple[bytes, bytes]:
+    return pool.driver.encode(), pool.name.encode()
+
+
+def _relevant(
+    each: ResourceSlice, node_name: str, labels: Mapping[str, str], rules: KubernetesRules
+) -> bool:
+    if each.shared_counters and not rules.counter_slices_by_node:
+        return True
+    if each.node_name or each.all_nodes or each.node_selector is not None:
+        return node_matches(each, node_name, labels)
+    return each.per_device_node_selection and any(
+        node_matches(device, node_name, labels) for device in each.devices
+    )
+
+
+def _pool(
+    key: PoolKey,
+    slices: list[ResourceSlice],
+    all_slices: Sequence[ResourceSlice],
+    rules: KubernetesRules,
+) -> Pool | None:
+    """Return the pool; None if all slices for this node are out of date."""
+    generation, count = slices[0].generation, slices[0].slice_count
+    others: list[ResourceSlice] = []
+    if len(slices) != count:
+        if any(each.generation > generation for each in all_slices):
+            return None
+        whole = [each for each in all_slices if each.generation == generation]
+        if len(whole) != count:
+            devices = tuple(each for each in slices if not each.shared_counters)
+            return Pool(*key, incomplete=True, slices=devices)
+        if len(slices) < len(whole):
+            here = {each.name for each in slices}
+            others = [each for each in whole if each.name not in here]
+    ordered = sorted(slices, key=lambda each: each.name.encode())
+    if rules.counter_slices_by_node:
+        return _built(key, ordered, others, [*ordered, *others])
+    return _built(key, ordered, others, ordered)
+
+
+def _built(
+    key: PoolKey,
+    slices: Sequence[ResourceSlice],
+    others: Sequence[ResourceSlice],
+    with_counters: Sequence[ResourceSlice],
+) -> Pool:
+    """Return the pool, valid or not; `with_counters` are the slices whose counters are known."""
+    devices = tuple(each for each in slices if not each.shared_counters)
+    elsewhere = tuple(each for each in others if not each.shared_counters)
+    names = set[str]()
+    for device in (device for each in devices for device in each.devices):
+        if device.name in names:
+            return Pool(*key, invalid=f"duplicate device name {device.name}", slices=devices)
+        names.add(device.name)
+    sets: dict[str, CounterSet] = {}
+    for counters in (c for each in with_counters for c in each.shared_counters):
+        if counters.name in sets:
+            invalid = f"duplicate counter set name {counters.name}"
+            return Pool(*key, invalid=invalid, slices=devices)
+        sets[counters.name] = counters
+    invalid = _unknown_counter(devices, sets) or _unknown_counter(elsewhere, sets)
+    return Pool(*key, invalid=invalid, slices=devices, others=elsewhere, counter_sets=sets)
+
+
+def _unknown_counter(slices: Iterable[ResourceSlice], sets: Mapping[str, CounterSet]) -> str:
+    """Return what is wrong with the counters that devices consume; "" if nothing is."""
+    for device in (device for each in slices for device in each.devices):
+        for consumed in device.consumes:
+            counters = sets.get(consumed.counter_set)
+            if counters is None:
+                return f"counter set {consumed.counter_set} not found"
+            for name in sorted(consumed.counters):
+                if name not in counters.counters:
+                    return f"counter {name} not found in counter set {counters.name}"
+    return ""
+
+
+def _has_binding_conditions(pool: Pool) -> bool:
+    """Return whether a device of the pool has any; pools that are not usable do not count."""
+    return pool.usable and any(
+        device.binding_conditions for each in pool.slices for device in each.devices
+    )

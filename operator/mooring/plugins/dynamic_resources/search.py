@@ -1,0 +1,308 @@
+"""The search for the devices of all claims of a pod on one node (allocateOne of the allocator).
+
+It is depth first and takes the first solution: claim by claim, request by request, and for each
+device of a request the first candidate, in the order of pools, slices and devices, with which all
+that follows succeeds. The result is that of kube-scheduler, device for device.
+
+kube-scheduler tries every combination, which takes exponential time where there is no solution.
+Here, from the first device that is given back, branches without a solution are left out:
+
+- a request for which fewer candidates are left than it needs
+- a candidate that equals one with which the rest has failed
+- what follows a request if it has failed before in an equal state
+- requests that together need more devices than there are for them
+
+None of it can change the result. Where it could, because a branch may end in an error or because
+what was tried before has an effect, nothing is left out. What remains has a budget.
+"""
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from mooring.plugins.dynamic_resources.allocation_error import AllocationError
+from mooring.plugins.dynamic_resources.pruning import Pruning
+from mooring.plugins.dynamic_resources.requests import MOST_RESULTS, Slot
+from mooring.plugins.dynamic_resources.trial import Trial
+
+__all__ = ["Budget", "BudgetError", "Search"]
+
+
+class BudgetError(AllocationError):
+    """The search on a node was ended: whether there are devices is not known."""
+
+
+class Budget:
+    """How much work a decision may spend on searches that do not succeed at once.
+
+    Steps are candidates that are looked at after a device was given back. A node where the search
+    succeeds without that costs nothing.
+
+    Args:
+        steps: The steps on all nodes together.
+        steps_on_node: The steps on one node.
+    """
+
+    __slots__ = ("_left", "_left_on_node", "_steps_on_node")
+
+    def __init__(self, steps: int = 1_000_000, steps_on_node: int = 200_000) -> None:
+        self._left = steps
+        self._left_on_node = self._steps_on_node = steps_on_node
+
+    def begin_node(self) -> None:
+        """Begin to count the steps of the next node."""
+        self._left_on_node = min(self._steps_on_node, self._left)
+
+    def spend(self, steps: int) -> None:
+        """Count the steps.
+
+        Raises:
+            BudgetError: if there were more than allowed on the node.
+        """
+        self._left -= steps
+        self._left_on_node -= steps
+        if self._left_on_node < 0:
+            raise BudgetError(
+                "the search for devices takes too many steps: ask for fewer devices, or split up "
+                "claims that have several requests with constraints or shared counters",
+                on_node=True,
+            )
+
+
+class _Frame:
+    """A choice that the search can come back to."""
+
+    __slots__ = ()
+
+
+@dataclass(slots=True)
+class _Devices(_Frame):
+    """One device of a request: the candidates before `position` are done with."""
+
+    slot: Slot
+    taken: int
+    position: int
+    failed: set[int] = field(default_factory=set)
+    """Kinds of candidates with which the rest has failed."""
+
+
+@dataclass(slots=True)
+class _AllDevices(_Frame):
+    """One device of a request for all devices: there is no other choice."""
+
+
+@dataclass(slots=True)
+class _Alternatives(_Frame):
+    """A request with sub-requests, of which `chosen` is tried."""
+
+    slots: Sequence[Slot]
+    chosen: int = 0
+    all_too_many: bool = True
+    """Every sub-request so far had too many devices for the claim's status."""
+
+
+@dataclass(slots=True)
+class _EndOfClaim(_Frame):
+    """The end of a claim: too many devices in a later one are no reason to stop before it."""
+
+
+@dataclass(slots=True)
+class _State(_Frame):
+    """The state in which a request was reached."""
+
+    key: Hashable
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """Go on with a request: the next thing to do."""
+
+    claim: int
+    request: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Slot:
+    """Go on with the device number `taken` of a request; candidates begin at `start`."""
+
+    slot: Slot
+    taken: int
+    start: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Fail:
+    """Go back to the last choice."""
+
+    too_many: bool
+    """The claim would have more devices than its status can hold, whichever they are."""
+
+
+_NO_SOLUTION: Final = _Fail(too_many=False)
+_TOO_MANY: Final = _Fail(too_many=True)
+_MOST_STATES: Final = 4096
+"""States that are remembered: of some hundred bytes each."""
+_Next = _Request | _Slot | _Fail | None
+
+
+class Search:
+    """The search on one node; `claims` has for each claim its requests with their alternatives."""
+
+    def __init__(
+        self,
+        claims: Sequence[Sequence[Sequence[Slot]]],
+        trial: Trial,
+        pruning: Callable[[], Pruning] | None,
+        budget: Budget,
+    ) -> None:
+        """Make the search; `pruning` is None where every branch has to be tried."""
+        self._claims = claims
+        self._trial = trial
+        self._make_pruning = pruning
+        self._pruning: Pruning | None = None
+        self._budget = budget
+        self._frames: list[_Frame] = []
+        self._gave_back = False
+        self._failed: dict[Hashable, _Fail] = {}
+
+    def run(self) -> bool:
+        """Return whether there is a solution, which then is in the trial.
+
+        Raises:
+            AllocationError: if the search ends in an error, or the budget does.
+        """
+        step: _Next = _Request(0, 0)
+        while True:
+            match step:
+                case _Request():
+                    step = self._reach(step.claim, step.request)
+                case _Slot():
+                    step = self._fill(step.slot, step.taken, step.start)
+                case None:
+                    return True
+                case _Fail() if self._frames:
+                    step = self._go_back(step)
+                case _Fail(too_many=True):
+                    raise AllocationError("allocation max size exceeded")
+                case _Fail():
+                    return False
+
+    def chosen(self) -> dict[tuple[int, int], int]:
+        """Return the index of the sub-request that was taken, by claim and request."""
+        return {
+            (frame.slots[0].claim, frame.slots[0].request): frame.chosen
+            for frame in self._frames
+            if isinstance(frame, _Alternatives)
+        }
+
+    def _reach(self, claim: int, request: int) -> _Next:
+        """Go on with the next request, or with the next claim if the claim has no more."""
+        if claim == len(self._claims):
+            return None
+        requests = self._claims[claim]
+        if request == len(requests):
+            self._frames.append(_EndOfClaim())
+            return _Request(claim + 1, 0)
+        if self._pruning is not None:
+            known = self._known_to_fail(self._pruning, claim, request)
+            if known is not None:
+                return known
+        alternatives = requests[request]
+        if alternatives[0].parent:
+            self._frames.append(_Alternatives(alternatives))
+        return _Slot(alternatives[0], 0, 0)
+
+    def _known_to_fail(self, pruning: Pruning, claim: int, request: int) -> _Fail | None:
+        """Return how the rest is bound to fail from here; None if it may succeed."""
+        key = (claim, request, pruning.state(claim))
+        if (known := self._failed.get(key)) is not None:
+            return known
+        self._frames.append(_State(key))
+        rest = [
+            *self._claims[claim][request:],
+            *(alternatives for later in self._claims[claim + 1 :] for alternatives in later),
+        ]
+        self._budget.spend(1 + len(rest) * self._trial.size)
+        return _NO_SOLUTION if pruning.too_many_requests(rest) else None
+
+    def _fill(self, slot: Slot, taken: int, start: int) -> _Next:
+        """Take the next device of a request, or go on with the next request if it has all."""
+        if slot.every is not None and not slot.every:
+            return _NO_SOLUTION
+        if taken >= slot.count:
+            return _Request(slot.claim, slot.request + 1)
+        if slot.count - taken > MOST_RESULTS - self._trial.number_of_results(slot.claim):
+            return _TOO_MANY
+        if slot.every is not None:
+            if not self._trial.take(slot, slot.every[taken], must=True):
+                return _NO_SOLUTION
+            self._frames.append(_AllDevices())
+            return _Slot(slot, taken + 1, 0)
+        frame = _Devices(slot, taken, start)
+        self._frames.append(frame)
+        return self._next_candidate(frame)
+
+    def _next_candidate(self, frame: _Devices) -> _Next:
+        """Take the next candidate with which the request may succeed."""
+        trial, slot, pruning = self._trial, frame.slot, self._pruning
+        if self._gave_back:
+            self._budget.spend(1 + trial.size - frame.position)
+        if pruning is not None and pruning.too_few(slot, slot.count - frame.taken, frame.position):
+            self._frames.pop()
+            return _NO_SOLUTION
+        for position in range(frame.position, trial.size):
+            if (
+                pruning is not None
+                and pruning.kinds[position] in frame.failed
+                and trial.untouched(position)
+            ):
+                continue
+            if trial.may_take(slot, position) and trial.take(slot, position):
+                frame.position = position
+                return _Slot(slot, frame.taken + 1, position + 1)
+        self._frames.pop()
+        return _NO_SOLUTION
+
+    def _go_back(self, failure: _Fail) -> _Next:
+        """Take back the last choice and make the next one, if there is one."""
+        frame = self._frames[-1]
+        match frame:
+            case _Devices():
+                return self._after_device(frame, failure)
+            case _Alternatives():
+                return self._after_alternative(frame, failure)
+            case _EndOfClaim():
+                failure = _NO_SOLUTION
+            case _State() if len(self._failed) < _MOST_STATES:
+                self._failed[frame.key] = failure
+            case _State():
+                pass
+            case _:
+                self._trial.give_back()
+        self._frames.pop()
+        return failure
+
+    def _after_device(self, frame: _Devices, failure: _Fail) -> _Next:
+        """Give the device back and go on with the next candidate."""
+        self._trial.give_back()
+        if failure.too_many:
+            self._frames.pop()
+            return failure
+        if not self._gave_back:
+            self._gave_back = True
+            if self._make_pruning is not None:
+                self._budget.spend(self._trial.size)
+                self._pruning = self._make_pruning()
+        if self._pruning is not None and self._trial.untouched(frame.position):
+            frame.failed.add(self._pruning.kinds[frame.position])
+        frame.position += 1
+        return self._next_candidate(frame)
+
+    def _after_alternative(self, frame: _Alternatives, failure: _Fail) -> _Next:
+        """Go on with the next sub-request; fewer devices may fit where more did not."""
+        frame.all_too_many &= failure.too_many
+        frame.chosen += 1
+        if frame.chosen < len(frame.slots):
+            return _Slot(frame.slots[frame.chosen], 0, 0)
+        self._frames.pop()
+        return _TOO_MANY if frame.all_too_many else _NO_SOLUTION

@@ -1,0 +1,73 @@
+"""The slices of the cluster, with the taints that DeviceTaintRules add to their devices.
+
+See resourceslice/tracker of k8s.io/dynamic-resource-allocation.
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+
+from mooring.model.events import Kind
+from mooring.model.resource_slices import Device, DeviceTaintRule, ResourceSlice
+from mooring.model.taints import Taint
+from mooring.state.objects import Objects
+
+__all__ = ["ResourceSlices"]
+
+
+class ResourceSlices:
+    """Slices by name, as the allocator reads them."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._mirrored = objects.of(Kind.RESOURCE_SLICE)
+        self._rules = objects.of(Kind.DEVICE_TAINT_RULE)
+        self._tainted: dict[str, ResourceSlice] = {}
+        self.version = 0
+        """Grows with every change."""
+
+    def all(self) -> Collection[ResourceSlice]:
+        """Return all slices, in no certain order; not to be changed."""
+        return self._tainted.values()
+
+    def get(self, name: str) -> ResourceSlice | None:
+        """Return the slice of this name; None if it is unknown."""
+        return self._tainted.get(name)
+
+    def slice_changed(self, name: str, after: ResourceSlice | None) -> None:
+        """Take over the slice as the watch shows it; None: it was deleted."""
+        if after is None:
+            known = self._tainted.pop(name, None) is not None
+            self.version += known
+            return
+        tainted = self._with_rules(after)
+        if self._tainted.get(name) != tainted:
+            self._tainted[name] = tainted
+            self.version += 1
+
+    def rules_changed(self, *rules: DeviceTaintRule | None) -> None:
+        """Taint the devices anew that one of these rules selects or selected."""
+        for each in self._mirrored.values():
+            if any(rule is not None and _may_select(rule, each) for rule in rules):
+                self.slice_changed(each.name, each)
+
+    def _with_rules(self, each: ResourceSlice) -> ResourceSlice:
+        """Return the slice with the taints of all rules, in the order of the rules' names."""
+        rules: Iterable[DeviceTaintRule] = self._rules.values()
+        rules = sorted((r for r in rules if _may_select(r, each)), key=lambda rule: rule.name)
+        if not rules:
+            return each
+        return replace(each, devices=tuple(_tainted(device, rules) for device in each.devices))
+
+
+def _may_select(rule: DeviceTaintRule, each: ResourceSlice) -> bool:
+    """Return whether the rule may select devices of the slice."""
+    return (
+        rule.selects
+        and rule.driver in (None, each.driver)
+        and rule.pool in (None, each.pool)
+        and (rule.device is None or any(d.name == rule.device for d in each.devices))
+    )
+
+
+def _tainted(device: Device, rules: Iterable[DeviceTaintRule]) -> Device:
+    taints: list[Taint] = [rule.taint for rule in rules if rule.device in (None, device.name)]
+    return replace(device, taints=(*device.taints, *taints)) if taints else device

@@ -1,0 +1,129 @@
+"""Compares selectors with those of kube-scheduler, on drawn expressions and devices.
+
+Run it with `PYTHONPATH=tests .venv/bin/python -m cel.comparing --cases 1000 --seed 1`.
+"""
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from random import Random
+from typing import Any, NamedTuple
+
+from cel.expressions import Case, draw_case
+from cel.oracle import VERSIONS, Answers, answers
+from mooring.cel.device_selector import (
+    CompileError,
+    DeviceSelector,
+    DeviceView,
+    SelectorError,
+    compile_selector,
+)
+from mooring.model.quantity import parse_quantity
+from mooring.model.resource_slices import Version
+
+__all__ = ["Difference", "differences", "view"]
+
+
+class Difference(NamedTuple):
+    """A case that is answered differently, and what differs."""
+
+    kind: str
+    expression: str
+    device: Mapping[str, Any] | None
+    theirs: object
+    ours: object
+
+
+def view(device: Mapping[str, Any]) -> DeviceView:
+    """Return the device of a case as a selector sees it."""
+    attributes = dict[str, Any]()
+    for name, value in device.get("Attributes", {}).items():
+        ((kind, inner),) = value.items()
+        attributes[name] = Version(inner) if kind == "version" else inner
+    capacity = {
+        name: parse_quantity(value["value"]) for name, value in device.get("Capacity", {}).items()
+    }
+    shared = device.get("AllowMultipleAllocations", False)
+    return DeviceView(device["Driver"], attributes, capacity, shared)
+
+
+def differences(minor: str, case: Case, theirs: Answers) -> Iterator[Difference]:
+    """Yield what is answered differently; what Go's order of maps decides is left out.
+
+    So is what makes the compiler panic; we answer that with a mistake or a result.
+    """
+    expression = case["expression"]
+    ours = compile_selector(expression, attributes_may_be_lists=minor != "1.36")
+    if "panic" in theirs:
+        return
+    mistake = theirs.get("compileError")
+    if isinstance(ours, CompileError) or mistake is not None:
+        our_mistake = str(ours) if isinstance(ours, CompileError) else None
+        if our_mistake != mistake:
+            compiles = (our_mistake is None) != (mistake is None)
+            kind = "whether it compiles" if compiles else "compile error"
+            yield Difference(kind, expression, None, mistake, our_mistake)
+        return
+    for device, distinct in zip(case["devices"], theirs["devices"], strict=True):
+        if len(distinct) == 1:
+            yield from _of_device(ours, expression, device, distinct[0])
+
+
+def _of_device(
+    selector: DeviceSelector, expression: str, device: Mapping[str, Any], theirs: Mapping[str, Any]
+) -> Iterator[Difference]:
+    found: dict[str, Any] = {"result": False, "error": ""}
+    try:
+        found["result"], cost = selector.evaluate(view(device))
+    except SelectorError as error:
+        found["error"], cost = str(error), None
+    for kind in ("result", "error"):
+        if found[kind] != theirs.get(kind, ""):
+            yield Difference(kind, expression, device, theirs, found)
+            return
+    if cost is not None and cost != theirs["cost"]:
+        yield Difference("cost", expression, device, theirs["cost"], cost)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Compare drawn cases, print what differs, and return 1 if anything does."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cases", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--show", type=int, default=10, help="differences of each kind")
+    options = parser.parse_args(arguments)
+    random = Random(options.seed)  # noqa: S311 # a seed makes it repeatable
+    cases = [draw_case(random) for _ in range(options.cases)]
+    wrong = sum(_compared(minor, cases, options.show) for minor in VERSIONS)
+    return 1 if wrong else 0
+
+
+def _compared(minor: str, cases: Sequence[Case], show: int) -> int:
+    """Print how a release answers the cases otherwise, and return in how many points."""
+    found, counts = Counter[str](), Counter[str]()
+    for case, theirs in zip(cases, answers(minor, cases), strict=True):
+        of_devices = theirs.get("devices", ())
+        counts["compile"] += "devices" in theirs
+        counts["devices"] += len(of_devices)
+        counts["errors"] += sum("error" in each[0] for each in of_devices)
+        for difference in differences(minor, case, theirs):
+            found[difference.kind] += 1
+            if found[difference.kind] <= show:
+                _say(f"\n{minor} {difference.kind}: {difference.expression}")
+                _say(f"  device {difference.device}\n  theirs {difference.theirs}")
+                _say(f"  ours   {difference.ours}")
+    _say(
+        f"Kubernetes {minor}: {len(cases)} expressions, {counts['compile']} compile;"
+        f" {counts['devices']} evaluations, {counts['errors']} with an error;"
+        f" differences: {dict(found) or 'none'}"
+    )
+    return found.total()
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

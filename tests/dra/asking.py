@@ -1,0 +1,71 @@
+"""What Mooring's allocator answers for a case."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from dra.objects import Case
+from dra.oracle import Answer
+from mooring.model.device_classes import parse_device_class
+from mooring.model.kubernetes_rules import KUBERNETES_RULES
+from mooring.model.resource_claims import allocation_fields, parse_resource_claim
+from mooring.model.resource_slices import parse_resource_slice
+from mooring.plugins.dynamic_resources.allocation_error import AllocationError
+from mooring.plugins.dynamic_resources.allocator import Allocator
+from mooring.plugins.dynamic_resources.pools import Inventory
+from mooring.plugins.dynamic_resources.search import Budget
+from mooring.plugins.dynamic_resources.selectors import Compile, Selectors, cel_selectors
+from mooring.state.dynamic_resources.allocated_devices import AllocatedDevices
+
+__all__ = ["allocator_of", "ask", "in_use"]
+
+SHARE: Final = "share"
+"""What stands for every share id, as in the answers of the program."""
+
+
+def allocator_of(
+    case: Case,
+    minor: str,
+    compile_selector: Compile | None = None,
+    budget: Budget | None = None,
+) -> Allocator:
+    """Return the allocator of a minor version for the case; selectors are CEL by default."""
+    rules = KUBERNETES_RULES[minor]
+    slices = [parse_resource_slice(raw) for raw in case["slices"]]
+    classes = {c.name: c for c in map(parse_device_class, case["classes"])}
+    return Allocator(
+        [parse_resource_claim(raw) for raw in case["claims"]],
+        Inventory(slices, rules),
+        in_use(case),
+        classes.get,
+        Selectors(compile_selector, rules) if compile_selector else cel_selectors(rules),
+        rules,
+        budget or Budget(),
+    )
+
+
+def in_use(case: Case) -> AllocatedDevices:
+    """Return the devices that claims of the case have."""
+    allocated = AllocatedDevices()
+    for number, raw in enumerate(case["allocated"]):
+        allocation = parse_resource_claim(raw).allocation
+        allocated.put(str(number), allocation.results if allocation is not None else ())
+    return allocated
+
+
+def ask(
+    case: Case,
+    minor: str,
+    compile_selector: Compile | None = None,
+    budget: Budget | None = None,
+) -> list[Answer]:
+    """Return the answer for each node of the case, as the program of kube-scheduler writes it."""
+    allocator = allocator_of(case, minor, compile_selector, budget)
+    return [_answer(allocator, raw["metadata"]) for raw in case["nodes"]]
+
+
+def _answer(allocator: Allocator, node: Mapping[str, Any]) -> Answer:
+    try:
+        found = allocator.allocate(node["name"], node.get("labels", {}), lambda: SHARE)
+    except AllocationError as error:
+        return {"error": error.text, **({"nodeOnly": True} if error.on_node else {})}
+    return {"allocations": [allocation_fields(each) for each in found]} if found else {}

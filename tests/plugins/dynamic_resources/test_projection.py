@@ -1,0 +1,102 @@
+from dataclasses import replace
+
+import pytest
+
+from dra.expressions import FAILING, GOOD
+from dra.families import drawn
+from dra.objects import attributes, claim, device, exactly, on_node, request, resource_slice
+from mooring.cel.device_selector import CompileError, DeviceView, SelectorError, compile_selector
+from mooring.model.device_classes import parse_device_class
+from mooring.model.resource_claims import parse_resource_claim
+from mooring.model.resource_slices import Device, parse_resource_slice
+from mooring.plugins.dynamic_resources.projection import (
+    EVERYTHING,
+    attributes_read,
+    projection,
+    reads_of,
+)
+
+GPU = 'device.attributes["gpu.example.com"]'
+
+
+@pytest.mark.parametrize(
+    ("expression", "names"),
+    [
+        ('device.driver == "gpu.example.com"', set()),
+        (f'{GPU}.model == "h100" && {GPU}["numa"] < 2', {"model", "numa"}),
+        (f'"model" in {GPU} && has({GPU}.index)', {"model", "index"}),
+        (f'{GPU}.?model.orValue("none") != "l4"', {"model"}),
+        ('device.capacity["gpu.example.com"].memory.sign() == 1', set()),
+        (f"{GPU}.model.startsWith('h')", EVERYTHING),
+        (f"{GPU}.size() == 2", EVERYTHING),
+        (f'{GPU}.exists(name, name == "index")', EVERYTHING),
+        (f'{GPU} == {{"model": "h100"}}', EVERYTHING),
+        (f'"model" in {GPU}.size()', EVERYTHING),
+        ('"gpu.example.com" in device.attributes', EVERYTHING),
+        (f"cel.bind(gpu, {GPU}, has(gpu.model))", EVERYTHING),
+        ("[device].size() == 1", EVERYTHING),
+        ("device .attributes.size() == 1", EVERYTHING),
+        ("'\\u0064' == \"d\"", EVERYTHING),
+    ],
+)
+def test_an_expression_reads_the_attributes_it_names_or_else_all(
+    expression: str, names: set[str] | None
+) -> None:
+    assert attributes_read(expression) == (None if names is None else frozenset(names))
+
+
+def answer(expression: str, view: DeviceView) -> object:
+    selector = compile_selector(expression)
+    if isinstance(selector, CompileError):
+        return str(selector)
+    try:
+        return selector.matches(view)
+    except SelectorError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("expression", [*GOOD, *FAILING])
+def test_attributes_that_are_not_read_make_no_difference(expression: str) -> None:
+    reads = attributes_read(expression)
+    for case in drawn(15, "projection", ["counts"]):
+        for each in map(parse_resource_slice, case["slices"]):
+            for one in each.devices:
+                fewer = {n: v for n, v in one.attributes.items() if reads is None or n in reads}
+                view = DeviceView(each.driver, one.attributes, {})
+                assert answer(expression, view) == answer(
+                    expression, DeviceView(each.driver, fewer, {})
+                )
+
+
+def test_claims_read_what_their_selectors_constraints_and_classes_name() -> None:
+    wanted = request("r", exactly("gpu", 1, f"{GPU}.index == 1"))
+    raw = claim("c", [wanted], [{"matchAttribute": "gpu.example.com/numa"}])
+    gpu = parse_device_class(
+        {
+            "metadata": {"name": "gpu"},
+            "spec": {"selectors": [{"cel": {"expression": f'{GPU}.model == "h100"'}}]},
+        }
+    )
+    claims = [parse_resource_claim(raw)]
+    assert reads_of(claims, [gpu]) == {"index", "numa", "model"}
+    everything = replace(gpu, selectors=(f"{GPU}.size() == 2",))
+    assert reads_of(claims, [everything]) is EVERYTHING
+
+
+def test_a_projection_leaves_out_what_is_not_read_and_nothing_else() -> None:
+    def projected(one: Device) -> object:
+        return projection(each, one, frozenset({"model"}))
+
+    raw = device("d", attributes(model="h100", uuid="1"), capacity={"m": {"value": "1"}})
+    each = parse_resource_slice(resource_slice("s", on_node("n"), [raw]))
+    one = each.devices[0]
+    other_name = replace(one, name="e", attributes={**one.attributes, "uuid": "2"})
+    assert projected(other_name) == projected(one)
+    others = (
+        replace(one, attributes={"model": "a100"}),
+        replace(one, attributes={"gpu.example.com/model": "h100"}),
+        replace(one, capacity={}),
+        replace(one, allow_multiple_allocations=True),
+    )
+    for other in others:
+        assert projected(other) != projected(one)

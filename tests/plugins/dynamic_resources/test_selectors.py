@@ -1,0 +1,111 @@
+from dataclasses import dataclass, field
+
+import pytest
+
+from dra.objects import attributes, device, on_node, resource_slice
+from mooring.cel.device_selector import CompileError, DeviceView, SelectorError
+from mooring.model.kubernetes_rules import KUBERNETES_RULES
+from mooring.model.quantity import parse_quantity
+from mooring.model.resource_claims import DeviceId
+from mooring.model.resource_slices import parse_resource_slice
+from mooring.plugins.dynamic_resources.allocation_error import AllocationError
+from mooring.plugins.dynamic_resources.selectors import Selectors
+
+DEVICE = parse_resource_slice(
+    resource_slice(
+        "s",
+        on_node("n"),
+        [
+            device(
+                "d",
+                attributes(model="h100"),
+                capacity={"memory": {"value": "8Gi"}},
+                allowMultipleAllocations=True,
+            )
+        ],
+    )
+).devices[0]
+ID = DeviceId("gpu.example.com", "pool", "d")
+
+
+@dataclass
+class Recording:
+    """Selectors that say yes, no or fail, as their expression says, and what they were asked."""
+
+    asked: list[tuple[str, DeviceView]] = field(default_factory=list)
+
+    def compile(self, expression: str) -> "Compiled | CompileError":
+        if expression == "wrong":
+            return CompileError("compilation failed: no")
+        return Compiled(expression, self.asked)
+
+
+@dataclass
+class Compiled:
+    expression: str
+    asked: list[tuple[str, DeviceView]]
+
+    def matches(self, device: DeviceView) -> bool:
+        self.asked.append((self.expression, device))
+        if self.expression.startswith("no such"):
+            raise SelectorError(self.expression)
+        return self.expression == "yes"
+
+
+def match(*expressions: str | None, recording: Recording, minor: str = "1.37") -> bool:
+    selectors = Selectors(recording.compile, KUBERNETES_RULES[minor])
+    return selectors.match(expressions, DEVICE, ID, "class gpu")
+
+
+def test_all_selectors_must_match_and_none_behind_one_that_does_not_is_asked() -> None:
+    recording = Recording()
+    assert match(recording=recording)
+    assert match("yes", recording=recording)
+    assert not match("yes", "no", "wrong", recording=recording)
+
+
+def test_an_expression_sees_the_device() -> None:
+    recording = Recording()
+    match("yes", recording=recording)
+    expression, view = recording.asked[0]
+    assert expression == "yes"
+    assert view.driver == "gpu.example.com"
+    assert view.attributes == {"model": "h100"}
+    assert view.capacity == {"memory": parse_quantity("8Gi")}
+    assert view.allow_multiple_allocations
+
+
+def test_a_device_is_asked_once_per_expression() -> None:
+    recording = Recording()
+    selectors = Selectors(recording.compile, KUBERNETES_RULES["1.37"])
+    for owner in ("class a", "class b"):
+        assert selectors.match(["yes"], DEVICE, ID, owner)
+    assert len(recording.asked) == 1
+
+
+ON_DEVICE = "class gpu: selector #1 on device gpu.example.com/pool/d: CEL runtime error: "
+ADVICE = (
+    ". consider using CEL optional chaining (.? followed by orValue()) or guarding the check with "
+    "has() for optional fields"
+)
+
+
+@pytest.mark.parametrize(
+    ("expression", "minor", "text"),
+    [
+        ("wrong", "1.36", "class gpu: selector #1: CEL compile error: compilation failed: no"),
+        ("no such overload", "1.37", f"{ON_DEVICE}no such overload"),
+        ("no such key: x", "1.36", "class gpu: selector #1: CEL runtime error: no such key: x"),
+        ("no such key: x", "1.37", f"{ON_DEVICE}no such key: x{ADVICE}"),
+    ],
+)
+def test_errors_are_those_of_kube_scheduler(expression: str, minor: str, text: str) -> None:
+    with pytest.raises(AllocationError) as caught:
+        match("yes", expression, recording=Recording(), minor=minor)
+    assert caught.value.text == text
+    assert not caught.value.on_node
+
+
+def test_a_selector_of_an_unknown_type_is_an_error() -> None:
+    with pytest.raises(AllocationError, match="unsupported selector type"):
+        match(None, recording=Recording())
