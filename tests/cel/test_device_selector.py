@@ -2,7 +2,7 @@ from random import Random
 
 import pytest
 
-from cel.comparing import differences
+from cel.comparing import Difference, differences
 from cel.evaluating import GPU, answer, cost, is_true
 from cel.expressions import draw_case
 from cel.oracle import VERSIONS, answers
@@ -22,7 +22,7 @@ from mooring.model.resource_slices import Version
 def test_recorded_expressions_have_the_results_errors_and_costs_of_kube_scheduler(
     minor: str,
 ) -> None:
-    found, cases = [], 0
+    found, cases = list[Difference](), 0
     for case, by_version in read():
         cases += 1
         found += differences(minor, case, by_version[minor])

@@ -4,7 +4,7 @@ Source: kube-scheduler's `k8s.io/dynamic-resource-allocation/cel/compile.go`.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -86,6 +86,15 @@ class DeviceView:
             found.setdefault(domain, {})[inner] = _attribute(name, value)
         return _by_domain(found)
 
+    @cached_property
+    def amounts(self) -> Mapping[str, Mapping[str, QuantityValue]]:
+        """The capacities by domain and name."""
+        found: dict[str, dict[str, QuantityValue]] = {}
+        for name, amount in self.capacity.items():
+            domain, inner = _split(name, self.driver)
+            found.setdefault(domain, {})[inner] = QuantityValue.of(amount)
+        return found
+
 
 def _split(name: str, driver: str) -> tuple[str, str]:
     """Return the domain and the name of a qualified name."""
@@ -110,15 +119,6 @@ def _by_domain(entries: Mapping[str, Mapping[str, Value]]) -> MapValue:
     """Return the map of maps that gives an empty map for a domain that the device lacks."""
     inner = {domain: MapValue.of_strings(values) for domain, values in entries.items()}
     return MapValue.of_strings(inner, default=EMPTY_MAP)
-
-
-def _capacities(device: DeviceView) -> MapValue:
-    """Return the capacities, made anew for each evaluation because comparing may change them."""
-    found: dict[str, dict[str, Value]] = {}
-    for name, amount in device.capacity.items():
-        domain, inner = _split(name, device.driver)
-        found.setdefault(domain, {})[inner] = QuantityValue.of(amount)
-    return _by_domain(found)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -149,7 +149,13 @@ class DeviceSelector:
                 "driver": device.driver,
                 "allowMultipleAllocations": device.allow_multiple_allocations,
                 "attributes": device.values,
-                "capacity": _capacities(device),
+                # Comparing may change a quantity, so each evaluation has its own.
+                "capacity": _by_domain(
+                    {
+                        domain: {name: replace(amount) for name, amount in amounts.items()}
+                        for domain, amounts in device.amounts.items()
+                    }
+                ),
             }
         )
         value, cost = self._program.run(variable, limit)
