@@ -79,7 +79,7 @@ def test_claims_read_what_their_selectors_constraints_and_classes_name() -> None
         }
     )
     claims = [parse_resource_claim(raw)]
-    assert reads_of(claims, [gpu]) == {"index", "numa", "model"}
+    assert reads_of(claims, [gpu]) == frozenset(("index", "numa", "model"))
     everything = replace(gpu, selectors=(f"{GPU}.size() == 2",))
     assert reads_of(claims, [everything]) is EVERYTHING
 
