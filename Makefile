@@ -2,7 +2,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help venv runtime controlplane tools browser demo unit test check site man audit sbom image bench conformance soak lock clean release chart container
+.PHONY: help venv runtime controlplane tools browser demo unit test check site man audit sbom image bench conformance dra soak lock clean release chart container
 
 PYTHON ?= $(firstword $(foreach name,python3 python3.14 python3.13 python3.12 python3.11, \
 	$(shell $(name) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(name))))
@@ -159,6 +159,10 @@ bench: venv controlplane ## Mooring and kube-scheduler on the same server; BENCH
 
 conformance: venv controlplane ## Kubernetes' own scheduling tests against Mooring and kube-scheduler
 	@$(PY) -m kubernetes_e2e $(CONFORMANCE)
+
+dra: venv ## allocations of devices beside kube-scheduler's allocator; DRA='--count 22000 --seed 7'
+	@$(PY) -m dra --kubernetes 1.36 $(DRA)
+	@$(PY) -m dra --kubernetes 1.37 $(DRA)
 
 EXPLORE ?= --events 2 --depth 5 --pausing --lagging
 

@@ -24,10 +24,7 @@ __all__ = ["decided", "differences"]
 REGISTRY: Final = Registry(SHIPPED, {})
 
 ZERO_FOR_NOTHING: Final = frozenset(("DynamicResources", "VolumeBinding"))
-"""Plugins that kube-scheduler lists with 0 for pods of which they have nothing to score.
-
-Mooring's DynamicResources has no score.
-"""
+"""Plugins that kube-scheduler lists with 0 for pods of which they have nothing to score."""
 
 Scores = dict[str, tuple[dict[str, int], int]]
 """Each plugin's share and the total, by node."""

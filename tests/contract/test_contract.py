@@ -11,6 +11,12 @@ from mooring.plugins import SHIPPED
 from mooring.plugins.rules.plugin import Rules
 from mooring.testing.builders import node, pod, service
 from mooring.testing.contract import PluginContract, Scenario
+from mooring.testing.device_builders import (
+    device_claim,
+    device_class,
+    request,
+    resource_slice,
+)
 from mooring.testing.storage_builders import csi_node, pv, pvc, storage_class
 from strategies import scenarios
 
@@ -112,8 +118,29 @@ PODS = (
 OTHERS = (BUSY, disks("other", "1", node="n1"), service("front", APP), *STORED)
 GPUS = (gpu_node("g1", 2), gpu_node("g2", 4), N1)
 SHARE = share_pod("placed", 9, node="g2", card=0)
+CLAIMED = (
+    device_class("gpu"),
+    resource_slice("s1", ["d0", "d1"], node="n1"),
+    resource_slice("s2", ["d0"], node="n2"),
+    device_claim("two", request(count=2)),
+    device_claim(
+        "some",
+        {
+            "name": "r",
+            "firstAvailable": [
+                {"name": "two", "deviceClassName": "gpu", "count": 2},
+                {"name": "one", "deviceClassName": "gpu"},
+            ],
+        },
+    ),
+)
+CLAIMING = [
+    pod(name, spec={"resourceClaims": [{"name": "c", "resourceClaimName": name}]})
+    for name in ("two", "some")
+]
 SCENARIOS = (
     *(Scenario((N1, N2), incoming, OTHERS) for incoming in PODS),
+    *(Scenario((N1, N2), incoming, CLAIMED) for incoming in CLAIMING),
     *(Scenario(GPUS, i, (SHARE,)) for i in (share_pod("share", 8), whole_pod("whole", 2))),
 )
 """In one of them at least, a plugin rejects a node or prefers one."""

@@ -65,10 +65,10 @@ WRONG: Final = (
     "device.name == 'd0'",
     "device.driver",
     "device.driver == 1",
-    "1 +",
+    "device.driver.matches(1)",
     "unknown == 1",
     "quantity(1) == quantity(2)",
     "device.driver.foo()",
     '"a" + 1 == "a1"',
 )
-"""Expressions that do not compile."""
+"""Expressions that do not compile; an API server stores none that cannot even be parsed."""

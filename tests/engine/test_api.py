@@ -2,11 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
 from kube.api_server import ApiServer
 from mooring.engine.api import PluginApi
+from mooring.framework.handle import ReadAgainError
+from mooring.framework.verdicts import PluginError
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
 from mooring.kube.errors import ConflictError, ForbiddenError
@@ -139,3 +142,112 @@ async def test_an_error_of_a_predicate_is_raised_to_the_plugin_that_waits(api: P
     api.cluster_changed()
     with pytest.raises(LookupError, match="the claim has gone"):
         await waiting
+
+
+# ---- Claims
+
+CLAIM = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/c"
+PATCH: dict[str, Any] = {"metadata": {"resourceVersion": "3"}, "status": {}}
+
+
+async def test_an_update_is_a_merge_patch_of_the_subresource(
+    server: ApiServer, api: PluginApi
+) -> None:
+    update = asyncio.create_task(
+        api.update("resourceclaims", "default", "c", PATCH, subresource="status")
+    )
+    request = await server.next()
+    request.reply({"metadata": {"name": "c"}})
+    assert await update == {"metadata": {"name": "c"}}
+    assert (request.method, request.path, request.body) == ("PATCH", f"{CLAIM}/status", PATCH)
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"), [(409, "Conflict"), (404, "NotFound"), (500, "InternalError")]
+)
+async def test_an_update_of_another_version_or_without_an_answer_is_to_be_read_again(
+    server: ApiServer, api: PluginApi, status: int, reason: str
+) -> None:
+    update = asyncio.create_task(api.update("resourceclaims", "default", "c", PATCH))
+    request = await server.next()
+    request.refuse(status, reason, "no")
+    with pytest.raises(ReadAgainError):
+        await update
+
+
+async def test_an_update_that_is_forbidden_is_an_error_of_the_api_server(
+    server: ApiServer, api: PluginApi
+) -> None:
+    update = asyncio.create_task(api.update("resourceclaims", "default", "c", PATCH))
+    request = await server.next()
+    request.refuse(403, "Forbidden", "no")
+    with pytest.raises(ForbiddenError):
+        await update
+
+
+async def test_a_read_waits_until_the_server_answers(server: ApiServer) -> None:
+    pauses: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+
+    async with ApiClient(Connection(server.url)) as client:
+        api = PluginApi(client, PodWriter(client), sleep=sleep)
+        read = asyncio.create_task(api.read("resourceclaims", "default", "c"))
+        (await server.next()).refuse(500, "InternalError", "no")
+        (await server.next()).reply({"metadata": {"name": "c"}})
+        assert await read == {"metadata": {"name": "c"}}
+    assert len(pauses) == 1
+
+
+async def test_an_object_that_is_gone_is_read_as_none(server: ApiServer, api: PluginApi) -> None:
+    read = asyncio.create_task(api.read("resourceclaims", "default", "c"))
+    (await server.next()).refuse(404, "NotFound", "no")
+    assert await read is None
+
+
+async def test_callers_are_alone_one_after_the_other_for_each_key(api: PluginApi) -> None:
+    order: list[str] = []
+
+    async def caller(name: str, key: str) -> None:
+        async with api.alone(key):
+            order.append(f"{name} in")
+            await asyncio.sleep(0)
+            order.append(f"{name} out")
+
+    await asyncio.gather(caller("a", "x"), caller("b", "x"))
+    assert order == ["a in", "a out", "b in", "b out"]
+    order.clear()
+    await asyncio.gather(caller("a", "x"), caller("b", "y"))
+    assert order == ["a in", "b in", "a out", "b out"]
+
+
+async def test_later_writes_run_to_their_end_and_log_their_errors(
+    api: PluginApi, caplog: pytest.LogCaptureFixture
+) -> None:
+    done: list[str] = []
+
+    async def write() -> None:
+        done.append("written")
+        raise PluginError("claim default/c is odd")
+
+    api.later(write)
+    assert not done
+    await asyncio.sleep(0)
+    assert done == ["written"]
+    assert "a write of a plugin failed: claim default/c is odd" in caplog.text
+
+
+async def test_later_writes_that_have_not_ended_are_cancelled_at_the_end(api: PluginApi) -> None:
+    ended: list[str] = []
+
+    async def write() -> None:
+        try:
+            await asyncio.sleep(LONG)
+        finally:
+            ended.append("cancelled")
+
+    api.later(write)
+    await asyncio.sleep(0)
+    await api.finish(0.0)
+    assert ended == ["cancelled"]

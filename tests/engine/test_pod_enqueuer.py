@@ -18,11 +18,13 @@ from mooring.model.events import Kind
 from mooring.model.node import parse_node
 from mooring.model.pod import Pod, Uid, parse_pod
 from mooring.model.pod_group import COSCHEDULING_LABEL, GroupFormat, parse_pod_group
+from mooring.model.resource_claims import parse_resource_claim
 from mooring.model.workloads import parse_namespace
 from mooring.observe.documents import plain
 from mooring.plugins import SHIPPED
 from mooring.queueing.queue import UNSCHEDULABLE_TIMEOUT
 from mooring.testing.builders import namespace, node, pod, pod_group, uid_of
+from mooring.testing.device_builders import allocated, device_claim
 from scheduler_states import put_profile, scheduler_state
 
 BATCH = {
@@ -1009,3 +1011,68 @@ class TestPodsWithAMisspeltSchedulerName:
         assert len(door.misspelt) == 40
         door.reports()
         assert len(door.misspelt) == 60
+
+
+# ---- Claims for devices
+
+CLAIMING: dict[str, Any] = {"resourceClaims": [{"name": "gpu", "resourceClaimName": "claim"}]}
+"""Part of the spec of a pod that names a claim."""
+
+
+def put_claim(door: Door, **fields: Any) -> None:
+    claim = parse_resource_claim(device_claim(**fields))
+    door.scheduler_state.state.put(Kind.RESOURCE_CLAIM, claim.key, claim)
+
+
+def test_a_pod_is_gated_until_its_claim_comes(open_door: Door) -> None:
+    open_door.comes(spec=CLAIMING)
+    assert open_door.queue() is SubQueue.GATED
+    put_claim(open_door, name="other")
+    assert open_door.queue() is SubQueue.GATED
+    put_claim(open_door)
+    assert open_door.queue() is SubQueue.ACTIVE
+
+
+def test_of_many_pods_that_wait_for_a_claim_the_others_follow_in_slices(open_door: Door) -> None:
+    names = [f"p{number}" for number in range(300)]
+    for name in names:
+        open_door.comes(name, spec=CLAIMING)
+    put_claim(open_door)
+    waiting = {open_door.queue(name) for name in names}
+    assert waiting == {SubQueue.ACTIVE, SubQueue.GATED}
+    deque(open_door.slices(), maxlen=0)
+    assert {open_door.queue(name) for name in names} == {SubQueue.ACTIVE}
+
+
+def test_a_pod_is_gated_until_the_name_of_its_templates_claim_is_known(open_door: Door) -> None:
+    raw = pod(spec={"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "one"}]})
+    open_door.pod_enqueuer.pending(parse_pod(raw))
+    put_claim(open_door, owner="web")
+    assert open_door.queue() is SubQueue.GATED
+    raw["status"]["resourceClaimStatuses"] = [{"name": "gpu", "resourceClaimName": "claim"}]
+    open_door.pod_enqueuer.pending(parse_pod(raw))
+    assert open_door.queue() is SubQueue.ACTIVE
+
+
+def test_an_unschedulable_pod_is_tried_again_when_its_own_claim_changes(open_door: Door) -> None:
+    put_claim(open_door)
+    for name in ("web", "db"):
+        open_door.comes(name, spec=CLAIMING if name == "web" else {})
+        queued = open_door.popped()
+        rejected_by = frozenset({"DynamicResources" if name == "web" else "NodeResourcesFit"})
+        open_door.scheduler_state.queue.add_unschedulable(queued, rejected_by, open_door.now)
+    open_door.now = 100.0
+    put_claim(open_door, version=2)
+    assert open_door.queue() is SubQueue.UNSCHEDULABLE
+    put_claim(open_door, version=3, allocation=allocated("d0"))
+    assert (open_door.queue(), open_door.queue("db")) == (
+        SubQueue.ACTIVE,
+        SubQueue.UNSCHEDULABLE,
+    )
+
+
+def test_nothing_is_kept_of_the_claims_of_pods_that_are_gone(open_door: Door) -> None:
+    first = open_door.comes(spec=CLAIMING)
+    open_door.pod_enqueuer.gone(first.uid)
+    put_claim(open_door)
+    assert open_door.queue() is None

@@ -77,6 +77,7 @@ def test_filters_run_in_kube_schedulers_order() -> None:
         "VolumeZone",
         "PodTopologySpread",
         "InterPodAffinity",
+        "DynamicResources",
         "NodeDeclaredFeatures",
     ]
 

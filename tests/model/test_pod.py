@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from mooring.model.errors import ManifestError
-from mooring.model.pod import OwnerRef, is_of_workload, parse_pod, workload_of
+from mooring.model.pod import OwnerRef, claim_keys, is_of_workload, parse_pod, workload_of
 from mooring.model.resource_claims import ExtendedResourceClaim
 from mooring.model.volumes import ClaimVolume
 from mooring.testing.builders import pod
@@ -216,12 +216,17 @@ def test_a_pod_names_the_claims_that_were_created_for_it() -> None:
             {"containerName": "c", "resourceName": "a.io/gpu", "requestName": "container-0"}
         ],
     }
-    raw = pod("web")
+    named = [
+        {"name": "nic", "resourceClaimName": "shared"},
+        *({"name": name, "resourceClaimTemplateName": "t"} for name in ("gpu", "none", "late")),
+    ]
+    raw = pod("web", namespace="team-a", spec={"resourceClaims": named})
     raw["status"] = {
         "resourceClaimStatuses": statuses,
         "extendedResourceClaimStatus": extended,
     }
     parsed = parse_pod(raw)
+    assert claim_keys(parsed) == ["team-a/shared", "team-a/web-gpu-x"]
     assert parsed.claim_names == {"gpu": "web-gpu-x", "none": None}
     assert parsed.extended_resource_claim == ExtendedResourceClaim(
         "web-extended-resources-y", (("c", "a.io/gpu", "container-0"),)

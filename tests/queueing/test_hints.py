@@ -15,12 +15,14 @@ from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.node import parse_node
 from mooring.model.objects import parse_object
 from mooring.model.pod import Pod, parse_pod
+from mooring.model.resource_claims import parse_resource_claim
 from mooring.plugins import SHIPPED
 from mooring.queueing.hints import QueueingHints
 from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
 from mooring.state.view import BoolArray, NodeView
 from mooring.testing.builders import cluster, node, pod, pod_group, service, uid_of
+from mooring.testing.device_builders import allocated, device_claim
 from mooring.testing.fakes import handle, pipeline, queued_pod
 
 
@@ -194,6 +196,17 @@ def test_a_group_with_many_different_members_is_equal_to_no_other(
     state: ClusterState, queueing_hint: QueueingHints
 ) -> None:
     one, other = group_member(state, "g", *range(1, 18)), group_member(state, "h", *range(1, 18))
+    assert queueing_hint.signature(one) != queueing_hint.signature(other)
+
+
+def test_a_pod_whose_claim_has_devices_shares_its_signature_with_no_other(
+    state: ClusterState, queueing_hint: QueueingHints
+) -> None:
+    spec = {"resourceClaims": [{"name": "gpu", "resourceClaimName": "claim"}]}
+    one, other = (rejected("DynamicResources", name=name, spec=spec) for name in ("a", "b"))
+    assert queueing_hint.signature(one) == queueing_hint.signature(other)
+    claim = parse_resource_claim(device_claim(allocation=allocated("d0")))
+    state.put(Kind.RESOURCE_CLAIM, claim.key, claim)
     assert queueing_hint.signature(one) != queueing_hint.signature(other)
 
 

@@ -405,6 +405,23 @@ def test_an_unschedulable_pod_that_has_another_owner_is_tried_again(
     assert pop_all(queue, 100.0) == ["web"]
 
 
+def test_an_unschedulable_pod_that_has_got_its_claim_is_tried_again(
+    queue: SchedulingQueue,
+) -> None:
+    reject(queue, "web", "api")
+    queue.add(replace(make_pod("web"), claim_names={"gpu": "web-gpu"}), DEFAULT, 100.0)
+    assert pop_all(queue, 100.0) == ["web"]
+
+
+def test_a_pod_is_tried_after_an_event_of_its_own_that_helps(queue: SchedulingQueue) -> None:
+    reject(queue, "web", plugins=FIT)
+    queue.try_after(uid_of("web"), TAINT_REMOVED, 100.0)
+    queue.try_after(uid_of("unknown"), NODE_ADDED, 100.0)
+    assert queue.pop(100.0) is None
+    queue.try_after(uid_of("web"), NODE_ADDED, 100.0)
+    assert pop_all(queue, 100.0) == ["web"]
+
+
 def test_a_pod_whose_group_changed_is_tried_again(queue: SchedulingQueue) -> None:
     reject(queue, "web", "api")
     queue.try_again(uid_of("web"), 100.0)

@@ -5,7 +5,7 @@ which overloads the checker leaves, so that close is not close enough.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, cast
 
 from mooring.cel.declarations import Overload, functions
 from mooring.cel.errors import Mistake
@@ -174,10 +174,9 @@ class Checker:
 
     def _call(self, node: Call) -> Type:
         if node.function == OPTIONAL_SELECT:
-            operand, field = node.args
-            assert isinstance(field, Literal)
+            operand, name = node.args[0], cast("Literal", node.args[1]).value
             node.overloads = ["select_optional_field"]
-            return self._known.resolved(self._field(node, operand, field.value, optional=True))
+            return self._known.resolved(self._field(node, operand, name, optional=True))
         for arg in node.args:
             self._check(arg)
         known = functions()

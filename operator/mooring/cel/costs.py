@@ -130,7 +130,7 @@ def _contains(is_text: bool, is_cidr: bool) -> Cost:
 
 
 def _validate(args: Sequence[Value], _result: Value) -> int:
-    pattern = getattr(args[0], "pattern_size", None)
+    pattern: int | None = getattr(args[0], "pattern_size", None)
     if pattern is None:
         return 1
     text = math.ceil((1.0 + size_for_cost(args[1])) * _PER_CHARACTER)

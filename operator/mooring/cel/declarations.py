@@ -301,7 +301,8 @@ def _lines() -> Iterator[str]:
     for each in _OF_LISTS:
         shown = NAMED[each].name
         yield f"list_{shown}_sort list({each}).sort() list({each})"
-        yield f"list_{shown}_sortByAssociatedKeys list(T).@sortByAssociatedKeys(list({each})) list(T)"
+        keyed = "@sortByAssociatedKeys"
+        yield f"list_{shown}_{keyed[1:]} list(T).{keyed}(list({each})) list(T)"
         yield f"list_{each}_is_sorted_bool list({each}).isSorted() bool"
         yield f"list_{each}_max_{each} list({each}).max() {each}"
         yield f"list_{each}_min_{each} list({each}).min() {each}"

@@ -16,7 +16,7 @@ from mooring.cel.parser import parse
 from mooring.cel.results import not_a_bool
 from mooring.cel.types import ANY, BOOL, DYN, NAMED, STRING, Type, map_of
 from mooring.cel.validators import validate
-from mooring.cel.values import EMPTY_MAP, Failure, MapValue, type_name
+from mooring.cel.values import EMPTY_MAP, EvaluationCrash, Failure, MapValue, type_name, work
 from mooring.model.bounded_cache import cached
 from mooring.model.quantity import Quantity
 from mooring.model.resource_slices import AttributeValue, Version
@@ -166,6 +166,8 @@ def compile_selector(
 def _compiled(expression: str, attributes_may_be_lists: bool) -> DeviceSelector | str:
     if len(expression.encode(errors="replace")) > LONGEST_EXPRESSION:
         return f"compilation failed: the expression is longer than {LONGEST_EXPRESSION} bytes"
+    # What is no Unicode could not be shown; the API server replaces it too.
+    expression = expression.encode(errors="replace").decode()
     attribute = DYN if attributes_may_be_lists else ANY
     fields = {
         _DEVICE.name: {
@@ -175,6 +177,7 @@ def _compiled(expression: str, attributes_may_be_lists: bool) -> DeviceSelector 
             "capacity": map_of(STRING, map_of(STRING, NAMED["Quantity"])),
         }
     }
+    work.begin()
     try:
         root = parse(expression)
         checker = Checker({"device": _DEVICE}, fields)
@@ -189,3 +192,5 @@ def _compiled(expression: str, attributes_may_be_lists: bool) -> DeviceSelector 
         return DeviceSelector(expression, plan(root, "device", newer=attributes_may_be_lists))
     except CompileError as error:
         return str(error)
+    except EvaluationCrash as crash:  # a constant takes too much work
+        return f"program instantiation failed: {crash}"

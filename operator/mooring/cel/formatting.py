@@ -20,6 +20,7 @@ from mooring.cel.values import (
     is_list,
     size_of,
     type_name,
+    work,
 )
 
 __all__ = ["FormatError", "format_text", "formatted", "go_quoted", "quoted", "wrong_type"]
@@ -39,8 +40,8 @@ _ESCAPED: Final = {
 _MOST_PRECISION: Final = 1_000
 _HEXADECIMAL: Final = "only integers, byte buffers, and strings can be formatted as hex"
 _WRONG: Final = {
-    "s": "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types,"
-    " durations, and timestamps",
+    "s": "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists,"
+    " types, durations, and timestamps",
     "d": "decimal clause can only be used on integers",
     "f": "fixed-point clause can only be used on doubles",
     "e": "scientific clause can only be used on doubles",
@@ -120,6 +121,7 @@ def formatted(
             raise FormatError(f'{_UNPARSED}unrecognized formatting clause "{verb}"')
         try:
             made.append(clause(verb, used, 6 if precision is None else precision))
+            work.spend_on_text(len(made[-1]))
         except FormatError as error:
             raise FormatError(f"error during formatting: {error}", used) from None
         used, at = used + 1, verb_at + 1
@@ -215,7 +217,7 @@ def _as_text(value: Value) -> str:
             ) from None
     if value is None:
         return "null"
-    simple = {
+    printers: Mapping[type, Callable[[Any], str]] = {
         str: str,
         int: str,
         UInt: lambda each: str(int(each)),
@@ -223,10 +225,11 @@ def _as_text(value: Value) -> str:
         Timestamp: timestamp_text,
         Duration: duration_text,
         Type: lambda each: each.name,
-    }.get(kind)
+    }
+    simple = printers.get(kind)
     if simple is None:
         raise wrong_type("s", type_name(value))
-    return str(simple(value))
+    return simple(value)
 
 
 def _inner(value: Value, key: bool = False) -> str:

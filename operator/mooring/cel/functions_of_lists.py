@@ -28,14 +28,13 @@ from mooring.cel.values import (
     iterate,
     size_of,
     type_of_value,
+    work,
 )
 
 __all__ = ["OPERATORS", "OVERLOADS", "OVERLOADS_1_36"]
 
 Value = Any
 _MOST_RANGE: Final = 1_000_000
-_MOST_COMPARED: Final = 1_000
-"""Elements of a list that are compared each with each; more would cost more than the limit."""
 _MOST_INCLUDED: Final = 48
 _COMPARABLE: Final = frozenset((bool, int, UInt, float, str, bytes, Duration, Timestamp))
 
@@ -59,7 +58,7 @@ def _flatten(items: Value, depth: Value = 1) -> Value:
         return NO_OVERLOAD
     if depth < 0:
         return Failure("level must be non-negative")
-    return tuple(_flattened(items, depth))
+    return tuple(_flattened(items, depth))  # each list in it is taken from the work
 
 
 def _flattened(items: Value, depth: int) -> Iterator[Value]:
@@ -87,9 +86,8 @@ def _range_1_36(count: Value) -> Value:
 
 
 def _compared_each(items: Value) -> tuple[Value, ...]:
-    """Return the elements of a list; refuse more than the limit of costs allows to compare."""
-    if size_of(items) > _MOST_COMPARED:
-        raise EvaluationCrash(LIMIT_EXCEEDED)
+    """Return the elements of a list that are compared each with each."""
+    work.spend(size_of(items) ** 2)
     return tuple(iterate(items))
 
 
@@ -130,11 +128,10 @@ def _sets_intersects(items: Value, others: Value) -> bool:
 
 
 def _affordable(function: Callable[[Value, Value], bool]) -> Callable[[Value, Value], bool]:
-    """Return the function; it refuses sets whose comparison costs more than the limit."""
+    """Return the function; it compares each element of a set with each of the other."""
 
     def compute(first: Value, second: Value) -> bool:
-        if size_of(first) * size_of(second) > _MOST_RANGE:
-            raise EvaluationCrash(LIMIT_EXCEEDED)
+        work.spend(size_of(first) * size_of(second))
         return function(first, second)
 
     return compute

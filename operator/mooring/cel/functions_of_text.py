@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from mooring.cel.formatting import format_text, quoted
 from mooring.cel.regular_expressions import Pattern, PatternError, compile_pattern
-from mooring.cel.values import NO_OVERLOAD, Failure, at_once, text_of
+from mooring.cel.values import NO_OVERLOAD, Failure, at_once, text_of, work
 
 __all__ = ["OF_PATTERNS", "OVERLOADS", "matches"]
 
@@ -57,12 +57,16 @@ def _last_index_of(text: str, part: str, offset: int | None = None) -> Value:
 
 
 def _replace(text: str, old: str, new: str, count: int = -1) -> str:
+    most = text.count(old) if old else len(text) + 1
+    replaced = most if count < 0 else min(count, most)
+    work.spend_on_text(len(text) + replaced * len(new))
     return text.replace(old, new, min(max(count, -1), 2**31))
 
 
 def _split(text: str, separator: str, count: int = -1) -> Value:
     if count == 0:
         return ()
+    work.spend(text.count(separator) if separator else len(text))
     if not separator:
         parts = list(text) if count < 0 else [*text[: count - 1], text[count - 1 :]]
         return tuple(part for part in parts if part)
@@ -84,6 +88,7 @@ def _join(items: Value, separator: str = "") -> Value:
         if type(item) is not str:
             return Failure(f"join: invalid input: {text_of(item)}")
         parts.append(item)
+        work.spend_on_text(len(item) + len(separator))
     return separator.join(parts)
 
 

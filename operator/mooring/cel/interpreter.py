@@ -42,6 +42,7 @@ from mooring.cel.values import (
     iterate,
     size_of,
     text_of,
+    work,
 )
 
 __all__ = ["Program", "plan"]
@@ -62,6 +63,7 @@ class Program:
         """Return the value of the expression, or a Failure, and what it cost."""
         frame = Frame([_NOT_SET] * self._slots, limit)
         frame.values[0] = variable
+        work.begin()
         try:
             return self._evaluate(frame), frame.cost
         except EvaluationCrash as crash:
@@ -161,8 +163,12 @@ class _Planner:
         if not node.tests:
             return _of_attribute(attribute)
 
+        # cel-go takes back what it has not charged if the operand is a conditional.
+        cost = -1 if attribute.is_conditional else 0
+
         def has(frame: Frame) -> Value:
             value = attribute.resolve(frame)
+            frame.charge(cost)
             return value.present if isinstance(value, Optional) else value
 
         return _Planned(has)
@@ -180,27 +186,20 @@ class _Planner:
         return _of_attribute(attribute)
 
     def _call(self, node: Call) -> _Planned:
-        match node.function:
-            case "_[_]" | "_[?_]" | "_?._":
-                assert node.function in {INDEX, OPTIONAL_INDEX, OPTIONAL_SELECT}
-                return self._index(node, optional=node.function != INDEX)
-            case "_?_:_":
-                assert node.function == CONDITIONAL
-                condition, *branches = (self.plan(arg) for arg in node.args)
-                yes, no = (each.attribute or Attribute(each.evaluate) for each in branches)
-                return _of_attribute(Attribute(condition.evaluate, (yes, no)))
+        if node.function in {INDEX, OPTIONAL_INDEX, OPTIONAL_SELECT}:
+            return self._index(node, optional=node.function != INDEX)
         parts = [*([node.target] if node.target is not None else []), *node.args]
         args = [self.plan(each) for each in parts]
-        first, last = args[0].evaluate if args else None, args[-1].evaluate if args else None
+        steps = [arg.evaluate for arg in args]
+        if node.function == CONDITIONAL:
+            yes, no = (each.attribute or Attribute(each.evaluate) for each in args[1:])
+            return _of_attribute(Attribute(steps[0], (yes, no)))
         if node.function in {AND, OR}:
-            assert first and last
-            return _Planned(_logical(node.function == OR, first, last))
+            return _Planned(_logical(node.function == OR, *steps))
         if node.function in {EQUALS, "_!=_"}:
-            assert first and last
-            return _Planned(_equality(node.function, first, last))
+            return _Planned(_equality(node.function, *steps))
         if node.overloads in (["optional_or_optional"], ["optional_orValue_value"]):
-            assert first and last
-            return _Planned(_or_other(node.function == "orValue", first, last))
+            return _Planned(_or_other(node.function == "orValue", *steps))
         return self._function(node, args)
 
     def _function(self, node: Call, args: Sequence[_Planned]) -> _Planned:
@@ -455,7 +454,7 @@ def _members(items: Sequence[Value]) -> frozenset[tuple[type, Value]] | None:
         if kind in {int, UInt}:
             found.add((float, float(item)))
         whole = item if kind in {int, UInt} else None
-        if kind is float and item == item and abs(item) < 2**64 and int(item) == item:
+        if kind is float and abs(item) < 2**64 and int(item) == item:
             whole = int(item)
         if whole is not None and -(2**63) <= whole < 2**63:
             found.add((int, int(whole)))

@@ -6,8 +6,7 @@ Source: kube-apiserver's `pkg/cel`, apimachinery's `pkg/api/resource` and `blang
 import ipaddress
 import re
 from dataclasses import dataclass
-from functools import total_ordering
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, cast
 
 from mooring.cel.formatting import go_quoted
 from mooring.cel.types import NAMED, Type
@@ -51,9 +50,7 @@ class QuantityValue(Opaque):
     @classmethod
     def of(cls, amount: Quantity) -> "QuantityValue":
         """Return the value of an amount of a device."""
-        made = parse_quantity(amount.text)
-        assert isinstance(made, QuantityValue)
-        return made
+        return cast("QuantityValue", parse_quantity(amount.text))
 
     def equals(self, other: Value) -> bool | Failure:
         """Return whether the amounts are equal."""
@@ -67,7 +64,7 @@ class QuantityValue(Opaque):
         lowest = min(self.power, other.power)
         mine = self.number * 10 ** (self.power - lowest)
         others = other.number * 10 ** (other.power - lowest)
-        return (mine > others) - (mine < others)
+        return int(mine > others) - int(mine < others)
 
     def plus(self, number: int, power: int, is_decimal: bool) -> "QuantityValue":
         """Return the sum with another amount."""
@@ -178,7 +175,6 @@ def _decimal(sign: int, number: int, power: int, binary: bool) -> "QuantityValue
     return QuantityValue(sign * number, power, True)
 
 
-@total_ordering
 @dataclass(frozen=True, slots=True, eq=False)
 class VersionValue(Opaque):
     """A semantic version; build metadata does not count when versions are compared."""
@@ -194,7 +190,8 @@ class VersionValue(Opaque):
     build: tuple[str, ...] = ()
 
     @property
-    def _order(self) -> tuple[Any, ...]:
+    def order(self) -> tuple[Any, ...]:
+        """What versions are ordered by."""
         parts = tuple(
             (0, int(part), "") if part.isdigit() else (1, 0, part) for part in self.before
         )
@@ -202,16 +199,13 @@ class VersionValue(Opaque):
 
     def compared(self, other: "VersionValue") -> int:
         """Return -1, 0 or 1."""
-        return (self._order > other._order) - (self._order < other._order)
-
-    def __lt__(self, other: "VersionValue") -> bool:
-        return self._order < other._order
+        return int(self.order > other.order) - int(self.order < other.order)
 
     def equals(self, other: Value) -> bool | Failure:
         """Return whether the versions are equal."""
         if not isinstance(other, VersionValue):
             return NO_OVERLOAD
-        return self._order == other._order
+        return self.order == other.order
 
     def __str__(self) -> str:
         text = f"{self.major}.{self.minor}.{self.patch}"

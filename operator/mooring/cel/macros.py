@@ -31,8 +31,11 @@ from mooring.cel.tree import (
 
 __all__ = ["MACROS", "Macro", "MacroError"]
 
-Macro = Callable[[int, Node | None, Sequence[Node]], Node | None]
-"""Gets the offset, the target and the arguments of a call; None if it is an ordinary call."""
+Macro = Callable[[int, Node, Sequence[Node]], Node | None]
+"""Gets the offset, the target and the arguments of a call; returns None for an ordinary call.
+
+The target of what is no method has no meaning.
+"""
 
 _UNUSED: Final = "#unused"
 _SORTED: Final = "@__sortBy_input__"
@@ -46,7 +49,7 @@ class MacroError(Exception):
         self.at, self.text = at, text
 
 
-def _has(at: int, _target: Node | None, args: Sequence[Node]) -> Node:
+def _has(at: int, _target: Node, args: Sequence[Node]) -> Node:
     field = args[0]
     if not isinstance(field, Select) or field.tests:
         raise MacroError(field.at, "invalid argument to has() macro")
@@ -85,10 +88,7 @@ def _loop(
     )
 
 
-def _quantifier(
-    kind: str, count: int, at: int, target: Node | None, args: Sequence[Node]
-) -> Node | None:
-    assert target is not None
+def _quantifier(kind: str, count: int, at: int, target: Node, args: Sequence[Node]) -> Node | None:
     names = _variables(args, count, "argument must be a simple name")
     predicate, result = args[count], partial(Ident, at, RESULT)
     if kind == "all":
@@ -136,30 +136,26 @@ def _collected(
     return _loop(at, target, names, start, Literal(at, True), step)
 
 
-def _map(at: int, target: Node | None, args: Sequence[Node]) -> Node:
-    assert target is not None
+def _map(at: int, target: Node, args: Sequence[Node]) -> Node:
     names = _variables(args, 1, "argument is not an identifier")
     step = Call(at, ADD, [Ident(at, RESULT), ListOf(at, [args[-1]])])
     return _collected(at, target, names, ListOf(at, []), step, args[1] if len(args) == 3 else None)
 
 
-def _filter(at: int, target: Node | None, args: Sequence[Node]) -> Node:
-    assert target is not None
+def _filter(at: int, target: Node, args: Sequence[Node]) -> Node:
     names = _variables(args, 1, "argument is not an identifier")
     step = Call(at, ADD, [Ident(at, RESULT), ListOf(at, [args[0]])])
     return _collected(at, target, names, ListOf(at, []), step, args[1])
 
 
-def _transform_list(at: int, target: Node | None, args: Sequence[Node]) -> Node:
-    assert target is not None
+def _transform_list(at: int, target: Node, args: Sequence[Node]) -> Node:
     names = _variables(args, 2, "argument must be a simple name")
     step = Call(at, ADD, [Ident(at, RESULT), ListOf(at, [args[-1]])])
     return _collected(at, target, names, ListOf(at, []), step, args[2] if len(args) == 4 else None)
 
 
-def _transform_map(entry: bool, at: int, target: Node | None, args: Sequence[Node]) -> Node:
+def _transform_map(entry: bool, at: int, target: Node, args: Sequence[Node]) -> Node:
     """Return the loop of transformMap, or of transformMapEntry, which gives whole entries."""
-    assert target is not None
     names = _variables(args, 2, "argument must be a simple name")
     inserted = [args[-1]] if entry else [Ident(at, names[0]), args[-1]]
     step = Call(at, MAP_INSERT, [Ident(at, RESULT), *inserted])
@@ -180,15 +176,14 @@ def _bound(at: int, name: str, value: Node, result: Node) -> Comprehension:
     )
 
 
-def _bind(at: int, target: Node | None, args: Sequence[Node]) -> Node | None:
+def _bind(at: int, target: Node, args: Sequence[Node]) -> Node | None:
     if not (isinstance(target, Ident) and target.name == "cel"):
         return None
     name = _variable(args[0], "cel.bind() variable names must be simple identifiers")
     return _bound(at, name, args[1], args[2])
 
 
-def _opt_map(flat: bool, at: int, target: Node | None, args: Sequence[Node]) -> Node:
-    assert target is not None
+def _opt_map(flat: bool, at: int, target: Node, args: Sequence[Node]) -> Node:
     macro = "optFlatMap" if flat else "optMap"
     name = _variable(args[0], f"{macro}() variable name must be a simple identifier")
     made: Node = _bound(at, name, Call(at, "value", [], copied(target)), args[1])
@@ -198,8 +193,7 @@ def _opt_map(flat: bool, at: int, target: Node | None, args: Sequence[Node]) -> 
     return Call(at, CONDITIONAL, [present, made, Call(at, "optional.none", [])])
 
 
-def _sort_by(at: int, target: Node | None, args: Sequence[Node]) -> Node:
-    assert target is not None
+def _sort_by(at: int, target: Node, args: Sequence[Node]) -> Node:
     if isinstance(target, Literal | MapOf):
         raise MacroError(
             target.at,

@@ -40,6 +40,7 @@ from mooring.cel.values import (
     size_of,
     text_of,
     type_of_value,
+    work,
 )
 
 __all__ = ["OPERATORS", "OVERLOADS", "Operator", "insert"]
@@ -106,7 +107,7 @@ def _subtract(first: Value, second: Value) -> Value:
 
 def _float_quotient(first: float, second: float) -> float:
     if second == 0:
-        if first == 0 or first != first:
+        if first == 0 or math.isnan(first):
             return math.nan
         return math.copysign(math.inf, first) * math.copysign(1.0, second)
     return first / second
@@ -226,6 +227,7 @@ def _text_to_uint(text: str) -> Value:
 
 
 def _text_to_double(text: str) -> Value:
+    work.spend_on_text(len(text))
     if not _FLOAT.fullmatch(text) or "_" in text:
         return _unconvertible("double")
     try:

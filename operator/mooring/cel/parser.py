@@ -86,6 +86,8 @@ _FUNCTIONS: Final = {
     "in": "@in",
     **{op: f"_{op}_" for op in ("<", "<=", ">=", ">", "==", "!=", "+", "-", "*", "/", "%")},
 }
+_MOST_DIGITS: Final = 24
+"""More than any number has; what is longer is out of range however it is cut."""
 _LOWEST, _HIGHEST = -(2**63), 2**63 - 1
 
 
@@ -98,7 +100,7 @@ def parse(source: str) -> Node:
     parser = _Parser(source)
     try:
         root = parser.whole()
-    except _SyntaxMistake as mistake:
+    except _SyntaxError as mistake:
         parser.mistakes.append(Mistake(mistake.at, mistake.text))
         root = None
     if parser.mistakes or root is None:
@@ -106,7 +108,7 @@ def parse(source: str) -> Node:
     return root
 
 
-class _SyntaxMistake(Exception):
+class _SyntaxError(Exception):
     """Parsing cannot go on."""
 
     def __init__(self, at: int, text: str) -> None:
@@ -175,14 +177,14 @@ class _Parser:
 
     def _unexpected(self, expected: str) -> NoReturn:
         _kind, text, at = self._tokens[self._next]
-        raise _SyntaxMistake(at, f"Syntax error: mismatched input '{text}'{expected}")
+        raise _SyntaxError(at, f"Syntax error: mismatched input '{text}'{expected}")
 
     def _made(self, node: Node) -> Node:
         """Return the node; refuse a tree that is too deep or too large."""
         if node.depth > MOST_LEVELS:
-            raise _SyntaxMistake(node.at, f"expression is nested more than {MOST_LEVELS} levels")
+            raise _SyntaxError(node.at, f"expression is nested more than {MOST_LEVELS} levels")
         if node.size > MOST_NODES:
-            raise _SyntaxMistake(node.at, f"expression has more than {MOST_NODES} parts")
+            raise _SyntaxError(node.at, f"expression has more than {MOST_NODES} parts")
         return node
 
     def _call(self, at: int, function: str, *args: Node, target: Node | None = None) -> Node:
@@ -190,7 +192,7 @@ class _Parser:
         macro = MACROS.get((function, len(args), target is not None))
         if macro is not None:
             try:
-                made = macro(at, target, args)
+                made = macro(at, target or Ident(at, function), args)
             except MacroError as error:
                 self.mistakes.append(Mistake(error.at, error.text))
                 return Literal(at, None)
@@ -203,7 +205,7 @@ class _Parser:
     def _expression(self) -> Node:
         self._levels += 1
         if self._levels > MOST_LEVELS:
-            raise _SyntaxMistake(self._at(), f"expression is nested more than {MOST_LEVELS} levels")
+            raise _SyntaxError(self._at(), f"expression is nested more than {MOST_LEVELS} levels")
         condition = self._operators()
         if self._is("?"):
             at = self._take()[1]
@@ -382,7 +384,9 @@ class _Parser:
                 self.mistakes.append(Mistake(at, "invalid double literal"))
             return Literal(at, value)
         digits = text.rstrip("uU")
-        value = int(digits, 16) if digits.startswith("0x") else int(digits)
+        hexadecimal = digits.startswith("0x")
+        significant = digits.removeprefix("0x").lstrip("0")[:_MOST_DIGITS] or "0"
+        value = int(significant, 16 if hexadecimal else 10)
         if kind == "uint":
             if value > 2**64 - 1:
                 self.mistakes.append(Mistake(at, "invalid uint literal"))

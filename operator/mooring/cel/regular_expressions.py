@@ -1,7 +1,8 @@
 """Regular expressions with the syntax and the meaning of Go's, which are RE2's.
 
 Python's own go back, so that some take for ever. These run all alternatives side by side: the time
-is at most the length of the text times the size of the pattern, and MOST_STEPS bounds that.
+is at most the length of the text times the size of the pattern, and is taken from the work that an
+evaluation may do.
 """
 
 import re
@@ -10,12 +11,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
-from mooring.cel.values import LIMIT_EXCEEDED, EvaluationCrash
+from mooring.cel.values import work
 from mooring.model.bounded_cache import cached
 
 __all__ = ["Pattern", "PatternError", "compile_pattern"]
 
-MOST_STEPS: Final = 1_000_000
+_PER_STEP: Final = 2
 _MOST_REPEATED: Final = 1_000
 _MOST_SIZE: Final = 10_000
 _MOST_LEVELS: Final = 60
@@ -52,9 +53,8 @@ class _Set:
         return any(category.startswith(name) != negated for name, negated in self.categories)
 
 
-# Instructions: a set to match, ("assert", kind), ("split", preferred, other), ("jump", to) or None,
-# which is the end.
 _Instruction = _Set | tuple[Any, ...] | None
+"""A set to match, an assertion, a split into two ways, the better first, a jump; None: the end."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,7 +90,6 @@ class Pattern:
         """Return where the first match from `at` begins and ends."""
         found: tuple[int, int] | None = None
         threads: dict[int, int] = {}
-        steps = 0
         for position in range(at, len(text) + 1):
             if found is None:
                 self._follow(threads, 0, position, text, position)
@@ -98,9 +97,7 @@ class Pattern:
                 if found is not None:
                     break
                 continue
-            steps += len(threads)
-            if steps > MOST_STEPS:
-                raise EvaluationCrash(LIMIT_EXCEEDED)
+            work.spend(_PER_STEP * len(threads))
             following: dict[int, int] = {}
             for index, start in threads.items():
                 instruction = self._program[index]
@@ -186,10 +183,12 @@ def compile_pattern(pattern: str) -> Pattern:
     return found
 
 
-# --- the tree of a pattern: a _Set, ("assert", kind), ("all", parts), ("any", alternatives) or
-# ("repeat", part, least, most or None, greedy)
-
 _Tree = Any
+"""A _Set, or a tuple whose first part says what it is.
+
+These are an assertion with its kind, "all" with parts, "any" with alternatives, and "repeat" with a
+part, its least and its most number, which is None without a bound, and whether more is better.
+"""
 
 
 def _emit(node: _Tree, program: list[_Instruction]) -> None:
@@ -207,20 +206,20 @@ def _emit(node: _Tree, program: list[_Instruction]) -> None:
         case ("repeat", part, least, most, greedy):
             for _ in range(least):
                 _emit(part, program)
-            if most is None:
-                start = len(program)
-                program.append(None)
-                _emit(part, program)
-                program.append(("jump", start))
-                program[start] = _split(start + 1, len(program), greedy)
-                return
-            splits = list[int]()
-            for _ in range(most - least):
-                splits.append(len(program))
-                program.append(None)
-                _emit(part, program)
-            for index in splits:
-                program[index] = _split(index + 1, len(program), greedy)
+            _emit_more(part, None if most is None else most - least, greedy, program)
+
+
+def _emit_more(part: _Tree, most: int | None, greedy: bool, program: list[_Instruction]) -> None:
+    """Append what repeats a part at most so many times, without a bound if that is None."""
+    splits = list[int]()
+    for _ in range(1 if most is None else most):
+        splits.append(len(program))
+        program.append(None)
+        _emit(part, program)
+    if most is None:
+        program.append(("jump", splits[0]))
+    for index in splits:
+        program[index] = _split(index + 1, len(program), greedy)
 
 
 def _split(inner: int, after: int, greedy: bool) -> tuple[str, int, int]:
@@ -262,6 +261,9 @@ _POSIX: Final = {
     "xdigit": ((0x30, 0x39), (0x41, 0x46), (0x61, 0x66)),
 }
 _ESCAPES: Final = {"a": 7, "f": 12, "t": 9, "n": 10, "r": 13, "v": 11}
+_NUMERIC_ESCAPE: Final = re.compile(
+    r"(0[0-7]{0,2}|[1-7][0-7]{1,2})|x(?:([0-9a-fA-F]{2})|\{([0-9a-fA-F]{1,8})\})"
+)
 _REPEAT: Final = re.compile(r"\{([0-9]+)(,?)([0-9]*)\}")
 _FLAGS: Final = re.compile(r"\(\?([imsU]*)(-?)([imsU]*)([:)])")
 _NAMED_GROUP: Final = re.compile(r"\(\?P?<([A-Za-z0-9_]+)>")
@@ -471,7 +473,7 @@ class _Parser:
         return [known if known is not None else self._literal(self._escape())]
 
     def _known_set(self) -> _Set | None:
-        """Return the set of an escape such as \\d or \\pL, None for other escapes."""
+        """Return the set of an escape for digits or letters, None for other escapes."""
         following = self._pattern[self._at + 1 : self._at + 2]
         if following.lower() in _PERL and following:
             self._at += 2
@@ -506,23 +508,17 @@ class _Parser:
         self._at += 1
         if not character:
             raise PatternError("error parsing regexp: trailing backslash at end of expression: ``")
-        if character in "1234567" or (character == "0"):
-            digits = re.compile(r"[0-7]{1,3}").match(self._pattern, self._at - 1)
-            if digits is not None and (character == "0" or len(digits[0]) > 1):
-                self._at = digits.end()
-                return int(digits[0], 8)
-        elif character == "x":
-            found = re.compile(r"x(?:([0-9a-fA-F]{2})|\{([0-9a-fA-F]{1,8})\})").match(
-                self._pattern, self._at - 1
-            )
-            if found is not None and int(found[1] or found[2], 16) <= _LAST:
-                self._at = found.end()
-                return int(found[1] or found[2], 16)
-        elif character in _ESCAPES:
+        if character in _ESCAPES:
             return _ESCAPES[character]
-        elif ord(character) < 0x80 and not character.isalnum():
+        if ord(character) < 0x80 and not character.isalnum():
             return ord(character)
-        self._fail("invalid escape sequence", self._since(begins))
+        found = _NUMERIC_ESCAPE.match(self._pattern, self._at - 1)
+        if found is not None:
+            code = int(found[1], 8) if found[1] else int(found[2] or found[3], 16)
+            if code <= _LAST:
+                self._at = found.end()
+                return code
+        return self._fail("invalid escape sequence", self._since(begins))
 
     def _class(self) -> _Set:
         """Return the set in square brackets."""
@@ -581,7 +577,7 @@ def _repeats(tree: _Tree) -> int:
     """Return how often a part of the tree occurs at most, as the operators multiply it."""
     match tree:
         case ("repeat", part, least, most, _):
-            return max(least, most or 0, 1) * _repeats(part)
+            return int(max(least, most or 0, 1)) * _repeats(part)
         case ("all" | "any", parts):
             return max((_repeats(part) for part in parts), default=1)
     return 1

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from mooring.cel.values import NO_OVERLOAD, Duration, Failure, Timestamp
+from mooring.cel.values import NO_OVERLOAD, Duration, Failure, Timestamp, work
 
 __all__ = [
     "OVERLOADS",
@@ -49,6 +49,7 @@ def parse_duration(text: str) -> Duration | None:
     """Return the duration that Go reads from a text such as `1h30m`, None if it is not one."""
     sign = -1 if text.startswith("-") else 1
     rest = text[1:] if text[:1] in {"+", "-"} else text
+    work.spend_on_text(len(text))
     if rest == "0":
         return Duration(0)
     total, at = 0, 0

@@ -1,13 +1,13 @@
 """URLs as Go's package `net/url` reads them, as far as expressions can see."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from mooring.cel.formatting import go_quoted
 from mooring.cel.types import NAMED, Type
-from mooring.cel.values import NO_OVERLOAD, Failure, Opaque
+from mooring.cel.values import NO_OVERLOAD, Failure, Opaque, work
 
 __all__ = ["UrlValue", "parse_url"]
 
@@ -56,6 +56,7 @@ class UrlValue(Opaque):
         return found
 
 
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2}).{0,2}")
 _HOST_ALLOWED: Final = re.compile(r"[A-Za-z0-9\-._~!$&'()*+,;=:\[\]<>\"%\x80-\U0010ffff]*")
@@ -72,19 +73,15 @@ def _decoded(text: str) -> str | None:
 def parse_url(text: str, for_request: bool = False) -> UrlValue | Failure:
     """Return the URL; with `for_request` only what may stand in a request, which is absolute."""
     wrong = _failure(text)
-    if any(ord(each) < 0x20 or ord(each) == 0x7F for each in text):
-        return wrong("net/url: invalid control character in URL")
-    if for_request and not text:
-        return wrong("empty url")
-    rest, fragment = text, ""
-    if not for_request:
-        rest, _, fragment = text.partition("#")
+    work.spend_on_text(len(text))
+    if _CONTROL.search(text) or (for_request and not text):
+        return wrong("net/url: invalid control character in URL" if text else "empty url")
+    rest, _, fragment = (text, "", "") if for_request else text.partition("#")
     if rest.startswith(":"):
         return wrong("missing protocol scheme")
     named = _SCHEME.match(rest)
     scheme = named[1] if named is not None else ""
-    rest = rest[len(scheme) + 1 :] if scheme else rest
-    path, _, query = rest.partition("?")
+    path, _, query = rest[len(scheme) + 1 if scheme else 0 :].partition("?")
     if not path.startswith("/"):
         if scheme:
             return UrlValue(text, scheme.lower(), "", "", query)
@@ -106,7 +103,7 @@ def parse_url(text: str, for_request: bool = False) -> UrlValue | Failure:
     return UrlValue(text, scheme.lower(), host, _escaped(path), query)
 
 
-def _failure(text: str) -> Any:
+def _failure(text: str) -> Callable[[str], Failure]:
     return lambda why: Failure(f"parse {go_quoted(text)}: {why}")
 
 

@@ -5,10 +5,12 @@ list while a loop builds it. Errors are values too, because `&&` and `||` go on 
 Source: cel-go's `common/types`.
 """
 
+import math
+import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, ClassVar, Final, cast
 
 from mooring.cel.tree import UInt
 from mooring.cel.types import NAMED, Type, list_of, map_of, optional_of, parameter
@@ -43,6 +45,7 @@ __all__ = [
     "text_of",
     "type_name",
     "type_of_value",
+    "work",
 ]
 
 Value = Any
@@ -58,8 +61,8 @@ class Failure:
 NO_OVERLOAD: Final = Failure("no such overload")
 
 
-class EvaluationCrash(Exception):
-    """The evaluation ends at once, whatever surrounds it: cel-go panics, or the limit is reached."""
+class EvaluationCrash(Exception):  # noqa: N818 # an error would be a value
+    """The evaluation ends at once: cel-go panics, or the limit of costs is reached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +95,10 @@ class Opaque:
     """The base of values of Kubernetes' own types; each has a type, and the name of Go's type."""
 
     __slots__ = ()
-    cel_type: Type
-    go_type: str
-    hashable = True
+    cel_type: ClassVar[Type]
+    go_type: ClassVar[str]
+    short_name: ClassVar[str]
+    hashable: ClassVar[bool] = True
 
     def equals(self, other: Value) -> "bool | Failure":
         """Return whether the values are equal."""
@@ -113,8 +117,37 @@ class Joined:
 LISTS: Final = frozenset((tuple, list, Joined))
 _COPIED: Final = 64
 """Lists up to this size are copied rather than joined."""
-_MOST_ITEMS: Final = 2_000_000
-"""What an operation may go through at once; cel-go would spend more than its limit on it."""
+_MOST_WORK: Final = 1_000_000
+_PER_ITEM: Final = 8
+"""Characters that are as much work as an element of a list."""
+LIMIT_EXCEEDED: Final = "operation cancelled: actual cost limit exceeded"
+
+
+class Work(threading.local):
+    """What an evaluation may do besides what costs are charged for.
+
+    A list may double with each `+`, and a text with each `replace`, for next to no costs: cel-go
+    would take for ever then, or all memory.
+    """
+
+    left = _MOST_WORK
+
+    def begin(self) -> None:
+        """Begin an evaluation."""
+        self.left = _MOST_WORK
+
+    def spend(self, items: int) -> None:
+        """Take so many elements, or steps, from what is left."""
+        self.left -= items
+        if self.left < 0:
+            raise EvaluationCrash(LIMIT_EXCEEDED)
+
+    def spend_on_text(self, characters: int) -> None:
+        """Take a text of this length from what is left, before it is made."""
+        self.spend(characters // _PER_ITEM)
+
+
+work: Final = Work()
 
 
 def _key(key: Value) -> Any:
@@ -203,7 +236,7 @@ EMPTY_MAP: Final = MapValue()
 
 def lossless_int(value: float) -> int | None:
     """Return the int that a number is exactly, if there is one."""
-    if value != value or value in (float("inf"), float("-inf")):
+    if not math.isfinite(value):
         return None
     whole = int(value)
     return whole if whole == value and -(2**63) < whole < 2**63 else None
@@ -211,7 +244,7 @@ def lossless_int(value: float) -> int | None:
 
 def lossless_uint(value: float) -> int | None:
     """Return the uint that a number is exactly, if there is one."""
-    if value != value or value in (float("inf"), float("-inf")):
+    if not math.isfinite(value):
         return None
     whole = int(value)
     return whole if whole == value and 0 <= whole < 2**64 else None
@@ -239,31 +272,24 @@ def joined(first: Value, second: Value) -> Value:
 
 def iterate(value: Value) -> Iterator[Value]:
     """Yield the elements of a list, or the keys of a map."""
-    if type(value) is not Joined:
-        yield from list(value) if type(value) is list else value
-        return
-    left = [value]
+    left = [list(value) if type(value) is list else value]
     while left:
         part = left.pop()
-        if type(part) is Joined:
+        if isinstance(part, Joined):
             left += (part.second, part.first)
         else:
             yield from part
 
 
-LIMIT_EXCEEDED: Final = "operation cancelled: actual cost limit exceeded"
-
-
 def at_once(value: Value) -> Iterator[Value]:
     """Yield the elements of a list for an operation that looks at all of them in one step."""
-    if size_of(value) > _MOST_ITEMS:
-        raise EvaluationCrash(LIMIT_EXCEEDED)
+    work.spend(size_of(value))
     return iterate(value)
 
 
 def size_of(value: Value) -> int:
     """Return the size of a text, of bytes, a list or a map."""
-    return value.size if type(value) is Joined else len(value)
+    return value.size if isinstance(value, Joined) else len(value)
 
 
 _SIZED: Final = frozenset((str, bytes, MapValue)) | LISTS
@@ -282,7 +308,7 @@ def index_of(value: Value) -> "int | Failure":
     """Return the index that a number stands for."""
     kind = type(value)
     if kind is int:
-        return value
+        return cast("int", value)
     if kind in {float, UInt}:
         whole = lossless_int(value)
         if whole is None:
@@ -373,6 +399,7 @@ def _equal_lists(first: Value, second: Value) -> "bool | Failure":
 def _equal_maps(first: MapValue, second: Value) -> "bool | Failure":
     if type(second) is not MapValue or len(first) != len(second):
         return False
+    work.spend(len(first))
     for key, value in first.items():
         found, other = second.find(key)
         if not found or equal(value, other) is False:
@@ -382,7 +409,7 @@ def _equal_maps(first: MapValue, second: Value) -> "bool | Failure":
 
 def _compared(first: float, second: float) -> int | None:
     """Return -1, 0 or 1; None if one of them is not a number."""
-    if first != first or second != second:
+    if math.isnan(first) or math.isnan(second):
         return None
     if type(first) is float or type(second) is float:
         # Whole numbers become floats first, as in cel-go, unless they are out of reach.
@@ -400,13 +427,17 @@ def compare(first: Value, second: Value) -> "int | Failure":
         found = _compared(first, second)
         return Failure("NaN values cannot be ordered") if found is None else found
     if kind is not other:
-        nan = kind is float and first != first
+        nan = kind is float and math.isnan(first)
         return Failure("NaN values cannot be ordered") if nan else NO_OVERLOAD
     if kind is str:
         first, second = first.encode(), second.encode()
     if kind in {Duration, Timestamp}:
         first, second = first.nanoseconds, second.nanoseconds
-    return (first > second) - (first < second)
+    return _order(first, second)
+
+
+def _order(first: Any, second: Any) -> int:
+    return int(first > second) - int(first < second)
 
 
 def text_of(value: Value) -> str:
@@ -419,7 +450,7 @@ def text_of(value: Value) -> str:
     if kind is bytes:
         return "[" + " ".join(str(each) for each in value) + "]"
     if kind in LISTS:
-        return "[" + ", ".join(text_of(each) for each in iterate(value)) + "]"
+        return "[" + ", ".join(text_of(each) for each in at_once(value)) + "]"
     if kind is MapValue:
         return "{" + ", ".join(f"{text_of(k)}: {text_of(v)}" for k, v in value.items()) + "}"
     if kind is Optional:
@@ -431,9 +462,9 @@ def text_of(value: Value) -> str:
 
 def go_float(value: float) -> str:
     """Return a float with the fewest digits that identify it, as Go's %g prints it."""
-    if value != value:
+    if math.isnan(value):
         return "NaN"
-    if value in (float("inf"), float("-inf")):
+    if math.isinf(value):
         return "+Inf" if value > 0 else "-Inf"
     exact = Decimal(repr(value)).normalize()
     power = exact.adjusted() if value else 0

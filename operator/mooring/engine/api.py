@@ -1,31 +1,69 @@
 """The API that plugins use, over the real API server."""
 
 import asyncio
+import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from random import Random
 from typing import Any, Final
 
+from mooring.framework.handle import ReadAgainError
+from mooring.framework.verdicts import PluginError
 from mooring.kube import resources
+from mooring.kube.backoff import Backoff
 from mooring.kube.client import ApiClient
+from mooring.kube.errors import (
+    ConflictError,
+    KubeError,
+    NotFoundError,
+    ServerError,
+    TooManyRequestsError,
+    UnansweredError,
+    UnreachableError,
+    explain,
+)
 from mooring.kube.writes import PodWriter
 from mooring.model.pod import Pod
 
 __all__ = ["PluginApi"]
 
+logger = logging.getLogger(__name__)
+
 _PATCHABLE: Final = {
     r.plural: r for r in (resources.PERSISTENT_VOLUME, resources.PERSISTENT_VOLUME_CLAIM)
 }
+_UPDATABLE: Final = {r.plural: r for r in (resources.RESOURCE_CLAIM,)}
+
+
+@dataclass(slots=True)
+class _Turns:
+    """Who is in a context of `alone`, and how many are in it or wait for it."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    users: int = 0
 
 
 class PluginApi:
     """Implements `mooring.framework.handle.Api` over one client."""
 
     def __init__(
-        self, client: ApiClient, writer: PodWriter, *, now: Callable[[], float] = time.time
+        self,
+        client: ApiClient,
+        writer: PodWriter,
+        *,
+        now: Callable[[], float] = time.time,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        random: Random | None = None,
     ) -> None:
         self._client = client
         self._writer = writer
         self._now = now
+        self._sleep = sleep
+        self._random = random or Random()  # noqa: S311 - spreads load, hides nothing
+        self._turns: dict[str, _Turns] = {}
+        self._later: set[asyncio.Task[None]] = set()
         self._waiting: set[asyncio.Event] = set()
         self._annotations: dict[str, dict[str, str]] = {}
 
@@ -57,6 +95,66 @@ class PluginApi:
         """Apply a merge patch and return the object; KeyError if plugins may not patch it."""
         return await self._client.patch(_PATCHABLE[resource], name, patch, namespace=namespace)
 
+    async def read(self, resource: str, namespace: str, name: str) -> dict[str, Any] | None:
+        """Return the object; None if there is none. Waits until the API server answers."""
+        backoff = Backoff(self._random)
+        while True:
+            try:
+                return await self._client.get(_UPDATABLE[resource], name, namespace)
+            except NotFoundError:
+                return None
+            except (UnreachableError, ServerError, TooManyRequestsError):
+                await self._sleep(backoff.pause())
+
+    async def update(
+        self,
+        resource: str,
+        namespace: str,
+        name: str,
+        patch: dict[str, Any],
+        *,
+        subresource: str | None = None,
+    ) -> dict[str, Any]:
+        """Apply a merge patch to a version of the object; see `framework.handle.Api`."""
+        try:
+            return await self._client.patch(
+                _UPDATABLE[resource], name, patch, namespace=namespace, subresource=subresource
+            )
+        except (ConflictError, NotFoundError, ServerError, UnansweredError) as error:
+            raise ReadAgainError(explain(error)) from error
+
+    @asynccontextmanager
+    async def alone(self, key: str) -> AsyncIterator[None]:
+        """Let one caller at a time into the context of this key, in the order in which they came.
+
+        What is kept of a key goes with the last of them.
+        """
+        turns = self._turns.setdefault(key, _Turns())
+        turns.users += 1
+        try:
+            async with turns.lock:
+                yield
+        finally:
+            turns.users -= 1
+            if not turns.users:
+                del self._turns[key]
+
+    def later(self, write: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Call `write` soon in a task of its own; log its errors."""
+        task = asyncio.get_running_loop().create_task(_logged(write))
+        self._later.add(task)
+        task.add_done_callback(self._later.discard)
+
+    async def finish(self, seconds: float) -> None:
+        """Wait until the writes of `later` have ended; cancel them after so many seconds."""
+        if not self._later:
+            return
+        _, late = await asyncio.wait(tuple(self._later), timeout=max(0.0, seconds))
+        for task in late:
+            task.cancel()
+        if late:
+            await asyncio.wait(late)
+
     async def until(self, done: Callable[[], bool], seconds: float) -> None:
         """Wait until `done` returns True, now or after a change of the mirrored cluster.
 
@@ -71,3 +169,14 @@ class PluginApi:
                     await changed.wait()
         finally:
             self._waiting.discard(changed)
+
+
+async def _logged(write: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    try:
+        await write()
+    except KubeError as error:
+        logger.warning("a write of a plugin failed: %s", explain(error))
+    except PluginError as error:
+        logger.warning("a write of a plugin failed: %s", error)
+    except Exception:
+        logger.exception("a write of a plugin failed")

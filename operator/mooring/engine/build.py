@@ -255,7 +255,7 @@ def build_engine(
     """
     metrics = metrics or Metrics()
     writer = PodWriter(client, random=random, sleep=sleep)
-    api = PluginApi(client, writer, now=now)
+    api = PluginApi(client, writer, now=now, sleep=sleep, random=random)
     scheduler = build_scheduler_state(
         state, api, registry, options=options, metrics=metrics, decisions=decisions, clock=clock
     )

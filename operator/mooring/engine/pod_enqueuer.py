@@ -14,8 +14,9 @@ from mooring.framework.plugin_failures import ExtensionPoint, PluginFailed
 from mooring.framework.queued_pod import QueuedPod, SubQueue
 from mooring.framework.runtime import first_gate, status_of
 from mooring.model.events import Action, ClusterEvent, Kind
-from mooring.model.pod import Pod, Uid
+from mooring.model.pod import Pod, Uid, claim_keys
 from mooring.model.pod_group import PodGroup
+from mooring.model.resource_claims import ResourceClaim
 from mooring.model.workloads import Namespace
 from mooring.time_slices import TimeSlices
 
@@ -79,6 +80,8 @@ class PodEnqueuer:
         self._perhaps_misspelt: dict[Uid, float] = {}
         """When pods that may be another scheduler's came, by uid, of those not looked at yet."""
         self._told: dict[Uid, tuple[int, str | None]] = {}
+        self._of_claim: dict[str, dict[Uid, None]] = {}
+        """The uids of pods without a node that name a ResourceClaim, by its namespace/name."""
         self._unsettled: dict[Uid, None] = {}
         """The uids of pods whose profile must be found anew."""
         self._is_unsettled = asyncio.Event()
@@ -100,6 +103,9 @@ class PodEnqueuer:
                 scheduler.without_profile[pod.uid] = pod  # what is tried if its binding fails
             return  # an older version of a pod that is assumed or bound by now
         with scheduler.state.delivered_after():
+            self._forget_claims(scheduler.state.unscheduled.get(pod.uid))
+            for key in claim_keys(pod) if pod.spec.resource_claims else ():
+                self._of_claim.setdefault(key, {})[pod.uid] = None
             scheduler.state.put_unscheduled(pod)
             pipeline = self._pipeline_of(pod)
             if pipeline is None:
@@ -132,6 +138,7 @@ class PodEnqueuer:
             call_off()
         with self._scheduler.state.delivered_after():
             self._scheduler.state.withdraw(uid)
+            self._forget_claims(self._scheduler.state.unscheduled.get(uid))
             self._scheduler.state.delete_unscheduled(uid)
 
     def profiles_changed(self) -> None:
@@ -320,9 +327,40 @@ class PodEnqueuer:
                 self._unsettle(namespace)
             if event.kind in _GROUP_EVENTS or self._is_bound_by_another(event):
                 self._admit_group(event)
+            if event.kind is Kind.RESOURCE_CLAIM:
+                self._try_after_claim(event)
             self._take_back_after(event)
         if self._scheduler.queue.move_on_events(events, self._clock()):
             self._wake()
+
+    def _forget_claims(self, pod: Pod | None) -> None:
+        if pod is None or not pod.spec.resource_claims:
+            return
+        for key in claim_keys(pod):
+            pods = self._of_claim.get(key, {})
+            pods.pop(pod.uid, None)
+            if not pods:
+                self._of_claim.pop(key, None)
+
+    def _try_after_claim(self, event: ClusterEvent) -> None:
+        """Run PreEnqueue again for gated pods that name the claim, and hints of the others.
+
+        Of many pods that name one claim, which are one group for the queue, some are enough.
+        """
+        claim = event.after
+        if not isinstance(claim, ResourceClaim):
+            return
+        for number, uid in enumerate(tuple(self._of_claim.get(claim.key, ()))):
+            queued = self._scheduler.queue.get(uid)
+            if queued is None or queued.queue is not SubQueue.GATED:
+                if number < _FOUND_AT_ONCE:
+                    self._scheduler.queue.try_after(uid, event, self._clock())
+            elif number < _FOUND_AT_ONCE:
+                self._add(queued.pod, queued.pipeline)
+            else:
+                self._unsettled[uid] = None
+                self._is_unsettled.set()
+        self._wake()
 
     def _is_bound_by_another(self, event: ClusterEvent) -> bool:
         """Return whether the watch shows a pod on a node that was not assumed."""

@@ -84,10 +84,11 @@ class WhatIf:
     def trial(self) -> Iterator[Trial]:
         """Change the state as `remove`, `add` and so on have said, and undo it all at the end.
 
-        Await nothing inside. More pods may be removed and added for this trial alone.
+        Await nothing inside. More pods may be removed and added for this trial alone. A pod that is
+        removed frees its devices, as if it was deleted.
         """
         cluster = self.cluster
-        with cluster.trial() as trial:
+        with cluster.trial(frees_claims=True) as trial:
             for uid in self._removed:
                 trial.withdraw(uid)
                 trial.remove(uid)

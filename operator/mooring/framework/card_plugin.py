@@ -21,17 +21,38 @@ from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.view import NodeView
 
-__all__ = ["CardPlugin", "assign_cards"]
+__all__ = ["AssignsInTrials", "CardPlugin", "assign_cards", "assign_devices"]
+
+
+class AssignsInTrials(ABC):
+    """Gives pods devices at Reserve, and does the same for pods that a trial adds."""
+
+    @abstractmethod
+    def assign(self, pod: Pod, row: int) -> Unschedulable | None:
+        """Give the pod, which is on the row, what `reserve` gives it there.
+
+        Devices that a trial gave are taken back when it ends.
+        """
+
+
+def assign_devices(plugins: Iterable[object], pod: Pod, row: int) -> None:
+    """Give the pod, which a trial has added to the row, what these plugins give it at Reserve."""
+    for plugin in plugins:
+        if isinstance(plugin, AssignsInTrials):
+            plugin.assign(pod, row)
 
 
 def assign_cards(plugins: Iterable[object], pod: Pod, row: int) -> None:
-    """Give the pod, which a trial has added to the row, the cards that these plugins choose."""
+    """Give the pod, which a trial has added to the row, the cards that these plugins choose.
+
+    This is for nominated pods: their claims are not counted, as in kube-scheduler.
+    """
     for plugin in plugins:
         if isinstance(plugin, CardPlugin):
             plugin.assign(pod, row)
 
 
-class CardPlugin(ABC):
+class CardPlugin(AssignsInTrials):
     """Reads the pod's request, assigns cards at Reserve, and writes them with the Binding.
 
     A subclass filters and scores, and chooses the cards.
@@ -109,7 +130,7 @@ class CardPlugin(ABC):
         self._assume_cache.assign_cards(pod, self._format, assignment)
         return None
 
-    def unreserve(self, _pod: Pod, _node: str) -> None:  # noqa: B027 - a Reserve plugin has one
+    def unreserve(self, _pod: Pod, _node: str) -> None:
         """Do nothing: the pod's cards are freed when it is forgotten."""
 
     async def pre_bind(self, pod: Pod, _node: str) -> None:

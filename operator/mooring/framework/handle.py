@@ -1,6 +1,7 @@
 """The handle that every plugin is built with: cluster, waiting pods, API, volume assume cache."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -8,12 +9,17 @@ from mooring.framework.evaluations import Evaluations
 from mooring.framework.waiting_pods import WaitingPods
 from mooring.model.devices import Assignment, CardFormat
 from mooring.model.kubernetes_rules import NEWEST, KubernetesRules
-from mooring.model.pod import Pod
+from mooring.model.pod import Pod, Uid
+from mooring.model.resource_claims import Allocation, ResourceClaim
 from mooring.model.storage import PersistentVolume, PersistentVolumeClaim
 from mooring.state.cluster_view import ClusterView
 from mooring.state.devices.cards import Cards
 
-__all__ = ["Api", "Handle", "VolumeAssumeCache"]
+__all__ = ["Api", "Handle", "ReadAgainError", "VolumeAssumeCache"]
+
+
+class ReadAgainError(Exception):
+    """The object has changed, or no answer tells whether a write was carried out."""
 
 
 class Api(Protocol):
@@ -43,6 +49,40 @@ class Api(Protocol):
         A `metadata.resourceVersion` in the patch makes it fail if the object has changed since.
         """
 
+    async def read(self, resource: str, namespace: str, name: str) -> dict[str, Any] | None:
+        """Return the object; None if there is none. Waits until the API server answers.
+
+        `resource` is `resourceclaims`.
+        """
+
+    async def update(
+        self,
+        resource: str,
+        namespace: str,
+        name: str,
+        patch: dict[str, Any],
+        *,
+        subresource: str | None = None,
+    ) -> dict[str, Any]:
+        """Apply a merge patch to this version of the object, and return it as it is then.
+
+        `resource` is `resourceclaims`. The patch has the version in `metadata.resourceVersion`.
+
+        Raises:
+            ReadAgainError: if the object has changed since, or if the patch may have been applied
+                although no answer says so.
+        """
+
+    def alone(self, key: str) -> AbstractAsyncContextManager[object]:
+        """Return a context that only one caller at a time is in, for each key."""
+
+    def later(self, write: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Call `write` soon and let it run to its end; an error is logged.
+
+        This is for writes that no caller waits for, from `post_filter` and `unreserve`. What is
+        still to be written when the scheduler stops is not written.
+        """
+
     async def until(self, done: Callable[[], bool], seconds: float) -> None:
         """Wait until `done` returns True. It is called now and after each cluster event.
 
@@ -54,7 +94,7 @@ class Api(Protocol):
 
 
 class VolumeAssumeCache(Protocol):
-    """Volumes and claims that plugins may assume, in `reserve` and `unreserve` only."""
+    """Volumes and claims that plugins may assume, from `reserve` on only."""
 
     def assume_volumes(
         self,
@@ -66,6 +106,21 @@ class VolumeAssumeCache(Protocol):
 
     def restore_volumes(self, pod: Pod) -> None:
         """Undo what was assumed for the pod; what other pods assume stays."""
+
+    def hold_claims(self, holder: Uid, allocations: Mapping[str, Allocation]) -> None:
+        """Have these allocations in flight for the pod of this uid, by the uid of the claim.
+
+        Their devices are in use until `release_claims`, or until the pod is forgotten.
+        """
+
+    def release_claims(self, holder: Uid, claims: Iterable[str] | None = None) -> None:
+        """Hold the claims of these uids, or all, no longer for the pod."""
+
+    def assume_claim(self, claim: ResourceClaim) -> bool:
+        """Let decisions see the claim as the API server answered until the watch has caught up.
+
+        Returns False if the watch has shown a newer version, or the claim's end.
+        """
 
     def assign_cards(self, pod: Pod, form: CardFormat, assignment: Assignment) -> None:
         """Assign these GPU cards of its node to the assumed pod until it is forgotten."""

@@ -46,6 +46,8 @@ class KubernetesRules:
             `preventPodSchedulingIfMissing`.
         claims_in_preemption_message: DynamicResources says before DefaultPreemption that it finds
             no claims to deallocate.
+        device_alternatives_scored: DynamicResources scores nodes by which alternative of a request
+            they can give.
         placement_in_preemption_message: A successful preemption says which node and how many
             victims it has found.
         pod_level_defaults_last: The API server fills in a new pod's pod-level requests after
@@ -90,6 +92,7 @@ class KubernetesRules:
     storage_capacity_scoring: bool
     volume_limit_scaling: bool
     claims_in_preemption_message: bool
+    device_alternatives_scored: bool
     placement_in_preemption_message: bool
     pod_level_defaults_last: bool
     pod_level_resize: bool
@@ -118,6 +121,7 @@ _1_34: Final = KubernetesRules(
     storage_capacity_scoring=False,
     volume_limit_scaling=False,
     claims_in_preemption_message=True,
+    device_alternatives_scored=False,
     placement_in_preemption_message=False,
     pod_level_defaults_last=False,
     pod_level_resize=False,
@@ -135,7 +139,7 @@ _1_34: Final = KubernetesRules(
     selector_errors_name_device=False,
     resize_by_stage=False,
 )
-_1_35: Final = replace(_1_34, version="1.35")
+_1_35: Final = replace(_1_34, version="1.35", device_alternatives_scored=True)
 _1_36: Final = replace(
     _1_35,
     version="1.36",

@@ -26,7 +26,7 @@ from mooring.model.resource_claims import (
 )
 from mooring.model.volumes import PodVolume, pod_volumes
 
-__all__ = ["OwnerRef", "Pod", "Uid", "is_of_workload", "parse_pod", "workload_of"]
+__all__ = ["OwnerRef", "Pod", "Uid", "claim_keys", "is_of_workload", "parse_pod", "workload_of"]
 
 Uid = NewType("Uid", str)
 
@@ -165,6 +165,12 @@ def _conditions(
         elif kind == "DisruptionTarget" and status == "True":
             disruption = condition.get("reason")
     return unscheduled, disruption
+
+
+def claim_keys(pod: Pod) -> list[str]:
+    """Return namespace/name of the ResourceClaims that the pod names or that were made for it."""
+    names = (entry.claim or pod.claim_names.get(entry.name) for entry in pod.spec.resource_claims)
+    return [f"{pod.namespace}/{name}" for name in names if name]
 
 
 def workload_of(pod: Pod) -> tuple[str, str]:

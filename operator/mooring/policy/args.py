@@ -238,10 +238,10 @@ class NodeAffinityArgs(PolicyModel):
 
 
 class DynamicResourcesArgs(PolicyModel):
-    """Accepted and validated, but without effect: Mooring allocates no devices."""
+    """How long devices may take to be bound to a node."""
 
     filter_timeout: Duration = timedelta(seconds=10)
-    """0 means no limit."""
+    """Without effect: a search for devices ends after a number of steps."""
     binding_timeout: Duration = timedelta(seconds=600)
 
     def mistakes(self) -> Iterator[FieldError]:

@@ -89,6 +89,8 @@ def default_weights(kubernetes: KubernetesRules) -> dict[str, int]:
     weights = dict(DEFAULT_WEIGHTS)
     if not kubernetes.declared_features:
         del weights["NodeDeclaredFeatures"]
+    if not kubernetes.device_alternatives_scored:
+        weights["DynamicResources"] = 0
     if not kubernetes.node_name_first:
         first, second = "NodeName", "NodeUnschedulable"
         other = {first: second, second: first}

@@ -10,7 +10,7 @@ from mooring.framework.plugin_failures import PluginFailed
 from mooring.framework.queued_pod import QueuedPod
 from mooring.framework.runtime import run_queueing_hint
 from mooring.model.events import ClusterEvent, Kind
-from mooring.model.pod import Pod
+from mooring.model.pod import Pod, claim_keys
 
 __all__ = ["QueueingHints"]
 
@@ -39,7 +39,19 @@ class QueueingHints:
             return rejected
         if EXTENDER in queued.unschedulable_plugins:
             return (*rejected, pod.uid)  # extenders read the whole pod
-        return (*rejected, frozenset(pod.labels.items()), pod.volumes, pod.owner)
+        return (
+            *rejected,
+            frozenset(pod.labels.items()),
+            pod.volumes,
+            pod.owner,
+            self._with_devices(pod),
+        )
+
+    def _with_devices(self, pod: Pod) -> str | None:
+        """Return the uid of a pod of whose claims some have devices, which bind it to nodes."""
+        devices = self._cluster.dynamic_resources
+        claims = (devices.claim(key) for key in claim_keys(pod)) if pod.spec.resource_claims else ()
+        return pod.uid if any(c is not None and c.allocation for c in claims) else None
 
     def _group(self, pod: Pod, *, by_specs: bool) -> Hashable:
         """Return a value that is equal for pods of equal groups; None if the pod is in no group.

@@ -146,9 +146,9 @@ class SchedulingQueue:
     ) -> None:
         """Add the pod, or replace its known version and its pipeline by these.
 
-        An unschedulable pod whose spec, labels, owner or pipeline changed is tried again, and an
-        attempt in flight does not count if it ends unschedulable. `times` are those of a pod that
-        is not queued yet but known.
+        An unschedulable pod whose spec, labels, owner, claims or pipeline changed is tried again,
+        and an attempt in flight does not count if it ends unschedulable. `times` are those of a pod
+        that is not queued yet but known.
         """
         queued = self.get(pod.uid)
         if queued is None:
@@ -181,6 +181,17 @@ class SchedulingQueue:
         elif queued.queue is SubQueue.UNSCHEDULABLE:
             self._retry(queued, now, _UPDATED)
         self._try_next(queued, now)
+
+    def try_after(self, uid: Uid, event: ClusterEvent, now: float) -> None:
+        """Try an unschedulable pod again if its plugins say that the event may help this very pod.
+
+        This is for events about what is a pod's own, of which its group learns nothing.
+        """
+        queued = self._pods.get(uid)
+        if queued is None or queued.queue is not SubQueue.UNSCHEDULABLE:
+            return
+        if self._hints.is_worth_requeuing(queued, event, during_attempt=False):
+            self._retry(queued, now, event.label)
 
     def remove(self, uid: Uid, now: float) -> QueuedPod | None:
         """Remove the pod, also if it is in flight: the end of its attempt then changes nothing."""
@@ -458,4 +469,5 @@ def _changed(before: Pod, pod: Pod) -> bool:
         or before.labels != pod.labels
         or before.owner != pod.owner
         or before.longest_run != pod.longest_run
+        or before.claim_names != pod.claim_names
     )

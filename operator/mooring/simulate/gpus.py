@@ -12,7 +12,7 @@ from mooring.engine.outcome import ScheduleResult
 from mooring.engine.profiles import ActiveProfile
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.what_if import WhatIf
-from mooring.framework.card_plugin import assign_cards
+from mooring.framework.card_plugin import assign_devices
 from mooring.model.devices import CardFormat, CardRequestError, card_request
 from mooring.model.pod import Pod, Uid
 from mooring.simulate.inputs import Inputs
@@ -211,13 +211,13 @@ class _Planner:
             if found is None:
                 return None
             trial.add(pod, found.row)
-            assign_cards(self._pipeline.reserve, pod, found.row)
+            assign_devices(self._pipeline.reserve, pod, found.row)
             for each in moved:
                 target = self._decided(each)
                 if target is None:
                     return None
                 trial.add(each, target.row)
-                assign_cards(self._pipeline.reserve, each, target.row)
+                assign_devices(self._pipeline.reserve, each, target.row)
                 moves.append(Move(each.key, node, target.node))
         return tuple(moves)
 

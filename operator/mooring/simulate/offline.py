@@ -1,6 +1,7 @@
 """The handle of plugins that run without a cluster: they read a state, and can write nothing."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import Any, NoReturn
 
 from mooring.framework.handle import Handle
@@ -42,6 +43,29 @@ class OfflineApi:
     ) -> dict[str, Any]:
         """Raise PluginError."""
         _fail()
+
+    async def read(self, _resource: str, _namespace: str, _name: str) -> dict[str, Any] | None:
+        """Raise PluginError."""
+        _fail()
+
+    async def update(
+        self,
+        _resource: str,
+        _namespace: str,
+        _name: str,
+        _patch: dict[str, Any],
+        *,
+        subresource: str | None = None,  # noqa: ARG002 - named as in the protocol
+    ) -> dict[str, Any]:
+        """Raise PluginError."""
+        _fail()
+
+    def alone(self, _key: str) -> AbstractAsyncContextManager[object]:
+        """Raise PluginError."""
+        _fail()
+
+    def later(self, _write: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Leave the write out, which another pod's attempt would wait for."""
 
     async def until(self, _done: Callable[[], bool], _seconds: float) -> None:
         """Raise PluginError."""

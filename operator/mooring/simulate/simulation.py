@@ -240,6 +240,9 @@ class Simulation:
             except PodRejected as rejection:
                 planner.failed(rejection)
             else:
+                for uid in plan.decision.rows:
+                    if (placed := self._state.pods.get(uid)) is not None:
+                        self._state.settle_claims(placed.pod)
                 return plan.decision
 
     def _preempt_for_group(
@@ -310,6 +313,7 @@ class Simulation:
             return _rejected(PodRef.of(pod), owner_of(pod), profile, rejection.message)
         except PluginError as error:
             return _rejected(PodRef.of(pod), owner_of(pod), profile, str(error))
+        self._state.settle_claims(pod)
         return Attempt(decision, outcome.feasible_nodes, owner_of(pod))
 
     def _decide(self, pod: Pod, profile: ActiveProfile) -> Outcome:

@@ -19,9 +19,9 @@ from mooring.model.devices import Assignment, CardFormat
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.kubernetes_rules import KubernetesRules, rules_of_server
 from mooring.model.node import Node
-from mooring.model.pod import Pod, Uid
+from mooring.model.pod import Pod, Uid, claim_keys
 from mooring.model.pod_group import GroupFormat, GroupKey, PodGroup
-from mooring.model.resource_claims import Allocation, ResourceClaim
+from mooring.model.resource_claims import Allocation, ConsumerReference, ResourceClaim
 from mooring.model.storage import PersistentVolume, PersistentVolumeClaim
 from mooring.state.devices.cards import Cards
 from mooring.state.devices.devices import Devices
@@ -341,7 +341,7 @@ class ClusterState:
         Delivers a DELETE if the pod was announced, or if it was nominated to the node: other pods
         then know of resources that are free now.
         """
-        self.release_claims(pod.uid)
+        self.dynamic_resources.claims.release(pod.uid)
         assumed = self.pods.assumed.get(pod.uid)
         if assumed is None:
             preemptors = self._evictions.abandon(pod)
@@ -437,15 +437,46 @@ class ClusterState:
         self.dynamic_resources.claims.hold(holder, allocations)
 
     def release_claims(self, holder: Uid, claims: Iterable[str] | None = None) -> None:
-        """Hold the claims of these uids, or all, no longer for the pod."""
-        self.dynamic_resources.claims.release(holder, claims)
+        """Hold the claims of these uids, or all, no longer for the pod.
+
+        A claim that is not in flight any more, but was not allocated, delivers an UPDATE as when
+        one is deallocated: its devices are free.
+        """
+        self._deliver(
+            tuple(
+                ClusterEvent(
+                    Kind.RESOURCE_CLAIM, Action.UPDATE, replace(claim, allocation=allocation), claim
+                )
+                for claim, allocation in self.dynamic_resources.claims.release(holder, claims)
+                if claim.allocation is None
+            )
+        )
+
+    def settle_claims(self, pod: Pod) -> None:
+        """Have the pod's claims allocated and reserved for it, as PreBind writes them.
+
+        This is for simulations, which write nothing to an API server.
+        """
+        claims = self.dynamic_resources.claims
+        mine = ConsumerReference("", "pods", pod.name, pod.uid)
+        for claim in filter(None, map(claims.get, claim_keys(pod))):
+            allocation = claim.allocation or claims.in_flight(claim.uid)
+            others = [each for each in claim.reserved_for if each.uid != pod.uid]
+            if allocation is not None:
+                reserved = replace(claim, allocation=allocation, reserved_for=(*others, mine))
+                self.put(Kind.RESOURCE_CLAIM, claim.key, reserved)
+        self.release_claims(pod.uid)
 
     def assume_claim(self, claim: ResourceClaim) -> bool:
         """Let decisions see the claim as the API server answered until the watch has caught up.
 
-        Returns False if the watch has shown a newer version, or the claim's end.
+        Returns False if the watch has shown a newer version, or the claim's end. Else an UPDATE is
+        delivered, and none when the watch shows the same.
         """
-        return self.dynamic_resources.claims.assume(claim)
+        before = self.dynamic_resources.claims.assume(claim)
+        if before is not None:
+            self._deliver((ClusterEvent(Kind.RESOURCE_CLAIM, Action.UPDATE, before, claim),))
+        return before is not None
 
     def track_pod_groups(self, formats: tuple[GroupFormat, ...]) -> None:
         """Find groups without an object by exactly these formats from now on."""

@@ -1,11 +1,14 @@
 """A stand-in for the API that remembers what plugins write; a handle, a pipeline, a queued pod."""
 
+import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
-from mooring.framework.handle import Handle
+from mooring.framework.handle import Handle, ReadAgainError
 from mooring.framework.pipeline import Pipeline, build_pipeline
 from mooring.framework.queued_pod import QueuedPod, StateTimes
 from mooring.framework.registry import Registry
@@ -18,7 +21,7 @@ from mooring.policy.resolve import resolve
 from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
 
-__all__ = ["FakeApi", "Patch", "handle", "pipeline", "queued_pod"]
+__all__ = ["FakeApi", "Lost", "Patch", "handle", "pipeline", "queued_pod"]
 
 
 def handle(state: ClusterState, api: "FakeApi | None" = None) -> Handle:
@@ -63,6 +66,16 @@ class Patch:
     body: Mapping[str, Any]
 
 
+class Lost(Enum):
+    """What is lost of an update."""
+
+    NOTHING = "nothing"
+    REQUEST = "request"
+    ANSWER = "answer"
+    CALLER = "caller"
+    """It is carried out, but the caller is cancelled while it waits for the answer."""
+
+
 class FakeApi:
     """Implements `mooring.framework.handle.Api`; returns at once and remembers every call.
 
@@ -70,7 +83,11 @@ class FakeApi:
     `annotations` holds by namespace/name what the pod's Binding carries. While
     `failure` is set, every write raises it instead. `objects` are raw objects by resource and key,
     as `("persistentvolumes", "pv-1")`. `events` are functions that change the cluster: a
-    wait in `until` runs them one after the other, and then times out.
+    wait in `until` runs them one after the other, and then times out. `writes` are what `later`
+    was given and `write_all` has not run.
+
+    An `update` fails if the object has another version. `lost` says of the next updates, in order,
+    whether they are carried out, and whether their answer is lost.
     """
 
     def __init__(
@@ -84,6 +101,8 @@ class FakeApi:
         self.patches: list[Patch] = []
         self.annotations: dict[str, dict[str, str]] = {}
         self.failure: Exception | None = None
+        self.writes: list[Callable[[], Coroutine[Any, Any, None]]] = []
+        self.lost: deque[Lost] = deque()
 
     async def bind(self, pod: Pod, node: str) -> None:
         """Remember the binding."""
@@ -118,6 +137,52 @@ class FakeApi:
             merged["metadata"]["resourceVersion"] = str(int(version) + 1)
         self.objects[resource, key] = merged
         return merged
+
+    async def read(self, resource: str, namespace: str, name: str) -> dict[str, Any] | None:
+        """Return the object; None if there is none."""
+        return self.objects.get((resource, f"{namespace}/{name}"))
+
+    async def update(
+        self,
+        resource: str,
+        namespace: str,
+        name: str,
+        patch: dict[str, Any],
+        *,
+        subresource: str | None = None,
+    ) -> dict[str, Any]:
+        """Remember the patch and apply it to this version of the object."""
+        lost = self.lost.popleft() if self.lost else Lost.NOTHING
+        if lost is Lost.REQUEST:
+            raise ReadAgainError("the request is lost")
+        known = self.objects.get((resource, f"{namespace}/{name}"))
+        version = patch["metadata"]["resourceVersion"]
+        if known is None or known["metadata"]["resourceVersion"] != version:
+            raise ReadAgainError("the object has been modified")
+        path = resource if subresource is None else f"{resource}/{subresource}"
+        self._raise_failure()
+        self.patches.append(Patch(path, f"{namespace}/{name}", patch))
+        merged = _merged(known, patch)
+        merged["metadata"]["resourceVersion"] = str(int(version) + 1)
+        self.objects[resource, f"{namespace}/{name}"] = merged
+        if lost is Lost.ANSWER:
+            raise ReadAgainError("the answer is lost")
+        if lost is Lost.CALLER:
+            raise asyncio.CancelledError
+        return merged
+
+    def alone(self, _key: str) -> AbstractAsyncContextManager[object]:
+        """Return a context that does nothing: a test has one caller."""
+        return nullcontext()
+
+    def later(self, write: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Remember the write for `write_all`."""
+        self.writes.append(write)
+
+    async def write_all(self) -> None:
+        """Do the writes that `later` was given."""
+        while self.writes:
+            await self.writes.pop(0)()
 
     async def until(self, done: Callable[[], bool], seconds: float) -> None:
         """Return when `done` is True, after running as many of the events as needed."""

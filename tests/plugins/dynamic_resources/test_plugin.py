@@ -1,34 +1,671 @@
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from deciding import Deciding
+from mooring.engine.outcome import ScheduleResult
+from mooring.framework.verdicts import PluginError, Unschedulable
+from mooring.model.events import ClusterEvent, Kind
+from mooring.model.kubernetes_rules import KUBERNETES_RULES
+from mooring.model.pod import Pod, parse_pod
+from mooring.model.resource_claims import FINALIZER, ResourceClaim, parse_resource_claim
 from mooring.plugins.dynamic_resources.plugin import DynamicResources
-from mooring.testing.builders import node, pod
-from plugin_answers import PluginAnswers
+from mooring.policy.args import DynamicResourcesArgs
+from mooring.state.cluster import ClusterState
+from mooring.state.cluster_view import ClusterView
+from mooring.testing.builders import cluster, node, pod, uid_of
+from mooring.testing.device_builders import (
+    allocated,
+    device_claim,
+    device_class,
+    device_result,
+    request,
+    resource_slice,
+)
+from mooring.testing.fakes import FakeApi, Lost, handle
+from plugin_answers import PluginAnswers, Rejected
 
-CLAIMING = pod(spec={"resourceClaims": [{"name": "gpu", "resourceClaimName": "gpu"}]})
+Raw = dict[str, Any]
+
+N1, N2 = node("n1"), node("n2")
+GPUS = (
+    device_class("gpu"),
+    resource_slice("s1", ["a0", "a1"], node="n1"),
+    resource_slice("s2", ["b0"], node="n2"),
+)
+KEY = "default/claim"
+NOT_ON_NODE = Rejected(("resourceclaim not available on the node",), resolvable=False)
+TOO_FEW = Rejected(("cannot allocate all claims",), resolvable=False)
 
 
-def test_a_pod_with_resource_claims_is_rejected() -> None:
-    """After a rejection before the filters upstream's plugin adds "not found", and so does this."""
-    decision = Deciding(node("n1")).decision(CLAIMING)
-    assert decision.node is None
-    assert decision.message is not None
-    assert decision.message.startswith(
-        "0/1 nodes are available: pod has resource claims, which Mooring does not allocate. "
-        "not found"
+def using(*claims: str, name: str = "web", **fields: Any) -> Raw:
+    """Return a pod that names these claims."""
+    entries = [{"name": claim, "resourceClaimName": claim} for claim in claims or ("claim",)]
+    return pod(name, spec={"resourceClaims": entries}, **fields)
+
+
+def of_template(created: str | None = "missing") -> Raw:
+    """Return a pod with a template's claim, which has this name; `missing` if it has none yet."""
+    raw = pod(spec={"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "one"}]})
+    if created != "missing":
+        entry = {"name": "gpu"} | ({"resourceClaimName": created} if created else {})
+        raw["status"]["resourceClaimStatuses"] = [entry]
+    return raw
+
+
+def answers(*objects: Mapping[str, Any], **args: Any) -> PluginAnswers:
+    return PluginAnswers(DynamicResources, N1, N2, *GPUS, *objects, **args)
+
+
+# ---- PreEnqueue and PreFilter
+
+
+@pytest.mark.parametrize(
+    ("wanted", "claims", "text"),
+    [
+        (of_template(), (), 'pod "default/web": ResourceClaim not created yet'),
+        (using(), (), 'could not find ResourceClaim "default/claim"'),
+        (
+            of_template("claim"),
+            (device_claim(),),
+            "ResourceClaim default/claim was not created for Pod default/web (Pod is not owner)",
+        ),
+        (
+            pod(spec={"resourceClaims": [{"name": "gpu"}]}),
+            (),
+            'pod "default/web", spec.resourceClaim "gpu": none of the supported fields are set',
+        ),
+    ],
+)
+def test_a_pod_waits_until_its_claims_exist(
+    wanted: Raw, claims: tuple[Raw, ...], text: str
+) -> None:
+    plugin = built(cluster(*claims))
+    parsed = parse_pod(wanted)
+    assert plugin.pre_enqueue(parsed) == Unschedulable(text)
+    assert plugin.pre_filter(parsed, ClusterView(cluster(*claims))) == Unschedulable(text)
+
+
+def test_a_claim_that_is_being_deleted_is_not_used() -> None:
+    claim = device_claim()
+    claim["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    text = 'resourceclaim "claim" is being deleted'
+    assert built(cluster(claim)).pre_enqueue(parse_pod(using())) == Unschedulable(text)
+
+
+def test_a_pod_whose_claims_exist_is_queued() -> None:
+    plugin = built(cluster(device_claim(owner="web")))
+    assert plugin.pre_enqueue(parse_pod(of_template("claim"))) is None
+    assert plugin.pre_enqueue(parse_pod(using())) is None
+    assert plugin.pre_enqueue(parse_pod(pod())) is None
+
+
+def test_a_pod_without_claims_is_skipped() -> None:
+    assert answers().rejections(pod()) is None
+    assert answers().rejections(of_template(created=None)) is None
+
+
+@pytest.mark.parametrize(
+    ("claim", "text"),
+    [
+        (
+            device_claim("claim", request("r", device_class="no")),
+            "request r: device class no does not exist",
+        ),
+        (
+            device_claim(
+                "claim",
+                {"name": "r", "firstAvailable": [{"name": "s", "deviceClassName": "no"}]},
+            ),
+            "request r/s: device class no does not exist",
+        ),
+        (
+            device_claim("claim", {"name": "r"}),
+            "resource claim default/claim, request r: unknown request type",
+        ),
+    ],
+)
+def test_a_request_must_have_a_class_that_exists(claim: Raw, text: str) -> None:
+    state = cluster(N1, *GPUS, claim)
+    verdict = built(state).pre_filter(parse_pod(using()), ClusterView(state))
+    assert verdict == Unschedulable(text)
+
+
+def test_a_claim_that_is_being_allocated_for_another_pod_has_to_be_waited_for() -> None:
+    state = cluster(N1, *GPUS, device_claim())
+    plugin = built(state)
+    reserve(plugin, state, using(name="other"), "n1")
+    text = "resource claim default/claim is in the process of being allocated"
+    assert plugin.pre_filter(parse_pod(using()), ClusterView(state)) == Unschedulable(text)
+
+
+# ---- Filter
+
+
+def test_nodes_without_enough_free_devices_are_rejected() -> None:
+    two = device_claim("claim", request(count=2))
+    used = device_claim("used", allocation=allocated("b0", node="n2"))
+    assert answers(two).rejections(using()) == {"n2": TOO_FEW}
+    assert answers(device_claim()).rejections(using()) == {}
+    assert answers(device_claim(), used).rejections(using()) == {"n2": TOO_FEW}
+
+
+def test_the_devices_of_an_allocated_claim_are_on_its_node() -> None:
+    claim = device_claim(allocation=allocated("a0", node="n1"))
+    assert answers(claim).rejections(using()) == {"n2": NOT_ON_NODE}
+
+
+def test_a_claim_is_allocated_beside_one_that_has_devices() -> None:
+    first = device_claim("first", allocation=allocated("a0", node="n1"))
+    assert answers(first, device_claim("second")).rejections(using("first", "second")) == {
+        "n2": NOT_ON_NODE
+    }
+
+
+def test_what_the_allocator_says_comes_before_devices_on_other_nodes() -> None:
+    first = device_claim("first", allocation=allocated("a0", node="n1"))
+    second = device_claim("second", request(count=2))
+    assert answers(first, second).rejections(using("first", "second")) == {
+        "n1": TOO_FEW,
+        "n2": TOO_FEW,
+    }
+
+
+def test_a_selector_that_fails_ends_the_attempt() -> None:
+    broken = request(selectors=[{"cel": {"expression": "device.attributes['x'].y == 1"}}])
+    with pytest.raises(PluginError, match="no such key: y"):
+        answers(device_claim("claim", broken)).rejections(using())
+
+
+@pytest.mark.parametrize(
+    ("conditions", "rejected"),
+    [
+        ([("Attached", "True")], {"n2"}),
+        ([("Attached", "False")], {"n2"}),
+        ([], {"n2"}),
+        ([("Failed", "True")], {"n1", "n2"}),
+        ([("Failed", "False")], {"n2"}),
+    ],
+)
+def test_a_claim_whose_devices_cannot_be_bound_is_not_available(
+    conditions: list[tuple[str, str]], rejected: set[str]
+) -> None:
+    assert answers(with_conditions(*conditions)).rejections(using()) == dict.fromkeys(
+        rejected, NOT_ON_NODE
     )
+
+
+def with_conditions(*conditions: tuple[str, str], **fields: Any) -> Raw:
+    """Return a claim with a device that must be attached, and these conditions of it."""
+    result = device_result(
+        "a0", pool="n1", bindingConditions=["Attached"], bindingFailureConditions=["Failed"]
+    )
+    told = [{"type": t, "status": s, "reason": "R", "message": "M"} for t, s in conditions]
+    status = device_result("a0", pool="n1", conditions=told)
+    return device_claim(
+        allocation=allocated(result, node="n1", **fields), status={"devices": [status]}
+    )
+
+
+# ---- Score
+
+
+def test_nodes_score_by_the_first_alternative_that_they_have() -> None:
+    alternatives = [
+        {"name": "two", "deviceClassName": "gpu", "count": 2},
+        {"name": "one", "deviceClassName": "gpu"},
+    ]
+    claim = device_claim("claim", {"name": "r", "firstAvailable": alternatives})
+    assert answers(claim).scores(using()) == {"n1": 100, "n2": 87}
+    assert answers(claim, kubernetes="1.34").scores(using()) is None
+    assert answers(device_claim()).scores(using()) is None
+
+
+# ---- Reserve
+
+
+def built(
+    state: ClusterState, api: FakeApi | None = None, version: str = "1.36", **args: Any
+) -> DynamicResources:
+    rules = KUBERNETES_RULES[version]
+    return DynamicResources(
+        DynamicResourcesArgs(**args), replace(handle(state, api), kubernetes=rules)
+    )
+
+
+def reserve(plugin: DynamicResources, state: ClusterState, raw: Raw, on: str) -> Pod:
+    wanted = parse_pod(raw)
+    state.assume(wanted, state.nodes.row_of[on])
+    assert plugin.reserve(wanted, on) is None
+    return wanted
+
+
+def in_use(state: ClusterState) -> list[str]:
+    books = ClusterView(state).dynamic_resources.allocated
+    return sorted(each.device for each in books.dedicated)
+
+
+def test_reserved_devices_are_in_use_until_the_pod_is_forgotten() -> None:
+    state = cluster(N1, *GPUS, device_claim("claim", request(count=2)))
+    plugin = built(state)
+    wanted = reserve(plugin, state, using(), "n1")
+    assert in_use(state) == ["a0", "a1"]
+    plugin.unreserve(wanted, "n1")
+    state.forget(wanted)
+    assert in_use(state) == []
+
+
+def test_devices_that_are_gone_by_then_reject_the_pod() -> None:
+    state = cluster(N1, *GPUS, device_claim("claim", request(count=3)))
+    assert built(state).reserve(parse_pod(using()), "n1") == Unschedulable(
+        "cannot allocate all claims"
+    )
+
+
+def test_a_trial_takes_back_the_devices_of_pods_that_it_adds() -> None:
+    state = cluster(N1, *GPUS, device_claim())
+    plugin, wanted = built(state), parse_pod(using())
+    with state.trial() as trial:
+        trial.add(wanted, state.nodes.row_of["n1"])
+        plugin.assign(wanted, state.nodes.row_of["n1"])
+        assert in_use(state) == ["a0"]
+    assert in_use(state) == []
+
+
+# ---- PreBind
+
+
+class Attempt:
+    """A pod with claims that is reserved on a node, and an API server that has the claims."""
+
+    def __init__(self, *claims: Raw, raw: Raw | None = None, **args: Any) -> None:
+        self.api = FakeApi({("resourceclaims", f"default/{name_of(c)}"): c for c in claims})
+        self.state = cluster(N1, N2, *GPUS, *claims)
+        self.plugin = built(self.state, self.api, **args)
+        names = [name_of(claim) for claim in claims]
+        self.pod = reserve(self.plugin, self.state, raw or using(*names), "n1")
+
+    async def pre_bind(self) -> None:
+        await self.plugin.pre_bind(self.pod, "n1")
+
+    async def give_up(self) -> None:
+        """End the attempt as the engine does, and do what is written then."""
+        self.plugin.unreserve(self.pod, "n1")
+        self.state.forget(self.pod)
+        await self.api.write_all()
+
+    def written(self, name: str = "claim") -> ResourceClaim:
+        """Return the claim as the API server has it."""
+        return parse_resource_claim(self.api.objects["resourceclaims", f"default/{name}"])
+
+    def known(self, name: str = "claim") -> ResourceClaim | None:
+        return ClusterView(self.state).dynamic_resources.claim(f"default/{name}")
+
+    def change(self, name: str = "claim", **status: Any) -> None:
+        """Have somebody else write the status of the claim."""
+        raw = self.api.objects["resourceclaims", f"default/{name}"]
+        version = int(raw["metadata"]["resourceVersion"]) + 1
+        changed = raw | {"metadata": raw["metadata"] | {"resourceVersion": str(version)}}
+        changed["status"] = raw["status"] | status
+        self.api.objects["resourceclaims", f"default/{name}"] = changed
+
+    def show(self, name: str = "claim") -> None:
+        """Have the watch show the claim as the API server has it."""
+        self.state.put(Kind.RESOURCE_CLAIM, f"default/{name}", self.written(name))
+
+
+def name_of(claim: Raw) -> str:
+    name: str = claim["metadata"]["name"]
+    return name
+
+
+def devices_of(claim: ResourceClaim | None) -> list[str]:
+    results = claim.allocation.results if claim is not None and claim.allocation else ()
+    return [result.device.device for result in results]
+
+
+def consumers_of(claim: ResourceClaim | None) -> list[str]:
+    return [consumer.uid for consumer in claim.reserved_for] if claim is not None else []
+
+
+async def test_pre_bind_writes_the_finalizer_then_devices_and_reservation() -> None:
+    attempt = Attempt(device_claim())
+    await attempt.pre_bind()
+    first, second = attempt.api.patches
+    assert first.resource == "resourceclaims"
+    assert first.body == {"metadata": {"resourceVersion": "1", "finalizers": [FINALIZER]}}
+    assert second.resource == "resourceclaims/status"
+    assert second.body["metadata"] == {"resourceVersion": "2"}
+    status = second.body["status"]
+    assert status["reservedFor"] == [{"resource": "pods", "name": "web", "uid": uid_of("web")}]
+    assert status["allocation"]["allocationTimestamp"] == "2026-01-01T00:00:00Z"
+    assert devices_of(attempt.written()) == ["a0"]
+    assert attempt.known() == attempt.written()
+    assert ClusterView(attempt.state).dynamic_resources.held(attempt.pod.uid) == {}
+
+
+async def test_claims_are_written_in_the_pods_order_and_only_where_that_is_needed() -> None:
+    mine = device_claim("mine", allocation=allocated("a0", node="n1"), reserved_for=["web"])
+    shared = device_claim(
+        "shared", allocation=allocated("a1", node="n1"), reserved_for=["db"], version=5
+    )
+    attempt = Attempt(mine, shared)
+    await attempt.pre_bind()
+    (patch,) = attempt.api.patches
+    assert (patch.key, patch.resource) == ("default/shared", "resourceclaims/status")
+    assert consumers_of(attempt.written("shared")) == [uid_of("db"), uid_of("web")]
+
+
+@pytest.mark.parametrize("lost", [Lost.NOTHING, Lost.REQUEST, Lost.ANSWER])
+@pytest.mark.parametrize("number", [0, 1])
+async def test_a_write_whose_answer_is_lost_is_made_once(lost: Lost, number: int) -> None:
+    attempt = Attempt(device_claim())
+    attempt.api.lost.extend([Lost.NOTHING] * number + [lost])
+    await attempt.pre_bind()
+    assert (devices_of(attempt.written()), consumers_of(attempt.written())) == (
+        ["a0"],
+        [attempt.pod.uid],
+    )
+    assert len(attempt.api.patches) == 2
+    assert in_use(attempt.state) == ["a0"]
+
+
+async def test_a_claim_that_has_changed_is_read_again() -> None:
+    attempt = Attempt(device_claim())
+    attempt.change(devices=[])
+    await attempt.pre_bind()
+    assert devices_of(attempt.written()) == ["a0"]
+
+
+async def test_a_claim_that_changes_all_the_time_is_given_up() -> None:
+    attempt = Attempt(device_claim())
+    attempt.api.lost.extend([Lost.REQUEST] * 5)
+    with pytest.raises(PluginError, match="claim default/claim changes all the time: the request"):
+        await attempt.pre_bind()
+
+
+async def test_a_claim_that_is_allocated_elsewhere_fails_the_attempt() -> None:
+    attempt = Attempt(device_claim())
+    attempt.change(allocation=allocated("a1", node="n1"), reservedFor=[])
+    with pytest.raises(PluginError) as caught:
+        await attempt.pre_bind()
+    assert str(caught.value) == "claim default/claim got allocated elsewhere in the meantime"
+    await attempt.give_up()
+    assert in_use(attempt.state) == ["a1"]
+
+
+async def test_a_claim_that_is_deallocated_elsewhere_fails_the_attempt() -> None:
+    attempt = Attempt(device_claim(allocation=allocated("a0", node="n1")))
+    attempt.change(allocation=None)
+    with pytest.raises(PluginError) as caught:
+        await attempt.pre_bind()
+    assert str(caught.value) == "claim default/claim got deallocated elsewhere in the meantime"
+
+
+@pytest.mark.parametrize("returns", [False, True])
+async def test_a_claim_that_is_gone_fails_the_attempt_also_if_its_name_returns(
+    returns: bool,  # noqa: FBT001 - both cases of one test
+) -> None:
+    attempt = Attempt(device_claim())
+    del attempt.api.objects["resourceclaims", KEY]
+    if returns:
+        other = device_claim(version=7)
+        other["metadata"]["uid"] = "another"
+        attempt.api.objects["resourceclaims", KEY] = other
+    with pytest.raises(PluginError) as caught:
+        await attempt.pre_bind()
+    assert str(caught.value) == "claim default/claim got deleted in the meantime"
+    await attempt.give_up()
+    assert in_use(attempt.state) == []
+
+
+# ---- Binding conditions
+
+
+async def test_pre_bind_waits_until_the_devices_are_bound() -> None:
+    attempt = Attempt(with_conditions())
+    bound = device_result("a0", pool="n1", conditions=[{"type": "Attached", "status": "True"}])
+
+    def attach() -> None:
+        attempt.change(devices=[bound])
+        attempt.show()
+
+    attempt.api.events.append(attach)
+    await attempt.pre_bind()
+    assert not attempt.api.events
+
+
+async def test_devices_that_cannot_be_bound_fail_the_attempt() -> None:
+    attempt = Attempt(with_conditions(("Failed", "False")))
+    failed = device_result("a0", pool="n1", conditions=[{"type": "Failed", "status": "True"}])
+
+    def fail() -> None:
+        attempt.change(devices=[failed | {"conditions": [{**failed["conditions"][0], **REASON}]}])
+        attempt.show()
+
+    attempt.api.events.append(fail)
+    with pytest.raises(PluginError) as caught:
+        await attempt.pre_bind()
+    assert str(caught.value) == (
+        'device binding failed: claim=claim, reason=NoCable, message="is unplugged"'
+    )
+
+
+REASON = {"reason": "NoCable", "message": "is unplugged"}
+
+
+async def test_devices_that_are_not_bound_in_time_are_given_back_by_the_next_attempt() -> None:
+    attempt = Attempt(with_conditions())
+    with pytest.raises(PluginError, match=r"^device binding timeout: claim=claim$"):
+        await attempt.pre_bind()
+    claims = attempt.plugin.pre_filter(attempt.pod, ClusterView(attempt.state))
+    nodes = ClusterView(attempt.state).nodes
+    assert not attempt.plugin.filter(attempt.pod, nodes, claims).any()  # type: ignore[arg-type]  # PodClaims
+
+
+# ---- Unreserve
+
+
+async def test_an_attempt_that_is_given_up_takes_its_reservation_back() -> None:
+    attempt = Attempt(device_claim())
+    await attempt.pre_bind()
+    await attempt.give_up()
+    assert (devices_of(attempt.written()), consumers_of(attempt.written())) == (["a0"], [])
+    assert attempt.known() == attempt.written()
+
+
+async def test_devices_stay_in_use_until_a_write_that_was_cut_short_is_settled() -> None:
+    """The pod is deleted, or the group called off, while the API server carries the write out."""
+    attempt = Attempt(device_claim())
+    attempt.api.lost.extend([Lost.NOTHING, Lost.CALLER])
+    with pytest.raises(asyncio.CancelledError):
+        await attempt.pre_bind()
+    attempt.plugin.unreserve(attempt.pod, "n1")
+    attempt.state.forget(attempt.pod)
+    assert in_use(attempt.state) == ["a0"]
+    await attempt.api.write_all()
+    assert (devices_of(attempt.known()), consumers_of(attempt.written())) == (["a0"], [])
+    assert in_use(attempt.state) == ["a0"]
+
+
+async def test_devices_are_free_when_it_turns_out_that_they_were_not_written() -> None:
+    events: list[ClusterEvent] = []
+    attempt = Attempt(device_claim())
+    attempt.state.on_events(events.extend)
+    attempt.api.lost.append(Lost.CALLER)
+    with pytest.raises(asyncio.CancelledError):
+        await attempt.pre_bind()
+    attempt.plugin.unreserve(attempt.pod, "n1")
+    attempt.state.forget(attempt.pod)
+    assert in_use(attempt.state) == ["a0"]
+    await attempt.api.write_all()
+    assert in_use(attempt.state) == []
+    freed = events[-1]
+    assert isinstance(freed.before, ResourceClaim)
+    assert devices_of(freed.before) == ["a0"]
+
+
+async def test_all_claims_of_an_attempt_are_settled_although_one_fails() -> None:
+    attempt = Attempt(device_claim("a"), device_claim("b"))
+    attempt.api.lost.extend([*[Lost.NOTHING] * 3, Lost.CALLER])
+    with pytest.raises(asyncio.CancelledError):
+        await attempt.pre_bind()
+    attempt.plugin.unreserve(attempt.pod, "n1")
+    attempt.state.forget(attempt.pod)
+    attempt.api.lost.extend([Lost.REQUEST] * 5)
+    with pytest.raises(PluginError, match="claim default/a stays reserved for pod default/web"):
+        await attempt.api.write_all()
+    assert consumers_of(attempt.written("a")) == [attempt.pod.uid]
+    assert consumers_of(attempt.written("b")) == []
+    assert in_use(attempt.state) == ["a0", "a1"]
+
+
+async def test_an_attempt_does_not_free_what_a_later_one_has_left() -> None:
+    attempt = Attempt(device_claim())
+    for _ in range(2):
+        attempt.api.lost.extend([Lost.REQUEST] * 5)
+        with pytest.raises(PluginError, match="changes all the time"):
+            await attempt.pre_bind()
+        attempt.plugin.unreserve(attempt.pod, "n1")
+    attempt.state.forget(attempt.pod)
+    first, second = attempt.api.writes
+    await first()
+    assert in_use(attempt.state) == ["a0"]
+    await second()
+    assert in_use(attempt.state) == []
+
+
+async def test_a_reservation_stays_if_the_pod_is_on_a_node_again() -> None:
+    attempt = Attempt(device_claim())
+    await attempt.pre_bind()
+    attempt.plugin.unreserve(attempt.pod, "n1")
+    attempt.state.forget(attempt.pod)
+    attempt.state.assume(attempt.pod, attempt.state.nodes.row_of["n1"])
+    await attempt.api.write_all()
+    assert consumers_of(attempt.written()) == [attempt.pod.uid]
+
+
+async def test_nothing_is_written_for_an_attempt_that_has_written_nothing() -> None:
+    attempt = Attempt(device_claim())
+    await attempt.give_up()
+    assert not attempt.api.patches
+    assert in_use(attempt.state) == []
+
+
+# ---- PostFilter
+
+
+def decided(*objects: Raw, wanted: Raw, version: str = "1.36") -> tuple[str, FakeApi]:
+    """Return the message of a decision that finds no node, and what the plugin is to write."""
+    deciding = Deciding(N1, N2, *GPUS, *objects, kubernetesVersion=version)
+    message = deciding.decision(wanted).message
+    assert message is not None
+    api = deciding.pipeline.api
+    assert isinstance(api, FakeApi)
+    return message, api
+
+
+ON_N1 = device_claim(allocation=allocated("a0", node="n1"))
+ELSEWHERE = using(node_selector={"kubernetes.io/hostname": "n2"})
 
 
 @pytest.mark.parametrize(
     ("version", "text"),
     [("1.36", "no new claims to deallocate, preemption: "), ("1.37", "preempt")],
 )
-def test_its_post_filter_returns_kube_schedulers_text(version: str, text: str) -> None:
-    deciding = Deciding(node("n1", cpu="1"), kubernetesVersion=version)
-    message = deciding.decision(pod(cpu="2")).message
-    assert message is not None
-    assert message.startswith(f"0/1 nodes are available: 1 Insufficient cpu. {text}")
+def test_without_claims_its_post_filter_says_what_kube_scheduler_says(
+    version: str, text: str
+) -> None:
+    message, _ = decided(wanted=pod(cpu="200"), version=version)
+    assert message.startswith(f"0/2 nodes are available: 2 Insufficient cpu. {text}")
 
 
-def test_no_cluster_event_queues_it() -> None:
-    assert not PluginAnswers(DynamicResources).queueing_hint(CLAIMING, after=node("n1"))
+@pytest.mark.parametrize(
+    ("version", "text"), [("1.36", "still not schedulable, preemption: "), ("1.37", "preempt")]
+)
+def test_a_claim_that_others_use_stays_allocated(version: str, text: str) -> None:
+    claim = device_claim(allocation=allocated("a0", node="n1"), reserved_for=["web", "db"])
+    message, api = decided(claim, wanted=ELSEWHERE, version=version)
+    begin = "1 node(s) didn't match Pod's node affinity/selector, "
+    rejected = "1 resourceclaim not available on the node. "
+    assert message.startswith(f"0/2 nodes are available: {begin}{rejected}{text}")
+    assert not api.writes
+
+
+@pytest.mark.parametrize("reserved_for", [[], ["web"]])
+async def test_a_claim_that_keeps_its_only_pod_off_a_node_is_deallocated(
+    reserved_for: list[str],
+) -> None:
+    claim = device_claim(allocation=allocated("a0", node="n1"), reserved_for=reserved_for)
+    message, api = decided(claim, wanted=ELSEWHERE)
+    assert "deallocation of ResourceClaim completed" in message
+    api.objects["resourceclaims", KEY] = claim
+    await api.write_all()
+    freed = parse_resource_claim(api.objects["resourceclaims", KEY])
+    assert (freed.allocation, freed.reserved_for, freed.device_statuses) == (None, (), ())
+
+
+async def test_a_claim_that_another_pod_uses_by_then_is_not_deallocated() -> None:
+    _, api = decided(ON_N1, wanted=ELSEWHERE)
+    taken = device_claim(allocation=allocated("a0", node="n1"), reserved_for=["db"], version=2)
+    api.objects["resourceclaims", KEY] = taken
+    await api.write_all()
+    assert not api.patches
+
+
+def test_after_a_rejection_before_the_filters_it_says_not_found() -> None:
+    message, _ = decided(wanted=using())
+    assert message.startswith(
+        '0/2 nodes are available: could not find ResourceClaim "default/claim". not found'
+    )
+
+
+# ---- Queueing hints
+
+FREE, TAKEN = device_claim(), device_claim(allocation=allocated("a0", node="n1"))
+OTHER = device_claim("other")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "helps"),
+    [
+        (None, FREE, True),
+        (None, OTHER, False),
+        (FREE, FREE, False),
+        (FREE, TAKEN, True),
+        (device_claim("other", allocation=allocated("a0")), OTHER, True),
+        (device_claim("other", allocation=allocated("a0")), None, True),
+        (OTHER, None, False),
+        (OTHER, device_claim("other", allocation=allocated("a0")), False),
+        (None, device_class("gpu"), True),
+        (device_class("gpu"), device_class("gpu", "true"), True),
+        (None, resource_slice("s", ["d"]), True),
+        (None, node("n3"), True),
+        (N1, node("n1", labels={"a": "b"}), True),
+        (N1, node("n1", annotations={"a": "b"}), False),
+        (using(name="gone", node="n1", phase="Pending"), None, True),
+        (using(name="gone", node="n1"), None, False),
+        (pod("gone", node="n1", phase="Pending"), None, False),
+    ],
+)
+def test_a_pod_is_tried_again_when_devices_may_be_free_or_its_claims_change(
+    before: Raw | None,
+    after: Raw | None,
+    helps: bool,  # noqa: FBT001 - a column of the table
+) -> None:
+    asked = answers(FREE, OTHER)
+    assert asked.queueing_hint(using(), before=before, after=after) == helps
+
+
+def test_a_pod_whose_claims_do_not_exist_is_not_tried_again() -> None:
+    assert not answers().queueing_hint(using(), after=FREE)
+
+
+def test_whole_decisions_place_pods_with_their_devices() -> None:
+    deciding = Deciding(N1, N2, *GPUS, device_claim("claim", request(count=2)))
+    outcome = deciding.outcome(using())
+    assert isinstance(outcome, ScheduleResult)
+    assert outcome.node == "n1"

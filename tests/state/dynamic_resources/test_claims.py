@@ -1,5 +1,6 @@
 """Claims in flight, assumed and shown; tests/property has them in any order."""
 
+from dataclasses import replace
 from typing import Any
 
 from mooring.model.events import Action, ClusterEvent, Kind
@@ -79,6 +80,25 @@ def test_devices_stay_in_use_when_the_assumed_pod_is_deleted_until_it_is_forgott
     assert in_use(state) == []
 
 
+def test_devices_that_are_released_are_an_event_unless_they_are_written() -> None:
+    events: list[ClusterEvent] = []
+    state = cluster(UNALLOCATED)
+    state.on_events(events.extend)
+    uid = known(state).uid
+    for holder in (WEB.uid, DB.uid):
+        state.hold_claims(holder, {uid: of("d0")})
+    state.release_claims(WEB.uid)
+    assert not events
+    state.release_claims(DB.uid)
+    (event,) = events
+    assert event.before == replace(known(state), allocation=of("d0"))
+    assert event.after == known(state)
+    state.hold_claims(WEB.uid, {uid: of("d0")})
+    state.assume_claim(parsed(version=3, allocation=allocated("d0")))
+    state.release_claims(WEB.uid)
+    assert len(events) == 2
+
+
 # ---- Assumed
 
 
@@ -124,13 +144,16 @@ def answer_uid() -> str:
     return parsed().uid
 
 
-def test_the_watch_tells_of_a_deallocation_that_it_never_showed_allocated() -> None:
+def test_an_assumed_claim_is_an_event_at_once_and_its_deallocation_another() -> None:
     events: list[ClusterEvent] = []
     state = cluster(UNALLOCATED)
     state.on_events(events.extend)
-    state.assume_claim(parsed(version=3, allocation=allocated("d0")))
+    assumed = parsed(version=3, allocation=allocated("d0"))
+    state.assume_claim(assumed)
+    show(state, version=3, allocation=allocated("d0"))
+    assert [(event.before, event.after) for event in events] == [(parsed(), assumed)]
     show(state, version=5)
-    (event,) = events
+    event = events[-1]
     assert (event.kind, event.action) == (Kind.RESOURCE_CLAIM, Action.UPDATE)
     assert isinstance(event.before, ResourceClaim)
     assert event.before.allocation == of("d0")
@@ -213,3 +236,16 @@ def test_what_a_pod_that_a_trial_added_holds_is_released() -> None:
         trial.add(WEB, state.nodes.row_of["n1"])
         state.hold_claims(WEB.uid, {known(state).uid: of("d0")})
     assert in_use(state) == []
+
+
+def test_claims_are_settled_for_a_pod_that_a_simulation_places() -> None:
+    shared = device_claim("shared", allocation=allocated("d1"), reserved_for=["db"])
+    state = cluster(UNALLOCATED, shared)
+    named = [{"name": n, "resourceClaimName": n} for n in ("claim", "shared", "missing")]
+    web = parse_pod(pod("web", spec={"resourceClaims": named}))
+    state.hold_claims(web.uid, {known(state).uid: of("d0")})
+    state.settle_claims(web)
+    assert (known(state).allocation, view(state).held(web.uid)) == (of("d0"), {})
+    assert view(state).reserved_for(web.uid) == [known(state), view(state).claim("default/shared")]
+    assert len(view(state).reserved_for(DB.uid)) == 1
+    assert in_use(state) == ["d0", "d1"]

@@ -22,7 +22,7 @@ from mooring.engine.groups.search import (
     scored,
 )
 from mooring.engine.groups.slices import Pausing, run_whole
-from mooring.framework.card_plugin import assign_cards
+from mooring.framework.card_plugin import assign_devices
 from mooring.framework.diagnosis import Diagnosis
 from mooring.framework.runtime import run_resource_requests
 from mooring.model.pod import Pod
@@ -404,7 +404,7 @@ class CountingSearch:
         """Return whether the best node stays the best with a member; None if it is full then."""
         with self._cluster.trial() as trial:
             trial.add(members.pods[0], int(ranked[0]))
-            assign_cards(self._searched.pipeline.reserve, members.pods[0], int(ranked[0]))
+            assign_devices(self._searched.pipeline.reserve, members.pods[0], int(ranked[0]))
             again = self._searched.search(members.pods[1])
             if not again.results.fits[ranked[0]]:
                 return None

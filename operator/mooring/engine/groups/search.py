@@ -17,7 +17,7 @@ from mooring.engine.groups.answers import ExtenderResults
 from mooring.engine.groups.slices import Pausing, SearchBudget
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scoring import ScoreTable, score, with_extender_scores
-from mooring.framework.card_plugin import assign_cards
+from mooring.framework.card_plugin import assign_devices
 from mooring.framework.diagnosis import EXTENDER, Diagnosis
 from mooring.framework.pipeline import Pipeline
 from mooring.model.pod import Pod, Uid
@@ -156,7 +156,7 @@ class MembersTrial:
     def _added(self, pod: Pod, row: int) -> ExitStack:
         with ExitStack() as undo:
             undo.enter_context(self._cluster.trial()).add(pod, row)
-            assign_cards(self._searched.pipeline.reserve, pod, row)
+            assign_devices(self._searched.pipeline.reserve, pod, row)
             return undo.pop_all()
 
 

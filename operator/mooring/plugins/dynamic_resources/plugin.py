@@ -1,54 +1,411 @@
-"""Rejects pods with resource claims (dynamicresources/).
+"""Allocates devices to a pod's claims and reserves them (framework/plugins/dynamicresources).
 
-Mooring does not allocate devices by ResourceClaim: a pod that has any is rejected with a reason.
-For all other pods, `post_filter` returns the text that kube-scheduler's plugin returns, so that the
-messages are the same.
+PreFilter finds the claims. Filter searches devices on each node. Reserve puts what was found in
+flight. PreBind writes it to the claims, and waits for devices that must be bound first. Unreserve
+takes back what was written.
 """
 
-from typing import ClassVar
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import count
+from typing import Any, ClassVar, Final
+from uuid import NAMESPACE_URL, uuid5
 
+import numpy as np
+
+from mooring.framework.card_plugin import AssignsInTrials
 from mooring.framework.handle import Handle
-from mooring.framework.hints import QueueingHint
+from mooring.framework.hints import QueueingHint, queue_if
+from mooring.framework.plugin import Normalize
 from mooring.framework.post_filter import PostFilterState
-from mooring.framework.verdicts import SKIP, Skip, Unschedulable
+from mooring.framework.verdicts import SKIP, Explanation, PluginError, Skip, Unschedulable
 from mooring.model.events import Action, ClusterEvent, Kind
-from mooring.model.pod import Pod
+from mooring.model.node import Node
+from mooring.model.pod import Pod, Uid
+from mooring.model.resource_claims import Allocation, ResourceClaim
+from mooring.model.selectors import LabelSelector
+from mooring.plugins.dynamic_resources.allocation_error import AllocationError
+from mooring.plugins.dynamic_resources.allocator import Allocator
+from mooring.plugins.dynamic_resources.answers import Answer, Answers, AnswersOnNodes
+from mooring.plugins.dynamic_resources.claim_writer import ClaimWriter
+from mooring.plugins.dynamic_resources.fleet import Fleet
+from mooring.plugins.dynamic_resources.pod_claims import (
+    PodClaims,
+    binding_failure,
+    claims_of,
+    is_bindable,
+    is_reserved,
+    pod_claims,
+)
+from mooring.plugins.dynamic_resources.search import Budget
+from mooring.plugins.dynamic_resources.selectors import cel_selectors
 from mooring.policy.args import DynamicResourcesArgs
 from mooring.state.cluster_view import ClusterView
+from mooring.state.columns import IntArray
+from mooring.state.view import BoolArray, NodeView
 
 __all__ = ["DynamicResources"]
 
+_NO_DEVICES: Final = "cannot allocate all claims"
+_ELSEWHERE: Final = "resourceclaim not available on the node"
+_MOST_SUBREQUESTS: Final = 8
+"""A request has so many subrequests at most; the first one of them scores highest."""
 
-class DynamicResources:
-    """Rejects pods with resource claims."""
+
+class DynamicResources(AssignsInTrials):
+    """Rejects nodes without the devices that the pod's claims request; allocates the devices.
+
+    It scores nodes by which alternative of a request they can give.
+    """
 
     name: ClassVar[str] = "DynamicResources"
     depends_on_node_only: ClassVar[bool] = False
+    normalize: ClassVar[Normalize] = Normalize.MAX
     Args: ClassVar[type[DynamicResourcesArgs]] = DynamicResourcesArgs
-    events_to_register: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset()
+    events_to_register: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
+        {
+            *((Kind.RESOURCE_CLAIM, action) for action in Action),
+            *((Kind.DEVICE_TAINT_RULE, action) for action in Action),
+            *(
+                (kind, action)
+                for kind in (Kind.NODE, Kind.DEVICE_CLASS, Kind.RESOURCE_SLICE)
+                for action in (Action.ADD, Action.UPDATE)
+            ),
+            (Kind.POD, Action.DELETE),
+        }
+    )
 
     def __init__(self, args: DynamicResourcesArgs, handle: Handle) -> None:
-        self._says_no_claims = handle.kubernetes.claims_in_preemption_message
+        self._timeout = args.binding_timeout.total_seconds()
+        self._rules = handle.kubernetes
+        self._cluster = handle.cluster
+        self._api = handle.api
+        self._cache = handle.assume_cache
+        self._writer = ClaimWriter(handle.api, handle.assume_cache, handle.cluster)
+        self._fleet = Fleet(handle.kubernetes)
+        self._answers = Answers(self._fleet)
+        self._begun: dict[Uid, dict[str, ResourceClaim]] = {}
+        """The claims, by uid, that PreBind has begun to write for each pod."""
+        self._unreserved = count()
+        """Numbers those that hold what attempts have left, so that none frees another's."""
+        self._overdue: dict[str, None] = {}
+        """The uids of claims whose devices were not bound in time."""
 
-    def pre_filter(self, pod: Pod, _cluster: ClusterView) -> Skip | Unschedulable:
-        """Reject a pod with resource claims: it must not be bound without its devices."""
-        if pod.spec.resource_claims:
-            return Unschedulable("pod has resource claims, which Mooring does not allocate")
-        return SKIP
+    def pre_enqueue(self, pod: Pod) -> Unschedulable | None:
+        """Gate the pod until its claims exist."""
+        claims = claims_of(pod, self._cluster) if pod.spec.resource_claims else None
+        return claims if isinstance(claims, Unschedulable) else None
 
-    def queueing_hint(
-        self, _pod: Pod, _change: ClusterEvent, _cluster: ClusterView
-    ) -> QueueingHint:
-        """Return SKIP: no cluster event makes such a pod schedulable."""
-        return QueueingHint.SKIP
+    def pre_filter(self, pod: Pod, cluster: ClusterView) -> Skip | PodClaims | Unschedulable:
+        """Return the pod's claims, or why it can be scheduled nowhere for now."""
+        if not pod.spec.resource_claims:
+            return SKIP
+        claims = pod_claims(pod, cluster)
+        if isinstance(claims, Unschedulable):
+            return claims
+        if not claims.claims:
+            return SKIP
+        claims.broken = frozenset(c.uid for c in claims.claims if self._is_broken(c))
+        return claims
+
+    def filter(self, pod: Pod, nodes: NodeView, claims: PodClaims) -> BoolArray:
+        """Return True where all devices can be used that the claims have, or can get."""
+        fits = self._available(nodes, claims)
+        if fits.any() and claims.to_allocate:
+            fits[fits] = self._answered(nodes.take(nodes.rows[fits]), claims).fits
+        return fits
+
+    def explain(self, pod: Pod, nodes: NodeView, claims: PodClaims) -> Explanation:
+        """Return what the allocator says, else that devices are elsewhere; evictions never help."""
+        if not claims.to_allocate:
+            return Explanation.single(_ELSEWHERE, len(nodes), resolvable=False)
+        answers = self._answered(nodes, claims)
+        said = np.array([_text(answers.of(index)) for index in range(len(nodes))])
+        return Explanation.from_masks(
+            ((str(text), said == text) for text in np.unique(said)),
+            resolvable=np.zeros(len(nodes), np.bool_),
+        )
 
     def post_filter(self, state: PostFilterState) -> Unschedulable:
-        """Return Unschedulable: there is no claim that could be deallocated.
+        """Free a claim that keeps the pod off some node and that nobody else uses.
 
         If another plugin's pre_filter rejected the pod, kube-scheduler's plugin has no state, and
         its PostFilter fails with the text "not found". Users see the same text here.
         """
         if state.diagnosis.pre_filter is not None:
             return Unschedulable("not found")
-        text = "no new claims to deallocate" if self._says_no_claims else ""
-        return Unschedulable(text, resolvable=True)
+        claims = self.pre_filter(state.pod, state.cluster)
+        if not isinstance(claims, PodClaims):
+            return self._nothing_to_free("no new claims to deallocate")
+        for claim in self._unavailable(claims, state):
+            if all(consumer.uid == state.pod.uid for consumer in claim.reserved_for):
+                self._overdue.pop(claim.uid, None)
+                self._api.later(partial(self._writer.deallocate, state.pod, claim))
+                return Unschedulable("deallocation of ResourceClaim completed", resolvable=True)
+        return self._nothing_to_free("still not schedulable")
+
+    def pre_score(self, pod: Pod, _nodes: NodeView, cluster: ClusterView) -> Skip | PodClaims:
+        """Return the pod's claims; SKIP if no request has alternatives."""
+        if not self._rules.device_alternatives_scored or not pod.spec.resource_claims:
+            return SKIP
+        claims = self.pre_filter(pod, cluster)
+        if not isinstance(claims, PodClaims):
+            return SKIP
+        requests = (r for claim in claims.claims for r in claim.spec.requests)
+        return claims if any(r.first_available for r in requests) else SKIP
+
+    def score(self, pod: Pod, nodes: NodeView, claims: PodClaims) -> IntArray:
+        """Return int64[nodes]: the sum over all chosen alternatives, 8 for a first one."""
+        known = sum(_score(c, a) for c in claims.claims if (a := claims.allocation(c)) is not None)
+        scores = np.full(len(nodes), known, np.int64)
+        waiting = claims.to_allocate
+        if waiting:
+            answers = self._answered(nodes, claims)
+            by_pattern = {
+                number: sum(map(_score, waiting, answer)) if isinstance(answer, list) else 0
+                for number, answer in answers.by_pattern.items()
+            }
+            scores += np.array([by_pattern[number] for number in answers.patterns.tolist()])
+        return scores
+
+    def reserve(self, pod: Pod, node: str) -> Unschedulable | None:
+        """Have the devices of the node in flight for the pod."""
+        row = self._cluster.row(node)
+        return None if row is None else self.assign(pod, row)
+
+    def assign(self, pod: Pod, row: int) -> Unschedulable | None:
+        """Have the devices of the row in flight for the pod, which is on it, also in a trial."""
+        claims = self.pre_filter(pod, self._cluster)
+        if isinstance(claims, Unschedulable):
+            return claims
+        if claims is SKIP:
+            return None
+        waiting, held = claims.to_allocate, dict(claims.in_flight)
+        if waiting:
+            found = self._allocated(row, claims)
+            if not isinstance(found, list):
+                return Unschedulable(_text(found))
+            held |= {claim.uid: each for claim, each in zip(waiting, found, strict=True)}
+        if held:
+            self._cache.hold_claims(pod.uid, held)
+        return None
+
+    def unreserve(self, pod: Pod, _node: str) -> None:
+        """Take back what was written; what is in flight is freed when the pod is forgotten.
+
+        A claim that PreBind has begun to write stays in flight until it is read again: the write
+        may have been carried out.
+        """
+        begun = self._begun.pop(pod.uid, {})
+        claims = begun | {c.uid: c for c in self._cluster.dynamic_resources.reserved_for(pod.uid)}
+        if not claims:
+            return
+        held = self._cluster.dynamic_resources.held(pod.uid)
+        holder = Uid(f"{pod.uid}/unreserve/{next(self._unreserved)}")
+        self._cache.hold_claims(holder, {uid: held[uid] for uid in begun if uid in held})
+        self._api.later(partial(self._writer.unreserve, pod, claims.values(), holder))
+
+    async def pre_bind(self, pod: Pod, _node: str) -> None:
+        """Write the devices to the pod's claims, and wait until they are bound.
+
+        Raises:
+            PluginError: if a claim has changed, or its devices cannot be bound.
+        """
+        if not pod.spec.resource_claims:
+            return
+        claims = claims_of(pod, self._cluster)
+        if isinstance(claims, Unschedulable):
+            raise PluginError(claims.reason)
+        held = self._cluster.dynamic_resources.held(pod.uid)
+        for claim in claims:
+            if not is_reserved(claim, pod):
+                self._begun.setdefault(pod.uid, {})[claim.uid] = claim
+                await self._writer.reserve(pod, claim, held.get(claim.uid))
+        await self._until_bound([claim.uid for claim in claims])
+        self._begun.pop(pod.uid, None)
+
+    def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
+        """Return QUEUE if devices may be free now, or new, or a claim of the pod has changed."""
+        match event.before, event.after:
+            case Node() as before, Node() as after:
+                same = (before.labels, before.allocatable) == (after.labels, after.allocatable)
+                return queue_if(not same)
+            case ResourceClaim() | None as before, ResourceClaim() | None as after:
+                return queue_if(self._may_help(pod, before, after))
+            case Pod() as gone, _:  # what was in flight for a pod that was not bound is free
+                return queue_if(bool(gone.spec.resource_claims) and gone.phase == "Pending")
+            case _:
+                return QueueingHint.QUEUE
+
+    def _may_help(
+        self, pod: Pod, before: ResourceClaim | None, after: ResourceClaim | None
+    ) -> bool:
+        claims = claims_of(pod, self._cluster)
+        if isinstance(claims, Unschedulable):
+            return False
+        if _is_allocated(before) and not _is_allocated(after):
+            return True
+        if after is None or all(claim.uid != after.uid for claim in claims):
+            return False
+        return before is None or _status(before) != _status(after)
+
+    def _nothing_to_free(self, text: str) -> Unschedulable:
+        return Unschedulable(
+            text if self._rules.claims_in_preemption_message else "", resolvable=True
+        )
+
+    def _is_broken(self, claim: ResourceClaim) -> bool:
+        """Return whether the claim's devices could not be bound, or not in time."""
+        if claim.allocation is None:
+            return False
+        return binding_failure(claim) is not None or (
+            claim.uid in self._overdue and not is_bindable(claim)
+        )
+
+    def _unavailable(self, claims: PodClaims, state: PostFilterState) -> Iterator[ResourceClaim]:
+        """Yield the allocated claims whose devices some node cannot use that this plugin rejected.
+
+        kube-scheduler takes them in random order.
+        """
+        rows = [group.rows for group in state.diagnosis.rejected if group.plugin == self.name]
+        if not rows:
+            return
+        nodes = state.cluster.nodes.take(np.unique(np.concatenate(rows)))
+        for claim in claims.claims:
+            if claim.allocation is None:
+                continue
+            where = claim.allocation.node_selector
+            if claim.uid in claims.broken or (
+                where is not None and not nodes.admitted(LabelSelector(), where).all()
+            ):
+                yield claim
+
+    def _available(self, nodes: NodeView, claims: PodClaims) -> BoolArray:
+        """Return True where the devices can be used that are allocated already."""
+        if claims.broken:
+            return np.zeros(len(nodes), np.bool_)
+        fits = nodes.present.copy()
+        for selector in claims.node_selectors:
+            fits &= nodes.admitted(LabelSelector(), selector)
+        return fits
+
+    def _answered(self, nodes: NodeView, claims: PodClaims) -> AnswersOnNodes:
+        """Return what the claims without devices can get on the nodes.
+
+        Raises:
+            PluginError: if something is wrong with the claims, their classes or their selectors.
+        """
+        waiting = claims.to_allocate
+        try:
+            return self._answers.on(
+                nodes, waiting, self._cluster, partial(self._allocator, waiting)
+            )
+        except AllocationError as error:
+            raise PluginError(error.text) from error
+
+    def _allocated(self, row: int, claims: PodClaims) -> Answer:
+        """Return the devices of the row for the claims without any.
+
+        Raises:
+            PluginError: as `_answered`.
+        """
+        waiting, nodes = claims.to_allocate, self._cluster.nodes.take(np.array([row], np.int64))
+        answer, node = self._answered(nodes, claims).of(0), nodes.node(0)
+        if not isinstance(answer, list) or node is None:
+            return answer
+        pools = self._fleet.pools(row)
+        return self._allocator(waiting).allocate(node.name, node.labels, _share_ids(waiting), pools)
+
+    def _allocator(self, claims: Sequence[ResourceClaim]) -> Allocator:
+        devices = self._cluster.dynamic_resources
+        return Allocator(
+            claims,
+            self._fleet.inventory,
+            devices.allocated,
+            devices.device_class,
+            cel_selectors(self._rules),
+            self._rules,
+            Budget(),
+        )
+
+    async def _until_bound(self, uids: list[str]) -> None:
+        """Wait until all binding conditions of the claims are true.
+
+        Raises:
+            PluginError: if one of the devices cannot be bound, or is not in time.
+        """
+        view = self._cluster.dynamic_resources
+
+        def waiting() -> ResourceClaim | None:
+            """Return the first claim with devices that are not bound yet."""
+            for uid in uids:
+                claim = view.claim_of_uid(uid)
+                if claim is None:
+                    raise PluginError("a claim of the pod was deleted")
+                failed = binding_failure(claim)
+                if failed is not None:
+                    raise PluginError(
+                        f"device binding failed: claim={claim.name}, "
+                        f'reason={failed.reason}, message="{failed.message}"'
+                    )
+                if not is_bindable(claim):
+                    return claim
+            return None
+
+        late = waiting()
+        if late is None:
+            return
+        try:
+            await self._api.until(lambda: waiting() is None, self._left(late))
+        except TimeoutError as error:
+            late = waiting() or late
+            self._note_overdue(late)
+            raise PluginError(f"device binding timeout: claim={late.name}") from error
+
+    def _left(self, claim: ResourceClaim) -> float:
+        """Return for how many seconds more the claim's devices may be bound."""
+        now = self._api.unix_nanoseconds() / 1e9
+        since = claim.allocation.time if claim.allocation is not None else None
+        return max(0.0, self._timeout - (now - since if since is not None else 0.0))
+
+    def _note_overdue(self, claim: ResourceClaim) -> None:
+        view = self._cluster.dynamic_resources
+        for uid in [uid for uid in self._overdue if view.claim_of_uid(uid) is None]:
+            del self._overdue[uid]
+        self._overdue[claim.uid] = None
+
+
+def _score(claim: ResourceClaim, allocation: Allocation) -> int:
+    """Return the score of the alternatives that the claim has got."""
+    chosen = {result.request for result in allocation.results}
+    return sum(
+        _MOST_SUBREQUESTS - index
+        for request in claim.spec.requests
+        if request.exactly is None
+        for index, sub in enumerate(request.first_available)
+        if f"{request.name}/{sub.name}" in chosen
+    )
+
+
+def _text(answer: Answer) -> str:
+    """Return why a node is rejected about which the allocator says this."""
+    if isinstance(answer, AllocationError):
+        return answer.text
+    return _NO_DEVICES if answer is None else _ELSEWHERE
+
+
+def _share_ids(claims: Sequence[ResourceClaim]) -> Callable[[], str]:
+    """Return a function that makes ids for shares of devices, the same ones for the same claims."""
+    first = claims[0]
+    numbers = count()
+    return lambda: str(
+        uuid5(NAMESPACE_URL, f"{first.uid}/{first.resource_version}/{next(numbers)}")
+    )
+
+
+def _is_allocated(claim: ResourceClaim | None) -> bool:
+    return claim is not None and claim.allocation is not None
+
+
+def _status(claim: ResourceClaim) -> tuple[Any, ...]:
+    return claim.allocation, claim.reserved_for, claim.device_statuses

@@ -90,17 +90,17 @@ class ResourceClaims:
             self._learn(self._assumed.get(key, after))
         return known
 
-    def assume(self, claim: ResourceClaim) -> bool:
+    def assume(self, claim: ResourceClaim) -> ResourceClaim | None:
         """Have the claim as the API server answered, until the watch shows it so or newer.
 
-        Returns False if there is no such claim any more, or if it is newer already.
+        Returns what was known; None if there is no such claim any more, or if it is newer already.
         """
         known = self._latest(claim.key)
         if known is None or known.uid != claim.uid or not _is_newer(claim, known):
-            return False
+            return None
         self._assumed[claim.key] = claim
         self._learn(claim)
-        return True
+        return known
 
     def hold(self, pod: Uid, allocations: Mapping[str, Allocation]) -> None:
         """Have these allocations in flight for the pod, by the uid of the claim.
@@ -113,13 +113,16 @@ class ResourceClaims:
             self._held.setdefault(pod, {})[uid] = None
             self._recount(uid)
 
-    def release(self, pod: Uid, claims: Iterable[str] | None = None) -> bool:
-        """Hold the claims of these uids, or all, no longer for the pod; return if any is free now.
+    def release(
+        self, pod: Uid, claims: Iterable[str] | None = None
+    ) -> list[tuple[ResourceClaim, Allocation]]:
+        """Hold the claims of these uids, or all, no longer for the pod.
 
-        What another pod holds too stays in flight.
+        What another pod holds too stays in flight. Returns the claims that are not in flight any
+        more, with the allocations that were.
         """
         held = self._held.get(pod, {})
-        freed = False
+        freed = []
         for uid in tuple(held) if claims is None else [uid for uid in claims if uid in held]:
             del held[uid]
             pending = self._in_flight[uid]
@@ -127,7 +130,8 @@ class ResourceClaims:
             if not pending.holders:
                 del self._in_flight[uid]
                 self._recount(uid)
-                freed = True
+                if (claim := self.of_uid(uid)) is not None:
+                    freed.append((claim, pending.allocation))
         if not held:
             self._held.pop(pod, None)
         return freed

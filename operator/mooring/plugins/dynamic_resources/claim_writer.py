@@ -1,0 +1,199 @@
+"""Writes claims: what Reserve has found, what Unreserve takes back, what PostFilter frees.
+
+Every write names the version of the claim that it changes. If the claim has changed since, or if
+no answer came, the claim is read again, and what it says decides what is still to be written. So a
+write that was carried out although its answer was lost is never made twice, or forgotten.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from mooring.framework.handle import Api, ReadAgainError, VolumeAssumeCache
+from mooring.framework.verdicts import PluginError
+from mooring.model.pod import Pod, Uid
+from mooring.model.resource_claims import (
+    FINALIZER,
+    Allocation,
+    ConsumerReference,
+    ResourceClaim,
+    allocation_fields,
+    parse_resource_claim,
+)
+from mooring.plugins.dynamic_resources.pod_claims import is_reserved
+from mooring.state.cluster_view import ClusterView
+
+__all__ = ["ClaimWriter"]
+
+_CLAIMS: Final = "resourceclaims"
+_MOST_TRIES: Final = 5
+"""How often a claim is read and written; somebody else writes it all the time then."""
+
+
+class ClaimWriter:
+    """Writes claims for pods, one writer at a time for each claim."""
+
+    def __init__(self, api: Api, cache: VolumeAssumeCache, cluster: ClusterView) -> None:
+        self._api = api
+        self._cache = cache
+        self._claims = cluster.dynamic_resources
+        self._cluster = cluster
+
+    async def reserve(self, pod: Pod, claim: ResourceClaim, allocation: Allocation | None) -> None:
+        """Write the allocation, if there is one to write, and reserve the claim for the pod.
+
+        Raises:
+            PluginError: if the claim is not what it was when the pod was decided about.
+        """
+        async with self._api.alone(claim.uid):
+            written = await self._reserve(pod, self._latest(claim), allocation)
+            self._cache.assume_claim(written)
+            self._cache.release_claims(pod.uid, [claim.uid])
+
+    async def unreserve(self, pod: Pod, claims: Iterable[ResourceClaim], holder: Uid) -> None:
+        """Remove the pod from the claims' reservations, unless it is on a node again.
+
+        Then `holder` holds them no longer, also if something fails.
+
+        Raises:
+            Exception: the first error, after all claims.
+        """
+        failed: Exception | None = None
+        for claim in claims:
+            try:
+                async with self._api.alone(claim.uid):
+                    latest = await self._read(claim)
+                    if latest is not None and not self._cluster.is_placed(pod):
+                        await self._unreserve(pod, latest)
+            except Exception as error:  # noqa: BLE001 - raised below, when all claims are done
+                failed = failed or error
+            self._cache.release_claims(holder, [claim.uid])
+        if failed is not None:
+            raise failed
+
+    async def deallocate(self, pod: Pod, claim: ResourceClaim) -> None:
+        """Free the claim's devices, unless somebody else uses them by now."""
+        async with self._api.alone(claim.uid):
+            latest = await self._read(claim)
+            if (
+                latest is None
+                or latest.allocation != claim.allocation
+                or self._cluster.is_placed(pod)
+                or any(consumer.uid != pod.uid for consumer in latest.reserved_for)
+            ):
+                return
+            freed = {"allocation": None, "reservedFor": None, "devices": None}
+            try:
+                self._cache.assume_claim(await self._update(latest, status=freed))
+            except ReadAgainError:
+                return  # the next attempt finds out
+
+    async def _reserve(
+        self, pod: Pod, claim: ResourceClaim, allocation: Allocation | None
+    ) -> ResourceClaim:
+        """Return the claim as it is when it is allocated and reserved for the pod."""
+        for _ in range(_MOST_TRIES):
+            if claim.deleting:
+                raise PluginError(f"claim {claim.key} got deleted in the meantime")
+            if allocation is None and claim.allocation is None:
+                raise PluginError(f"claim {claim.key} got deallocated elsewhere in the meantime")
+            if None not in (allocation, claim.allocation) and not _same(
+                allocation, claim.allocation
+            ):
+                raise PluginError(f"claim {claim.key} got allocated elsewhere in the meantime")
+            if is_reserved(claim, pod):
+                return claim
+            try:
+                if claim.allocation is None and FINALIZER not in claim.finalizers:
+                    claim = await self._update(claim, finalizers=[*claim.finalizers, FINALIZER])
+                return await self._update(claim, status=self._reservation(pod, claim, allocation))
+            except ReadAgainError as error:
+                problem = str(error)
+                latest = await self._read(claim)
+            if latest is None:
+                raise PluginError(f"claim {claim.key} got deleted in the meantime")
+            claim = latest
+        raise PluginError(f"claim {claim.key} changes all the time: {problem}")
+
+    def _reservation(
+        self, pod: Pod, claim: ResourceClaim, allocation: Allocation | None
+    ) -> dict[str, Any]:
+        """Return the status by which the claim is allocated and reserved for the pod."""
+        mine = ConsumerReference("", "pods", pod.name, pod.uid)
+        status: dict[str, Any] = {"reservedFor": _consumers([*claim.reserved_for, mine])}
+        known = claim.allocation
+        if known is None and allocation is not None:
+            status["allocation"] = allocation_fields(allocation)
+        if known is None or known.time is None:
+            status.setdefault("allocation", {})["allocationTimestamp"] = self._now()
+        return status
+
+    async def _unreserve(self, pod: Pod, claim: ResourceClaim) -> None:
+        """Remove the pod from the claim's reservations."""
+        latest: ResourceClaim | None = claim
+        for _ in range(_MOST_TRIES):
+            if latest is None:
+                return
+            self._cache.assume_claim(latest)
+            if not is_reserved(latest, pod):
+                return
+            others = [consumer for consumer in latest.reserved_for if consumer.uid != pod.uid]
+            try:
+                status = {"reservedFor": _consumers(others) or None}
+                self._cache.assume_claim(await self._update(latest, status=status))
+            except ReadAgainError:
+                latest = await self._read(latest)
+            else:
+                return
+        raise PluginError(f"claim {claim.key} stays reserved for pod {pod.key}: it changes often")
+
+    async def _read(self, claim: ResourceClaim) -> ResourceClaim | None:
+        """Return the claim as it is now; None if it is gone, or the name is another's."""
+        raw = await self._api.read(_CLAIMS, claim.namespace, claim.name)
+        latest = parse_resource_claim(raw) if raw is not None else None
+        return latest if latest is not None and latest.uid == claim.uid else None
+
+    async def _update(
+        self,
+        claim: ResourceClaim,
+        *,
+        status: Mapping[str, Any] | None = None,
+        finalizers: list[str] | None = None,
+    ) -> ResourceClaim:
+        """Write the status or the finalizers to this version of the claim; return the next one."""
+        patch: dict[str, Any] = {"metadata": {"resourceVersion": claim.resource_version}}
+        if finalizers is not None:
+            patch["metadata"]["finalizers"] = finalizers
+        if status is not None:
+            patch["status"] = status
+        part = "status" if status is not None else None
+        return parse_resource_claim(
+            await self._api.update(_CLAIMS, claim.namespace, claim.name, patch, subresource=part)
+        )
+
+    def _latest(self, claim: ResourceClaim) -> ResourceClaim:
+        """Return what is known of the claim by now."""
+        return self._claims.claim_of_uid(claim.uid) or claim
+
+    def _now(self) -> str:
+        seconds = self._api.unix_nanoseconds() // 10**9
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _same(one: Allocation | None, other: Allocation | None) -> bool:
+    """Return whether two allocations have the same devices for the same requests."""
+    return _devices(one) == _devices(other)
+
+
+def _devices(allocation: Allocation | None) -> list[tuple[Any, ...]]:
+    results = allocation.results if allocation is not None else ()
+    return [(r.request, r.device, r.share_id) for r in results]
+
+
+def _consumers(consumers: Iterable[ConsumerReference]) -> list[dict[str, str]]:
+    """Return the references as the API writes them."""
+    return [
+        ({"apiGroup": c.group} if c.group else {})
+        | {"resource": c.resource, "name": c.name, "uid": c.uid}
+        for c in consumers
+    ]

@@ -1,0 +1,188 @@
+"""The claims of a pod: which they are, and whether the pod can be scheduled with them at all."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from mooring.framework.verdicts import PluginError, Unschedulable
+from mooring.model.pod import Pod
+from mooring.model.resource_claims import (
+    Allocation,
+    Condition,
+    DeviceRequest,
+    DeviceResult,
+    ResourceClaim,
+)
+from mooring.model.selectors import NodeSelector
+from mooring.state.cluster_view import ClusterView
+
+__all__ = ["PodClaims", "binding_failure", "claims_of", "is_bindable", "is_reserved", "pod_claims"]
+
+
+@dataclass(slots=True, eq=False)
+class PodClaims:
+    """The claims of a pod, each once, in the order in which the pod names them.
+
+    `in_flight` has by uid the allocations that members of the pod's group hold already. `broken`
+    has the uids of allocated claims whose devices could not be bound.
+    """
+
+    claims: tuple[ResourceClaim, ...]
+    in_flight: dict[str, Allocation] = field(default_factory=dict)
+    broken: frozenset[str] = frozenset()
+
+    @property
+    def to_allocate(self) -> list[ResourceClaim]:
+        """The claims without devices."""
+        return [c for c in self.claims if self.allocation(c) is None]
+
+    def allocation(self, claim: ResourceClaim) -> Allocation | None:
+        """Return the devices that a claim of the pod has already."""
+        return claim.allocation or self.in_flight.get(claim.uid)
+
+    @property
+    def node_selectors(self) -> list[NodeSelector]:
+        """What the nodes must satisfy where the devices can be used that are allocated already."""
+        allocations = [self.allocation(claim) for claim in self.claims]
+        return [a.node_selector for a in allocations if a is not None and a.node_selector]
+
+
+def claims_of(pod: Pod, cluster: ClusterView) -> list[ResourceClaim] | Unschedulable:
+    """Return the claims that the pod names, or why it has to wait for them (PreEnqueue).
+
+    A claim that is named twice is returned once: kube-scheduler allocates it twice, and fails.
+    """
+    found: dict[str, ResourceClaim] = {}
+    for entry in pod.spec.resource_claims:
+        name: str | None = entry.claim
+        if not name and not entry.template:
+            return Unschedulable(
+                f'pod "{pod.key}", spec.resourceClaim "{entry.name}": '
+                "none of the supported fields are set"
+            )
+        if not name:
+            if entry.name not in pod.claim_names:
+                return Unschedulable(f'pod "{pod.key}": ResourceClaim not created yet')
+            name = pod.claim_names[entry.name]
+            if name is None:
+                continue
+        claim = cluster.dynamic_resources.claim(f"{pod.namespace}/{name}")
+        if claim is None:
+            return Unschedulable(f'could not find ResourceClaim "{pod.namespace}/{name}"')
+        if claim.deleting:
+            return Unschedulable(f'resourceclaim "{claim.name}" is being deleted')
+        if not entry.claim and claim.controller_uid != pod.uid:
+            return Unschedulable(
+                f"ResourceClaim {claim.key} was not created for Pod {pod.key} (Pod is not owner)"
+            )
+        found[claim.uid] = claim
+    return [*found.values()]
+
+
+def pod_claims(pod: Pod, cluster: ClusterView) -> PodClaims | Unschedulable:
+    """Return what the pod's filter reads of its claims, or why no node will do (PreFilter)."""
+    claims = claims_of(pod, cluster)
+    if isinstance(claims, Unschedulable):
+        return claims
+    found = PodClaims(tuple(claims))
+    for claim in claims:
+        if claim.allocation is not None:
+            continue
+        allocation = cluster.dynamic_resources.in_flight(claim.uid)
+        if allocation is not None:
+            if not _is_of_group(pod, claim, cluster):
+                return Unschedulable(
+                    f"resource claim {claim.key} is in the process of being allocated"
+                )
+            found.in_flight[claim.uid] = allocation
+            continue
+        rejection = _missing_class(claim, cluster)
+        if rejection is not None:
+            return rejection
+    return found
+
+
+def is_reserved(claim: ResourceClaim, pod: Pod) -> bool:
+    """Return whether the claim is reserved for the pod."""
+    return any(consumer.uid == pod.uid for consumer in claim.reserved_for)
+
+
+def is_bindable(claim: ResourceClaim) -> bool:
+    """Return whether all binding conditions of the claim's devices are true."""
+    for result, conditions in _with_conditions(claim):
+        for name in result.binding_conditions:
+            if not any(c.type == name and c.status == _TRUE for c in conditions):
+                return False
+    return True
+
+
+def binding_failure(claim: ResourceClaim) -> Condition | None:
+    """Return the first condition that says that a device of the claim cannot be bound, if any.
+
+    What comes behind a device that is not bound yet is not looked at, as in kube-scheduler.
+    """
+    for result, conditions in _with_conditions(claim):
+        for name in result.binding_failure_conditions:
+            for condition in conditions:
+                if condition.type == name and condition.status == _TRUE:
+                    return condition
+        if not all(
+            any(c.type == name and c.status == _TRUE for c in conditions)
+            for name in result.binding_conditions
+        ):
+            return None
+    return None
+
+
+_TRUE: Final = "True"
+
+
+def _with_conditions(
+    claim: ResourceClaim,
+) -> Iterator[tuple[DeviceResult, Sequence[Condition]]]:
+    """Yield the claim's devices that have binding conditions, and their conditions."""
+    results = claim.allocation.results if claim.allocation is not None else ()
+    for result in results:
+        if result.binding_conditions:
+            known = (s.conditions for s in claim.device_statuses if s.device == result.device)
+            yield result, next(known, ())
+
+
+def _is_of_group(pod: Pod, claim: ResourceClaim, cluster: ClusterView) -> bool:
+    """Return whether all pods for which the claim is being allocated are of the pod's group."""
+    group = cluster.pod_groups.key_of(pod)
+    for holder in cluster.dynamic_resources.holders(claim.uid):
+        placed = cluster.pod(holder)
+        if holder == pod.uid:
+            continue
+        if group is None or placed is None or cluster.pod_groups.key_of(placed.pod) != group:
+            return False
+    return True
+
+
+def _missing_class(claim: ResourceClaim, cluster: ClusterView) -> Unschedulable | None:
+    """Return which class of a request does not exist, if any.
+
+    Raises:
+        PluginError: for a request without a class.
+    """
+    for request in claim.spec.requests:
+        for name, device_class in _classes(request):
+            if not device_class:
+                raise PluginError(f"request {name}: unsupported request type")
+            if cluster.dynamic_resources.device_class(device_class) is None:
+                return Unschedulable(f"request {name}: device class {device_class} does not exist")
+        if request.exactly is None and not request.first_available:
+            return Unschedulable(
+                f"resource claim {claim.key}, request {request.name}: unknown request type"
+            )
+    return None
+
+
+def _classes(request: DeviceRequest) -> Iterator[tuple[str, str]]:
+    """Yield the name of the request, or of each subrequest, and its class."""
+    if request.exactly is not None:
+        yield request.name, request.exactly.device_class
+        return
+    for sub in request.first_available:
+        yield f"{request.name}/{sub.name}", sub.device_class
