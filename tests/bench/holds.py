@@ -344,6 +344,16 @@ def huge_gang(r: FullReplica) -> Iterator[Work]:
     r.mirror.apply(resources.POD_GROUP, "DELETED", raw)
 
 
+def gated_gang(r: FullReplica) -> Iterator[Work]:
+    """Delete the members of a gang of ten per node, all of which have scheduling gates."""
+    raw = pod_group("gang", minimum=1)
+    r.mirror.apply(resources.POD_GROUP, "ADDED", raw)
+    gated: dict[str, Any] = {"gates": ["later"], "group": "gang", "spec": _MINE}
+    r.wait(pod(f"g-{i}", cpu="100", **gated) for i in range(10 * r.nodes))
+    yield _forget_slowly(r)
+    r.mirror.apply(resources.POD_GROUP, "DELETED", raw)
+
+
 def many_gangs(r: FullReplica) -> Iterator[Work]:
     """Create two gangs of one member per node, change the minimum of all, and decide."""
     numbers = range(2 * r.nodes)
@@ -613,6 +623,7 @@ CASES: Final[tuple[Case, ...]] = (
     large_gang,
     gang_that_fits_nowhere,
     huge_gang,
+    gated_gang,
     many_gangs,
     server_changes,
     scrape,

@@ -637,6 +637,54 @@ def test_members_are_told_that_others_are_missing_if_that_lasts(open_door: Door)
     assert len(open_door.gated) == 2
 
 
+def rejected_member(open_door: Door, name: str) -> None:
+    """Have the active member rejected, so that it is unschedulable and not in backoff."""
+    queued = open_door.popped()
+    assert queued.pod.name == name
+    queue = open_door.scheduler_state.queue
+    queue.add_unschedulable(queued, frozenset({"NodeResourcesFit"}), open_door.now)
+    assert open_door.queue(name) is SubQueue.UNSCHEDULABLE
+    open_door.now += 100
+
+
+@pytest.mark.parametrize("comes", ["new", "ungated", "forgotten", "of another group"])
+def test_the_first_member_without_a_gate_is_tried_again_when_another_goes(
+    open_door: Door, comes: str
+) -> None:
+    for name in ("g", "h"):
+        open_door.put_group(name, 1)
+    gated: dict[str, Any] = {"group": "g", "gates": ["later"]}
+    scheduler = open_door.scheduler_state
+    if comes == "forgotten":
+        assumed = open_door.comes("web", group="g")
+        queued = open_door.popped()
+        scheduler.state.assume(assumed, 0)
+    for i in range(5):
+        open_door.comes(f"g-{i}", **gated)
+    if comes == "of another group":
+        open_door.comes("web", group="h")
+        rejected_member(open_door, "web")
+    if comes == "ungated":
+        open_door.comes("web", **gated)
+    for i in (0, 1):  # all others are gated when these go
+        open_door.pod_enqueuer.gone(uid_of(f"g-{i}"))
+    if comes == "forgotten":
+        scheduler.state.forget(assumed)
+        scheduler.queue.put_back(queued, open_door.now)
+    else:
+        open_door.comes("web", group="g")
+    if comes != "of another group":
+        rejected_member(open_door, "web")
+    open_door.pod_enqueuer.gone(uid_of("g-2"))
+    assert open_door.queue("web") is SubQueue.ACTIVE
+    rejected_member(open_door, "web")
+    open_door.comes("web", **gated)
+    open_door.comes("last", group="g")
+    rejected_member(open_door, "last")
+    open_door.pod_enqueuer.gone(uid_of("g-3"))
+    assert open_door.queue("last") is SubQueue.ACTIVE
+
+
 @pytest.mark.parametrize("change", ["its object changes", "a member goes", "another binds one"])
 def test_a_group_that_changes_is_tried_again(open_door: Door, change: str) -> None:
     open_door.put_group("g", 1)

@@ -15,7 +15,7 @@ from mooring.engine.groups.reservation import GroupReservation
 from mooring.engine.groups.slices import run_whole
 from mooring.engine.outcome import ScheduleResult
 from mooring.engine.result_cache import ResultCache
-from mooring.framework.queued_pod import QueuedPod
+from mooring.framework.queued_pod import GroupInFlight, QueuedPod
 from mooring.model.pod import parse_pod
 from mooring.testing.builders import node, pod, pod_group
 from scheduler_states import put_profile, scheduler_state
@@ -106,7 +106,8 @@ def test_backfilled_pods_never_delay_the_group(
         queued = scheduler.queue.pop_specific(member.uid, 0.0)
         assert queued is not None
         waiting.append(queued)
-    run_whole(GroupReservation(scheduler, cache).update(group, waiting, 300.0))
+    reservation = GroupReservation(scheduler, cache)
+    run_whole(reservation.update(group, waiting, GroupInFlight(), 300.0))
     reserved = defaultdict[str, int](int)
     for nominee in state.nominations:
         reserved[state.nodes.names[nominee.row]] += 1

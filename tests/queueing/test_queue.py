@@ -630,6 +630,18 @@ def test_a_pod_that_was_gated_during_its_attempt_is_gated_afterwards(
     assert queue.pop(100.0) is None
 
 
+def test_a_pod_that_was_gated_for_a_while_during_its_attempt_is_tried_again(
+    queue: SchedulingQueue,
+) -> None:
+    web = make_pod("web")
+    queue.add(web, DEFAULT, 0.0)
+    queued = popped(queue, 0.0)
+    for gated in (True, False):
+        queue.add(web, DEFAULT, 0.0, gated=gated)
+    queue.add_unschedulable(queued, FIT, 0.0)
+    assert queue_of(queue, "web") == "backoff"
+
+
 class TestNamespacesTakeTurns:
     """A namespace waits for one attempt of each other namespace, not for all their pods."""
 

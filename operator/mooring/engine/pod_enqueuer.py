@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice, takewhile
 from typing import Final, NoReturn
+from weakref import WeakKeyDictionary
 
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.pipeline import Pipeline
@@ -90,6 +91,11 @@ class PodEnqueuer:
         self._to_try_again: dict[Uid, None] = {}
         """The uids of pods of which the group has changed, and that are yet to be tried again."""
         self._is_unsettled = asyncio.Event()
+        self._not_gated: WeakKeyDictionary[PodGroupState, QueuedPod | None] = WeakKeyDictionary()
+        """By group a member that was not gated when one was looked for; None if all were gated.
+
+        It only saves the search, among tens of thousands of members. When a member comes into the
+        queue where all were gated, that one is known from then on."""
 
     async def run(self) -> NoReturn:
         """Do in slices, until cancelled, what changes of profiles and groups leave to be done."""
@@ -157,6 +163,7 @@ class PodEnqueuer:
         are not decided about before all are counted.
         """
         self._scheduler.state.track_pod_groups(self._scheduler.profiles.pod_group_formats)
+        self._not_gated.clear()  # pods may go to other groups without coming in again
         self._unsettle(None)
 
     def find_profiles(self) -> Iterator[None]:
@@ -281,11 +288,30 @@ class PodEnqueuer:
         group = self._scheduler.state.pod_groups.of(member)
         if group is None or group.incomplete is not None:
             return
+        if (other := self._member_not_gated(group)) is not None:
+            self._scheduler.queue.try_again(other.pod.uid, self._clock())
+
+    def _member_not_gated(self, group: PodGroupState) -> QueuedPod | None:
+        """Return a member without a node that is in the queue and not gated; None if there is none.
+
+        Members that are assumed may be without a node again, and groups that are counted anew may
+        get members: then it is looked for each time.
+        """
         queue = self._scheduler.queue
+        if group in self._not_gated:
+            known = self._not_gated[group]
+            if known is None:
+                return None
+            uid = known.pod.uid
+            if uid in group.unscheduled and queue.get(uid) is known and not known.gated:
+                return known
         others = (queue.get(uid) for uid in group.unscheduled)
-        first = next((q for q in others if q is not None and not q.gated), None)
-        if first is not None:
-            queue.try_again(first.pod.uid, self._clock())
+        found = next((q for q in others if q is not None and not q.gated), None)
+        if found is not None or not (group.assumed or self._scheduler.state.recounting):
+            self._not_gated[group] = found
+        else:
+            self._not_gated.pop(group, None)
+        return found
 
     def report(self) -> Iterator[None]:
         """Tell pods that have waited for some seconds why; to be called from time to time.
@@ -369,7 +395,11 @@ class PodEnqueuer:
         for event in events:
             if event.kind is Kind.NAMESPACE and (namespace := _relabelled(event)) is not None:
                 self._unsettle(namespace)
-            if event.kind in _GROUP_EVENTS or self._is_bound_by_another(event):
+            if event.kind in _GROUP_EVENTS:
+                self._admit_group(event)
+            elif (bound := self._bound_by_another(event)) is not None:
+                if (queued := self._scheduler.queue.get(bound.uid)) is not None:
+                    queued.change_group()
                 self._admit_group(event)
             if event.kind is Kind.RESOURCE_CLAIM:
                 self._try_after_claim(event)
@@ -406,13 +436,13 @@ class PodEnqueuer:
                 self._is_unsettled.set()
         self._wake()
 
-    def _is_bound_by_another(self, event: ClusterEvent) -> bool:
-        """Return whether the watch shows a pod on a node that was not assumed."""
+    def _bound_by_another(self, event: ClusterEvent) -> Pod | None:
+        """Return the pod that the watch shows on a node without its being assumed there."""
         pod = event.after
         if event.kind is not Kind.POD or event.action is not Action.ADD or not isinstance(pod, Pod):
-            return False
+            return None
         placed = self._scheduler.state.pods.get(pod.uid)
-        return placed is not None and not placed.assumed
+        return pod if placed is not None and not placed.assumed else None
 
     def known(self) -> dict[str, str]:
         """Return the name of every pod without a node that is not in flight, by its uid.
@@ -448,7 +478,8 @@ class PodEnqueuer:
         if self._unsettled or self._scheduler.state.recounting:
             self._is_unsettled.set()
             for in_flight in self._scheduler.queue.in_flight:
-                in_flight.outdated |= in_flight.pod.uid in self._unsettled
+                if in_flight.pod.uid in self._unsettled:
+                    in_flight.outdate()
         self._wake()
 
     def _find_profile(self, uid: Uid) -> None:
@@ -500,7 +531,15 @@ class PodEnqueuer:
         known = self._scheduler.queue.get(pod.uid)
         times = decisions.seen(pod.key, pod.uid, now, known.times if known is not None else None)
         self._scheduler.queue.add(pod, pipeline, now, gated=gated, times=times)
+        if not gated:
+            self._note_not_gated(pod)
         decisions.admitted(pod.uid, gate, now)
+
+    def _note_not_gated(self, pod: Pod) -> None:
+        """Note that the group of this pod, which is in the queue now, has a member not gated."""
+        group = self._scheduler.state.pod_groups.of(pod) if self._not_gated else None
+        if group is not None and self._not_gated.get(group, pod) is None:
+            self._not_gated[group] = self._scheduler.queue.get(pod.uid)
 
     def _gate(self, pod: Pod, pipeline: Pipeline, *, report: bool) -> str | None:
         """Return what keeps the pod out of the queue: the name of a PreEnqueue plugin, or "".

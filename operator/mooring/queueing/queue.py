@@ -159,9 +159,11 @@ class SchedulingQueue:
             self._retry(queued, now, _ADDED)
             return
         changed = queued.pipeline is not pipeline or _changed(queued.pod, pod)
+        was_gated = queued.gated
         queued.pod, queued.pipeline, queued.gated = pod, pipeline, gated
         if queued.queue is None:
-            queued.outdated |= changed
+            if changed or gated != was_gated:
+                queued.outdate()
         elif gated or queued.queue is SubQueue.GATED:
             if queued.attempts == 0:
                 queued.initial_attempt_timestamp = now
@@ -177,7 +179,7 @@ class SchedulingQueue:
         if queued is None:
             return
         if queued.queue is None:
-            queued.outdated = True
+            queued.outdate()
         elif queued.queue is SubQueue.UNSCHEDULABLE:
             self._retry(queued, now, _UPDATED)
         self._try_next(queued, now)
@@ -203,6 +205,7 @@ class SchedulingQueue:
             if queued is None:
                 return None
             self._in_flight.leave(uid)
+            queued.change_group()
         self._names.remove(queued.pod.key, uid)
         self._try_next(queued, now)
         return queued
@@ -373,6 +376,7 @@ class SchedulingQueue:
         queued.times.enter(PodState.IN_FLIGHT, now)
         queued.attempts += 1
         queued.outdated = queued.decided_by_specs = False
+        queued.in_group = None
 
     def _drop_events(self) -> None:
         """Drop the events that no pod has to be checked against; hints have run for all."""

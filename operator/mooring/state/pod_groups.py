@@ -80,6 +80,7 @@ class PodGroupState:
     """
 
     __slots__ = (
+        "__weakref__",
         "_assigned",
         "_assumed",
         "_declared",

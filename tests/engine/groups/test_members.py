@@ -4,7 +4,7 @@ from itertools import count
 
 from mooring.engine.groups.members import GroupBackoffs, take_members
 from mooring.engine.groups.slices import SearchBudget
-from mooring.framework.queued_pod import QueuedPod
+from mooring.framework.queued_pod import GroupInFlight, QueuedPod
 from mooring.model.pod import Pod, parse_pod
 from mooring.testing.builders import pod, pod_group
 from scheduler_states import put_profile, scheduler_state
@@ -57,9 +57,8 @@ def test_members_are_taken_in_slices_and_put_back_if_that_ends_in_a_pause() -> N
     assert first is not None
     group = scheduler.cluster.pod_groups.of(first.pod)
     assert group is not None
-    taking = take_members(
-        group, first, scheduler, 0.0, SearchBudget(clock=lambda: float(next(seconds)))
-    )
+    budget = SearchBudget(clock=lambda: float(next(seconds)))
+    taking = take_members(group, first, scheduler, 0.0, budget, GroupInFlight())
     next(taking)
     assert (queue.counts()["active"], len([*queue.in_flight])) == (1, 2)
     taking.close()

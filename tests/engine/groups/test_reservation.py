@@ -18,7 +18,7 @@ from mooring.engine.groups.slices import Pausing, run_whole
 from mooring.engine.outcome import ScheduleResult
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
-from mooring.framework.queued_pod import QueuedPod, StateTimes
+from mooring.framework.queued_pod import GroupInFlight, QueuedPod, StateTimes
 from mooring.model.events import Kind
 from mooring.model.objects import parse_object
 from mooring.model.pod import Uid, parse_pod
@@ -53,7 +53,7 @@ class Scene:
         now: float,
         answers: GroupAnswers | None = None,
     ) -> None:
-        run_whole(self.reservation.update(group, members, now, answers))
+        run_whole(self.reservation.update(group, members, GroupInFlight(), now, answers))
 
     def waits(self, group: str, count: int, **fields: Any) -> tuple[PodGroupState, list[QueuedPod]]:
         """Return the group, and its members without a node."""
@@ -439,7 +439,7 @@ def test_a_slice_of_a_search_for_nodes_is_a_few_placements(
         assert not scene.nominated()
 
     monkeypatch.setattr(CountingSearch, "place_once_ended", noting)
-    driven(scene.reservation.update(*scene.waits("g", 2, **fields), AFTER), look)
+    driven(scene.reservation.update(*scene.waits("g", 2, **fields), GroupInFlight(), AFTER), look)
     assert {*scene.nominated().values()} == {"n30", "n31"}
     assert sum(slices) >= 30
     assert max(slices) <= 2
@@ -461,7 +461,7 @@ def test_a_search_for_nodes_begins_again_if_one_goes_or_is_taken_in_a_pause(fiel
             high = parse_pod(pod("high", cpu="1", node="n30", priority=9))
             state.put(Kind.POD, high.uid, high)
 
-    driven(scene.reservation.update(*members, AFTER), changes)
+    driven(scene.reservation.update(*members, GroupInFlight(), AFTER), changes)
     assert pauses > 20
     assert {*scene.nominated().values()} == {"n32", "n33"}
 
@@ -470,16 +470,16 @@ def test_a_search_for_nodes_begins_again_if_one_goes_or_is_taken_in_a_pause(fiel
 def test_nothing_is_reserved_for_a_group_that_changed_in_a_pause(change: str) -> None:
     scene = racks(ticking())
     group, members = scene.waits("g", 2)
-    state = scene.scheduler.state
+    state, in_flight = scene.scheduler.state, GroupInFlight()
 
     def changes() -> None:
         if change == "a member goes":
-            scene.scheduler.queue.remove(members[1].pod.uid, AFTER)
+            in_flight.changed = True
         else:
             raw = pod_group("g", 1, topology=["rack"])
             state.put(Kind.POD_GROUP, "default/g", parse_object(Kind.POD_GROUP, raw))
 
-    driven(scene.reservation.update(group, members, AFTER), changes)
+    driven(scene.reservation.update(group, members, in_flight, AFTER), changes)
     assert not scene.nominated()
     assert not scene.reservation.holds(group)
 

@@ -30,9 +30,11 @@ from mooring.engine.groups.calls import GroupCalls
 from mooring.engine.groups.decision import GroupDecision, preempt_for_group
 from mooring.engine.groups.members import (
     GroupBackoffs,
+    are_unchanged,
     group_of,
     has_same_requirements,
     is_unchanged,
+    put_in_flight,
     take_members,
 )
 from mooring.engine.groups.plan import GroupPlan, GroupPlanner, reserve_members
@@ -49,7 +51,7 @@ from mooring.framework.evaluations import StillEvaluating
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin_failures import PluginFailed, text_of
 from mooring.framework.post_filter import GroupNomination
-from mooring.framework.queued_pod import QueuedPod
+from mooring.framework.queued_pod import GroupInFlight, QueuedPod
 from mooring.framework.slow_decisions import SlowDecisions
 from mooring.framework.verdicts import Unschedulable
 from mooring.model.pod import Pod
@@ -65,6 +67,8 @@ _Result = TypeVar("_Result")
 
 _PAUSE_SECONDS: Final = 0.002
 """The least time for other tasks between two slices of work about one group."""
+_SLICE_SECONDS: Final = 0.02
+"""How long members are taken or put back without a pause; of 50,000, some steps look at all."""
 _GANG: Final = frozenset(("GangScheduling",))
 _CALLING_SECONDS: Final = 300.0
 """How long extenders may be called in one attempt about a group, for all of its members."""
@@ -87,6 +91,8 @@ class _GroupAttempt:
     members: list[Attempt]
     budget: SearchBudget
     """Says when a pause is due between steps that cannot pause: a group may be very large."""
+    in_flight: GroupInFlight
+    """Tells whether a member has changed since the decision began."""
     calls: GroupCalls | None = None
     seconds_left: float = _CALLING_SECONDS
     """Seconds that the calls may still take."""
@@ -198,16 +204,17 @@ class GroupCycle:
             return
         if self._backoffs.postpone(group, queued, scheduler, now):
             return
-        budget = SearchBudget(clock=self._clock)
+        budget, in_flight = self._budget(), GroupInFlight()
         try:
             members = await self._in_slices(
-                take_members(group, queued, scheduler, now, budget), pipeline
+                take_members(group, queued, scheduler, now, budget, in_flight), pipeline
             )
         except _GivenUp:
             return
         attempts = [Attempt(member, pipeline, now) for member in members]
-        attempt = _GroupAttempt(group, group.definition, attempts, budget)
-        if group.incomplete is None and any(interested(pipeline, m.pod) for m in members):
+        attempt = _GroupAttempt(group, group.definition, attempts, budget, in_flight)
+        calls = group.incomplete is None and bool(pipeline.extenders)
+        if calls and any(interested(pipeline, member.pod) for member in members):
             wanted = partial(self._is_wanted, attempt, pipeline)
             attempt.calls = GroupCalls(
                 self._extenders, pipeline, scheduler.cluster, self._cache, wanted
@@ -297,8 +304,10 @@ class GroupCycle:
         if not has_same_requirements(attempt.group, attempt.definition):
             self._put_back(attempt)
             return
+        attempt.in_flight = GroupInFlight()
         for queued in attempt.queued:
             queued.outdated = False  # the decision begins now, with what the pod is now
+            put_in_flight(queued, attempt.in_flight, self._scheduler)
         calls = attempt.calls
         lacking = calls is not None and any(calls.lacks(pod) for pod in attempt.pods)
         if (lacking and not attempt.failure) or not await self._decide(attempt):
@@ -391,6 +400,7 @@ class GroupCycle:
 
     async def _place_or_wait(self, attempt: _GroupAttempt) -> str | None:
         """Place the members, or have them wait until there is space; see `_try_group`."""
+        await self._pause(attempt)
         result, obstacle = "unschedulable", attempt.group.incomplete
         decision = await self._group_decision(attempt, obstacle)
         await self._pause(attempt)
@@ -418,8 +428,10 @@ class GroupCycle:
         if not self._is_unchanged(attempt):
             return
         await self._in_slices(
-            self._reservation.update(group, attempt.queued, self._clock(), attempt.answers),
-            attempt.pipeline,
+            self._reservation.update(
+                group, attempt.queued, attempt.in_flight, self._clock(), attempt.answers
+            ),
+            pipeline,
         )
         nominated = any(map(self._attempts.nominated_node, attempt.members))
         if not nominated and self._is_unchanged(attempt):
@@ -427,7 +439,7 @@ class GroupCycle:
 
     def _is_unchanged(self, attempt: _GroupAttempt) -> bool:
         """Return whether the group and all members are as they were when the attempt began."""
-        return is_unchanged(attempt.group, attempt.definition, attempt.queued, self._scheduler)
+        return is_unchanged(attempt.group, attempt.definition, attempt.in_flight)
 
     async def _lost(self, attempt: _GroupAttempt) -> bool:
         """Return whether a node that extenders passed fits no more.
@@ -460,6 +472,10 @@ class GroupCycle:
                 self._paused += self.turned - paused
                 if self._attempts.halted:
                     raise _GivenUp
+
+    def _budget(self) -> SearchBudget:
+        """Return what says when to pause while members are taken or put back."""
+        return SearchBudget(clock=self._clock, slice_seconds=_SLICE_SECONDS)
 
     async def _pause(self, attempt: _GroupAttempt) -> None:
         """Let other tasks run if that is due."""
@@ -541,7 +557,7 @@ class GroupCycle:
                 one.sampled = pipeline.metrics.sampled
                 one.permitted = permit(one, scheduler.waiting, now)
             queued = [member.queued for member in chosen]
-            unchanged = is_unchanged(group, attempt.definition, queued, scheduler, assumed=True)
+            unchanged = are_unchanged(group, attempt.definition, queued, scheduler)
             if not unchanged or together.called_off is not None or (joined and joined.over):
                 raise _GivenUp
             undo.pop_all()
@@ -611,7 +627,7 @@ class GroupCycle:
 
     def _fail_members(self, attempts: Iterable[Attempt], message: str) -> Pausing[None]:
         """End the attempt in an error for each of these members."""
-        budget = SearchBudget(clock=self._clock)
+        budget = self._budget()
         for attempt in attempts:
             if not self._attempts.has_left(attempt):
                 self._attempts.fail(attempt, message)
@@ -621,7 +637,7 @@ class GroupCycle:
         """End the attempt for the members that get no node; their backoff is that of the group."""
         members = [m for m in attempt.members if m.queued.pod.uid not in decision.rows]
         by_specs = decision.by_specs and self._are_all(attempt)
-        budget = SearchBudget(clock=self._clock)
+        budget = self._budget()
         count = max((member.queued.unschedulable_count for member in members), default=0)
         for member in members:
             if self._attempts.has_left(member):

@@ -7,7 +7,7 @@ from weakref import WeakValueDictionary
 from mooring.engine.groups.slices import Pausing, SearchBudget
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.pipeline import Pipeline
-from mooring.framework.queued_pod import QueuedPod, SubQueue
+from mooring.framework.queued_pod import GroupInFlight, QueuedPod, SubQueue
 from mooring.model.pod import Pod
 from mooring.model.pod_group import GroupKey, PodGroup
 from mooring.state.cluster_view import ClusterView
@@ -15,9 +15,11 @@ from mooring.state.pod_groups import PodGroupState
 
 __all__ = [
     "GroupBackoffs",
+    "are_unchanged",
     "group_of",
     "has_same_requirements",
     "is_unchanged",
+    "put_in_flight",
     "take_members",
 ]
 
@@ -43,18 +45,21 @@ def take_members(
     scheduler: SchedulerState,
     now: float,
     budget: SearchBudget,
+    in_flight: GroupInFlight,
 ) -> Pausing[list[QueuedPod]]:
     """Take the members from the queue: this one first, then the others of its profile.
 
     They are in the order of priority, then age. Gated members stay where they are. If this is
-    closed in a pause, what was taken is put back.
+    closed in a pause, what was taken is put back. `in_flight` tells from now on of their changes.
     """
     members = [queued]
+    put_in_flight(queued, in_flight, scheduler)
     try:
         for other in tuple(_others(group, queued, scheduler)):
             member = scheduler.queue.pop_specific(other.pod.uid, now)
             if member is not None:
                 members.append(member)
+                put_in_flight(member, in_flight, scheduler)
             yield from budget.pause()
     except GeneratorExit:
         for member in members:
@@ -65,31 +70,41 @@ def take_members(
     return [queued, *others]
 
 
-def is_unchanged(
+def put_in_flight(member: QueuedPod, in_flight: GroupInFlight, scheduler: SchedulerState) -> None:
+    """Have `in_flight` tell of changes of the member from now on; one on a node is one already."""
+    member.in_group = in_flight
+    in_flight.changed |= member.outdated or scheduler.cluster.is_placed(member.pod)
+
+
+def is_unchanged(group: PodGroupState, before: PodGroup | None, in_flight: GroupInFlight) -> bool:
+    """Return whether the group and its members are as they were when the attempt began.
+
+    `before` is the definition of the group then. Otherwise nothing may be evicted or reserved:
+    nothing would end such a nomination.
+    """
+    unchanged = not in_flight.changed and group.incomplete is None
+    return unchanged and has_same_requirements(group, before)
+
+
+def are_unchanged(
     group: PodGroupState,
     before: PodGroup | None,
-    members: Iterable[QueuedPod],
+    assumed: Iterable[QueuedPod],
     scheduler: SchedulerState,
-    *,
-    assumed: bool = False,
 ) -> bool:
-    """Return whether the group and these members are as they were when the attempt began.
+    """Return whether the group and these assumed members are as they were before the attempt.
 
-    `before` is the definition of the group then. Members are in flight, and on no node. If these
-    are `assumed`, the group has its minimum with them. Otherwise nothing may be bound, evicted or
-    reserved: nothing would end such a nomination.
+    The group has its minimum with them, then. Otherwise nothing may be bound. What other members
+    do makes no difference.
     """
     if group.incomplete is not None or not has_same_requirements(group, before):
         return False
-    if assumed and group.scheduled_pods_count < group.minimum:
+    if group.scheduled_pods_count < group.minimum:
         return False
-    queue, pods = scheduler.queue, scheduler.state.pods
+    queue = scheduler.queue
     return all(
-        queue.get(member.pod.uid) is member
-        and not member.outdated
-        and not member.gated
-        and (assumed or pods.get(member.pod.uid) is None)
-        for member in members
+        queue.get(member.pod.uid) is member and not member.outdated and not member.gated
+        for member in assumed
     )
 
 

@@ -26,7 +26,7 @@ from mooring.engine.groups.slices import Pausing, SearchBudget
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.pipeline import Pipeline
-from mooring.framework.queued_pod import QueuedPod
+from mooring.framework.queued_pod import GroupInFlight, QueuedPod
 from mooring.framework.verdicts import Unschedulable
 from mooring.model.pod import Pod, Uid
 from mooring.state.columns import IntArray
@@ -85,6 +85,7 @@ class GroupReservation:
         self,
         group: PodGroupState,
         members: Sequence[QueuedPod],
+        in_flight: GroupInFlight,
         now: float,
         answers: GroupAnswers | None = None,
     ) -> Pausing[None]:
@@ -114,7 +115,7 @@ class GroupReservation:
             return
         pods, definition = [member.pod for member in members], group.definition
         rows = yield from self._rows(group, pods, pipeline, answers)
-        if not is_unchanged(group, definition, members, self._scheduler):
+        if not is_unchanged(group, definition, in_flight):
             return
         if rows is None:
             self._not_found[group] = _NotFound(now, self._cluster.nodes.topology_version)

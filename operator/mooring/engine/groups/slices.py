@@ -20,19 +20,25 @@ _SLICE_SECONDS: Final = 0.05
 
 
 class SearchBudget:
-    """How many steps may be taken in all, and for how long without a pause.
+    """How many steps may be taken in all, and for how long (seconds) without a pause.
 
     A step costs about as much as a decision about one pod. Without a `clock` (seconds), there is no
     pause.
     """
 
-    def __init__(self, steps: int = _MOST_STEPS, clock: Callable[[], float] | None = None) -> None:
+    def __init__(
+        self,
+        steps: int = _MOST_STEPS,
+        clock: Callable[[], float] | None = None,
+        slice_seconds: float = _SLICE_SECONDS,
+    ) -> None:
         self.pauses = 0
         """How many pauses there were; other tasks may have changed the cluster in each."""
         self.remaining = steps
         """How many steps may still be taken; negative once more were taken than allowed."""
         self._clock = clock
-        self._slice_end = self.now() + _SLICE_SECONDS
+        self._slice_seconds = slice_seconds
+        self._slice_end = self.now() + slice_seconds
 
     @property
     def spent(self) -> bool:
@@ -58,7 +64,7 @@ class SearchBudget:
         It lasts at least as long as what the pause has cost (seconds), so that the work goes on.
         """
         self.pauses += 1
-        self._slice_end = self.now() + max(_SLICE_SECONDS, cost)
+        self._slice_end = self.now() + max(self._slice_seconds, cost)
 
     def pause(self) -> Pausing[None]:
         """Pause if that is due; to be called where no trial is open."""
