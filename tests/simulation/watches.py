@@ -82,6 +82,10 @@ class Stream:
         self.link.deliver(b"0\r\n\r\n")
         self.link.finish()
 
+    def end_after_what_was_sent(self) -> None:
+        """End the stream in order when all that was sent has been delivered."""
+        self._timeline.at(self._last_due, self.end)
+
     def _deliver(self, line: bytes, version: int) -> None:
         if self.link.half_open or not self.link.is_open:
             return
@@ -148,6 +152,8 @@ class Watches:
         """End the stream with 410: its version is not known any more."""
         body = status(410, "Expired", "too old resource version")
         stream.send("ERROR", body, 0.0, 0)
+        self.streams.pop(stream, None)  # what would follow is not told
+        stream.end_after_what_was_sent()
 
     def of(self, choose: Callable[[Stream], bool]) -> list[Stream]:
         """Return the open watches that are chosen."""
