@@ -2,10 +2,12 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from typing import ClassVar
 
 import pytest
 
 from background import in_background
+from engines import Marked
 from kube.api_server import ApiServer, Request
 from kube.virtual_clock import VirtualClock
 from mooring.engine.housekeeping import (
@@ -16,11 +18,13 @@ from mooring.engine.housekeeping import (
     REPORT_SECONDS,
     Housekeeping,
 )
+from mooring.framework.registry import Registry
 from mooring.framework.verdicts import Unschedulable
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
 from mooring.model.events import Action, ClusterEvent, Kind
-from mooring.model.pod import parse_pod
+from mooring.model.pod import Pod, parse_pod
+from mooring.plugins import SHIPPED
 from mooring.testing.builders import node, pod
 from relists import replace_all
 from scheduler_states import put_profile, scheduler_state
@@ -28,13 +32,28 @@ from scheduler_states import put_profile, scheduler_state
 WEB = parse_pod(pod("web"))
 
 
+class Keeper(Marked):
+    """Tells of each pod for which it is to undo what it reserved."""
+
+    name: ClassVar[str] = "Keeper"
+    undone: ClassVar[list[tuple[str, str]]] = []
+
+    def unreserve(self, pod: Pod, node: str) -> None:
+        """Note the pod and its node."""
+        self.undone.append((pod.name, node))
+
+
 class House:
     """A cluster of one node, a clock that stands, and what housekeeping does."""
 
     def __init__(self, client: ApiClient) -> None:
         self.clock = VirtualClock()
-        self.scheduler_state = scheduler_state(node("a"))
-        put_profile(self.scheduler_state)
+        registry = Registry((*SHIPPED, Keeper), {})
+        self.scheduler_state = scheduler_state(node("a"), registry=registry)
+        uses = {"multiPoint": {"enabled": [{"name": Keeper.name}]}}
+        put_profile(self.scheduler_state, registry=registry, plugins=uses)
+        self.undone = Keeper.undone
+        self.undone.clear()
         self.heard: list[ClusterEvent] = []
         self.changed = asyncio.Event()
         self.flushed = 0
@@ -179,6 +198,30 @@ async def test_an_overdue_pod_that_has_gone_is_forgotten(server: ApiServer, hous
     assert await house.events_of_the_pod() == [Action.DELETE]
     assert house.scheduler_state.state.pods.get(WEB.uid) is None
     assert house.scheduler_state.state.unscheduled == {}
+
+
+async def test_what_was_reserved_for_an_overdue_pod_that_is_not_bound_is_undone(
+    server: ApiServer, house: House
+) -> None:
+    (await house.overdue(server)).reply(pod("web"))
+    await house.events_of_the_pod()
+    assert house.undone == [("web", "a")]
+
+
+async def test_what_was_reserved_for_an_overdue_pod_that_has_gone_is_undone(
+    server: ApiServer, house: House
+) -> None:
+    (await house.overdue(server)).refuse(404, "NotFound", "pods web not found")
+    await house.events_of_the_pod()
+    assert house.undone == [("web", "a")]
+
+
+async def test_what_was_reserved_for_an_overdue_pod_that_is_bound_stays(
+    server: ApiServer, house: House
+) -> None:
+    (await house.overdue(server)).reply(pod("web", node="a"))
+    await house.chores_wait()
+    assert house.undone == []
 
 
 async def test_an_overdue_pod_that_ended_before_it_was_bound_is_forgotten(

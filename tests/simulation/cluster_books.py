@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from faults.books import GPU_COUNT, GPU_MEMORY, Amount, NodeSeen, PodSeen
 from mooring.kube.resources import LEASE, NODE, POD
@@ -16,6 +16,9 @@ __all__ = ["Books", "kept_for_others", "known_nodes", "known_pods", "node_suits"
 
 _LATE_SECONDS: Final = 10.0
 """What a replica decides rests on what it was told so long ago at most: its requests may wait."""
+
+Told: TypeAlias = Callable[[float], int]
+"""Returns up to which version somebody had been told everything at a time."""
 
 
 class Books:
@@ -101,13 +104,14 @@ class Books:
         """Return whether the pod was bound a moment ago."""
         return self.bound_at.get(uid, 0.0) > now - _LATE_SECONDS
 
-    def waited_lately(self, now: float, told: int) -> Iterator[PodSeen]:
-        """Yield the pods that wait, or did a moment ago or up to the version that was told."""
+    def waited_lately(self, now: float, told: Told) -> Iterator[PodSeen]:
+        """Yield the pods that wait, or did as far as somebody knew who was `told` a moment ago."""
         for pod in self.pods.values():
             if not pod.node or self.is_new(pod.uid, now):
                 yield pod
+        known = told(now - _LATE_SECONDS)
         for gone, pod in reversed(self.gone):
-            if gone.at <= now - _LATE_SECONDS and gone.version <= told:
+            if gone.version <= known:
                 return
             yield pod
 
@@ -134,12 +138,12 @@ def waits(pod: PodSeen) -> bool:
 
 
 def known_nodes(world: "World", identity: str, name: str) -> list[NodeSeen]:
-    """Return what the node has been since the replica was told of it, and a moment before."""
-    told = world.server.watches.told(identity, NODE)
+    """Return what the node has been for the replica in the last moments, or is since."""
+    told = world.server.watches.told(identity, NODE, at=world.timeline.now - _LATE_SECONDS)
     found: list[NodeSeen] = []
     for change, node in reversed(world.books.versions[name]):
         found.append(node)
-        if change.version <= told and change.at <= world.timeline.now - _LATE_SECONDS:
+        if change.version <= told:
             break
     return found[::-1]
 

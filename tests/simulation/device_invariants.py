@@ -59,7 +59,7 @@ def no_pod_is_bound_where_a_needed_extender_refuses_it(
 def no_pod_is_bound_where_its_plugin_refuses_it(world: "World", change: Change) -> str | None:
     """Check that the filter of a plugin holds, unless it has said that it need not run.
 
-    What it says of one member of a gang counts for those that are equal to it but for their name.
+    That it skips one member of a gang counts for those that are equal to it but for their name.
     """
     plugins = world.actor(Plugins)
     if change.what != "bind" or change.object["metadata"]["uid"] in plugins.skipped:

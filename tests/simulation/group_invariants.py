@@ -1,6 +1,7 @@
 """What must hold of pod groups. How to add one: see `simulation.invariants`."""
 
 from collections import Counter, defaultdict
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from faults.books import Amount, PodSeen
@@ -73,10 +74,10 @@ def no_binding_of_a_gang_is_sent_before_its_minimum_has_nodes(
     state = engine.scheduler.state
     key = GroupKey(GroupSource.KUBERNETES, namespace, group)
     known = state.pod_groups.get(key)
+    there = chain.from_iterable(map(state.pods_of, state.nodes.row_of))
     placed = [
         placed.pod
-        for node in state.nodes.row_of
-        for placed in state.pods_of(node)
+        for placed in chain(there, state.pods_without_node())  # their node may go meanwhile
         if state.pod_groups.key_of(placed.pod) == key
     ]
     if known is None or known.definition is None or len(placed) >= known.definition.minimum:

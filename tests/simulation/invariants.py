@@ -12,6 +12,7 @@ seed find it.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import orjson
@@ -127,7 +128,7 @@ def victims_go_only_where_somebody_needs_them(world: "World", change: Change) ->
         return None
     victim = PodSeen.read(change.before)
     names = [victim.node] if victim.node else [*world.books.nodes]  # it was being bound
-    told = world.server.watches.told(change.by, POD, "kopf")
+    told = partial(world.server.watches.told, change.by, POD, "kopf")
     for pod in world.books.waited_lately(change.at, told):
         needs = (_may_need(world, change.by, pod, name) for name in names)
         if pod.priority > victim.priority and any(needs):
@@ -137,7 +138,7 @@ def victims_go_only_where_somebody_needs_them(world: "World", change: Change) ->
 
 def _may_need(world: "World", identity: str, pod: PodSeen, name: str) -> bool:
     """Return whether the pod would fit on the node without any pods of lower priority."""
-    others = _others_need(world, pod, name)
+    others = _requested_by(pod, _others_need(world, pod, name))
     return any(
         node_suits(node, pod) and (node.allocatable - others).covers(pod.need)
         for node in known_nodes(world, identity, name)

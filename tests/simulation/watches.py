@@ -5,8 +5,12 @@ repeat an event, leave its connection half-open or end it. `Watches.told` is the
 a process has been given everything: invariants ask it what a replica could know.
 """
 
+from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from itertools import takewhile
+from math import inf
+from operator import itemgetter
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
@@ -78,6 +82,10 @@ class Stream:
         self.link.deliver(b"0\r\n\r\n")
         self.link.finish()
 
+    def end_after_what_was_sent(self) -> None:
+        """End the stream in order when all that was sent has been delivered."""
+        self._timeline.at(self._last_due, self.end)
+
     def _deliver(self, line: bytes, version: int) -> None:
         if self.link.half_open or not self.link.is_open:
             return
@@ -93,7 +101,8 @@ class Watches:
         self.streams: dict[Stream, None] = {}
         self.lag = 0.005
         """Seconds that an event takes about."""
-        self._told: dict[tuple[str, str, Resource], int] = {}
+        self._told: defaultdict[tuple[str, str, Resource], list[tuple[float, int]]]
+        self._told = defaultdict(list)
         self.compacted = 0
         """No watch may begin before this version."""
         self._timeline = timeline
@@ -131,22 +140,29 @@ class Watches:
             if stream.resource is change.resource:
                 self._tell(stream, change, self._delay())
 
-    def told(self, identity: str, resource: Resource, agent: str = "mooring") -> int:
-        """Return up to which version the process has been given everything about a resource."""
-        return self._told.get((identity, agent, resource), 0)
+    def told(
+        self, identity: str, resource: Resource, agent: str = "mooring", at: float = inf
+    ) -> int:
+        """Return up to which version the process had been given everything at this time."""
+        told = self._told[identity, agent, resource]
+        index = bisect_right(told, at, key=itemgetter(0))
+        return told[index - 1][1] if index else 0
 
     def expire(self, stream: Stream) -> None:
         """End the stream with 410: its version is not known any more."""
         body = status(410, "Expired", "too old resource version")
         stream.send("ERROR", body, 0.0, 0)
+        self.streams.pop(stream, None)  # what would follow is not told
+        stream.end_after_what_was_sent()
 
     def of(self, choose: Callable[[Stream], bool]) -> list[Stream]:
         """Return the open watches that are chosen."""
         return [stream for stream in self.streams if choose(stream)]
 
     def _note_told(self, identity: str, agent: str, resource: Resource, version: int) -> None:
-        key = identity, agent, resource
-        self._told[key] = max(self._told.get(key, 0), version)
+        told = self._told[identity, agent, resource]
+        if not told or told[-1][1] < version:
+            told.append((self._timeline.now, version))
 
     def _send_all(self, stream: Stream) -> None:
         version = self._storage.version

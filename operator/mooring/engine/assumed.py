@@ -26,6 +26,7 @@ __all__ = [
     "assume_and_reserve",
     "assume_reserve_and_permit",
     "permit",
+    "unreserve",
 ]
 
 _LONGEST_WAIT_SECONDS: Final = 15 * 60.0
@@ -111,7 +112,7 @@ def assume_and_reserve(pod: Pod, row: int, pipeline: Pipeline, state: ClusterSta
         state.assume(pod, row)
         undo.callback(state.forget, pod)
         undo.callback(pipeline.api.annotate, pod, {})
-        undo.callback(_unreserve, pipeline, pod, node)
+        undo.callback(unreserve, pipeline, pod, node)
         with pipeline.metrics.extension_point(ExtensionPoint.RESERVE, pipeline.profile) as point:
             for plugin in pipeline.reserve:
                 answer = run_reserve(pipeline, plugin, pod, node)
@@ -121,7 +122,8 @@ def assume_and_reserve(pod: Pod, row: int, pipeline: Pipeline, state: ClusterSta
         return undo.pop_all()
 
 
-def _unreserve(pipeline: Pipeline, pod: Pod, node: str) -> None:
+def unreserve(pipeline: Pipeline, pod: Pod, node: str) -> None:
+    """Undo the Reserve plugins, the last one first."""
     with pipeline.metrics.extension_point(ExtensionPoint.UNRESERVE, pipeline.profile):
         for plugin in reversed(pipeline.reserve):
             run_unreserve(pipeline, plugin, pod, node)

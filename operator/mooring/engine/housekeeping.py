@@ -6,6 +6,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
+from mooring.engine.assumed import unreserve
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.kube.client import ApiClient
 from mooring.kube.errors import ApiError, NotFoundError, explain
@@ -109,17 +110,28 @@ class Housekeeping:
                 logger.warning(
                     "pod %s was bound and has gone; its node's resources are free", pod.key
                 )
-                state.forget(pod)
+                self._undo(placed.pod)
                 state.delete_unscheduled(pod.uid)
             elif found.node_name is None:
                 logger.warning("pod %s was said to be bound and is not; it is tried again", pod.key)
-                state.forget(pod)
+                self._undo(placed.pod)
                 if pod.uid not in gone:
                     self._unbound(found)
             elif found.node_name == placed.pod.node_name:
                 state.expect_confirmation(pod, self._clock() + ASK_AGAIN_SECONDS)
             else:
                 state.put(Kind.POD, pod.uid, found)
+
+    def _undo(self, pod: Pod) -> None:
+        """Unreserve the assumed pod and forget it, as when its binding fails.
+
+        Its profile may have changed since: the plugins of the one in force now are told.
+        """
+        state = self._scheduler.state
+        profile = self._scheduler.profiles.of(pod, self._scheduler.cluster)
+        if profile is not None and pod.node_name is not None:
+            unreserve(profile.pipeline, pod, pod.node_name)
+        state.forget(pod)
 
     async def _read(self, pod: Pod) -> Pod | None:
         """Return the pod as the API server has it; None if it is gone."""

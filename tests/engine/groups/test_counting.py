@@ -1,12 +1,42 @@
 """Members that are counted: where they are placed, and what they lack."""
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
 
 from deciding import Deciding
 from group_searching import answered, by_name, placed
+from mooring.framework.handle import Handle
+from mooring.framework.registry import NoArgs
+from mooring.framework.verdicts import SKIP, Explanation, Skip
+from mooring.model.pod import Pod
+from mooring.state.cluster_view import ClusterView
+from mooring.state.view import BoolArray, NodeView
 from mooring.testing.builders import node, pod
 
 Raw = dict[str, Any]
+
+
+class ByAnnotation:
+    """Accepts for a pod with the annotation `node` only that node, and is skipped for others."""
+
+    name: ClassVar[str] = "ByAnnotation"
+    depends_on_node_only: ClassVar[bool] = False
+
+    def __init__(self, args: NoArgs, handle: Handle) -> None: ...
+
+    def pre_filter(self, pod: Pod, _cluster: ClusterView) -> str | Skip:
+        """Return the node that the pod names."""
+        return pod.annotations.get("node", SKIP)
+
+    def filter(self, _pod: Pod, nodes: NodeView, name: str) -> BoolArray:
+        """Return where the node has this name."""
+        return np.array([nodes.name(row) == name for row in range(len(nodes))], np.bool_)
+
+    def explain(self, _pod: Pod, nodes: NodeView, _name: str) -> Explanation:
+        """Return the reason of each node."""
+        return Explanation.single("another node", len(nodes), resolvable=False)
 
 
 THREE_NODES = (node("a", cpu="4"), node("b", cpu="4"), node("c", cpu="4"))
@@ -35,6 +65,17 @@ def test_a_node_that_extenders_prefer_by_far_is_filled() -> None:
     assert set(found.values()) == {"b"}
     without = by_name(deciding, placed(deciding, members))
     assert len(set(without.values())) == 3
+
+
+def test_a_plugin_that_reads_annotations_is_asked_about_members_that_differ_in_them_alone() -> None:
+    uses = {"multiPoint": {"enabled": [{"name": ByAnnotation.name}]}}
+    deciding = Deciding(*THREE_NODES, extra=(ByAnnotation,), plugins=uses)
+    distributions = {**deciding.pipeline.distributions, ByAnnotation.name: "acme-plugins"}
+    deciding.pipeline = replace(deciding.pipeline, distributions=distributions)
+    named = {f"w{name}": name for name in "cba"}
+    marked = [pod(name, cpu="1", annotations={"node": at}) for name, at in named.items()]
+    found = by_name(deciding, placed(deciding, [pod("first", cpu="1"), *marked]))
+    assert named.items() <= found.items()
 
 
 def test_what_is_nominated_to_a_node_is_not_free() -> None:

@@ -24,6 +24,7 @@ from mooring.engine.groups.search import (
 from mooring.engine.groups.slices import Pausing, run_whole
 from mooring.framework.card_plugin import assign_devices
 from mooring.framework.diagnosis import Diagnosis
+from mooring.framework.registry import SHIPPED_WITH
 from mooring.framework.runtime import run_resource_requests
 from mooring.model.pod import Pod
 from mooring.model.pod_spec import PodSpec
@@ -40,6 +41,7 @@ _UNITS: Final = {"cpu": (1000, "CPUs"), "memory": (2**30, "GiB of memory"), _POD
 
 _Fields = tuple[
     PodSpec,
+    frozenset[tuple[str, str]],
     frozenset[tuple[str, str]],
     tuple[PodVolume, ...],
     Any,
@@ -68,6 +70,8 @@ class CountedClass:
     search: NodeSearch
     needs: Mapping[str, int]
     eligible: BoolArray
+    by_spec: bool = True
+    """Whether it is so of all members with this spec, whatever their labels and annotations."""
 
 
 class FreeForMembers:
@@ -95,10 +99,16 @@ class CountingSearch:
         self._known_classes: list[MemberClass] | None = None
         self._known_counts: tuple[int, list[CountedClass] | None] = (-1, None)
         self._known_requests: tuple[int, list[CountedClass]] = (-1, [])
+        pipeline = searched.pipeline
+        self._annotations_matter = any(  # none to the shipped plugins but those in the spec
+            not plugin.depends_on_node_only
+            and pipeline.distributions.get(plugin.name) != SHIPPED_WITH
+            for plugin in pipeline.pre_filter
+        )
 
     @property
     def classes(self) -> list[MemberClass]:
-        """The members by what a filter may read of them; by their spec alone if all are counted.
+        """The members by what a filter may read of them; by their spec alone if that decides.
 
         Beside members with inter-pod terms, labels may matter that do not matter now.
         """
@@ -114,12 +124,14 @@ class CountingSearch:
         for pod in self._searched.members:
             rejected = frozenset(self._searched.rejected.get(pod.uid, ()))
             labels, extended = frozenset(pod.labels.items()), self._searched.extended.get(pod.uid)
-            fields = (pod.spec, labels, pod.volumes, pod.owner, rejected, extended)
+            notes = frozenset(pod.annotations.items() if self._annotations_matter else ())
+            fields = (pod.spec, labels, notes, pod.volumes, pod.owner, rejected, extended)
             by_fields.setdefault(fields, MemberClass(rejected, extended)).pods.append(pod)
         classes = list(by_fields.values())
         if len(classes) > 1:
             for found in classes:
-                if self.counted(found) is None:
+                counted = self.counted(found)
+                if counted is None or not counted.by_spec:
                     break
                 yield
             else:
@@ -170,7 +182,9 @@ class CountingSearch:
         self.exclude_rejected(eligible, members)
         if members.extended is not None:
             eligible &= members.extended.passed
-        return CountedClass(search, resource_filter[1], eligible)
+        plugins = {plugin.name: plugin for plugin in self._searched.pipeline.pre_filter}
+        by_spec = all(plugins[name].depends_on_node_only for name in pre_filtered.restricted_by)
+        return CountedClass(search, resource_filter[1], eligible, by_spec)
 
     def exclude_rejected(self, fits: BoolArray, members: MemberClass) -> None:
         """Clear the rows (bool[rows]) that Reserve or Permit reject for these members."""
@@ -196,7 +210,9 @@ class CountingSearch:
     @property
     def was_counted(self) -> bool:
         """Whether the members were counted in the last search, so that only specs were read."""
-        return self._known_counts[1] is not None and not self._searched.extended
+        counted = self._known_counts[1]
+        by_spec = counted is not None and all(found.by_spec for found in counted)
+        return by_spec and not self._searched.extended
 
     def place(
         self, counted: Sequence[CountedClass], allowed: BoolArray, trial: MembersTrial
