@@ -437,6 +437,8 @@ async def test_pre_bind_waits_until_the_devices_are_bound() -> None:
     attempt.api.events.append(attach)
     await attempt.pre_bind()
     assert not attempt.api.events
+    note = "waiting for binding conditions for device on node n1"
+    assert attempt.api.recorded == [("default/web", "BindingConditionsPending", note)]
 
 
 async def test_devices_that_cannot_be_bound_fail_the_attempt() -> None:

@@ -205,7 +205,7 @@ class DynamicResources(AssignsInTrials):
         self._cache.hold_claims(holder, {uid: held[uid] for uid in begun if uid in held})
         self._api.later(partial(self._writer.unreserve, pod, claims.values(), holder))
 
-    async def pre_bind(self, pod: Pod, _node: str) -> None:
+    async def pre_bind(self, pod: Pod, node: str) -> None:
         """Write the devices to the pod's claims, and wait until they are bound.
 
         Raises:
@@ -221,7 +221,7 @@ class DynamicResources(AssignsInTrials):
             if not is_reserved(claim, pod):
                 self._begun.setdefault(pod.uid, {})[claim.uid] = claim
                 await self._writer.reserve(pod, claim, held.get(claim.uid))
-        await self._until_bound([claim.uid for claim in claims])
+        await self._until_bound(pod, node, [claim.uid for claim in claims])
         self._begun.pop(pod.uid, None)
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
@@ -328,7 +328,7 @@ class DynamicResources(AssignsInTrials):
             Budget(),
         )
 
-    async def _until_bound(self, uids: list[str]) -> None:
+    async def _until_bound(self, pod: Pod, node: str, uids: list[str]) -> None:
         """Wait until all binding conditions of the claims are true.
 
         Raises:
@@ -355,6 +355,8 @@ class DynamicResources(AssignsInTrials):
         late = waiting()
         if late is None:
             return
+        note = f"waiting for binding conditions for device on node {node}"
+        self._api.record(pod, "BindingConditionsPending", note)
         try:
             await self._api.until(lambda: waiting() is None, self._left(late))
         except TimeoutError as error:
