@@ -210,3 +210,28 @@ def test_a_selector_that_fails_for_a_device_says_so(cluster: Cluster) -> None:
     cluster.post("resourceclaims", device_claim("odd", cluster.request(selectors=[cel])))
     cluster.add_pod("web", claim="odd")
     assert "CEL runtime error: no such key: model" in cluster.rejection("web")
+
+
+def test_a_pod_is_bound_when_its_device_is_attached(cluster: Cluster) -> None:
+    conditions = {"bindingConditions": ["Attached"], "bindingFailureConditions": ["Broken"]}
+    cluster.add_devices("node-1", device("a0", **conditions, bindsToNode=True))
+    cluster.post("resourceclaims", device_claim("cabled", cluster.request()))
+    cluster.add_pod("web", claim="cabled")
+    claim = eventually(lambda: cluster.claims()["cabled"], devices_of, "allocated")
+    assert "nodeName" not in cluster.get("pods", "web")["spec"]
+    (result,) = claim["status"]["allocation"]["devices"]["results"]
+    assert result["bindingConditions"] == ["Attached"]
+    attached = {
+        "type": "Attached",
+        "status": "True",
+        "reason": "Cabled",
+        "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    told = {key: result[key] for key in ("driver", "pool", "device")} | {"conditions": [attached]}
+    with cluster.access.client() as client:
+        path = f"{RESOURCES}/namespaces/{cluster.namespace}/resourceclaims/cabled/status"
+        client.patch(path, {"status": {"devices": [told]}})
+        assert cluster.runs_on("web") == "node-1"
+        events = client.get(f"/apis/events.k8s.io/v1/namespaces/{cluster.namespace}/events")
+    assert "BindingConditionsPending" in {event["reason"] for event in events["items"]}
