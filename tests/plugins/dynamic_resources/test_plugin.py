@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from deciding import Deciding
-from mooring.engine.outcome import ScheduleResult
+from mooring.engine.outcome import FitError, ScheduleResult
+from mooring.engine.what_if import WhatIf
 from mooring.framework.verdicts import PluginError, Unschedulable
 from mooring.model.events import ClusterEvent, Kind
 from mooring.model.kubernetes_rules import KUBERNETES_RULES
@@ -669,3 +670,37 @@ def test_whole_decisions_place_pods_with_their_devices() -> None:
     outcome = deciding.outcome(using())
     assert isinstance(outcome, ScheduleResult)
     assert outcome.node == "n1"
+
+
+def test_no_pod_is_evicted_for_devices() -> None:
+    """Evicting pods frees no claims, as kube-scheduler has it."""
+    holders = [using(f"holder-{n}", name=f"low-{n}", node=n, priority=1) for n in ("n1", "n2")]
+    held = [
+        device_claim(
+            f"holder-{n}",
+            request(count=c),
+            allocation=allocated(*d, node=n),
+            reserved_for=[f"low-{n}"],
+        )
+        for n, c, d in (("n1", 2, ("a0", "a1")), ("n2", 1, ("b0",)))
+    ]
+    deciding = Deciding(N1, N2, *GPUS, *held, *holders, device_claim())
+    outcome = deciding.outcome(using(priority=10))
+    assert isinstance(outcome, FitError)
+    assert outcome.nomination is None
+    assert "2 Preemption is not helpful for scheduling" in outcome.message
+
+
+def test_a_pod_that_is_taken_off_its_node_in_a_what_if_finds_its_devices_free() -> None:
+    claim = device_claim(
+        "claim", request(count=2), allocation=allocated("a0", "a1", node="n1"), reserved_for=["web"]
+    )
+    deciding = Deciding(N1, N2, *GPUS, claim, using(node="n1"))
+    what_if = WhatIf(deciding.cluster, deciding.shared, now=lambda: 0.0)
+    what_if.remove(uid_of("web"))
+    with what_if.trial():
+        assert in_use(deciding.state) == []
+        outcome = what_if.decide(parse_pod(using()), deciding.pipeline)
+    assert isinstance(outcome, ScheduleResult)
+    assert outcome.node == "n1"
+    assert in_use(deciding.state) == ["a0", "a1"]

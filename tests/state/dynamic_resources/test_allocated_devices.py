@@ -62,16 +62,14 @@ def test_the_version_grows_with_changes_only() -> None:
     assert allocated.version == 1
 
 
-def test_the_devices_that_changed_are_known_for_a_while() -> None:
-    allocated = AllocatedDevices()
-    nic = DeviceId("d", "p", "nic-0")
+def test_the_devices_that_changed_since_a_version_are_known_unless_it_is_too_long_ago() -> None:
+    allocated, other = AllocatedDevices(), DeviceId("d", "p", "gpu-1")
+    assert allocated.changed_since(0) == {}
     allocated.put("a", [DeviceResult("r", GPU)])
-    version = allocated.version
-    assert allocated.changed_since(version) == []
-    allocated.put("b", [DeviceResult("r", nic)])
-    allocated.put("a", [])
-    assert allocated.changed_since(version) == [GPU, nic]
-    for _ in range(5000):
-        allocated.put("b", [])
-        allocated.put("b", [DeviceResult("r", nic)])
-    assert allocated.changed_since(version) is None
+    allocated.put("b", [DeviceResult("r", other)])
+    assert set(allocated.changed_since(0) or ()) == {GPU, other}
+    assert set(allocated.changed_since(1) or ()) == {other}
+    for index in range(20_000):
+        allocated.put("a", [DeviceResult(f"r{index}", GPU)])
+    assert allocated.changed_since(1) is None
+    assert set(allocated.changed_since(allocated.version - 1) or ()) == {GPU}

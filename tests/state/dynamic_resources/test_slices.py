@@ -65,19 +65,3 @@ def test_the_version_grows_when_a_slice_changes() -> None:
     assert (view.slices_version, taints(state)) == (version + 2, {})
     state.delete(Kind.RESOURCE_SLICE, "s")
     assert view.slices_version == version + 2
-
-
-def test_the_slices_that_changed_are_known_for_a_while() -> None:
-    state = cluster(SLICE)
-    view = ClusterView(state).dynamic_resources
-    version = view.slices_version
-    changed = parse_resource_slice(resource_slice("s", ["d2"]))
-    state.put(Kind.RESOURCE_SLICE, "s", changed)
-    assert view.slices_since(version) == [parse_resource_slice(SLICE), changed]
-    state.delete(Kind.RESOURCE_SLICE, "s")
-    assert view.slices_since(version + 1) == [changed]
-    assert view.slices_since(view.slices_version) == []
-    for _ in range(200):
-        state.put(Kind.RESOURCE_SLICE, "s", changed)
-        state.delete(Kind.RESOURCE_SLICE, "s")
-    assert view.slices_since(version) is None

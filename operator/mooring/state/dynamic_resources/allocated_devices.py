@@ -6,7 +6,6 @@ counted, unlike in kube-scheduler, which keeps sets.
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Iterable, Mapping
-from itertools import islice
 from types import MappingProxyType
 from typing import Final
 
@@ -14,8 +13,8 @@ from mooring.model.resource_claims import DeviceId, DeviceResult
 
 __all__ = ["AllocatedDevices"]
 
-_MOST_CHANGES: Final = 4096
-"""How many changes are known; who reads later than that looks at all devices anew."""
+_KEPT: Final = 16_384
+"""Changes of devices that readers can catch up with."""
 
 
 class AllocatedDevices:
@@ -28,9 +27,20 @@ class AllocatedDevices:
         self._consuming: Counter[DeviceId] = Counter()
         self._consumed: dict[DeviceId, dict[str, int]] = {}
         self._holders: defaultdict[DeviceId, dict[str, None]] = defaultdict(dict)
-        self._changes: deque[DeviceId] = deque(maxlen=_MOST_CHANGES)
         self.version = 0
-        """Grows with every change of a device."""
+        """Grows with every change."""
+        self._changed: deque[tuple[int, DeviceId]] = deque(maxlen=_KEPT)
+
+    def changed_since(self, version: int) -> Collection[DeviceId] | None:
+        """Return the devices that changed after this version; None if that is too long ago."""
+        if len(self._changed) == _KEPT and self._changed[0][0] > version:
+            return None
+        found: dict[DeviceId, None] = {}
+        for changed, device in reversed(self._changed):
+            if changed <= version:
+                break
+            found[device] = None
+        return found
 
     @property
     def dedicated(self) -> Mapping[DeviceId, int]:
@@ -54,13 +64,6 @@ class AllocatedDevices:
         """Return the uids of the claims that have the device, also those with admin access."""
         return tuple(self._holders.get(device, ()))
 
-    def changed_since(self, version: int) -> list[DeviceId] | None:
-        """Return the devices that have changed since; None if that is not known any more."""
-        number = self.version - version
-        if number > len(self._changes):
-            return None
-        return [*islice(reversed(self._changes), number)]
-
     def put(self, claim: str, results: Iterable[DeviceResult]) -> bool:
         """Have the claim of this uid hold exactly these; return whether that is a change.
 
@@ -71,6 +74,7 @@ class AllocatedDevices:
         before = self._of_claim.get(claim, ())
         if before == after:
             return False
+        self.version += 1
         for result in before:
             self._count(claim, result, -1)
         for result in after:
@@ -83,8 +87,7 @@ class AllocatedDevices:
 
     def _count(self, claim: str, result: DeviceResult, sign: int) -> None:
         device = result.device
-        self.version += 1
-        self._changes.append(device)
+        self._changed.append((self.version, device))
         if sign > 0:
             self._holders[device][claim] = None
         elif device in self._holders:

@@ -96,10 +96,6 @@ class DynamicResourcesView:
         """Grows when any slice changes, or the taints of its devices."""
         return self._writer.slices.version
 
-    def slices_since(self, version: int) -> list[ResourceSlice] | None:
-        """Return the slices that have changed since, before and after; None if that is unknown."""
-        return self._writer.slices.changed_since(version)
-
     def device_class(self, name: str) -> DeviceClass | None:
         """Return the class of this name; None if there is none."""
         return self._writer.classes.get(name)

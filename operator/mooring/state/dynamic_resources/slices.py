@@ -3,11 +3,8 @@
 See resourceslice/tracker of k8s.io/dynamic-resource-allocation.
 """
 
-from collections import deque
 from collections.abc import Collection, Iterable
 from dataclasses import replace
-from itertools import islice
-from typing import Final
 
 from mooring.model.events import Kind
 from mooring.model.resource_slices import Device, DeviceTaintRule, ResourceSlice
@@ -15,9 +12,6 @@ from mooring.model.taints import Taint
 from mooring.state.objects import Objects
 
 __all__ = ["ResourceSlices"]
-
-_MOST_CHANGES: Final = 256
-"""How many changes are known, with the slices; who reads later looks at all slices anew."""
 
 
 class ResourceSlices:
@@ -27,7 +21,6 @@ class ResourceSlices:
         self._mirrored = objects.of(Kind.RESOURCE_SLICE)
         self._rules = objects.of(Kind.DEVICE_TAINT_RULE)
         self._tainted: dict[str, ResourceSlice] = {}
-        self._changes: deque[tuple[ResourceSlice, ...]] = deque(maxlen=_MOST_CHANGES)
         self.version = 0
         """Grows with every change."""
 
@@ -39,28 +32,16 @@ class ResourceSlices:
         """Return the slice of this name; None if it is unknown."""
         return self._tainted.get(name)
 
-    def changed_since(self, version: int) -> list[ResourceSlice] | None:
-        """Return the slices that have changed since, as they were before and after each change.
-
-        None if that is not known any more.
-        """
-        number = self.version - version
-        if not 0 <= number <= len(self._changes):
-            return None
-        return [each for change in islice(reversed(self._changes), number) for each in change]
-
     def slice_changed(self, name: str, after: ResourceSlice | None) -> None:
         """Take over the slice as the watch shows it; None: it was deleted."""
-        before = self._tainted.get(name)
-        tainted = self._with_rules(after) if after is not None else None
-        if before == tainted:
+        if after is None:
+            known = self._tainted.pop(name, None) is not None
+            self.version += known
             return
-        if tainted is None:
-            del self._tainted[name]
-        else:
+        tainted = self._with_rules(after)
+        if self._tainted.get(name) != tainted:
             self._tainted[name] = tainted
-        self._changes.append(tuple(each for each in (before, tainted) if each is not None))
-        self.version += 1
+            self.version += 1
 
     def rules_changed(self, *rules: DeviceTaintRule | None) -> None:
         """Taint the devices anew that one of these rules selects or selected."""

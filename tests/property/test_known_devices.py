@@ -7,14 +7,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mooring.model.events import Kind
-from mooring.model.kubernetes_rules import NEWEST
-from mooring.model.node import parse_node
 from mooring.model.objects import parse_object
 from mooring.model.pod import parse_pod
-from mooring.plugins.dynamic_resources.node_fits import UNKNOWN, NodeFits
 from mooring.plugins.dynamic_resources.plugin import DynamicResources
 from mooring.plugins.dynamic_resources.pod_claims import PodClaims
-from mooring.plugins.dynamic_resources.pools import Inventory
 from mooring.policy.args import DynamicResourcesArgs
 from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
@@ -51,7 +47,7 @@ def feasible(plugin: DynamicResources, state: ClusterState, count: int) -> list[
     claims = plugin.pre_filter(wanted, view)
     assert isinstance(claims, PodClaims)
     fits = plugin.filter(wanted, view.nodes, claims)
-    return [view.nodes.name(index) for index in np.flatnonzero(fits)]
+    return [view.nodes.name(index) for index in np.flatnonzero(fits).tolist()]
 
 
 def put(state: ClusterState, raw: Raw) -> None:
@@ -127,41 +123,3 @@ def test_nothing_is_known_that_is_not_so_any_more(
     for what in changes:
         change(state, what)
         assert feasible(plugin, state, count) == feasible(plugin_of(state), state, count)
-
-
-def test_only_the_rows_of_changed_devices_are_looked_at_again() -> None:
-    state = cluster(*(node(name) for name in NODES), *(slice_of(name, 2) for name in NODES))
-    view = ClusterView(state)
-    fits = NodeFits(view)
-    claim = parse_object(Kind.RESOURCE_CLAIM, device_claim())
-
-    def unknown() -> list[str]:
-        known = fits.of([claim], Inventory(view.dynamic_resources.slices, NEWEST))
-        names = [view.nodes.name(i) for i in range(4) if known[i] == UNKNOWN]
-        known[:] = 0
-        return names
-
-    assert unknown() == NODES
-    assert unknown() == []
-    change(state, use("n1", 0))
-    assert unknown() == ["n1"]
-    change(state, slice_of("n2", 1))
-    assert unknown() == ["n2"]
-    put(state, node("n3", labels={"a": "b"}))
-    assert unknown() == ["n3"]
-    change(state, counters("n0"))
-    assert unknown() == NODES
-    state.put(Kind.NODE, "n9", parse_node(node("n9")))
-    assert unknown() == []
-
-
-def test_a_shape_is_that_of_the_spec_whatever_the_claim_is_called() -> None:
-    view = ClusterView(cluster(node("n1"), slice_of("n1", 1)))
-    fits = NodeFits(view)
-    inventory = Inventory(view.dynamic_resources.slices, NEWEST)
-    one, other, two = (
-        parse_object(Kind.RESOURCE_CLAIM, raw)
-        for raw in (device_claim("a"), device_claim("b"), device_claim("c", request(count=2)))
-    )
-    assert fits.of([one], inventory) is fits.of([other], inventory)
-    assert fits.of([one], inventory) is not fits.of([two], inventory)
