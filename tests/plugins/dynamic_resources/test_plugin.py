@@ -406,6 +406,30 @@ async def test_a_claim_that_is_deallocated_elsewhere_fails_the_attempt() -> None
     assert str(caught.value) == "claim default/claim got deallocated elsewhere in the meantime"
 
 
+@pytest.mark.parametrize("reserved_for", [[], ["web"]])
+async def test_a_claim_whose_devices_have_moved_meanwhile_fails_the_attempt(
+    reserved_for: list[str],
+) -> None:
+    """The pod may have waited at Permit; its devices are on another node now."""
+    claim = device_claim(allocation=allocated("a0", node="n1"), reserved_for=reserved_for)
+    attempt = Attempt(claim)
+    attempt.change(allocation=allocated("b0", node="n2"))
+    attempt.show()
+    with pytest.raises(PluginError) as caught:
+        await attempt.pre_bind()
+    assert str(caught.value) == "claim default/claim got allocated elsewhere in the meantime"
+    assert not attempt.api.patches
+
+
+async def test_a_claim_that_is_made_anew_meanwhile_fails_the_attempt() -> None:
+    attempt = Attempt(device_claim())
+    other = device_claim(version=9)
+    other["metadata"]["uid"] = "another"
+    attempt.state.put(Kind.RESOURCE_CLAIM, KEY, parse_resource_claim(other))
+    with pytest.raises(PluginError, match="claim default/claim is another one than before"):
+        await attempt.pre_bind()
+
+
 @pytest.mark.parametrize("returns", [False, True])
 async def test_a_claim_that_is_gone_fails_the_attempt_also_if_its_name_returns(
     returns: bool,  # noqa: FBT001 - both cases of one test
@@ -609,6 +633,20 @@ async def test_a_claim_that_keeps_its_only_pod_off_a_node_is_deallocated(
     await api.write_all()
     freed = parse_resource_claim(api.objects["resourceclaims", KEY])
     assert (freed.allocation, freed.reserved_for, freed.device_statuses) == (None, (), ())
+
+
+async def test_a_claim_is_deallocated_once_however_often_that_is_asked_for() -> None:
+    deciding = Deciding(N1, N2, *GPUS, ON_N1)
+    api = deciding.pipeline.api
+    assert isinstance(api, FakeApi)
+    for _ in range(3):
+        deciding.decision(ELSEWHERE)
+    assert len(api.writes) == 1
+    api.objects["resourceclaims", KEY] = ON_N1
+    await api.write_all()
+    assert len(api.patches) == 1
+    deciding.decision(ELSEWHERE)
+    assert not api.writes
 
 
 async def test_a_claim_that_another_pod_uses_by_then_is_not_deallocated() -> None:
