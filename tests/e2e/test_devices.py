@@ -5,7 +5,6 @@ There is no driver: slices are made by hand, and kwok runs the pods.
 
 from collections.abc import Iterator, Mapping
 from itertools import count
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -14,8 +13,8 @@ import replica
 from controlplane import Access, ControlPlane
 from controlplane.namespaces import create_namespace
 from controlplane.nodes import create_nodes
-from controlplane.processes import ProcessGroup, free_ports
-from e2e.replicas import eventually
+from controlplane.releases import chosen_release
+from e2e.replicas import QUICK_LEASE, Replicas, eventually
 from mooring.model.resource_claims import FINALIZER
 from mooring.testing import builders
 from mooring.testing.device_builders import (
@@ -27,6 +26,8 @@ from mooring.testing.device_builders import (
 )
 
 NODES = ("node-1", "node-2")
+NO_BINDING_CONDITIONS: Final = ("1.34", "1.35")
+"""API servers that drop the binding conditions of devices, unless a feature gate is on."""
 PATIENCE: Final = "60s"
 RESOURCES: Final = "/apis/resource.k8s.io/v1"
 NUMBERS: Final = count()
@@ -125,28 +126,40 @@ class Cluster:
         return message(eventually(lambda: self.get("pods", name), message, f"{name} rejected"))
 
 
+class Scheduler:
+    """One replica of Mooring at a time."""
+
+    def __init__(self, replicas: Replicas) -> None:
+        self._replicas = replicas
+        self._start()
+
+    def _start(self) -> None:
+        self._replica = self._replicas.start(*QUICK_LEASE)
+        self._replica.wait_until_leads()
+
+    def replace(self) -> None:
+        """Kill the replica, and have another one take over."""
+        self._replica.kill()
+        self._start()
+
+
 @pytest.fixture(scope="module")
-def access(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Access]:
-    logs: Path = tmp_path_factory.mktemp("logs")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Access, Scheduler]]:
     with ControlPlane(components={"kube-controller-manager", "kwok"}) as plane:
         replica.apply_manifests(plane.access)
         create_nodes(plane.access, len(NODES))
-        kubeconfig = plane.access.kubeconfig_for_service_account(*replica.SERVICE_ACCOUNT)
-        (port,) = free_ports(1)
-        with ProcessGroup() as group:
-            program = group.spawn(
-                "mooring",
-                replica.command(kubeconfig, port),
-                log=logs / "mooring.log",
-                env=replica.environment(),
-            )
-            replica.wait_until_ready(program, port)
-            yield plane.access
+        with Replicas.of(plane.access, tmp_path_factory.mktemp("logs")) as replicas:
+            yield plane.access, Scheduler(replicas)
 
 
 @pytest.fixture
-def cluster(access: Access) -> Cluster:
-    return Cluster(access)
+def cluster(plane: tuple[Access, Scheduler]) -> Cluster:
+    return Cluster(plane[0])
+
+
+@pytest.fixture
+def scheduler(plane: tuple[Access, Scheduler]) -> Scheduler:
+    return plane[1]
 
 
 def devices_of(claim: Raw) -> list[str]:
@@ -210,3 +223,40 @@ def test_a_selector_that_fails_for_a_device_says_so(cluster: Cluster) -> None:
     cluster.post("resourceclaims", device_claim("odd", cluster.request(selectors=[cel])))
     cluster.add_pod("web", claim="odd")
     assert "CEL runtime error: no such key: model" in cluster.rejection("web")
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_pod_is_bound_when_its_device_is_attached(
+    cluster: Cluster,
+    scheduler: Scheduler,
+    killed: bool,  # noqa: FBT001 - whether the replica that waits is killed
+) -> None:
+    conditions = {"bindingConditions": ["Attached"], "bindingFailureConditions": ["Broken"]}
+    cluster.add_devices("node-1", device("a0", **conditions, bindsToNode=True))
+    cluster.post("resourceclaims", device_claim("cabled", cluster.request()))
+    cluster.add_pod("web", claim="cabled")
+    if chosen_release().minor in NO_BINDING_CONDITIONS:
+        assert cluster.runs_on("web") == "node-1"
+        return
+    claim = eventually(lambda: cluster.claims()["cabled"], devices_of, "allocated")
+    assert "nodeName" not in cluster.get("pods", "web")["spec"]
+    (result,) = claim["status"]["allocation"]["devices"]["results"]
+    assert result["bindingConditions"] == ["Attached"]
+    attached = {
+        "type": "Attached",
+        "status": "True",
+        "reason": "Cabled",
+        "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    if killed:
+        scheduler.replace()
+    told = {key: result[key] for key in ("driver", "pool", "device")} | {"conditions": [attached]}
+    with cluster.access.client() as client:
+        path = f"{RESOURCES}/namespaces/{cluster.namespace}/resourceclaims/cabled/status"
+        client.patch(path, {"status": {"devices": [told]}})
+        assert cluster.runs_on("web") == "node-1"
+        claim = cluster.claims()["cabled"]
+        assert (devices_of(claim), consumers_of(claim)) == (["node-1/a0"], {"web"})
+        events = client.get(f"/apis/events.k8s.io/v1/namespaces/{cluster.namespace}/events")
+    assert "BindingConditionsPending" in {event["reason"] for event in events["items"]}
