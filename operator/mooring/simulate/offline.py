@@ -20,7 +20,7 @@ def offline_handle(state: ClusterState) -> Handle:
 
 
 class OfflineApi:
-    """An implementation of `mooring.framework.handle.Api` in which every call fails.
+    """An implementation of `mooring.framework.handle.Api` in which every call fails but `later`.
 
     A simulation ends before any plugin may write to the API.
     """
@@ -41,6 +41,10 @@ class OfflineApi:
     async def patch(
         self, _resource: str, _namespace: str | None, _name: str, _patch: dict[str, Any]
     ) -> dict[str, Any]:
+        """Raise PluginError."""
+        _fail()
+
+    def record(self, _pod: Pod, _reason: str, _note: str) -> None:
         """Raise PluginError."""
         _fail()
 

@@ -71,6 +71,7 @@ class DynamicResources(AssignsInTrials):
                 for kind in (Kind.NODE, Kind.DEVICE_CLASS, Kind.RESOURCE_SLICE)
                 for action in (Action.ADD, Action.UPDATE)
             ),
+            (Kind.RESOURCE_SLICE, Action.DELETE),
             (Kind.POD, Action.DELETE),
         }
     )
@@ -84,6 +85,8 @@ class DynamicResources(AssignsInTrials):
         self._writer = ClaimWriter(handle.api, handle.assume_cache, handle.cluster)
         self._fleet = Fleet(handle.kubernetes)
         self._answers = Answers(self._fleet)
+        self._expected: dict[Uid, dict[str, Allocation]] = {}
+        """The allocations that claims had, by uid, when the pod was reserved."""
         self._begun: dict[Uid, dict[str, ResourceClaim]] = {}
         """The claims, by uid, that PreBind has begun to write for each pod."""
         self._unreserved = count()
@@ -140,7 +143,7 @@ class DynamicResources(AssignsInTrials):
         for claim in self._unavailable(claims, state):
             if all(consumer.uid == state.pod.uid for consumer in claim.reserved_for):
                 self._overdue.pop(claim.uid, None)
-                self._api.later(partial(self._writer.deallocate, state.pod, claim))
+                self._writer.deallocate_later(state.pod, claim)
                 return Unschedulable("deallocation of ResourceClaim completed", resolvable=True)
         return self._nothing_to_free("still not schedulable")
 
@@ -171,7 +174,12 @@ class DynamicResources(AssignsInTrials):
     def reserve(self, pod: Pod, node: str) -> Unschedulable | None:
         """Have the devices of the node in flight for the pod."""
         row = self._cluster.row(node)
-        return None if row is None else self.assign(pod, row)
+        if row is None:
+            return None
+        claims = claims_of(pod, self._cluster) if pod.spec.resource_claims else None
+        if isinstance(claims, list):
+            self._expected[pod.uid] = {c.uid: c.allocation for c in claims if c.allocation}
+        return self.assign(pod, row)
 
     def assign(self, pod: Pod, row: int) -> Unschedulable | None:
         """Have the devices of the row in flight for the pod, which is on it, also in a trial."""
@@ -196,6 +204,7 @@ class DynamicResources(AssignsInTrials):
         A claim that PreBind has begun to write stays in flight until it is read again: the write
         may have been carried out.
         """
+        self._expected.pop(pod.uid, None)
         begun = self._begun.pop(pod.uid, {})
         claims = begun | {c.uid: c for c in self._cluster.dynamic_resources.reserved_for(pod.uid)}
         if not claims:
@@ -205,7 +214,7 @@ class DynamicResources(AssignsInTrials):
         self._cache.hold_claims(holder, {uid: held[uid] for uid in begun if uid in held})
         self._api.later(partial(self._writer.unreserve, pod, claims.values(), holder))
 
-    async def pre_bind(self, pod: Pod, _node: str) -> None:
+    async def pre_bind(self, pod: Pod, node: str) -> None:
         """Write the devices to the pod's claims, and wait until they are bound.
 
         Raises:
@@ -217,12 +226,16 @@ class DynamicResources(AssignsInTrials):
         if isinstance(claims, Unschedulable):
             raise PluginError(claims.reason)
         held = self._cluster.dynamic_resources.held(pod.uid)
+        expected = {**self._expected.get(pod.uid, {}), **held}
         for claim in claims:
+            if claim.uid not in expected:
+                raise PluginError(f"claim {claim.key} is another one than before")
             if not is_reserved(claim, pod):
                 self._begun.setdefault(pod.uid, {})[claim.uid] = claim
-                await self._writer.reserve(pod, claim, held.get(claim.uid))
-        await self._until_bound([claim.uid for claim in claims])
+            await self._writer.reserve(pod, claim, expected[claim.uid], is_new=claim.uid in held)
+        await self._until_bound(pod, node, [claim.uid for claim in claims])
         self._begun.pop(pod.uid, None)
+        self._expected.pop(pod.uid, None)
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
         """Return QUEUE if devices may be free now, or new, or a claim of the pod has changed."""
@@ -328,7 +341,7 @@ class DynamicResources(AssignsInTrials):
             Budget(),
         )
 
-    async def _until_bound(self, uids: list[str]) -> None:
+    async def _until_bound(self, pod: Pod, node: str, uids: list[str]) -> None:
         """Wait until all binding conditions of the claims are true.
 
         Raises:
@@ -355,6 +368,8 @@ class DynamicResources(AssignsInTrials):
         late = waiting()
         if late is None:
             return
+        note = f"waiting for binding conditions for device on node {node}"
+        self._api.record(pod, "BindingConditionsPending", note)
         try:
             await self._api.until(lambda: waiting() is None, self._left(late))
         except TimeoutError as error:
