@@ -148,7 +148,7 @@ MUTATIONS: Final = (
         "reserved-for-nobody",
         "what a plugin reserved for a pod that is not bound stays reserved",
         "engine/assumed.py",
-        "        undo.callback(_unreserve, pipeline, pod, node)\n",
+        "        undo.callback(unreserve, pipeline, pod, node)\n",
         "",
     ),
     Mutation(
