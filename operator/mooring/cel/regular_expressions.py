@@ -64,6 +64,11 @@ class Pattern:
 
     _program: Sequence[_Instruction]
 
+    @property
+    def size(self) -> int:
+        """How many instructions it has."""
+        return len(self._program)
+
     def matches(self, text: str) -> bool:
         """Return whether some part of the text matches."""
         return self._search(text, 0, any_match=True) is not None
@@ -173,7 +178,7 @@ def _compiled(pattern: str) -> Pattern | str:
 
 
 def compile_pattern(pattern: str) -> Pattern:
-    """Return the compiled pattern.
+    """Return the compiled pattern; its size is taken from the work, whether it was kept or not.
 
     Raises:
         PatternError: it is not a regular expression.
@@ -181,6 +186,7 @@ def compile_pattern(pattern: str) -> Pattern:
     found = _compiled(pattern)
     if isinstance(found, str):
         raise PatternError(found)
+    work.spend(found.size)
     return found
 
 
