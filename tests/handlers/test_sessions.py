@@ -446,6 +446,30 @@ async def test_listed_pods_are_handed_over_and_kopf_gets_the_list_without_them(
     await sessions.close()
 
 
+@pytest.mark.parametrize("resource", [POD, SCHEDULING_PROFILE])
+async def test_a_list_without_objects_is_told_because_kopf_tells_no_handler_of_it(
+    server: ApiServer, watches: Watches, resource: Resource
+) -> None:
+    told = list[list[dict[str, Any]]]()
+
+    async def take(pods: list[dict[str, Any]]) -> None:
+        told.append(pods)
+
+    sessions = KopfSessions(Connection(server.url), watches, take)
+    session = await session_of(sessions)
+    watching = asyncio.create_task(session.get(f"{server.url}{resource.path()}?watch=true"))
+    request = await server.next()
+    request.send_bytes(b"{}")
+    request.end()
+    (await watching).release()
+    asking = asyncio.create_task(session.get(f"{server.url}{resource.path()}"))
+    page = {"metadata": {"resourceVersion": "7"}, "items": []}
+    (await server.next()).reply(page)
+    assert await (await asking).json() == page
+    assert told == [[]]
+    await sessions.close()
+
+
 async def test_pods_that_are_listed_after_a_watch_go_through_kopf_behind_what_the_watch_told(
     server: ApiServer, sessions: KopfSessions
 ) -> None:

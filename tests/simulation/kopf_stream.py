@@ -77,8 +77,8 @@ class SimulatedKopf(KopfRunner):
         """Note that a list or watch of the path is sent, or that its watch is accepted."""
         self._on_watch(path, accepted=accepted)
 
-    async def take_first(self, pods: list[dict[str, Any]]) -> None:
-        """Hand over a page of the first list of pods."""
+    async def hand_over(self, pods: list[dict[str, Any]]) -> None:
+        """Hand over a page of the first list of pods, or that a list is empty."""
         await self._handlers.on_pods(pods)
 
 
@@ -129,8 +129,8 @@ class _Watcher:
         async with aclosing(pages):
             async for page in pages:
                 version = page.version
-                if self._resource is POD and not self._has_watched:
-                    await self._runner.take_first(page.items)
+                if not page.items or (self._resource is POD and not self._has_watched):
+                    await self._runner.hand_over(page.items)
                     continue
                 kinds = {"kind": self._resource.kind, "apiVersion": self._resource.api_version}
                 for raw in page.items:

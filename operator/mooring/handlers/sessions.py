@@ -76,7 +76,8 @@ class OnWatch(Protocol):
 class KopfSessions:
     """Sessions with our own credentials and TLS, one per login of kopf's.
 
-    `on_pods` gets the pods that are listed before kopf watches pods for the first time.
+    `on_pods` gets the pods that are listed before kopf watches pods for the first time, and none
+    for each list without objects: of these kopf tells no handler, and all that it knew may be gone.
     `may_write` is called immediately before each write is sent. Where it returns False, the write
     is not sent, and kopf sees an `aiohttp.ClientConnectionError`, after which it tries again.
     """
@@ -203,7 +204,7 @@ class KopfSessions:
             path = read.resource.path()
             return _Watch(content, read, self._garbage, lambda: self._on_watch(path, accepted=True))
         hands_over = read.resource is POD and not self._has_watched_pods
-        return _List(content, read, self._on_pods if hands_over else None)
+        return _List(content, read, self._on_pods, hands_over=hands_over)
 
     def _note_transport(self, answer: aiohttp.ClientResponse) -> None:
         if (transport := transport_of(answer)) is not None:
@@ -296,12 +297,15 @@ class _Read:
 
 
 class _List(_Content):
-    """The body of a list; where `on_pods` is given, it gets the objects, and kopf gets none."""
+    """The body of a list. Where `hands_over`, `on_pods` gets the objects, and kopf gets none."""
 
-    def __init__(self, content: aiohttp.StreamReader, read: _Read, on_pods: OnPods | None) -> None:
+    def __init__(
+        self, content: aiohttp.StreamReader, read: _Read, on_pods: OnPods, *, hands_over: bool
+    ) -> None:
         super().__init__(content)
         self._read = read
         self._on_pods = on_pods
+        self._hands_over = hands_over
 
     async def read(self, n: int = -1) -> bytes:
         """Return the whole body, or `n` bytes of it as it is."""
@@ -314,11 +318,10 @@ class _List(_Content):
         except ManifestError as error:
             raise self._read.broken("list", error) from None
         self._read.works()
-        if items and self._on_pods is None:
+        if items and not self._hands_over:
             return cut_nesting(data)
         del data  # thousands of pods take megabytes
-        if self._on_pods is not None:
-            await self._on_pods(items)
+        await self._on_pods(items)
         return orjson.dumps({**page, "items": []})
 
 
