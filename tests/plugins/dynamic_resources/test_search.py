@@ -7,6 +7,8 @@ from dra.objects import (
     attributes,
     case,
     claim,
+    consumption,
+    counter_set,
     device,
     device_class,
     exactly,
@@ -110,6 +112,16 @@ IMPOSSIBLE = {
         claim("a", [request("r", exactly("gpu", 10))]),
         claim("b", [request("r", exactly("gpu", 1, "false"))]),
     ],
+    "too few values for a request": [
+        claim("c", [request("r", exactly("gpu", 21))], [{"distinctAttribute": f"{GPU}/pair"}])
+    ],
+    "too few values for several requests": [
+        claim(
+            "c",
+            [request(f"r{index}", exactly("gpu")) for index in range(21)],
+            [{"distinctAttribute": f"{GPU}/pair"}],
+        )
+    ],
     "two constraints that exclude each other": [
         claim(
             "c",
@@ -126,14 +138,32 @@ def test_an_impossible_claim_costs_few_steps(reason: str) -> None:
     assert answer(listed, *IMPOSSIBLE[reason], budget=Budget(20_000)) == {}
 
 
+@pytest.mark.parametrize("requests", [1, 9])
+def test_devices_for_which_counters_do_not_suffice_cost_few_steps(requests: int) -> None:
+    """Each of 8 cards has counters for 2 of its 4 parts; 18 parts are too many."""
+    listed = [
+        device(f"d{card}-{part}", consumesCounters=[consumption(f"card{card}", c="4")])
+        for card in range(8)
+        for part in range(4)
+    ]
+    sets = [counter_set(f"card{card}", c="11") for card in range(8)]
+    slices = [
+        resource_slice("s", ALL_NODES, listed, count=2),
+        resource_slice("c", ALL_NODES, count=2, counters=sets),
+    ]
+    wanted = [request(f"r{index}", exactly("gpu", 18 // requests)) for index in range(requests)]
+    asked = case([node("n")], slices, [device_class("gpu")], [claim("c", [])])
+    asked["claims"][0]["spec"]["devices"]["requests"] = wanted
+    assert ask(asked, "1.37", compile_small, Budget(20_000)) == [{}]
+    if requests == 1:
+        wanted[0]["exactly"]["count"] = 16
+    else:
+        wanted.pop()
+    assert "allocations" in ask(asked, "1.37", compile_small, Budget(20_000))[0]
+
+
 def test_a_search_that_uses_up_its_budget_says_so_and_other_nodes_may_fit() -> None:
-    listed = [device(f"d{index}", attributes(x=index, y=-index % 7)) for index in range(24)]
-    wanted = claim(
-        "c",
-        [request("a", exactly("gpu", 12)), request("b", exactly("gpu", 1))],
-        [{"distinctAttribute": f"{GPU}/x"}, {"distinctAttribute": f"{GPU}/z", "requests": ["b"]}],
-    )
-    found = answer(listed, wanted, budget=Budget(1000), minor="1.36")
+    found = answer(INDEXED, *IMPOSSIBLE["too few devices of two requests"], budget=Budget(100))
     assert found["nodeOnly"]
     assert found["error"].startswith("the search for devices takes too many steps: ask for fewer")
 
