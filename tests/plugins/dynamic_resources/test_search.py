@@ -78,6 +78,25 @@ def test_a_sub_request_with_too_many_results_gives_way_to_a_smaller_one() -> Non
     assert requests(both) == ["f/b", *["r"] * 4]
 
 
+def test_sub_requests_that_fail_have_the_request_before_them_try_another_device() -> None:
+    several = first_available("f", exactly("gpu", 40), below(0))
+    found = answer(INDEXED, claim("c", [request("r", below(1)), several]))
+    assert list(zip(requests(found), devices(found), strict=True)) == [("r", "d1"), ("f/b", "d0")]
+
+
+def test_a_constraint_against_one_of_all_devices_is_an_error_where_the_search_gets_so_far() -> None:
+    """With d0 and d3 the request for all devices fails at d0 already; with d3 and d4 at d1."""
+    values = {"d0": 0, "d1": None, "d2": 1, "d3": 0, "d4": 0}
+    listed = [
+        device(name) if numa is None else device(name, attributes(numa=numa))
+        for name, numa in values.items()
+    ]
+    wanted = [request("two", exactly("gpu", 2)), request("all", exactly("gpu", None))]
+    found = answer(listed, claim("c", wanted, [{"matchAttribute": f"{GPU}/numa"}]))
+    assert found["error"].startswith("claim default/c, request all: cannot add device")
+    assert "pool/d1 because" in found["error"]
+
+
 def test_a_later_claim_with_too_many_results_is_no_reason_to_stop_before_it() -> None:
     first = claim("a", [request("r", below(39, 1))])
     big = first_available("f", exactly("gpu", 40), exactly("gpu", 32))

@@ -7,13 +7,12 @@ equal allocations but for the names.
 
 import re
 from collections.abc import Hashable, Iterable, Mapping
-from typing import Final
+from typing import Any, Final
 
 from mooring.model.device_classes import DeviceClass
 from mooring.model.quantity import Quantity
 from mooring.model.resource_claims import ResourceClaim
 from mooring.model.resource_slices import (
-    AttributeValue,
     Device,
     DeviceCapacity,
     ResourceSlice,
@@ -96,8 +95,8 @@ def read_part(device: Device, reads: Reads) -> Hashable:
 
 
 def attributes_seen(
-    attributes: Mapping[str, AttributeValue], reads: Reads
-) -> tuple[tuple[str, type, AttributeValue], ...]:
+    attributes: Mapping[str, Any], reads: Reads
+) -> tuple[tuple[str, type, Any], ...]:
     """Return the attributes that can make a difference to what reads these ones.
 
     Those without a value that selectors understand, and versions, may make any selector fail.

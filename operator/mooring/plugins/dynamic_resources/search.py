@@ -46,7 +46,7 @@ class Budget:
 
     __slots__ = ("_left", "_left_on_node", "_steps_on_node")
 
-    def __init__(self, steps: int = 1_000_000, steps_on_node: int = 200_000) -> None:
+    def __init__(self, steps: int = 300_000, steps_on_node: int = 150_000) -> None:
         self._left = steps
         self._left_on_node = self._steps_on_node = steps_on_node
 

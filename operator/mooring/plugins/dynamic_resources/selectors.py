@@ -1,14 +1,14 @@
 """What CEL selectors say of devices."""
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from mooring.cel.device_selector import CompileError, DeviceView, SelectorError, compile_selector
 from mooring.model.bounded_cache import cached
 from mooring.model.kubernetes_rules import KubernetesRules
 from mooring.model.quantity import Quantity, QuantityFormat
 from mooring.model.resource_claims import DeviceId
-from mooring.model.resource_slices import AttributeValue, Device
+from mooring.model.resource_slices import Device
 from mooring.plugins.dynamic_resources.allocation_error import AllocationError
 from mooring.plugins.dynamic_resources.projection import (
     EVERYTHING,
@@ -159,7 +159,7 @@ def _answer(  # all of it is the key
     expression: str,
     lists: bool,  # noqa: FBT001 # the key is made of positions
     driver: str,
-    attributes: tuple[tuple[str, type, AttributeValue], ...],
+    attributes: tuple[tuple[str, type, Any], ...],
     capacity: tuple[tuple[str, int, QuantityFormat], ...],
     allow_multiple_allocations: bool,  # noqa: FBT001 # as above
 ) -> bool | str:
