@@ -15,12 +15,17 @@ import click
 import pytest
 import yaml
 
+from deciding import Deciding
 from mooring.__main__ import main
+from mooring.cli.explanation import claim_lines
 from mooring.cli.run import run
+from mooring.framework.claim_report import ExplainsClaims
 from mooring.framework.registry import ENTRY_POINT_GROUP, Registry
 from mooring.model.devices import CardFormat, node_cards
 from mooring.model.node import parse_node
+from mooring.model.pod import parse_pod
 from mooring.observe.collector import StateCollector
+from mooring.observe.documents import plain
 from mooring.observe.metrics import Metrics
 from mooring.plugins import SHIPPED
 from mooring.policy.defaults import DEFAULT_WEIGHTS
@@ -35,6 +40,7 @@ from mooring.simulate.policy_tests import KIND as POLICY_TEST
 from mooring.simulate.policy_tests import Expectation, read_policy_tests
 from mooring.testing.builders import node, pod
 from mooring.testing.contract import PluginContract, Scenario
+from mooring.testing.device_builders import allocated, device_result
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "operator" / "mooring"
@@ -392,3 +398,23 @@ def test_profiles_lists_every_plugin_in_order_with_points_weight_and_arguments()
         aliases = (str(field.alias) for field in model.model_fields.values()) if model else ()
         expected.append([f"`{plugin.name}`", _points(plugin, catalog), ", ".join(aliases)])
     assert rows == expected
+
+
+def test_the_pod_of_devices_md_is_explained_as_it_prints() -> None:
+    text = (ROOT / "docs" / "devices.md").read_text()
+    first, second = (yaml.safe_load_all(t) for lang, t in _FENCE.findall(text) if lang == "yaml")
+    objects = [each for each in (*first, *second) if each["kind"] != "Pod"]
+    for raw in objects:
+        raw["metadata"] |= {"namespace": "default", "uid": raw["metadata"]["name"]}
+        if raw["metadata"]["name"] == "large-gpu":
+            used = device_result("gpu-0", request="gpu", pool="node-02")
+            raw["status"] = {"allocation": allocated(used, node="node-02")}
+    nodes = [node(f"node-{number:02}") for number in range(1, 21)]
+    claims = [{"name": "gpu", "resourceClaimName": "second-large-gpu"}]
+    deciding = Deciding(*nodes, *objects)
+    waiting = parse_pod(pod("tune", spec={"resourceClaims": claims}))
+    (plugin,) = (each for each in deciding.pipeline.filters if isinstance(each, ExplainsClaims))
+    *_, report = plugin.explain_claims(waiting)
+    lines = [*claim_lines(plain(report), None)]
+    assert len(lines) == 6
+    assert "\n".join(lines) in text

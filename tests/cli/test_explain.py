@@ -116,6 +116,39 @@ REPORTS: dict[str, dict[str, Any]] = {
         "plugins": ["VolumeBinding"],
         "notServed": ["storageclasses.storage.k8s.io", "csinodes.storage.k8s.io"],
     },
+    "team-a/devices": {
+        "state": "gated",
+        "attempts": 1,
+        "pendingSeconds": 5.0,
+        "plugins": ["DynamicResources"],
+        "heldBack": 'could not find ResourceClaim "team-a/none"',
+        "claims": {
+            "claims": [
+                {"name": "none", "claim": "none", "state": "does not exist", "requests": []},
+                {"name": "new", "claim": None, "state": "not created yet", "requests": []},
+                {
+                    "name": "gpu",
+                    "claim": "web-gpu-x7",
+                    "state": "not allocated",
+                    "requests": [
+                        {
+                            "request": "r",
+                            "count": 2,
+                            "enoughOn": 0,
+                            "excluded": [
+                                {"reason": "in use", "devices": 31, "nodes": 4},
+                                {"reason": "taint", "devices": 1, "nodes": 1},
+                                {"reason": "no devices", "devices": 0, "nodes": 5},
+                            ],
+                        }
+                    ],
+                },
+            ],
+            "nodes": 10,
+            "nodesInAll": 12,
+            "error": 'could not find ResourceClaim "team-a/none"',
+        },
+    },
     "team-a/waiting": {
         "state": "waiting at Permit",
         "node": "n1",
@@ -292,6 +325,21 @@ async def test_an_unschedulable_pod_is_explained_first_by_its_cause_and_what_wou
                 "pod team-a/stored: unschedulable, pending for 5s, 1 attempt",
                 "  its volumes need kinds that the API server does not serve:",
                 "    storageclasses.storage.k8s.io, csinodes.storage.k8s.io",
+            ],
+        ),
+        (
+            "devices",
+            [
+                "pod team-a/devices: gated, pending for 5s, 1 attempt",
+                ('  held back by DynamicResources: could not find ResourceClaim "team-a/none"'),
+                "  claim none: does not exist",
+                "  claim new: not created yet",
+                "  claim gpu (web-gpu-x7): not allocated",
+                "    request r: 2 devices requested, enough on 0 of 10 nodes",
+                "      31 devices on 4 nodes: in use",
+                "      1 device on 1 node: taint",
+                "      none on 5 nodes: no devices",
+                "  (looked at the devices of 10 of 12 nodes)",
             ],
         ),
         (

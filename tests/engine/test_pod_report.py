@@ -17,6 +17,15 @@ from mooring.model.pod_group import COSCHEDULING_LABEL, GroupSource
 from mooring.observe.documents import plain
 from mooring.state.pod_groups import GROUP_KINDS
 from mooring.testing.builders import node, pod, pod_group, uid_of
+from mooring.testing.device_builders import (
+    DRIVER,
+    allocated,
+    device,
+    device_claim,
+    device_class,
+    request,
+    resource_slice,
+)
 
 REJECTED_BY = frozenset({"NodeResourcesFit"})
 
@@ -317,3 +326,75 @@ async def test_suggestions_end_after_some_seconds() -> None:
         report = await slow.of("default/m0")
     assert report is not None
     assert report.suggestions == []
+
+
+def with_claims(*names: str) -> dict[str, Any]:
+    return {"resourceClaims": [{"name": each, "resourceClaimName": each} for each in names]}
+
+
+def devices_stage(*claims: dict[str, Any]) -> Stage:
+    """Return a node without devices, one whose device is used elsewhere, two with another model."""
+    models = {"a": "h100", "b": "l4", "c": "l4"}
+    stage = Stage()
+    stage.deciding = Deciding(
+        *(node(name) for name in (*models, "bare")),
+        device_class("gpu"),
+        *(
+            resource_slice(f"s-{name}", [device("d0", attributes={"model": model})], node=name)
+            for name, model in models.items()
+        ),
+        device_claim("hidden", namespace="secret", allocation=allocated("d0", node="a")),
+        *claims,
+    )
+    stage.scheduler = stage.deciding.scheduler
+    stage.reports = PodReportBuilder(stage.scheduler, lambda: stage.now)
+    return stage
+
+
+async def test_a_pod_without_devices_says_what_excludes_them_on_how_many_nodes() -> None:
+    is_h100 = f"device.attributes['{DRIVER}'].model == 'h100'"
+    wanted = request(selectors=[{"cel": {"expression": is_h100}}])
+    stage = devices_stage(device_claim("mine", wanted))
+    stage.add(pod("web", spec=with_claims("mine")))
+    stage.scheduler.queue.add_unschedulable(stage.pop(), frozenset({"DynamicResources"}), 0.0)
+    report = await stage.report("web")
+    excluded = [
+        {"reason": "selector #0 of request r", "devices": 2, "nodes": 2},
+        {"reason": "in use", "devices": 1, "nodes": 1},
+        {"reason": "no devices", "devices": 0, "nodes": 1},
+    ]
+    asked = {"request": "r", "count": 1, "enoughOn": 0, "excluded": excluded}
+    assert report["claims"] == {
+        "claims": [
+            {"name": "mine", "claim": "mine", "state": "not allocated", "requests": [asked]}
+        ],
+        "nodes": 4,
+        "nodesInAll": 4,
+    }
+    assert "hidden" not in str(report)
+    assert report["suggestions"][0]["change"] == "if it had no claim mine"
+
+
+async def test_a_gated_pod_names_all_claims_that_it_waits_for() -> None:
+    ended = device_claim("ended")
+    ended["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    stage = devices_stage(ended)
+    spec = with_claims("none", "ended")
+    spec["resourceClaims"].append({"name": "new", "resourceClaimTemplateName": "one"})
+    stage.add(pod("web", spec=spec), gated=True)
+    report = await stage.report("web")
+    assert report["heldBack"] == 'could not find ResourceClaim "default/none"'
+    assert [(each["name"], each["state"]) for each in report["claims"]["claims"]] == [
+        ("none", "does not exist"),
+        ("ended", "is being deleted"),
+        ("new", "not created yet from ResourceClaimTemplate one"),
+    ]
+
+
+async def test_devices_of_many_different_nodes_are_looked_at_for_a_bounded_time() -> None:
+    stage = devices_stage(device_claim("mine"))
+    now = count(step=5)
+    stage.reports = PodReportBuilder(stage.scheduler, lambda: float(next(now)))
+    stage.add(pod("web", spec=with_claims("mine")), gated=True)
+    claims = (await stage.report("web"))["claims"]
+    assert claims["nodes"] < claims["nodesInAll"] == 4

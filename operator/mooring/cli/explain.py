@@ -21,6 +21,7 @@ from mooring.cli.console import (
     printable,
 )
 from mooring.cli.explanation import (
+    claim_lines,
     duration,
     explanation,
     member_lines,
@@ -296,6 +297,8 @@ def _remedies(report: Mapping[str, Any]) -> Iterator[str]:
     if missing := report.get("notServed"):
         yield "  its volumes need kinds that the API server does not serve:"
         yield f"    {', '.join(missing)}"
+    if claims := report.get("claims"):
+        yield from claim_lines(claims, report.get("heldBack"))
     group = report.get("group")
     if group is not None:
         namespace, _, name = group["podGroup"].partition("/")

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any, Final
 
 __all__ = [
+    "claim_lines",
     "duration",
     "explanation",
     "member_lines",
@@ -210,3 +211,32 @@ def _place(suggestion: Mapping[str, Any]) -> str:
     if number == 1:
         return f"on {names}"
     return f"on {number} nodes ({names}{', ...' if number > len(suggestion['examples']) else ''})"
+
+
+def claim_lines(found: Mapping[str, Any], said: str | None) -> Iterator[str]:
+    """Yield the state of each claim of a pod, and what keeps its requests from devices.
+
+    An error that is `said` already is left out.
+    """
+    if found.get("error") and found["error"] != said:
+        yield f"  its claims: {found['error']}"
+    for claim in found["claims"]:
+        name = f" ({claim['claim']})" if claim["claim"] not in (None, claim["name"]) else ""
+        yield f"  claim {claim['name']}{name}: {claim['state']}"
+        for request in claim["requests"]:
+            enough = f"enough on {request['enoughOn']} of {_nodes(found['nodes'])}"
+            asked = _devices(request["count"])
+            yield f"    request {request['request']}: {asked} requested, {enough}"
+            for each in request["excluded"]:
+                what = _devices(each["devices"]) if each["devices"] else "none"
+                yield f"      {what} on {_nodes(each['nodes'])}: {each['reason']}"
+    if 0 < found["nodes"] < found["nodesInAll"]:
+        yield f"  (looked at the devices of {found['nodes']} of {found['nodesInAll']} nodes)"
+
+
+def _devices(number: int) -> str:
+    return f"{number} device{'' if number == 1 else 's'}"
+
+
+def _nodes(number: int) -> str:
+    return f"{number} node{'' if number == 1 else 's'}"

@@ -13,6 +13,7 @@ from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.engine.suggestions import EXAMPLES, Suggestion, suggestions
 from mooring.engine.what_if import WhatIf
+from mooring.framework.claim_report import ClaimsReport, ExplainsClaims
 from mooring.framework.decision import PodRef, TextAboutPods
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin import by_priority
@@ -86,8 +87,9 @@ class PodReport:
     pod is not in the queue, and `plugins` name what rejected or gated the pod. `ahead` counts the
     active pods that are before it, `waits_for` has the seconds that each Permit plugin may still
     take. `not_served` has the kinds that its volumes need and that the API server does not serve.
-    An unschedulable pod has `suggestions`, the smallest change first. Those of a member of a
-    group are about the whole group, which `group` describes without its pods.
+    `claims` are the ResourceClaims of a pod that is gated or did not fit, and what keeps them from
+    devices. An unschedulable pod has `suggestions`, the smallest change first. Those of a member of
+    a group are about the whole group, which `group` describes without its pods.
     """
 
     state: PodState
@@ -101,6 +103,7 @@ class PodReport:
     backoff_seconds: float | None = None
     ahead: int | None = None
     not_served: Sequence[str] | None = None
+    claims: ClaimsReport | None = None
     suggestions: Sequence[SuggestedChange] | None = None
     group: Mapping[str, Any] | None = None
 
@@ -150,13 +153,16 @@ class PodReportBuilder:
         report = replace(self._queued(report, queued), group=self._described(queued.pod))
         if state is PodState.GATED:
             plugin, reason = _gate(queued)
-            return replace(report, plugins=[plugin] if plugin else [], held_back=reason)
+            claims = await self._claims(queued)
+            return replace(
+                report, plugins=[plugin] if plugin else [], held_back=reason, claims=claims
+            )
         if state is PodState.UNSCHEDULABLE or (
             state is PodState.BACKOFF and queued.unschedulable_plugins
         ):
             group = group_of(queued.pod, queued.pipeline, scheduler.cluster)
             changes = await (self._of_group(group) if group else self._suggestions(queued))
-            return replace(report, suggestions=changes)
+            return replace(report, suggestions=changes, claims=await self._claims(queued))
         return report
 
     async def of_groups(self, namespace: str, name: str) -> list[dict[str, Any]]:
@@ -263,6 +269,25 @@ class PodReportBuilder:
                 self._clock,
                 wanted=lambda: scheduler.queue.get(queued.pod.uid) is queued,
             )
+
+    async def _claims(self, queued: QueuedPod) -> ClaimsReport | None:
+        """Return how the pod's claims are; None if it has none, or no plugin allocates devices.
+
+        It is about a part of the nodes if it takes too long.
+        """
+        if not queued.pod.spec.resource_claims:
+            return None
+        found: ClaimsReport | None = None
+        async with self._one_at_a_time:
+            first, slices = self._clock(), TimeSlices(0.0, rest=REST, clock=self._clock)
+            for plugin in queued.pipeline.filters:
+                if not isinstance(plugin, ExplainsClaims):
+                    continue
+                for found in plugin.explain_claims(queued.pod):  # noqa: B007 # the last is whole
+                    if self._clock() - first >= _MOST_SECONDS:
+                        break
+                    await slices.pause()
+        return found
 
 
 def _gate(queued: QueuedPod) -> tuple[str, str | None]:

@@ -31,6 +31,7 @@ from mooring.model.declared_features import (
 from mooring.model.events import Kind
 from mooring.model.pod import Pod
 from mooring.model.pod_spec import HostPort, PodSpec
+from mooring.model.resource_claims import PodClaim
 from mooring.model.resources import CPU, MEMORY, amount_text
 from mooring.model.selectors import LabelSelector, NodeSelectorTerm, Requirement
 from mooring.model.taints import NOT_SCHEDULABLE_TAINT, Taint, Toleration, tolerated
@@ -363,6 +364,9 @@ def possible_changes(pod: Pod, cluster: ClusterView) -> Iterator[Change]:
     for volume in pod.volumes:
         if isinstance(volume, ClaimVolume):
             yield _claim(volume, pod, cluster)
+    for entry in spec.resource_claims:
+        text = f"had no claim {entry.name}"
+        yield Change(text, f"claim {entry.name}", 2.0, partial(_without_resource_claim, entry))
 
 
 def _claim(volume: ClaimVolume, pod: Pod, cluster: ClusterView) -> Change:
@@ -486,6 +490,11 @@ def _without_term(term: AffinityTerm, pod: Pod) -> Pod:
         required_anti=_others(pod.spec.affinity.required_anti, term),
     )
     return replace(pod, spec=replace(pod.spec, affinity=affinity))
+
+
+def _without_resource_claim(entry: PodClaim, pod: Pod) -> Pod:
+    claims = _others(pod.spec.resource_claims, entry)
+    return replace(pod, spec=replace(pod.spec, resource_claims=claims))
 
 
 def _without_volume(volume: ClaimVolume, pod: Pod) -> Pod:

@@ -88,13 +88,21 @@ class Allocator:
             return None
         return self._results(node, requests, trial, search, share_id)
 
-    def explain(self, node_name: str, node_labels: Mapping[str, str]) -> list[ExplainedRequest]:
+    def explain(
+        self,
+        node_name: str,
+        node_labels: Mapping[str, str],
+        pools: Sequence[Pool] | None = None,
+    ) -> list[ExplainedRequest]:
         """Return for each request, and sub-request, what keeps it from the node's devices.
+
+        `pools` are as in `allocate`.
 
         Raises:
             AllocationError: if a request cannot be understood or asks for too many devices.
         """
-        pools = pools_of_node(self._inventory, node_name, node_labels, self._rules)
+        if pools is None:
+            pools = pools_of_node(self._inventory, node_name, node_labels, self._rules)
         node = NodeDevices(node_name, node_labels, pools)
         requests = self._checked(node)
         trial = Trial(self._claims, node, requests, self._allocated, self._rules)

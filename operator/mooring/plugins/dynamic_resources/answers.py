@@ -10,8 +10,8 @@ import numpy as np
 from mooring.model.resource_claims import Allocation, ResourceClaim
 from mooring.plugins.dynamic_resources.allocation_error import AllocationError
 from mooring.plugins.dynamic_resources.allocator import Allocator
-from mooring.plugins.dynamic_resources.fleet import Fleet
-from mooring.plugins.dynamic_resources.projection import reads_of
+from mooring.plugins.dynamic_resources.fleet import Fleet, Patterns
+from mooring.plugins.dynamic_resources.projection import Reads, reads_of
 from mooring.plugins.dynamic_resources.search import BudgetError
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
@@ -67,20 +67,11 @@ class Answers:
         Raises:
             AllocationError: that of the first node with one that is about more than the node.
         """
-        devices = cluster.dynamic_resources
-        names = {
-            wanted.device_class
-            for claim in claims
-            for request in claim.spec.requests
-            for wanted in (*request.first_available, request.exactly)
-            if wanted is not None
-        }
-        classes = [each for name in names if (each := devices.device_class(name)) is not None]
-        reads = reads_of(claims, classes)
+        reads = _reads(claims, cluster)
         patterns = self._fleet.patterns(cluster, reads)
         key = (
             *((repr(claim.spec.requests), repr(claim.spec.constraints)) for claim in claims),
-            devices.classes_version,
+            cluster.dynamic_resources.classes_version,
             reads,
             patterns.generation,
         )
@@ -91,6 +82,10 @@ class Answers:
         numbers = patterns.numbers[nodes.rows]
         found = self._searched(nodes, numbers, known, allocator)
         return AnswersOnNodes(numbers, found)
+
+    def patterns(self, claims: Sequence[ResourceClaim], cluster: ClusterView) -> Patterns:
+        """Return the patterns of all rows for these claims."""
+        return self._fleet.patterns(cluster, _reads(claims, cluster))
 
     def _searched(
         self,
@@ -122,3 +117,16 @@ class Answers:
                     answer = error
             (unsure if isinstance(answer, BudgetError) else known)[number] = answer
         return known | unsure
+
+
+def _reads(claims: Sequence[ResourceClaim], cluster: ClusterView) -> Reads:
+    """Return the attributes that the claims and their classes may read."""
+    names = {
+        wanted.device_class
+        for claim in claims
+        for request in claim.spec.requests
+        for wanted in (*request.first_available, request.exactly)
+        if wanted is not None
+    }
+    found = (cluster.dynamic_resources.device_class(name) for name in names)
+    return reads_of(claims, [each for each in found if each is not None])

@@ -14,6 +14,7 @@ from uuid import NAMESPACE_URL, uuid5
 import numpy as np
 
 from mooring.framework.card_plugin import AssignsInTrials
+from mooring.framework.claim_report import ClaimsReport, ExplainsClaims
 from mooring.framework.handle import Handle
 from mooring.framework.hints import QueueingHint, queue_if
 from mooring.framework.plugin import Normalize
@@ -27,6 +28,7 @@ from mooring.model.selectors import LabelSelector
 from mooring.plugins.dynamic_resources.allocation_error import AllocationError
 from mooring.plugins.dynamic_resources.allocator import Allocator
 from mooring.plugins.dynamic_resources.answers import Answer, Answers, AnswersOnNodes
+from mooring.plugins.dynamic_resources.claim_explanation import claim_states, devices_excluded
 from mooring.plugins.dynamic_resources.claim_writer import ClaimWriter
 from mooring.plugins.dynamic_resources.fleet import Fleet
 from mooring.plugins.dynamic_resources.pod_claims import (
@@ -52,7 +54,7 @@ _MOST_SUBREQUESTS: Final = 8
 """A request has so many subrequests at most; the first one of them scores highest."""
 
 
-class DynamicResources(AssignsInTrials):
+class DynamicResources(AssignsInTrials, ExplainsClaims):
     """Rejects nodes without the devices that the pod's claims request; allocates the devices.
 
     It scores nodes by which alternative of a request they can give.
@@ -128,6 +130,26 @@ class DynamicResources(AssignsInTrials):
             ((str(text), said == text) for text in np.unique(said)),
             resolvable=np.zeros(len(nodes), np.bool_),
         )
+
+    def explain_claims(self, pod: Pod) -> Iterator[ClaimsReport]:
+        """Yield the states of the pod's claims, and what keeps them from devices, in steps."""
+        if not pod.spec.resource_claims:
+            return
+        states, count = claim_states(pod, self._cluster), self._cluster.node_count
+        try:
+            claims = pod_claims(pod, self._cluster)
+        except PluginError as error:
+            yield ClaimsReport(states, 0, count, str(error))
+            return
+        if isinstance(claims, Unschedulable):
+            yield ClaimsReport(states, 0, count, claims.reason)
+            return
+        waiting = claims.to_allocate
+        yield ClaimsReport(states, 0, count if waiting else 0)
+        if waiting:
+            patterns = self._answers.patterns(waiting, self._cluster)
+            allocator = self._allocator(waiting)
+            yield from devices_excluded(pod, self._cluster, self._fleet, patterns, allocator)
 
     def post_filter(self, state: PostFilterState) -> Unschedulable:
         """Free a claim that keeps the pod off some node and that nobody else uses.

@@ -1,0 +1,72 @@
+"""What is shown of a pod's ResourceClaims: their state, and what keeps them from devices."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from mooring.model.pod import Pod
+
+__all__ = ["ClaimReport", "ClaimsReport", "ExcludedDevices", "ExplainsClaims", "RequestReport"]
+
+
+@dataclass(frozen=True, slots=True)
+class ExcludedDevices:
+    """So many devices on so many nodes are excluded for this reason, the first one against each.
+
+    A device that several nodes can use counts once for each of them.
+    """
+
+    reason: str
+    devices: int
+    nodes: int
+
+
+@dataclass(frozen=True, slots=True)
+class RequestReport:
+    """A request, or `request/sub-request`, for `count` devices, without the pod's other requests.
+
+    `enough_on` is the number of nodes with so many devices that it could take, and `excluded` has
+    the others, the most frequent reason first.
+    """
+
+    request: str
+    count: int
+    enough_on: int
+    excluded: Sequence[ExcludedDevices]
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimReport:
+    """A claim of the pod by the entry's name; its requests if it is to be allocated.
+
+    `claim` is the ResourceClaim's name, None if it was not created from its template yet.
+    """
+
+    name: str
+    claim: str | None
+    state: str
+    requests: Sequence[RequestReport] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimsReport:
+    """All claims of a pod, and the number of nodes on which devices were looked at, of how many.
+
+    `error` says what is wrong with the claims or their selectors; None if nothing is.
+    """
+
+    claims: Sequence[ClaimReport]
+    nodes: int
+    nodes_in_all: int
+    error: str | None = None
+
+
+class ExplainsClaims(ABC):
+    """A plugin that allocates devices, and says what keeps a pod's claims from them."""
+
+    @abstractmethod
+    def explain_claims(self, pod: Pod) -> Iterator[ClaimsReport]:
+        """Yield what is known after each step; the last report is about all nodes.
+
+        Between two steps the cluster may change.
+        """

@@ -1,0 +1,148 @@
+"""What keeps the claims of a pod from the devices of all nodes, for people."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+
+from mooring.framework.claim_report import (
+    ClaimReport,
+    ClaimsReport,
+    ExcludedDevices,
+    RequestReport,
+)
+from mooring.model.pod import Pod
+from mooring.model.resource_claims import PodClaim, ResourceClaim
+from mooring.plugins.dynamic_resources.allocation_error import AllocationError
+from mooring.plugins.dynamic_resources.allocator import Allocator
+from mooring.plugins.dynamic_resources.explanation import ExplainedRequest
+from mooring.plugins.dynamic_resources.fleet import Fleet, Patterns
+from mooring.plugins.dynamic_resources.pod_claims import is_bindable, is_reserved
+from mooring.state.cluster_view import ClusterView
+
+__all__ = ["claim_states", "devices_excluded"]
+
+_TO_ALLOCATE: Final = "not allocated"
+_MOST_REASONS: Final = 16
+"""Different reasons per request; the errors of a selector may name each device."""
+_OTHERS: Final = "other reasons"
+_NO_DEVICES: Final = "no devices"
+_MOST_CHARACTERS: Final = 240
+
+
+def claim_states(pod: Pod, cluster: ClusterView) -> list[ClaimReport]:
+    """Return the claims of the pod as they are, without their requests."""
+    return [ClaimReport(entry.name, *_state(entry, pod, cluster)) for entry in _entries(pod)]
+
+
+def _entries(pod: Pod) -> Iterator[PodClaim]:
+    """Yield the pod's claims; those that its template needs no claim for are left out."""
+    for entry in pod.spec.resource_claims:
+        if entry.claim or pod.claim_names.get(entry.name, "") is not None:
+            yield entry
+
+
+def _state(entry: PodClaim, pod: Pod, cluster: ClusterView) -> tuple[str | None, str]:
+    """Return the name of the claim, None if it has none yet, and how it is."""
+    name = entry.claim or pod.claim_names.get(entry.name)
+    if not name:
+        return None, f"not created yet from ResourceClaimTemplate {entry.template}"
+    claim = cluster.dynamic_resources.claim(f"{pod.namespace}/{name}")
+    if claim is None:
+        return name, "does not exist"
+    return name, _state_of(claim, entry, pod, cluster)
+
+
+def _state_of(claim: ResourceClaim, entry: PodClaim, pod: Pod, cluster: ClusterView) -> str:
+    if claim.deleting:
+        return "is being deleted"
+    if not entry.claim and claim.controller_uid != pod.uid:
+        return "was not created for this pod"
+    if claim.allocation is None:
+        if cluster.dynamic_resources.in_flight(claim.uid) is not None:
+            return "is being allocated"
+        return _TO_ALLOCATE
+    reserved = is_reserved(claim, pod)
+    whose = "reserved for this pod" if reserved else f"used by {len(claim.reserved_for)} pods"
+    waits = "" if is_bindable(claim) else ", its devices are not bound yet"
+    return f"allocated, {whose}{waits}"
+
+
+class _Totals:
+    """What was found out about the requests on all nodes so far."""
+
+    def __init__(self) -> None:
+        self._wanted: dict[tuple[str, str], int] = {}
+        self._enough = Counter[tuple[str, str]]()
+        self._devices: dict[tuple[str, str], Counter[str]] = {}
+        self._nodes: dict[tuple[str, str], Counter[str]] = {}
+
+    def add(self, requests: Sequence[ExplainedRequest], nodes: int) -> None:
+        """Count what keeps the requests from the devices of so many nodes that are alike."""
+        for each in requests:
+            key = each.claim, each.request
+            self._wanted[key] = each.wanted
+            self._enough[key] += nodes * (each.left >= each.wanted)
+            devices = self._devices.setdefault(key, Counter())
+            on_nodes = self._nodes.setdefault(key, Counter())
+            shown = Counter[str]()
+            for reason, number in each.excluded.items():
+                text = reason[:_MOST_CHARACTERS]
+                full = len(devices) + len(shown) >= _MOST_REASONS
+                shown[_OTHERS if full and text not in devices else text] += number
+            if not each.excluded and not each.left:
+                shown[_NO_DEVICES] = 0
+            for text, number in shown.items():
+                devices[text] += number * nodes
+                on_nodes[text] += nodes
+
+    def of(self, claim: str) -> list[RequestReport]:
+        """Return the requests of the claim `namespace/name`."""
+        return [
+            RequestReport(
+                key[1],
+                wanted,
+                self._enough[key],
+                [
+                    ExcludedDevices(reason, number, self._nodes[key][reason])
+                    for reason, number in self._devices[key].most_common()
+                ],
+            )
+            for key, wanted in self._wanted.items()
+            if key[0] == claim
+        ]
+
+
+def devices_excluded(
+    pod: Pod, cluster: ClusterView, fleet: Fleet, patterns: Patterns, allocator: Allocator
+) -> Iterator[ClaimsReport]:
+    """Yield what keeps the claims from devices, after each step about nodes of one more pattern.
+
+    `allocator` is that of the claims without devices.
+    """
+    totals, states, rows = _Totals(), claim_states(pod, cluster), cluster.nodes_in_order
+    _, first, counts = np.unique(patterns.numbers[rows], return_index=True, return_counts=True)
+    found = [
+        (node.name, node.labels, fleet.pools(int(rows[index])), count)
+        for index, count in zip(first.tolist(), counts.tolist(), strict=True)
+        if (node := cluster.node(int(rows[index]))) is not None
+    ]
+    seen, error = 0, None
+    for name, labels, pools, count in sorted(found, key=lambda each: -each[3]):
+        try:
+            totals.add(allocator.explain(name, labels, pools), count)
+        except AllocationError as failed:
+            error = error or failed.text[:_MOST_CHARACTERS]
+        seen += count
+        yield ClaimsReport(
+            [
+                ClaimReport(
+                    each.name, each.claim, each.state, totals.of(f"{pod.namespace}/{each.claim}")
+                )
+                for each in states
+            ],
+            seen,
+            len(rows),
+            error,
+        )
