@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from controlplane import ControlPlaneError
-from dra.comparing import differences, ours
+from dra.asking import ask
+from dra.comparing import differences
 from dra.families import FAMILIES, drawn
 from dra.objects import Case
 from dra.oracle import VERSIONS, answers
@@ -17,7 +18,7 @@ from dra.recorded import DATA, record
 EPILOG = """examples:
   python -m dra --count 2200 --seed 7 --kubernetes 1.36
   python -m dra counters taints --count 500 --failures /tmp/failures
-  python -m dra --count 1100 --seed recorded --record
+  python -m dra --count 1150 --seed recorded --record
 """
 
 
@@ -66,7 +67,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _differing(cases: Sequence[Case], minor: str) -> Iterator[tuple[Case, list[str]]]:
     for case, expected in zip(cases, answers(minor, cases), strict=True):
-        if found := differences(case, expected, ours(case, minor)):
+        if found := differences(case, expected, ask(case, minor)):
             yield case, found
 
 

@@ -1,58 +1,15 @@
 """Where Mooring's answers for a case differ from those of kube-scheduler's allocator."""
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Final
 
-from dra.asking import ask
 from dra.objects import Case
 from dra.oracle import Answer
-from mooring.cel import device_selector
-from mooring.plugins.dynamic_resources.selectors import (
-    DeviceView,
-    Selector,
-    SelectorCompileError,
-    SelectorError,
-)
 
-__all__ = ["differences", "ours"]
+__all__ = ["differences"]
 
 _WITHOUT_ANSWER: Final = frozenset(("timedOut", "panic"))
-
-
-@dataclass(frozen=True)
-class _Selector:
-    """A compiled expression of `mooring.cel`, as the allocator calls it."""
-
-    compiled: device_selector.DeviceSelector
-
-    def matches(self, device: DeviceView) -> bool:
-        """Return whether it selects the device; SelectorError if it fails."""
-        view = device_selector.DeviceView(
-            device.driver, device.attributes, device.capacity, device.allow_multiple_allocations
-        )
-        try:
-            return self.compiled.matches(view)
-        except device_selector.SelectorError as error:
-            raise SelectorError(str(error)) from None
-
-
-def _compiler(minor: str) -> Callable[[str], Selector]:
-    def compile_selector(expression: str) -> Selector:
-        compiled = device_selector.compile_selector(
-            expression, attributes_may_be_lists=minor != "1.36"
-        )
-        if isinstance(compiled, device_selector.CompileError):
-            raise SelectorCompileError(str(compiled))
-        return _Selector(compiled)
-
-    return compile_selector
-
-
-def ours(case: Case, minor: str) -> list[Answer]:
-    """Return what Mooring answers by the rules of this version."""
-    return ask(case, minor, _compiler(minor))
 
 
 def differences(

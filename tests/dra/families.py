@@ -200,7 +200,9 @@ def invalid_pools(draw: Draw) -> Case:
         *(consumption(draw.choice(("set", "nothing")), x="1") for _ in range(draw.randrange(2))),
     ]
     devices = [
-        device(name, **({"consumesCounters": consumed} if draw.chance(0.5) and consumed else {}))
+        device(
+            name, None, **({"consumesCounters": consumed} if draw.chance(0.5) and consumed else {})
+        )
         for name in names
     ]
     sets = [counter_set("set", c="4") for _ in range(draw.choice((0, 1, 1, 2)))]
@@ -657,6 +659,53 @@ def places(draw: Draw) -> Case:
     return case(nodes, slices, [ANY], [claim("c", requests)], _taken(draw, slices, 0.1))
 
 
+def scarce(draw: Draw) -> Case:
+    """Draw claims for nearly all devices under several constraints, so that much is searched."""
+    devices = []
+    for index in range(draw.randint(5, 9)):
+        values = attributes(model=draw.choice(MODELS[:2]), numa=draw.randrange(3))
+        fields: Object = {}
+        if draw.chance(0.3):
+            fields["consumesCounters"] = [consumption("x", c=draw.choice("12"))]
+        if draw.chance(0.2):
+            fields["taints"] = [{"key": "k", "effect": "NoSchedule"}]
+        devices.append(device(f"d{index}", values, **fields))
+    slices = [
+        resource_slice("s", on_node("n0"), devices),
+        resource_slice("c", on_node("n0"), counters=[counter_set("x", c=draw.choice("2468"))]),
+    ]
+    claims = []
+    for name in ("c", "d")[: draw.randint(1, 2)]:
+        requests = []
+        for index in range(draw.randint(2, 3)):
+            wanted = exactly("any", draw.choice((1, 2, 2, 3)), *_few(draw))
+            if draw.chance(0.2):
+                wanted["tolerations"] = [{"operator": "Exists"}]
+            requests.append(request(f"r{index}", wanted))
+        if draw.chance(0.3):
+            several = (exactly("any", draw.randint(1, 3), *_few(draw)) for _ in range(2))
+            requests.insert(draw.randrange(2), first_available("f", *several))
+        if draw.chance(0.15):
+            requests.append(request("all", exactly("any", None, f"{DOMAIN}.numa == 0")))
+        constraints: list[Object] = []
+        for _ in range(draw.randint(0, 2)):
+            kind = draw.choice(("matchAttribute", "matchAttribute", "distinctAttribute"))
+            named = draw.some([each["name"] for each in requests], 1, 3)
+            attribute = f"{DRIVER}/{draw.choice(('model', 'numa'))}"
+            constraints.append({kind: attribute, "requests": named})
+        claims.append(claim(name, requests, constraints))
+    taken = _taken(draw, slices, 0.05)
+    return case([node("n0")], renumbered(slices), [ANY], claims, taken)
+
+
+def _few(draw: Draw) -> list[str]:
+    if draw.chance(0.5):
+        return []
+    return [
+        draw.choice((f'{DOMAIN}.model == "a100"', f"{DOMAIN}.numa <= 1", f"{DOMAIN}.numa >= 1"))
+    ]
+
+
 def hostile(draw: Draw) -> Case:
     """Draw what nobody means: missing classes, no requests, unknown names, odd amounts."""
     slices = _fleet(draw, ["n0"], 0, 3)
@@ -681,7 +730,7 @@ def hostile(draw: Draw) -> Case:
     else:
         amount = draw.choice(("-1", "1e30", "9223372036854775808", "0", "1n", "0.0000000001"))
         requests.append(request("x", exactly("gpu", 1, capacity={"requests": {"memory": amount}})))
-    constraints = [{}] if draw.chance(0.1) else []
+    constraints: list[Object] = [{}] if draw.chance(0.1) else []
     labels = draw.choice(({}, {"cores": "8"}, {"cores": "many"}))
     return case([node("n0", **labels)], slices, [GPU], [claim("c", requests, constraints)])
 
@@ -744,6 +793,7 @@ FAMILIES: Final[Mapping[str, Callable[[Draw], Case]]] = {
         shared_partitions,
         expressions,
         places,
+        scarce,
         hostile,
         mixed,
     )

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from dra.comparing import differences, ours
+from dra.asking import ask
+from dra.comparing import differences
 from dra.families import FAMILIES
 from dra.objects import case, node
 from dra.oracle import VERSIONS
@@ -32,7 +33,7 @@ def recorded() -> Mapping[str, Sequence[Recorded]]:
 def test_every_recorded_answer_is_given_device_for_device(family: str, minor: str) -> None:
     for each, by_version in recorded()[family]:
         expected = [[answer] for answer in by_version[minor]]
-        assert differences(each, expected, ours(each, minor)) == [], each["id"]
+        assert differences(each, expected, ask(each, minor)) == [], each["id"]
 
 
 def test_another_device_on_one_node_is_a_difference_of_that_node() -> None:

@@ -7,7 +7,7 @@ from mooring.model.node import parse_node
 from mooring.model.pod import parse_pod
 from mooring.simulate.controllers import Controllers, device_claims, ephemeral_claims, is_new
 from mooring.simulate.manifests import InputError, Manifest
-from mooring.testing.builders import node, pod
+from mooring.testing.builders import api_object, node, pod
 
 LABELS = {"app": "web"}
 _API = {"Job": "batch/v1", "CronJob": "batch/v1", "ReplicationController": "v1"}

@@ -7,7 +7,8 @@ from mooring.plugins import SHIPPED
 from mooring.simulate.inputs import Inputs, inputs_of
 from mooring.simulate.manifests import Manifest
 from mooring.simulate.selection import Selection, TypeAndName, take_off, type_and_name
-from mooring.testing.builders import node, pod
+from mooring.testing.builders import node, pod, uid_of
+from mooring.testing.device_builders import allocated, device_claim
 
 
 def inputs(*objects: dict[str, Any]) -> Inputs:
@@ -58,3 +59,16 @@ def test_pods_that_are_taken_off_leave_their_node() -> None:
     assert [each.key for each in taken.pending] == ["default/a", "default/c"]
     assert taken.pending[0].node_name is None
     assert [placed.pod.key for placed in taken.state.pods] == ["default/b"]
+
+
+def test_claims_of_pods_that_are_taken_off_are_free_unless_others_use_them() -> None:
+    own = device_claim("own", allocation=allocated("d0", node="n1"), reserved_for=["a"])
+    shared = device_claim("shared", allocation=allocated("d1", node="n1"), reserved_for=["a", "b"])
+    found = inputs(node("n1"), pod("a", node="n1"), pod("b", node="n1"), own, shared)
+    claims = take_off(found, lambda each: each.name == "a").state.dynamic_resources.claims
+    assert [device.device for device in claims.allocated.dedicated] == ["d1"]
+    (left,) = claims.reserved_for(uid_of("b"))
+    assert [consumer.name for consumer in left.reserved_for] == ["b"]
+    free = claims.get("default/own")
+    assert free is not None
+    assert (free.allocation, free.reserved_for) == (None, ())

@@ -1,13 +1,14 @@
 """Choose which pods a simulation tries."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
 from mooring.model.events import Kind
-from mooring.model.pod import Pod
+from mooring.model.pod import Pod, Uid
 from mooring.simulate.inputs import Inputs
+from mooring.state.cluster import ClusterState
 
 __all__ = ["EVERY_POD", "Selection", "TypeAndName", "take_off", "type_and_name"]
 
@@ -91,7 +92,8 @@ EVERY_POD: Final = Selection()
 def take_off(inputs: Inputs, selected: Callable[[Pod], bool]) -> Inputs:
     """Return the inputs with the selected running pods pending, as if they had no node yet.
 
-    Pods that no scheduler places (static pods) and terminating pods stay where they are.
+    Pods that no scheduler places (static pods) and terminating pods stay where they are. Claims for
+    devices that no other pod uses are free again.
     """
     running = [placed.pod for placed in inputs.state.pods if placed.pod.node_name is not None]
     taken = []
@@ -99,7 +101,23 @@ def take_off(inputs: Inputs, selected: Callable[[Pod], bool]) -> Inputs:
         if not pod.terminating and _MIRROR not in pod.annotations and selected(pod):
             inputs.state.delete(Kind.POD, pod.uid)
             taken.append(replace(pod, node_name=None, nominated_node=None))
+    _free_claims(inputs.state, {pod.uid: None for pod in taken})
     return replace(inputs, pending=(*taken, *inputs.pending))
+
+
+def _free_claims(state: ClusterState, gone: Collection[Uid]) -> None:
+    """Free the claims of these pods as kube-controller-manager does (controller/resourceclaim)."""
+    claims = {
+        claim.key: claim
+        for uid in gone
+        for claim in state.dynamic_resources.claims.reserved_for(uid)
+    }
+    for key, claim in claims.items():
+        others = tuple(each for each in claim.reserved_for if each.uid not in gone)
+        freed = replace(claim, reserved_for=others)
+        if not others:
+            freed = replace(freed, allocation=None, device_statuses=())
+        state.put(Kind.RESOURCE_CLAIM, key, freed)
 
 
 def _kind_and_name(owner: str) -> tuple[str, str]:

@@ -60,3 +60,16 @@ def test_the_version_grows_with_changes_only() -> None:
     assert allocated.put("a", [DeviceResult("r", GPU)])
     assert not allocated.put("a", [DeviceResult("r", GPU)])
     assert allocated.version == 1
+
+
+def test_the_devices_that_changed_since_a_version_are_known_unless_it_is_too_long_ago() -> None:
+    allocated, other = AllocatedDevices(), DeviceId("d", "p", "gpu-1")
+    assert allocated.changed_since(0) == {}
+    allocated.put("a", [DeviceResult("r", GPU)])
+    allocated.put("b", [DeviceResult("r", other)])
+    assert set(allocated.changed_since(0) or ()) == {GPU, other}
+    assert set(allocated.changed_since(1) or ()) == {other}
+    for index in range(20_000):
+        allocated.put("a", [DeviceResult(f"r{index}", GPU)])
+    assert allocated.changed_since(1) is None
+    assert set(allocated.changed_since(allocated.version - 1) or ()) == {GPU}

@@ -11,7 +11,7 @@ from mooring.model.kubernetes_rules import KubernetesRules
 from mooring.model.resource_claims import Allocation, ResourceClaim
 from mooring.plugins.dynamic_resources.allocation_error import AllocationError
 from mooring.plugins.dynamic_resources.explanation import ExplainedRequest, explained
-from mooring.plugins.dynamic_resources.pools import Inventory, pools_of_node
+from mooring.plugins.dynamic_resources.pools import Inventory, Pool, pools_of_node
 from mooring.plugins.dynamic_resources.pruning import Pruning, may_prune
 from mooring.plugins.dynamic_resources.requests import NodeDevices, Requests
 from mooring.plugins.dynamic_resources.results import allocation_of
@@ -55,16 +55,22 @@ class Allocator:
         self._budget = budget
 
     def allocate(
-        self, node_name: str, node_labels: Mapping[str, str], share_id: Callable[[], str]
+        self,
+        node_name: str,
+        node_labels: Mapping[str, str],
+        share_id: Callable[[], str],
+        pools: Sequence[Pool] | None = None,
     ) -> list[Allocation] | None:
         """Return an allocation for each claim on this node; None if there are too few devices.
 
-        `share_id` makes a new id for each share of a device.
+        `share_id` makes a new id for each share of a device. `pools` are those of the node, if
+        they are known.
 
         Raises:
             AllocationError: with kube-scheduler's text, if the claims or the devices are at fault.
         """
-        pools = pools_of_node(self._inventory, node_name, node_labels, self._rules)
+        if pools is None:
+            pools = pools_of_node(self._inventory, node_name, node_labels, self._rules)
         node = NodeDevices(node_name, node_labels, pools)
         requests = self._checked(node)
         trial = Trial(self._claims, node, requests, self._allocated, self._rules)

@@ -47,7 +47,7 @@ class Counters:
         key = self._key(pool)
         left = self._left.get(key)
         if left is None:
-            left = self._left[key] = self._unused(pool)
+            left = self._left[key] = self.unused(pool)
         consumed = self._consumed.setdefault(key, {})
         wanted: dict[tuple[str, str], int] = {}
         for taken in device.consumes:
@@ -70,7 +70,7 @@ class Counters:
     def _key(self, pool: Pool) -> Hashable:
         return (pool.driver, pool.name) if self._by_driver else pool.name
 
-    def _unused(self, pool: Pool) -> _Sets:
+    def unused(self, pool: Pool) -> dict[str, dict[str, int]]:
         """Return what the devices that are allocated leave; it may be negative."""
         left = {
             name: {counter: amount.nano for counter, amount in each.counters.items()}

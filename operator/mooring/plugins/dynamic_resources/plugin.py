@@ -5,8 +5,7 @@ flight. PreBind writes it to the claims, and waits for devices that must be boun
 takes back what was written.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import count
 from typing import Any, ClassVar, Final
@@ -27,7 +26,9 @@ from mooring.model.resource_claims import Allocation, ResourceClaim
 from mooring.model.selectors import LabelSelector
 from mooring.plugins.dynamic_resources.allocation_error import AllocationError
 from mooring.plugins.dynamic_resources.allocator import Allocator
+from mooring.plugins.dynamic_resources.answers import Answer, Answers, AnswersOnNodes
 from mooring.plugins.dynamic_resources.claim_writer import ClaimWriter
+from mooring.plugins.dynamic_resources.fleet import Fleet
 from mooring.plugins.dynamic_resources.pod_claims import (
     PodClaims,
     binding_failure,
@@ -36,7 +37,6 @@ from mooring.plugins.dynamic_resources.pod_claims import (
     is_reserved,
     pod_claims,
 )
-from mooring.plugins.dynamic_resources.pools import Inventory
 from mooring.plugins.dynamic_resources.search import Budget
 from mooring.plugins.dynamic_resources.selectors import cel_selectors
 from mooring.policy.args import DynamicResourcesArgs
@@ -50,19 +50,6 @@ _NO_DEVICES: Final = "cannot allocate all claims"
 _ELSEWHERE: Final = "resourceclaim not available on the node"
 _MOST_SUBREQUESTS: Final = 8
 """A request has so many subrequests at most; the first one of them scores highest."""
-
-Answer = list[Allocation] | AllocationError | None
-"""The devices for the claims on a node; the error of that node; None if there are too few."""
-
-
-@dataclass(slots=True, eq=False)
-class _Attempt:
-    """What has been found for a pod so far, as long as nothing that it was found by changes."""
-
-    basis: tuple[Any, ...]
-    claims: PodClaims
-    allocator: Allocator | None
-    answers: dict[str, Answer] = field(default_factory=dict)
 
 
 class DynamicResources(AssignsInTrials):
@@ -95,8 +82,8 @@ class DynamicResources(AssignsInTrials):
         self._api = handle.api
         self._cache = handle.assume_cache
         self._writer = ClaimWriter(handle.api, handle.assume_cache, handle.cluster)
-        self._attempt: _Attempt | None = None
-        self._inventory: tuple[int, Inventory] = (-1, Inventory((), self._rules))
+        self._fleet = Fleet(handle.kubernetes)
+        self._answers = Answers(self._fleet)
         self._begun: dict[Uid, dict[str, ResourceClaim]] = {}
         """The claims, by uid, that PreBind has begun to write for each pod."""
         self._unreserved = count()
@@ -125,24 +112,17 @@ class DynamicResources(AssignsInTrials):
         """Return True where all devices can be used that the claims have, or can get."""
         fits = self._available(nodes, claims)
         if fits.any() and claims.to_allocate:
-            for index in np.flatnonzero(fits).tolist():
-                fits[index] = isinstance(self._answer(pod, nodes.node(index), claims), list)
+            fits[fits] = self._answered(nodes.take(nodes.rows[fits]), claims).fits
         return fits
 
     def explain(self, pod: Pod, nodes: NodeView, claims: PodClaims) -> Explanation:
         """Return what the allocator says, else that devices are elsewhere; evictions never help."""
         if not claims.to_allocate:
             return Explanation.single(_ELSEWHERE, len(nodes), resolvable=False)
-        texts = []
-        for index in range(len(nodes)):
-            answer = self._answer(pod, nodes.node(index), claims)
-            if isinstance(answer, AllocationError):
-                texts.append(answer.text)
-            else:
-                texts.append(_NO_DEVICES if answer is None else _ELSEWHERE)
-        said = np.array(texts)
+        answers = self._answered(nodes, claims)
+        said = np.array([_text(answers.of(index)) for index in range(len(nodes))])
         return Explanation.from_masks(
-            ((text, said == text) for text in dict.fromkeys(texts)),
+            ((str(text), said == text) for text in np.unique(said)),
             resolvable=np.zeros(len(nodes), np.bool_),
         )
 
@@ -179,10 +159,13 @@ class DynamicResources(AssignsInTrials):
         known = sum(_score(c, a) for c in claims.claims if (a := claims.allocation(c)) is not None)
         scores = np.full(len(nodes), known, np.int64)
         waiting = claims.to_allocate
-        for index in range(len(nodes)) if waiting else ():
-            answer = self._answer(pod, nodes.node(index), claims)
-            if isinstance(answer, list):
-                scores[index] += sum(map(_score, waiting, answer))
+        if waiting:
+            answers = self._answered(nodes, claims)
+            by_pattern = {
+                number: sum(map(_score, waiting, answer)) if isinstance(answer, list) else 0
+                for number, answer in answers.by_pattern.items()
+            }
+            scores += np.array([by_pattern[number] for number in answers.patterns.tolist()])
         return scores
 
     def reserve(self, pod: Pod, node: str) -> Unschedulable | None:
@@ -199,10 +182,10 @@ class DynamicResources(AssignsInTrials):
             return None
         waiting, held = claims.to_allocate, dict(claims.in_flight)
         if waiting:
-            answer = self._answer(pod, self._cluster.node(row), claims)
-            if not isinstance(answer, list):
-                return Unschedulable(_NO_DEVICES if answer is None else answer.text)
-            held |= {claim.uid: found for claim, found in zip(waiting, answer, strict=True)}
+            found = self._allocated(row, claims)
+            if not isinstance(found, list):
+                return Unschedulable(_text(found))
+            held |= {claim.uid: each for claim, each in zip(waiting, found, strict=True)}
         if held:
             self._cache.hold_claims(pod.uid, held)
         return None
@@ -306,54 +289,38 @@ class DynamicResources(AssignsInTrials):
             fits &= nodes.admitted(LabelSelector(), selector)
         return fits
 
-    def _answer(self, pod: Pod, node: Node | None, claims: PodClaims) -> Answer:
-        """Return the devices of a node for the claims without any.
+    def _answered(self, nodes: NodeView, claims: PodClaims) -> AnswersOnNodes:
+        """Return what the claims without devices can get on the nodes.
 
         Raises:
             PluginError: if something is wrong with the claims, their classes or their selectors.
         """
-        if node is None:
-            return None
-        attempt = self._attempt_of(pod, claims)
-        if node.name not in attempt.answers:
-            attempt.answers[node.name] = self._allocate(attempt, node)
-        return attempt.answers[node.name]
-
-    def _allocate(self, attempt: _Attempt, node: Node) -> Answer:
-        if attempt.allocator is None:
-            attempt.allocator = self._allocator(attempt.claims)
-        share_id = _share_ids(attempt.claims)
+        waiting = claims.to_allocate
         try:
-            return attempt.allocator.allocate(node.name, node.labels, share_id)
+            return self._answers.on(
+                nodes, waiting, self._cluster, partial(self._allocator, waiting)
+            )
         except AllocationError as error:
-            if error.on_node:
-                return error
             raise PluginError(error.text) from error
 
-    def _attempt_of(self, pod: Pod, claims: PodClaims) -> _Attempt:
-        """Return what was found for the pod in the present state of the cluster."""
-        devices, nodes = self._cluster.dynamic_resources, self._cluster.nodes
-        basis = (
-            pod.uid,
-            devices.slices_version,
-            devices.classes_version,
-            devices.allocated.version,
-            nodes.topology_version,
-            tuple((claim.uid, claim.resource_version) for claim in claims.to_allocate),
-        )
-        if self._attempt is None or self._attempt.basis != basis:
-            self._attempt = _Attempt(basis, claims, None)
-        return self._attempt
+    def _allocated(self, row: int, claims: PodClaims) -> Answer:
+        """Return the devices of the row for the claims without any.
 
-    def _allocator(self, claims: PodClaims) -> Allocator:
+        Raises:
+            PluginError: as `_answered`.
+        """
+        waiting, nodes = claims.to_allocate, self._cluster.nodes.take(np.array([row], np.int64))
+        answer, node = self._answered(nodes, claims).of(0), nodes.node(0)
+        if not isinstance(answer, list) or node is None:
+            return answer
+        pools = self._fleet.pools(row)
+        return self._allocator(waiting).allocate(node.name, node.labels, _share_ids(waiting), pools)
+
+    def _allocator(self, claims: Sequence[ResourceClaim]) -> Allocator:
         devices = self._cluster.dynamic_resources
-        version, inventory = self._inventory
-        if version != devices.slices_version:
-            inventory = Inventory(devices.slices, self._rules)
-            self._inventory = devices.slices_version, inventory
         return Allocator(
-            claims.to_allocate,
-            inventory,
+            claims,
+            self._fleet.inventory,
             devices.allocated,
             devices.device_class,
             cel_selectors(self._rules),
@@ -420,9 +387,16 @@ def _score(claim: ResourceClaim, allocation: Allocation) -> int:
     )
 
 
-def _share_ids(claims: PodClaims) -> Callable[[], str]:
+def _text(answer: Answer) -> str:
+    """Return why a node is rejected about which the allocator says this."""
+    if isinstance(answer, AllocationError):
+        return answer.text
+    return _NO_DEVICES if answer is None else _ELSEWHERE
+
+
+def _share_ids(claims: Sequence[ResourceClaim]) -> Callable[[], str]:
     """Return a function that makes ids for shares of devices, the same ones for the same claims."""
-    first = claims.to_allocate[0]
+    first = claims[0]
     numbers = count()
     return lambda: str(
         uuid5(NAMESPACE_URL, f"{first.uid}/{first.resource_version}/{next(numbers)}")

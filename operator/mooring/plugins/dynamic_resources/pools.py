@@ -49,12 +49,14 @@ class Pool:
 class Inventory:
     """All slices of the cluster, by where they are looked for."""
 
-    __slots__ = ("_anywhere", "_by_pool", "_on_node")
+    __slots__ = ("_anywhere", "_built", "_by_pool", "_on_node")
 
     def __init__(self, slices: Iterable[ResourceSlice], rules: KubernetesRules) -> None:
         self._on_node: dict[str, list[ResourceSlice]] = {}
         self._anywhere: list[ResourceSlice] = []
         self._by_pool: dict[PoolKey, list[ResourceSlice]] = {}
+        self._built: dict[tuple[PoolKey, tuple[int, ...]], Pool | None] = {}
+        """Pools by their slices for a node: many nodes may see the same ones."""
         for each in slices:
             self._by_pool.setdefault((each.driver, each.pool), []).append(each)
             if each.node_name and (rules.counter_slices_by_node or not each.shared_counters):
@@ -66,9 +68,25 @@ class Inventory:
         """Return the slices that may be relevant to the node."""
         return [*self._on_node.get(node_name, ()), *self._anywhere]
 
-    def of_pool(self, key: PoolKey) -> Sequence[ResourceSlice]:
-        """Return all slices of the pool, of all generations."""
-        return self._by_pool.get(key, ())
+    def pool(
+        self, key: PoolKey, slices: list[ResourceSlice], rules: KubernetesRules
+    ) -> Pool | None:
+        """Return the pool of which a node sees these slices; None if they are out of date."""
+        made_of = (key, tuple(map(id, slices)))
+        if made_of not in self._built:
+            self._built[made_of] = _pool(key, slices, self._by_pool[key], rules)
+        return self._built[made_of]
+
+    def basis(self, node_name: str) -> tuple[Sequence[ResourceSlice], ...]:
+        """Return what the pools of this node depend on, but for its labels and `basis_of_all`."""
+        here = self._on_node.get(node_name, ())
+        pools = {(each.driver, each.pool): None for each in here}
+        return here, *(self._by_pool[key] for key in pools)
+
+    def basis_of_all(self) -> tuple[Sequence[ResourceSlice], ...]:
+        """Return what the pools of every node depend on."""
+        pools = {(each.driver, each.pool): None for each in self._anywhere}
+        return self._anywhere, *(self._by_pool[key] for key in pools)
 
 
 def pools_of_node(
@@ -87,7 +105,7 @@ def pools_of_node(
     pools = [
         pool
         for key, slices in relevant.items()
-        if (pool := _pool(key, slices, inventory.of_pool(key), rules)) is not None
+        if (pool := inventory.pool(key, slices, rules)) is not None
     ]
     return sorted(pools, key=lambda p: (_has_binding_conditions(p), *_bytes(p)))
 

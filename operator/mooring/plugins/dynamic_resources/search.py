@@ -25,7 +25,11 @@ from mooring.plugins.dynamic_resources.pruning import Pruning
 from mooring.plugins.dynamic_resources.requests import MOST_RESULTS, Slot
 from mooring.plugins.dynamic_resources.trial import Trial
 
-__all__ = ["Budget", "Search"]
+__all__ = ["Budget", "BudgetError", "Search"]
+
+
+class BudgetError(AllocationError):
+    """The search on a node was ended: whether there are devices is not known."""
 
 
 class Budget:
@@ -53,12 +57,12 @@ class Budget:
         """Count the steps.
 
         Raises:
-            AllocationError: if there were more than allowed on the node.
+            BudgetError: if there were more than allowed on the node.
         """
         self._left -= steps
         self._left_on_node -= steps
         if self._left_on_node < 0:
-            raise AllocationError(
+            raise BudgetError(
                 "the search for devices takes too many steps: ask for fewer devices, or split up "
                 "claims that have several requests with constraints or shared counters",
                 on_node=True,

@@ -4,13 +4,17 @@ A device that several claims share is free only when the last of them is gone. S
 counted, unlike in kube-scheduler, which keeps sets.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
+from typing import Final
 
 from mooring.model.resource_claims import DeviceId, DeviceResult
 
 __all__ = ["AllocatedDevices"]
+
+_KEPT: Final = 16_384
+"""Changes of devices that readers can catch up with."""
 
 
 class AllocatedDevices:
@@ -25,6 +29,18 @@ class AllocatedDevices:
         self._holders: defaultdict[DeviceId, dict[str, None]] = defaultdict(dict)
         self.version = 0
         """Grows with every change."""
+        self._changed: deque[tuple[int, DeviceId]] = deque(maxlen=_KEPT)
+
+    def changed_since(self, version: int) -> Collection[DeviceId] | None:
+        """Return the devices that changed after this version; None if that is too long ago."""
+        if len(self._changed) == _KEPT and self._changed[0][0] > version:
+            return None
+        found: dict[DeviceId, None] = {}
+        for changed, device in reversed(self._changed):
+            if changed <= version:
+                break
+            found[device] = None
+        return found
 
     @property
     def dedicated(self) -> Mapping[DeviceId, int]:
@@ -71,6 +87,7 @@ class AllocatedDevices:
 
     def _count(self, claim: str, result: DeviceResult, sign: int) -> None:
         device = result.device
+        self._changed.append((self.version, device))
         if sign > 0:
             self._holders[device][claim] = None
         elif device in self._holders:

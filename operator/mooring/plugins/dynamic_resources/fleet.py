@@ -1,0 +1,242 @@
+"""Which nodes are alike, so that one search answers for all of them.
+
+A node's pattern is all that a search on it depends on: its pools in order, the projections of
+their devices, and how these are in use. Claims get equal answers on nodes of equal patterns, but
+for names. So they are searched for once per pattern. Patterns are numbers in a column, of which
+only the rows are made anew whose slices, labels or devices in use have changed.
+"""
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from mooring.model.kubernetes_rules import KubernetesRules
+from mooring.model.node import Node
+from mooring.model.resource_claims import DeviceId
+from mooring.model.resource_slices import ResourceSlice
+from mooring.plugins.dynamic_resources.counters import Counters
+from mooring.plugins.dynamic_resources.pools import Inventory, Pool, node_matches, pools_of_node
+from mooring.plugins.dynamic_resources.projection import Reads, projection
+from mooring.state.cluster_view import ClusterView
+from mooring.state.columns import IntArray
+from mooring.state.dynamic_resources.allocated_devices import AllocatedDevices
+
+__all__ = ["Fleet", "Patterns"]
+
+_MOST_COLUMNS: Final = 8
+_MOST_NUMBERS: Final = 50_000
+"""Numbers that are given out before all begin anew."""
+_MOST_SLICES: Final = 50_000
+
+_PoolKey = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Row:
+    """A node, its pools, and what they were made from."""
+
+    node: Node
+    basis: tuple[object, ...]
+    pools: list[Pool]
+
+
+class Patterns:
+    """The patterns of all rows, for claims that read the same attributes."""
+
+    def __init__(self, reads: Reads) -> None:
+        self._reads = reads
+        self.numbers: IntArray = np.zeros(0, np.int64)
+        """The number of each row's pattern."""
+        self.generation = 0
+        """Grows when numbers get another meaning."""
+        self._stale: set[int] = set()
+        self._known: dict[Hashable, int] = {}
+        self._pools: dict[_PoolKey, dict[int, tuple[Pool, int]]] = {}
+        """By pool and its identity: a pool may look different from node to node."""
+        self._slices: dict[int, tuple[ResourceSlice, tuple[int, ...]]] = {}
+
+    def outdate(self, rows: Iterable[int], pools: Iterable[_PoolKey]) -> None:
+        """Have these rows made anew when they are read, and forget what these pools looked like."""
+        self._stale.update(rows)
+        for key in pools:
+            self._pools.pop(key, None)
+
+    def update(
+        self, rows: Sequence[_Row | None], allocated: AllocatedDevices, rules: KubernetesRules
+    ) -> None:
+        """Make the patterns of all rows that are out of date."""
+        if len(self._slices) > _MOST_SLICES:
+            self._slices = {}
+        if len(self._known) > _MOST_NUMBERS:
+            self._known, self._pools, self._slices = {}, {}, {}
+            self._stale.update(range(len(rows)))
+            self.generation += 1
+        if len(self.numbers) != len(rows):
+            self._stale.update(range(len(self.numbers), len(rows)))
+            self.numbers = np.resize(self.numbers, len(rows))
+        for row in self._stale:
+            if row < len(rows):
+                self.numbers[row] = self._pattern(rows[row], allocated, rules)
+        self._stale.clear()
+
+    def _pattern(
+        self, row: _Row | None, allocated: AllocatedDevices, rules: KubernetesRules
+    ) -> int:
+        if row is None:
+            return self._number(None)
+        numbers = tuple([self._pool(pool, row.node, allocated) for pool in row.pools])
+        if rules.counters_by_driver:
+            return self._number(numbers)
+        names = [pool.name for pool in row.pools]  # those of one name share counters
+        return self._number((numbers, tuple(names.index(name) for name in names)))
+
+    def _number(self, value: Hashable) -> int:
+        return self._known.setdefault(value, len(self._known))
+
+    def _pool(self, pool: Pool, node: Node, allocated: AllocatedDevices) -> int:
+        of_key = self._pools.setdefault((pool.driver, pool.name), {})
+        known = of_key.get(id(pool))
+        if known is not None:
+            return known[1]
+        codes = tuple([self._codes(each) for each in pool.slices])
+        uses = tuple([_uses(pool, each, allocated) for each in pool.slices])
+        counters = _unused(pool, allocated) if pool.counter_sets else None
+        here = tuple(
+            [
+                tuple(node_matches(device, node.name, node.labels) for device in each.devices)
+                for each in pool.slices
+                if each.per_device_node_selection
+            ]
+        )
+        value = (pool.driver, pool.incomplete, bool(pool.invalid), codes, uses, counters, here)
+        number = self._number(value)
+        if not here:
+            of_key[id(pool)] = pool, number
+        return number
+
+    def _codes(self, each: ResourceSlice) -> tuple[int, ...]:
+        known = self._slices.get(id(each))
+        if known is None:
+            codes = tuple(
+                [self._number(projection(each, device, self._reads)) for device in each.devices]
+            )
+            known = self._slices[id(each)] = each, codes
+        return known[1]
+
+
+def _uses(pool: Pool, each: ResourceSlice, allocated: AllocatedDevices) -> Hashable:
+    """Return how the slice's devices are in use; None if none is."""
+    dedicated, shares, consumed = allocated.dedicated, allocated.shares, allocated.consumed
+    uses: list[Hashable] = []
+    for device in each.devices:
+        key = DeviceId(pool.driver, pool.name, device.name)
+        if key in shares or key in consumed:
+            amounts = consumed.get(key)
+            taken = None if amounts is None else tuple(sorted(amounts.items()))
+            uses.append((key in dedicated, key in shares, taken))
+        else:
+            uses.append(key in dedicated)
+    return tuple(uses) if any(uses) else None
+
+
+def _unused(pool: Pool, allocated: AllocatedDevices) -> Hashable:
+    """Return what is left of the pool's counters."""
+
+    def in_use(device: DeviceId) -> bool:
+        return (
+            device in allocated.dedicated
+            or device in allocated.shares
+            or device in allocated.consumed
+        )
+
+    left = Counters(in_use, by_driver=True).unused(pool)
+    return tuple((name, tuple(sorted(amounts.items()))) for name, amounts in sorted(left.items()))
+
+
+class Fleet:
+    """The pools of all nodes and their patterns; brought up to date before each use."""
+
+    def __init__(self, rules: KubernetesRules) -> None:
+        self._rules = rules
+        self.inventory = Inventory((), rules)
+        """All slices."""
+        self._seen = (-1, -1, -1, 0)
+        """Versions of slices and devices in use, of the set of nodes, the position of its log."""
+        self._rows: list[_Row | None] = []
+        self._rows_of: dict[_PoolKey, set[int]] = {}
+        self._patterns: dict[Reads, Patterns] = {}
+
+    def patterns(self, cluster: ClusterView, reads: Reads) -> Patterns:
+        """Return the patterns of all rows for claims that read these attributes."""
+        self._see(cluster)
+        found = self._patterns.pop(reads, None)
+        if found is None:
+            found = Patterns(reads)
+            while len(self._patterns) >= _MOST_COLUMNS:
+                del self._patterns[next(iter(self._patterns))]
+        self._patterns[reads] = found
+        found.update(self._rows, cluster.dynamic_resources.allocated, self._rules)
+        return found
+
+    def pools(self, row: int) -> Sequence[Pool]:
+        """Return the pools of a row, as they were when patterns were last asked for."""
+        known = self._rows[row]
+        return known.pools if known is not None else ()
+
+    def _see(self, cluster: ClusterView) -> None:
+        """Take over what has changed in the cluster."""
+        devices, log = cluster.dynamic_resources, cluster.node_changes
+        versions = devices.slices_version, devices.allocated.version, len(cluster.nodes)
+        slices, allocated, count, position = self._seen
+        if self._seen == (*versions, log.position):
+            return
+        self._seen = (*versions, log.position)
+        changed = log.since(position)
+        rows = range(versions[2]) if changed is None else changed.tolist()
+        if slices != versions[0]:
+            self.inventory = Inventory(devices.slices, self._rules)
+            rows = range(versions[2])
+        elif count != versions[2]:
+            rows = [*rows, *range(count, versions[2])]
+        self._take_nodes(cluster, rows)
+        self._take_uses(devices.allocated.changed_since(allocated))
+
+    def _take_nodes(self, cluster: ClusterView, rows: Iterable[int]) -> None:
+        of_all = self.inventory.basis_of_all()
+        count = len(cluster.nodes)
+        for row in range(count, len(self._rows)):
+            self._put(row, None)
+        self._rows[count:] = [None] * (count - len(self._rows))
+        for row in (row for row in dict.fromkeys(rows) if row < count):
+            node, before = cluster.node(row), self._rows[row]
+            if node is None:
+                self._put(row, None)
+                continue
+            basis = (of_all, *self.inventory.basis(node.name))
+            if before is not None and (before.node.name, before.node.labels, before.basis) == (
+                node.name,
+                node.labels,
+                basis,
+            ):
+                continue
+            pools = pools_of_node(self.inventory, node.name, node.labels, self._rules)
+            self._put(row, _Row(node, basis, pools))
+
+    def _put(self, row: int, after: _Row | None) -> None:
+        before = self._rows[row]
+        self._rows[row] = after
+        gone = [(p.driver, p.name) for p in before.pools] if before is not None else []
+        for key in gone:
+            self._rows_of[key].discard(row)
+        for pool in after.pools if after is not None else ():
+            self._rows_of.setdefault((pool.driver, pool.name), set()).add(row)
+        for patterns in self._patterns.values():
+            patterns.outdate((row,), gone)
+
+    def _take_uses(self, changed: Iterable[DeviceId] | None) -> None:
+        pools = self._rows_of if changed is None else {(d.driver, d.pool): None for d in changed}
+        for key in pools:
+            for patterns in self._patterns.values():
+                patterns.outdate(self._rows_of.get(key, ()), (key,))

@@ -1,0 +1,96 @@
+"""Cases in a cluster's state, where claims are answered by way of the patterns of nodes."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from dra.objects import Case, Object
+from mooring.model.events import Kind
+from mooring.model.kubernetes_rules import KUBERNETES_RULES
+from mooring.model.objects import object_key, parse_object
+from mooring.model.resource_claims import parse_resource_claim
+from mooring.plugins.dynamic_resources.allocation_error import AllocationError
+from mooring.plugins.dynamic_resources.allocator import Allocator
+from mooring.plugins.dynamic_resources.answers import Answer, Answers, AnswersOnNodes
+from mooring.plugins.dynamic_resources.fleet import Fleet
+from mooring.plugins.dynamic_resources.pools import Inventory
+from mooring.plugins.dynamic_resources.search import Budget
+from mooring.plugins.dynamic_resources.selectors import cel_selectors
+from mooring.state.cluster import ClusterState
+from mooring.state.cluster_view import ClusterView
+
+__all__ = ["KINDS", "InCluster"]
+
+KINDS: Final = {
+    "nodes": Kind.NODE,
+    "slices": Kind.RESOURCE_SLICE,
+    "classes": Kind.DEVICE_CLASS,
+    "allocated": Kind.RESOURCE_CLAIM,
+}
+"""The kinds of the lists of a case."""
+
+
+class InCluster:
+    """A cluster, and what claims get there."""
+
+    def __init__(self, given: Case | None = None, minor: str = "1.37") -> None:
+        self.state = ClusterState()
+        self.view = ClusterView(self.state)
+        self._rules = KUBERNETES_RULES[minor]
+        self._fleet = Fleet(self._rules)
+        self._answers = Answers(self._fleet)
+        self.searches = 0
+        """How often an allocator was made."""
+        for field, kind in KINDS.items() if given is not None else ():
+            for raw in given[field] if given is not None else ():
+                self.put(kind, raw)
+
+    def put(self, kind: Kind, raw: Object) -> None:
+        """Have the cluster know an object, with a uid of its own."""
+        given = {**raw, "metadata": {**raw["metadata"], "uid": raw["metadata"]["name"]}}
+        self.state.put(kind, object_key(kind, given), parse_object(kind, given))
+
+    def delete(self, kind: Kind, raw: Object) -> None:
+        """Have the cluster forget an object."""
+        self.state.delete(kind, object_key(kind, raw))
+
+    def by_pattern(self, claims: Sequence[Object]) -> AnswersOnNodes:
+        """Return what the claims get on all rows, with one search per pattern."""
+        parsed = [parse_resource_claim(raw) for raw in claims]
+
+        def allocator() -> Allocator:
+            self.searches += 1
+            return self._allocator(claims, self._fleet.inventory)
+
+        return self._answers.on(self.view.nodes, parsed, self.view, allocator)
+
+    def by_node(self, claims: Sequence[Object]) -> list[Answer]:
+        """Return what the claims get on all rows, with one search per node.
+
+        Raises:
+            AllocationError: that of the first node with one that is about more than the node.
+        """
+        inventory = Inventory(self.view.dynamic_resources.slices, self._rules)
+        allocator, answers = self._allocator(claims, inventory), list[Answer]()
+        for row in range(len(self.view.nodes)):
+            node, answer = self.view.node(row), None
+            try:
+                if node is not None:
+                    answer = allocator.allocate(node.name, node.labels, str)
+                answers.append(answer)
+            except AllocationError as error:
+                if not error.on_node:
+                    raise
+                answers.append(error)
+        return answers
+
+    def _allocator(self, claims: Sequence[Object], inventory: Inventory) -> Allocator:
+        devices = self.view.dynamic_resources
+        return Allocator(
+            [parse_resource_claim(raw) for raw in claims],
+            inventory,
+            devices.allocated,
+            devices.device_class,
+            cel_selectors(self._rules),
+            self._rules,
+            Budget(),
+        )

@@ -1,0 +1,112 @@
+import numpy as np
+import pytest
+
+from dra.families import FAMILIES, drawn
+from dra.in_cluster import InCluster
+from dra.objects import (
+    Case,
+    Object,
+    allocated_claim,
+    attributes,
+    case,
+    claim,
+    device,
+    device_class,
+    exactly,
+    node,
+    on_node,
+    request,
+    resource_slice,
+    result,
+)
+from dra.oracle import VERSIONS
+from mooring.model.events import Kind
+from mooring.plugins.dynamic_resources.allocation_error import AllocationError
+from mooring.plugins.dynamic_resources.answers import Answer
+
+GPU = "gpu.example.com"
+
+
+def shape(answer: Answer) -> object:
+    """Return what is the same on all nodes that are alike."""
+    if isinstance(answer, AllocationError):
+        return answer.text
+    if answer is None:
+        return None
+    return [[(each.request, each.consumed) for each in one.results] for one in answer]
+
+
+@pytest.mark.parametrize("minor", VERSIONS)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_patterns_give_the_answer_of_each_node(family: str, minor: str) -> None:
+    for given in drawn(25, "patterns", [family]):
+        asked = InCluster(given, minor)
+        try:
+            expected = asked.by_node(given["claims"])
+        except AllocationError as error:
+            with pytest.raises(AllocationError) as caught:
+                asked.by_pattern(given["claims"])
+            assert caught.value.text == error.text, given["id"]  # noqa: PT017 # of both ways
+            continue
+        found = asked.by_pattern(given["claims"])
+        for row, answer in enumerate(expected):
+            assert shape(found.of(row)) == shape(answer), given["id"]
+            assert found.fits[row] == isinstance(answer, list)
+
+
+def fleet_of(count: int, *allocated: Object) -> Case:
+    """Return nodes of two devices each, which differ by their UUIDs only."""
+    names = [f"n{index}" for index in range(count)]
+    slices = [
+        resource_slice(
+            name,
+            on_node(name),
+            [device(f"d{i}", attributes(uuid=f"{name}-{i}", numa=i)) for i in range(2)],
+            pool=name,
+        )
+        for name in names
+    ]
+    classes = [device_class("gpu", f'device.driver == "{GPU}"')]
+    return case([node(name) for name in names], slices, classes, [], allocated)
+
+
+ONE = claim("c", [request("r", exactly("gpu"))])
+BOTH = claim("c", [request("r", exactly("gpu", 2))])
+
+
+def test_nodes_that_are_alike_are_searched_once() -> None:
+    asked = InCluster(fleet_of(50, allocated_claim("t", [result(GPU, "n7", "d0")])))
+    found = asked.by_pattern([BOTH])
+    assert len(found.by_pattern) == 2
+    assert np.flatnonzero(~found.fits).tolist() == [7]
+    assert asked.searches == 1
+
+
+def test_answers_are_remembered_for_claims_that_ask_the_same() -> None:
+    asked = InCluster(fleet_of(5))
+    asked.by_pattern([ONE])
+    other = {**ONE, "metadata": {"name": "other", "namespace": "elsewhere", "uid": "u"}}
+    assert asked.by_pattern([other]).fits.all()
+    assert asked.searches == 1
+
+
+def test_another_class_of_the_same_name_is_asked_anew() -> None:
+    asked = InCluster(fleet_of(5))
+    assert asked.by_pattern([ONE]).fits.all()
+    asked.put(Kind.DEVICE_CLASS, device_class("gpu", "false"))
+    assert not asked.by_pattern([ONE]).fits.any()
+
+
+def test_attributes_that_are_read_make_nodes_different() -> None:
+    asked = InCluster(fleet_of(5))
+    mine = claim(
+        "c", [request("r", exactly("gpu", 1, f'device.attributes["{GPU}"].uuid == "n3-1"'))]
+    )
+    found = asked.by_pattern([mine])
+    assert np.flatnonzero(found.fits).tolist() == [3]
+
+
+def test_rows_without_a_node_get_nothing() -> None:
+    asked = InCluster(fleet_of(2))
+    asked.delete(Kind.NODE, node("n0"))
+    assert asked.by_pattern([ONE]).fits.tolist() == [False, True]

@@ -1,0 +1,136 @@
+"""The parts of a pod's claims; what the plugin makes of them is in `test_plugin.py`."""
+
+from typing import Any
+
+import pytest
+
+from mooring.framework.verdicts import PluginError, Unschedulable
+from mooring.model.pod import Pod, parse_pod
+from mooring.model.resource_claims import ResourceClaim, parse_resource_claim
+from mooring.plugins.dynamic_resources.pod_claims import (
+    PodClaims,
+    binding_failure,
+    claims_of,
+    is_bindable,
+    is_reserved,
+    pod_claims,
+)
+from mooring.state.cluster import ClusterState
+from mooring.state.cluster_view import ClusterView
+from mooring.testing.builders import cluster, node, pod, pod_group
+from mooring.testing.device_builders import (
+    allocated,
+    device_claim,
+    device_class,
+    device_result,
+    request,
+)
+
+N1, GPU = node("n1"), device_class("gpu")
+
+
+def using(*names: str, name: str = "web", **fields: Any) -> Pod:
+    entries = [{"name": f"e{i}", "resourceClaimName": each} for i, each in enumerate(names)]
+    return parse_pod(pod(name, spec={"resourceClaims": entries}, **fields))
+
+
+def found(wanted: Pod, state: ClusterState) -> PodClaims:
+    claims = pod_claims(wanted, ClusterView(state))
+    assert isinstance(claims, PodClaims)
+    return claims
+
+
+def test_a_claim_that_is_named_twice_is_one_claim() -> None:
+    state = cluster(device_claim("a"), device_claim("b"))
+    claims = claims_of(using("b", "a", "b"), ClusterView(state))
+    assert isinstance(claims, list)
+    assert [claim.name for claim in claims] == ["b", "a"]
+
+
+def test_claims_are_allocated_or_still_to_be() -> None:
+    state = cluster(
+        GPU, device_claim("a", allocation=allocated("d0", node="n1")), device_claim("b")
+    )
+    claims = found(using("a", "b"), state)
+    assert [claim.name for claim in claims.to_allocate] == ["b"]
+    (selector,) = claims.node_selectors
+    assert selector.matches("n1", {})
+    assert not selector.matches("n2", {})
+
+
+def shared(holder: dict[str, Any]) -> ClusterState:
+    """Return a cluster in which the claim is being allocated for a pod."""
+    state = cluster(N1, GPU, pod_group("g", 2), device_claim())
+    first = parse_pod(holder)
+    state.assume(first, state.nodes.row_of["n1"])
+    claim = parse_resource_claim(device_claim(allocation=allocated("d0", node="n1")))
+    assert claim.allocation is not None
+    state.hold_claims(first.uid, {claim.uid: claim.allocation})
+    return state
+
+
+def test_members_of_a_group_share_what_one_of_them_is_being_allocated() -> None:
+    claims = found(using("claim", name="b", group="g"), shared(pod("a", group="g")))
+    assert claims.to_allocate == []
+    assert [each.matches("n1", {}) for each in claims.node_selectors] == [True]
+
+
+@pytest.mark.parametrize(
+    ("holder", "group"), [(pod("a"), "g"), (pod("a", group="g"), None), (pod("a"), None)]
+)
+def test_others_wait_until_it_is_allocated(holder: dict[str, Any], group: str | None) -> None:
+    wanted = using("claim", name="b", group=group)
+    assert pod_claims(wanted, ClusterView(shared(holder))) == Unschedulable(
+        "resource claim default/claim is in the process of being allocated"
+    )
+
+
+def test_a_request_without_a_class_is_an_error() -> None:
+    state = cluster(GPU, device_claim("claim", request("r", device_class="")))
+    with pytest.raises(PluginError, match="request r: unsupported request type"):
+        pod_claims(using("claim"), ClusterView(state))
+
+
+def test_a_claim_is_reserved_for_a_pod_of_this_uid() -> None:
+    claim = parse_resource_claim(device_claim(reserved_for=["web"]))
+    assert is_reserved(claim, using("claim"))
+    assert not is_reserved(claim, using("claim", name="db"))
+
+
+def bound(*told: tuple[str, dict[str, str]]) -> ResourceClaim:
+    """Return a claim with two devices that must be attached, and what drivers say of some."""
+    results = [
+        device_result(name, bindingConditions=["Attached"], bindingFailureConditions=["Failed"])
+        for name in ("d0", "d1")
+    ]
+    statuses = [
+        device_result(name, conditions=[{"type": t, "status": s} for t, s in conditions.items()])
+        for name, conditions in told
+    ]
+    return parse_resource_claim(
+        device_claim(allocation=allocated(*results), status={"devices": statuses})
+    )
+
+
+@pytest.mark.parametrize(
+    ("told", "bindable", "failed"),
+    [
+        ([], False, False),
+        ([("d0", {"Attached": "True"})], False, False),
+        ([("d0", {"Attached": "True"}), ("d1", {"Attached": "True"})], True, False),
+        ([("d0", {"Attached": "True"}), ("d1", {"Failed": "True"})], False, True),
+        ([("d1", {"Failed": "True"})], False, False),
+        ([("d0", {"Failed": "True", "Attached": "True"})], False, True),
+    ],
+)
+def test_devices_are_bound_or_fail_in_the_order_of_the_allocation(
+    told: list[tuple[str, dict[str, str]]],
+    bindable: bool,  # noqa: FBT001 - a column
+    failed: bool,  # noqa: FBT001 - a column
+) -> None:
+    claim = bound(*told)
+    assert (is_bindable(claim), binding_failure(claim) is not None) == (bindable, failed)
+
+
+def test_a_claim_without_binding_conditions_is_bindable() -> None:
+    assert is_bindable(parse_resource_claim(device_claim(allocation=allocated("d0"))))
