@@ -8,7 +8,7 @@ running every plugin on all nodes would give; `tests/property/test_shared_work.p
 """
 
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from mooring.framework.diagnosis import Diagnosis
 from mooring.framework.pipeline import Pipeline, WeightedScorePlugin
-from mooring.framework.plugin import FilterPlugin, Normalize
+from mooring.framework.plugin import DeviceReadingPlugin, FilterPlugin, Normalize
 from mooring.framework.plugin_failures import ExtensionPoint
 from mooring.framework.plugin_metrics import (
     FILTER,
@@ -25,7 +25,13 @@ from mooring.framework.plugin_metrics import (
     SCORE,
     Evaluations,
 )
-from mooring.framework.runtime import run_filter, run_pre_filter, run_pre_score, run_score
+from mooring.framework.runtime import (
+    run_devices_version,
+    run_filter,
+    run_pre_filter,
+    run_pre_score,
+    run_score,
+)
 from mooring.framework.verdicts import SKIP, PreFilterResult, Unschedulable
 from mooring.model.pod import Pod
 from mooring.model.pod_spec import PodSpec
@@ -174,6 +180,10 @@ class SpecResults:
         }
         metrics.lap(PRE_SCORE)
         filters, scores = self._filters(), self._scores()
+        plugins = {p.name: p for p in (*(f for f, _ in filters), *(s.plugin for s, _ in scores))}
+        self._read_devices = [p for p in plugins.values() if isinstance(p, DeviceReadingPlugin)]
+        self._devices: tuple[Hashable, ...] = ()
+        """What the results depend on of devices, by plugin."""
         self.evaluations = _evaluations(pipeline, filters, scores)
         self._by_node, self._by_node_and_pods = (
             _RowResults(
@@ -188,7 +198,7 @@ class SpecResults:
         self.unnormalized_total: IntArray = np.zeros(0, np.int64)
         self.prefers_full_nodes: bool | None = None
         """Whether the scores prefer a node that has an identical pod; None if not known yet."""
-        self._diagnosed: tuple[tuple[int, int], Diagnosis] | None = None
+        self._diagnosed: tuple[tuple[Hashable, ...], Diagnosis] | None = None
         self._fixed_bytes = pod.spec.memory + _BYTES_PER_SPEC
         self._array_bytes = 0
         self._bytes_per_row = 3 * _BOOL_BYTES + (3 + len(scores)) * _INT64_BYTES
@@ -201,7 +211,7 @@ class SpecResults:
         A diagnosis with more than 64 reasons of one plugin is not kept: with thousands of invented
         resources it takes megabytes, and there may be many such specs.
         """
-        as_of = (self._table.set_version, self._table.changes.position)
+        as_of = (self._table.set_version, self._table.changes.position, self._devices)
         if self._diagnosed is not None and self._diagnosed[0] == as_of:
             return self._diagnosed[1]
         diagnosis = diagnose()
@@ -234,7 +244,9 @@ class SpecResults:
         """Bring all results up to date with the node table; the scores only if `scored`."""
         alone, with_pods, metrics = self._by_node, self._by_node_and_pods, self._pipeline.metrics
         same_nodes = self._version == self._table.set_version and len(self.fits) == len(nodes)
-        if not same_nodes:
+        devices = tuple(run_devices_version(self._pipeline, p, pod) for p in self._read_devices)
+        if not same_nodes or devices != self._devices:
+            self._devices = devices
             alone.forget()
             with_pods.forget()
             self._array_bytes = len(nodes) * self._bytes_per_row

@@ -1,23 +1,40 @@
 """The claim that a pod's containers make; cases derived by hand from kube-scheduler 1.36.3."""
 
+import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
+from deciding import Deciding
+from mooring.engine.outcome import ScheduleResult
+from mooring.framework.verdicts import PluginError
+from mooring.model.device_classes import parse_device_class
+from mooring.model.events import Kind
 from mooring.model.kubernetes_rules import KUBERNETES_RULES, NEWEST
 from mooring.model.node import parse_node
 from mooring.model.pod import Pod, parse_pod
-from mooring.model.resource_claims import parse_resource_claim
+from mooring.model.resource_claims import FINALIZER, ResourceClaim, parse_resource_claim
 from mooring.plugins.dynamic_resources.extended_resources import (
     ExtendedResources,
     NewClaim,
     extended_resources_of,
     new_claim,
 )
+from mooring.plugins.dynamic_resources.plugin import DynamicResources
+from mooring.policy.args import DynamicResourcesArgs
 from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster, node, pod, uid_of
-from mooring.testing.device_builders import device_claim, device_class
+from mooring.testing.device_builders import (
+    device_claim,
+    device_class,
+    request,
+    resource_slice,
+)
+from mooring.testing.fakes import FakeApi, Lost, handle
+from plugin_answers import PluginAnswers, Rejected
 
 Raw = dict[str, Any]
 
@@ -219,9 +236,11 @@ def test_a_pod_without_resources_of_classes_has_none(wanted: Raw, objects: tuple
     assert resources(wanted, *objects) is None
 
 
-@pytest.mark.parametrize(("version", "known"), [("1.34", 0), ("1.35", 0), ("1.36", 1), ("1.37", 1)])
-def test_classes_stand_for_resources_from_1_36_on(version: str, known: int) -> None:
-    assert (resources(pod(requests={GPU: 1}), GPUS, version=version) is not None) == bool(known)
+@pytest.mark.parametrize(
+    ("version", "known"), [("1.34", False), ("1.35", False), ("1.36", True), ("1.37", True)]
+)
+def test_classes_stand_for_resources_from_1_36_on(version: str, *, known: bool) -> None:
+    assert (resources(pod(requests={GPU: 1}), GPUS, version=version) is not None) == known
 
 
 def test_every_class_stands_for_a_resource_of_its_name() -> None:
@@ -246,8 +265,9 @@ def test_a_node_that_offers_a_resource_itself_needs_no_devices_for_it() -> None:
 def test_a_node_must_list_the_resources_without_a_class(other: str) -> None:
     found = resources(pod(requests={GPU: 1, other: 1, "x.kubernetes.io/y": 1}), GPUS)
     assert found is not None
-    assert found.rejection(parse_node(node("n"))) == "cannot fit resource"
-    assert found.rejection(parse_node(node("n", resources={other: 1}))) is None
+    view = cluster(node("n1"), node("n2", resources={other: 0}))
+    nodes = ClusterView(view).nodes.take(np.array([view.nodes.row_of[n] for n in ("n1", "n2")]))
+    assert (found.rejections(nodes), found.fits_anywhere) == (["cannot fit resource", ""], False)
 
 
 def test_a_claim_of_an_earlier_attempt_rejects_every_node() -> None:
@@ -255,4 +275,286 @@ def test_a_claim_of_an_earlier_attempt_rejects_every_node() -> None:
     left["metadata"]["annotations"] = {"resource.kubernetes.io/extended-resource-claim": "true"}
     found = resources(pod(requests={GPU: 1}), GPUS, left)
     assert found is not None
-    assert found.rejection(parse_node(node("n"))) == "cannot schedule extended resource claim"
+    nodes = ClusterView(cluster(node("n"))).nodes
+    assert {*found.rejections(nodes)} == {"cannot schedule extended resource claim"}
+    assert not found.fits_anywhere
+
+
+def test_nodes_that_lack_the_same_resources_need_the_same_claim() -> None:
+    state = cluster(
+        node("a"), node("b", resources={NIC: 1}), node("c"), node("d", resources={GPU: 1, NIC: 1})
+    )
+    nodes = ClusterView(state).nodes
+    nodes = nodes.take(np.array([state.nodes.row_of[name] for name in "abcd"]))
+    found = resources(
+        pod(requests={GPU: 1, NIC: 1}), GPUS, device_class("nic", extendedResourceName=NIC)
+    )
+    assert found is not None
+    kinds = {tuple(positions.tolist()): new for positions, new in found.kinds(nodes)}
+    assert kinds.keys() == {(0, 2), (1,), (3,)}
+    of_kinds = {where: requests_of(new) if new is not None else {} for where, new in kinds.items()}
+    assert [len(of_kinds[where]) for where in ((0, 2), (1,), (3,))] == [2, 1, 0]
+
+
+# ---- The life of the claim
+
+N1, N2 = node("n1"), node("n2")
+DEVICES = (
+    GPUS,
+    resource_slice("s1", ["a0", "a1"], node="n1"),
+    resource_slice("s2", ["b0"], node="n2"),
+)
+WEB = pod(requests={GPU: 2})
+LEFT = device_claim("web-extended-resources-0", request("container-0-request-0"), owner="web")
+LEFT["metadata"]["annotations"] = {"resource.kubernetes.io/extended-resource-claim": "true"}
+LEFT["metadata"]["finalizers"] = [FINALIZER]
+
+
+def answers(*objects: Raw, **args: Any) -> PluginAnswers:
+    return PluginAnswers(DynamicResources, N1, N2, *DEVICES, *objects, **args)
+
+
+def reasons(found: dict[str, Rejected] | None) -> dict[str, str]:
+    assert found is not None
+    assert not any(each.resolvable for each in found.values())
+    return {name: each.reasons[0] for name, each in found.items()}
+
+
+def test_nodes_need_devices_for_what_they_do_not_offer_themselves() -> None:
+    offering = node("n3", resources={GPU: 8})
+    assert reasons(answers(offering).rejections(WEB)) == {"n2": "cannot allocate all claims"}
+
+
+def test_devices_for_named_claims_and_for_resources_are_found_together() -> None:
+    named = pod(
+        requests={GPU: 1}, spec={"resourceClaims": [{"name": "c", "resourceClaimName": "claim"}]}
+    )
+    asked = answers(device_claim(), node("n3", resources={GPU: 8}))
+    assert reasons(asked.rejections(named)) == dict.fromkeys(
+        ("n2", "n3"), "cannot allocate all claims"
+    )
+
+
+def test_a_node_is_rejected_that_does_not_list_another_resource() -> None:
+    wanted = pod(requests={GPU: 1, NIC: 1})
+    assert reasons(answers(node("n3", resources={NIC: 1})).rejections(wanted)) == {
+        "n1": "cannot fit resource",
+        "n2": "cannot fit resource",
+        "n3": "cannot allocate all claims",
+    }
+
+
+def test_before_1_36_the_resources_are_left_to_device_plugins() -> None:
+    assert answers(kubernetes="1.35").rejections(WEB) is None
+
+
+def test_too_many_devices_for_one_claim_fail_the_attempt() -> None:
+    text = "claim default/<extended-resources>: number of requested devices 33 exceeds the claim"
+    with pytest.raises(PluginError, match=text):
+        answers(kubernetes="1.36").rejections(pod(requests={GPU: 33}))
+
+
+class Attempt:
+    """A pod that is reserved on a node, and an API server whose watch shows what is created."""
+
+    def __init__(self, *objects: Raw, wanted: Raw = WEB, on: str = "n1") -> None:
+        claims = [each for each in objects if each["kind"] == "ResourceClaim"]
+        self.api = FakeApi(
+            {("resourceclaims", f"default/{each['metadata']['name']}"): each for each in claims},
+            [self.show] * 3,
+        )
+        self.state = cluster(N1, N2, *DEVICES, *objects)
+        built_with = replace(handle(self.state, self.api), kubernetes=KUBERNETES_RULES["1.36"])
+        self.plugin = DynamicResources(DynamicResourcesArgs(), built_with)
+        self.pod = parse_pod(wanted)
+        self.on = on
+        self.state.assume(self.pod, self.state.nodes.row_of[on])
+        assert self.plugin.reserve(self.pod, on) is None
+
+    def show(self) -> None:
+        """Have the watch show the claims as the API server has them."""
+        for (_, key), raw in self.api.objects.items():
+            self.state.put(Kind.RESOURCE_CLAIM, key, parse_resource_claim(raw))
+
+    async def pre_bind(self) -> None:
+        await self.plugin.pre_bind(self.pod, self.on)
+
+    async def give_up(self) -> None:
+        """End the attempt as the engine does, and do what is written then."""
+        self.plugin.unreserve(self.pod, self.on)
+        self.state.forget(self.pod)
+        await self.api.write_all()
+
+    @property
+    def created(self) -> list[ResourceClaim]:
+        return [parse_resource_claim(raw) for raw in self.api.objects.values()]
+
+    @property
+    def in_use(self) -> list[str]:
+        books = ClusterView(self.state).dynamic_resources.allocated
+        return sorted(each.device for each in books.dedicated)
+
+
+async def test_pre_bind_creates_the_claim_then_allocates_it_then_sets_the_pods_status() -> None:
+    attempt = Attempt()
+    assert (attempt.in_use, attempt.api.patches) == (["a0", "a1"], [])
+    await attempt.pre_bind()
+    written = [(patch.resource, {*patch.body}) for patch in attempt.api.patches]
+    assert written == [
+        ("resourceclaims", {"apiVersion", "kind", "metadata", "spec"}),
+        ("resourceclaims", {"metadata"}),
+        ("resourceclaims/status", {"metadata", "status"}),
+        ("pods/status", {"extendedResourceClaimStatus"}),
+    ]
+    [claim] = attempt.created
+    assert claim.name == "web-extended-resources-0"
+    assert claim.finalizers == (FINALIZER,)
+    assert [consumer.uid for consumer in claim.reserved_for] == [attempt.pod.uid]
+    assert claim.allocation is not None
+    assert [(r.request, r.device.device) for r in claim.allocation.results] == [
+        ("container-0-request-0", "a0"),
+        ("container-0-request-0", "a1"),
+    ]
+    assert attempt.in_use == ["a0", "a1"]
+    assert ClusterView(attempt.state).dynamic_resources.held(attempt.pod.uid) == {}
+
+
+async def test_named_claims_are_written_before_that_of_resources() -> None:
+    named = pod(
+        requests={GPU: 1}, spec={"resourceClaims": [{"name": "c", "resourceClaimName": "claim"}]}
+    )
+    attempt = Attempt(device_claim(), wanted=named)
+    await attempt.pre_bind()
+    keys = [patch.key for patch in attempt.api.patches]
+    assert [*dict.fromkeys(keys)] == [
+        "default/claim",
+        "default/web-extended-resources-1",
+        "default/web",
+    ]
+
+
+async def test_on_a_node_that_offers_the_resource_only_the_named_claims_are_written() -> None:
+    """kube-scheduler creates a claim without requests here, and fails."""
+    named = pod(
+        requests={GPU: 1}, spec={"resourceClaims": [{"name": "c", "resourceClaimName": "claim"}]}
+    )
+    devices = resource_slice("s3", ["c0"], node="n3")
+    attempt = Attempt(
+        device_claim(), node("n3", resources={GPU: 1}), devices, wanted=named, on="n3"
+    )
+    await attempt.pre_bind()
+    assert {patch.key for patch in attempt.api.patches} == {"default/claim"}
+
+
+async def test_an_attempt_that_is_given_up_before_pre_bind_writes_nothing() -> None:
+    attempt = Attempt()
+    await attempt.give_up()
+    assert (attempt.in_use, attempt.api.patches) == ([], [])
+
+
+async def test_an_attempt_that_is_given_up_deletes_its_claim() -> None:
+    attempt = Attempt()
+    await attempt.pre_bind()
+    await attempt.give_up()
+    assert attempt.created == []
+    attempt.state.delete(Kind.RESOURCE_CLAIM, "default/web-extended-resources-0")
+    assert attempt.in_use == []
+
+
+async def test_a_claim_is_deleted_that_was_created_although_no_answer_says_so() -> None:
+    attempt = Attempt()
+    attempt.api.failure = PluginError("no answer")
+    with pytest.raises(PluginError, match="no answer"):
+        await attempt.pre_bind()
+    attempt.api.failure = None
+    attempt.show()
+    await attempt.give_up()
+    assert (attempt.created, attempt.in_use) == ([], [])
+
+
+async def test_a_claim_that_the_watch_does_not_show_fails_the_attempt_and_is_deleted() -> None:
+    attempt = Attempt()
+    attempt.api.events.clear()
+    with pytest.raises(PluginError, match="was created, but the watch has not shown it after 120"):
+        await attempt.pre_bind()
+    assert attempt.in_use == ["a0", "a1"]
+    await attempt.give_up()
+    assert (attempt.created, attempt.in_use) == ([], [])
+
+
+@pytest.mark.parametrize("lost", [Lost.REQUEST, Lost.ANSWER])
+async def test_a_lost_write_of_the_allocation_is_made_once(lost: Lost) -> None:
+    attempt = Attempt()
+    attempt.api.lost.extend((Lost.NOTHING, lost))
+    await attempt.pre_bind()
+    [claim] = attempt.created
+    assert claim.allocation is not None
+    assert len(claim.reserved_for) == 1
+
+
+async def test_devices_stay_in_use_until_a_claim_that_was_half_written_is_deleted() -> None:
+    attempt = Attempt()
+    attempt.api.lost.extend((Lost.NOTHING, Lost.CALLER))
+    with pytest.raises(asyncio.CancelledError):
+        await attempt.pre_bind()
+    attempt.plugin.unreserve(attempt.pod, "n1")
+    attempt.state.forget(attempt.pod)
+    assert attempt.in_use == ["a0", "a1"]
+    await attempt.api.write_all()
+    assert (attempt.created, attempt.in_use) == ([], [])
+
+
+# ---- A claim that an earlier attempt has left
+
+
+def test_a_claim_that_is_left_rejects_all_nodes() -> None:
+    assert reasons(answers(LEFT).rejections(WEB)) == dict.fromkeys(
+        ("n1", "n2"), "cannot schedule extended resource claim"
+    )
+
+
+@pytest.mark.parametrize("version", ["1.36", "1.37"])
+async def test_a_claim_that_is_left_is_deleted_after_its_finalizer(version: str) -> None:
+    deciding = Deciding(N1, N2, *DEVICES, LEFT, kubernetesVersion=version)
+    assert deciding.decision(WEB).message == (
+        "0/2 nodes are available: 2 cannot schedule extended resource claim. "
+        "deletion of ResourceClaim completed, "
+        "preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."
+    )
+    api = deciding.pipeline.api
+    assert isinstance(api, FakeApi)
+    api.objects["resourceclaims", "default/web-extended-resources-0"] = LEFT
+    await api.write_all()
+    assert api.objects == {}
+
+
+def test_the_deletion_of_a_claim_that_was_left_has_the_pod_tried_again() -> None:
+    other = LEFT | {"metadata": LEFT["metadata"] | {"ownerReferences": []}}
+    assert answers(LEFT).queueing_hint(WEB, before=LEFT)
+    assert not answers(LEFT).queueing_hint(WEB, before=other)
+
+
+def test_a_pod_that_leaves_its_devices_has_others_tried_again() -> None:
+    assert answers().queueing_hint(WEB, before=pod("other", requests={GPU: 1}))
+    assert not answers().queueing_hint(WEB, before=pod("other", requests={NIC: 1}))
+
+
+# ---- Whole decisions
+
+
+def test_whole_decisions_give_pods_devices_or_what_nodes_offer() -> None:
+    deciding = Deciding(N1, N2, node("n3", resources={GPU: 2}), *DEVICES)
+    for wanted, nodes in ((2, {"n1", "n3"}), (1, {"n1", "n2", "n3"})):
+        outcome = deciding.outcome(pod(requests={GPU: wanted}))
+        assert isinstance(outcome, ScheduleResult)
+        assert outcome.feasible_nodes == len(nodes)
+
+
+def test_a_class_that_comes_to_stand_for_the_resource_changes_what_is_kept() -> None:
+    """Results for equal pods are kept."""
+    deciding = Deciding(N1, *DEVICES[1:], device_class("gpu"))
+    assert "Insufficient example.com/gpu" in (deciding.decision(WEB).message or "")
+    deciding.state.put(Kind.DEVICE_CLASS, "gpu", parse_device_class(GPUS))
+    assert isinstance(deciding.outcome(WEB), ScheduleResult)
+    deciding.state.put(Kind.DEVICE_CLASS, "gpu", parse_device_class(device_class("gpu")))
+    assert "Insufficient example.com/gpu" in (deciding.decision(WEB).message or "")

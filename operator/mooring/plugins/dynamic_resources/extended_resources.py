@@ -6,9 +6,11 @@ one claim for all these resources, which PreBind creates. So the claim differs b
 offer different resources themselves.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
+
+import numpy as np
 
 from mooring.model.kubernetes_rules import KubernetesRules
 from mooring.model.node import Node
@@ -22,7 +24,9 @@ from mooring.model.resource_claims import (
 )
 from mooring.model.resources import ContainerRequests
 from mooring.state.cluster_view import ClusterView
+from mooring.state.columns import IntArray
 from mooring.state.dynamic_resources.classes import CLASS_PREFIX
+from mooring.state.view import NodeView
 
 __all__ = ["ExtendedResources", "NewClaim", "extended_resources_of", "new_claim"]
 
@@ -106,12 +110,31 @@ class ExtendedResources:
             self._new[resources] = new_claim(self.pod, {r: self.classes[r] for r in resources})
         return self._new[resources]
 
-    def rejection(self, node: Node) -> str | None:
-        """Return why the pod cannot run on the node whatever devices are free; None if it can."""
+    @property
+    def fits_anywhere(self) -> bool:
+        """Whether the resources keep the pod off no node if there are devices enough."""
+        return self.stale is None and not self.others
+
+    def kinds(self, nodes: NodeView) -> Iterator[tuple[IntArray, NewClaim | None]]:
+        """Yield the positions of nodes that lack the same resources, with the claim for them."""
+        lacking = np.stack([nodes.allocatable(name) == 0 for name in self.classes], axis=1)
+        if len(self.classes) > 1:
+            _, first, kind = np.unique(lacking, axis=0, return_index=True, return_inverse=True)
+        else:
+            _, first, kind = np.unique(lacking[:, 0], return_index=True, return_inverse=True)
+        for number, index in enumerate(first.tolist()):
+            node = nodes.node(index)
+            if node is not None:
+                yield np.flatnonzero(kind == number), self.new_claim(node)
+
+    def rejections(self, nodes: NodeView) -> list[str]:
+        """Return why the pod cannot run on each node whatever devices are free; "" if it can."""
         if self.stale is not None:
-            return _STALE
-        missing = any(name not in node.allocatable for name in self.others)
-        return _CANNOT_FIT if missing else None
+            return [_STALE] * len(nodes)
+        if not self.others:
+            return [""] * len(nodes)
+        offers = [node.allocatable if (node := nodes.node(i)) else {} for i in range(len(nodes))]
+        return ["" if all(name in o for name in self.others) else _CANNOT_FIT for o in offers]
 
 
 def extended_resources_of(
