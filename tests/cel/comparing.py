@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from cel.expressions import Case, draw_case
 from cel.oracle import VERSIONS, Answers, answers
+from cel.recorded import DATA, record
 from mooring.cel.device_selector import (
     CompileError,
     DeviceSelector,
@@ -92,9 +93,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--cases", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--show", type=int, default=10, help="differences of each kind")
+    parser.add_argument("--write", action="store_true", help="record the cases for the tests")
     options = parser.parse_args(arguments)
     random = Random(options.seed)  # noqa: S311 # a seed makes it repeatable
     cases = [draw_case(random) for _ in range(options.cases)]
+    if options.write:
+        _say(f"{record(cases)} cases recorded in {DATA}")
     wrong = sum(_compared(minor, cases, options.show) for minor in VERSIONS)
     return 1 if wrong else 0
 

@@ -1,6 +1,7 @@
 """What Mooring decides about a recorded case, and where that differs from kube-scheduler."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -84,7 +85,8 @@ def differences(case: Mapping[str, Any], decision: Decision) -> list[str]:
 
 def _refusal_differences(oracle: Mapping[str, Any], decision: Decision) -> Iterator[str]:
     yield from _difference("node", None, decision.node)
-    theirs, ours = (_sorted(text) for text in (oracle["condition"]["message"], decision.message))
+    messages = oracle["condition"]["message"], decision.message
+    theirs, ours = (_without_first_device(_sorted(text)) for text in messages)
     yield from _difference("message", theirs, ours)
     yield from _difference("nominated node", oracle["nominatedNode"], decision.nominated_node)
     yield from _difference(
@@ -98,6 +100,11 @@ def _sorted(message: str | None) -> str | None:
     if not bracket:
         return message
     return f"{head}{bracket}{', '.join(sorted(errors.rstrip(']').split(', ')))}]"
+
+
+def _without_first_device(message: str | None) -> str | None:
+    """Return an error without the device: on which node it is met first is a matter of chance."""
+    return re.sub(r" on device \S+/\S+/\S+: ", " on a device: ", message) if message else message
 
 
 def _choice_differences(

@@ -39,10 +39,20 @@ from e2e.replicas import (
 from mooring.kube.client import ApiClient
 from mooring.kube.config import load_connection
 from mooring.kube.errors import ApiError, UnansweredError
-from mooring.kube.resources import COSCHEDULING_POD_GROUP, POD_GROUP, Call
+from mooring.kube.resources import (
+    COSCHEDULING_POD_GROUP,
+    DEVICE_CLASS,
+    DEVICE_TAINT_RULE,
+    POD_GROUP,
+    RESOURCE_CLAIM,
+    RESOURCE_SLICE,
+    Call,
+    Resource,
+)
 from mooring.kube.writes import PodWriter
 from mooring.model.pod_group import COSCHEDULING_LABEL
 from mooring.testing.builders import coscheduling_pod_group, pod_group
+from mooring.testing.device_builders import device_claim, device_class, request, resource_slice
 from mooring.testing.storage_builders import pv, pvc, storage_class
 
 ROOT = Path(__file__).parents[2]
@@ -92,6 +102,11 @@ def is_of_pod_groups(right: Right) -> bool:
     return group == POD_GROUP.group and resource.startswith(POD_GROUP.plural)
 
 
+def is_for_more_than_requests(right: Right) -> bool:
+    """Return whether the server asks for it when it checks what another request would change."""
+    return right == ("patch", RESOURCE_CLAIM.group, f"{RESOURCE_CLAIM.plural}/binding")
+
+
 @dataclass
 class Cluster:
     """A server that tells what Mooring does, one small node, and the Mooring that runs."""
@@ -139,6 +154,11 @@ class Cluster:
         volume = {"name": "data", "persistentVolumeClaim": {"claimName": name}}
         self.add_pod(pod_name, cpu="1m", volumes=[volume])
         return f"{path}/{name}"
+
+    def serves(self, resource: Resource) -> bool:
+        """Return whether the server has the resource in this version."""
+        listed = self.client.get(f"/apis/{resource.api_version}")["resources"]
+        return any(each["name"] == resource.plural for each in listed)
 
     def node(self) -> str:
         return str(self.client.get("/api/v1/nodes")["items"][0]["metadata"]["name"])
@@ -278,6 +298,38 @@ def asks_for_a_volume(cluster: Cluster) -> Sign:
     return lambda: cluster.client.get(claim)["metadata"].get("annotations")
 
 
+def takes_a_device(cluster: Cluster) -> Sign:
+    """Create a device with its class, and a pod with a claim for it."""
+    name = f"gpu-{cluster.runs}"
+    node = cluster.node()
+    claims = RESOURCE_CLAIM.path(cluster.namespace)
+    cluster.client.post(DEVICE_CLASS.path(), device_class(name))
+    cluster.client.post(RESOURCE_SLICE.path(), resource_slice(name, ["d0"], node=node, pool=name))
+    claim = device_claim(name, request(device_class=name), namespace=cluster.namespace)
+    del claim["metadata"]["resourceVersion"]
+    cluster.client.post(claims, claim)
+    entry = {"name": "gpu", "resourceClaimName": name}
+    with_device = cluster.add_pod("with-device", cpu="1m", resourceClaims=[entry])
+
+    def bound_with_its_device() -> bool:
+        status = cluster.client.get(f"{claims}/{name}").get("status") or {}
+        return bool(status.get("reservedFor")) and cluster.bound(with_device)
+
+    return bound_with_its_device
+
+
+def reads_a_claim_again(cluster: Cluster) -> Sign:
+    """Read a claim, as Mooring does when somebody else has changed it."""
+    kubeconfig = cluster.access.kubeconfig_for_service_account(*replica.SERVICE_ACCOUNT)
+
+    async def read() -> None:
+        async with ApiClient(await load_connection(str(kubeconfig))) as client:
+            await client.get(RESOURCE_CLAIM, f"gpu-{cluster.runs}", cluster.namespace)
+
+    asyncio.run(read())
+    return lambda: True
+
+
 def takes_a_profile(cluster: Cluster) -> Sign:
     name = f"team-{cluster.runs}"
     cluster.client.post(PROFILES, profile(name))
@@ -342,6 +394,8 @@ EVERYTHING: Final = (
     evicts_a_victim,
     takes_a_volume,
     asks_for_a_volume,
+    takes_a_device,
+    reads_a_claim_again,
     takes_a_profile,
     shows_metrics,
     shows_events,
@@ -358,6 +412,9 @@ def test_every_right_is_used_and_no_other_is_needed(cluster: Cluster) -> None:
     needed = set().union(*(rights(rule) for _, _, rule in granted()))
     if not RELEASE.has_pod_groups:
         needed -= {right for right in needed if is_of_pod_groups(right)}
+    if not cluster.serves(DEVICE_TAINT_RULE):
+        needed -= {right for right in needed if right[2] == DEVICE_TAINT_RULE.plural}
+    needed -= {right for right in needed if is_for_more_than_requests(right)}
     assert cluster.used() == needed
 
 
@@ -369,6 +426,7 @@ FAILS: Final[Mapping[str, tuple[Work, str]]] = {
     "list podgroups": (nothing, "may not watch podgroups.scheduling"),
     "patch podgroups/status": (tells_of_pod_groups, "may not patch podgroups/status"),
     "list csidrivers": (nothing, "may not watch csidrivers.storage.k8s.io"),
+    "list deviceclasses": (nothing, "may not watch deviceclasses.resource.k8s.io"),
     "list schedulingprofiles": (nothing, "may not list schedulingprofiles"),
     "patch schedulingprofiles/status": (takes_a_profile, "may not patch schedulingprofiles/status"),
     "create pods/binding": (binds, "may not create pods/binding"),
@@ -378,6 +436,8 @@ FAILS: Final[Mapping[str, tuple[Work, str]]] = {
     "delete pods": (deletes_a_victim, "may not delete pods"),
     "create pods/eviction": (evicts_a_victim, "may not create pods/eviction"),
     "patch persistentvolumeclaims": (asks_for_a_volume, "may not patch persistentvolumeclaims"),
+    "patch resourceclaims": (takes_a_device, "may not patch resourceclaims.resource.k8s.io"),
+    "patch resourceclaims/status": (takes_a_device, "may not patch resourceclaims/status"),
     "create tokenreviews": (shows_metrics, "may not create tokenreviews"),
     "create subjectaccessreviews": (shows_metrics, "may not create subjectaccessreviews"),
     "list events": (shows_events, "may not list events"),

@@ -13,6 +13,7 @@ from mooring.framework.verdicts import PluginError
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
 from mooring.kube.errors import ConflictError, ForbiddenError
+from mooring.kube.recorder import EventRecorder
 from mooring.kube.writes import PodWriter
 from mooring.model.pod import parse_pod
 from mooring.testing.builders import pod
@@ -204,6 +205,17 @@ async def test_an_object_that_is_gone_is_read_as_none(server: ApiServer, api: Pl
     read = asyncio.create_task(api.read("resourceclaims", "default", "c"))
     (await server.next()).refuse(404, "NotFound", "no")
     assert await read is None
+
+
+async def test_an_event_about_a_pod_is_recorded_once_there_is_a_recorder(api: PluginApi) -> None:
+    api.record(WEB, "Pending", "nobody hears of it")
+    async with ApiClient(Connection("http://127.0.0.1:1")) as client:
+        recorder = EventRecorder(client, "mooring", "replica", capacity=1)
+        api.recorder = recorder
+        for _ in range(2):
+            api.record(WEB, "Pending", "waiting for devices")
+            api.record(WEB, "Other", "waiting for devices")
+        assert recorder.dropped > 0
 
 
 async def test_callers_are_alone_one_after_the_other_for_each_key(api: PluginApi) -> None:

@@ -13,6 +13,12 @@ from mooring.simulate.manifests import Manifest
 from mooring.simulate.simulation import Attempt, simulate
 from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import api_object, namespace, node, pod, pod_group
+from mooring.testing.device_builders import (
+    device_claim,
+    device_class,
+    request,
+    resource_slice,
+)
 
 
 def attempts(
@@ -349,3 +355,52 @@ def test_the_preemption_for_a_group_is_recorded() -> None:
     assert first.decision.nominated_node == second.decision.nominated_node == "n1"
     assert [v.key for v in first.decision.victims] == ["default/low"]
     assert first.decision.node is None
+
+
+# ---- Claims for devices
+
+GPUS = (
+    device_class("gpu"),
+    resource_slice("s1", ["d0"], node="n1"),
+    resource_slice("s2", ["d0", "d1"], node="n2"),
+)
+
+
+def using(name: str, claim: str, **fields: Any) -> dict[str, Any]:
+    entries = [{"name": "gpu", "resourceClaimName": claim}]
+    return pod(name, spec={"resourceClaims": entries}, **fields)
+
+
+def test_devices_that_a_pod_gets_are_in_use_for_the_next_one() -> None:
+    claims = [
+        device_claim(name, request(count=count))
+        for name, count in zip("abc", (2, 1, 1), strict=True)
+    ]
+    pods = [using(f"p-{name}", name) for name in "abc"]
+    found = places(node("n1"), node("n2"), *GPUS, *claims, *pods)
+    assert found == {"default/p-a": "n2", "default/p-b": "n1", "default/p-c": None}
+
+
+def test_pods_that_share_a_claim_go_to_the_node_of_its_devices() -> None:
+    pods = [using(name, "claim") for name in ("p1", "p2", "p3")]
+    found = places(node("n1"), node("n2"), *GPUS, device_claim(), *pods)
+    assert len({*found.values()}) == 1
+    assert None not in found.values()
+
+
+def test_members_of_a_group_that_share_a_claim_are_placed_together() -> None:
+    group = pod_group("g", 3)
+    members = [using(name, "claim", group="g") for name in ("p1", "p2", "p3")]
+    two = device_claim("claim", request(count=2))
+    found = places(node("n1"), node("n2"), *GPUS, group, two, *members)
+    assert {*found.values()} == {"n2"}
+
+
+def test_members_of_a_group_take_devices_beside_each_other() -> None:
+    claims = [device_claim(name) for name in "abcd"]
+    members = [using(f"p-{name}", name, group="g") for name in "abc"]
+    objects = (node("n1"), node("n2"), *GPUS, *claims)
+    found = places(*objects, pod_group("g", 3), *members)
+    assert sorted(str(where) for where in found.values()) == ["n1", "n2", "n2"]
+    more = (*members, using("p-d", "d", group="g"))
+    assert {*places(*objects, pod_group("g", 4), *more).values()} == {None}

@@ -71,15 +71,20 @@ class Checker:
     """Checks one expression.
 
     `variables` are the types of variables, `fields` those of the fields of types that have some.
+    `newer` stands for Kubernetes 1.37.
     """
 
     def __init__(
-        self, variables: Mapping[str, Type], fields: Mapping[str, Mapping[str, Type]]
+        self,
+        variables: Mapping[str, Type],
+        fields: Mapping[str, Mapping[str, Type]],
+        newer: bool,
     ) -> None:
         self.mistakes: list[Mistake] = []
         self._scopes: list[Mapping[str, Type]] = [variables]
         self._fields = fields
         self._known = Substitutions()
+        self._functions = functions(newer)
         self._checked = list[Node]()
 
     def check(self, root: Node) -> Type:
@@ -179,7 +184,7 @@ class Checker:
             return self._known.resolved(self._field(node, operand, name, optional=True))
         for arg in node.args:
             self._check(arg)
-        known = functions()
+        known = self._functions
         name = node.function.removeprefix(".")
         if node.target is not None:
             prefix = _qualified(node.target)

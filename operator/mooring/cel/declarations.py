@@ -267,13 +267,19 @@ _NAMESPACES: Final = frozenset(("optional", "strings", "lists", "sets", "ip", "f
 
 
 @cache
-def functions() -> Mapping[str, tuple[Overload, ...]]:
-    """Return all functions with their overloads, in the order in which cel-go tries them."""
+def functions(newer: bool = True) -> Mapping[str, tuple[Overload, ...]]:
+    """Return all functions with their overloads, in the order in which cel-go tries them.
+
+    Until Kubernetes 1.37 (`newer`) overloads for lists came before those for texts.
+    """
     found = dict[str, list[Overload]]()
     for line in _lines():
         name, signature = line.split(" ", 1)
         function, overload = _parsed(name, signature)
         found.setdefault(function, []).append(overload)
+    if not newer:
+        for overloads in (found["indexOf"], found["lastIndexOf"]):
+            overloads.sort(key=lambda overload: overload.parameters[0].kind != "list")
     return {function: tuple(overloads) for function, overloads in found.items()}
 
 

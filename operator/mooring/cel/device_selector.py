@@ -4,7 +4,7 @@ Source: kube-scheduler's `k8s.io/dynamic-resource-allocation/cel/compile.go`.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -13,10 +13,22 @@ from mooring.cel.errors import CompileError, compile_error
 from mooring.cel.interpreter import Program, plan
 from mooring.cel.kubernetes_values import QuantityValue, parse_version
 from mooring.cel.parser import parse
-from mooring.cel.results import not_a_bool
 from mooring.cel.types import ANY, BOOL, DYN, NAMED, STRING, Type, map_of
 from mooring.cel.validators import validate
-from mooring.cel.values import EMPTY_MAP, EvaluationCrash, Failure, MapValue, type_name, work
+from mooring.cel.values import (
+    EMPTY_MAP,
+    Duration,
+    EvaluationCrash,
+    Failure,
+    MapValue,
+    Opaque,
+    Optional,
+    Timestamp,
+    UInt,
+    is_list,
+    type_name,
+    work,
+)
 from mooring.model.bounded_cache import cached
 from mooring.model.quantity import Quantity
 from mooring.model.resource_slices import AttributeValue, Version
@@ -37,6 +49,8 @@ MOST_COST: Final = 1_000_000
 """What one evaluation may cost, in the units of cel-go."""
 
 Value = Any
+_PER_NODE: Final = 1_024
+"""Bytes that a node of the tree takes in a program."""
 _DEVICE: Final = Type("struct", "kubernetes.DRADevice")
 
 
@@ -72,6 +86,15 @@ class DeviceView:
             found.setdefault(domain, {})[inner] = _attribute(name, value)
         return _by_domain(found)
 
+    @cached_property
+    def amounts(self) -> Mapping[str, Mapping[str, QuantityValue]]:
+        """The capacities by domain and name."""
+        found: dict[str, dict[str, QuantityValue]] = {}
+        for name, amount in self.capacity.items():
+            domain, inner = _split(name, self.driver)
+            found.setdefault(domain, {})[inner] = QuantityValue.of(amount)
+        return found
+
 
 def _split(name: str, driver: str) -> tuple[str, str]:
     """Return the domain and the name of a qualified name."""
@@ -98,21 +121,14 @@ def _by_domain(entries: Mapping[str, Mapping[str, Value]]) -> MapValue:
     return MapValue.of_strings(inner, default=EMPTY_MAP)
 
 
-def _capacities(device: DeviceView) -> MapValue:
-    """Return the capacities, made anew for each evaluation because comparing may change them."""
-    found: dict[str, dict[str, Value]] = {}
-    for name, amount in device.capacity.items():
-        domain, inner = _split(name, device.driver)
-        found.setdefault(domain, {})[inner] = QuantityValue.of(amount)
-    return _by_domain(found)
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class DeviceSelector:
     """A compiled expression, which says whether a device matches."""
 
     expression: str
     _program: Program
+    memory: int
+    """About how many bytes it takes; a program consists of functions, which cannot be asked."""
 
     def matches(self, device: DeviceView) -> bool:
         """Return whether the expression is true for the device.
@@ -133,7 +149,13 @@ class DeviceSelector:
                 "driver": device.driver,
                 "allowMultipleAllocations": device.allow_multiple_allocations,
                 "attributes": device.values,
-                "capacity": _capacities(device),
+                # Comparing may change a quantity, so each evaluation has its own.
+                "capacity": _by_domain(
+                    {
+                        domain: {name: replace(amount) for name, amount in amounts.items()}
+                        for domain, amounts in device.amounts.items()
+                    }
+                ),
             }
         )
         value, cost = self._program.run(variable, limit)
@@ -141,13 +163,38 @@ class DeviceSelector:
             raise SelectorError(value.text)
         if type(value) is not bool:
             kind = type_name(value)
-            why = not_a_bool(value)
+            why = _not_a_bool(value)
             if why is not None:
                 raise SelectorError(
                     f"CEL result of type {kind} could not be converted to bool: {why}"
                 )
             value = value.value
         return value, cost
+
+
+def _not_a_bool(value: Any) -> str | None:
+    """Return why a value cannot be a selector's result; None if an optional value holds a bool."""
+    match value:
+        case Optional(present=False):
+            return "optional.none() dereference"
+        case Optional():
+            return None if type(value.value) is bool else _not_a_bool(value.value)
+        case UInt() | int():
+            return f"unsupported type conversion from '{type_name(value)}' to bool"
+        case str():
+            return "unsupported native conversion from string to 'bool'"
+        case bytes():
+            return "type conversion error from Bytes to 'bool'"
+        case float():
+            return "type conversion error from Double to 'bool'"
+        case MapValue():
+            return "type conversion error from map to 'bool'"
+        case Opaque() | Duration() | Timestamp():
+            name = getattr(value, "short_name", type(value).__name__)
+            return f"type conversion error from '{name}' to 'bool'"
+    if is_list(value):
+        return "type conversion error from list to 'bool'"
+    return f"type conversion error from '{type_name(value)}' to 'bool'"
 
 
 def compile_selector(
@@ -180,7 +227,7 @@ def _compiled(expression: str, attributes_may_be_lists: bool) -> DeviceSelector 
     work.begin()
     try:
         root = parse(expression)
-        checker = Checker({"device": _DEVICE}, fields)
+        checker = Checker({"device": _DEVICE}, fields, newer=attributes_may_be_lists)
         result = checker.check(root)
         if checker.mistakes:
             raise compile_error(expression, checker.mistakes)
@@ -189,7 +236,8 @@ def _compiled(expression: str, attributes_may_be_lists: bool) -> DeviceSelector 
             raise compile_error(expression, mistakes)
         if result not in (BOOL, attribute):
             return f"must evaluate to bool or the unknown type, not {result}"
-        return DeviceSelector(expression, plan(root, "device", newer=attributes_may_be_lists))
+        program = plan(root, "device", newer=attributes_may_be_lists)
+        return DeviceSelector(expression, program, _PER_NODE * root.size + len(expression))
     except CompileError as error:
         return str(error)
     except EvaluationCrash as crash:  # a constant takes too much work

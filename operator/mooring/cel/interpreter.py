@@ -199,7 +199,7 @@ class _Planner:
         if node.function in {EQUALS, "_!=_"}:
             return _Planned(_equality(node.function, *steps))
         if node.overloads in (["optional_or_optional"], ["optional_orValue_value"]):
-            return _Planned(_or_other(node.function == "orValue", *steps))
+            return _Planned(_or_other(node.function == "orValue", self._newer, *steps))
         return self._function(node, args)
 
     def _function(self, node: Call, args: Sequence[_Planned]) -> _Planned:
@@ -364,8 +364,11 @@ def _equality(function: str, first: Evaluate, second: Evaluate) -> Evaluate:
     return evaluate
 
 
-def _or_other(unwraps: bool, first: Evaluate, second: Evaluate) -> Evaluate:
-    """Return `or` or `orValue`, which cost nothing and evaluate the second only if need be."""
+def _or_other(unwraps: bool, newer: bool, first: Evaluate, second: Evaluate) -> Evaluate:
+    """Return `or` or `orValue`, which cost nothing and evaluate the second only if need be.
+
+    Until Kubernetes 1.37 (`newer`) they return what is not optional.
+    """
 
     def evaluate(frame: Frame) -> Value:
         value = first(frame)
@@ -373,7 +376,7 @@ def _or_other(unwraps: bool, first: Evaluate, second: Evaluate) -> Evaluate:
             if not value.present:
                 return second(frame)
             return value.value if unwraps else value
-        return value if isinstance(value, Failure) else NO_OVERLOAD
+        return NO_OVERLOAD if newer and not isinstance(value, Failure) else value
 
     return evaluate
 

@@ -25,6 +25,7 @@ from mooring.kube.errors import (
     UnreachableError,
     explain,
 )
+from mooring.kube.recorder import EventRecorder, ObjectRef
 from mooring.kube.writes import PodWriter
 from mooring.model.pod import Pod
 
@@ -63,6 +64,8 @@ class PluginApi:
         self._now = now
         self._sleep = sleep
         self._random = random or Random()  # noqa: S311 - spreads load, hides nothing
+        self.recorder: EventRecorder | None = None
+        """Writes the events that plugins record."""
         self._turns: dict[str, _Turns] = {}
         self._later: set[asyncio.Task[None]] = set()
         self._waiting: set[asyncio.Event] = set()
@@ -95,6 +98,12 @@ class PluginApi:
     ) -> dict[str, Any]:
         """Apply a merge patch and return the object; KeyError if plugins may not patch it."""
         return await self._client.patch(_PATCHABLE[resource], name, patch, namespace=namespace)
+
+    def record(self, pod: Pod, reason: str, note: str) -> None:
+        """Record a Normal event about the pod, once there is a recorder."""
+        if self.recorder is not None:
+            about = ObjectRef("Pod", pod.name, pod.namespace, pod.uid)
+            self.recorder.record(about, "Normal", reason, "Scheduling", note)
 
     async def read(self, resource: str, namespace: str, name: str) -> dict[str, Any] | None:
         """Return the object; None if there is none. Waits until the API server answers."""

@@ -105,6 +105,7 @@ class Engine:
             clock=clock,
             sleep=sleep,
         )
+        api.recorder = self.recorder
         priority_classes = scheduler.state.objects.of(Kind.PRIORITY_CLASS)
         self.reports = PodStatusReporter(
             writer, self.recorder, sleep, priority_classes=priority_classes, now=now

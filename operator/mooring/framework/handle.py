@@ -49,6 +49,9 @@ class Api(Protocol):
         A `metadata.resourceVersion` in the patch makes it fail if the object has changed since.
         """
 
+    def record(self, pod: Pod, reason: str, note: str) -> None:
+        """Record a Normal event about the pod, as of its scheduling."""
+
     async def read(self, resource: str, namespace: str, name: str) -> dict[str, Any] | None:
         """Return the object; None if there is none. Waits until the API server answers.
 

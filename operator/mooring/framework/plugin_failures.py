@@ -148,7 +148,13 @@ class PluginFailures:
         else:
             problem = f"failed at {blamed.point}: {type(error).__name__}: {text}"
             self._record(blamed, FailureKind.ERROR, problem, error)
-        return PluginFailed(f'running {blamed.point} plugin "{blamed.plugin}": {text}')
+        # kube-scheduler words the errors of filters in another way than those of other points.
+        what = (
+            f'"{blamed.plugin}" filter plugin'
+            if blamed.point == "Filter"
+            else f'{blamed.point} plugin "{blamed.plugin}"'
+        )
+        return PluginFailed(f"running {what}: {text}")
 
     def invalid(self, blamed: Blamed, problem: str) -> PluginFailed:
         """Record a result that is not allowed; return the exception to raise.

@@ -44,6 +44,10 @@ class OfflineApi:
         """Raise PluginError."""
         _fail()
 
+    def record(self, _pod: Pod, _reason: str, _note: str) -> None:
+        """Raise PluginError."""
+        _fail()
+
     async def read(self, _resource: str, _namespace: str, _name: str) -> dict[str, Any] | None:
         """Raise PluginError."""
         _fail()

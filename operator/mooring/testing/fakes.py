@@ -84,7 +84,7 @@ class FakeApi:
     `failure` is set, every write raises it instead. `objects` are raw objects by resource and key,
     as `("persistentvolumes", "pv-1")`. `events` are functions that change the cluster: a
     wait in `until` runs them one after the other, and then times out. `writes` are what `later`
-    was given and `write_all` has not run.
+    was given and `write_all` has not run. `recorded` has the events by the pod's key.
 
     An `update` fails if the object has another version. `lost` says of the next updates, in order,
     whether they are carried out, and whether their answer is lost.
@@ -103,6 +103,7 @@ class FakeApi:
         self.failure: Exception | None = None
         self.writes: list[Callable[[], Coroutine[Any, Any, None]]] = []
         self.lost: deque[Lost] = deque()
+        self.recorded: list[tuple[str, str, str]] = []
 
     async def bind(self, pod: Pod, node: str) -> None:
         """Remember the binding."""
@@ -137,6 +138,10 @@ class FakeApi:
             merged["metadata"]["resourceVersion"] = str(int(version) + 1)
         self.objects[resource, key] = merged
         return merged
+
+    def record(self, pod: Pod, reason: str, note: str) -> None:
+        """Remember the event."""
+        self.recorded.append((pod.key, reason, note))
 
     async def read(self, resource: str, namespace: str, name: str) -> dict[str, Any] | None:
         """Return the object; None if there is none."""

@@ -12,7 +12,7 @@ from conformance.recording.errors import RecordingError
 
 __all__ = ["FLAGS", "Entry", "SchedulerLog", "scores"]
 
-FLAGS: Final = ("--vmodule=schedule_one=10,eventhandlers=4,executor=2",)
+FLAGS: Final = ("--vmodule=schedule_one=10,eventhandlers=4,executor=2,tracker=5",)
 """Make kube-scheduler log what is read here, and of its many other lines at -v=10 none."""
 
 _PLUGIN_SCORE: Final = "Plugin scored node for pod"

@@ -14,6 +14,7 @@ from controlplane import ControlPlane
 from controlplane.cluster import NEEDS_CONTROLLER_MANAGER
 from controlplane.releases import chosen_release
 from deterministic_extender import application, served_by_thread
+from mooring.kube.resources import RESOURCE_CLAIM
 from mooring.model.declared_features import (
     USER_NAMESPACES_HOST_NETWORK,
     VOLUME_BIND_MOUNT_OPTIONS,
@@ -121,11 +122,29 @@ class Recorder:
             "nominatedNode": nominated,
             "scores": scores(self._log.entries, key),
             "victims": victims,
+            **({"claims": claims} if (claims := self._claims(pod, decided)) else {}),
+        }
+
+    def _claims(self, pod: Raw, decided: Raw) -> dict[str, Raw]:
+        """Return finalizers and status of the pod's claims by name, once it is bound."""
+        if not decided["spec"].get("nodeName"):
+            return {}
+        named = {each["resourceClaimName"] for each in pod["spec"].get("resourceClaims", ())}
+        return {
+            raw["metadata"]["name"]: {
+                "finalizers": raw["metadata"].get("finalizers", []),
+                "status": raw.get("status", {}),
+            }
+            for raw in (self._stage.stored() if named else ())
+            if raw["kind"] == RESOURCE_CLAIM.kind and raw["metadata"]["name"] in named
         }
 
     def _verdict(self, pod: Raw) -> Raw:
-        """Return the pod when first bound, refused, or left waiting for a volume on a node."""
-        metadata = pod["metadata"]
+        """Return the pod when first bound, refused, or left waiting for a volume on a node.
+
+        A pod with claims for devices waits for nobody: it is bound once they are written.
+        """
+        metadata, waits = pod["metadata"], not pod["spec"].get("resourceClaims")
         events = self._client.watch(
             f"/api/v1/namespaces/{metadata['namespace']}/pods?watch=1"
             f"&fieldSelector=metadata.name%3D{metadata['name']}"
@@ -134,7 +153,8 @@ class Recorder:
         with closing(events):
             for event in events:
                 seen: Raw = event["object"]
-                if seen["spec"].get("nodeName") or _condition(seen) or _nominated(seen):
+                nominated = waits and _nominated(seen)
+                if seen["spec"].get("nodeName") or _condition(seen) or nominated:
                     return seen
         raise RecordingError(
             f"kube-scheduler decided nothing about {_key(pod)} within {_VERDICT_SECONDS} s"
@@ -145,12 +165,13 @@ class Recorder:
         names = [raw["metadata"]["name"] for raw in scene.objects if raw["kind"] == "Node"]
         place = "scheduled" if bound else "unscheduled"
         gone = [("Delete event for node", name) for name in names]
+        gone += [("ResourceSlice deleted", name) for name in _slices(scene)]
         self._log.wait_for([*gone, (f"Delete event for {place} pod", _key(scene.pod))])
 
 
 def _arrivals(scene: Scene) -> list[tuple[str, str]]:
-    """Return what kube-scheduler logs when it has seen the scene's nodes and pods in full."""
-    expected = []
+    """Return what it logs when it has seen the scene's nodes, pods and slices in full."""
+    expected = [("ResourceSlice added", name) for name in _slices(scene)]
     for raw in scene.objects:
         if raw["kind"] == "Node":
             expected.append(("Add event for node", raw["metadata"]["name"]))
@@ -161,6 +182,10 @@ def _arrivals(scene: Scene) -> list[tuple[str, str]]:
             change = "Delete" if _has_ended(raw) else "Update"
             expected += [(f"{change} event for scheduled pod", _key(raw))] * changes
     return expected
+
+
+def _slices(scene: Scene) -> list[str]:
+    return [raw["metadata"]["name"] for raw in scene.objects if raw["kind"] == "ResourceSlice"]
 
 
 def _has_ended(pod: Raw) -> bool:

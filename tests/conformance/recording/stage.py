@@ -10,7 +10,14 @@ from typing import Final, Self, TypeVar
 from conformance.scenes.cluster import Raw
 from conformance.scenes.vocabulary import TEAMS, surroundings
 from controlplane import Access, Client
-from mooring.kube.resources import NAMESPACE, NODE, POD, PRIORITY_CLASS, Resource
+from mooring.kube.resources import (
+    NAMESPACE,
+    NODE,
+    POD,
+    PRIORITY_CLASS,
+    RESOURCE_CLAIM,
+    Resource,
+)
 from mooring.mirroring.mirror import MIRRORED
 
 __all__ = ["Stage"]
@@ -70,7 +77,10 @@ class Stage:
     def remove(self, objects: Iterable[Raw]) -> None:
         """Remove all objects of the kinds of these objects."""
         objects = list(objects)
-        self._each(self._let_go, [raw for raw in objects if raw["metadata"].get("finalizers")])
+        kept = [raw for raw in objects if raw["metadata"].get("finalizers")]
+        if any(raw["kind"] == RESOURCE_CLAIM.kind for raw in objects):
+            kept += self._list(RESOURCE_CLAIM)  # kube-scheduler too adds finalizers to them
+        self._each(self._let_go, kept)
         resources = {_BY_KIND[raw["kind"]] for raw in objects} | {POD}
         paths = [
             path

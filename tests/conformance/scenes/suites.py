@@ -22,6 +22,7 @@ from conformance.scenes.demand import (
     resize_stages,
     scarce,
 )
+from conformance.scenes.devices import device_claims
 from conformance.scenes.draw import Draw
 from conformance.scenes.extenders import EXTENDERS, extended
 from conformance.scenes.nodes import NodeStyle, random_nodes
@@ -101,6 +102,7 @@ SUITES: Final[Mapping[str, Suite]] = {
     "mountoptions": Suite(
         (*_LIGHT, declared_features, sometimes(0.7, mount_options)), since="1.37"
     ),
+    "dra": Suite((*_LIGHT, device_claims), nodes=NodeStyle(3, 6, plain=True), since="1.36"),
     "preemption": Suite(
         (
             modest_requests,

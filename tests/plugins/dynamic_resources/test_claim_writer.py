@@ -50,7 +50,9 @@ async def test_the_second_of_two_members_adds_its_reservation_to_the_firsts_allo
     first = server.claim
     for member in (WEB, DB):
         state.hold_claims(member.uid, {first.uid: of("d0")})
-    await asyncio.gather(*(writer.reserve(member, first, of("d0")) for member in (WEB, DB)))
+    await asyncio.gather(
+        *(writer.reserve(member, first, of("d0"), is_new=True) for member in (WEB, DB))
+    )
     assert [each.uid for each in server.claim.reserved_for] == [WEB.uid, DB.uid]
     assert server.known(state) == server.claim
     assert ClusterView(state).dynamic_resources.in_flight(first.uid) is None
@@ -59,9 +61,9 @@ async def test_the_second_of_two_members_adds_its_reservation_to_the_firsts_allo
 async def test_of_two_replicas_only_one_allocates_the_claim() -> None:
     server = Server()
     claim = server.claim
-    await server.writers[0].reserve(WEB, claim, of("d0"))
+    await server.writers[0].reserve(WEB, claim, of("d0"), is_new=True)
     with pytest.raises(PluginError, match="claim default/claim got allocated elsewhere"):
-        await server.writers[1].reserve(WEB, claim, of("d1"))
+        await server.writers[1].reserve(WEB, claim, of("d1"), is_new=True)
     assert server.claim.allocation is not None
     assert server.claim.allocation.results == of("d0").results
 
@@ -70,11 +72,11 @@ async def test_what_another_replica_has_written_for_the_pod_is_taken_over() -> N
     """The former leader was killed between its write and the Binding."""
     server = Server()
     claim = server.claim
-    await server.writers[0].reserve(WEB, claim, of("d0"))
+    await server.writers[0].reserve(WEB, claim, of("d0"), is_new=True)
     state = server.states[1]
     state.put(Kind.RESOURCE_CLAIM, "default/claim", server.claim)
     before = len(server.api.patches)
-    await server.writers[1].reserve(WEB, server.known(state), None)
+    await server.writers[1].reserve(WEB, server.known(state), of("d0"), is_new=False)
     assert len(server.api.patches) == before
 
 

@@ -74,5 +74,6 @@ def test_patterns_follow_every_change(family: str, minor: str) -> None:
 
 def test_numbers_begin_anew_when_too_many_are_given_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fleet, "_MOST_NUMBERS", 1)
-    monkeypatch.setattr(fleet, "_MOST_SLICES", 1)
+    monkeypatch.setattr(fleet, "_MOST_PATTERNS", 1)
+    monkeypatch.setattr(fleet, "_MOST_OF_A_NODE", 1)
     test_patterns_follow_every_change("counts", "1.37")

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from deciding import Deciding
-from mooring.engine.outcome import ScheduleResult
+from mooring.engine.outcome import FitError, ScheduleResult
+from mooring.engine.what_if import WhatIf
 from mooring.framework.verdicts import PluginError, Unschedulable
 from mooring.model.events import ClusterEvent, Kind
 from mooring.model.kubernetes_rules import KUBERNETES_RULES
@@ -405,6 +406,30 @@ async def test_a_claim_that_is_deallocated_elsewhere_fails_the_attempt() -> None
     assert str(caught.value) == "claim default/claim got deallocated elsewhere in the meantime"
 
 
+@pytest.mark.parametrize("reserved_for", [[], ["web"]])
+async def test_a_claim_whose_devices_have_moved_meanwhile_fails_the_attempt(
+    reserved_for: list[str],
+) -> None:
+    """The pod may have waited at Permit; its devices are on another node now."""
+    claim = device_claim(allocation=allocated("a0", node="n1"), reserved_for=reserved_for)
+    attempt = Attempt(claim)
+    attempt.change(allocation=allocated("b0", node="n2"))
+    attempt.show()
+    with pytest.raises(PluginError) as caught:
+        await attempt.pre_bind()
+    assert str(caught.value) == "claim default/claim got allocated elsewhere in the meantime"
+    assert not attempt.api.patches
+
+
+async def test_a_claim_that_is_made_anew_meanwhile_fails_the_attempt() -> None:
+    attempt = Attempt(device_claim())
+    other = device_claim(version=9)
+    other["metadata"]["uid"] = "another"
+    attempt.state.put(Kind.RESOURCE_CLAIM, KEY, parse_resource_claim(other))
+    with pytest.raises(PluginError, match="claim default/claim is another one than before"):
+        await attempt.pre_bind()
+
+
 @pytest.mark.parametrize("returns", [False, True])
 async def test_a_claim_that_is_gone_fails_the_attempt_also_if_its_name_returns(
     returns: bool,  # noqa: FBT001 - both cases of one test
@@ -436,6 +461,8 @@ async def test_pre_bind_waits_until_the_devices_are_bound() -> None:
     attempt.api.events.append(attach)
     await attempt.pre_bind()
     assert not attempt.api.events
+    note = "waiting for binding conditions for device on node n1"
+    assert attempt.api.recorded == [("default/web", "BindingConditionsPending", note)]
 
 
 async def test_devices_that_cannot_be_bound_fail_the_attempt() -> None:
@@ -608,6 +635,20 @@ async def test_a_claim_that_keeps_its_only_pod_off_a_node_is_deallocated(
     assert (freed.allocation, freed.reserved_for, freed.device_statuses) == (None, (), ())
 
 
+async def test_a_claim_is_deallocated_once_however_often_that_is_asked_for() -> None:
+    deciding = Deciding(N1, N2, *GPUS, ON_N1)
+    api = deciding.pipeline.api
+    assert isinstance(api, FakeApi)
+    for _ in range(3):
+        deciding.decision(ELSEWHERE)
+    assert len(api.writes) == 1
+    api.objects["resourceclaims", KEY] = ON_N1
+    await api.write_all()
+    assert len(api.patches) == 1
+    deciding.decision(ELSEWHERE)
+    assert not api.writes
+
+
 async def test_a_claim_that_another_pod_uses_by_then_is_not_deallocated() -> None:
     _, api = decided(ON_N1, wanted=ELSEWHERE)
     taken = device_claim(allocation=allocated("a0", node="n1"), reserved_for=["db"], version=2)
@@ -669,3 +710,37 @@ def test_whole_decisions_place_pods_with_their_devices() -> None:
     outcome = deciding.outcome(using())
     assert isinstance(outcome, ScheduleResult)
     assert outcome.node == "n1"
+
+
+def test_no_pod_is_evicted_for_devices() -> None:
+    """Evicting pods frees no claims, as kube-scheduler has it."""
+    holders = [using(f"holder-{n}", name=f"low-{n}", node=n, priority=1) for n in ("n1", "n2")]
+    held = [
+        device_claim(
+            f"holder-{n}",
+            request(count=c),
+            allocation=allocated(*d, node=n),
+            reserved_for=[f"low-{n}"],
+        )
+        for n, c, d in (("n1", 2, ("a0", "a1")), ("n2", 1, ("b0",)))
+    ]
+    deciding = Deciding(N1, N2, *GPUS, *held, *holders, device_claim())
+    outcome = deciding.outcome(using(priority=10))
+    assert isinstance(outcome, FitError)
+    assert outcome.nomination is None
+    assert "2 Preemption is not helpful for scheduling" in outcome.message
+
+
+def test_a_pod_that_is_taken_off_its_node_in_a_what_if_finds_its_devices_free() -> None:
+    claim = device_claim(
+        "claim", request(count=2), allocation=allocated("a0", "a1", node="n1"), reserved_for=["web"]
+    )
+    deciding = Deciding(N1, N2, *GPUS, claim, using(node="n1"))
+    what_if = WhatIf(deciding.cluster, deciding.shared, now=lambda: 0.0)
+    what_if.remove(uid_of("web"))
+    with what_if.trial():
+        assert in_use(deciding.state) == []
+        outcome = what_if.decide(parse_pod(using()), deciding.pipeline)
+    assert isinstance(outcome, ScheduleResult)
+    assert outcome.node == "n1"
+    assert in_use(deciding.state) == ["a0", "a1"]

@@ -8,11 +8,12 @@ from dra.objects import attributes, claim, device, exactly, on_node, request, re
 from mooring.cel.device_selector import CompileError, DeviceView, SelectorError, compile_selector
 from mooring.model.device_classes import parse_device_class
 from mooring.model.resource_claims import parse_resource_claim
-from mooring.model.resource_slices import Device, parse_resource_slice
+from mooring.model.resource_slices import Device, Version, parse_resource_slice
 from mooring.plugins.dynamic_resources.projection import (
     EVERYTHING,
     attributes_read,
-    projection,
+    fixed_part,
+    read_part,
     reads_of,
 )
 
@@ -78,14 +79,14 @@ def test_claims_read_what_their_selectors_constraints_and_classes_name() -> None
         }
     )
     claims = [parse_resource_claim(raw)]
-    assert reads_of(claims, [gpu]) == {"index", "numa", "model"}
+    assert reads_of(claims, [gpu]) == frozenset(("index", "numa", "model"))
     everything = replace(gpu, selectors=(f"{GPU}.size() == 2",))
     assert reads_of(claims, [everything]) is EVERYTHING
 
 
-def test_a_projection_leaves_out_what_is_not_read_and_nothing_else() -> None:
+def test_both_parts_leave_out_what_is_not_read_and_nothing_else() -> None:
     def projected(one: Device) -> object:
-        return projection(each, one, frozenset({"model"}))
+        return fixed_part(each, one), read_part(one, frozenset({"model"}))
 
     raw = device("d", attributes(model="h100", uuid="1"), capacity={"m": {"value": "1"}})
     each = parse_resource_slice(resource_slice("s", on_node("n"), [raw]))
@@ -95,8 +96,13 @@ def test_a_projection_leaves_out_what_is_not_read_and_nothing_else() -> None:
     others = (
         replace(one, attributes={"model": "a100"}),
         replace(one, attributes={"gpu.example.com/model": "h100"}),
+        replace(one, attributes={"model": "h100", "odd": None}),
+        replace(one, attributes={"model": "h100", "firmware": Version("1.0.0")}),
         replace(one, capacity={}),
         replace(one, allow_multiple_allocations=True),
     )
     for other in others:
         assert projected(other) != projected(one)
+    everything = read_part(one, EVERYTHING)
+    assert everything != read_part(other_name, EVERYTHING)
+    assert read_part(one, frozenset()) == read_part(other_name, frozenset()) == ()

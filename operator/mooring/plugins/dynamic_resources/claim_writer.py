@@ -7,6 +7,7 @@ write that was carried out although its answer was lost is never made twice, or 
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final
 
 from mooring.framework.handle import Api, ReadAgainError, VolumeAssumeCache
@@ -41,15 +42,19 @@ class ClaimWriter:
         self._cache = cache
         self._claims = cluster.dynamic_resources
         self._cluster = cluster
+        self._deallocating: dict[str, None] = {}
+        """The uids of the claims whose devices are being freed."""
 
-    async def reserve(self, pod: Pod, claim: ResourceClaim, allocation: Allocation | None) -> None:
-        """Write the allocation, if there is one to write, and reserve the claim for the pod.
+    async def reserve(
+        self, pod: Pod, claim: ResourceClaim, allocation: Allocation, *, is_new: bool
+    ) -> None:
+        """Reserve the claim for the pod, and write the allocation before if it `is_new`.
 
         Raises:
             PluginError: if the claim is not what it was when the pod was decided about.
         """
         async with self._api.alone(claim.uid):
-            written = await self._reserve(pod, self._latest(claim), allocation)
+            written = await self._reserve(pod, self._latest(claim), allocation, is_new=is_new)
             self._cache.assume_claim(written)
             self._cache.release_claims(pod.uid, [claim.uid])
 
@@ -106,8 +111,19 @@ class ClaimWriter:
         if failed is not None:
             raise failed
 
-    async def deallocate(self, pod: Pod, claim: ResourceClaim) -> None:
-        """Free the claim's devices, unless somebody else uses them by now."""
+    def deallocate_later(self, pod: Pod, claim: ResourceClaim) -> None:
+        """Free the claim's devices soon, unless somebody else uses them by then."""
+        if claim.uid not in self._deallocating:
+            self._deallocating[claim.uid] = None
+            self._api.later(partial(self._deallocate, pod, claim))
+
+    async def _deallocate(self, pod: Pod, claim: ResourceClaim) -> None:
+        try:
+            await self._try_to_deallocate(pod, claim)
+        finally:
+            del self._deallocating[claim.uid]
+
+    async def _try_to_deallocate(self, pod: Pod, claim: ResourceClaim) -> None:
         async with self._api.alone(claim.uid):
             latest = await self._read(claim)
             if (
@@ -124,17 +140,15 @@ class ClaimWriter:
                 return  # the next attempt finds out
 
     async def _reserve(
-        self, pod: Pod, claim: ResourceClaim, allocation: Allocation | None
+        self, pod: Pod, claim: ResourceClaim, allocation: Allocation, *, is_new: bool
     ) -> ResourceClaim:
         """Return the claim as it is when it is allocated and reserved for the pod."""
         for _ in range(_MOST_TRIES):
             if claim.deleting:
                 raise PluginError(f"claim {claim.key} got deleted in the meantime")
-            if allocation is None and claim.allocation is None:
+            if claim.allocation is None and not is_new:
                 raise PluginError(f"claim {claim.key} got deallocated elsewhere in the meantime")
-            if None not in (allocation, claim.allocation) and not _same(
-                allocation, claim.allocation
-            ):
+            if claim.allocation is not None and not _same(allocation, claim.allocation):
                 raise PluginError(f"claim {claim.key} got allocated elsewhere in the meantime")
             if is_reserved(claim, pod):
                 return claim
@@ -151,13 +165,13 @@ class ClaimWriter:
         raise PluginError(f"claim {claim.key} changes all the time: {problem}")
 
     def _reservation(
-        self, pod: Pod, claim: ResourceClaim, allocation: Allocation | None
+        self, pod: Pod, claim: ResourceClaim, allocation: Allocation
     ) -> dict[str, Any]:
         """Return the status by which the claim is allocated and reserved for the pod."""
         mine = ConsumerReference("", "pods", pod.name, pod.uid)
         status: dict[str, Any] = {"reservedFor": _consumers([*claim.reserved_for, mine])}
         known = claim.allocation
-        if known is None and allocation is not None:
+        if known is None:
             status["allocation"] = allocation_fields(allocation)
         if known is None or known.time is None:
             status.setdefault("allocation", {})["allocationTimestamp"] = self._now()
@@ -232,14 +246,13 @@ class ClaimWriter:
         return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _same(one: Allocation | None, other: Allocation | None) -> bool:
+def _same(one: Allocation, other: Allocation) -> bool:
     """Return whether two allocations have the same devices for the same requests."""
     return _devices(one) == _devices(other)
 
 
-def _devices(allocation: Allocation | None) -> list[tuple[Any, ...]]:
-    results = allocation.results if allocation is not None else ()
-    return [(r.request, r.device, r.share_id) for r in results]
+def _devices(allocation: Allocation) -> list[tuple[Any, ...]]:
+    return [(r.request, r.device, r.share_id) for r in allocation.results]
 
 
 def _consumers(consumers: Iterable[ConsumerReference]) -> list[dict[str, str]]:

@@ -6,7 +6,7 @@ for names. So they are searched for once per pattern. Patterns are numbers in a 
 only the rows are made anew whose slices, labels or devices in use have changed.
 """
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,17 +18,18 @@ from mooring.model.resource_claims import DeviceId
 from mooring.model.resource_slices import ResourceSlice
 from mooring.plugins.dynamic_resources.counters import Counters
 from mooring.plugins.dynamic_resources.pools import Inventory, Pool, node_matches, pools_of_node
-from mooring.plugins.dynamic_resources.projection import Reads, projection
+from mooring.plugins.dynamic_resources.projection import Reads, fixed_part, read_part
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.dynamic_resources.allocated_devices import AllocatedDevices
 
 __all__ = ["Fleet", "Patterns"]
 
-_MOST_COLUMNS: Final = 8
-_MOST_NUMBERS: Final = 50_000
-"""Numbers that are given out before all begin anew."""
-_MOST_SLICES: Final = 50_000
+_MOST_PATTERNS: Final = 8
+"""Kinds of claims, by what they read, for which all patterns are kept."""
+_MOST_NUMBERS: Final = 100_000
+"""What is remembered before all begins anew, besides what large clusters need."""
+_MOST_OF_A_NODE: Final = 50
 
 _PoolKey = tuple[str, str]
 
@@ -42,37 +43,79 @@ class _Row:
     pools: list[Pool]
 
 
+class _Numbers:
+    """Numbers for equal values, and for what all claims see of a pool."""
+
+    def __init__(self, generation: int) -> None:
+        self.generation = generation
+        self._known: dict[Hashable, int] = {}
+        self._slices: dict[int, tuple[ResourceSlice, tuple[int, ...]]] = {}
+        self._pools: dict[_PoolKey, dict[int, tuple[Pool, int]]] = {}
+        """By pool and its identity: a pool may look different from node to node."""
+
+    def __len__(self) -> int:
+        return len(self._known) + len(self._slices)
+
+    def of(self, value: Hashable) -> int:
+        """Return the number of the value: a new one if it has none."""
+        return self._known.setdefault(value, len(self._known))
+
+    def outdate(self, key: _PoolKey) -> None:
+        """Forget what a pool looked like."""
+        self._pools.pop(key, None)
+
+    def of_pool(self, pool: Pool, allocated: AllocatedDevices) -> int:
+        """Return the number of the pool as all claims see it."""
+        of_key = self._pools.setdefault((pool.driver, pool.name), {})
+        known = of_key.get(id(pool))
+        if known is None:
+            looks = (
+                pool.incomplete,
+                bool(pool.invalid),
+                tuple([self._of_slice(each) for each in pool.slices]),
+                _uses(pool, allocated),
+                _unused(pool, allocated) if pool.counter_sets else None,
+            )
+            known = of_key[id(pool)] = pool, self.of(looks)
+        return known[1]
+
+    def _of_slice(self, each: ResourceSlice) -> tuple[int, ...]:
+        known = self._slices.get(id(each))
+        if known is None:
+            numbers = tuple([self.of(fixed_part(each, device)) for device in each.devices])
+            known = self._slices[id(each)] = each, numbers
+        return known[1]
+
+
 class Patterns:
     """The patterns of all rows, for claims that read the same attributes."""
 
-    def __init__(self, reads: Reads) -> None:
+    def __init__(self, reads: Reads, known: _Numbers) -> None:
         self._reads = reads
+        self._known = known
         self.numbers: IntArray = np.zeros(0, np.int64)
         """The number of each row's pattern."""
-        self.generation = 0
-        """Grows when numbers get another meaning."""
         self._stale: set[int] = set()
-        self._known: dict[Hashable, int] = {}
-        self._pools: dict[_PoolKey, dict[int, tuple[Pool, int]]] = {}
-        """By pool and its identity: a pool may look different from node to node."""
-        self._slices: dict[int, tuple[ResourceSlice, tuple[int, ...]]] = {}
+        self._slices: dict[int, tuple[ResourceSlice, int]] = {}
 
-    def outdate(self, rows: Iterable[int], pools: Iterable[_PoolKey]) -> None:
-        """Have these rows made anew when they are read, and forget what these pools looked like."""
+    @property
+    def generation(self) -> int:
+        """Differs where equal numbers mean different patterns."""
+        return self._known.generation
+
+    @property
+    def size(self) -> int:
+        """How much is remembered."""
+        return len(self._slices)
+
+    def outdate(self, rows: Iterable[int]) -> None:
+        """Have these rows made anew when they are read."""
         self._stale.update(rows)
-        for key in pools:
-            self._pools.pop(key, None)
 
     def update(
         self, rows: Sequence[_Row | None], allocated: AllocatedDevices, rules: KubernetesRules
     ) -> None:
         """Make the patterns of all rows that are out of date."""
-        if len(self._slices) > _MOST_SLICES:
-            self._slices = {}
-        if len(self._known) > _MOST_NUMBERS:
-            self._known, self._pools, self._slices = {}, {}, {}
-            self._stale.update(range(len(rows)))
-            self.generation += 1
         if len(self.numbers) != len(rows):
             self._stale.update(range(len(self.numbers), len(rows)))
             self.numbers = np.resize(self.numbers, len(rows))
@@ -85,52 +128,37 @@ class Patterns:
         self, row: _Row | None, allocated: AllocatedDevices, rules: KubernetesRules
     ) -> int:
         if row is None:
-            return self._number(None)
-        numbers = tuple([self._pool(pool, row.node, allocated) for pool in row.pools])
-        if rules.counters_by_driver:
-            return self._number(numbers)
-        names = [pool.name for pool in row.pools]  # those of one name share counters
-        return self._number((numbers, tuple(names.index(name) for name in names)))
-
-    def _number(self, value: Hashable) -> int:
-        return self._known.setdefault(value, len(self._known))
-
-    def _pool(self, pool: Pool, node: Node, allocated: AllocatedDevices) -> int:
-        of_key = self._pools.setdefault((pool.driver, pool.name), {})
-        known = of_key.get(id(pool))
-        if known is not None:
-            return known[1]
-        codes = tuple([self._codes(each) for each in pool.slices])
-        uses = tuple([_uses(pool, each, allocated) for each in pool.slices])
-        counters = _unused(pool, allocated) if pool.counter_sets else None
-        here = tuple(
+            return self._known.of(None)
+        looks = tuple(
             [
-                tuple(node_matches(device, node.name, node.labels) for device in each.devices)
-                for each in pool.slices
-                if each.per_device_node_selection
+                (self._known.of_pool(pool, allocated), *self._attributes(pool, row.node))
+                for pool in row.pools
             ]
         )
-        value = (pool.driver, pool.incomplete, bool(pool.invalid), codes, uses, counters, here)
-        number = self._number(value)
-        if not here:
-            of_key[id(pool)] = pool, number
-        return number
+        if rules.counters_by_driver:
+            return self._known.of(looks)
+        names = [pool.name for pool in row.pools]  # those of one name share counters
+        return self._known.of((looks, tuple([names.index(name) for name in names])))
 
-    def _codes(self, each: ResourceSlice) -> tuple[int, ...]:
-        known = self._slices.get(id(each))
-        if known is None:
-            codes = tuple(
-                [self._number(projection(each, device, self._reads)) for device in each.devices]
-            )
-            known = self._slices[id(each)] = each, codes
-        return known[1]
+    def _attributes(self, pool: Pool, node: Node) -> Iterator[Hashable]:
+        """Yield for each slice what is read of its devices, and which ones are for the node."""
+        for each in pool.slices:
+            if each.per_device_node_selection:
+                yield tuple(node_matches(device, node.name, node.labels) for device in each.devices)
+            if self._reads is not None and not self._reads:
+                continue
+            known = self._slices.get(id(each))
+            if known is None:
+                read = tuple([read_part(device, self._reads) for device in each.devices])
+                known = self._slices[id(each)] = each, self._known.of(read)
+            yield known[1]
 
 
-def _uses(pool: Pool, each: ResourceSlice, allocated: AllocatedDevices) -> Hashable:
-    """Return how the slice's devices are in use; None if none is."""
+def _uses(pool: Pool, allocated: AllocatedDevices) -> Hashable:
+    """Return how the pool's devices are in use; None if none is."""
     dedicated, shares, consumed = allocated.dedicated, allocated.shares, allocated.consumed
     uses: list[Hashable] = []
-    for device in each.devices:
+    for device in (device for each in pool.slices for device in each.devices):
         key = DeviceId(pool.driver, pool.name, device.name)
         if key in shares or key in consumed:
             amounts = consumed.get(key)
@@ -167,15 +195,18 @@ class Fleet:
         self._rows: list[_Row | None] = []
         self._rows_of: dict[_PoolKey, set[int]] = {}
         self._patterns: dict[Reads, Patterns] = {}
+        self._numbers = _Numbers(0)
 
     def patterns(self, cluster: ClusterView, reads: Reads) -> Patterns:
         """Return the patterns of all rows for claims that read these attributes."""
         self._see(cluster)
-        found = self._patterns.pop(reads, None)
-        if found is None:
-            found = Patterns(reads)
-            while len(self._patterns) >= _MOST_COLUMNS:
-                del self._patterns[next(iter(self._patterns))]
+        size = len(self._numbers) + sum(each.size for each in self._patterns.values())
+        if size > _MOST_NUMBERS + _MOST_OF_A_NODE * len(self._rows):
+            self._patterns.clear()
+            self._numbers = _Numbers(self._numbers.generation + 1)
+        found = self._patterns.pop(reads, None) or Patterns(reads, self._numbers)
+        while len(self._patterns) >= _MOST_PATTERNS:
+            del self._patterns[next(iter(self._patterns))]
         self._patterns[reads] = found
         found.update(self._rows, cluster.dynamic_resources.allocated, self._rules)
         return found
@@ -230,13 +261,15 @@ class Fleet:
         gone = [(p.driver, p.name) for p in before.pools] if before is not None else []
         for key in gone:
             self._rows_of[key].discard(row)
+            self._numbers.outdate(key)
         for pool in after.pools if after is not None else ():
             self._rows_of.setdefault((pool.driver, pool.name), set()).add(row)
         for patterns in self._patterns.values():
-            patterns.outdate((row,), gone)
+            patterns.outdate((row,))
 
     def _take_uses(self, changed: Iterable[DeviceId] | None) -> None:
         pools = self._rows_of if changed is None else {(d.driver, d.pool): None for d in changed}
         for key in pools:
+            self._numbers.outdate(key)
             for patterns in self._patterns.values():
-                patterns.outdate(self._rows_of.get(key, ()), (key,))
+                patterns.outdate(self._rows_of.get(key, ()))

@@ -75,6 +75,7 @@ class DynamicResources(AssignsInTrials):
                 for kind in (Kind.NODE, Kind.DEVICE_CLASS, Kind.RESOURCE_SLICE)
                 for action in (Action.ADD, Action.UPDATE)
             ),
+            (Kind.RESOURCE_SLICE, Action.DELETE),
             (Kind.POD, Action.DELETE),
         }
     )
@@ -88,6 +89,8 @@ class DynamicResources(AssignsInTrials):
         self._writer = ClaimWriter(handle.api, handle.assume_cache, handle.cluster)
         self._fleet = Fleet(handle.kubernetes)
         self._answers = Answers(self._fleet)
+        self._expected: dict[Uid, dict[str, Allocation]] = {}
+        """The allocations that claims had, by uid, when the pod was reserved."""
         self._begun: dict[Uid, dict[str, ResourceClaim]] = {}
         """The claims, by uid, that PreBind has begun to write for each pod."""
         self._unreserved = count()
@@ -160,7 +163,7 @@ class DynamicResources(AssignsInTrials):
         for claim in self._unavailable(claims, state):
             if all(consumer.uid == state.pod.uid for consumer in claim.reserved_for):
                 self._overdue.pop(claim.uid, None)
-                self._api.later(partial(self._writer.deallocate, state.pod, claim))
+                self._writer.deallocate_later(state.pod, claim)
                 return Unschedulable("deallocation of ResourceClaim completed", resolvable=True)
         return self._nothing_to_free("still not schedulable")
 
@@ -190,7 +193,12 @@ class DynamicResources(AssignsInTrials):
     def reserve(self, pod: Pod, node: str) -> Unschedulable | None:
         """Have the devices of the node in flight for the pod."""
         row = self._cluster.row(node)
-        found = self._assigned(pod, row) if row is not None else None
+        if row is None:
+            return None
+        claims = claims_of(pod, self._cluster) if pod.spec.resource_claims else None
+        if isinstance(claims, list):
+            self._expected[pod.uid] = {c.uid: c.allocation for c in claims if c.allocation}
+        found = self._assigned(pod, row)
         if isinstance(found, NewClaim):
             self._new[pod.uid] = found
         return found if isinstance(found, Unschedulable) else None
@@ -206,6 +214,7 @@ class DynamicResources(AssignsInTrials):
         A claim that PreBind has begun to write stays in flight until it is read again: the write
         may have been carried out.
         """
+        self._expected.pop(pod.uid, None)
         self._new.pop(pod.uid, None)
         begun, known = self._begun.pop(pod.uid, {}), self._cluster.dynamic_resources
         left = [*known.reserved_for(pod.uid), *known.extended_resource_claims(pod.uid)]
@@ -217,7 +226,7 @@ class DynamicResources(AssignsInTrials):
         self._cache.hold_claims(holder, {uid: held[uid] for uid in begun if uid in held})
         self._api.later(partial(self._writer.unreserve, pod, claims.values(), holder))
 
-    async def pre_bind(self, pod: Pod, _node: str) -> None:
+    async def pre_bind(self, pod: Pod, node: str) -> None:
         """Write the devices to the pod's claims, and wait until they are bound.
 
         Raises:
@@ -230,14 +239,18 @@ class DynamicResources(AssignsInTrials):
         if isinstance(claims, Unschedulable):
             raise PluginError(claims.reason)
         held = self._cluster.dynamic_resources.held(pod.uid)
+        expected = {**self._expected.get(pod.uid, {}), **held}
         for claim in claims:
+            if claim.uid not in expected:
+                raise PluginError(f"claim {claim.key} is another one than before")
             if not is_reserved(claim, pod):
                 self._begun.setdefault(pod.uid, {})[claim.uid] = claim
-                await self._writer.reserve(pod, claim, held.get(claim.uid))
+            await self._writer.reserve(pod, claim, expected[claim.uid], is_new=claim.uid in held)
         if new is not None:
             claims.append(await self._created(pod, new, held[new.claim.uid]))
-        await self._until_bound([claim.uid for claim in claims])
+        await self._until_bound(pod, node, [claim.uid for claim in claims])
         self._begun.pop(pod.uid, None)
+        self._expected.pop(pod.uid, None)
         self._new.pop(pod.uid, None)
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
@@ -346,7 +359,7 @@ class DynamicResources(AssignsInTrials):
         await self._writer.until_known(claim)
         self._cache.hold_claims(pod.uid, {claim.uid: allocation})
         self._cache.release_claims(pod.uid, [new.claim.uid])
-        await self._writer.reserve(pod, claim, allocation)
+        await self._writer.reserve(pod, claim, allocation, is_new=True)
         await self._api.set_pod_status(pod, new.status_fields(claim))
         return claim
 
@@ -387,7 +400,7 @@ class DynamicResources(AssignsInTrials):
             Budget(),
         )
 
-    async def _until_bound(self, uids: list[str]) -> None:
+    async def _until_bound(self, pod: Pod, node: str, uids: list[str]) -> None:
         """Wait until all binding conditions of the claims are true.
 
         Raises:
@@ -414,6 +427,8 @@ class DynamicResources(AssignsInTrials):
         late = waiting()
         if late is None:
             return
+        note = f"waiting for binding conditions for device on node {node}"
+        self._api.record(pod, "BindingConditionsPending", note)
         try:
             await self._api.until(lambda: waiting() is None, self._left(late))
         except TimeoutError as error:

@@ -1,7 +1,7 @@
 """What of a device can make a difference to claims: all else, such as its UUID, is left out.
 
-Devices with equal projections get equal answers from selectors, constraints, capacities, taints
-and counters. So nodes whose devices have equal projections, and are in use in the same way, get
+Devices of which both parts are equal get equal answers from selectors, constraints, capacities,
+taints and counters. So nodes whose devices have equal parts, and are in use in the same way, get
 equal allocations but for the names.
 """
 
@@ -14,7 +14,7 @@ from mooring.model.quantity import Quantity
 from mooring.model.resource_claims import ResourceClaim
 from mooring.model.resource_slices import Device, DeviceCapacity, ResourceSlice, Version
 
-__all__ = ["EVERYTHING", "Reads", "attributes_read", "projection", "reads_of"]
+__all__ = ["EVERYTHING", "Reads", "attributes_read", "fixed_part", "read_part", "reads_of"]
 
 Reads = frozenset[str] | None
 """Names of attributes, without a domain; None: all attributes are read."""
@@ -63,24 +63,39 @@ def reads_of(claims: Iterable[ResourceClaim], classes: Iterable[DeviceClass]) ->
     return frozenset(reads)
 
 
-def projection(each: ResourceSlice, device: Device, reads: Reads) -> Hashable:
-    """Return what of the device can make a difference to claims that read these attributes."""
+def fixed_part(each: ResourceSlice, device: Device) -> Hashable:
+    """Return what of the device can make a difference to any claims, whatever they read.
+
+    Attributes that no selector understands, and versions, may make every selector fail.
+    """
     place = device if each.per_device_node_selection else each
     return (
         each.driver,
         tuple(
-            (name, type(value), value)
-            for name, value in device.attributes.items()
-            if reads is None
-            or value is None
-            or type(value) is Version
-            or name.rpartition("/")[2] in reads
+            [
+                (name, value)
+                for name, value in device.attributes.items()
+                if value is None or type(value) is Version
+            ]
         ),
-        tuple((name, _capacity(amount)) for name, amount in device.capacity.items()),
-        tuple((taken.counter_set, _amounts(taken.counters.items())) for taken in device.consumes),
+        tuple([(name, _capacity(amount)) for name, amount in device.capacity.items()]),
+        tuple([(taken.counter_set, _amounts(taken.counters.items())) for taken in device.consumes]),
         device.taints,
         device.allow_multiple_allocations,
         len(place.node_selector.terms) if place.node_selector is not None else 0,
+    )
+
+
+def read_part(device: Device, reads: Reads) -> Hashable:
+    """Return the attributes of the device that claims read."""
+    if reads is None:
+        return tuple([(name, type(value), value) for name, value in device.attributes.items()])
+    return tuple(
+        [
+            (name, type(value), value)
+            for name, value in device.attributes.items()
+            if name in reads or name.rpartition("/")[2] in reads
+        ]
     )
 
 

@@ -1,0 +1,43 @@
+"""Evaluates expressions in tests."""
+
+from typing import Any, Final
+
+from mooring.cel.device_selector import (
+    CompileError,
+    DeviceView,
+    SelectorError,
+    compile_selector,
+)
+from mooring.model.quantity import parse_quantity
+from mooring.model.resource_slices import Version
+
+__all__ = ["GPU", "answer", "cost", "is_true"]
+
+GPU: Final = DeviceView(
+    "gpu.example.com",
+    {"model": "A100", "memory": 40, "healthy": True, "vendor.io/firmware": Version("1.10.0")},
+    {"memory": parse_quantity("40Gi")},
+)
+
+
+def answer(expression: str, device: DeviceView = GPU, **options: Any) -> bool | str:
+    """Return the result of an expression for a device, or what is wrong."""
+    compiled = compile_selector(expression, **options)
+    if isinstance(compiled, CompileError):
+        return str(compiled)
+    try:
+        return compiled.matches(device)
+    except SelectorError as error:
+        return str(error)
+
+
+def is_true(expression: str, device: DeviceView = GPU) -> bool:
+    """Return whether an expression is true for a device; what is wrong is not."""
+    return answer(expression, device) is True
+
+
+def cost(expression: str, device: DeviceView = GPU, **options: Any) -> int:
+    """Return what an expression costs that has a result for the device."""
+    compiled = compile_selector(expression, **options)
+    assert not isinstance(compiled, CompileError), compiled
+    return compiled.evaluate(device)[1]

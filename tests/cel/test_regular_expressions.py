@@ -1,0 +1,83 @@
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mooring.cel.regular_expressions import PatternError, compile_pattern
+from mooring.cel.values import EvaluationCrash, work
+
+SIMPLE = st.recursive(
+    st.sampled_from(("a", "b", "[ab]", "[^a]", ".", r"\d", "^", "$", r"\b")),
+    lambda inner: st.one_of(
+        st.tuples(inner, inner).map("".join),
+        st.tuples(inner, inner).map(lambda pair: f"(?:{pair[0]}|{pair[1]})"),
+        st.tuples(inner, st.sampled_from(("*", "+", "?", "{2}", "{0,2}", "*?", "+?"))).map(
+            lambda pair: f"(?:{pair[0]}){pair[1]}"
+        ),
+    ),
+    max_leaves=6,
+)
+
+
+@given(SIMPLE, st.text("ab1\n", max_size=8))
+def test_matches_are_those_of_pythons_own_engine(pattern: str, text: str) -> None:
+    work.begin()
+    theirs = re.search(pattern.replace("$", r"\Z"), text, re.ASCII)
+    ours = compile_pattern(pattern)
+    assert ours.matches(text) == (theirs is not None)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "found"),
+    [
+        ("a|ab", "ab", "a"),
+        ("(?i)H1", "xh1", "h1"),
+        ("a{2,3}", "aaaa", "aaa"),
+        ("a+?", "aaa", "a"),
+        (r"\pL+", "1日本", "日本"),
+        ("[[:alpha:]]+", "1ab", "ab"),
+        (r"\Qa.b\E", "a.b", "a.b"),
+        ("(?s)a.b", "a\nb", "a\nb"),
+        ("(?m)^b$", "a\nb", "b"),
+        (r"\x41\x{42}", "AB", "AB"),
+    ],
+)
+def test_the_first_match_is_found(pattern: str, text: str, found: str) -> None:
+    work.begin()
+    assert compile_pattern(pattern).find(text) == found
+
+
+def test_empty_matches_do_not_follow_a_match() -> None:
+    work.begin()
+    assert [*compile_pattern("a*").find_all("baac", -1)] == ["", "aa", ""]
+    assert [*compile_pattern("a").find_all("aaa", 2)] == ["a", "a"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "message"),
+    [
+        ("(", "missing closing ): `(`"),
+        ("a)", "unexpected ): `a)`"),
+        ("[a", "missing closing ]: `[a`"),
+        ("a**", "invalid nested repetition operator: `**`"),
+        ("*", "missing argument to repetition operator: `*`"),
+        ("a{1001}", "invalid repeat count: `{1001}`"),
+        ("[z-a]", "invalid character class range: `z-a`"),
+        (r"\q", r"invalid escape sequence: `\q`"),
+        ("(?=a)", "invalid or unsupported Perl syntax: `(?=`"),
+        ("((((a{10}){10}){10}){10})", "invalid repeat count: `{10}`"),
+        ("(" * 500 + ")" * 500, "expression nests too deeply"),
+        ("(a{1,50}|b{1,50})" * 200, "expression too large"),
+    ],
+)
+def test_what_is_no_pattern_is_refused_with_the_message_of_go(pattern: str, message: str) -> None:
+    with pytest.raises(PatternError) as error:
+        compile_pattern(pattern)
+    assert f"error parsing regexp: {message}" in str(error.value)
+
+
+def test_a_search_ends_when_its_work_does() -> None:
+    work.begin()
+    with pytest.raises(EvaluationCrash):
+        compile_pattern("(a+)+(a+)+b").matches("a" * 10**6)
