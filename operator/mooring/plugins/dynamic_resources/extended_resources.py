@@ -17,10 +17,10 @@ from mooring.model.node import Node
 from mooring.model.pod import Pod
 from mooring.model.resource_claims import (
     EXTENDED_RESOURCE_CLAIM,
-    ClaimSpec,
     DeviceRequest,
     ExactRequest,
     ResourceClaim,
+    claim_of_scheduler,
 )
 from mooring.model.resources import ContainerRequests
 from mooring.state.cluster_view import ClusterView
@@ -164,20 +164,9 @@ def new_claim(pod: Pod, classes: Mapping[str, str]) -> NewClaim | None:
         found = _of_resource(pod.spec.containers, resource, classes[resource])
         requests += found[0]
         mappings += found[1]
-    claim = ResourceClaim(
-        namespace=pod.namespace,
-        name=_NAME,
-        uid=f"{pod.uid}/extended-resources",
-        resource_version="",
-        deleting=False,
-        finalizers=(),
-        controller_uid=pod.uid,
-        for_extended_resources=True,
-        spec=ClaimSpec(tuple(sorted(requests, key=lambda each: each.name)), (), ()),
-        allocation=None,
-        reserved_for=(),
-        device_statuses=(),
-    )
+    requests.sort(key=lambda each: each.name)
+    uid = f"{pod.uid}/extended-resources"
+    claim = claim_of_scheduler(pod.namespace, _NAME, uid, pod.uid, requests)
     return NewClaim(claim, tuple(mappings))
 
 

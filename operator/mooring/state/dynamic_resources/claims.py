@@ -81,6 +81,8 @@ class ResourceClaims:
 
     def for_extended_resources(self, pod: Uid) -> list[ResourceClaim]:
         """Return the claims that were created for the pod's extended resources."""
+        if pod in self._gone:
+            return []
         return [self._known[uid] for uid in self._of_pod.get(pod, ())]
 
     def shown(
