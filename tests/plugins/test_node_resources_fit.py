@@ -2,9 +2,17 @@ from typing import Any
 
 import pytest
 
+from deciding import Deciding
+from mooring.model.events import Kind
+from mooring.model.resource_claims import parse_resource_claim
 from mooring.plugins.node_resources_fit import NodeResourcesFit
 from mooring.testing.builders import node, pod
-from mooring.testing.device_builders import device_class
+from mooring.testing.device_builders import (
+    allocated,
+    device_claim,
+    device_class,
+    resource_slice,
+)
 from plugin_answers import PluginAnswers, Rejected
 
 GPU = "example.com/gpu"
@@ -330,3 +338,38 @@ def test_a_change_of_a_node_that_may_have_devices_helps() -> None:
     n1, wanted = node("n1"), pod(requests={GPU: 1})
     assert PluginAnswers(NodeResourcesFit, GPUS, n1).queueing_hint(wanted, before=n1, after=n1)
     assert not PluginAnswers(NodeResourcesFit, n1).queueing_hint(wanted, before=n1, after=n1)
+
+
+def test_devices_of_the_class_are_what_a_node_offers_for_scores() -> None:
+    strategy = {"type": "LeastAllocated", "resources": [resource(GPU)]}
+    devices = resource_slice("s1", ["d0", "d1", "d2", "d3"], node="devices")
+    used = device_claim(allocation=allocated("d0", node="devices"))
+    objects = (GPUS, devices, used, node("devices"), node("none"), node("own", resources={GPU: 4}))
+    wanted = pod(requests={GPU: 1})
+    asking = PluginAnswers(NodeResourcesFit, *objects, scoringStrategy=strategy)
+    assert asking.scores(wanted) == {"devices": 50, "none": 0, "own": 75}
+    older = PluginAnswers(NodeResourcesFit, *objects, scoringStrategy=strategy, kubernetes="1.35")
+    assert older.scores(wanted) == {"devices": 0, "none": 0, "own": 75}
+
+
+def test_kept_scores_follow_the_devices() -> None:
+    args = {"scoringStrategy": {"type": "LeastAllocated", "resources": [resource(GPU)]}}
+    slices = [resource_slice(name, ["d0", "d1", "d2", "d3"], node=name) for name in ("a", "b")]
+    deciding = Deciding(
+        GPUS,
+        node("a"),
+        node("b"),
+        *slices,
+        pluginConfig=[{"name": "NodeResourcesFit", "args": args}],
+    )
+    wanted = pod(requests={GPU: 1})
+
+    def score(name: str) -> int:
+        scores = deciding.decision(wanted).scores
+        assert scores is not None
+        return scores[name].plugins["NodeResourcesFit"]
+
+    assert (score("a"), score("b")) == (75, 75)
+    claim = parse_resource_claim(device_claim(allocation=allocated("d0", "d1", node="a")))
+    deciding.state.put(Kind.RESOURCE_CLAIM, claim.key, claim)
+    assert (score("a"), score("b")) == (25, 75)

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 
+from mooring.framework.device_counts import DeviceCounts
 from mooring.framework.extended_resources import ClassesOfResources
 from mooring.framework.handle import Handle
 from mooring.framework.hints import QueueingHint, freed_node, queue_if
@@ -72,7 +73,9 @@ class _AllocationScore:
     depends_on_node_only: ClassVar[bool] = True
     normalize: ClassVar[Normalize] = Normalize.NONE
 
-    def __init__(self, strategy: ScoringStrategy) -> None:
+    def __init__(self, strategy: ScoringStrategy, devices: DeviceCounts | None = None) -> None:
+        """Score by the strategy; `devices` count for resources that classes stand for."""
+        self._devices = devices
         self._scored = [(resource.name, resource.weight) for resource in strategy.resources]
         self._by_ratio = isinstance(strategy, RequestedToCapacityRatio)
         match strategy:
@@ -94,11 +97,7 @@ class _AllocationScore:
         ]
         if not scored:
             return np.zeros(len(nodes), np.int64)
-        columns = [
-            column
-            for name, _, _ in scored
-            for column in (nodes.allocatable(name), nodes.requested_scored(name))
-        ]
+        columns = [column for name, _, _ in scored for column in self._columns(name, nodes)]
         numbers = as_numbers(columns, *(amount for _, amount, _ in scored))
         if numbers is None:
             columns = [np.clip(column, 0, _LARGEST) for column in columns]
@@ -106,6 +105,12 @@ class _AllocationScore:
         by_node = zip(*numbers, strict=True)
         means = [self._weighted_mean(of_node, scored, _NUMBERS) for of_node in by_node]
         return np.array(means, np.int64)
+
+    def _columns(self, resource: str, nodes: NodeView) -> tuple[IntArray, IntArray]:
+        """Return what is allocatable and what is requested of the resource (int64[nodes] each)."""
+        if self._devices is not None and "/" in resource:
+            return self._devices.columns(resource, nodes)
+        return nodes.allocatable(resource), nodes.requested_scored(resource)
 
     def _weighted_mean(
         self,
@@ -150,7 +155,9 @@ class NodeResourcesFit(_AllocationScore):
     )
 
     def __init__(self, args: NodeResourcesFitArgs, handle: Handle) -> None:
-        super().__init__(args.scoring_strategy)
+        scored = (resource.name for resource in args.scoring_strategy.resources)
+        self._counts = DeviceCounts(handle, scored)
+        super().__init__(args.scoring_strategy, self._counts)
         self._classes = ClassesOfResources(handle)
         self._ignored = frozenset(args.ignored_resources)
         self._ignored_groups = frozenset(args.ignored_resource_groups)
@@ -186,8 +193,8 @@ class NodeResourcesFit(_AllocationScore):
         return {name: amount for name, amount in need.resources.items() if not has_class(name)}
 
     def devices_version(self, pod: Pod) -> Hashable:
-        """Return which of the pod's resources classes of devices stand for; None if none can."""
-        return self._classes.of_pod(pod)
+        """Return which of the pod's resources have a class of devices, and what is counted."""
+        return self._classes.of_pod(pod), self._counts.version(pod)
 
     def explain(self, _pod: Pod, nodes: NodeView, need: _Need) -> Explanation:
         """Explain with every short resource; not resolvable where an empty node is too small."""
