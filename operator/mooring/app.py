@@ -430,13 +430,13 @@ class Scheduler:
         engine, now = self.engine, asyncio.get_running_loop().time
         deadline = now() + self._settings.stop_seconds
         engine.loop.halt()
+        engine.api.stop()
         for task in workers:
             task.cancel()
         await asyncio.gather(
             engine.preemptions.finish(deadline - now()),
             engine.loop.finish(deadline - now()),
         )
-        await engine.api.finish(deadline - now())
         await engine.recorder.drain(max(0.0, min(_EVENT_SECONDS, deadline - now())))
         for task in writers:
             task.cancel()

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 from typing import Any, NamedTuple
 
-from cel.expressions import Case, draw_case
+from cel.expressions import Case, corner_cases, draw_case
 from cel.oracle import VERSIONS, Answers, answers
 from cel.recorded import DATA, record
 from mooring.cel.device_selector import (
@@ -96,7 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--write", action="store_true", help="record the cases for the tests")
     options = parser.parse_args(arguments)
     random = Random(options.seed)  # noqa: S311 # a seed makes it repeatable
-    cases = [draw_case(random) for _ in range(options.cases)]
+    cases = [*corner_cases(), *(draw_case(random) for _ in range(options.cases))]
     if options.write:
         _say(f"{record(cases)} cases recorded in {DATA}")
     wrong = sum(_compared(minor, cases, options.show) for minor in VERSIONS)

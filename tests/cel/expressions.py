@@ -4,13 +4,14 @@ Most expressions have the right types, because others say little; some have not.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from random import Random
 from typing import Any, Final
 
 from mooring.model.quantity import parse_quantity
 
-__all__ = ["Case", "draw_case", "draw_device"]
+__all__ = ["Case", "corner_cases", "draw_case", "draw_device"]
 
 Case = dict[str, Any]
 """An expression, and devices in the form that `oracle.go` reads."""
@@ -311,6 +312,31 @@ _DEEP: Final[Mapping[str, Sequence[str]]] = {
 }
 _WORD: Final = re.compile("|".join(sorted((*_TEXTS, *_WORDS), key=len, reverse=True)))
 _PLACE: Final = re.compile(r"\{([a-zTL][^{}\" ]*)\}")
+
+
+_CORNERS: Final = Path(__file__).parent / "data" / "corners.txt"
+"""Expressions that drawing hardly finds, one a line."""
+_CORNER_DEVICES: Final = (
+    {
+        "Driver": "a",
+        "Attributes": {
+            "x": {"int": 1},
+            "s": {"string": "a" * 64},
+            "v": {"version": "1.2.3-rc.1+b"},
+            "b": {"bool": True},
+            "o.io/z": {"string": "日本"},
+        },
+        "Capacity": {"m": {"value": "40Gi"}, "d": {"value": "1500m"}, "big": {"value": "8Ei"}},
+        "AllowMultipleAllocations": True,
+    },
+    {"Driver": "b"},
+)
+
+
+def corner_cases() -> Iterator[Case]:
+    """Yield the expressions that people wrote, with the same two devices each."""
+    for line in _CORNERS.read_text().splitlines():
+        yield {"expression": line, "devices": [*_CORNER_DEVICES]}
 
 
 def draw_device(random: Random) -> Mapping[str, Any]:

@@ -133,6 +133,32 @@ def test_a_pattern_that_python_would_search_for_ever_takes_little_time() -> None
     assert answer('device.attributes["d"].s.matches("^(a|aa|a*)+b$")', device) is False
 
 
+def test_many_large_patterns_are_bounded_together() -> None:
+    patterns = " || ".join(f"'b'.matches('(aaaaaaaa){{999}}{i}')" for i in range(200))
+    assert answer(patterns) == (
+        "program instantiation failed: operation cancelled: actual cost limit exceeded"
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("[", "]"), ("dyn([0][", "])"), ("[1].all(x, ", ")"), ("(true ? ", " : false)"), ("!(", ")")],
+    ids=["lists", "indexes", "loops", "conditionals", "negations"],
+)
+def test_a_tree_of_as_many_levels_as_there_may_be_is_evaluated(before: str, after: str) -> None:
+    inner = "0" if "[0]" in before else "true"
+    levels = [n for n in range(1, 80) if _levels(before, after, inner, n) is not None]
+    deepest = _levels(before, after, inner, levels[-1])
+    assert levels[-1] > 20
+    assert "internal error" not in str(deepest)
+
+
+def _levels(before: str, after: str, inner: str, levels: int) -> bool | str | None:
+    """Return the answer for so many levels, None if they are too many."""
+    made = answer(f"dyn({before * levels}{inner}{after * levels}) == 1")
+    return None if "nested more than" in str(made) else made
+
+
 def test_a_selector_says_how_many_bytes_it_takes() -> None:
     small, large = compile_selector("true"), compile_selector("true" + " && true" * 500)
     assert not isinstance(small, CompileError)

@@ -72,6 +72,7 @@ def test_empty_matches_do_not_follow_a_match() -> None:
     ],
 )
 def test_what_is_no_pattern_is_refused_with_the_message_of_go(pattern: str, message: str) -> None:
+    work.begin()
     with pytest.raises(PatternError) as error:
         compile_pattern(pattern)
     assert f"error parsing regexp: {message}" in str(error.value)

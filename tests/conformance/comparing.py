@@ -14,13 +14,16 @@ from mooring.cli.convert import convert
 from mooring.framework.decision import Decision
 from mooring.framework.registry import Registry
 from mooring.model.kubernetes_rules import rules_of_server
+from mooring.model.pod import Uid
+from mooring.model.resource_claims import allocation_fields
 from mooring.plugins import SHIPPED
 from mooring.simulate.inputs import inputs_of
 from mooring.simulate.manifests import Manifest
 from mooring.simulate.profiles import load_profiles
 from mooring.simulate.simulation import simulate
+from mooring.state.cluster import ClusterState
 
-__all__ = ["decided", "differences"]
+__all__ = ["claims_with_other_devices", "decided", "differences"]
 
 REGISTRY: Final = Registry(SHIPPED, {})
 
@@ -38,14 +41,15 @@ def decided(case: Mapping[str, Any], *, converted: bool = False) -> Decision:
     `converted`, the profile is what `mooring convert` prints of the configuration.
     """
     if "extenders" not in case:
-        return _decided(case, [], converted=converted)
+        return _simulated(case, [], converted=converted)[0]
     with served_by_thread(application()) as port:
-        return _decided(case, at_port(case["extenders"], port), converted=converted)
+        return _simulated(case, at_port(case["extenders"], port), converted=converted)[0]
 
 
-def _decided(
+def _simulated(
     case: Mapping[str, Any], extenders: list[dict[str, Any]], *, converted: bool
-) -> Decision:
+) -> tuple[Decision, ClusterState]:
+    """Return the decision, and the cluster as it is then."""
     objects = [Manifest("the case", raw) for raw in (*case["objects"], case["pod"])]
     configuration = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -60,7 +64,38 @@ def _decided(
     called = bool(extenders)
     inputs = inputs_of(objects, REGISTRY, profiles, keep_raw=called, kubernetes=kubernetes)
     (attempt,) = simulate(inputs, REGISTRY, seed=1, extenders=called)
-    return attempt.decision
+    return attempt.decision, inputs.state
+
+
+def claims_with_other_devices(case: Mapping[str, Any]) -> dict[str, bool]:
+    """Return by claim of the bound pod whether its allocation is not that of kube-scheduler.
+
+    There are none if the pod has another node: one of several with the highest total.
+    """
+    decision, state = _simulated(case, [], converted=False)
+    if decision.node is None or decision.node != case["oracle"]["node"]:
+        return {}
+    metadata, known = case["pod"]["metadata"], state.dynamic_resources.claims
+    held = known.held(Uid(metadata["uid"]))
+    found = {}
+    for name, written in case["oracle"].get("claims", {}).items():
+        claim = known.get(f"{metadata['namespace']}/{name}")
+        assert claim is not None
+        ours = held.get(claim.uid) or claim.allocation
+        theirs = _without_chance(written["status"]["allocation"])
+        found[name] = ours is None or _without_chance(allocation_fields(ours)) != theirs
+    return found
+
+
+def _without_chance(allocation: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an allocation without its time, and with the same id for each share of a device."""
+    devices = dict(allocation["devices"])
+    devices["results"] = [
+        {key: "share" if key == "shareID" else value for key, value in each.items()}
+        for each in devices["results"]
+    ]
+    fields = {key: value for key, value in allocation.items() if key != "allocationTimestamp"}
+    return {**fields, "devices": devices}
 
 
 def _converted(configuration: Mapping[str, Any], kubernetes: str) -> list[Any]:

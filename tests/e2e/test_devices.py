@@ -137,9 +137,12 @@ class Scheduler:
         self._replica = self._replicas.start(*QUICK_LEASE)
         self._replica.wait_until_leads()
 
-    def replace(self) -> None:
-        """Kill the replica, and have another one take over."""
-        self._replica.kill()
+    def replace(self, how: str) -> None:
+        """Kill or terminate the replica, and have another one take over."""
+        if how == "killed":
+            self._replica.kill()
+        else:
+            assert self._replica.terminate() == 0
         self._start()
 
 
@@ -225,11 +228,11 @@ def test_a_selector_that_fails_for_a_device_says_so(cluster: Cluster) -> None:
     assert "CEL runtime error: no such key: model" in cluster.rejection("web")
 
 
-@pytest.mark.parametrize("killed", [False, True])
+@pytest.mark.parametrize("scheduler_is", ["left alone", "killed", "terminated"])
 def test_a_pod_is_bound_when_its_device_is_attached(
     cluster: Cluster,
     scheduler: Scheduler,
-    killed: bool,  # noqa: FBT001 - whether the replica that waits is killed
+    scheduler_is: str,
 ) -> None:
     conditions = {"bindingConditions": ["Attached"], "bindingFailureConditions": ["Broken"]}
     cluster.add_devices("node-1", device("a0", **conditions, bindsToNode=True))
@@ -240,6 +243,7 @@ def test_a_pod_is_bound_when_its_device_is_attached(
         return
     claim = eventually(lambda: cluster.claims()["cabled"], devices_of, "allocated")
     assert "nodeName" not in cluster.get("pods", "web")["spec"]
+    version = claim["metadata"]["resourceVersion"]
     (result,) = claim["status"]["allocation"]["devices"]["results"]
     assert result["bindingConditions"] == ["Attached"]
     attached = {
@@ -249,8 +253,9 @@ def test_a_pod_is_bound_when_its_device_is_attached(
         "message": "",
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     }
-    if killed:
-        scheduler.replace()
+    if scheduler_is != "left alone":
+        scheduler.replace(scheduler_is)
+    assert cluster.claims()["cabled"]["metadata"]["resourceVersion"] == version
     told = {key: result[key] for key in ("driver", "pool", "device")} | {"conditions": [attached]}
     with cluster.access.client() as client:
         path = f"{RESOURCES}/namespaces/{cluster.namespace}/resourceclaims/cabled/status"

@@ -250,7 +250,9 @@ async def test_later_writes_run_to_their_end_and_log_their_errors(
     assert "a write of a plugin failed: claim default/c is odd" in caplog.text
 
 
-async def test_later_writes_that_have_not_ended_are_cancelled_at_the_end(api: PluginApi) -> None:
+async def test_a_scheduler_that_stops_cancels_later_writes_and_begins_no_more(
+    api: PluginApi,
+) -> None:
     ended: list[str] = []
 
     async def write() -> None:
@@ -261,7 +263,10 @@ async def test_later_writes_that_have_not_ended_are_cancelled_at_the_end(api: Pl
 
     api.later(write)
     await asyncio.sleep(0)
-    await api.finish(0.0)
+    api.stop()
+    api.later(write)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
     assert ended == ["cancelled"]
 
 

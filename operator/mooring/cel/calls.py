@@ -49,12 +49,17 @@ class Binding:
     is_strict: bool = True
 
 
-_OVERLOADS: Final[Mapping[str, Implementation]] = {
+_OVERLOADS: Final[dict[str, Implementation]] = {
     **operators.OVERLOADS,
     **functions_of_text.OVERLOADS,
     **times.OVERLOADS,
     **functions_of_lists.OVERLOADS,
     **functions_of_kubernetes.OVERLOADS,
+}
+_OVERLOADS_1_36: Final[dict[str, Implementation]] = {
+    **functions_of_text.OVERLOADS_1_36,
+    **functions_of_lists.OVERLOADS_1_36,
+    **functions_of_kubernetes.OVERLOADS_1_36,
 }
 _BY_FUNCTION: Final[Mapping[str, operators.Operator]] = {
     **operators.OPERATORS,
@@ -84,15 +89,13 @@ def binding_of(function: str, overload: str, constants: Sequence[Value], newer: 
         EvaluationCrash: a constant pattern is not a regular expression.
     """
     count = len(constants)
-    if not newer and overload in functions_of_lists.OVERLOADS_1_36:
-        return Binding(functions_of_lists.OVERLOADS_1_36[overload], stops_early=False)
     if function in _PATTERNS and type(constants[1]) is str:
         try:
             compile_pattern(constants[1])
         except PatternError as error:
             raise EvaluationCrash(str(error)) from None
         return Binding(_of_pattern(function, count), stops_early=True)
-    return _selected(function, overload, count)
+    return _selected(function, overload, count, newer)
 
 
 def _of_pattern(function: str, count: int) -> Implementation:
@@ -106,7 +109,7 @@ def _of_pattern(function: str, count: int) -> Implementation:
     return call
 
 
-def _selected(function: str, overload: str, count: int) -> Binding:
+def _selected(function: str, overload: str, count: int, newer: bool) -> Binding:
     if function == "@not_strictly_false":
         return Binding(lambda value: value if type(value) is bool else True, False, False)
     operator = _BY_FUNCTION.get(function)
@@ -115,8 +118,10 @@ def _selected(function: str, overload: str, count: int) -> Binding:
     known = functions()[function]
     if overload:
         chosen = next(each for each in known if each.name == overload)
-        return Binding(_guarded(function, [chosen]), stops_early=count > 2 or overload in _VARIADIC)
-    return Binding(_guarded(function, known), stops_early=True)
+        return Binding(
+            _guarded(function, [chosen], newer), stops_early=count > 2 or overload in _VARIADIC
+        )
+    return Binding(_guarded(function, known, newer), stops_early=True)
 
 
 def _of_operator(function: str, operator: operators.Operator) -> Implementation:
@@ -131,10 +136,11 @@ def _of_operator(function: str, operator: operators.Operator) -> Implementation:
     return call
 
 
-def _guarded(function: str, overloads: Sequence[Overload]) -> Implementation:
+def _guarded(function: str, overloads: Sequence[Overload], newer: bool) -> Implementation:
     """Return what runs the first overload that the arguments fit."""
     unguarded = function in _UNGUARDED
-    choices = [(_OVERLOADS[each.name], each.parameters) for each in overloads]
+    known = _OVERLOADS if newer else _OVERLOADS | _OVERLOADS_1_36
+    choices = [(known[each.name], each.parameters) for each in overloads]
 
     def call(*values: Value) -> Value:
         for implementation, wanted in choices:

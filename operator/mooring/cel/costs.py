@@ -221,14 +221,17 @@ def _flattened(args: Sequence[Value], _result: Value) -> int:
     depth = 1.0
     if len(args) == 2:
         if type(args[1]) is not int:
-            raise EvaluationCrash("internal error: interface conversion")
+            kind = go_type(args[1])
+            raise EvaluationCrash(
+                f"internal error: interface conversion: ref.Val is {kind}, not types.Int"
+            )
         depth = float(args[1])
     return _allocated(depth if depth >= 0 else 1.0, size_for_cost(args[0]))
 
 
 def _flattened_1_36(args: Sequence[Value], result: Value) -> int:
-    if type(args[1]) is int and args[1] < 0 and size_for_cost(args[0]):
-        return 2**63  # a negative float became a uint64
+    if type(args[1]) is int and args[1] < 0:
+        return (args[1] * size_for_cost(args[0]) + 11) % 2**64  # a negative uint64
     return _flattened(args, result)
 
 

@@ -172,6 +172,15 @@ class DeviceSelector:
         return value, cost
 
 
+_NOT_A_BOOL: Final[Mapping[type, str]] = {
+    str: "unsupported native conversion from string to 'bool'",
+    bytes: "type conversion error from Bytes to 'bool'",
+    float: "type conversion error from Double to 'bool'",
+    Type: "type conversion not supported for 'type'",
+    MapValue: "type conversion error from map to 'bool'",
+}
+
+
 def _not_a_bool(value: Any) -> str | None:
     """Return why a value cannot be a selector's result; None if an optional value holds a bool."""
     match value:
@@ -181,20 +190,12 @@ def _not_a_bool(value: Any) -> str | None:
             return None if type(value.value) is bool else _not_a_bool(value.value)
         case UInt() | int():
             return f"unsupported type conversion from '{type_name(value)}' to bool"
-        case str():
-            return "unsupported native conversion from string to 'bool'"
-        case bytes():
-            return "type conversion error from Bytes to 'bool'"
-        case float():
-            return "type conversion error from Double to 'bool'"
-        case MapValue():
-            return "type conversion error from map to 'bool'"
         case Opaque() | Duration() | Timestamp():
             name = getattr(value, "short_name", type(value).__name__)
             return f"type conversion error from '{name}' to 'bool'"
     if is_list(value):
         return "type conversion error from list to 'bool'"
-    return f"type conversion error from '{type_name(value)}' to 'bool'"
+    return _NOT_A_BOOL.get(type(value), "type conversion error from 'null_type' to 'bool'")
 
 
 def compile_selector(

@@ -23,7 +23,7 @@ from mooring.cel.kubernetes_values import (
 from mooring.cel.urls import UrlValue, parse_url
 from mooring.cel.values import ABSENT, NO_OVERLOAD, Failure, MapValue, Optional
 
-__all__ = ["OVERLOADS"]
+__all__ = ["OVERLOADS", "OVERLOADS_1_36"]
 
 Value = Any
 
@@ -45,6 +45,18 @@ def _changed(sign: int, value: QuantityValue, other: Value) -> QuantityValue:
     if isinstance(other, QuantityValue):
         return value.plus(sign * other.number, other.power, other.is_decimal)
     return value.plus(sign * other, 0, False)
+
+
+def _changed_1_36(sign: int, value: QuantityValue, other: Value) -> QuantityValue:
+    """Return the sum as Kubernetes 1.36 does, which changes a decimal amount itself."""
+    made = _changed(sign, value, other)
+    if value.is_decimal:
+        made.source = value
+        changed: QuantityValue | None = value
+        while changed is not None:
+            changed.number, changed.power = made.number, made.power
+            changed = changed.source
+    return made
 
 
 # --- versions
@@ -221,3 +233,8 @@ OVERLOADS: Final[Mapping[str, Callable[..., Value]]] = {
     "format-named": _named,
     **{f"format.{name}": _constant(value) for name, value in FORMATS.items()},
 }
+OVERLOADS_1_36: Final[Mapping[str, Callable[..., Value]]] = {
+    name: partial(_changed_1_36, -1 if "sub" in name else 1)
+    for name in ("quantity_add", "quantity_add_int", "quantity_sub", "quantity_sub_int")
+}
+"""What Kubernetes 1.36 does otherwise."""

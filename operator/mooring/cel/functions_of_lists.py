@@ -51,11 +51,11 @@ def _slice(items: Value, start: int, end: int) -> Value:
     return tuple(at_once(items))[start:end]
 
 
-def _flatten(items: Value, depth: Value = 1) -> Value:
-    if not is_list(items):
-        return NO_OVERLOAD
-    if type(depth) is not int:
-        return NO_OVERLOAD
+def _flatten(items: Value, *depths: Value) -> Value:
+    depth = depths[0] if depths else 1
+    if not is_list(items) or type(depth) is not int:
+        shown = ", ".join(type_of_value(each).name for each in depths)
+        return Failure(f"no such overload: {type_of_value(items).name}.flatten({shown})")
     if depth < 0:
         return Failure("level must be non-negative")
     return tuple(_flattened(items, depth))  # each list in it is taken from the work
@@ -77,9 +77,7 @@ def _range(count: int) -> Value:
     return tuple(range(count))
 
 
-def _range_1_36(count: Value) -> Value:
-    if type(count) is not int:
-        return Failure(f"no such overload: lists.range({type_of_value(count).name})")
+def _range_1_36(count: int) -> Value:
     if count > _MOST_RANGE:
         raise EvaluationCrash(LIMIT_EXCEEDED)
     return tuple(range(max(count, 0)))

@@ -10,7 +10,7 @@ from mooring.cel.formatting import format_text, quoted
 from mooring.cel.regular_expressions import Pattern, PatternError, compile_pattern
 from mooring.cel.values import NO_OVERLOAD, Failure, at_once, text_of, work
 
-__all__ = ["OF_PATTERNS", "OVERLOADS", "matches"]
+__all__ = ["OF_PATTERNS", "OVERLOADS", "OVERLOADS_1_36", "matches"]
 
 Value = Any
 _SPACES: Final = " \t\n\v\f\r\x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007"
@@ -54,6 +54,15 @@ def _last_index_of(text: str, part: str, offset: int | None = None) -> Value:
     if offset >= len(text):
         return -1
     return text.rfind(part, 0, offset + len(part))
+
+
+def _found_from(search: Callable[[str, str, int], Value]) -> Callable[[str, str, int], Value]:
+    """Return the search of Kubernetes 1.36, which finds "" wherever it is looked for."""
+
+    def compute(text: str, part: str, offset: int) -> Value:
+        return search(text, part, offset) if part else offset
+
+    return compute
 
 
 def _replace(text: str, old: str, new: str, count: int = -1) -> str:
@@ -151,3 +160,8 @@ OF_PATTERNS: Final[Mapping[str, Callable[..., Value]]] = {
     "findAll": _find_all,
 }
 """The functions that take a regular expression as their second argument."""
+OVERLOADS_1_36: Final[Mapping[str, Callable[..., Value]]] = {
+    "string_index_of_string_int": _found_from(_index_of),
+    "string_last_index_of_string_int": _found_from(_last_index_of),
+}
+"""What Kubernetes 1.36 does otherwise."""

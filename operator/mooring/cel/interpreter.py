@@ -49,6 +49,14 @@ __all__ = ["Program", "plan"]
 
 Value = Any
 _NOT_SET: Final = object()
+_MISTAKES: Final = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
 _HASHED: Final = frozenset((bool, int, UInt, float, str))
 
 
@@ -68,7 +76,7 @@ class Program:
             return self._evaluate(frame), frame.cost
         except EvaluationCrash as crash:
             return Failure(str(crash)), frame.cost
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        except _MISTAKES as error:
             # As cel-go, which recovers from its own mistakes: the loop that schedules must go on.
             return Failure(f"internal error: {error}"), frame.cost
 

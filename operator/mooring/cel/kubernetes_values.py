@@ -46,6 +46,8 @@ class QuantityValue(Opaque):
     power: int
     is_decimal: bool
     is_pointer: bool = False
+    source: "QuantityValue | None" = None
+    """The amount that is changed with this one."""
 
     @classmethod
     def of(cls, amount: Quantity) -> "QuantityValue":
@@ -338,20 +340,85 @@ def parse_address(text: str) -> "Address | Failure":
 
 def _why_no_address(text: str) -> str:
     """Return what Go's parser says of a text that is not an address."""
-    if not re.search(r"[.:%]", text):
+    kind = re.search(r"[.:%]", text)
+    if kind is None:
         return "unable to parse IP"
-    if ":" in text or not re.fullmatch(r"[0-9.]*", text, re.ASCII):
-        return (
-            "unexpected character" if ":" not in text else "each group must have 4 or less digits"
-        )
-    fields = text.split(".")
-    if any(not field for field in fields):
-        return "IPv4 field must have at least one digit"
-    if any(len(field) > 1 and field[0] == "0" for field in fields):
-        return "IPv4 field has octet with leading zero"
-    if any(int(field[:9]) > 255 for field in fields):
-        return "IPv4 field has value >255"
-    return "IPv4 address too long" if len(fields) > 4 else "IPv4 address too short"
+    if kind[0] == "%":
+        return "missing IPv6 address"
+    return _why_not_4(text) if kind[0] == "." else _why_not_6(text)
+
+
+def _why_not_4(text: str) -> str:
+    """Return what is wrong with four numbers with dots between them, "" if nothing is."""
+    value, digits, fields = 0, 0, 0
+    for at, each in enumerate(text):
+        if each in "0123456789":
+            if digits and not value:
+                return "IPv4 field has octet with leading zero"
+            value, digits = value * 10 + int(each), digits + 1
+            if value > 255:
+                return "IPv4 field has value >255"
+        elif each == ".":
+            if not digits or at == len(text) - 1:
+                return f"IPv4 field must have at least one digit (at {go_quoted(text[at:])})"
+            if fields == 3:
+                return "IPv4 address too long"
+            value, digits, fields = 0, 0, fields + 1
+        else:
+            return f"unexpected character (at {go_quoted(text[at:])})"
+    return "IPv4 address too short" if fields < 3 else ""
+
+
+_TOO_FEW: Final = {
+    False: "address string too short",
+    True: "the :: must expand to at least one field of zeros",
+}
+_GROUP: Final = re.compile(r"[0-9A-Fa-f]*")
+
+
+def _why_not_6(text: str) -> str:
+    """Return what is wrong with groups of digits with colons between them."""
+    address, percent, zone = text.partition("%")
+    if percent and not zone:
+        return "zone must be a non-empty string"
+    rest, shortened = address, address.startswith("::")
+    rest = rest[2:] if shortened else rest
+    for group in range(8):
+        found = len(_GROUP.match(rest)[0])  # type: ignore[index] # it matches the empty text
+        wrong = _wrong_group(rest, found)
+        if wrong:
+            return wrong
+        if rest[found : found + 1] == ".":
+            if not shortened and group != 6:
+                why = "embedded IPv4 address must replace the final 2 fields of the address"
+                return f"{why} (at {go_quoted(rest)})"
+            return _why_not_4(rest)
+        rest = rest[found + 1 :]
+        if rest.startswith(":"):
+            if shortened:
+                return f"multiple :: in address (at {go_quoted(rest)})"
+            shortened, rest = True, rest[1:]
+        if not rest:
+            break
+    if rest:
+        return f"trailing garbage after address (at {go_quoted(rest)})"
+    return _TOO_FEW[shortened]
+
+
+def _wrong_group(rest: str, digits: int) -> str:
+    """Return what is wrong with the first group, which has so many digits, or behind it."""
+    why, at = "", rest
+    if digits > 4:
+        why = "each group must have 4 or less digits"
+    elif not digits:
+        why = "each colon-separated field must have at least one digit"
+    elif digits < len(rest) and rest[digits] != ".":
+        at = rest[digits:]
+        if at[0] != ":":
+            why = "unexpected character, want colon"
+        elif len(at) == 1:
+            why = "colon must be followed by more characters"
+    return f"{why} (at {go_quoted(at)})" if why else ""
 
 
 def parse_network(text: str) -> "Network | Failure":

@@ -204,8 +204,11 @@ OPERATORS: Final[Mapping[str, Operator]] = {
 _DECIMAL_INT: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _DECIMAL_UINT: Final = re.compile(r"[0-9]+", re.ASCII)
 _FLOAT: Final = re.compile(
-    r"[+-]?(?:(?:[0-9](?:_?[0-9])*)?\.?[0-9]*(?:[eE][+-]?[0-9]+)?|inf(?:inity)?|nan)", re.IGNORECASE
+    r"[+-]?(?:[0-9]*\.?[0-9]*(?:e[+-]?[0-9]+)?|inf(?:inity)?|(?P<hex>0x[0-9a-f]*\.?[0-9a-f]*p[+-]?[0-9]+))"
+    r"|nan",
+    re.IGNORECASE,
 )
+_UNDERSCORE: Final = re.compile(r"(?<=[0-9A-Fa-fxX])_(?=[0-9A-Fa-f])")
 _TRUE: Final = frozenset(("1", "t", "T", "TRUE", "true", "True"))
 _FALSE: Final = frozenset(("0", "f", "F", "FALSE", "false", "False"))
 
@@ -228,11 +231,13 @@ def _text_to_uint(text: str) -> Value:
 
 def _text_to_double(text: str) -> Value:
     work.spend_on_text(len(text))
-    if not _FLOAT.fullmatch(text) or "_" in text:
+    text = _UNDERSCORE.sub("", text)
+    found = _FLOAT.fullmatch(text)
+    if found is None:
         return _unconvertible("double")
     try:
-        value = float(text)
-    except ValueError:
+        value = float.fromhex(text) if found["hex"] else float(text)
+    except (ValueError, OverflowError):
         return _unconvertible("double")
     named = "n" in text.lower()
     return _unconvertible("double") if math.isinf(value) and not named else value

@@ -41,7 +41,8 @@ class _Set:
     def has(self, character: str) -> bool:
         """Return whether the character is in the set."""
         if self.folded:
-            variants = {character, character.lower(), character.upper()}
+            upper, lower = character.upper(), character.lower()
+            variants = {character, lower, upper, upper.lower(), lower.upper()}
             return any(self._has(each) for each in variants if len(each) == 1) != self.negated
         return self._has(character) != self.negated
 
@@ -62,6 +63,11 @@ class Pattern:
     """A compiled regular expression."""
 
     _program: Sequence[_Instruction]
+
+    @property
+    def size(self) -> int:
+        """How many instructions it has."""
+        return len(self._program)
 
     def matches(self, text: str) -> bool:
         """Return whether some part of the text matches."""
@@ -172,7 +178,7 @@ def _compiled(pattern: str) -> Pattern | str:
 
 
 def compile_pattern(pattern: str) -> Pattern:
-    """Return the compiled pattern.
+    """Return the compiled pattern; its size is taken from the work, whether it was kept or not.
 
     Raises:
         PatternError: it is not a regular expression.
@@ -180,6 +186,7 @@ def compile_pattern(pattern: str) -> Pattern:
     found = _compiled(pattern)
     if isinstance(found, str):
         raise PatternError(found)
+    work.spend(found.size)
     return found
 
 
@@ -204,22 +211,53 @@ def _emit(node: _Tree, program: list[_Instruction]) -> None:
         case ("any", alternatives):
             _emit_choice(alternatives, program)
         case ("repeat", part, least, most, greedy):
-            for _ in range(least):
+            for _ in range(least - (most is None and least > 0)):
                 _emit(part, program)
-            _emit_more(part, None if most is None else most - least, greedy, program)
+            if most is None:
+                _emit_unbounded(part, least > 0, greedy, program)
+            else:
+                _emit_optional(part, most - least, greedy, program)
 
 
-def _emit_more(part: _Tree, most: int | None, greedy: bool, program: list[_Instruction]) -> None:
-    """Append what repeats a part at most so many times, without a bound if that is None."""
+def _emit_optional(part: _Tree, most: int, greedy: bool, program: list[_Instruction]) -> None:
+    """Append what repeats a part at most so many times."""
     splits = list[int]()
-    for _ in range(1 if most is None else most):
+    for _ in range(most):
         splits.append(len(program))
         program.append(None)
         _emit(part, program)
-    if most is None:
-        program.append(("jump", splits[0]))
     for index in splits:
         program[index] = _split(index + 1, len(program), greedy)
+
+
+def _emit_unbounded(
+    part: _Tree, at_least_once: bool, greedy: bool, program: list[_Instruction]
+) -> None:
+    """Append what repeats a part without a bound; which way is tried first is Go's."""
+    skips = None if at_least_once else len(program)
+    if skips is not None:
+        program.append(None)
+    start = len(program)
+    _emit(part, program)
+    if skips is None or _may_be_empty(part):
+        program.append(_split(start, len(program) + 1, greedy))
+    else:
+        program.append(("jump", skips))
+    if skips is not None:
+        program[skips] = _split(start, len(program), greedy)
+
+
+def _may_be_empty(tree: _Tree) -> bool:
+    match tree:
+        case _Set():
+            return False
+        case ("all", parts):
+            return all(map(_may_be_empty, parts))
+        case ("any", parts):
+            return any(map(_may_be_empty, parts))
+        case ("repeat", part, least, _, _):
+            return not least or _may_be_empty(part)
+    return True
 
 
 def _split(inner: int, after: int, greedy: bool) -> tuple[str, int, int]:
@@ -329,7 +367,6 @@ class _Parser:
         self._at = 0
         self._levels = 0
         self._flags = frozenset[str]()
-        self._names = set[str]()
 
     def whole(self) -> _Tree:
         """Return the tree of the whole pattern."""
@@ -432,9 +469,6 @@ class _Parser:
         if self._peek(2) == "(?":
             named = _NAMED_GROUP.match(self._pattern, self._at)
             if named is not None:
-                if named[1] in self._names:
-                    self._fail("duplicate capture group name", named[1])
-                self._names.add(named[1])
                 self._at = named.end()
             elif flags is not None and not (flags[2] and not flags[3]):
                 self._flags = (self._flags | {*flags[1]}) - {*flags[3]}

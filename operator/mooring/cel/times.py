@@ -156,15 +156,16 @@ def _moment(nanoseconds: int, offset: int) -> Value:
     return Timestamp(nanoseconds, offset)
 
 
-def _date(value: Timestamp, zone: tzinfo) -> datetime:
+def _date(value: Timestamp, zone: tzinfo | timedelta) -> datetime:
+    """Return the date in a time zone, or with an offset, which may be of any size."""
+    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=value.nanoseconds // _SECOND)
     try:
-        moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=value.nanoseconds // _SECOND)
-        return moment.astimezone(zone)
-    except OverflowError:
+        return moment + zone if isinstance(zone, timedelta) else moment.astimezone(zone)
+    except OverflowError:  # a year before 1 or after 9999
         return moment
 
 
-def _zone(name: str) -> tzinfo | Failure:
+def _zone(name: str) -> tzinfo | timedelta | Failure:
     """Return a time zone by its name, or by its offset such as `-08:00`."""
     hours, colon, minutes = name.partition(":")
     if not colon:
@@ -178,11 +179,7 @@ def _zone(name: str) -> tzinfo | Failure:
         if not re.fullmatch(r"[+-]?[0-9]{1,9}", text):
             quoted = text.replace('"', '\\"')
             return Failure(f'strconv.Atoi: parsing "{quoted}": invalid syntax')
-    offset = int(hours) * 60 + int(minutes) * (-1 if name.startswith("-") else 1)
-    try:
-        return timezone(timedelta(minutes=offset))
-    except ValueError:
-        return Failure(f"unknown time zone {name}")
+    return timedelta(minutes=int(hours) * 60 + int(minutes) * (-1 if name[0] == "-" else 1))
 
 
 _PARTS: Final[Mapping[str, Callable[[datetime], int]]] = {

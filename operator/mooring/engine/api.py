@@ -68,6 +68,7 @@ class PluginApi:
         """Writes the events that plugins record."""
         self._turns: dict[str, _Turns] = {}
         self._later: set[asyncio.Task[None]] = set()
+        self._stopped = False
         self._waiting: set[asyncio.Event] = set()
         self._annotations: dict[str, dict[str, str]] = {}
 
@@ -176,20 +177,22 @@ class PluginApi:
                 del self._turns[key]
 
     def later(self, write: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Call `write` soon in a task of its own; log its errors."""
+        """Call `write` soon in a task of its own, unless the scheduler stops; log its errors."""
+        if self._stopped:
+            return
         task = asyncio.get_running_loop().create_task(_logged(write))
         self._later.add(task)
         task.add_done_callback(self._later.discard)
 
-    async def finish(self, seconds: float) -> None:
-        """Wait until the writes of `later` have ended; cancel them after so many seconds."""
-        if not self._later:
-            return
-        _, late = await asyncio.wait(tuple(self._later), timeout=max(0.0, seconds))
-        for task in late:
+    def stop(self) -> None:
+        """Cancel the writes of `later`, and take no more: the next leader sees what is there.
+
+        Bindings that a stopping leader cancels would else give up devices for which the next one
+        goes on waiting.
+        """
+        self._stopped = True
+        for task in self._later:
             task.cancel()
-        if late:
-            await asyncio.wait(late)
 
     async def until(self, done: Callable[[], bool], seconds: float) -> None:
         """Wait until `done` returns True, now or after a change of the mirrored cluster.

@@ -3,7 +3,7 @@
 A plugin is a class with a `name` and the methods of its extension points; it inherits from nothing.
 It is built once per profile as `Plugin(args, handle)`. The methods up to `score` decide: they are
 synchronous, change nothing and use no clock and no randomness. The methods from `reserve` on may
-change something, and only they may use `handle.api`.
+change something, and only they may use `handle.api`; `post_filter` may use its `later`.
 """
 
 from collections.abc import Generator, Hashable, Mapping

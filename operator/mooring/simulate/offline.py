@@ -20,7 +20,7 @@ def offline_handle(state: ClusterState) -> Handle:
 
 
 class OfflineApi:
-    """An implementation of `mooring.framework.handle.Api` in which every call fails.
+    """An implementation of `mooring.framework.handle.Api` in which every call fails but `later`.
 
     A simulation ends before any plugin may write to the API.
     """

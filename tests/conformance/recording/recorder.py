@@ -19,7 +19,7 @@ from mooring.model.declared_features import (
     USER_NAMESPACES_HOST_NETWORK,
     VOLUME_BIND_MOUNT_OPTIONS,
 )
-from mooring.model.kubernetes_rules import rules_of_server
+from mooring.model.kubernetes_rules import minor_version, rules_of_server
 
 __all__ = ["Recorder"]
 
@@ -33,6 +33,9 @@ _ADMISSION_OFF: Final = {*NEEDS_CONTROLLER_MANAGER, "StorageObjectInUseProtectio
 """Its finalizers too would wait for a controller for ever."""
 
 _VERDICT_SECONDS: Final = 20
+
+_TAINT_RULES_SINCE: Final = (1, 37)
+"""The minor version from which kube-scheduler tracks slices and DeviceTaintRules, and logs it."""
 
 _FEATURES_BEHIND_GATES: Final = (USER_NAMESPACES_HOST_NETWORK, VOLUME_BIND_MOUNT_OPTIONS)
 """The features that pods can only ask for with the gates of their name, which are off by default.
@@ -185,6 +188,12 @@ def _arrivals(scene: Scene) -> list[tuple[str, str]]:
 
 
 def _slices(scene: Scene) -> list[str]:
+    """Return the slices of which kube-scheduler logs events: none, unless it has taint rules.
+
+    Where it has not, slices are stored before the nodes of which it does log.
+    """
+    if (minor_version(chosen_release().version) or ()) < _TAINT_RULES_SINCE:
+        return []
     return [raw["metadata"]["name"] for raw in scene.objects if raw["kind"] == "ResourceSlice"]
 
 

@@ -10,11 +10,14 @@ from dra.objects import (
     attributes,
     case,
     claim,
+    consumption,
+    counter_set,
     device,
     device_class,
     exactly,
     node,
     on_node,
+    renumbered,
     request,
     resource_slice,
     result,
@@ -104,6 +107,21 @@ def test_attributes_that_are_read_make_nodes_different() -> None:
     )
     found = asked.by_pattern([mine])
     assert np.flatnonzero(found.fits).tolist() == [3]
+
+
+def test_devices_in_use_on_another_node_leave_fewer_counters_of_their_pool() -> None:
+    slices = [
+        resource_slice(
+            name, on_node(name), [device(name, consumesCounters=[consumption("set", c="2")])]
+        )
+        for name in ("n0", "n1")
+    ]
+    slices.append(resource_slice("c", on_node("n0"), counters=[counter_set("set", c="3")]))
+    classes = [device_class("gpu")]
+    asked = InCluster(case([node("n0"), node("n1")], renumbered(slices), classes, []))
+    assert asked.by_pattern([ONE]).fits.all()
+    asked.put(Kind.RESOURCE_CLAIM, allocated_claim("t", [result(GPU, "pool", "n1")]))
+    assert not asked.by_pattern([ONE]).fits.any()
 
 
 def test_rows_without_a_node_get_nothing() -> None:

@@ -6,6 +6,8 @@ from mooring.plugins.dynamic_resources.matching import enough_devices
 
 def test_a_device_that_suits_two_requests_is_given_to_the_one_that_has_no_other() -> None:
     assert enough_devices([1, 1], {0b01: 1, 0b11: 1})
+    assert enough_devices([1, 1], {0b11: 1, 0b01: 1})
+    assert enough_devices([1, 1, 1], {0b011: 1, 0b110: 1, 0b001: 1})
     assert enough_devices([2, 1, 1], {0b011: 2, 0b110: 1, 0b101: 1})
 
 

@@ -657,11 +657,19 @@ async def test_a_claim_that_another_pod_uses_by_then_is_not_deallocated() -> Non
     assert not api.patches
 
 
-def test_after_a_rejection_before_the_filters_it_says_not_found() -> None:
+def test_after_its_own_rejection_before_the_filters_there_is_nothing_to_free() -> None:
     message, _ = decided(wanted=using())
-    assert message.startswith(
-        '0/2 nodes are available: could not find ResourceClaim "default/claim". not found'
+    assert message == (
+        '0/2 nodes are available: could not find ResourceClaim "default/claim". '
+        "no new claims to deallocate, preemption: "
+        "0/2 nodes are available: 2 Preemption is not helpful for scheduling."
     )
+
+
+def test_after_a_rejection_by_another_plugin_before_the_filters_it_says_not_found() -> None:
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "gone"}}]
+    message, _ = decided(wanted=pod(spec={"volumes": volumes}))
+    assert message.endswith('persistentvolumeclaim "gone" not found. not found')
 
 
 # ---- Queueing hints

@@ -8,7 +8,13 @@ from dra.objects import attributes, claim, device, exactly, on_node, request, re
 from mooring.cel.device_selector import CompileError, DeviceView, SelectorError, compile_selector
 from mooring.model.device_classes import parse_device_class
 from mooring.model.resource_claims import parse_resource_claim
-from mooring.model.resource_slices import Device, Version, parse_resource_slice
+from mooring.model.resource_slices import (
+    CounterConsumption,
+    Device,
+    Version,
+    parse_resource_slice,
+)
+from mooring.model.taints import Taint
 from mooring.plugins.dynamic_resources.projection import (
     EVERYTHING,
     attributes_read,
@@ -98,6 +104,8 @@ def test_both_parts_leave_out_what_is_not_read_and_nothing_else() -> None:
         replace(one, attributes={"gpu.example.com/model": "h100"}),
         replace(one, attributes={"model": "h100", "odd": None}),
         replace(one, attributes={"model": "h100", "firmware": Version("1.0.0")}),
+        replace(one, taints=(Taint("key", "value", "NoSchedule"),)),
+        replace(one, consumes=(CounterConsumption("set", {}),)),
         replace(one, capacity={}),
         replace(one, allow_multiple_allocations=True),
     )

@@ -7,6 +7,8 @@ from dra.objects import (
     attributes,
     case,
     claim,
+    consumption,
+    counter_set,
     device,
     device_class,
     exactly,
@@ -76,6 +78,25 @@ def test_a_sub_request_with_too_many_results_gives_way_to_a_smaller_one() -> Non
     assert requests(both) == ["f/b", *["r"] * 4]
 
 
+def test_sub_requests_that_fail_have_the_request_before_them_try_another_device() -> None:
+    several = first_available("f", exactly("gpu", 40), below(0))
+    found = answer(INDEXED, claim("c", [request("r", below(1)), several]))
+    assert list(zip(requests(found), devices(found), strict=True)) == [("r", "d1"), ("f/b", "d0")]
+
+
+def test_a_constraint_against_one_of_all_devices_is_an_error_where_the_search_gets_so_far() -> None:
+    """With d0 and d3 the request for all devices fails at d0 already; with d3 and d4 at d1."""
+    values = {"d0": 0, "d1": None, "d2": 1, "d3": 0, "d4": 0}
+    listed = [
+        device(name) if numa is None else device(name, attributes(numa=numa))
+        for name, numa in values.items()
+    ]
+    wanted = [request("two", exactly("gpu", 2)), request("all", exactly("gpu", None))]
+    found = answer(listed, claim("c", wanted, [{"matchAttribute": f"{GPU}/numa"}]))
+    assert found["error"].startswith("claim default/c, request all: cannot add device")
+    assert "pool/d1 because" in found["error"]
+
+
 def test_a_later_claim_with_too_many_results_is_no_reason_to_stop_before_it() -> None:
     first = claim("a", [request("r", below(39, 1))])
     big = first_available("f", exactly("gpu", 40), exactly("gpu", 32))
@@ -110,6 +131,16 @@ IMPOSSIBLE = {
         claim("a", [request("r", exactly("gpu", 10))]),
         claim("b", [request("r", exactly("gpu", 1, "false"))]),
     ],
+    "too few values for a request": [
+        claim("c", [request("r", exactly("gpu", 21))], [{"distinctAttribute": f"{GPU}/pair"}])
+    ],
+    "too few values for several requests": [
+        claim(
+            "c",
+            [request(f"r{index}", exactly("gpu")) for index in range(21)],
+            [{"distinctAttribute": f"{GPU}/pair"}],
+        )
+    ],
     "two constraints that exclude each other": [
         claim(
             "c",
@@ -126,14 +157,32 @@ def test_an_impossible_claim_costs_few_steps(reason: str) -> None:
     assert answer(listed, *IMPOSSIBLE[reason], budget=Budget(20_000)) == {}
 
 
+@pytest.mark.parametrize("requests", [1, 9])
+def test_devices_for_which_counters_do_not_suffice_cost_few_steps(requests: int) -> None:
+    """Each of 8 cards has counters for 2 of its 4 parts; 18 parts are too many."""
+    listed = [
+        device(f"d{card}-{part}", consumesCounters=[consumption(f"card{card}", c="4")])
+        for card in range(8)
+        for part in range(4)
+    ]
+    sets = [counter_set(f"card{card}", c="11") for card in range(8)]
+    slices = [
+        resource_slice("s", ALL_NODES, listed, count=2),
+        resource_slice("c", ALL_NODES, count=2, counters=sets),
+    ]
+    wanted = [request(f"r{index}", exactly("gpu", 18 // requests)) for index in range(requests)]
+    asked = case([node("n")], slices, [device_class("gpu")], [claim("c", [])])
+    asked["claims"][0]["spec"]["devices"]["requests"] = wanted
+    assert ask(asked, "1.37", compile_small, Budget(20_000)) == [{}]
+    if requests == 1:
+        wanted[0]["exactly"]["count"] = 16
+    else:
+        wanted.pop()
+    assert "allocations" in ask(asked, "1.37", compile_small, Budget(20_000))[0]
+
+
 def test_a_search_that_uses_up_its_budget_says_so_and_other_nodes_may_fit() -> None:
-    listed = [device(f"d{index}", attributes(x=index, y=-index % 7)) for index in range(24)]
-    wanted = claim(
-        "c",
-        [request("a", exactly("gpu", 12)), request("b", exactly("gpu", 1))],
-        [{"distinctAttribute": f"{GPU}/x"}, {"distinctAttribute": f"{GPU}/z", "requests": ["b"]}],
-    )
-    found = answer(listed, wanted, budget=Budget(1000), minor="1.36")
+    found = answer(INDEXED, *IMPOSSIBLE["too few devices of two requests"], budget=Budget(100))
     assert found["nodeOnly"]
     assert found["error"].startswith("the search for devices takes too many steps: ask for fewer")
 

@@ -2,14 +2,22 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from dra.expressions import FAILING, GOOD
+from dra.families import drawn
 from dra.objects import attributes, device, on_node, resource_slice
-from mooring.cel.device_selector import CompileError, DeviceView, SelectorError
+from dra.oracle import VERSIONS
+from mooring.cel.device_selector import (
+    CompileError,
+    DeviceView,
+    SelectorError,
+    compile_selector,
+)
 from mooring.model.kubernetes_rules import KUBERNETES_RULES
 from mooring.model.quantity import parse_quantity
 from mooring.model.resource_claims import DeviceId
-from mooring.model.resource_slices import parse_resource_slice
+from mooring.model.resource_slices import Device, parse_resource_slice
 from mooring.plugins.dynamic_resources.allocation_error import AllocationError
-from mooring.plugins.dynamic_resources.selectors import Selectors
+from mooring.plugins.dynamic_resources.selectors import Selectors, cel_selectors
 
 DEVICE = parse_resource_slice(
     resource_slice(
@@ -109,3 +117,27 @@ def test_errors_are_those_of_kube_scheduler(expression: str, minor: str, text: s
 def test_a_selector_of_an_unknown_type_is_an_error() -> None:
     with pytest.raises(AllocationError, match="unsupported selector type"):
         match(None, recording=Recording())
+
+
+@pytest.mark.parametrize("expression", [*GOOD, *FAILING])
+@pytest.mark.parametrize("minor", VERSIONS)
+def test_what_is_remembered_is_what_the_expression_says(expression: str, minor: str) -> None:
+    rules = KUBERNETES_RULES[minor]
+    lists = rules.device_attributes_may_be_lists
+    plain = Selectors(lambda text: compile_selector(text, attributes_may_be_lists=lists), rules)
+    remembered = cel_selectors(rules)
+    for case in drawn(10, "remembered", ["counts", "consumable_capacity"]):
+        for each in map(parse_resource_slice, case["slices"]):
+            for one in each.devices:
+                named = DeviceId(each.driver, f"{case['id']}-{each.pool}", one.name)
+                answers = [
+                    _answer(selectors, expression, one, named) for selectors in (plain, remembered)
+                ]
+                assert answers[0] == answers[1]
+
+
+def _answer(selectors: Selectors, expression: str, device: Device, named: DeviceId) -> object:
+    try:
+        return selectors.match([expression], device, named, "class gpu")
+    except AllocationError as error:
+        return error.text

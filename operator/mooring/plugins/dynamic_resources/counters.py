@@ -3,7 +3,8 @@
 Amounts are integers, in billionths.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
+from itertools import accumulate
 
 from mooring.model.resource_claims import DeviceId
 from mooring.model.resource_slices import Device
@@ -60,6 +61,29 @@ class Counters:
             for name, amount in amounts.items()
         )
 
+    def most(self, pool: Pool, devices: Iterable[Device]) -> int:
+        """Return a number of these devices that cannot be exceeded, all of which fit by themselves.
+
+        Each device is counted with the first set of counters that it consumes from, and with the
+        scarcest counter there.
+        """
+        of_set: dict[str, list[Device]] = {}
+        for device in devices:
+            of_set.setdefault(device.consumes[0].counter_set, []).append(device)
+        key = self._key(pool)
+        left, consumed = self._left[key], self._consumed[key]
+        total = 0
+        for name, some in of_set.items():
+            amounts, used = left.get(name, {}), consumed.get(name, {})
+            most = len(some)
+            for counter, amount in amounts.items():
+                taken = sorted(_taken(device, counter) for device in some)
+                sums = accumulate(taken)
+                rest = amount - used.get(counter, 0)
+                most = min(most, sum(1 for each in sums if each <= rest))
+            total += most
+        return total
+
     def _add(self, pool: Pool, device: Device, sign: int) -> None:
         consumed = self._consumed[self._key(pool)]
         for taken in device.consumes:
@@ -86,3 +110,9 @@ class Counters:
                         if name in counters:
                             counters[name] -= amount.nano
         return left
+
+
+def _taken(device: Device, counter: str) -> int:
+    """Return how much of a counter the device consumes of the first set that it consumes from."""
+    amount = device.consumes[0].counters.get(counter)
+    return amount.nano if amount is not None else 0

@@ -145,8 +145,6 @@ class Patterns:
         for each in pool.slices:
             if each.per_device_node_selection:
                 yield tuple(node_matches(device, node.name, node.labels) for device in each.devices)
-            if self._reads is not None and not self._reads:
-                continue
             known = self._slices.get(id(each))
             if known is None:
                 read = tuple([read_part(device, self._reads) for device in each.devices])

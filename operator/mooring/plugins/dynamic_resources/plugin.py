@@ -150,9 +150,11 @@ class DynamicResources(AssignsInTrials):
         """Free a claim that keeps the pod off some node and that nobody else uses.
 
         If another plugin's pre_filter rejected the pod, kube-scheduler's plugin has no state, and
-        its PostFilter fails with the text "not found". Users see the same text here.
+        its PostFilter fails with the text "not found". Users see the same text here. If this
+        plugin's did, there is a state without claims.
         """
-        if state.diagnosis.pre_filter is not None:
+        rejected_by = state.diagnosis.pre_filter_plugins
+        if state.diagnosis.pre_filter is not None and self.name not in rejected_by:
             return Unschedulable("not found")
         claims = self.pre_filter(state.pod, state.cluster)
         if not isinstance(claims, PodClaims):

@@ -6,15 +6,28 @@ equal allocations but for the names.
 """
 
 import re
-from collections.abc import Hashable, Iterable
-from typing import Final
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Any, Final
 
 from mooring.model.device_classes import DeviceClass
 from mooring.model.quantity import Quantity
 from mooring.model.resource_claims import ResourceClaim
-from mooring.model.resource_slices import Device, DeviceCapacity, ResourceSlice, Version
+from mooring.model.resource_slices import (
+    Device,
+    DeviceCapacity,
+    ResourceSlice,
+    Version,
+)
 
-__all__ = ["EVERYTHING", "Reads", "attributes_read", "fixed_part", "read_part", "reads_of"]
+__all__ = [
+    "EVERYTHING",
+    "Reads",
+    "attributes_read",
+    "attributes_seen",
+    "fixed_part",
+    "read_part",
+    "reads_of",
+]
 
 Reads = frozenset[str] | None
 """Names of attributes, without a domain; None: all attributes are read."""
@@ -64,20 +77,10 @@ def reads_of(claims: Iterable[ResourceClaim], classes: Iterable[DeviceClass]) ->
 
 
 def fixed_part(each: ResourceSlice, device: Device) -> Hashable:
-    """Return what of the device can make a difference to any claims, whatever they read.
-
-    Attributes that no selector understands, and versions, may make every selector fail.
-    """
+    """Return what but attributes can make a difference, whatever claims read."""
     place = device if each.per_device_node_selection else each
     return (
         each.driver,
-        tuple(
-            [
-                (name, value)
-                for name, value in device.attributes.items()
-                if value is None or type(value) is Version
-            ]
-        ),
         tuple([(name, _capacity(amount)) for name, amount in device.capacity.items()]),
         tuple([(taken.counter_set, _amounts(taken.counters.items())) for taken in device.consumes]),
         device.taints,
@@ -87,14 +90,26 @@ def fixed_part(each: ResourceSlice, device: Device) -> Hashable:
 
 
 def read_part(device: Device, reads: Reads) -> Hashable:
-    """Return the attributes of the device that claims read."""
-    if reads is None:
-        return tuple([(name, type(value), value) for name, value in device.attributes.items()])
+    """Return the attributes of the device that claims read, and those that may always fail."""
+    return attributes_seen(device.attributes, reads)
+
+
+def attributes_seen(
+    attributes: Mapping[str, Any], reads: Reads
+) -> tuple[tuple[str, type, Any], ...]:
+    """Return the attributes that can make a difference to what reads these ones.
+
+    Those without a value that selectors understand, and versions, may make any selector fail.
+    """
     return tuple(
         [
             (name, type(value), value)
-            for name, value in device.attributes.items()
-            if name in reads or name.rpartition("/")[2] in reads
+            for name, value in attributes.items()
+            if reads is None
+            or value is None
+            or type(value) is Version
+            or name in reads
+            or name.rpartition("/")[2] in reads
         ]
     )
 

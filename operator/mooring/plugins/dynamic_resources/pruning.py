@@ -4,6 +4,7 @@ All of it is about one node and what the trial has taken so far. Devices are of 
 that the search looks at tells them apart: a branch that fails with one fails with the other.
 """
 
+from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 
 from mooring.model.kubernetes_rules import KubernetesRules
@@ -57,17 +58,17 @@ class Pruning:
         """The kind of each device, by its position."""
 
     def too_few(self, slot: Slot, count: int, start: int) -> bool:
-        """Return whether fewer than `count` devices from `start` on could be taken."""
+        """Return whether fewer than `count` devices from `start` on could be taken together."""
         trial = self._trial
         try:
-            for position in range(start, trial.size):
-                if trial.could_take(slot, position):
-                    count -= 1
-                    if count <= 0:
-                        return False
+            found = [p for p in range(start, trial.size) if trial.could_take(slot, p)]
         except AllocationError:
             return False  # the search ends in this error, if it gets there
-        return True
+        return (
+            len(found) < count
+            or any(len({v[p] for p in found}) < count for v in trial.distinct_values(slot))
+            or trial.most_together(found) < count
+        )
 
     def state(self, claim: int) -> Hashable:
         """Return a key that is equal where all that follows in the claim and later ones is."""
@@ -83,17 +84,50 @@ class Pruning:
         if self._fails:
             return False
         counted = [slots for slots in rest if not any(s.wanted.admin_access for s in slots)]
-        devices: dict[int, int] = {}
-        for position, candidate in enumerate(self._node.candidates):
-            mask = 0
-            for bit, slots in enumerate(counted):
-                if any(self._trial.could_take(slot, position) for slot in slots):
-                    mask |= 1 << bit
-            if mask:
-                many = candidate.device.allow_multiple_allocations
-                devices[mask] = devices.get(mask, 0) + (_PLENTY if many else 1)
         counts = [min(slot.count for slot in slots) for slots in counted]
-        return not enough_devices(counts, devices)
+        masks = [self._mask(counted, position) for position in range(self._trial.size)]
+        devices: dict[int, int] = {}
+        for candidate, mask in zip(self._node.candidates, masks, strict=True):
+            many = candidate.device.allow_multiple_allocations
+            devices[mask] = devices.get(mask, 0) + (_PLENTY if many else 1)
+        return (
+            not enough_devices(counts, devices)
+            or self._too_few_values(counted, counts, masks)
+            or self._too_few_counters(counts, masks)
+        )
+
+    def _mask(self, requests: Sequence[Sequence[Slot]], position: int) -> int:
+        """Return as bits the requests that could take the device."""
+        could = self._trial.could_take
+        return sum(
+            1 << bit
+            for bit, slots in enumerate(requests)
+            if any(could(slot, position) for slot in slots)
+        )
+
+    def _too_few_values(
+        self, requests: Sequence[Sequence[Slot]], counts: Sequence[int], masks: Sequence[int]
+    ) -> bool:
+        """Return whether requests need more different values of an attribute than there are."""
+        bound: dict[int, tuple[Sequence[Hashable], int]] = {}
+        for bit, slots in enumerate(requests):
+            for values in self._trial.distinct_values(slots[0]):
+                if all(values in self._trial.distinct_values(slot) for slot in slots[1:]):
+                    bound[id(values)] = values, bound.get(id(values), (values, 0))[1] | 1 << bit
+        for values, bits in bound.values():
+            of_value: dict[Hashable, int] = {}
+            for position, mask in enumerate(masks):
+                of_value[values[position]] = of_value.get(values[position], 0) | mask & bits
+            needed = [count if bits >> bit & 1 else 0 for bit, count in enumerate(counts)]
+            if not enough_devices(needed, Counter(of_value.values())):
+                return True
+        return False
+
+    def _too_few_counters(self, counts: Sequence[int], masks: Sequence[int]) -> bool:
+        """Return whether the requests need more devices than counters are left for."""
+        shared = any(each.device.allow_multiple_allocations for each in self._node.candidates)
+        usable = [position for position, mask in enumerate(masks) if mask]
+        return not shared and self._trial.most_together(usable) < sum(counts)
 
     def _kind(self, position: int) -> Hashable:
         candidate = self._node.candidates[position]

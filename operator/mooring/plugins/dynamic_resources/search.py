@@ -5,12 +5,13 @@ device of a request the first candidate, in the order of pools, slices and devic
 that follows succeeds. The result is that of kube-scheduler, device for device.
 
 kube-scheduler tries every combination, which takes exponential time where there is no solution.
-Here, from the first device that is given back, branches without a solution are left out:
+Here the search begins anew when the first device is given back, and then leaves out branches
+without a solution:
 
 - a request for which fewer candidates are left than it needs
 - a candidate that equals one with which the rest has failed
 - what follows a request if it has failed before in an equal state
-- requests that together need more devices than there are for them
+- requests that together need more devices, values or counters than there are for them
 
 None of it can change the result. Where it could, because a branch may end in an error or because
 what was tried before has an effect, nothing is left out. What remains has a budget.
@@ -291,12 +292,20 @@ class Search:
         if not self._gave_back:
             self._gave_back = True
             if self._make_pruning is not None:
-                self._budget.spend(self._trial.size)
-                self._pruning = self._make_pruning()
+                return self._begin_anew(self._make_pruning)
         if self._pruning is not None and self._trial.untouched(frame.position):
             frame.failed.add(self._pruning.kinds[frame.position])
         frame.position += 1
         return self._next_candidate(frame)
+
+    def _begin_anew(self, make_pruning: Callable[[], Pruning]) -> _Next:
+        """Begin the search again, in which branches are left out from the first request on."""
+        while self._trial.taken:
+            self._trial.give_back()
+        self._frames.clear()
+        self._budget.spend(self._trial.size)
+        self._pruning = make_pruning()
+        return _Request(0, 0)
 
     def _after_alternative(self, frame: _Alternatives, failure: _Fail) -> _Next:
         """Go on with the next sub-request; fewer devices may fit where more did not."""

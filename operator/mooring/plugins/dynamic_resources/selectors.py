@@ -1,13 +1,20 @@
 """What CEL selectors say of devices."""
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from mooring.cel.device_selector import CompileError, DeviceView, SelectorError, compile_selector
+from mooring.model.bounded_cache import cached
 from mooring.model.kubernetes_rules import KubernetesRules
+from mooring.model.quantity import Quantity, QuantityFormat
 from mooring.model.resource_claims import DeviceId
 from mooring.model.resource_slices import Device
 from mooring.plugins.dynamic_resources.allocation_error import AllocationError
+from mooring.plugins.dynamic_resources.projection import (
+    EVERYTHING,
+    attributes_read,
+    attributes_seen,
+)
 
 __all__ = ["Compile", "Selector", "Selectors", "cel_selectors"]
 
@@ -107,6 +114,66 @@ class Selectors:
 
 
 def cel_selectors(rules: KubernetesRules) -> Selectors:
-    """Return selectors in CEL, as the Kubernetes version knows it."""
+    """Return selectors in CEL, as the Kubernetes version knows it.
+
+    What an expression says is remembered by what it reads of a device, for all decisions.
+    """
     lists = rules.device_attributes_may_be_lists
-    return Selectors(lambda text: compile_selector(text, attributes_may_be_lists=lists), rules)
+    return Selectors(lambda expression: _remembering(expression, lists), rules)
+
+
+def _remembering(expression: str, lists: bool) -> "Selector | CompileError":  # noqa: FBT001 # key
+    compiled = compile_selector(expression, attributes_may_be_lists=lists)
+    return compiled if isinstance(compiled, CompileError) else _Remembering(expression, lists)
+
+
+class _Remembering:
+    """A CEL expression that is evaluated once for all devices of which it reads the same."""
+
+    __slots__ = ("_expression", "_lists", "_reads", "_reads_capacity")
+
+    def __init__(self, expression: str, lists: bool) -> None:  # noqa: FBT001 # as `_answer`
+        self._expression = expression
+        self._lists = lists
+        self._reads = attributes_read(expression)
+        self._reads_capacity = self._reads is EVERYTHING or "capacity" in expression
+
+    def matches(self, device: DeviceView) -> bool:
+        """Return whether it selects the device; SelectorError if it fails for it."""
+        capacity = device.capacity.items() if self._reads_capacity else ()
+        answer = _answer(
+            self._expression,
+            self._lists,
+            device.driver,
+            attributes_seen(device.attributes, self._reads),
+            tuple([(name, amount.nano, amount.format) for name, amount in capacity]),
+            device.allow_multiple_allocations,
+        )
+        if isinstance(answer, str):
+            raise SelectorError(answer)
+        return answer
+
+
+@cached(32 * 2**20)
+def _answer(  # all of it is the key
+    expression: str,
+    lists: bool,  # noqa: FBT001 # the key is made of positions
+    driver: str,
+    attributes: tuple[tuple[str, type, Any], ...],
+    capacity: tuple[tuple[str, int, QuantityFormat], ...],
+    allow_multiple_allocations: bool,  # noqa: FBT001 # as above
+) -> bool | str:
+    """Return whether the expression selects a device of which it reads this, or how it fails."""
+    selector = compile_selector(expression, attributes_may_be_lists=lists)
+    if isinstance(selector, CompileError):
+        raise selector
+    view = DeviceView(
+        driver=driver,
+        attributes={name: value for name, _, value in attributes},
+        capacity={name: Quantity(nano, form) for name, nano, form in capacity},
+        allow_multiple_allocations=allow_multiple_allocations,
+    )
+    try:
+        return selector.matches(view)
+    except SelectorError as error:
+        return str(error)

@@ -1,6 +1,6 @@
 """The devices that a search has taken so far, and what it may still take (allocateDevice)."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,6 +22,7 @@ from mooring.plugins.dynamic_resources.constraints import (
     Value,
 )
 from mooring.plugins.dynamic_resources.counters import Counters
+from mooring.plugins.dynamic_resources.pools import Pool
 from mooring.plugins.dynamic_resources.requests import Candidate, NodeDevices, Requests, Slot
 from mooring.state.dynamic_resources.allocated_devices import AllocatedDevices
 
@@ -176,6 +177,25 @@ class Trial:
             if not each.may_ever_admit(each.values[position]):
                 return "constraint"
         return ""
+
+    def most_together(self, positions: Iterable[int]) -> int:
+        """Return a number of these devices that the counters of their pools do not exceed.
+
+        Each of them could be taken by itself.
+        """
+        others, consuming = 0, dict[int, tuple[Pool, list[Device]]]()
+        for position in positions:
+            candidate = self._candidates[position]
+            if self._needs_counters(candidate, position):
+                pool = candidate.pool
+                consuming.setdefault(id(pool), (pool, []))[1].append(candidate.device)
+            else:
+                others += 1
+        return others + sum(self._counters.most(pool, some) for pool, some in consuming.values())
+
+    def distinct_values(self, slot: Slot) -> list[Sequence[Value]]:
+        """Return the values by position of which the request may take each only once."""
+        return [c.values for c in self._constraints_on[slot] if isinstance(c, DistinctAttribute)]
 
     def suits(self, slot: Slot, position: int) -> bool:
         """Return whether the device could be taken if this pod had no other.
