@@ -52,7 +52,7 @@ def counted(state: ClusterState, counts: DeviceCounts | None = None) -> dict[str
     ],
 )
 def test_devices_count_on_the_nodes_of_their_slice_or_their_own(spec: Raw, on: set[str]) -> None:
-    own = {"perDeviceNodeSelection": True}
+    own: Raw = {"perDeviceNodeSelection": True}
     for each in (
         resource_slice("s", ["d0", "d1"], **spec),
         resource_slice("s", [device("d0", **spec), device("d1", **spec)], **own),

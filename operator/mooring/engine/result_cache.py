@@ -163,7 +163,7 @@ class SpecResults:
     ) -> None:
         self._table = table
         self._pipeline = pipeline
-        self._version = -1
+        self._as_of: tuple[Hashable, ...] = ()
         metrics = pipeline.metrics
         metrics.mark()
         self.pre_filtered: dict[str, Any] = {
@@ -172,18 +172,14 @@ class SpecResults:
             if p.depends_on_node_only
         }
         metrics.lap(PRE_FILTER)
-        nodes = cluster.nodes
         self.pre_scored: dict[str, Any] = {
-            p.name: run_pre_score(pipeline, p, pod, nodes, cluster)
+            p.name: run_pre_score(pipeline, p, pod, cluster.nodes, cluster)
             for p in pipeline.pre_score
             if p.depends_on_node_only
         }
         metrics.lap(PRE_SCORE)
         filters, scores = self._filters(), self._scores()
-        plugins = {p.name: p for p in (*(f for f, _ in filters), *(s.plugin for s, _ in scores))}
-        self._read_devices = [p for p in plugins.values() if isinstance(p, DeviceReadingPlugin)]
-        self._devices: tuple[Hashable, ...] = ()
-        """What the results depend on of devices, by plugin."""
+        self._read_devices = _reading_devices(filters, scores)
         self.evaluations = _evaluations(pipeline, filters, scores)
         self._by_node, self._by_node_and_pods = (
             _RowResults(
@@ -211,7 +207,7 @@ class SpecResults:
         A diagnosis with more than 64 reasons of one plugin is not kept: with thousands of invented
         resources it takes megabytes, and there may be many such specs.
         """
-        as_of = (self._table.set_version, self._table.changes.position, self._devices)
+        as_of = (self._table.set_version, self._table.changes.position, self._as_of)
         if self._diagnosed is not None and self._diagnosed[0] == as_of:
             return self._diagnosed[1]
         diagnosis = diagnose()
@@ -243,10 +239,9 @@ class SpecResults:
     def refresh(self, pod: Pod, nodes: NodeView, *, scored: bool = True) -> None:
         """Bring all results up to date with the node table; the scores only if `scored`."""
         alone, with_pods, metrics = self._by_node, self._by_node_and_pods, self._pipeline.metrics
-        same_nodes = self._version == self._table.set_version and len(self.fits) == len(nodes)
-        devices = tuple(run_devices_version(self._pipeline, p, pod) for p in self._read_devices)
-        if not same_nodes or devices != self._devices:
-            self._devices = devices
+        devices = (run_devices_version(self._pipeline, p, pod) for p in self._read_devices)
+        as_of = (self._table.set_version, *devices)
+        if as_of != self._as_of or len(self.fits) != len(nodes):
             alone.forget()
             with_pods.forget()
             self._array_bytes = len(nodes) * self._bytes_per_row
@@ -260,7 +255,7 @@ class SpecResults:
             if with_pods.score(pod, nodes) or changed:
                 self.unnormalized_total = alone.unnormalized_total + with_pods.unnormalized_total
                 metrics.lap(SCORE)
-        self._version = self._table.set_version
+        self._as_of = as_of
 
     def _filters(self) -> list[tuple[FilterPlugin, Any]]:
         """Return the node-only filters that run for this spec, with their state."""
@@ -282,6 +277,14 @@ class SpecResults:
     def _filter_state(self, plugin: str) -> Any:
         state = self.pre_filtered.get(plugin)
         return state.state if isinstance(state, PreFilterResult) else state
+
+
+def _reading_devices(
+    filters: Sequence[tuple[FilterPlugin, Any]], scores: Sequence[tuple[WeightedScorePlugin, Any]]
+) -> list[DeviceReadingPlugin]:
+    """Return the plugins whose results may also depend on devices, each once."""
+    plugins = {p.name: p for p in (*(f for f, _ in filters), *(s.plugin for s, _ in scores))}
+    return [p for p in plugins.values() if isinstance(p, DeviceReadingPlugin)]
 
 
 def _evaluations(
