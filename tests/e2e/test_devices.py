@@ -85,6 +85,15 @@ class Cluster:
         fields = {"template": "resourceClaimTemplateName", "claim": "resourceClaimName"}
         entry = {"name": "gpu"} | {fields[kind]: named for kind, named in claim.items()}
         spec = {"schedulerName": "mooring", "resourceClaims": [entry]}
+        self._post_pod(name, spec)
+
+    def add_requesting(self, name: str, resources: Mapping[str, int]) -> None:
+        """Create a pod whose only container requests these extended resources."""
+        amounts = {resource: str(amount) for resource, amount in resources.items()}
+        container = {"name": "app", "image": "app", "resources": {"limits": amounts}}
+        self._post_pod(name, {"schedulerName": "mooring", "containers": [container]})
+
+    def _post_pod(self, name: str, spec: Raw) -> None:
         raw = builders.pod(name, namespace=self.namespace, spec=spec)
         with self.access.client() as client:
             client.post(f"/api/v1{self._place}/pods", raw)
@@ -226,6 +235,32 @@ def test_a_selector_that_fails_for_a_device_says_so(cluster: Cluster) -> None:
     cluster.post("resourceclaims", device_claim("odd", cluster.request(selectors=[cel])))
     cluster.add_pod("web", claim="odd")
     assert "CEL runtime error: no such key: model" in cluster.rejection("web")
+
+
+def test_devices_of_a_class_back_an_extended_resource(cluster: Cluster) -> None:
+    """From 1.36 on; the claim controller frees the devices when the pod is gone."""
+    resource = f"example.com/{cluster.driver.partition('.')[0]}"
+    selector = f"device.driver == '{cluster.driver}'"
+    backing = device_class(f"{cluster.driver}-x", selector, extendedResourceName=resource)
+    cluster.post("deviceclasses", backing)
+    cluster.add_devices("node-1", "a0", "a1")
+    cluster.add_requesting("web", {resource: 2})
+    if chosen_release().minor in NO_BINDING_CONDITIONS:
+        assert f"Insufficient {resource}" in cluster.rejection("web")
+        return
+    assert cluster.runs_on("web") == "node-1"
+    claim = cluster.claims()["web"]
+    assert (devices_of(claim), consumers_of(claim)) == (["node-1/a0", "node-1/a1"], {"web"})
+    assert claim["metadata"]["name"].startswith("web-extended-resources-")
+    mapping = {"resourceName": resource, "requestName": "container-0-request-0"}
+    assert cluster.get("pods", "web")["status"]["extendedResourceClaimStatus"] == {
+        "resourceClaimName": claim["metadata"]["name"],
+        "requestMappings": [{"containerName": "app", **mapping}],
+    }
+    cluster.add_requesting("late", {resource: 1})
+    assert "2 cannot allocate all claims." in cluster.rejection("late")
+    cluster.delete_pod("web")
+    assert cluster.runs_on("late") == "node-1"
 
 
 @pytest.mark.parametrize("scheduler_is", ["left alone", "killed", "terminated"])

@@ -268,3 +268,47 @@ async def test_a_scheduler_that_stops_cancels_later_writes_and_begins_no_more(
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert ended == ["cancelled"]
+
+
+async def test_a_claim_is_created_in_its_namespace(server: ApiServer, api: PluginApi) -> None:
+    body = {"metadata": {"namespace": "default", "generateName": "c-"}}
+    creating = asyncio.create_task(api.create("resourceclaims", body))
+    request = await server.next()
+    request.reply({"metadata": {"name": "c-x"}}, 201)
+    assert (await creating)["metadata"]["name"] == "c-x"
+    assert (request.method, request.path) == ("POST", CLAIM.removesuffix("/c"))
+    assert request.body == body
+
+
+@pytest.mark.parametrize(("status", "reason"), [(404, "NotFound"), (409, "Conflict")])
+async def test_a_claim_that_is_gone_needs_no_deletion(
+    server: ApiServer, api: PluginApi, status: int, reason: str
+) -> None:
+    deleting = asyncio.create_task(api.delete("resourceclaims", "default", "c", "uid-c"))
+    request = await server.next()
+    request.refuse(status, reason, "no")
+    await deleting
+    assert (request.method, request.path) == ("DELETE", CLAIM)
+    assert request.body == {"preconditions": {"uid": "uid-c"}}
+
+
+async def test_a_deletion_is_sent_until_the_server_answers(server: ApiServer) -> None:
+    async def at_once(_seconds: float) -> None:
+        """Do not wait."""
+
+    async with ApiClient(Connection(server.url)) as client:
+        api = PluginApi(client, PodWriter(client), sleep=at_once)
+        deleting = asyncio.create_task(api.delete("resourceclaims", "default", "c", "uid-c"))
+        (await server.next()).refuse(500, "InternalError", "no")
+        (await server.next()).reply({})
+        await deleting
+
+
+async def test_a_pods_status_is_set(server: ApiServer, api: PluginApi) -> None:
+    status = {"extendedResourceClaimStatus": {"resourceClaimName": "c"}}
+    setting = asyncio.create_task(api.set_pod_status(WEB, status))
+    request = await server.next()
+    request.reply({})
+    await setting
+    assert request.path == "/api/v1/namespaces/default/pods/web/status"
+    assert request.body == {"metadata": {"uid": WEB.uid}, "status": status}

@@ -271,3 +271,20 @@ class TestPodSpecCache:
         first = cache.of(self.key(0))
         assert cache.of(self.key(0)) is first
         assert cache.recent_bytes == 0
+
+
+def test_the_requests_of_containers_are_kept_where_extended_resources_are_requested() -> None:
+    containers = [{"name": "app", "resources": {"limits": {"example.com/gpu": 2, "cpu": "1"}}}]
+    init = [
+        {"name": "setup", "resources": {"requests": {"cpu": "0"}}},
+        {"name": "proxy", "restartPolicy": "Always"},
+    ]
+    spec = parse_pod(pod(spec={"containers": containers, "initContainers": init})).spec
+    assert spec.containers == (
+        ("setup", "init", {"cpu": 0}),
+        ("proxy", "sidecar", {}),
+        ("app", "app", {"example.com/gpu": 2, "cpu": 1000}),
+    )
+    assert spec.extended == ({"example.com/gpu": 2},)
+    plain = parse_pod(pod(cpu="1")).spec
+    assert (plain.containers, plain.extended) == ((), ())

@@ -2,6 +2,12 @@ import pytest
 
 from mooring.plugins.balanced_allocation import NodeResourcesBalancedAllocation
 from mooring.testing.builders import node, pod
+from mooring.testing.device_builders import (
+    allocated,
+    device_claim,
+    device_class,
+    resource_slice,
+)
 from plugin_answers import PluginAnswers
 
 GPU = "example.com/gpu"
@@ -80,3 +86,18 @@ def test_three_resources_are_compared_by_their_standard_deviation(gpus: int, sco
     wanted = pod(cpu="1", memory="1Gi", requests={GPU: gpus} if gpus else None)
     expected = 50 + (50 + int((1 - 0.35355339) * 100) - 100) // 2 if gpus else score
     assert asking.scores(wanted) == {"n1": expected}
+
+
+def test_the_devices_of_a_class_count_as_a_resource() -> None:
+    """Fractions 1/4 and 2/4 with the pod, 0 and 1/4 without it: as uneven as before."""
+    names = ("cpu", GPU)
+    asking = PluginAnswers(
+        NodeResourcesBalancedAllocation,
+        device_class("gpu", extendedResourceName=GPU),
+        resource_slice("s1", ["d0", "d1", "d2", "d3"], node="n1"),
+        device_claim(allocation=allocated("d0", node="n1")),
+        node("n1", cpu="4"),
+        resources=[{"name": name, "weight": 1} for name in names],
+    )
+    assert asking.scores(pod(cpu="1", requests={GPU: 1})) == {"n1": 75}
+    assert asking.scores(pod(cpu="0", requests={GPU: 2})) == {"n1": 50 + (50 + 62 - 87) // 2}

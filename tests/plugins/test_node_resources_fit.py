@@ -2,8 +2,17 @@ from typing import Any
 
 import pytest
 
+from deciding import Deciding
+from mooring.model.events import Kind
+from mooring.model.resource_claims import parse_resource_claim
 from mooring.plugins.node_resources_fit import NodeResourcesFit
 from mooring.testing.builders import node, pod
+from mooring.testing.device_builders import (
+    allocated,
+    device_claim,
+    device_class,
+    resource_slice,
+)
 from plugin_answers import PluginAnswers, Rejected
 
 GPU = "example.com/gpu"
@@ -260,3 +269,107 @@ def test_a_node_that_has_any_number_of_resources_takes_the_pod() -> None:
     amounts = {f"example.com/r{i:03}": 1 for i in range(200)}
     asking = PluginAnswers(NodeResourcesFit, node("n1", resources=amounts))
     assert asking.rejections(pod(requests=amounts)) == {}
+
+
+# ---- Resources that classes of devices stand for
+
+GPUS = device_class("gpu", extendedResourceName=GPU)
+
+
+def test_a_resource_of_a_class_is_left_to_devices_where_the_node_does_not_offer_it() -> None:
+    asking = PluginAnswers(
+        NodeResourcesFit,
+        GPUS,
+        node("devices"),
+        node("zero", resources={GPU: 0}),
+        node("offers", resources={GPU: 2}),
+        node("few", resources={GPU: 1}),
+        node("full", resources={GPU: 2}),
+        pod("placed", requests={GPU: 1}, node="full"),
+    )
+    lacking = (f"Insufficient {GPU}",)
+    assert asking.rejections(pod(requests={GPU: 2})) == {
+        "few": Rejected(lacking, resolvable=False),
+        "full": Rejected(lacking, resolvable=True),
+    }
+
+
+def test_other_resources_are_still_looked_at_on_nodes_with_devices() -> None:
+    asking = PluginAnswers(NodeResourcesFit, GPUS, node("n1", cpu="1"))
+    assert asking.rejections(pod(cpu="2", requests={GPU: 1})) == {
+        "n1": Rejected(("Insufficient cpu",), resolvable=False)
+    }
+
+
+def test_before_1_36_no_class_stands_for_a_resource() -> None:
+    asking = PluginAnswers(NodeResourcesFit, GPUS, node("n1"), kubernetes="1.35")
+    assert asking.rejections(pod(requests={GPU: 1})) == {
+        "n1": Rejected((f"Insufficient {GPU}",), resolvable=False)
+    }
+    assert not asking.queueing_hint(pod(requests={GPU: 1}), after=GPUS)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "helps"),
+    [
+        (None, GPUS, True),
+        (None, device_class("gpu"), False),
+        (device_class("gpu"), GPUS, True),
+        (GPUS, device_class("gpu", "true", extendedResourceName=GPU), False),
+        (GPUS, device_class("gpu"), False),
+    ],
+)
+def test_a_class_helps_when_it_comes_to_stand_for_a_requested_resource(
+    before: dict[str, Any] | None, after: dict[str, Any], *, helps: bool
+) -> None:
+    asking = PluginAnswers(NodeResourcesFit, node("n1"))
+    assert asking.queueing_hint(pod(requests={GPU: 1}), before=before, after=after) == helps
+
+
+def test_a_new_class_helps_pods_that_request_the_resource_of_its_name() -> None:
+    wanted = pod(requests={"deviceclass.resource.kubernetes.io/gpu": 1})
+    asking = PluginAnswers(NodeResourcesFit, node("n1"))
+    assert asking.queueing_hint(wanted, after=device_class("gpu"))
+    assert not asking.queueing_hint(wanted, before=device_class("gpu"), after=device_class("gpu"))
+
+
+def test_a_change_of_a_node_that_may_have_devices_helps() -> None:
+    """As in kube-scheduler, whatever the change."""
+    n1, wanted = node("n1"), pod(requests={GPU: 1})
+    assert PluginAnswers(NodeResourcesFit, GPUS, n1).queueing_hint(wanted, before=n1, after=n1)
+    assert not PluginAnswers(NodeResourcesFit, n1).queueing_hint(wanted, before=n1, after=n1)
+
+
+def test_devices_of_the_class_are_what_a_node_offers_for_scores() -> None:
+    strategy = {"type": "LeastAllocated", "resources": [resource(GPU)]}
+    devices = resource_slice("s1", ["d0", "d1", "d2", "d3"], node="devices")
+    used = device_claim(allocation=allocated("d0", node="devices"))
+    objects = (GPUS, devices, used, node("devices"), node("none"), node("own", resources={GPU: 4}))
+    wanted = pod(requests={GPU: 1})
+    asking = PluginAnswers(NodeResourcesFit, *objects, scoringStrategy=strategy)
+    assert asking.scores(wanted) == {"devices": 50, "none": 0, "own": 75}
+    older = PluginAnswers(NodeResourcesFit, *objects, scoringStrategy=strategy, kubernetes="1.35")
+    assert older.scores(wanted) == {"devices": 0, "none": 0, "own": 75}
+
+
+def test_kept_scores_follow_the_devices() -> None:
+    args = {"scoringStrategy": {"type": "LeastAllocated", "resources": [resource(GPU)]}}
+    slices = [resource_slice(name, ["d0", "d1", "d2", "d3"], node=name) for name in ("a", "b")]
+    deciding = Deciding(
+        GPUS,
+        node("a"),
+        node("b"),
+        *slices,
+        pluginConfig=[{"name": "NodeResourcesFit", "args": args}],
+    )
+    wanted = pod(requests={GPU: 1})
+
+    def score(name: str) -> int:
+        scores = deciding.decision(wanted).scores
+        assert scores is not None
+        return scores[name].plugins["NodeResourcesFit"]
+
+    assert (score("a"), score("b")) == (75, 75)
+    claim = parse_resource_claim(device_claim(allocation=allocated("d0", "d1", node="a")))
+    deciding.state.put(Kind.RESOURCE_CLAIM, claim.key, claim)
+    assert (score("a"), score("b")) == (25, 75)

@@ -72,3 +72,11 @@ def test_claims_of_pods_that_are_taken_off_are_free_unless_others_use_them() -> 
     free = claims.get("default/own")
     assert free is not None
     assert (free.allocation, free.reserved_for) == (None, ())
+
+
+def test_the_claim_for_the_extended_resources_of_a_pod_that_is_taken_off_is_gone() -> None:
+    raw = device_claim(owner="a", allocation=allocated("d0", node="n1"), reserved_for=["a"])
+    raw["metadata"]["annotations"] = {"resource.kubernetes.io/extended-resource-claim": "true"}
+    found = inputs(node("n1"), pod("a", node="n1"), raw)
+    claims = take_off(found, lambda each: each.name == "a").state.dynamic_resources.claims
+    assert (claims.get("default/claim"), {*claims.allocated.dedicated}) == (None, set())

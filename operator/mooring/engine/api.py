@@ -18,6 +18,7 @@ from mooring.kube.errors import (
     ConflictError,
     KubeError,
     NotFoundError,
+    NotLeadingError,
     ServerError,
     TooManyRequestsError,
     UnansweredError,
@@ -115,6 +116,32 @@ class PluginApi:
                 return None
             except (UnreachableError, ServerError, TooManyRequestsError):
                 await self._sleep(backoff.pause())
+
+    async def create(self, resource: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Create the object and return it."""
+        return await self._client.create(_UPDATABLE[resource], body)
+
+    async def delete(self, resource: str, namespace: str, name: str, uid: str) -> None:
+        """Begin to delete the object of this uid; waits until the API server answers.
+
+        A replica that does not lead any more leaves it to the one that does.
+        """
+        backoff = Backoff(self._random)
+        while True:
+            try:
+                await self._client.delete(_UPDATABLE[resource], name, namespace, uid=uid)
+            except (NotFoundError, ConflictError):
+                return
+            except NotLeadingError:
+                raise
+            except (UnreachableError, ServerError, TooManyRequestsError):
+                await self._sleep(backoff.pause())
+            else:
+                return
+
+    async def set_pod_status(self, pod: Pod, status: Mapping[str, Any]) -> None:
+        """Add the fields to the pod's status; see `PodWriter.patch_pod_status` for the errors."""
+        await self._writer.patch_pod_status(pod.namespace, pod.name, pod.uid, status)
 
     async def update(
         self,

@@ -419,9 +419,12 @@ class PodEnqueuer:
     def _try_after_claim(self, event: ClusterEvent) -> None:
         """Run PreEnqueue again for gated pods that name the claim, and hints of the others.
 
-        Of many pods that name one claim, which are one group for the queue, some are enough.
+        Of many pods that name one claim, which are one group for the queue, some are enough. The
+        pod for whose extended resources a claim was created waits for its deletion.
         """
-        claim = event.after
+        claim, gone = event.after, event.before
+        if claim is None and isinstance(gone, ResourceClaim) and gone.for_extended_resources:
+            self._scheduler.queue.try_after(Uid(gone.controller_uid), event, self._clock())
         if not isinstance(claim, ResourceClaim):
             return
         for number, uid in enumerate(tuple(self._of_claim.get(claim.key, ()))):

@@ -8,7 +8,7 @@ running every plugin on all nodes would give; `tests/property/test_shared_work.p
 """
 
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from mooring.framework.diagnosis import Diagnosis
 from mooring.framework.pipeline import Pipeline, WeightedScorePlugin
-from mooring.framework.plugin import FilterPlugin, Normalize
+from mooring.framework.plugin import DeviceReadingPlugin, FilterPlugin, Normalize
 from mooring.framework.plugin_failures import ExtensionPoint
 from mooring.framework.plugin_metrics import (
     FILTER,
@@ -25,7 +25,13 @@ from mooring.framework.plugin_metrics import (
     SCORE,
     Evaluations,
 )
-from mooring.framework.runtime import run_filter, run_pre_filter, run_pre_score, run_score
+from mooring.framework.runtime import (
+    run_devices_version,
+    run_filter,
+    run_pre_filter,
+    run_pre_score,
+    run_score,
+)
 from mooring.framework.verdicts import SKIP, PreFilterResult, Unschedulable
 from mooring.model.pod import Pod
 from mooring.model.pod_spec import PodSpec
@@ -157,7 +163,7 @@ class SpecResults:
     ) -> None:
         self._table = table
         self._pipeline = pipeline
-        self._version = -1
+        self._as_of: tuple[Hashable, ...] = ()
         metrics = pipeline.metrics
         metrics.mark()
         self.pre_filtered: dict[str, Any] = {
@@ -166,14 +172,14 @@ class SpecResults:
             if p.depends_on_node_only
         }
         metrics.lap(PRE_FILTER)
-        nodes = cluster.nodes
         self.pre_scored: dict[str, Any] = {
-            p.name: run_pre_score(pipeline, p, pod, nodes, cluster)
+            p.name: run_pre_score(pipeline, p, pod, cluster.nodes, cluster)
             for p in pipeline.pre_score
             if p.depends_on_node_only
         }
         metrics.lap(PRE_SCORE)
         filters, scores = self._filters(), self._scores()
+        self._read_devices = _reading_devices(filters, scores)
         self.evaluations = _evaluations(pipeline, filters, scores)
         self._by_node, self._by_node_and_pods = (
             _RowResults(
@@ -188,7 +194,7 @@ class SpecResults:
         self.unnormalized_total: IntArray = np.zeros(0, np.int64)
         self.prefers_full_nodes: bool | None = None
         """Whether the scores prefer a node that has an identical pod; None if not known yet."""
-        self._diagnosed: tuple[tuple[int, int], Diagnosis] | None = None
+        self._diagnosed: tuple[tuple[Hashable, ...], Diagnosis] | None = None
         self._fixed_bytes = pod.spec.memory + _BYTES_PER_SPEC
         self._array_bytes = 0
         self._bytes_per_row = 3 * _BOOL_BYTES + (3 + len(scores)) * _INT64_BYTES
@@ -201,7 +207,7 @@ class SpecResults:
         A diagnosis with more than 64 reasons of one plugin is not kept: with thousands of invented
         resources it takes megabytes, and there may be many such specs.
         """
-        as_of = (self._table.set_version, self._table.changes.position)
+        as_of = (self._table.set_version, self._table.changes.position, self._as_of)
         if self._diagnosed is not None and self._diagnosed[0] == as_of:
             return self._diagnosed[1]
         diagnosis = diagnose()
@@ -233,8 +239,9 @@ class SpecResults:
     def refresh(self, pod: Pod, nodes: NodeView, *, scored: bool = True) -> None:
         """Bring all results up to date with the node table; the scores only if `scored`."""
         alone, with_pods, metrics = self._by_node, self._by_node_and_pods, self._pipeline.metrics
-        same_nodes = self._version == self._table.set_version and len(self.fits) == len(nodes)
-        if not same_nodes:
+        devices = (run_devices_version(self._pipeline, p, pod) for p in self._read_devices)
+        as_of = (self._table.set_version, *devices)
+        if as_of != self._as_of or len(self.fits) != len(nodes):
             alone.forget()
             with_pods.forget()
             self._array_bytes = len(nodes) * self._bytes_per_row
@@ -248,7 +255,7 @@ class SpecResults:
             if with_pods.score(pod, nodes) or changed:
                 self.unnormalized_total = alone.unnormalized_total + with_pods.unnormalized_total
                 metrics.lap(SCORE)
-        self._version = self._table.set_version
+        self._as_of = as_of
 
     def _filters(self) -> list[tuple[FilterPlugin, Any]]:
         """Return the node-only filters that run for this spec, with their state."""
@@ -270,6 +277,14 @@ class SpecResults:
     def _filter_state(self, plugin: str) -> Any:
         state = self.pre_filtered.get(plugin)
         return state.state if isinstance(state, PreFilterResult) else state
+
+
+def _reading_devices(
+    filters: Sequence[tuple[FilterPlugin, Any]], scores: Sequence[tuple[WeightedScorePlugin, Any]]
+) -> list[DeviceReadingPlugin]:
+    """Return the plugins whose results may also depend on devices, each once."""
+    plugins = {p.name: p for p in (*(f for f, _ in filters), *(s.plugin for s, _ in scores))}
+    return [p for p in plugins.values() if isinstance(p, DeviceReadingPlugin)]
 
 
 def _evaluations(

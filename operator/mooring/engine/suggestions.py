@@ -516,8 +516,11 @@ def requesting(limits: Mapping[str, int], pod: Pod) -> Pod:
         name: min(amount, limits.get(name, amount)) for name, amount in demand.resources.items()
     }
     changed = replace(demand, resources={name: n for name, n in resources.items() if n})
-    extended = tuple(_scaled(amounts, demand.resources, limits) for amounts in pod.spec.extended)
-    return replace(pod, spec=replace(pod.spec, demand=changed, extended=extended))
+    containers = tuple(
+        each._replace(requests=_scaled(each.requests, demand.resources, limits))
+        for each in pod.spec.containers
+    )
+    return replace(pod, spec=replace(pod.spec, demand=changed, containers=containers))
 
 
 def _scaled(

@@ -58,6 +58,21 @@ class Api(Protocol):
         `resource` is `resourceclaims`.
         """
 
+    async def create(self, resource: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Create the object in the namespace that its metadata name, and return it.
+
+        `resource` is `resourceclaims`. After an error it may have been created or not.
+        """
+
+    async def delete(self, resource: str, namespace: str, name: str, uid: str) -> None:
+        """Begin to delete the object of this uid, if there is one; waits for an answer.
+
+        `resource` is `resourceclaims`.
+        """
+
+    async def set_pod_status(self, pod: Pod, status: Mapping[str, Any]) -> None:
+        """Add these fields to the pod's status."""
+
     async def update(
         self,
         resource: str,

@@ -6,7 +6,7 @@ synchronous, change nothing and use no clock and no randomness. The methods from
 change something, and only they may use `handle.api`; `post_filter` may use its `later`.
 """
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Hashable, Mapping
 from difflib import SequenceMatcher
 from enum import Enum
 from typing import Any, ClassVar, Final, Protocol, runtime_checkable
@@ -31,6 +31,7 @@ from mooring.state.view import BoolArray, NodeView
 __all__ = [
     "POINT_METHODS",
     "BindPlugin",
+    "DeviceReadingPlugin",
     "EnqueueExtensions",
     "FilterPlugin",
     "Normalize",
@@ -78,7 +79,7 @@ class Plugin(Protocol):
     read the cluster. Then the results are kept for identical pods, and the plugin runs again only
     for nodes that changed. Such a node-only plugin may also set `depends_on_node_object_only =
     True` if it does not read what the pods on a node use; then it runs again only if the node
-    itself changed.
+    itself changed. See also `DeviceReadingPlugin`.
     """
     # A plugin about pod groups may also have `pod_group_formats`, GroupFormats (model/pod_group.py)
     # of labels or annotations by which pods name a group that has no object.
@@ -180,6 +181,17 @@ class ResourceFilterPlugin(FilterPlugin, Protocol):
 
     def resource_requests(self, state: Any) -> Mapping[str, int]:
         """Return the amounts that must be free on the node, by resource."""
+
+
+@runtime_checkable
+class DeviceReadingPlugin(Plugin, Protocol):
+    """A node-only plugin whose results for some pods also depend on devices and their classes."""
+
+    def devices_version(self, pod: Pod) -> Hashable:
+        """Return a value that is equal as long as the results are; None if they read no devices.
+
+        It is asked at every decision.
+        """
 
 
 class PostFilterPlugin(Plugin, Protocol):
@@ -295,6 +307,7 @@ _OTHER_NAMES: Final = (
     "resource_requests",
     "depends_on_node_only",
     "depends_on_node_object_only",
+    "devices_version",
 )
 """What else the scheduler reads of a plugin if it is there."""
 _SIMILAR: Final = 0.8

@@ -48,8 +48,8 @@ _MOST_TRACEBACK: Final = 16_384
 class ExtensionPoint(StrEnum):
     """Where a plugin is called; the values of the label `extension_point`.
 
-    They are kube-scheduler's, and Constructor and QueueingHint. `explain` and `resource_requests`
-    belong to Filter.
+    They are kube-scheduler's, and Constructor and QueueingHint. `explain`, `resource_requests` and
+    `devices_version` belong to Filter.
     """
 
     CONSTRUCTOR = "Constructor"

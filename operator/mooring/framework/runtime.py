@@ -11,7 +11,7 @@ at here, because they run too often: see `mooring.framework.slow_decisions`. For
 of one attempt in ten are measured (`mooring.framework.plugin_metrics`).
 """
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Hashable, Mapping
 from contextlib import closing, suppress
 from enum import EnumMeta
 from types import CoroutineType
@@ -23,6 +23,7 @@ from mooring.framework.hints import QueueingHint
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.placements import Placement, PodGroupAssignments
 from mooring.framework.plugin import (
+    DeviceReadingPlugin,
     EnqueueExtensions,
     FilterPlugin,
     Normalize,
@@ -74,6 +75,7 @@ __all__ = [
     "NOT_A_FILTER_STATE",
     "check_async",
     "first_gate",
+    "run_devices_version",
     "run_explain",
     "run_filter",
     "run_generate_placements",
@@ -227,6 +229,11 @@ def run_resource_requests(
         problem = f"resource_requests {_instead(amounts, expected)}"
         raise _error(pipeline, plugin, point, problem)
     return amounts
+
+
+def run_devices_version(pipeline: Pipeline, plugin: DeviceReadingPlugin, pod: Pod) -> Hashable:
+    """Run `devices_version`."""
+    return _called(pipeline, plugin, FILTER, plugin.devices_version, pod)
 
 
 def run_post_filter(

@@ -34,6 +34,7 @@ _POINTS: Final = {
     "pre_filter": ExtensionPoint.PRE_FILTER,
     "filter": ExtensionPoint.FILTER,
     "explain": ExtensionPoint.FILTER,
+    "devices_version": ExtensionPoint.FILTER,
     "resource_requests": ExtensionPoint.FILTER,
     "post_filter": ExtensionPoint.POST_FILTER,
     "pre_score": ExtensionPoint.PRE_SCORE,

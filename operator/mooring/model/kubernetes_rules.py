@@ -48,6 +48,8 @@ class KubernetesRules:
             no claims to deallocate.
         device_alternatives_scored: DynamicResources scores nodes by which alternative of a request
             they can give.
+        devices_of_extended_resources: A class of devices may stand for an extended resource: where
+            a node does not offer that itself, DynamicResources allocates devices for it.
         placement_in_preemption_message: A successful preemption says which node and how many
             victims it has found.
         pod_level_defaults_last: The API server fills in a new pod's pod-level requests after
@@ -93,6 +95,7 @@ class KubernetesRules:
     volume_limit_scaling: bool
     claims_in_preemption_message: bool
     device_alternatives_scored: bool
+    devices_of_extended_resources: bool
     placement_in_preemption_message: bool
     pod_level_defaults_last: bool
     pod_level_resize: bool
@@ -122,6 +125,7 @@ _1_34: Final = KubernetesRules(
     volume_limit_scaling=False,
     claims_in_preemption_message=True,
     device_alternatives_scored=False,
+    devices_of_extended_resources=False,
     placement_in_preemption_message=False,
     pod_level_defaults_last=False,
     pod_level_resize=False,
@@ -145,6 +149,7 @@ _1_36: Final = replace(
     version="1.36",
     balance_compared=True,
     declared_features=frozenset((RESTART_ALL_CONTAINERS, USER_NAMESPACES_HOST_NETWORK)),
+    devices_of_extended_resources=True,
     image_volumes_scored=True,
     pod_level_resize=True,
 )

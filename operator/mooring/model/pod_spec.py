@@ -7,7 +7,6 @@ spec.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
-from types import MappingProxyType
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
@@ -27,7 +26,7 @@ from mooring.model.fields import integer, mapping, mappings, optional_mapping, s
 from mooring.model.limits import Counted, exceeded
 from mooring.model.node import Node, normalized_image
 from mooring.model.resource_claims import PodClaim, parse_pod_claims
-from mooring.model.resources import PodContainers
+from mooring.model.resources import ContainerRequests, PodContainers
 from mooring.model.selectors import (
     LabelSelector,
     NodeSelector,
@@ -116,8 +115,8 @@ class PodSpec:
     """The claims for devices that the pod names, or the templates of its claims."""
     required_features: frozenset[str]
     """The features of its kubelet that the pod's node must declare."""
-    extended: tuple[Mapping[str, int], ...]
-    """The extended resources that each app container requests."""
+    containers: tuple[ContainerRequests, ...]
+    """What each init container and then each other one requests; () without extended resources."""
     card_annotations: Mapping[str, str]
     """The annotations by which the pod requests GPU cards."""
     limit_exceeded: str | None = None
@@ -126,6 +125,15 @@ class PodSpec:
     """The demand by version of Kubernetes while a resize in place makes them differ, else None."""
     memory: int = 0
     """About how many bytes this object takes, with its JSON."""
+
+    @property
+    def extended(self) -> tuple[Mapping[str, int], ...]:
+        """The extended resources that each app container requests; () if none requests any."""
+        return tuple(
+            {name: amount for name, amount in container.requests.items() if "/" in name}
+            for container in self.containers
+            if container.kind == "app"
+        )
 
     def selects(self, node: Node) -> bool:
         """Return whether the nodeSelector and the required node affinity select the node."""
@@ -252,7 +260,6 @@ def _memory(_key: bytes, spec: PodSpec) -> int:
     return spec.memory
 
 
-_NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
 _MOST_MEMORY_PER_BYTE: Final = 25
 """A spec takes at most this many times the memory of its JSON, usually a fifth of that."""
 _SMALL: Final = 2048
@@ -290,7 +297,7 @@ def _parsed(key: bytes) -> PodSpec:
         spread=parse_spread_constraints(mappings(spec, "topologySpreadConstraints", "spec")),
         resource_claims=parse_pod_claims(spec),
         required_features=frozenset(spec.get("requiredFeatures", ())),
-        extended=_extended(resources),
+        containers=resources.with_extended,
         card_annotations=loaded.get("annotations", {}),
     )
     limit_exceeded = exceeded({Counted.BYTES: len(key), **_counts(parsed)})
@@ -298,15 +305,6 @@ def _parsed(key: bytes) -> PodSpec:
     if len(key) > _SMALL:
         memory = bytes_of(key, *(getattr(parsed, field) for field in _FIELDS))
     return replace(parsed, limit_exceeded=limit_exceeded, memory=memory)
-
-
-def _extended(resources: PodContainers) -> tuple[Mapping[str, int], ...]:
-    """Return what each container requests of extended resources."""
-    return tuple(
-        {name: amount for name, amount in container.requests.items() if "/" in name}
-        or _NOTHING  # one for all, because a pod may have 10,000 containers
-        for container in resources.containers
-    )
 
 
 def _gates(spec: Mapping[str, Any]) -> tuple[str, ...]:

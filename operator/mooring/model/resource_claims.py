@@ -3,7 +3,7 @@
 Every parser takes the raw API object and raises ManifestError naming the object and the field.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
@@ -48,6 +48,7 @@ __all__ = [
     "PodClaim",
     "ResourceClaim",
     "allocation_fields",
+    "claim_of_scheduler",
     "parse_claim_spec",
     "parse_claim_statuses",
     "parse_extended_resource_claim",
@@ -269,6 +270,26 @@ class ExtendedResourceClaim:
 
     claim: str
     requests: tuple[tuple[str, str, str], ...]
+
+
+def claim_of_scheduler(
+    namespace: str, name: str, uid: str, pod_uid: str, requests: Iterable[DeviceRequest] = ()
+) -> ResourceClaim:
+    """Return a claim that a scheduler makes for the extended resources of the pod of this uid."""
+    return ResourceClaim(
+        namespace=namespace,
+        name=name,
+        uid=uid,
+        resource_version="",
+        deleting=False,
+        finalizers=(),
+        controller_uid=pod_uid,
+        for_extended_resources=True,
+        spec=ClaimSpec(tuple(requests), (), ()),
+        allocation=None,
+        reserved_for=(),
+        device_statuses=(),
+    )
 
 
 @naming_the_object("ResourceClaim")

@@ -6,7 +6,7 @@ have the same requests; for a stored pod it changes nothing.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from mooring.model.errors import ManifestError
 from mooring.model.fields import mapping, mappings
@@ -15,6 +15,7 @@ from mooring.model.quantity import parse_count, parse_milli
 __all__ = [
     "CPU",
     "MEMORY",
+    "ContainerRequests",
     "ContainerResources",
     "PodContainers",
     "amount_text",
@@ -70,11 +71,34 @@ def parse_containers(spec: Mapping[str, Any], field: str) -> list[ContainerResou
     return parsed
 
 
+class ContainerRequests(NamedTuple):
+    """What one container requests: millicores, bytes, counts; a request of zero is kept."""
+
+    name: str
+    kind: Literal["init", "sidecar", "app"]
+    requests: Mapping[str, int]
+
+
 class PodContainers(NamedTuple):
     """The resources of all containers of a pod, of which there may be thousands."""
 
     containers: list[ContainerResources]
     init: list[ContainerResources]
+
+    @property
+    def with_extended(self) -> tuple[ContainerRequests, ...]:
+        """What the init containers and then the others request; () without extended resources."""
+        if not any(
+            "/" in name for each in (*self.init, *self.containers) for name in each.requests
+        ):
+            return ()
+        return (
+            *(
+                ContainerRequests(c.name, "sidecar" if c.sidecar else "init", c.requests)
+                for c in self.init
+            ),
+            *(ContainerRequests(c.name, "app", c.requests) for c in self.containers),
+        )
 
     @classmethod
     def of(cls, spec: Mapping[str, Any]) -> "PodContainers":

@@ -1,11 +1,12 @@
 """Prefers nodes whose resources are used evenly (noderesources/balanced_allocation.go)."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import ClassVar, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from mooring.framework.device_counts import DeviceCounts
 from mooring.framework.handle import Handle
 from mooring.framework.plugin import Normalize
 from mooring.framework.verdicts import SKIP, Skip
@@ -33,11 +34,16 @@ class NodeResourcesBalancedAllocation:
     def __init__(self, args: NodeResourcesBalancedAllocationArgs, handle: Handle) -> None:
         self._resources = [resource.name for resource in args.resources]
         self._compared = handle.kubernetes.balance_compared
+        self._devices = DeviceCounts(handle, self._resources)
 
     def pre_score(self, pod: Pod, _nodes: NodeView, _cluster: ClusterView) -> Skip | None:
         """Return SKIP for a pod that requests none of the resources; the score needs no state."""
         demand = pod.spec.demand.resources
         return None if any(demand.get(resource) for resource in self._resources) else SKIP
+
+    def devices_version(self, pod: Pod) -> Hashable:
+        """Return what the devices depend on that are counted for the pod."""
+        return self._devices.version(pod)
 
     def score(self, pod: Pod, nodes: NodeView, _: None) -> IntArray:
         """Return int64[nodes], 50 to 100; 75 where the pod does not change the balance.
@@ -46,7 +52,7 @@ class NodeResourcesBalancedAllocation:
         """
         demand = pod.spec.demand.resources
         columns = [
-            (nodes.allocatable(resource), nodes.requested(resource), float(amount))
+            (*self._devices.columns(resource, nodes), float(amount))
             for resource, amount in ((name, demand.get(name, 0)) for name in self._resources)
             if amount or resource in _ALWAYS_SCORED
         ]

@@ -1,12 +1,14 @@
 """Checks that a pod's requests fit on a node, and scores how full it gets (noderesources/)."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 
+from mooring.framework.device_counts import DeviceCounts
+from mooring.framework.extended_resources import ClassesOfResources
 from mooring.framework.handle import Handle
 from mooring.framework.hints import QueueingHint, freed_node, queue_if
 from mooring.framework.plugin import Normalize
@@ -71,7 +73,9 @@ class _AllocationScore:
     depends_on_node_only: ClassVar[bool] = True
     normalize: ClassVar[Normalize] = Normalize.NONE
 
-    def __init__(self, strategy: ScoringStrategy) -> None:
+    def __init__(self, strategy: ScoringStrategy, devices: DeviceCounts | None = None) -> None:
+        """Score by the strategy; `devices` count for resources that classes stand for."""
+        self._devices = devices
         self._scored = [(resource.name, resource.weight) for resource in strategy.resources]
         self._by_ratio = isinstance(strategy, RequestedToCapacityRatio)
         match strategy:
@@ -93,11 +97,7 @@ class _AllocationScore:
         ]
         if not scored:
             return np.zeros(len(nodes), np.int64)
-        columns = [
-            column
-            for name, _, _ in scored
-            for column in (nodes.allocatable(name), nodes.requested_scored(name))
-        ]
+        columns = [column for name, _, _ in scored for column in self._columns(name, nodes)]
         numbers = as_numbers(columns, *(amount for _, amount, _ in scored))
         if numbers is None:
             columns = [np.clip(column, 0, _LARGEST) for column in columns]
@@ -105,6 +105,12 @@ class _AllocationScore:
         by_node = zip(*numbers, strict=True)
         means = [self._weighted_mean(of_node, scored, _NUMBERS) for of_node in by_node]
         return np.array(means, np.int64)
+
+    def _columns(self, resource: str, nodes: NodeView) -> tuple[IntArray, IntArray]:
+        """Return what is allocatable and what is requested of the resource (int64[nodes] each)."""
+        if self._devices is not None and "/" in resource:
+            return self._devices.columns(resource, nodes)
+        return nodes.allocatable(resource), nodes.requested_scored(resource)
 
     def _weighted_mean(
         self,
@@ -143,11 +149,16 @@ class NodeResourcesFit(_AllocationScore):
             (Kind.POD, Action.UPDATE),
             (Kind.NODE, Action.ADD),
             (Kind.NODE, Action.UPDATE),
+            (Kind.DEVICE_CLASS, Action.ADD),
+            (Kind.DEVICE_CLASS, Action.UPDATE),
         }
     )
 
     def __init__(self, args: NodeResourcesFitArgs, handle: Handle) -> None:
-        super().__init__(args.scoring_strategy)
+        scored = (resource.name for resource in args.scoring_strategy.resources)
+        self._counts = DeviceCounts(handle, scored)
+        super().__init__(args.scoring_strategy, self._counts)
+        self._classes = ClassesOfResources(handle)
         self._ignored = frozenset(args.ignored_resources)
         self._ignored_groups = frozenset(args.ignored_resource_groups)
 
@@ -159,40 +170,63 @@ class NodeResourcesFit(_AllocationScore):
         return _Need({name: amount for name, amount in demand.items() if not self._ignores(name)})
 
     def filter(self, _pod: Pod, nodes: NodeView, need: _Need) -> BoolArray:
-        """Return True where a pod slot and every requested amount are free."""
+        """Return True where a pod slot and every requested amount are free.
+
+        A resource that a class of devices stands for is left to DynamicResources on the nodes that
+        do not offer it themselves.
+        """
         fits = nodes.pod_count < nodes.pod_slots
         for resource, amount in need.resources.items():
-            fits &= amount <= nodes.allocatable(resource) - nodes.requested(resource)
+            offered = nodes.allocatable(resource)
+            free = amount <= offered - nodes.requested(resource)
+            fits &= free | (offered == 0) if self._classes.has(resource) else free
         return fits
 
     def resource_requests(self, need: _Need) -> Mapping[str, int]:
-        """Return the amounts that must be free beside a pod slot, which is all `filter` checks."""
-        return need.resources
+        """Return the amounts that must be free beside a pod slot, which is all `filter` checks.
+
+        A resource that a class of devices stands for is left out: some nodes need not offer it.
+        """
+        if not any(map(self._classes.has, need.resources)):
+            return need.resources
+        has_class = self._classes.has
+        return {name: amount for name, amount in need.resources.items() if not has_class(name)}
+
+    def devices_version(self, pod: Pod) -> Hashable:
+        """Return which of the pod's resources have a class of devices, and what is counted."""
+        return self._classes.of_pod(pod), self._counts.version(pod)
 
     def explain(self, _pod: Pod, nodes: NodeView, need: _Need) -> Explanation:
         """Explain with every short resource; not resolvable where an empty node is too small."""
         resolvable = np.ones(len(nodes), np.bool_)
+        lacking: list[tuple[str, BoolArray]] = []
         for resource, amount in need.resources.items():
-            resolvable &= amount <= nodes.allocatable(resource)
-        lacking = (
-            (f"Insufficient {name}", amount > nodes.allocatable(name) - nodes.requested(name))
-            for name, amount in need.resources.items()
-        )
+            offered = nodes.allocatable(resource)
+            counts = offered > 0 if self._classes.has(resource) else np.ones(len(nodes), np.bool_)
+            resolvable &= ~counts | (amount <= offered)
+            short = counts & (amount > offered - nodes.requested(resource))
+            lacking.append((f"Insufficient {resource}", short))
         too_many_pods = ("Too many pods", nodes.pod_count >= nodes.pod_slots)
         return Explanation.from_masks(chain((too_many_pods,), lacking), resolvable=resolvable)
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: ClusterView) -> QueueingHint:
         """Return QUEUE when a node has more free and the pod fits now or after evictions.
 
-        As in kube-scheduler, a deleted pod also queues if its node is not known any more.
+        As in kube-scheduler, a deleted pod also queues if its node is not known any more. A class
+        of devices queues if it comes to stand for a resource that the pod requests.
         """
+        if event.kind is Kind.DEVICE_CLASS:
+            return queue_if(self._classes.may_help(pod, event))
         need = self.pre_filter(pod, cluster).resources
         name = _grown(event, need)
+        if isinstance(event.after, Node) and len(self._counted(need, event.after)) < len(need):
+            name = event.after.name
         row = cluster.row(name) if name is not None else None
         known = cluster.node(row) if row is not None else None
         if row is None or known is None:
             pod_deleted = isinstance(event.before, Pod) and event.after is None
             return queue_if(pod_deleted and name is not None)
+        need = self._counted(need, known)
         if not _is_large_enough(known, need):
             return QueueingHint.SKIP
         if cluster.fits_requests(row, need):
@@ -201,6 +235,11 @@ class NodeResourcesFit(_AllocationScore):
         return queue_if(
             pod.spec.preempts and any(p.spec.priority < pod.spec.priority for p in others)
         )
+
+    def _counted(self, need: Mapping[str, int], node: Node) -> Mapping[str, int]:
+        """Return what must be free on the node, without the resources it has devices for."""
+        offered, has_class = node.allocatable, self._classes.has
+        return {n: amount for n, amount in need.items() if offered.get(n) or not has_class(n)}
 
     def _ignores(self, resource: str) -> bool:
         group, slash, _ = resource.partition("/")

@@ -48,8 +48,13 @@ class QueueingHints:
         )
 
     def _with_devices(self, pod: Pod) -> str | None:
-        """Return the uid of a pod of whose claims some have devices, which bind it to nodes."""
+        """Return the uid of a pod of whose claims some have devices, which bind it to nodes.
+
+        So is a pod with a claim that was created for its extended resources.
+        """
         devices = self._cluster.dynamic_resources
+        if pod.spec.containers and devices.extended_resource_claims(pod.uid):
+            return pod.uid
         claims = (devices.claim(key) for key in claim_keys(pod)) if pod.spec.resource_claims else ()
         return pod.uid if any(c is not None and c.allocation for c in claims) else None
 

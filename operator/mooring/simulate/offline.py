@@ -52,6 +52,18 @@ class OfflineApi:
         """Raise PluginError."""
         _fail()
 
+    async def create(self, _resource: str, _body: Mapping[str, Any]) -> dict[str, Any]:
+        """Raise PluginError."""
+        _fail()
+
+    async def delete(self, _resource: str, _namespace: str, _name: str, _uid: str) -> None:
+        """Raise PluginError."""
+        _fail()
+
+    async def set_pod_status(self, _pod: Pod, _status: Mapping[str, Any]) -> None:
+        """Raise PluginError."""
+        _fail()
+
     async def update(
         self,
         _resource: str,

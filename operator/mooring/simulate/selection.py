@@ -106,7 +106,10 @@ def take_off(inputs: Inputs, selected: Callable[[Pod], bool]) -> Inputs:
 
 
 def _free_claims(state: ClusterState, gone: Collection[Uid]) -> None:
-    """Free the claims of these pods as kube-controller-manager does (controller/resourceclaim)."""
+    """Free the claims of these pods as kube-controller-manager does (controller/resourceclaim).
+
+    A claim that a scheduler created for one of them is deleted.
+    """
     claims = {
         claim.key: claim
         for uid in gone
@@ -115,6 +118,9 @@ def _free_claims(state: ClusterState, gone: Collection[Uid]) -> None:
     for key, claim in claims.items():
         others = tuple(each for each in claim.reserved_for if each.uid not in gone)
         freed = replace(claim, reserved_for=others)
+        if claim.for_extended_resources and claim.controller_uid in gone:
+            state.delete(Kind.RESOURCE_CLAIM, key)
+            continue
         if not others:
             freed = replace(freed, allocation=None, device_statuses=())
         state.put(Kind.RESOURCE_CLAIM, key, freed)

@@ -21,7 +21,12 @@ from mooring.model.kubernetes_rules import KubernetesRules, rules_of_server
 from mooring.model.node import Node
 from mooring.model.pod import Pod, Uid, claim_keys
 from mooring.model.pod_group import GroupFormat, GroupKey, PodGroup
-from mooring.model.resource_claims import Allocation, ConsumerReference, ResourceClaim
+from mooring.model.resource_claims import (
+    Allocation,
+    ConsumerReference,
+    ResourceClaim,
+    claim_of_scheduler,
+)
 from mooring.model.storage import PersistentVolume, PersistentVolumeClaim
 from mooring.state.devices.cards import Cards
 from mooring.state.devices.devices import Devices
@@ -499,6 +504,12 @@ class ClusterState:
             if allocation is not None:
                 reserved = replace(claim, allocation=allocation, reserved_for=(*others, mine))
                 self.put(Kind.RESOURCE_CLAIM, claim.key, reserved)
+        for uid, allocation in claims.held(pod.uid).items():
+            if claims.of_uid(uid) is None:  # the claim for extended resources, which is created
+                name = f"{pod.name}-extended-resources-{pod.uid}"
+                new = claim_of_scheduler(pod.namespace, name, uid, pod.uid)
+                made = replace(new, allocation=allocation, reserved_for=(mine,))
+                self.put(Kind.RESOURCE_CLAIM, made.key, made)
         self.release_claims(pod.uid)
 
     def assume_claim(self, claim: ResourceClaim) -> bool:

@@ -79,7 +79,7 @@ class Lost(Enum):
 class FakeApi:
     """Implements `mooring.framework.handle.Api`; returns at once and remembers every call.
 
-    `bindings` lists (namespace/name, node) and `patches` the patches, both in order;
+    `bindings` lists (namespace/name, node) and `patches` the patches and what is created, in order;
     `annotations` holds by namespace/name what the pod's Binding carries. While
     `failure` is set, every write raises it instead. `objects` are raw objects by resource and key,
     as `("persistentvolumes", "pv-1")`. `events` are functions that change the cluster: a
@@ -146,6 +146,35 @@ class FakeApi:
     async def read(self, resource: str, namespace: str, name: str) -> dict[str, Any] | None:
         """Return the object; None if there is none."""
         return self.objects.get((resource, f"{namespace}/{name}"))
+
+    async def create(self, resource: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Add the object, also if `failure` is raised; a generated name ends with 0, 1, ..."""
+        metadata = dict(body["metadata"])
+        made = sum(name == resource for name, _ in self.objects)
+        metadata.setdefault("name", f"{metadata.get('generateName', '')}{made}")
+        metadata |= {"uid": f"uid-{metadata['name']}", "resourceVersion": "1"}
+        created = {**body, "metadata": metadata}
+        key = f"{metadata['namespace']}/{metadata['name']}"
+        self.objects[resource, key] = created
+        self.patches.append(Patch(resource, key, body))
+        self._raise_failure()
+        return created
+
+    async def delete(self, resource: str, namespace: str, name: str, uid: str) -> None:
+        """Delete the object of this uid; with finalizers it is only marked."""
+        self._raise_failure()
+        known = self.objects.get((resource, f"{namespace}/{name}"))
+        if known is None or known["metadata"]["uid"] != uid:
+            return
+        if known["metadata"].get("finalizers"):
+            known["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        else:
+            del self.objects[resource, f"{namespace}/{name}"]
+
+    async def set_pod_status(self, pod: Pod, status: Mapping[str, Any]) -> None:
+        """Remember the status as a patch of `pods/status`."""
+        self._raise_failure()
+        self.patches.append(Patch("pods/status", pod.key, status))
 
     async def update(
         self,

@@ -249,3 +249,45 @@ def test_claims_are_settled_for_a_pod_that_a_simulation_places() -> None:
     assert view(state).reserved_for(web.uid) == [known(state), view(state).claim("default/shared")]
     assert len(view(state).reserved_for(DB.uid)) == 1
     assert in_use(state) == ["d0", "d1"]
+
+
+def test_devices_of_a_claim_that_was_deleted_are_announced_when_they_are_free() -> None:
+    """They were in use when its deletion was, so that nobody could be told then."""
+    state = cluster(UNALLOCATED)
+    claim = known(state)
+    state.hold_claims(WEB.uid, {claim.uid: of("d0")})
+    state.delete(Kind.RESOURCE_CLAIM, KEY)
+    seen: list[ClusterEvent] = []
+    state.on_events(seen.extend)
+    state.release_claims(WEB.uid)
+    freed = replace(claim, allocation=of("d0"))
+    assert seen == [ClusterEvent(Kind.RESOURCE_CLAIM, Action.UPDATE, freed, claim)]
+
+
+def test_the_claims_for_a_pods_extended_resources_are_known_by_the_pod() -> None:
+    raw = device_claim(owner="web")
+    raw["metadata"]["annotations"] = {"resource.kubernetes.io/extended-resource-claim": "true"}
+    state = cluster(raw, device_claim("other", owner="web"))
+    assert view(state).extended_resource_claims(WEB.uid) == [known(state)]
+    assert view(state).extended_resource_claims(DB.uid) == []
+    state.delete(Kind.RESOURCE_CLAIM, KEY)
+    assert view(state).extended_resource_claims(WEB.uid) == []
+
+
+def test_a_simulation_creates_the_claim_for_a_pods_extended_resources() -> None:
+    state = cluster()
+    state.hold_claims(WEB.uid, {"not-created": of("d0")})
+    state.settle_claims(WEB)
+    [made] = view(state).extended_resource_claims(WEB.uid)
+    assert (made.allocation, view(state).reserved_for(WEB.uid)) == (of("d0"), [made])
+    assert (in_use(state), view(state).held(WEB.uid)) == (["d0"], {})
+
+
+def test_a_trial_that_frees_claims_leaves_no_claim_for_extended_resources() -> None:
+    raw = device_claim(owner="web", allocation=allocated("d0"), reserved_for=["web"])
+    raw["metadata"]["annotations"] = {"resource.kubernetes.io/extended-resource-claim": "true"}
+    state = cluster(node("n1"), pod("web", node="n1"), raw)
+    with state.trial(frees_claims=True) as trial:
+        trial.remove(WEB.uid)
+        assert view(state).extended_resource_claims(WEB.uid) == []
+    assert view(state).extended_resource_claims(WEB.uid) == [known(state)]

@@ -21,12 +21,15 @@ from mooring.model.resource_claims import (
     allocation_fields,
     parse_resource_claim,
 )
+from mooring.plugins.dynamic_resources.extended_resources import NewClaim
 from mooring.plugins.dynamic_resources.pod_claims import is_reserved
 from mooring.state.cluster_view import ClusterView
 
 __all__ = ["ClaimWriter"]
 
 _CLAIMS: Final = "resourceclaims"
+_LONGEST_DELAY: Final = 120.0
+"""How many seconds the watch may take to show what was created."""
 _MOST_TRIES: Final = 5
 """How often a claim is read and written; somebody else writes it all the time then."""
 
@@ -55,8 +58,37 @@ class ClaimWriter:
             self._cache.assume_claim(written)
             self._cache.release_claims(pod.uid, [claim.uid])
 
+    async def create(self, pod: Pod, new: NewClaim) -> ResourceClaim:
+        """Create the claim for the pod's extended resources and return it."""
+        return parse_resource_claim(await self._api.create(_CLAIMS, new.fields(pod)))
+
+    async def until_known(self, claim: ResourceClaim) -> None:
+        """Wait until the watch shows a claim that was created.
+
+        Raises:
+            PluginError: if it does not.
+        """
+        try:
+            await self._api.until(
+                lambda: self._claims.claim_of_uid(claim.uid) is not None, _LONGEST_DELAY
+            )
+        except TimeoutError as error:
+            raise PluginError(
+                f"claim {claim.key} was created, but the watch has not shown it after "
+                f"{_LONGEST_DELAY:g} s"
+            ) from error
+
+    async def delete(self, pod: Pod, claim: ResourceClaim) -> None:
+        """Delete a claim that an earlier attempt has left, unless the pod is on a node by now."""
+        async with self._api.alone(claim.uid):
+            latest = await self._read(claim)
+            if latest is not None and not self._cluster.is_placed(pod):
+                await self._delete(latest)
+
     async def unreserve(self, pod: Pod, claims: Iterable[ResourceClaim], holder: Uid) -> None:
         """Remove the pod from the claims' reservations, unless it is on a node again.
+
+        The claim for its extended resources is deleted.
 
         Then `holder` holds them no longer, also if something fails.
 
@@ -69,7 +101,10 @@ class ClaimWriter:
                 async with self._api.alone(claim.uid):
                     latest = await self._read(claim)
                     if latest is not None and not self._cluster.is_placed(pod):
-                        await self._unreserve(pod, latest)
+                        if latest.for_extended_resources and latest.controller_uid == pod.uid:
+                            await self._delete(latest)
+                        else:
+                            await self._unreserve(pod, latest)
             except Exception as error:  # noqa: BLE001 - raised below, when all claims are done
                 failed = failed or error
             self._cache.release_claims(holder, [claim.uid])
@@ -160,6 +195,23 @@ class ClaimWriter:
             else:
                 return
         raise PluginError(f"claim {claim.key} stays reserved for pod {pod.key}: it changes often")
+
+    async def _delete(self, claim: ResourceClaim) -> None:
+        """Delete the claim, without the finalizer that would keep it."""
+        latest: ResourceClaim | None = claim
+        for _ in range(_MOST_TRIES):
+            if latest is None:
+                return
+            try:
+                if FINALIZER in latest.finalizers:
+                    others = [each for each in latest.finalizers if each != FINALIZER]
+                    latest = await self._update(latest, finalizers=others)
+            except ReadAgainError:
+                latest = await self._read(latest)
+            else:
+                await self._api.delete(_CLAIMS, latest.namespace, latest.name, latest.uid)
+                return
+        raise PluginError(f"claim {claim.key} cannot be deleted: it changes often")
 
     async def _read(self, claim: ResourceClaim) -> ResourceClaim | None:
         """Return the claim as it is now; None if it is gone, or the name is another's."""

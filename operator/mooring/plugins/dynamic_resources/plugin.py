@@ -30,6 +30,10 @@ from mooring.plugins.dynamic_resources.allocator import Allocator
 from mooring.plugins.dynamic_resources.answers import Answer, Answers, AnswersOnNodes
 from mooring.plugins.dynamic_resources.claim_explanation import claim_states, devices_excluded
 from mooring.plugins.dynamic_resources.claim_writer import ClaimWriter
+from mooring.plugins.dynamic_resources.extended_resources import (
+    NewClaim,
+    extended_resources_of,
+)
 from mooring.plugins.dynamic_resources.fleet import Fleet
 from mooring.plugins.dynamic_resources.pod_claims import (
     PodClaims,
@@ -93,6 +97,8 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         """The claims, by uid, that PreBind has begun to write for each pod."""
         self._unreserved = count()
         """Numbers those that hold what attempts have left, so that none frees another's."""
+        self._new: dict[Uid, NewClaim] = {}
+        """The claims for extended resources that PreBind has to create."""
         self._overdue: dict[str, None] = {}
         """The uids of claims whose devices were not bound in time."""
 
@@ -103,12 +109,13 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
 
     def pre_filter(self, pod: Pod, cluster: ClusterView) -> Skip | PodClaims | Unschedulable:
         """Return the pod's claims, or why it can be scheduled nowhere for now."""
-        if not pod.spec.resource_claims:
+        if not pod.spec.resource_claims and not pod.spec.containers:
             return SKIP
         claims = pod_claims(pod, cluster)
         if isinstance(claims, Unschedulable):
             return claims
-        if not claims.claims:
+        claims.extended = extended_resources_of(pod, cluster, self._rules)
+        if not claims.claims and claims.extended is None:
             return SKIP
         claims.broken = frozenset(c.uid for c in claims.claims if self._is_broken(c))
         return claims
@@ -116,16 +123,26 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
     def filter(self, pod: Pod, nodes: NodeView, claims: PodClaims) -> BoolArray:
         """Return True where all devices can be used that the claims have, or can get."""
         fits = self._available(nodes, claims)
-        if fits.any() and claims.to_allocate:
-            fits[fits] = self._answered(nodes.take(nodes.rows[fits]), claims).fits
+        left = np.flatnonzero(fits)
+        if len(left):
+            looked_at = nodes.take(nodes.rows[left])
+            for positions, waiting in claims.on_nodes(looked_at):
+                answers = self._answered(looked_at.take(looked_at.rows[positions]), waiting)
+                fits[left[positions]] = answers.fits
         return fits
 
     def explain(self, pod: Pod, nodes: NodeView, claims: PodClaims) -> Explanation:
         """Return what the allocator says, else that devices are elsewhere; evictions never help."""
-        if not claims.to_allocate:
+        if not claims.to_allocate and claims.extended is None:
             return Explanation.single(_ELSEWHERE, len(nodes), resolvable=False)
-        answers = self._answered(nodes, claims)
-        said = np.array([_text(answers.of(index)) for index in range(len(nodes))])
+        texts = [_ELSEWHERE] * len(nodes)
+        for positions, waiting in claims.on_nodes(nodes):
+            answers = self._answered(nodes.take(nodes.rows[positions]), waiting)
+            for index, position in enumerate(positions.tolist()):
+                texts[position] = _text(answers.of(index))
+        if claims.extended is not None:
+            texts = [o or t for o, t in zip(claims.extended.rejections(nodes), texts, strict=True)]
+        said = np.array(texts)
         return Explanation.from_masks(
             ((str(text), said == text) for text in np.unique(said)),
             resolvable=np.zeros(len(nodes), np.bool_),
@@ -164,6 +181,9 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         claims = self.pre_filter(state.pod, state.cluster)
         if not isinstance(claims, PodClaims):
             return self._nothing_to_free("no new claims to deallocate")
+        if claims.extended is not None and claims.extended.stale is not None:
+            self._api.later(partial(self._writer.delete, state.pod, claims.extended.stale))
+            return Unschedulable("deletion of ResourceClaim completed", resolvable=True)
         for claim in self._unavailable(claims, state):
             if all(consumer.uid == state.pod.uid for consumer in claim.reserved_for):
                 self._overdue.pop(claim.uid, None)
@@ -185,14 +205,13 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         """Return int64[nodes]: the sum over all chosen alternatives, 8 for a first one."""
         known = sum(_score(c, a) for c in claims.claims if (a := claims.allocation(c)) is not None)
         scores = np.full(len(nodes), known, np.int64)
-        waiting = claims.to_allocate
-        if waiting:
-            answers = self._answered(nodes, claims)
+        for positions, waiting in claims.on_nodes(nodes):
+            answers = self._answered(nodes.take(nodes.rows[positions]), waiting)
             by_pattern = {
                 number: sum(map(_score, waiting, answer)) if isinstance(answer, list) else 0
                 for number, answer in answers.by_pattern.items()
             }
-            scores += np.array([by_pattern[number] for number in answers.patterns.tolist()])
+            scores[positions] += np.array([by_pattern[n] for n in answers.patterns.tolist()])
         return scores
 
     def reserve(self, pod: Pod, node: str) -> Unschedulable | None:
@@ -203,24 +222,15 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         claims = claims_of(pod, self._cluster) if pod.spec.resource_claims else None
         if isinstance(claims, list):
             self._expected[pod.uid] = {c.uid: c.allocation for c in claims if c.allocation}
-        return self.assign(pod, row)
+        found = self._assigned(pod, row)
+        if isinstance(found, NewClaim):
+            self._new[pod.uid] = found
+        return found if isinstance(found, Unschedulable) else None
 
     def assign(self, pod: Pod, row: int) -> Unschedulable | None:
         """Have the devices of the row in flight for the pod, which is on it, also in a trial."""
-        claims = self.pre_filter(pod, self._cluster)
-        if isinstance(claims, Unschedulable):
-            return claims
-        if claims is SKIP:
-            return None
-        waiting, held = claims.to_allocate, dict(claims.in_flight)
-        if waiting:
-            found = self._allocated(row, claims)
-            if not isinstance(found, list):
-                return Unschedulable(_text(found))
-            held |= {claim.uid: each for claim, each in zip(waiting, found, strict=True)}
-        if held:
-            self._cache.hold_claims(pod.uid, held)
-        return None
+        found = self._assigned(pod, row)
+        return found if isinstance(found, Unschedulable) else None
 
     def unreserve(self, pod: Pod, _node: str) -> None:
         """Take back what was written; what is in flight is freed when the pod is forgotten.
@@ -229,11 +239,13 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         may have been carried out.
         """
         self._expected.pop(pod.uid, None)
-        begun = self._begun.pop(pod.uid, {})
-        claims = begun | {c.uid: c for c in self._cluster.dynamic_resources.reserved_for(pod.uid)}
+        self._new.pop(pod.uid, None)
+        begun, known = self._begun.pop(pod.uid, {}), self._cluster.dynamic_resources
+        left = [*known.reserved_for(pod.uid), *known.extended_resource_claims(pod.uid)]
+        claims = begun | {claim.uid: claim for claim in left}
         if not claims:
             return
-        held = self._cluster.dynamic_resources.held(pod.uid)
+        held = known.held(pod.uid)
         holder = Uid(f"{pod.uid}/unreserve/{next(self._unreserved)}")
         self._cache.hold_claims(holder, {uid: held[uid] for uid in begun if uid in held})
         self._api.later(partial(self._writer.unreserve, pod, claims.values(), holder))
@@ -244,7 +256,8 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         Raises:
             PluginError: if a claim has changed, or its devices cannot be bound.
         """
-        if not pod.spec.resource_claims:
+        new = self._new.get(pod.uid)
+        if not pod.spec.resource_claims and new is None:
             return
         claims = claims_of(pod, self._cluster)
         if isinstance(claims, Unschedulable):
@@ -257,9 +270,12 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
             if not is_reserved(claim, pod):
                 self._begun.setdefault(pod.uid, {})[claim.uid] = claim
             await self._writer.reserve(pod, claim, expected[claim.uid], is_new=claim.uid in held)
+        if new is not None:
+            claims.append(await self._created(pod, new, held[new.claim.uid]))
         await self._until_bound(pod, node, [claim.uid for claim in claims])
         self._begun.pop(pod.uid, None)
         self._expected.pop(pod.uid, None)
+        self._new.pop(pod.uid, None)
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
         """Return QUEUE if devices may be free now, or new, or a claim of the pod has changed."""
@@ -270,7 +286,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
             case ResourceClaim() | None as before, ResourceClaim() | None as after:
                 return queue_if(self._may_help(pod, before, after))
             case Pod() as gone, _:  # what was in flight for a pod that was not bound is free
-                return queue_if(bool(gone.spec.resource_claims) and gone.phase == "Pending")
+                return queue_if(gone.phase == "Pending" and self._has_claims(gone))
             case _:
                 return QueueingHint.QUEUE
 
@@ -282,9 +298,16 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
             return False
         if _is_allocated(before) and not _is_allocated(after):
             return True
+        if before is not None and after is None:  # the claim that an earlier attempt has left?
+            return before.for_extended_resources and before.controller_uid == pod.uid
         if after is None or all(claim.uid != after.uid for claim in claims):
             return False
         return before is None or _status(before) != _status(after)
+
+    def _has_claims(self, pod: Pod) -> bool:
+        if pod.spec.resource_claims:
+            return True
+        return extended_resources_of(pod, self._cluster, self._rules) is not None
 
     def _nothing_to_free(self, text: str) -> Unschedulable:
         return Unschedulable(
@@ -322,17 +345,54 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         if claims.broken:
             return np.zeros(len(nodes), np.bool_)
         fits = nodes.present.copy()
+        if claims.extended is not None and not claims.extended.fits_anywhere:
+            fits &= np.array([not text for text in claims.extended.rejections(nodes)], np.bool_)
         for selector in claims.node_selectors:
             fits &= nodes.admitted(LabelSelector(), selector)
         return fits
 
-    def _answered(self, nodes: NodeView, claims: PodClaims) -> AnswersOnNodes:
+    def _assigned(self, pod: Pod, row: int) -> NewClaim | Unschedulable | None:
+        """Have the devices of the row in flight; return the claim that is to be created, if any."""
+        claims = self.pre_filter(pod, self._cluster)
+        if isinstance(claims, Unschedulable):
+            return claims
+        if claims is SKIP:
+            return None
+        held, new = dict(claims.in_flight), None
+        nodes = self._cluster.nodes.take(np.array([row], np.int64))
+        for _, waiting in claims.on_nodes(nodes):
+            found = self._allocated(nodes, waiting)
+            if not isinstance(found, list):
+                return Unschedulable(_text(found))
+            held |= {claim.uid: each for claim, each in zip(waiting, found, strict=True)}
+        if held:
+            self._cache.hold_claims(pod.uid, held)
+        node = nodes.node(0)
+        if claims.extended is not None and node is not None:
+            new = claims.extended.new_claim(node)
+        return new
+
+    async def _created(self, pod: Pod, new: NewClaim, allocation: Allocation) -> ResourceClaim:
+        """Return the claim for the pod's extended resources when it is written.
+
+        Raises:
+            PluginError: if the watch does not show it, or if somebody has changed it.
+        """
+        claim = await self._writer.create(pod, new)
+        self._begun.setdefault(pod.uid, {})[claim.uid] = claim
+        await self._writer.until_known(claim)
+        self._cache.hold_claims(pod.uid, {claim.uid: allocation})
+        self._cache.release_claims(pod.uid, [new.claim.uid])
+        await self._writer.reserve(pod, claim, allocation, is_new=True)
+        await self._api.set_pod_status(pod, new.status_fields(claim))
+        return claim
+
+    def _answered(self, nodes: NodeView, waiting: Sequence[ResourceClaim]) -> AnswersOnNodes:
         """Return what the claims without devices can get on the nodes.
 
         Raises:
             PluginError: if something is wrong with the claims, their classes or their selectors.
         """
-        waiting = claims.to_allocate
         try:
             return self._answers.on(
                 nodes, waiting, self._cluster, partial(self._allocator, waiting)
@@ -340,17 +400,16 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         except AllocationError as error:
             raise PluginError(error.text) from error
 
-    def _allocated(self, row: int, claims: PodClaims) -> Answer:
-        """Return the devices of the row for the claims without any.
+    def _allocated(self, nodes: NodeView, waiting: Sequence[ResourceClaim]) -> Answer:
+        """Return the devices of the only node for the claims without any.
 
         Raises:
             PluginError: as `_answered`.
         """
-        waiting, nodes = claims.to_allocate, self._cluster.nodes.take(np.array([row], np.int64))
-        answer, node = self._answered(nodes, claims).of(0), nodes.node(0)
+        answer, node = self._answered(nodes, waiting).of(0), nodes.node(0)
         if not isinstance(answer, list) or node is None:
             return answer
-        pools = self._fleet.pools(row)
+        pools = self._fleet.pools(int(nodes.rows[0]))
         return self._allocator(waiting).allocate(node.name, node.labels, _share_ids(waiting), pools)
 
     def _allocator(self, claims: Sequence[ResourceClaim]) -> Allocator:

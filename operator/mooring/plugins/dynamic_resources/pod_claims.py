@@ -1,8 +1,10 @@
 """The claims of a pod: which they are, and whether the pod can be scheduled with them at all."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
+
+import numpy as np
 
 from mooring.framework.verdicts import PluginError, Unschedulable
 from mooring.model.pod import Pod
@@ -14,7 +16,10 @@ from mooring.model.resource_claims import (
     ResourceClaim,
 )
 from mooring.model.selectors import NodeSelector
+from mooring.plugins.dynamic_resources.extended_resources import ExtendedResources, NewClaim
 from mooring.state.cluster_view import ClusterView
+from mooring.state.columns import IntArray
+from mooring.state.view import NodeView
 
 __all__ = ["PodClaims", "binding_failure", "claims_of", "is_bindable", "is_reserved", "pod_claims"]
 
@@ -24,17 +29,34 @@ class PodClaims:
     """The claims of a pod, each once, in the order in which the pod names them.
 
     `in_flight` has by uid the allocations that members of the pod's group hold already. `broken`
-    has the uids of allocated claims whose devices could not be bound.
+    has the uids of allocated claims whose devices could not be bound. `extended` are resources for
+    which the pod gets devices by a claim that does not exist yet.
     """
 
     claims: tuple[ResourceClaim, ...]
     in_flight: dict[str, Allocation] = field(default_factory=dict)
     broken: frozenset[str] = frozenset()
+    extended: ExtendedResources | None = None
 
     @property
     def to_allocate(self) -> list[ResourceClaim]:
-        """The claims without devices."""
+        """The claims without devices that exist."""
         return [c for c in self.claims if self.allocation(c) is None]
+
+    def on_nodes(self, nodes: NodeView) -> Iterator[tuple[IntArray, list[ResourceClaim]]]:
+        """Yield the positions of nodes on which the same claims need devices, and these claims.
+
+        Nodes where no claim needs devices are left out.
+        """
+        known = self.to_allocate
+        if self.extended is None:
+            kinds: Iterable[tuple[IntArray, NewClaim | None]] = [(np.arange(len(nodes)), None)]
+        else:
+            kinds = self.extended.kinds(nodes)
+        for positions, new in kinds:
+            claims = known if new is None else [*known, new.claim]
+            if claims:
+                yield positions, claims
 
     def allocation(self, claim: ResourceClaim) -> Allocation | None:
         """Return the devices that a claim of the pod has already."""

@@ -20,10 +20,14 @@ __all__ = ["ResourceClaims"]
 
 @dataclass(slots=True)
 class _InFlight:
-    """An allocation that is not written yet, and the pods for which it is made."""
+    """An allocation that is not written yet, and the pods for which it is made.
+
+    `gone` is the claim if it was deleted meanwhile.
+    """
 
     allocation: Allocation
     holders: dict[Uid, None] = field(default_factory=dict)
+    gone: ResourceClaim | None = None
 
 
 class ResourceClaims:
@@ -41,6 +45,8 @@ class ResourceClaims:
         """By uid: the claims as they are assumed or mirrored."""
         self._of_consumer: dict[str, dict[str, None]] = {}
         """The uids of the claims that are reserved for each consumer."""
+        self._of_pod: dict[str, dict[str, None]] = {}
+        """The uids of the claims that were created for the extended resources of each pod."""
         self._gone: dict[str, None] = {}
         """The consumers that a trial has taken away with their claims."""
         self.allocated = AllocatedDevices()
@@ -72,6 +78,12 @@ class ResourceClaims:
     def reserved_for(self, consumer: str) -> list[ResourceClaim]:
         """Return the claims that are reserved for the consumer of this uid."""
         return [self._known[uid] for uid in self._of_consumer.get(consumer, ())]
+
+    def for_extended_resources(self, pod: Uid) -> list[ResourceClaim]:
+        """Return the claims that were created for the pod's extended resources."""
+        if pod in self._gone:
+            return []
+        return [self._known[uid] for uid in self._of_pod.get(pod, ())]
 
     def shown(
         self, key: str, before: ResourceClaim | None, after: ResourceClaim | None
@@ -119,7 +131,7 @@ class ResourceClaims:
         """Hold the claims of these uids, or all, no longer for the pod.
 
         What another pod holds too stays in flight. Returns the claims that are not in flight any
-        more, with the allocations that were.
+        more, also those that were deleted meanwhile, with the allocations that were.
         """
         held = self._held.get(pod, {})
         freed = []
@@ -130,7 +142,7 @@ class ResourceClaims:
             if not pending.holders:
                 del self._in_flight[uid]
                 self._recount(uid)
-                if (claim := self.of_uid(uid)) is not None:
+                if (claim := self.of_uid(uid) or pending.gone) is not None:
                     freed.append((claim, pending.allocation))
         if not held:
             self._held.pop(pod, None)
@@ -174,6 +186,8 @@ class ResourceClaims:
         self._known[claim.uid] = claim
         for consumer in claim.reserved_for:
             self._of_consumer.setdefault(consumer.uid, {})[claim.uid] = None
+        if claim.for_extended_resources:
+            self._of_pod.setdefault(claim.controller_uid, {})[claim.uid] = None
         self._recount(claim.uid)
 
     def _forget(self, claim: ResourceClaim) -> None:
@@ -181,13 +195,15 @@ class ResourceClaims:
         if known is not None:
             self._unindex(known)
             self._recount(claim.uid)
+        pending = self._in_flight.get(claim.uid)
+        if pending is not None:
+            pending.gone = replace(claim, allocation=None)
 
     def _unindex(self, claim: ResourceClaim) -> None:
         for consumer in claim.reserved_for:
-            claims = self._of_consumer.get(consumer.uid, {})
-            claims.pop(claim.uid, None)
-            if not claims:
-                self._of_consumer.pop(consumer.uid, None)
+            _drop(self._of_consumer, consumer.uid, claim.uid)
+        if claim.for_extended_resources:
+            _drop(self._of_pod, claim.controller_uid, claim.uid)
 
     def _recount(self, uid: str) -> None:
         """Count the devices of the claim of this uid anew."""
@@ -199,6 +215,14 @@ class ResourceClaims:
             yield from claim.allocation.results
         if pending is not None:
             yield from pending.allocation.results
+
+
+def _drop(claims: dict[str, dict[str, None]], of: str, uid: str) -> None:
+    """Remove the claim of this uid from those of a pod, and the entry with its last claim."""
+    left = claims.get(of, {})
+    left.pop(uid, None)
+    if not left:
+        claims.pop(of, None)
 
 
 def _is_newer(claim: ResourceClaim, than: ResourceClaim) -> bool:

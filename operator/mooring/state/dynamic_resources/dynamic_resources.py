@@ -76,6 +76,10 @@ class DynamicResourcesView:
         """Return the claims that are reserved for the consumer of this uid."""
         return self._writer.claims.reserved_for(consumer)
 
+    def extended_resource_claims(self, pod: Uid) -> list[ResourceClaim]:
+        """Return the claims that were created for the pod's extended resources."""
+        return self._writer.claims.for_extended_resources(pod)
+
     @property
     def allocated(self) -> AllocatedDevices:
         """The devices in use; only to be read."""
