@@ -7,6 +7,7 @@ spec.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
+from types import MappingProxyType
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
