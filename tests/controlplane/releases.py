@@ -69,6 +69,11 @@ class Release:
         return f"{_SCHEDULING}/{self.pod_group_versions[0]}"
 
     @property
+    def backs_resources_by_devices(self) -> bool:
+        """Whether classes of devices may stand for extended resources."""
+        return self.minor not in ("1.34", "1.35")
+
+    @property
     def has_pod_groups(self) -> bool:
         """Whether it knows PodGroups of its own."""
         return bool(self.pod_group_versions)

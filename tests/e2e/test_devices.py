@@ -245,7 +245,7 @@ def test_devices_of_a_class_back_an_extended_resource(cluster: Cluster) -> None:
     cluster.post("deviceclasses", backing)
     cluster.add_devices("node-1", "a0", "a1")
     cluster.add_requesting("web", {resource: 2})
-    if chosen_release().minor in NO_BINDING_CONDITIONS:
+    if not chosen_release().backs_resources_by_devices:
         assert f"Insufficient {resource}" in cluster.rejection("web")
         return
     assert cluster.runs_on("web") == "node-1"

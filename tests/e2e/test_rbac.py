@@ -51,12 +51,15 @@ from mooring.kube.resources import (
 )
 from mooring.kube.writes import PodWriter
 from mooring.model.pod_group import COSCHEDULING_LABEL
+from mooring.model.resource_claims import EXTENDED_RESOURCE_CLAIM
 from mooring.testing.builders import coscheduling_pod_group, pod_group
 from mooring.testing.device_builders import device_claim, device_class, request, resource_slice
 from mooring.testing.storage_builders import pv, pvc, storage_class
 
 ROOT = Path(__file__).parents[2]
 RELEASE: Final = chosen_release()
+CREATES: Final = ("create", "delete")
+"""The rights to claims that only extended resources need."""
 USER: Final = "system:serviceaccount:mooring-system:mooring"
 RBAC: Final = "/apis/rbac.authorization.k8s.io/v1"
 DOCUMENTS: Final = tuple(yaml.safe_load_all((ROOT / "manifests" / "rbac.yaml").read_text()))
@@ -318,6 +321,37 @@ def takes_a_device(cluster: Cluster) -> Sign:
     return bound_with_its_device
 
 
+def backs_a_resource_by_a_device(cluster: Cluster) -> Sign:
+    """Create a pod whose resource is a device; a former attempt has left a claim for it."""
+    name = f"backing-{cluster.runs}"
+    resource, node = f"example.com/{name}", cluster.node()
+    claims = RESOURCE_CLAIM.path(cluster.namespace)
+    cluster.client.post(DEVICE_CLASS.path(), device_class(name, extendedResourceName=resource))
+    cluster.client.post(RESOURCE_SLICE.path(), resource_slice(name, ["d0"], node=node, pool=name))
+    gates = [{"name": "example.com/wait"}]
+    asked = {resource: "1"}
+    pod_name = cluster.add_pod(
+        "backed", cpu="1m", requests=asked, limits=asked, schedulingGates=gates
+    )
+    path = f"/api/v1/namespaces/{cluster.namespace}/pods/{pod_name}"
+    uid = cluster.client.get(path)["metadata"]["uid"]
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": pod_name, "uid": uid, "controller": True}
+    left = device_claim(name, request(device_class=name), namespace=cluster.namespace)
+    del left["metadata"]["resourceVersion"]
+    left["metadata"]["ownerReferences"] = [owner]
+    left["metadata"]["annotations"] = {EXTENDED_RESOURCE_CLAIM: "true"}
+    if not RELEASE.backs_resources_by_devices:
+        return lambda: True
+    cluster.client.post(claims, left)
+    cluster.client.patch(path, {"spec": {"schedulingGates": None}})
+
+    def bound_with_a_claim_of_its_own() -> bool:
+        known = cluster.client.get(path)["status"].get("extendedResourceClaimStatus", {})
+        return known.get("resourceClaimName", name) != name and cluster.bound(pod_name)
+
+    return bound_with_a_claim_of_its_own
+
+
 def reads_a_claim_again(cluster: Cluster) -> Sign:
     """Read a claim, as Mooring does when somebody else has changed it."""
     kubeconfig = cluster.access.kubeconfig_for_service_account(*replica.SERVICE_ACCOUNT)
@@ -395,6 +429,7 @@ EVERYTHING: Final = (
     takes_a_volume,
     asks_for_a_volume,
     takes_a_device,
+    backs_a_resource_by_a_device,
     reads_a_claim_again,
     takes_a_profile,
     shows_metrics,
@@ -415,6 +450,8 @@ def test_every_right_is_used_and_no_other_is_needed(cluster: Cluster) -> None:
     if not cluster.serves(DEVICE_TAINT_RULE):
         needed -= {right for right in needed if right[2] == DEVICE_TAINT_RULE.plural}
     needed -= {right for right in needed if is_for_more_than_requests(right)}
+    if not RELEASE.backs_resources_by_devices:
+        needed -= {(verb, RESOURCE_CLAIM.group, RESOURCE_CLAIM.plural) for verb in CREATES}
     assert cluster.used() == needed
 
 

@@ -1212,6 +1212,24 @@ def test_an_unschedulable_pod_is_tried_again_when_its_own_claim_changes(open_doo
     )
 
 
+def test_a_pod_is_tried_again_when_the_claim_for_its_extended_resources_is_gone(
+    open_door: Door,
+) -> None:
+    """An equal pod, which the queue might ask instead, is not."""
+    state = open_door.scheduler_state.state
+    raw = device_claim(owner="web")
+    raw["metadata"]["annotations"] = {"resource.kubernetes.io/extended-resource-claim": "true"}
+    state.put(Kind.RESOURCE_CLAIM, "default/claim", parse_resource_claim(raw))
+    for name in ("db", "web"):
+        open_door.comes(name, requests={"example.com/gpu": 1})
+        queue = open_door.scheduler_state.queue
+        queue.add_unschedulable(open_door.popped(), frozenset({"DynamicResources"}), open_door.now)
+    open_door.now = 100.0
+    state.delete(Kind.RESOURCE_CLAIM, "default/claim")
+    found = (open_door.queue("web"), open_door.queue("db"))
+    assert found == (SubQueue.ACTIVE, SubQueue.UNSCHEDULABLE)
+
+
 def test_nothing_is_kept_of_the_claims_of_pods_that_are_gone(open_door: Door) -> None:
     first = open_door.comes(spec=CLAIMING)
     open_door.pod_enqueuer.gone(first.uid)

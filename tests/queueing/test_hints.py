@@ -210,6 +210,18 @@ def test_a_pod_whose_claim_has_devices_shares_its_signature_with_no_other(
     assert queueing_hint.signature(one) != queueing_hint.signature(other)
 
 
+def test_a_pod_with_a_claim_for_its_extended_resources_shares_its_signature_with_no_other(
+    state: ClusterState, queueing_hint: QueueingHints
+) -> None:
+    asked = {"example.com/gpu": 1}
+    one, other = (rejected("DynamicResources", name=name, requests=asked) for name in ("a", "b"))
+    assert queueing_hint.signature(one) == queueing_hint.signature(other)
+    raw = device_claim(owner="a")
+    raw["metadata"]["annotations"] = {"resource.kubernetes.io/extended-resource-claim": "true"}
+    state.put(Kind.RESOURCE_CLAIM, "default/claim", parse_resource_claim(raw))
+    assert queueing_hint.signature(one) != queueing_hint.signature(other)
+
+
 def test_pods_of_another_spec_or_rejection_have_another_signature(
     queueing_hint: QueueingHints,
 ) -> None:
