@@ -88,9 +88,8 @@ class ClaimWriter:
     async def unreserve(self, pod: Pod, claims: Iterable[ResourceClaim], holder: Uid) -> None:
         """Remove the pod from the claims' reservations, unless it is on a node again.
 
-        The claim for its extended resources is deleted.
-
-        Then `holder` holds them no longer, also if something fails.
+        The claim that was created for its extended resources is deleted instead. Then `holder`
+        holds them no longer, also if something fails.
 
         Raises:
             Exception: the first error, after all claims.
