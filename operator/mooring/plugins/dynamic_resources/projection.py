@@ -47,13 +47,15 @@ def attributes_read(expression: str) -> Reads:
     Only the plain ways to name an attribute are understood. Whatever else has to do with the
     device, such as a loop over its attributes, counts as reading all of them.
     """
-    if "\\" in expression or ("'" in expression and '"' in expression):
-        return EVERYTHING
+    if "\\" in expression or "//" in expression or ("'" in expression and '"' in expression):
+        return EVERYTHING  # a comment may stand between a name and what follows it
     quoted = expression.replace("'", '"')
     found = [*_ATTRIBUTE.finditer(quoted)]
     rest = _OTHERS.sub("", _ATTRIBUTE.sub("", quoted))
     if re.search(r"\bdevice\b", rest):
         return EVERYTHING
+    if "+" in quoted and any(one["tested"] for one in found):
+        return EVERYTHING  # the name that is tested may be the end of a sum
     return frozenset(one["tested"] or one["field"] or one["index"] for one in found)
 
 
