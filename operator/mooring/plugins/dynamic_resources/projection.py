@@ -9,6 +9,7 @@ import re
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, Final
 
+from mooring.model.bounded_cache import cached
 from mooring.model.device_classes import DeviceClass
 from mooring.model.quantity import Quantity
 from mooring.model.resource_claims import ResourceClaim
@@ -41,6 +42,7 @@ _ATTRIBUTE: Final = re.compile(
 _OTHERS: Final = re.compile(r"\bdevice\.(driver|allowMultipleAllocations|capacity)\b")
 
 
+@cached(4 * 2**20)
 def attributes_read(expression: str) -> Reads:
     """Return the attributes that a CEL expression may read.
 
