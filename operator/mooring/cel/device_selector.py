@@ -55,7 +55,14 @@ _DEVICE: Final = Type("struct", "kubernetes.DRADevice")
 
 
 class SelectorError(Exception):
-    """A selector could not be evaluated for a device; the text is kube-scheduler's."""
+    """A selector could not be evaluated for a device; the text is kube-scheduler's.
+
+    `cost` is what it had cost by then.
+    """
+
+    def __init__(self, text: str, cost: int = 0) -> None:
+        super().__init__(text)
+        self.cost = cost
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,7 +167,7 @@ class DeviceSelector:
         )
         value, cost = self._program.run(variable, limit)
         if isinstance(value, Failure):
-            raise SelectorError(value.text)
+            raise SelectorError(value.text, cost)
         if type(value) is not bool:
             kind = type_name(value)
             why = _not_a_bool(value)

@@ -39,6 +39,8 @@ GPU = 'device.attributes["gpu.example.com"]'
         (f'{GPU}.exists(name, name == "index")', EVERYTHING),
         (f'{GPU} == {{"model": "h100"}}', EVERYTHING),
         (f'"model" in {GPU}.size()', EVERYTHING),
+        (f'"mo" + "del" in {GPU}', EVERYTHING),
+        (f'{GPU}.all // of them\n(name, name != "index")', EVERYTHING),
         ('"gpu.example.com" in device.attributes', EVERYTHING),
         (f"cel.bind(gpu, {GPU}, has(gpu.model))", EVERYTHING),
         ("[device].size() == 1", EVERYTHING),

@@ -16,7 +16,7 @@ from mooring.model.kubernetes_rules import KUBERNETES_RULES
 from mooring.model.quantity import parse_quantity
 from mooring.model.resource_claims import DeviceId
 from mooring.model.resource_slices import Device, parse_resource_slice
-from mooring.plugins.dynamic_resources.allocation_error import AllocationError
+from mooring.plugins.dynamic_resources.allocation_error import AllocationError, BudgetError
 from mooring.plugins.dynamic_resources.selectors import Selectors, cel_selectors
 
 DEVICE = parse_resource_slice(
@@ -141,3 +141,29 @@ def _answer(selectors: Selectors, expression: str, device: Device, named: Device
         return selectors.match([expression], device, named, "class gpu")
     except AllocationError as error:
         return error.text
+
+
+def test_a_decision_ends_where_selectors_take_too_much_work_and_the_next_one_goes_on() -> None:
+    numbers = range(12)
+    loop = (
+        'device.attributes["gpu.example.com"].number >= 0 && '
+        "lists.range(300).all(i, lists.range(200).all(j, i + j >= 0))"
+    )
+    slices = resource_slice(
+        "s", on_node("n"), [device(f"d{n}", {"number": {"int": n}}) for n in numbers]
+    )
+    devices = parse_resource_slice(slices).devices
+
+    def answered() -> tuple[int, str]:
+        selectors = cel_selectors(KUBERNETES_RULES["1.36"])
+        for n, each in enumerate(devices):
+            try:
+                selectors.match([loop], each, DeviceId("gpu.example.com", "p", each.name), "claim")
+            except BudgetError as error:
+                return n, error.text
+        return len(devices), ""
+
+    (first, text), (second, _) = answered(), answered()
+
+    assert 0 < first < second <= len(devices)
+    assert text.startswith("selectors of devices take too much work")

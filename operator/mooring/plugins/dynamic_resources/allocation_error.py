@@ -1,6 +1,6 @@
 """The error of an allocation."""
 
-__all__ = ["AllocationError"]
+__all__ = ["AllocationError", "BudgetError"]
 
 
 class AllocationError(Exception):
@@ -15,3 +15,7 @@ class AllocationError(Exception):
         super().__init__(text)
         self.text = text
         self.on_node = on_node
+
+
+class BudgetError(AllocationError):
+    """The search on a node was ended: whether there are devices is not known."""

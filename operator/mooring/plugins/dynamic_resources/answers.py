@@ -8,11 +8,10 @@ from typing import Final
 import numpy as np
 
 from mooring.model.resource_claims import Allocation, ResourceClaim
-from mooring.plugins.dynamic_resources.allocation_error import AllocationError
+from mooring.plugins.dynamic_resources.allocation_error import AllocationError, BudgetError
 from mooring.plugins.dynamic_resources.allocator import Allocator
 from mooring.plugins.dynamic_resources.fleet import Fleet, Patterns
 from mooring.plugins.dynamic_resources.projection import Reads, reads_of
-from mooring.plugins.dynamic_resources.search import BudgetError
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray, NodeView

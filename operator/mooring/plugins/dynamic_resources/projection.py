@@ -9,6 +9,7 @@ import re
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, Final
 
+from mooring.model.bounded_cache import cached
 from mooring.model.device_classes import DeviceClass
 from mooring.model.quantity import Quantity
 from mooring.model.resource_claims import ResourceClaim
@@ -41,19 +42,22 @@ _ATTRIBUTE: Final = re.compile(
 _OTHERS: Final = re.compile(r"\bdevice\.(driver|allowMultipleAllocations|capacity)\b")
 
 
+@cached(4 * 2**20)
 def attributes_read(expression: str) -> Reads:
     """Return the attributes that a CEL expression may read.
 
     Only the plain ways to name an attribute are understood. Whatever else has to do with the
     device, such as a loop over its attributes, counts as reading all of them.
     """
-    if "\\" in expression or ("'" in expression and '"' in expression):
-        return EVERYTHING
+    if "\\" in expression or "//" in expression or ("'" in expression and '"' in expression):
+        return EVERYTHING  # a comment may stand between a name and what follows it
     quoted = expression.replace("'", '"')
     found = [*_ATTRIBUTE.finditer(quoted)]
     rest = _OTHERS.sub("", _ATTRIBUTE.sub("", quoted))
     if re.search(r"\bdevice\b", rest):
         return EVERYTHING
+    if "+" in quoted and any(one["tested"] for one in found):
+        return EVERYTHING  # the name that is tested may be the end of a sum
     return frozenset(one["tested"] or one["field"] or one["index"] for one in found)
 
 

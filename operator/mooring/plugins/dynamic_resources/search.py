@@ -21,16 +21,12 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from mooring.plugins.dynamic_resources.allocation_error import AllocationError
+from mooring.plugins.dynamic_resources.allocation_error import AllocationError, BudgetError
 from mooring.plugins.dynamic_resources.pruning import Pruning
 from mooring.plugins.dynamic_resources.requests import MOST_RESULTS, Slot
 from mooring.plugins.dynamic_resources.trial import Trial
 
-__all__ = ["Budget", "BudgetError", "Search"]
-
-
-class BudgetError(AllocationError):
-    """The search on a node was ended: whether there are devices is not known."""
+__all__ = ["Budget", "Search"]
 
 
 class Budget:

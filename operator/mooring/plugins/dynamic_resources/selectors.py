@@ -1,7 +1,7 @@
 """What CEL selectors say of devices."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from mooring.cel.device_selector import CompileError, DeviceView, SelectorError, compile_selector
 from mooring.model.bounded_cache import cached
@@ -9,7 +9,7 @@ from mooring.model.kubernetes_rules import KubernetesRules
 from mooring.model.quantity import Quantity, QuantityFormat
 from mooring.model.resource_claims import DeviceId
 from mooring.model.resource_slices import Device
-from mooring.plugins.dynamic_resources.allocation_error import AllocationError
+from mooring.plugins.dynamic_resources.allocation_error import AllocationError, BudgetError
 from mooring.plugins.dynamic_resources.projection import (
     EVERYTHING,
     attributes_read,
@@ -17,6 +17,22 @@ from mooring.plugins.dynamic_resources.projection import (
 )
 
 __all__ = ["Compile", "Selector", "Selectors", "cel_selectors"]
+
+
+_MOST_COST: Final = 2_000_000
+"""What new answers of selectors may cost a decision, in cel-go's units: about a second."""
+
+
+class _Spent:
+    """Counts what answers have cost that were not remembered."""
+
+    __slots__ = ("cost",)
+
+    def __init__(self) -> None:
+        self.cost = 0
+
+
+_spent: Final = _Spent()
 
 
 class Selector(Protocol):
@@ -42,11 +58,12 @@ class Selectors:
         rules: The rules of the Kubernetes version.
     """
 
-    __slots__ = ("_compile", "_compiled", "_known", "_rules", "_views")
+    __slots__ = ("_compile", "_compiled", "_cost", "_known", "_rules", "_views")
 
     def __init__(self, compile_selector: Compile, rules: KubernetesRules) -> None:
         self._compile = compile_selector
         self._rules = rules
+        self._cost = 0
         self._compiled: dict[str, Selector | CompileError] = {}
         self._known: dict[tuple[str, DeviceId], bool] = {}
         self._views: dict[DeviceId, DeviceView] = {}
@@ -88,6 +105,12 @@ class Selectors:
             selector = self._compiled[expression] = self._compile(expression)
         if isinstance(selector, CompileError):
             raise AllocationError(f"{where}: CEL compile error: {selector}")
+        if self._cost > _MOST_COST:
+            raise BudgetError(
+                "selectors of devices take too much work: use expressions without loops",
+                on_node=True,
+            )
+        before = _spent.cost
         try:
             return selector.matches(self._view(device, device_id))
         except SelectorError as error:
@@ -100,6 +123,8 @@ class Selectors:
                         "guarding the check with has() for optional fields"
                     )
             raise AllocationError(f"{where}: CEL runtime error: {text}") from None
+        finally:
+            self._cost += _spent.cost - before
 
     def _view(self, device: Device, device_id: DeviceId) -> DeviceView:
         view = self._views.get(device_id)
@@ -174,6 +199,9 @@ def _answer(  # all of it is the key
         allow_multiple_allocations=allow_multiple_allocations,
     )
     try:
-        return selector.matches(view)
+        selected, cost = selector.evaluate(view)
     except SelectorError as error:
+        _spent.cost += error.cost
         return str(error)
+    _spent.cost += cost
+    return selected
