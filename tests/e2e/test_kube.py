@@ -197,7 +197,7 @@ async def test_every_write_to_a_pod_is_refused_for_another_of_its_name(
     await client.create(POD, pod("web", namespace))
     writer = PodWriter(client)
     other = "00000000-0000-0000-0000-000000000000"
-    with pytest.raises(ConflictError):
+    with pytest.raises(NotFoundError, match="another one has its name"):
         await writer.bind(namespace, "web", other, node)
     with pytest.raises(ConflictError, match="uid"):
         await writer.patch_pod_status(namespace, "web", other, {"nominatedNodeName": node})
