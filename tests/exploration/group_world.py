@@ -148,7 +148,8 @@ def exploring(*, pausing: bool = False) -> Iterator[None]:
         for module in (cycle, loop):
             patches.enter_context(mock.patch.object(module, "tie_break_seed", return_value=0))
         if pausing:
-            patches.enter_context(mock.patch.object(slices, "_SLICE_SECONDS", 0.0))
+            for module in (cycle, slices):
+                patches.enter_context(mock.patch.object(module, "_SLICE_SECONDS", 0.0))
             patches.enter_context(mock.patch.object(cycle, "_PAUSE_SECONDS", _PAUSE))
         logger.addHandler(_ERRORS)
         patches.callback(logger.removeHandler, _ERRORS)

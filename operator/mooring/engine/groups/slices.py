@@ -30,15 +30,15 @@ class SearchBudget:
         self,
         steps: int = _MOST_STEPS,
         clock: Callable[[], float] | None = None,
-        slice_seconds: float = _SLICE_SECONDS,
+        slice_seconds: float | None = None,
     ) -> None:
         self.pauses = 0
         """How many pauses there were; other tasks may have changed the cluster in each."""
         self.remaining = steps
         """How many steps may still be taken; negative once more were taken than allowed."""
         self._clock = clock
-        self._slice_seconds = slice_seconds
-        self._slice_end = self.now() + slice_seconds
+        self._slice_seconds = _SLICE_SECONDS if slice_seconds is None else slice_seconds
+        self._slice_end = self.now() + self._slice_seconds
 
     @property
     def spent(self) -> bool:
