@@ -672,6 +672,5 @@ CASES: Final[tuple[Case, ...]] = (
 
 WIDER_BOUNDS: Final[Mapping[Case, float]] = {
     profile_with_cards: 0.25,
-    nominated_node_deleted: 0.25,
 }
-"""The CPU seconds of cases that only who may write profiles, or statuses of pods, can cause."""
+"""The CPU seconds of cases that only who may write profiles can cause."""
