@@ -176,6 +176,16 @@ def profile_with_cards(r: FullReplica) -> Iterator[Work]:
     yield r.delete_profile("gpus")
 
 
+def profile_with_pods_on_cards(r: FullReplica) -> Iterator[Work]:
+    """Put the first profile for GPU cards in force while eight pods on each node have one."""
+    raws = [r.placed(i, name=f"c-{i}", requests={"nvidia.com/gpu": 1}) for i in range(8 * r.nodes)]
+    for raw in raws:
+        r.mirror.apply(resources.POD, "ADDED", raw)
+    yield from profile_with_cards(r)
+    for raw in raws:
+        r.mirror.apply(resources.POD, "DELETED", raw)
+
+
 def profile_with_groups(r: FullReplica) -> Iterator[Work]:
     """Put a profile in force that finds groups by a label that no pod has."""
     yield r.show_profile(_grouping_by("acme.example/job"))
@@ -639,6 +649,7 @@ CASES: Final[tuple[Case, ...]] = (
     change_profile,
     delete_profile,
     profile_with_cards,
+    profile_with_pods_on_cards,
     profile_with_groups,
     profile_that_groups_all,
     profile_with_rules,
@@ -672,5 +683,6 @@ CASES: Final[tuple[Case, ...]] = (
 
 WIDER_BOUNDS: Final[Mapping[Case, float]] = {
     profile_with_cards: 0.25,
+    profile_with_pods_on_cards: 0.8,
 }
 """The CPU seconds of cases that only who may write profiles can cause."""
