@@ -176,6 +176,16 @@ def profile_with_cards(r: FullReplica) -> Iterator[Work]:
     yield r.delete_profile("gpus")
 
 
+def profile_with_pods_on_cards(r: FullReplica) -> Iterator[Work]:
+    """Put the first profile for GPU cards in force while eight pods on each node have one."""
+    raws = [r.placed(i, name=f"c-{i}", requests={"nvidia.com/gpu": 1}) for i in range(8 * r.nodes)]
+    for raw in raws:
+        r.mirror.apply(resources.POD, "ADDED", raw)
+    yield from profile_with_cards(r)
+    for raw in raws:
+        r.mirror.apply(resources.POD, "DELETED", raw)
+
+
 def profile_with_groups(r: FullReplica) -> Iterator[Work]:
     """Put a profile in force that finds groups by a label that no pod has."""
     yield r.show_profile(_grouping_by("acme.example/job"))
@@ -443,10 +453,7 @@ def preemption(r: FullReplica) -> Iterator[Work]:
 
 def preemption_on_few_nodes(r: FullReplica) -> Iterator[Work]:
     """Preempt by dry runs on the 100 nodes that a pod takes, 30 potential victims on each."""
-    names = [r.node(n)["metadata"]["name"] for n in range(100)]
-    hosts = {"key": "kubernetes.io/hostname", "operator": "In", "values": names}
-    terms = {"nodeSelectorTerms": [{"matchExpressions": [hosts]}]}
-    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    affinity = _only_on(r, 100)
     fields: dict[str, Any] = {"cpu": "62", "priority": 9, "spec": _MINE, "affinity": affinity}
     r.wait(pod(f"p-{i}", ports=[80], **fields) for i in range(3))
     yield r.schedule()
@@ -455,6 +462,27 @@ def preemption_on_few_nodes(r: FullReplica) -> Iterator[Work]:
     r.wait([pod("terms", **(fields | {"affinity": affinity | apart}))])
     yield r.schedule()
     r.forget_all()
+
+
+def preemption_against_budgets(r: FullReplica) -> Iterator[Work]:
+    """Preempt on 100 nodes with 250 potential victims each, by requests and by dry runs."""
+    small: dict[str, Any] = {"cpu": "100m", "memory": "1Mi", "priority": -1}
+    raws = [
+        r.placed(i % 100, name=f"v-{i}", namespace=f"team-{i % 100}", labels=_web(i), **small)
+        for i in range(220 * min(100, r.nodes))
+    ]
+    budgets = [pdb(f"b{i}", _web(i), namespace=f"team-{i % 100}") for i in range(2000)]
+    for kind, objects in ((resources.POD, raws), (resources.POD_DISRUPTION_BUDGET, budgets)):
+        for raw in objects:
+            r.mirror.apply(kind, "ADDED", raw)
+    fields: dict[str, Any] = {"cpu": "62", "priority": 9, "affinity": _only_on(r, 100)}
+    for ports in ([], [80]):
+        r.wait([pod("preemptor", ports=ports, spec=_MINE, **fields)])
+        yield r.schedule()
+        r.forget_all()
+    for kind, objects in ((resources.POD_DISRUPTION_BUDGET, budgets), (resources.POD, raws)):
+        for raw in objects:
+            r.mirror.apply(kind, "DELETED", raw)
 
 
 def nominated_node_deleted(r: FullReplica) -> Iterator[Work]:
@@ -579,6 +607,17 @@ async def _sees_all(namespaces: Iterable[str]) -> frozenset[str]:
     return frozenset(namespaces)
 
 
+def _web(number: int) -> dict[str, str]:
+    return {"app": f"web-{number % 700}"}
+
+
+def _only_on(r: FullReplica, nodes: int) -> dict[str, Any]:
+    """Return the affinity of pods that only the first nodes take."""
+    names = [r.node(n)["metadata"]["name"] for n in range(nodes)]
+    hosts = {"key": "kubernetes.io/hostname", "operator": "In", "values": names}
+    return {"nodeAffinity": {_REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [hosts]}]}}}
+
+
 def _away_from(app: str) -> Mapping[str, Any]:
     return {
         "topologyKey": "kubernetes.io/hostname",
@@ -610,6 +649,7 @@ CASES: Final[tuple[Case, ...]] = (
     change_profile,
     delete_profile,
     profile_with_cards,
+    profile_with_pods_on_cards,
     profile_with_groups,
     profile_that_groups_all,
     profile_with_rules,
@@ -631,6 +671,7 @@ CASES: Final[tuple[Case, ...]] = (
     pages,
     preemption,
     preemption_on_few_nodes,
+    preemption_against_budgets,
     nominated_node_deleted,
     shadow,
     explanation,
@@ -642,6 +683,6 @@ CASES: Final[tuple[Case, ...]] = (
 
 WIDER_BOUNDS: Final[Mapping[Case, float]] = {
     profile_with_cards: 0.25,
-    nominated_node_deleted: 0.25,
+    profile_with_pods_on_cards: 0.8,
 }
-"""The CPU seconds of cases that only who may write profiles, or statuses of pods, can cause."""
+"""The CPU seconds of cases that only who may write profiles can cause."""

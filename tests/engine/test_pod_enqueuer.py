@@ -622,6 +622,45 @@ def test_a_large_group_is_queued_in_steps_and_not_tried_before_all_members_are(
     assert queue.counts()["gated"] == 0
 
 
+def test_a_large_group_that_changes_all_the_time_is_gone_through_and_tried(
+    open_door: Door,
+) -> None:
+    for number in range(350):
+        open_door.comes(f"g-{number}", group="g")
+    open_door.put_group("g", 350)
+    settled = []
+    for minimum in range(349, 339, -1):
+        settled.append(open_door.pod_enqueuer.settle(open_door.popped()))
+        open_door.put_group("g", minimum)
+    assert settled[:3] == [False, False, True]
+    assert settled.count(True) == 2
+    steps = sum(1 for _ in open_door.slices())
+    assert steps <= 2 * 351, "twice at most, however often the group has changed"
+    assert open_door.scheduler_state.queue.counts()["gated"] == 0
+
+
+def test_members_that_become_the_first_ones_meanwhile_are_not_passed_over(
+    open_door: Door,
+) -> None:
+    open_door.put_group("g", 1)
+    for number in range(350):
+        open_door.comes(f"g-{number}", group="g")
+    queue, now = open_door.scheduler_state.queue, open_door.now
+    while (queued := queue.pop(now)) is not None:
+        queue.add_unschedulable(queued, frozenset({"NodeResourcesFit"}), now)
+    open_door.put_group("g", 2)
+    slices = iter(open_door.slices())
+    for _ in range(249):
+        next(slices)
+    while (queued := queue.pop(now + 60)) is not None:
+        queue.add_unschedulable(queued, frozenset({"NodeResourcesFit"}), now + 60)
+    open_door.put_group("g", 1)
+    for number in range(120):
+        open_door.pod_enqueuer.gone(uid_of(f"g-{number}"))
+    deque(slices, maxlen=0)
+    assert queue.counts()["unschedulable"] == 0
+
+
 def test_members_are_told_that_others_are_missing_if_that_lasts(open_door: Door) -> None:
     """The members of a group come one by one, and soon it is complete."""
     open_door.put_group("g", 3)

@@ -184,25 +184,34 @@ def test_a_pod_is_removed_from_the_group_it_was_added_to_even_if_it_changed(
     assert rejected.first_of("web") is None
 
 
-def test_a_pod_whose_nomination_is_withdrawn_counts_as_not_nominated(
-    rejected: UnschedulablePods, events: EventLog
-) -> None:
+def test_the_pod_whose_nomination_is_withdrawn_is_found(rejected: UnschedulablePods) -> None:
     pod, other = waiting("a", nominated="n1"), waiting("b", nominated="n2")
     add(rejected, pod, other)
     withdrawn = ClusterEvent(Kind.POD, Action.DELETE, pod.pod, None)
+    assert rejected.update_nominations(withdrawn) is None, "it is nominated still"
     pod.pod = waiting("a").pod
-    rejected.update_nominations(withdrawn)
-    events.extend([pod_deleted("n1")])
-    assert moved(rejected) == ["a"]
+    assert rejected.update_nominations(withdrawn) is pod
 
 
-def test_nominations_to_a_deleted_node_end(rejected: UnschedulablePods) -> None:
-    pod, other = waiting("a", nominated="n1"), waiting("b", nominated="n2")
-    add(rejected, pod, other)
+def test_pods_nominated_to_a_deleted_node_are_tried_one_by_one(
+    rejected: UnschedulablePods,
+) -> None:
+    pods = [waiting(name, nominated="n1") for name in "abcd"]
+    add(rejected, *pods, waiting("e", nominated="n2"))
     deleted = ClusterEvent(Kind.NODE, Action.DELETE, parse_node(builders.node("n1")), None)
-    pod.pod = waiting("a").pod
+    for pod in pods[:3]:
+        pod.pod = waiting(pod.pod.name).pod
     rejected.update_nominations(deleted)
-    assert rejected.first_of("web") is pod
+    rejected.remove(uid_of("b"))
+    assert rejected.has_hints_to_run()
+    tried = []
+    while rejected.has_hints_to_run():
+        for queued, for_group in rejected.run_hints():
+            assert not for_group
+            tried.append(queued.pod.name)
+            rejected.remove(queued.pod.uid)
+    assert tried == ["a", "c"], "b is not here any more, d is nominated to a node of this name"
+    assert pods[0].moved_by == deleted.label
 
 
 def rejected_by(name: str, *plugins: str, profile: str = "mooring") -> QueuedPod:

@@ -88,8 +88,8 @@ class PodEnqueuer:
         """The uids of pods without a node that name a ResourceClaim, by its namespace/name."""
         self._unsettled: dict[Uid, None] = {}
         """The uids of pods whose profile must be found anew."""
-        self._to_try_again: dict[Uid, None] = {}
-        """The uids of pods of which the group has changed, and that are yet to be tried again."""
+        self._to_admit: dict[int, _Members] = {}
+        """The members that are yet to be admitted or tried again, by the number of their group."""
         self._is_unsettled = asyncio.Event()
         self._not_gated: WeakKeyDictionary[PodGroupState, QueuedPod | None] = WeakKeyDictionary()
         """By group a member that was not gated when one was looked for; None if all were gated.
@@ -134,7 +134,6 @@ class PodEnqueuer:
         self._scheduler.without_profile.pop(uid, None)
         self._gated_since.pop(uid, None)
         self._unsettled.pop(uid, None)
-        self._to_try_again.pop(uid, None)
         if self._scheduler.queue.remove(uid, self._clock()) is not None:
             self._wake()
         self._forget_no_profile(uid)
@@ -171,15 +170,14 @@ class PodEnqueuer:
 
         Members of groups that have changed are tried again, too.
         """
-        while self._unsettled or self._to_try_again or self._scheduler.state.recounting:
+        while self._unsettled or self._to_admit or self._scheduler.state.recounting:
             yield from self._scheduler.state.recount()
             if self._unsettled:
                 uid, _ = self._unsettled.popitem()
                 self._find_profile(uid)
                 yield
-            if self._to_try_again:
-                uid, _ = self._to_try_again.popitem()
-                self._scheduler.queue.try_again(uid, self._clock())
+            if self._to_admit:
+                self._admit_next(next(iter(self._to_admit)))
                 self._wake()
                 yield
 
@@ -193,18 +191,19 @@ class PodEnqueuer:
             now = self._clock()
             self._scheduler.queue.postpone(queued, now + _RECOUNT_SECONDS, now)
             return False
-        if not self._unsettled:
+        if not self._unsettled and not self._to_admit:
             return True
         group = self._scheduler.state.pod_groups.of(queued.pod)
-        members = group.unscheduled if group is not None else ()
+        members = group.unscheduled if group is not None and self._unsettled else ()
         unsettled = [uid for uid in members if uid in self._unsettled]
         for uid in (*unsettled[:_FOUND_AT_ONCE], queued.pod.uid):
             if uid in self._unsettled:
                 del self._unsettled[uid]
                 self._find_profile(uid)
+        left = len(unsettled) > _FOUND_AT_ONCE or (group is not None and self._admit_some(group))
         if self._scheduler.queue.get(queued.pod.uid) is not queued:
             return False
-        if queued.gated or len(unsettled) > _FOUND_AT_ONCE:
+        if queued.gated or left:
             self._scheduler.queue.put_back(queued, self._clock())
             return False
         queued.outdated = False  # the attempt begins with the pipeline that was found
@@ -262,26 +261,52 @@ class PodEnqueuer:
     def _admit(self, group: PodGroupState | None, *, changed: bool = False) -> None:
         """Run PreEnqueue again for the gated members, and try the others again if `changed`.
 
-        Of a large group most are left to `run`.
+        Of a large group most are left to `run`. However often the group changes meanwhile, they are
+        gone through to the end, and then once more.
         """
-        queue = self._scheduler.queue
-        for number, uid in enumerate(tuple(group.unscheduled) if group is not None else ()):
-            queued = queue.get(uid)
-            if queued is None:
-                continue
-            at_once = number < _FOUND_AT_ONCE
-            if queued.queue is SubQueue.GATED:
-                if at_once:
-                    self._add(queued.pod, queued.pipeline)
-                else:
-                    self._unsettled[uid] = None
-            elif changed and (at_once or queued.queue is not SubQueue.UNSCHEDULABLE):
-                queue.try_again(uid, self._clock())
-            elif changed:
-                self._to_try_again[uid] = None
-        if self._unsettled or self._to_try_again:
+        if group is None:
+            return
+        for uid in tuple(islice(group.unscheduled, _FOUND_AT_ONCE)):
+            self._admit_member(uid, changed=changed)
+        if len(group.unscheduled) > _FOUND_AT_ONCE:
+            members = self._to_admit.get(group.number)
+            if members is None:
+                self._to_admit[group.number] = _Members(group, changed=changed, done=_FOUND_AT_ONCE)
+            else:
+                members.once_more = True
+                members.changed |= changed
+        if self._unsettled or self._to_admit:
             self._is_unsettled.set()
         self._wake()
+
+    def _admit_member(self, uid: Uid, *, changed: bool) -> None:
+        queued = self._scheduler.queue.get(uid)
+        if queued is None:
+            return
+        if queued.queue is SubQueue.GATED:
+            self._add(queued.pod, queued.pipeline)
+        elif changed:
+            self._scheduler.queue.try_again(uid, self._clock())
+
+    def _admit_next(self, number: int) -> bool:
+        """Admit the next member of the group; return False if there was none left."""
+        members = self._to_admit.get(number)
+        if members is None:
+            return False
+        if (uid := next(members.left, None)) is not None:
+            self._admit_member(uid, changed=members.changed)
+            return True
+        del self._to_admit[number]
+        if members.once_more:  # after those of other groups
+            self._to_admit[number] = _Members(members.group, changed=members.changed)
+        return False
+
+    def _admit_some(self, group: PodGroupState) -> bool:
+        """Admit some members of the group; return whether it has members left to be admitted.
+
+        Not if it has changed since: a group that changes all the time is tried, too.
+        """
+        return all(self._admit_next(group.number) for _ in range(_FOUND_AT_ONCE))
 
     def _try_again_after(self, member: Pod) -> None:
         """Try one of the other members again, with those that are not gated."""
@@ -581,6 +606,22 @@ class PodEnqueuer:
             pod = self._scheduler.without_profile.get(forgotten.uid)
             if pod is not None:
                 self.pending(pod)
+
+
+class _Members:
+    """The members of a large group that are yet to be admitted; the first `done` were at once.
+
+    With `changed` those that are not gated are tried again. `once_more` says that the group has
+    changed since the first of them was admitted.
+    """
+
+    __slots__ = ("changed", "group", "left", "once_more")
+
+    def __init__(self, group: PodGroupState, *, changed: bool, done: int = 0) -> None:
+        self.group = group
+        self.left = iter(tuple(group.unscheduled)[done:])
+        self.changed = changed
+        self.once_more = False
 
 
 def _held_back(pod: Pod, pipeline: Pipeline) -> tuple[str, str] | None:

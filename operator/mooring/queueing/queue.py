@@ -313,7 +313,8 @@ class SchedulingQueue:
         self._events.extend(events)
         moved = False
         for event in events:
-            for queued in self._unschedulable.update_nominations(event):
+            queued = self._unschedulable.update_nominations(event)
+            if queued is not None:
                 self._retry(queued, now, event.label)
                 moved = True
         return moved or self._unschedulable.has_hints_to_run()

@@ -102,6 +102,8 @@ class UnschedulablePods:
         """By signature; the group whose hints have run for the fewest events is first."""
         self._missed = OrderedDict[Uid, _Missed]()
         self._nominated: dict[str, dict[Uid, QueuedPod]] = {}
+        self._without_node: dict[Uid, str] = {}
+        """The uids of pods whose nominated node was deleted, and the event that moves them."""
         self._entries: dict[Uid, _Entry] = {}
         self._counts = Counter[tuple[str, str]]()
 
@@ -143,6 +145,7 @@ class UnschedulablePods:
         """Remove the pod; KeyError if it is not here."""
         entry = self._entries.pop(uid)
         self._missed.pop(uid, None)
+        self._without_node.pop(uid, None)
         for rejected_by in entry.rejected_by:
             self._counts[rejected_by] -= 1
             if not self._counts[rejected_by]:
@@ -159,25 +162,27 @@ class UnschedulablePods:
         if not group.pods:
             del self._groups[entry.signature]
 
-    def update_nominations(self, event: ClusterEvent) -> list[QueuedPod]:
-        """Return the pods that lost their nomination by the event, after sorting them in again.
+    def update_nominations(self, event: ClusterEvent) -> QueuedPod | None:
+        """Return the pod that lost its nomination by the event; None if none did.
 
-        That is the pod itself which was nominated, or every pod nominated to a deleted node.
+        Those that were nominated to a deleted node, of which there may be many, are returned one
+        by one by `run_hints`, before any hint runs.
         """
         if event.after is not None:
-            return []
-        lost: list[QueuedPod] = []
-        before, node = event.before, _node_of(event)
-        uids = [before.uid] if isinstance(before, Pod) else [*self._nominated.get(node or "", ())]
-        for uid in uids:
-            entry = self._entries.get(uid)
-            if entry is not None and entry.node is not None:
-                queued = self._nominated[entry.node][uid]
-                if self._hints.nominated_node(queued) != entry.node:
-                    self.remove(uid)
-                    self.add(queued)
-                    lost.append(queued)
-        return lost
+            return None
+        if isinstance(event.before, Pod):
+            return self._without_nomination(event.before.uid)
+        for uid in self._nominated.get(_node_of(event) or "", ()):
+            self._without_node.setdefault(uid, event.label)
+        return None
+
+    def _without_nomination(self, uid: Uid) -> QueuedPod | None:
+        """Return the pod if it is sorted in by a nomination that it has lost."""
+        entry = self._entries.get(uid)
+        if entry is None or entry.node is None:
+            return None
+        queued = self._nominated[entry.node][uid]
+        return queued if self._hints.nominated_node(queued) != entry.node else None
 
     def signature_of(self, uid: Uid) -> Hashable:
         """Return the signature of the pod's group."""
@@ -191,13 +196,17 @@ class UnschedulablePods:
     def has_hints_to_run(self) -> bool:
         """Return whether `run_hints` has something to do."""
         group = next(iter(self._groups.values()), None)
-        return bool(self._missed) or (group is not None and group.seen < self._events.end)
+        return bool(self._without_node or self._missed) or (
+            group is not None and group.seen < self._events.end
+        )
 
     def run_hints(self) -> list[tuple[QueuedPod, bool]]:
         """Run the hints of one pod for one event; return the pods to try after it.
 
         With each pod, whether it is tried for its whole group. The caller takes them off at once.
         """
+        if self._without_node:
+            return self._run_without_node()
         if self._missed:
             return self._run_missed()
         signature, group = next(iter(self._groups.items()))
@@ -222,6 +231,12 @@ class UnschedulablePods:
             # The pod that is moved is tried after all of these events, for the whole group.
             self._settle(signature, group)
         return moved
+
+    def _run_without_node(self) -> list[tuple[QueuedPod, bool]]:
+        """Return the next pod whose nominated node was deleted, if that still holds."""
+        uid = next(iter(self._without_node))
+        event, queued = self._without_node.pop(uid), self._without_nomination(uid)
+        return _moved([(queued, False)], event) if queued is not None else []
 
     def _run_missed(self) -> list[tuple[QueuedPod, bool]]:
         """Run the hints of a pod for an event during its last attempt; return the pods to try."""

@@ -19,6 +19,9 @@ from mooring.testing.builders import Raw, node, pdb, pod, uid_of
 
 MODULE = "mooring.plugins.default_preemption.dry_runs"
 PREEMPTOR = pod("new", cpu="2", priority=100, ports=[80])
+BY_REQUESTS = pod("new", cpu="2", priority=100)
+"""A pod that only requests keep from the nodes: no filter runs, but budgets are looked at."""
+preemptors = st.sampled_from([PREEMPTOR, BY_REQUESTS])
 
 on_node = st.lists(
     st.tuples(st.integers(1, 2), st.sampled_from([1, 2, 100]), st.booleans(), st.booleans()),
@@ -40,6 +43,7 @@ def short_steps(checks: int) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(f"{MODULE}._CHECKS_PER_STEP", checks)
         patch.setattr(f"{MODULE}._LEAST_PER_STEP", 1)
+        patch.setattr(f"{MODULE}._REPRIEVES_PER_CHECK", 1)
         yield
 
 
@@ -90,9 +94,11 @@ def changer(cluster: Deciding, changes: list[tuple[str, int, int]]) -> Callable[
     return change_something
 
 
-def fits_without(cluster: Deciding, nomination: Nomination, stays: Uid | None = None) -> bool:
+def fits_without(
+    cluster: Deciding, preemptor: Raw, nomination: Nomination, stays: Uid | None = None
+) -> bool:
     """Return whether the preemptor fits on its node now if the other victims leave."""
-    search, asked = cluster.search(PREEMPTOR)
+    search, asked = cluster.search(preemptor)
     dry_run = LiveDryRun(search, asked)
     row = cluster.state.nodes.row_of[nomination.node]
     with dry_run.trial() as trial:
@@ -102,12 +108,14 @@ def fits_without(cluster: Deciding, nomination: Nomination, stays: Uid | None = 
         return not dry_run.rejection(row)
 
 
-@given(nodes, st.integers(1, 4))
-def test_a_search_with_pauses_ends_like_one_without(drawn: list[Any], checks: int) -> None:
-    at_once = deciding(drawn).outcome(PREEMPTOR)
+@given(nodes, preemptors, st.integers(1, 4))
+def test_a_search_with_pauses_ends_like_one_without(
+    drawn: list[Any], preemptor: Raw, checks: int
+) -> None:
+    at_once = deciding(drawn).outcome(preemptor)
     cluster = deciding(drawn)
     with short_steps(checks):
-        outcome, _ = cluster.outcome_in_steps(PREEMPTOR, lambda: None)
+        outcome, _ = cluster.outcome_in_steps(preemptor, lambda: None)
     if not isinstance(at_once, FitError) or not isinstance(outcome, FitError):
         assert type(at_once) is type(outcome)
         return
@@ -119,13 +127,13 @@ def test_a_search_with_pauses_ends_like_one_without(drawn: list[Any], checks: in
         assert [victim.name for victim in found.victims] == [v.name for v in expected.victims]
 
 
-@given(nodes, st.integers(1, 4), st.lists(change, max_size=12))
+@given(nodes, preemptors, st.integers(1, 4), st.lists(change, max_size=12))
 def test_what_a_search_with_pauses_finds_holds_in_the_cluster_of_its_end(
-    drawn: list[Any], checks: int, changes: list[tuple[str, int, int]]
+    drawn: list[Any], preemptor: Raw, checks: int, changes: list[tuple[str, int, int]]
 ) -> None:
     cluster = deciding(drawn)
     with short_steps(checks):
-        outcome, _ = cluster.outcome_in_steps(PREEMPTOR, changer(cluster, changes))
+        outcome, _ = cluster.outcome_in_steps(preemptor, changer(cluster, changes))
     if not isinstance(outcome, FitError):
         return
     nomination = outcome.nomination
@@ -133,15 +141,16 @@ def test_what_a_search_with_pauses_finds_holds_in_the_cluster_of_its_end(
         return
     on_node = {p.pod.uid for p in cluster.cluster.pods_of(nomination.node)}
     assert {victim.uid for victim in nomination.victims} <= on_node
-    assert fits_without(cluster, nomination)
+    assert fits_without(cluster, preemptor, nomination)
     for victim in nomination.victims:
-        assert not fits_without(cluster, nomination, stays=victim.uid), "it need not go"
+        assert not fits_without(cluster, preemptor, nomination, stays=victim.uid), "it need not go"
 
 
-def test_a_search_on_many_nodes_pauses() -> None:
-    full = [[(2, 1, False, False), (2, 1, False, False)]] * 5
+@pytest.mark.parametrize("preemptor", [PREEMPTOR, BY_REQUESTS])
+def test_a_search_on_many_nodes_pauses(preemptor: Raw) -> None:
+    full = [[(2, 1, False, False), (2, 1, False, False)]] * 6
     with short_steps(2):
-        _, pauses = deciding(full).outcome_in_steps(PREEMPTOR, lambda: None)
+        _, pauses = deciding(full).outcome_in_steps(preemptor, lambda: None)
     assert pauses >= 5
 
 

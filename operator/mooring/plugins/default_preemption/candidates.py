@@ -8,13 +8,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from mooring.model.pod import Pod
 from mooring.state.evictions import Evictions
 
 __all__ = [
     "Candidate",
+    "SplitVictims",
     "by_importance",
     "select_candidate",
     "select_victims",
@@ -34,13 +35,15 @@ class Candidate:
 
     `violations` is the number of victims whose eviction violates a disruption budget. `evicting`
     are pods of lower priority on the row that this scheduler is evicting already. They cost nothing
-    more, so that the resources they free are used before another pod is evicted.
+    more, so that the resources they free are used before another pod is evicted. `matches` is how
+    often a disruption budget was looked at to find the victims.
     """
 
     row: int
     victims: tuple[Pod, ...]
     violations: int = 0
     evicting: tuple[Pod, ...] = ()
+    matches: int = 0
 
     @property
     def all_victims(self) -> tuple[Pod, ...]:
@@ -56,6 +59,14 @@ class Candidate:
         earliest = min(started(v) for v in self.victims if v.spec.priority == highest)
         total = sum(v.spec.priority + _PRIORITY_OFFSET for v in self.victims)
         return (self.violations, highest, total, len(self.victims), -earliest)
+
+
+class SplitVictims(NamedTuple, Generic[_Victim]):
+    """Victims by whether their eviction violates a budget, and how often a budget matched one."""
+
+    violating: list[_Victim]
+    others: list[_Victim]
+    matches: int
 
 
 def by_importance(pods: Iterable[Pod]) -> list[Pod]:
@@ -77,14 +88,15 @@ def select_victims(
     staying: list[Pod] = []
     for pod in potential:
         (evicting if evictions.evicting(pod) else staying).append(pod)
-    violating, others = split_by_budgets(by_importance(staying), lambda pod: (pod,), evictions)
-    violating_victims = [pod for pod in violating if not reprieve(pod)]
-    victims = [pod for pod in others if not reprieve(pod)]
+    split = split_by_budgets(by_importance(staying), lambda pod: (pod,), evictions)
+    violating_victims = [pod for pod in split.violating if not reprieve(pod)]
+    victims = [pod for pod in split.others if not reprieve(pod)]
     return Candidate(
         row,
         tuple(by_importance((*violating_victims, *victims))),
         len(violating_victims),
         tuple(evicting),
+        split.matches,
     )
 
 
@@ -97,7 +109,7 @@ def split_by_budgets(
     victims: Iterable[_Victim],
     pods_of: Callable[[_Victim], Iterable[Pod]],
     evictions: Evictions,
-) -> tuple[list[_Victim], list[_Victim]]:
+) -> SplitVictims[_Victim]:
     """Split victims into those whose eviction, in this order, violates a budget, and others."""
     disruptions: Counter[str] = Counter()
     violating: list[_Victim] = []
@@ -109,7 +121,7 @@ def split_by_budgets(
                 disruptions[budget.key] += 1
                 violates |= disruptions[budget.key] > evictions.disruptions_allowed(budget)
         (violating if violates else others).append(victim)
-    return violating, others
+    return SplitVictims(violating, others, disruptions.total())
 
 
 def started(pod: Pod) -> float:

@@ -1,8 +1,9 @@
-"""Victims on single nodes by running the filters, in as many steps as that takes.
+"""Victims on single nodes, by the filters or by requests alone, in as many steps as that takes.
 
-To check 100 nodes with 30 potential victims each takes 0.3 s, in which nothing else could run. So
-the search pauses, and the cluster may change. What has been found out about a node is kept, and
-holds while its pods are the same; the node that is chosen in the end is checked once more.
+To check 100 nodes with 30 potential victims each takes 0.3 s, in which nothing else could run. By
+requests alone, against disruption budgets, it takes as long if they have 300 victims each. So the
+search pauses, and the cluster may change. What has been found out about a node is kept, and holds
+while its pods are the same; the node that is chosen in the end is checked once more.
 """
 
 from collections import Counter
@@ -13,6 +14,7 @@ from typing import Final
 from mooring.framework.post_filter import PostFilterState
 from mooring.model.pod import Pod, Uid
 from mooring.plugins.default_preemption.candidates import Candidate, select_victims
+from mooring.plugins.default_preemption.potential_victims import FreeResources
 
 __all__ = ["REMOVALS_PER_CHECK", "TERMS_PER_CHECK", "DryRuns", "StepEnds"]
 
@@ -20,6 +22,10 @@ TERMS_PER_CHECK: Final = 6
 """So many inter-pod terms and topology spread constraints of the pod take as long as a check."""
 REMOVALS_PER_CHECK: Final = 8
 """So many potential victims are removed from a node, and put back, in the time of a check."""
+_REPRIEVES_PER_CHECK: Final = 16
+"""Where requests alone decide, so many potential victims are looked at in the time of a check."""
+_MATCHES_PER_CHECK: Final = 100
+"""So many disruption budgets are, too, each for every potential victim that it is for."""
 _CHECKS_PER_STEP: Final = 200
 """Checks of the pod on a node in one step; each takes about 0.1 ms."""
 _LEAST_PER_STEP: Final = 25
@@ -40,11 +46,12 @@ class _OnNode:
     `was_there` has the node, its pods and those nominated to it by their ids. The first check is
     without all potential victims; each other one decides about the pod of that uid. `found` is the
     result: a candidate, or why the node is none. `verified_in` is the step in which that was found,
-    or checked once more.
+    or checked once more. `by_requests` says that nothing had to be checked.
     """
 
     was_there: dict[int, object]
     potential: tuple[Pod, ...]
+    by_requests: bool
     rejection: tuple[str, ...] | None = None
     reprieves: list[tuple[Uid, bool]] = field(default_factory=list)
     found: Candidate | tuple[str, ...] | None = None
@@ -52,8 +59,11 @@ class _OnNode:
 
     def is_like(self, other: "_OnNode") -> bool:
         """Return whether the same objects are there."""
-        is_same = self.was_there.keys() == other.was_there.keys()
-        return is_same and {*map(id, self.potential)} == {*map(id, other.potential)}
+        return (
+            self.by_requests == other.by_requests
+            and self.was_there.keys() == other.was_there.keys()
+            and {*map(id, self.potential)} == {*map(id, other.potential)}
+        )
 
 
 class DryRuns:
@@ -73,26 +83,38 @@ class DryRuns:
         self._spent, self._checked = 0.0, 0.0
 
     def candidate(
-        self, state: PostFilterState, row: int, potential: Sequence[Pod]
+        self,
+        state: PostFilterState,
+        row: int,
+        potential: Sequence[Pod],
+        free: FreeResources | None = None,
     ) -> Candidate | tuple[str, ...]:
         """Return the candidate of the row without some of these pods, or why there is none.
+
+        Where only requests reject the pod, and not without all of these pods, `free` is what is
+        free there then, beside the pod.
 
         Raises:
             StepEnds: before that is known; what was found out is kept.
         """
         name = state.cluster.nodes.name(row)
-        known, now = self._nodes.get(name), _there(state, row, potential)
+        known, now = self._nodes.get(name), _there(state, row, potential, free)
         if known is None or not known.is_like(now):
             self._times[name] += 1
             known = self._nodes[name] = now
         if self._times[name] > _MOST_TIMES:
             return (_CHANGES,)
         if known.found is None:
-            known.found = self._try(state, row, known)
+            if free is None:
+                known.found = self._try(state, row, known)
+            else:
+                known.found = self._by_requests(state, row, known, free)
             known.verified_in = self._step
         return known.found
 
-    def still_holds(self, state: PostFilterState, found: Candidate) -> bool:
+    def still_holds(
+        self, state: PostFilterState, found: Candidate, free: FreeResources | None = None
+    ) -> bool:
         """Return whether the candidate holds now; if not, its node is to be tried anew.
 
         Disruption budgets and pods on other nodes may have changed since it was found.
@@ -104,7 +126,11 @@ class DryRuns:
         known = self._nodes[name]
         if known.verified_in == self._step:
             return True
-        holds = self._is_found_again(state, found, known)
+        if free is None:
+            holds = self._is_found_again(state, found, known)
+        else:
+            again = self._by_requests(state, found.row, known, free)
+            holds = again.violations == found.violations and again.victims == found.victims
         if holds:
             known.verified_in = self._step
         else:
@@ -155,18 +181,34 @@ class DryRuns:
 
             return select_victims(row, known.potential, reprieve, state.cluster.evictions)
 
+    def _by_requests(
+        self, state: PostFilterState, row: int, known: _OnNode, free: FreeResources
+    ) -> Candidate:
+        """Find the candidate of the row where only requests reject the pod."""
+        self._end_step_if_over(state)
+        found = select_victims(row, known.potential, free.reprieve, state.cluster.evictions)
+        checks = len(known.potential) / _REPRIEVES_PER_CHECK + found.matches / _MATCHES_PER_CHECK
+        self._spent += checks
+        self._checked += checks
+        return found
+
     def _check(self, state: PostFilterState, row: int) -> tuple[str, ...]:
         """Return why the row rejects the pod now; () if it does not."""
-        is_over = self._spent >= _CHECKS_PER_STEP and self._checked >= _LEAST_PER_STEP
-        if state.may_pause and is_over:
-            raise StepEnds
+        self._end_step_if_over(state)
         self._spent += self._cost
         self._checked += self._cost
         return state.dry_run.rejection(row)
 
+    def _end_step_if_over(self, state: PostFilterState) -> None:
+        is_over = self._spent >= _CHECKS_PER_STEP and self._checked >= _LEAST_PER_STEP
+        if state.may_pause and is_over:
+            raise StepEnds
 
-def _there(state: PostFilterState, row: int, potential: Sequence[Pod]) -> _OnNode:
+
+def _there(
+    state: PostFilterState, row: int, potential: Sequence[Pod], free: FreeResources | None
+) -> _OnNode:
     cluster = state.cluster
     pods = [placed.pod for placed in cluster.pods_on(row)]
     there = (cluster.node(row), *pods, *cluster.nominations.on(row))
-    return _OnNode({id(each): each for each in there}, tuple(potential))
+    return _OnNode({id(each): each for each in there}, tuple(potential), free is not None)

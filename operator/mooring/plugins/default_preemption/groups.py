@@ -89,7 +89,7 @@ def preempt_for_group(state: PodGroupPostFilterState) -> _Pausing[GroupPreemptio
     if any(cluster.evictions.awaits_victims(pod) for pod in state.members):
         return NotEligible(_TERMINATING)
     units = sorted(_potential(state), key=lambda unit: unit.importance)[-_MOST_UNITS:]
-    violating, others = split_by_budgets(
+    violating, others, _ = split_by_budgets(
         units, lambda unit: (pod for pod, _ in unit.pods), cluster.evictions
     )
     strict = limits.disruption_budgets == "Strict"

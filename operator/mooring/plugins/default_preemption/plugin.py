@@ -8,7 +8,7 @@ in a dry run where filters need it, as kube-scheduler does for all nodes
 """
 
 from collections import Counter
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import ClassVar, Final
 
 import numpy as np
@@ -32,7 +32,6 @@ from mooring.plugins.default_preemption.candidates import (
     Candidate,
     by_importance,
     select_candidate,
-    select_victims,
 )
 from mooring.plugins.default_preemption.dry_runs import (
     REMOVALS_PER_CHECK,
@@ -126,23 +125,24 @@ class DefaultPreemption:
         needs = state.dry_run.resource_requests
         potential = PotentialVictims(state.pod, needs or {}, rows, state.cluster, _protected(state))
         if needs is None:
-            return self._by_filters(state, potential, rejections, dry_runs)
+            return self._that_hold(
+                lambda why: self._dry_run(state, potential, why, dry_runs),
+                lambda best: dry_runs.still_holds(state, best),
+                state,
+                rejections,
+            )
         if not potential.fits.any():
             _count_insufficient(potential, rejections)
             return []
         victims = potential.victims()
         ranked = potential.ranked(victims)
         if state.limits.max_victims or potential.may_match_budgets(state.cluster):
-            candidates = list[Candidate]()
-            for position in _looked_at(ranked, potential.counts, state.seed):
-                candidates.append(_by_requests(state, potential, position))
-                if self._enough(state, candidates, len(rows)):
-                    break
-            left = len(ranked) - len(candidates)
-            allowed = _allowed(state, candidates, rejections)
-            if not allowed and left:
-                rejections[_NOT_TRIED] += left
-            return allowed
+            return self._that_hold(
+                lambda why: self._by_requests(state, potential, ranked, why, dry_runs),
+                lambda best: dry_runs.still_holds(state, best, potential.free_on(best.row)),
+                state,
+                rejections,
+            )
         most = self._wanted(len(rows)) if state.preempt_extenders else 1
         return [potential.candidate(position, victims) for position in ranked[:most].tolist()]
 
@@ -164,28 +164,56 @@ class DefaultPreemption:
             for candidate in new
         )
 
-    def _by_filters(
-        self,
+    @staticmethod
+    def _that_hold(
+        find: Callable[[Counter[str]], list[Candidate]],
+        still_holds: Callable[[Candidate], bool],
         state: PostFilterState,
-        potential: PotentialVictims,
         rejections: Counter[str],
-        dry_runs: DryRuns,
     ) -> list[Candidate]:
-        """Return the candidates that dry runs find, and of which the cheapest holds now.
+        """Return the candidates that `find` returns, of which the cheapest holds now.
 
         Raises:
             StepEnds: before they are found.
         """
         while True:
             why = Counter[str]()
-            candidates = self._dry_run(state, potential, why, dry_runs)
+            candidates = find(why)
             if (
                 not candidates
                 or state.preempt_extenders
-                or dry_runs.still_holds(state, select_candidate(candidates))
+                or still_holds(select_candidate(candidates))
             ):
                 rejections.update(why)
                 return candidates
+
+    def _by_requests(
+        self,
+        state: PostFilterState,
+        potential: PotentialVictims,
+        ranked: IntArray,
+        rejections: Counter[str],
+        dry_runs: DryRuns,
+    ) -> list[Candidate]:
+        """Return the candidates where only requests reject the pod, the best positions first.
+
+        As many as kube-scheduler compares, and not more than can be looked at.
+        """
+        candidates, looked = list[Candidate](), 0
+        for position in _looked_at(ranked, potential.counts, state.seed):
+            row, looked = int(potential.rows[position]), looked + 1
+            pods, free = potential.pods_at(position), potential.free_on(row)
+            found = dry_runs.candidate(state, row, pods, free)
+            if isinstance(found, Candidate):
+                candidates.append(found)
+            else:
+                rejections.update(found)
+            if self._enough(state, candidates, len(potential.rows)):
+                break
+        allowed = _allowed(state, candidates, rejections)
+        if not allowed and looked < len(ranked):
+            rejections[_NOT_TRIED] += len(ranked) - looked
+        return allowed
 
     def _dry_run(
         self,
@@ -373,16 +401,6 @@ def _protected(state: PostFilterState) -> npt.NDArray[np.bool_] | None:
         members = columns.in_groups(group.number for group in whole)
         protected = members if protected is None else protected | members
     return protected
-
-
-def _by_requests(state: PostFilterState, potential: PotentialVictims, position: int) -> Candidate:
-    """Return the candidate for one row where only requests reject the pod."""
-    return select_victims(
-        int(potential.rows[position]),
-        potential.pods_at(position),
-        potential.free_at(position).reprieve,
-        state.cluster.evictions,
-    )
 
 
 def _allowed(

@@ -135,8 +135,9 @@ class PotentialVictims:
         ends: IntArray = np.cumsum(self.counts)
         return ends
 
-    def free_at(self, position: int) -> FreeResources:
-        """Return what is free on a row beside the pod and without the potential victims."""
+    def free_on(self, row: int) -> FreeResources:
+        """Return what is free on one of the rows beside the pod and without potential victims."""
+        position = int(np.flatnonzero(self.rows == row)[0])
         amounts = {name: int(free[position]) for name, free in self._free.items()}
         return FreeResources(amounts, int(self._free_slots[position]))
 

@@ -8,7 +8,7 @@ of their names, after all others.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -268,23 +268,52 @@ class Cards:
 
     # What follows is for `Devices` alone.
 
+    def begin(
+        self,
+        nodes: Iterable[tuple[int, Node]],
+        pods: Iterable[tuple[int, Pod, Assignment | None]],
+    ) -> None:
+        """Count these nodes by their rows, and pods with their known cards.
+
+        That is what `put_node` and `put_pod` do, with each row computed once.
+        """
+        for row, node in nodes:
+            self._count_node(row, node)
+        for row, pod, known in pods:
+            self._count_pod(row, pod, known)
+        for row in tuple(self._rows):
+            self._refresh(row)
+
     def put_node(self, row: int, node: Node | None) -> None:
         """Set the row's cards to those of the node, or to none."""
+        if self._count_node(row, node):
+            self._refresh(row)
+
+    def _count_node(self, row: int, node: Node | None) -> bool:
+        """Return whether the row must be computed anew, because it has other cards now."""
         cards = node_cards(node, self.format) if node is not None else NO_CARDS
         known = self._rows.get(row)
         if known is None:
             if cards is NO_CARDS:
-                return
+                return False
             known = self._rows[row] = _Row()
-        if cards != known.cards:
-            known.put_cards(cards)
-            self._refresh(row)
+        if cards == known.cards:
+            return False
+        known.put_cards(cards)
+        return True
 
     def put_pod(self, row: int, pod: Pod, known: Assignment | None) -> bool:
         """Count the pod on the row, on its known cards; return whether the row's books changed."""
+        changed = self._count_pod(row, pod, known)
+        if changed:
+            self._refresh(row)
+        return changed
+
+    def _count_pod(self, row: int, pod: Pod, known: Assignment | None) -> bool:
+        """Return whether the row must be computed anew, because the pod was not counted so."""
         request = _request(pod, self.format)
         if request is None:
-            return self.drop_pod(row, pod.uid)
+            return self._count_no_more(row, pod.uid)
         if known is not None and len(known) != len(request.shares):
             known = None
         there = self._rows.get(row)
@@ -298,16 +327,20 @@ class Cards:
         demand = _class_of(request, pod)
         there.add(pod.uid, _Held(pod.key, request, known, demand))
         self._count(demand, 1)
-        self._refresh(row)
         return True
 
     def drop_pod(self, row: int, uid: Uid) -> bool:
         """Stop counting the pod; return whether it was counted."""
+        counted = self._count_no_more(row, uid)
+        if counted:
+            self._refresh(row)
+        return counted
+
+    def _count_no_more(self, row: int, uid: Uid) -> bool:
         there = self._rows.get(row)
         if there is None or uid not in there.held:
             return False
         self._count(there.remove(uid).demand, -1)
-        self._refresh(row)
         return True
 
     def publish(self, row: int, uid: Uid) -> bool:

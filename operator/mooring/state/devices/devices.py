@@ -4,10 +4,12 @@ Books are made when a plugin is built that reads them, and go with the last such
 kinds of devices, such as those of dynamic resource allocation, would have books of their own here.
 """
 
+from collections.abc import Iterator
 from weakref import WeakValueDictionary
 
 from mooring.model.devices import Assignment, CardFormat, CardRequestError, card_request
 from mooring.model.node import Node
+from mooring.model.pod import Pod
 from mooring.model.pod_spec import PodSpec
 from mooring.state.devices.cards import Cards
 from mooring.state.nodes import NodeTable
@@ -34,19 +36,23 @@ class Devices:
         cards = self._cards.get(form)
         if cards is None:
             cards = self._cards[form] = Cards(form)
-            for row, node in enumerate(self._nodes.nodes):
-                if node is not None:
-                    cards.put_node(row, node)
-            wants = dict[PodSpec, bool]()  # there may be 150,000 pods, of few specs
-            for placed in self._pods:
-                spec = placed.pod.spec
-                if (wanted := wants.get(spec)) is None:
-                    wanted = wants[spec] = _may_want_cards(spec, form)
-                if wanted and self._is_counted(placed):
-                    cards.put_pod(placed.row, placed.pod, _known(placed, form))
+            nodes = enumerate(self._nodes.nodes)
+            cards.begin(
+                ((row, node) for row, node in nodes if node is not None), self._with_cards(form)
+            )
         if demand and not cards.followed:
             cards.follow()
         return cards
+
+    def _with_cards(self, form: CardFormat) -> Iterator[tuple[int, Pod, Assignment | None]]:
+        """Yield the row of each pod that may want cards, the pod, and its cards if known."""
+        wants = dict[PodSpec, bool]()  # there may be 150,000 pods, of few specs
+        for placed in self._pods:
+            spec = placed.pod.spec
+            if (wanted := wants.get(spec)) is None:
+                wanted = wants[spec] = _may_want_cards(spec, form)
+            if wanted and self._is_counted(placed):
+                yield placed.row, placed.pod, _known(placed, form)
 
     @property
     def tracked(self) -> tuple[Cards, ...]:
