@@ -34,13 +34,19 @@ KINDS: Final = {
 class InCluster:
     """A cluster, and what claims get there."""
 
-    def __init__(self, given: Case | None = None, minor: str = "1.37", **bounds: int) -> None:
+    def __init__(
+        self,
+        given: Case | None = None,
+        minor: str = "1.37",
+        most_per_decision: int | None = None,
+        **bounds: int,
+    ) -> None:
         self.state = ClusterState()
         self.view = ClusterView(self.state)
         self._rules = KUBERNETES_RULES[minor]
-        self._fleet = Fleet(self._rules)
+        self.evaluations = Evaluations(most_per_decision)
+        self._fleet = Fleet(self._rules, self.evaluations, **bounds)
         self._answers = Answers(self._fleet, **bounds)
-        self.evaluations = Evaluations()
         self.searches = 0
         """How often an allocator was made."""
         for field, kind in KINDS.items() if given is not None else ():
@@ -68,7 +74,6 @@ class InCluster:
 
     def in_slices(self, claims: Sequence[Object]) -> tuple[AnswersOnNodes, int]:
         """Return what `by_pattern` does, and in how many decisions that do little."""
-        self.evaluations = Evaluations(1)
         for decisions in count(1):
             self.evaluations.begin_decision()
             try:

@@ -23,7 +23,7 @@ from dra.objects import (
     result,
 )
 from dra.oracle import VERSIONS
-from mooring.framework.evaluations import Evaluations, StillEvaluating
+from mooring.framework.evaluations import StillEvaluating
 from mooring.model.events import Kind
 from mooring.plugins.dynamic_resources.allocation_error import AllocationError
 from mooring.plugins.dynamic_resources.answers import Answer
@@ -62,7 +62,7 @@ def test_patterns_give_the_answer_of_each_node(family: str, minor: str) -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_search_in_slices_gives_the_same_answers(family: str, minor: str) -> None:
     for given in drawn(6, "slices", [family]):
-        asked = InCluster(given, minor)
+        asked = InCluster(given, minor, most_per_decision=1)
         try:
             expected = asked.by_node(given["claims"])
         except AllocationError as error:
@@ -85,18 +85,17 @@ IMPOSSIBLE = claim(
 
 
 def test_an_attempt_goes_on_where_the_one_before_has_ended() -> None:
-    asked = InCluster(fleet_of(20))
+    asked = InCluster(fleet_of(20), most_per_decision=1)
     names = claim("c", [request("r", exactly("gpu", 1, f'device.attributes["{GPU}"].uuid == ""'))])
     found, decisions = asked.in_slices([names])
     assert not found.fits.any()
-    assert 20 < decisions <= 10 * 20  # few for each node
+    assert 20 < decisions <= 12 * 20  # few for each node
     assert asked.in_slices([names])[1] == 1
 
 
 def test_claims_that_ask_the_same_go_on_with_each_others_search() -> None:
-    asked = InCluster(fleet_of(20))
+    asked = InCluster(fleet_of(20), most_per_decision=1)
     other = {**IMPOSSIBLE, "metadata": {"name": "other", "namespace": "elsewhere", "uid": "u"}}
-    asked.evaluations = Evaluations(1)
     ended = 0
     for number in range(100):
         asked.evaluations.begin_decision()
@@ -111,11 +110,10 @@ def test_claims_that_ask_the_same_go_on_with_each_others_search() -> None:
 
 
 def test_what_is_wrong_is_said_of_the_claims_that_are_asked_about() -> None:
-    asked = InCluster(fleet_of(2))
+    asked = InCluster(fleet_of(2), most_per_decision=1)
     fails = f'device.attributes["{GPU}"].uuid != "n0-0" && device.attributes["{GPU}"].none == 1'
     mine = claim("c", [request("r", exactly("gpu", 3, fails))])
     other = {**mine, "metadata": {"name": "other", "namespace": "elsewhere", "uid": "u"}}
-    asked.evaluations = Evaluations(1)
     asked.evaluations.begin_decision()
     with pytest.raises(StillEvaluating):
         asked.by_pattern([mine])

@@ -26,7 +26,7 @@ from mooring.state.dynamic_resources.allocated_devices import AllocatedDevices
 __all__ = ["Allocator"]
 
 _UNITS_PER_NODE: Final = 300
-_UNITS_PER_DEVICE: Final = 50
+_UNITS_PER_DEVICE: Final = 25
 """What a search costs a decision at least, in the units of `Evaluations`."""
 
 

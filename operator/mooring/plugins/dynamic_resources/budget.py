@@ -7,7 +7,7 @@ from mooring.plugins.dynamic_resources.allocation_error import BudgetError
 
 __all__ = ["Budget"]
 
-_UNITS_PER_STEP: Final = 70
+_UNITS_PER_STEP: Final = 40
 """What a step costs a decision, in the units of `Evaluations`."""
 
 

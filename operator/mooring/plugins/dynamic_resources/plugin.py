@@ -15,6 +15,7 @@ import numpy as np
 
 from mooring.framework.card_plugin import AssignsInTrials
 from mooring.framework.claim_report import ClaimsReport, ExplainsClaims
+from mooring.framework.evaluations import StillEvaluating
 from mooring.framework.handle import Handle
 from mooring.framework.hints import QueueingHint, queue_if
 from mooring.framework.plugin import Normalize
@@ -35,7 +36,7 @@ from mooring.plugins.dynamic_resources.extended_resources import (
     NewClaim,
     extended_resources_of,
 )
-from mooring.plugins.dynamic_resources.fleet import Fleet
+from mooring.plugins.dynamic_resources.fleet import Fleet, Patterns
 from mooring.plugins.dynamic_resources.pod_claims import (
     PodClaims,
     binding_failure,
@@ -92,7 +93,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         self._cache = handle.assume_cache
         self._writer = ClaimWriter(handle.api, handle.assume_cache, handle.cluster)
         self._evaluations = handle.evaluations
-        self._fleet = Fleet(handle.kubernetes)
+        self._fleet = Fleet(handle.kubernetes, handle.evaluations)
         self._answers = Answers(self._fleet)
         self._expected: dict[Uid, dict[str, Allocation]] = {}
         """The allocations that claims had, by uid, when the pod was reserved."""
@@ -167,9 +168,18 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         waiting = claims.to_allocate
         yield ClaimsReport(states, 0, count if waiting else 0)
         if waiting:
-            patterns = self._answers.patterns(waiting, self._cluster)
+            while (patterns := self._patterns(waiting)) is None:
+                yield ClaimsReport(states, 0, count)
             allocator = self._allocator(waiting, Budget())
             yield from devices_excluded(pod, self._cluster, self._fleet, patterns, allocator)
+
+    def _patterns(self, waiting: Sequence[ResourceClaim]) -> Patterns | None:
+        """Return the patterns of all rows; None: as many as one decision may make are made now."""
+        self._evaluations.begin_decision()
+        try:
+            return self._answers.patterns(waiting, self._cluster)
+        except StillEvaluating:
+            return None
 
     def post_filter(self, state: PostFilterState) -> Unschedulable:
         """Free a claim that keeps the pod off some node and that nobody else uses.

@@ -24,7 +24,7 @@ _MOST_COST: Final = 2_000_000
 """What new answers may cost where nothing pauses, in cel-go's units: about a second."""
 _MOST_COST_IN_SLICES: Final = 20_000_000
 """What they may cost a search on all nodes that may pause."""
-_UNITS_PER_EVALUATION: Final = 700
+_UNITS_PER_EVALUATION: Final = 400
 _UNITS_PER_COST: Final = 5
 _UNITS_IF_KNOWN: Final = 50
 """What an answer costs a decision, in the units of `Evaluations`."""
