@@ -41,7 +41,7 @@ class Budget:
     @property
     def pauses(self) -> bool:
         """Whether searches may be continued in another decision."""
-        return self._evaluations is not None
+        return self._evaluations is not None and self._evaluations.is_limited
 
     def begin_node(self) -> None:
         """Begin to count the steps of the next node."""
