@@ -31,6 +31,14 @@ from mooring.testing.builders import (
     priority_class,
     service,
 )
+from mooring.testing.device_builders import (
+    DRIVER,
+    device,
+    device_claim,
+    device_class,
+    request,
+    resource_slice,
+)
 from mooring.testing.storage_builders import pv, pvc
 from mooring.time_slices import TimeSlices
 
@@ -561,6 +569,29 @@ def huge_pod(r: FullReplica) -> Iterator[Work]:
     yield r.apply(resources.POD, "DELETED", raw)
 
 
+def first_claim(r: FullReplica) -> Iterator[Work]:
+    """List eight devices per node, and decide about a first claim."""
+    yield from _deciding_about(r, device_claim("first", request("r", 9)))
+
+
+def impossible_claim(r: FullReplica) -> Iterator[Work]:
+    """Decide about a claim for which devices are searched in vain on every node."""
+    names = [f"r{number}" for number in range(4)]
+    halves = [_selecting(f"{_DEVICE}.numa >= {number % 2}") for number in range(4)]
+    requests = [request(name, 2, selectors=half) for name, half in zip(names, halves, strict=True)]
+    constraints = [
+        {"requests": names, "matchAttribute": f"{DRIVER}/numa"},
+        {"requests": names, "distinctAttribute": f"{DRIVER}/uuid"},
+    ]
+    yield from _deciding_about(r, device_claim("vain", *requests, constraints=constraints))
+
+
+def uuid_selector(r: FullReplica) -> Iterator[Work]:
+    """Decide about a claim with a selector that reads what differs for each device."""
+    wanted = request("r", selectors=_selecting(f'{_DEVICE}.uuid == "none"'))
+    yield from _deciding_about(r, device_claim("uuid", wanted))
+
+
 def hostile_pod(what: str, found: Pod) -> Case:
     """Return the case of deciding about this pod."""
 
@@ -633,6 +664,34 @@ def _grouping_by(label: str) -> dict[str, Any]:
     return profile("gangs", plugins=plugins, pluginConfig=config)
 
 
+def _selecting(expression: str) -> list[dict[str, Any]]:
+    return [{"cel": {"expression": expression}}]
+
+
+def _deciding_about(r: FullReplica, claim: dict[str, Any]) -> Iterator[Work]:
+    """Yield the work of a cluster with devices, and of a pod whose claim fits nowhere."""
+    numbers = range(8 * r.nodes)
+    devices = [
+        device(f"d{i % 8}", attributes={"uuid": f"gpu-{i}", "numa": i % 8 // 4}) for i in numbers
+    ]
+    yield r.apply(resources.DEVICE_CLASS, "ADDED", device_class())
+    yield r.relist(
+        resources.RESOURCE_SLICE,
+        (resource_slice(f"s{n}", devices[8 * n : 8 * n + 8], node=f"n{n}") for n in range(r.nodes)),
+    )
+    yield r.apply(resources.RESOURCE_CLAIM, "ADDED", claim)
+    name = claim["metadata"]["name"]
+    r.wait(
+        [pod(name, spec={**_MINE, "resourceClaims": [{"name": "d", "resourceClaimName": name}]})]
+    )
+    yield r.schedule(lambda: r.scheduler.decisions.of(f"default/{name}"))
+    r.forget_all()
+    yield r.relist(resources.RESOURCE_SLICE, ())
+    yield r.apply(resources.RESOURCE_CLAIM, "DELETED", claim)
+    yield r.apply(resources.DEVICE_CLASS, "DELETED", device_class())
+
+
+_DEVICE: Final = f'device.attributes["{DRIVER}"]'
 _MINE: Final = {"schedulerName": "mooring"}
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
@@ -678,6 +737,9 @@ CASES: Final[tuple[Case, ...]] = (
     events,
     full_decision_log,
     huge_pod,
+    first_claim,
+    impossible_claim,
+    uuid_selector,
 )
 """Each case's docstring says what is done."""
 

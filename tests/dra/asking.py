@@ -11,8 +11,8 @@ from mooring.model.resource_claims import allocation_fields, parse_resource_clai
 from mooring.model.resource_slices import parse_resource_slice
 from mooring.plugins.dynamic_resources.allocation_error import AllocationError
 from mooring.plugins.dynamic_resources.allocator import Allocator
+from mooring.plugins.dynamic_resources.budget import Budget
 from mooring.plugins.dynamic_resources.pools import Inventory
-from mooring.plugins.dynamic_resources.search import Budget
 from mooring.plugins.dynamic_resources.selectors import Compile, Selectors, cel_selectors
 from mooring.state.dynamic_resources.allocated_devices import AllocatedDevices
 

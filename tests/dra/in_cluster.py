@@ -1,19 +1,21 @@
 """Cases in a cluster's state, where claims are answered by way of the patterns of nodes."""
 
 from collections.abc import Sequence
+from itertools import count
 from typing import Final
 
 from dra.objects import Case, Object
+from mooring.framework.evaluations import Evaluations, StillEvaluating
 from mooring.model.events import Kind
 from mooring.model.kubernetes_rules import KUBERNETES_RULES
 from mooring.model.objects import object_key, parse_object
-from mooring.model.resource_claims import parse_resource_claim
+from mooring.model.resource_claims import Allocation, parse_resource_claim
 from mooring.plugins.dynamic_resources.allocation_error import AllocationError
 from mooring.plugins.dynamic_resources.allocator import Allocator
 from mooring.plugins.dynamic_resources.answers import Answer, Answers, AnswersOnNodes
+from mooring.plugins.dynamic_resources.budget import Budget
 from mooring.plugins.dynamic_resources.fleet import Fleet
 from mooring.plugins.dynamic_resources.pools import Inventory
-from mooring.plugins.dynamic_resources.search import Budget
 from mooring.plugins.dynamic_resources.selectors import cel_selectors
 from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
@@ -32,12 +34,19 @@ KINDS: Final = {
 class InCluster:
     """A cluster, and what claims get there."""
 
-    def __init__(self, given: Case | None = None, minor: str = "1.37") -> None:
+    def __init__(
+        self,
+        given: Case | None = None,
+        minor: str = "1.37",
+        most_per_decision: int | None = None,
+        **bounds: int,
+    ) -> None:
         self.state = ClusterState()
         self.view = ClusterView(self.state)
         self._rules = KUBERNETES_RULES[minor]
-        self._fleet = Fleet(self._rules)
-        self._answers = Answers(self._fleet)
+        self.evaluations = Evaluations(most_per_decision)
+        self._fleet = Fleet(self._rules, self.evaluations, **bounds)
+        self._answers = Answers(self._fleet, **bounds)
         self.searches = 0
         """How often an allocator was made."""
         for field, kind in KINDS.items() if given is not None else ():
@@ -57,11 +66,30 @@ class InCluster:
         """Return what the claims get on all rows, with one search per pattern."""
         parsed = [parse_resource_claim(raw) for raw in claims]
 
-        def allocator() -> Allocator:
+        def allocator(budget: Budget | None) -> Allocator:
             self.searches += 1
-            return self._allocator(claims, self._fleet.inventory)
+            return self._allocator(claims, self._fleet.inventory, budget or self._new_budget())
 
         return self._answers.on(self.view.nodes, parsed, self.view, allocator)
+
+    def in_slices(self, claims: Sequence[Object]) -> tuple[AnswersOnNodes, int]:
+        """Return what `by_pattern` does, and in how many decisions that do little."""
+        for decisions in count(1):
+            self.evaluations.begin_decision()
+            try:
+                return self.by_pattern(claims), decisions
+            except StillEvaluating:
+                continue
+        raise AssertionError
+
+    def repeated(self, claims: Sequence[Object], row: int) -> list[Allocation] | None:
+        """Return the allocation on a row from its moves; None if there are none."""
+        parsed = [parse_resource_claim(raw) for raw in claims]
+        moves, node = self._answers.moves(row, parsed, self.view), self.view.node(row)
+        if moves is None or node is None:
+            return None
+        allocator = self._allocator(claims, self._fleet.inventory, Budget())
+        return allocator.repeat(node.name, node.labels, str, self._fleet.pools(row), moves)
 
     def by_node(self, claims: Sequence[Object]) -> list[Answer]:
         """Return what the claims get on all rows, with one search per node.
@@ -70,7 +98,7 @@ class InCluster:
             AllocationError: that of the first node with one that is about more than the node.
         """
         inventory = Inventory(self.view.dynamic_resources.slices, self._rules)
-        allocator, answers = self._allocator(claims, inventory), list[Answer]()
+        allocator, answers = self._allocator(claims, inventory, Budget()), list[Answer]()
         for row in range(len(self.view.nodes)):
             node, answer = self.view.node(row), None
             try:
@@ -83,14 +111,19 @@ class InCluster:
                 answers.append(error)
         return answers
 
-    def _allocator(self, claims: Sequence[Object], inventory: Inventory) -> Allocator:
+    def _new_budget(self) -> Budget:
+        return Budget(least_on_node=1_000, evaluations=self.evaluations)
+
+    def _allocator(
+        self, claims: Sequence[Object], inventory: Inventory, budget: Budget
+    ) -> Allocator:
         devices = self.view.dynamic_resources
         return Allocator(
             [parse_resource_claim(raw) for raw in claims],
             inventory,
             devices.allocated,
             devices.device_class,
-            cel_selectors(self._rules),
+            cel_selectors(self._rules, budget),
             self._rules,
-            Budget(),
+            budget,
         )

@@ -153,6 +153,11 @@ class Evaluations:
         """Begin a decision, which may evaluate some new values itself."""
         self._left = self._most
 
+    @property
+    def is_limited(self) -> bool:
+        """Whether a decision may end with `StillEvaluating`."""
+        return self._most != math.inf
+
     def affords(self, units: int) -> bool:
         """Return whether this decision may still evaluate values of so many units."""
         return units <= self._left

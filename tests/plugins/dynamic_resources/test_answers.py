@@ -23,6 +23,7 @@ from dra.objects import (
     result,
 )
 from dra.oracle import VERSIONS
+from mooring.framework.evaluations import StillEvaluating
 from mooring.model.events import Kind
 from mooring.plugins.dynamic_resources.allocation_error import AllocationError
 from mooring.plugins.dynamic_resources.answers import Answer
@@ -55,6 +56,81 @@ def test_patterns_give_the_answer_of_each_node(family: str, minor: str) -> None:
         for row, answer in enumerate(expected):
             assert shape(found.of(row)) == shape(answer), given["id"]
             assert found.fits[row] == isinstance(answer, list)
+
+
+@pytest.mark.parametrize("minor", VERSIONS)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_search_in_slices_gives_the_same_answers(family: str, minor: str) -> None:
+    for given in drawn(6, "slices", [family]):
+        asked = InCluster(given, minor, most_per_decision=1)
+        try:
+            expected = asked.by_node(given["claims"])
+        except AllocationError as error:
+            with pytest.raises(AllocationError) as caught:
+                asked.in_slices(given["claims"])
+            assert caught.value.text == error.text, given["id"]  # noqa: PT017 # of both ways
+            continue
+        found, _ = asked.in_slices(given["claims"])
+        for row, answer in enumerate(expected):
+            assert shape(found.of(row)) == shape(answer), given["id"]
+            repeated = asked.repeated(given["claims"], row)
+            assert repeated is None or repeated == answer, given["id"]
+
+
+IMPOSSIBLE = claim(
+    "c",
+    [request("a", exactly("gpu")), request("b", exactly("gpu", 2))],
+    [{"requests": ["a", "b"], "matchAttribute": f"{GPU}/numa"}],
+)
+
+
+def test_an_attempt_goes_on_where_the_one_before_has_ended() -> None:
+    asked = InCluster(fleet_of(20), most_per_decision=1)
+    names = claim("c", [request("r", exactly("gpu", 1, f'device.attributes["{GPU}"].uuid == ""'))])
+    found, decisions = asked.in_slices([names])
+    assert not found.fits.any()
+    assert 20 < decisions <= 12 * 20  # few for each node
+    assert asked.in_slices([names])[1] == 1
+
+
+def test_claims_that_ask_the_same_go_on_with_each_others_search() -> None:
+    asked = InCluster(fleet_of(20), most_per_decision=1)
+    other = {**IMPOSSIBLE, "metadata": {"name": "other", "namespace": "elsewhere", "uid": "u"}}
+    ended = 0
+    for number in range(100):
+        asked.evaluations.begin_decision()
+        try:
+            found = asked.by_pattern([(IMPOSSIBLE, other)[number % 2]])
+        except StillEvaluating:
+            ended += 1
+            continue
+        assert not found.fits.any()
+        break
+    assert 0 < ended < 99
+
+
+def test_what_is_wrong_is_said_of_the_claims_that_are_asked_about() -> None:
+    asked = InCluster(fleet_of(2), most_per_decision=1)
+    fails = f'device.attributes["{GPU}"].uuid != "n0-0" && device.attributes["{GPU}"].none == 1'
+    mine = claim("c", [request("r", exactly("gpu", 3, fails))])
+    other = {**mine, "metadata": {"name": "other", "namespace": "elsewhere", "uid": "u"}}
+    asked.evaluations.begin_decision()
+    with pytest.raises(StillEvaluating):
+        asked.by_pattern([mine])
+    with pytest.raises(AllocationError) as caught:
+        asked.in_slices([other])
+    assert caught.value.text.startswith("claim elsewhere/other: selector #0")
+
+
+def test_answers_are_bounded_in_bytes_but_for_those_that_are_needed_now() -> None:
+    asked = InCluster(fleet_of(20), most_bytes=1)
+    first = asked.by_pattern([ONE]).by_pattern
+    for row in range(20):
+        asked.put(Kind.RESOURCE_CLAIM, allocated_claim(f"t{row}", [result(GPU, f"n{row}", "d0")]))
+        assert asked.by_pattern([ONE]).fits.all()
+        asked.by_pattern([BOTH])
+    assert len(first) == 1
+    assert len(asked.by_pattern([ONE]).by_pattern) == 1
 
 
 def fleet_of(count: int, *allocated: Object) -> Case:

@@ -5,7 +5,7 @@ import pytest
 from conformance.scenes.draw import Draw
 from dra.families import FAMILIES
 from dra.in_cluster import KINDS, InCluster
-from dra.objects import Case, Object
+from dra.objects import Case, Object, claim, device_class, exactly, request
 from dra.oracle import VERSIONS
 from mooring.model.events import Kind
 from mooring.plugins.dynamic_resources import fleet
@@ -51,10 +51,14 @@ def shapes(answers: list[Answer]) -> list[object]:
 @pytest.mark.parametrize("minor", VERSIONS)
 @pytest.mark.parametrize("family", CHANGING)
 def test_patterns_follow_every_change(family: str, minor: str) -> None:
+    follow_changes(family, minor)
+
+
+def follow_changes(family: str, minor: str, most: int | None = None, **bounds: int) -> None:
     for number in range(4):
         draw = Draw(f"changes/{family}/{number}")
         given = FAMILIES[family](draw)
-        asked = InCluster(minor=minor)
+        asked = InCluster(None, minor, most, **bounds)
         for raw in given["classes"]:
             asked.put(Kind.DEVICE_CLASS, raw)
         for kind, raw, stays in changes(draw, given):
@@ -66,14 +70,25 @@ def test_patterns_follow_every_change(family: str, minor: str) -> None:
                 expected = shapes(asked.by_node(given["claims"]))
             except AllocationError:
                 with pytest.raises(AllocationError):
-                    asked.by_pattern(given["claims"])
+                    asked.in_slices(given["claims"])
                 continue
-            found = asked.by_pattern(given["claims"])
+            found, _ = asked.in_slices(given["claims"])
             assert shapes([found.of(row) for row in range(len(expected))]) == expected
 
 
-def test_numbers_begin_anew_when_too_many_are_given_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fleet, "_MOST_NUMBERS", 1)
+@pytest.mark.parametrize("family", CHANGING)
+def test_patterns_that_are_made_in_slices_follow_every_change(family: str) -> None:
+    follow_changes(family, "1.37", most=1)
+
+
+def test_numbers_begin_anew_when_too_much_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fleet, "_MOST_PATTERNS", 1)
-    monkeypatch.setattr(fleet, "_MOST_OF_A_NODE", 1)
-    test_patterns_follow_every_change("counts", "1.37")
+    follow_changes("counts", "1.37", most_bytes=1)
+
+
+def test_what_the_nodes_need_is_kept_however_much_it_is() -> None:
+    asked = InCluster(FAMILIES["counts"](Draw("needed")), most_per_decision=1, most_bytes=1)
+    claims = [claim("c", [request("r", exactly("gpu"))])]
+    asked.put(Kind.DEVICE_CLASS, device_class("gpu"))
+    asked.in_slices(claims)
+    assert asked.in_slices(claims)[1] == 1

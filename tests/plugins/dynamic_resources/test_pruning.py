@@ -9,7 +9,7 @@ from dra.objects import Case
 from dra.oracle import VERSIONS, Answer
 from dra.small_selectors import compile_small
 from mooring.plugins.dynamic_resources import allocator
-from mooring.plugins.dynamic_resources.search import Budget
+from mooring.plugins.dynamic_resources.budget import Budget
 
 FAMILIES: Final = (
     "backtracking",

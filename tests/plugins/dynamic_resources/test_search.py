@@ -20,7 +20,7 @@ from dra.objects import (
 from dra.oracle import Answer
 from dra.small_selectors import compile_small
 from mooring.plugins.dynamic_resources.allocation_error import AllocationError
-from mooring.plugins.dynamic_resources.search import Budget
+from mooring.plugins.dynamic_resources.budget import Budget
 
 GPU = "gpu.example.com"
 AT_MOST = f'device.attributes["{GPU}"].index <= '

@@ -5,26 +5,46 @@ the next but what its caller gives it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
 
 from mooring.model.device_classes import DeviceClass
 from mooring.model.kubernetes_rules import KubernetesRules
 from mooring.model.resource_claims import Allocation, ResourceClaim
 from mooring.plugins.dynamic_resources.allocation_error import AllocationError
+from mooring.plugins.dynamic_resources.budget import Budget
 from mooring.plugins.dynamic_resources.explanation import ExplainedRequest, explained
 from mooring.plugins.dynamic_resources.pools import Inventory, Pool, pools_of_node
 from mooring.plugins.dynamic_resources.pruning import Pruning, may_prune
 from mooring.plugins.dynamic_resources.requests import NodeDevices, Requests
 from mooring.plugins.dynamic_resources.results import allocation_of
-from mooring.plugins.dynamic_resources.search import Budget, Search
+from mooring.plugins.dynamic_resources.search import Moves, Search
 from mooring.plugins.dynamic_resources.selectors import Selectors
 from mooring.plugins.dynamic_resources.trial import Trial
 from mooring.state.dynamic_resources.allocated_devices import AllocatedDevices
 
 __all__ = ["Allocator"]
 
+_UNITS_PER_NODE: Final = 300
+_UNITS_PER_DEVICE: Final = 25
+"""What a search costs a decision at least, in the units of `Evaluations`."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Begun:
+    """What has been begun on a node."""
+
+    node: NodeDevices
+    requests: Requests
+    trial: Trial
+    search: Search
+
 
 class Allocator:
     """Finds devices on one node after the other for the claims of one pod.
+
+    A search may pause. It goes on if `allocate` is called with the same node again, for which
+    nothing may have changed that the search depends on.
 
     Args:
         claims: The claims that have no allocation yet, in the order of the pod's.
@@ -53,6 +73,19 @@ class Allocator:
         self._selectors = selectors
         self._rules = rules
         self._budget = budget
+        self._begun: _Begun | None = None
+        self.moves: Moves | None = None
+        """The last solution, for `repeat`; None if it was found at once, or there was none."""
+
+    @property
+    def claims(self) -> Sequence[ResourceClaim]:
+        """The claims that have no allocation yet."""
+        return self._claims
+
+    @property
+    def budget(self) -> Budget:
+        """The work that searches may take."""
+        return self._budget
 
     def allocate(
         self,
@@ -68,7 +101,44 @@ class Allocator:
 
         Raises:
             AllocationError: with kube-scheduler's text, if the claims or the devices are at fault.
+            StillEvaluating: the decision has done enough.
         """
+        begun, self._begun, self.moves = self._begun, None, None
+        if begun is None or begun.node.name != node_name or not begun.search.is_whole:
+            begun = self._begin(node_name, node_labels, pools)
+        self._begun = begun
+        if not begun.search.run():
+            self._begun = None
+            if any(pool.invalid for pool in begun.node.pools):
+                raise AllocationError("invalid resource pools were encountered", on_node=True)
+            return None
+        self._begun, self.moves = None, begun.search.moves
+        return self._results(begun, begun.search.chosen(), share_id)
+
+    def repeat(
+        self,
+        node_name: str,
+        node_labels: Mapping[str, str],
+        share_id: Callable[[], str],
+        pools: Sequence[Pool],
+        moves: Moves,
+    ) -> list[Allocation]:
+        """Return what `allocate` would, without a search; `moves` are of a node that is alike.
+
+        Raises:
+            AllocationError: as `allocate`.
+        """
+        begun = self._begin(node_name, node_labels, pools)
+        for claim, request, alternative, position in moves:
+            slot = begun.requests.claims[claim][request][alternative]
+            if not begun.trial.take(slot, position):
+                raise ValueError(f"device {position} of node {node_name} is not free")
+        chosen = {(claim, request): number for claim, request, number, _ in moves}
+        return self._results(begun, chosen, share_id)
+
+    def _begin(
+        self, node_name: str, node_labels: Mapping[str, str], pools: Sequence[Pool] | None
+    ) -> _Begun:
         if pools is None:
             pools = pools_of_node(self._inventory, node_name, node_labels, self._rules)
         node = NodeDevices(node_name, node_labels, pools)
@@ -82,11 +152,8 @@ class Allocator:
             (lambda: Pruning(requests.claims, node, trial, self._rules)) if prune else None,
             self._budget,
         )
-        if not search.run():
-            if any(pool.invalid for pool in pools):
-                raise AllocationError("invalid resource pools were encountered", on_node=True)
-            return None
-        return self._results(node, requests, trial, search, share_id)
+        self._budget.work(_UNITS_PER_NODE + _UNITS_PER_DEVICE * trial.size)
+        return _Begun(node, requests, trial, search)
 
     def explain(
         self,
@@ -120,23 +187,21 @@ class Allocator:
 
     def _results(
         self,
-        node: NodeDevices,
-        requests: Requests,
-        trial: Trial,
-        search: Search,
+        begun: _Begun,
+        chosen: Mapping[tuple[int, int], int],
         share_id: Callable[[], str],
     ) -> list[Allocation]:
-        chosen = search.chosen()
+        node = begun.node
         return [
             allocation_of(
                 claim,
                 [
                     alternatives[chosen.get((index, request), 0)]
-                    for request, alternatives in enumerate(requests.claims[index])
+                    for request, alternatives in enumerate(begun.requests.claims[index])
                 ],
                 [
                     (taken, node.candidates[taken.position])
-                    for taken in trial.taken
+                    for taken in begun.trial.taken
                     if taken.slot.claim == index
                 ],
                 node.name,

@@ -1,25 +1,33 @@
 """What the claims of a pod get on many nodes, with one search for all nodes that are alike."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
+from mooring.framework.evaluations import StillEvaluating
 from mooring.model.resource_claims import Allocation, ResourceClaim
-from mooring.plugins.dynamic_resources.allocation_error import AllocationError, BudgetError
+from mooring.plugins.dynamic_resources.allocation_error import AllocationError
 from mooring.plugins.dynamic_resources.allocator import Allocator
+from mooring.plugins.dynamic_resources.budget import Budget
 from mooring.plugins.dynamic_resources.fleet import Fleet, Patterns
 from mooring.plugins.dynamic_resources.projection import Reads, reads_of
+from mooring.plugins.dynamic_resources.search import Moves
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray, NodeView
 
 __all__ = ["Answer", "Answers", "AnswersOnNodes"]
 
-_MOST_CLAIMS: Final = 32
+_MOST_BYTES: Final = 64 * 2**20
+_MOST_CLAIMS: Final = 256
 """Kinds of claims whose answers are remembered, each for all patterns of nodes."""
+_BYTES_PER_KIND: Final = 16 * 2**10
+_BYTES_PER_ANSWER: Final = 200
+_BYTES_PER_RESULT: Final = 600
+_BYTES_PER_MOVE: Final = 200
 
 Answer = list[Allocation] | AllocationError | None
 """An allocation per claim, of some node that is alike; what is wrong; None: too few devices."""
@@ -47,25 +55,88 @@ class AnswersOnNodes:
         return self.where(lambda answer: isinstance(answer, list))
 
 
-class Answers:
-    """Remembers what kinds of claims get on nodes of a pattern."""
+class _Kind:
+    """What claims that ask for the same get on nodes of each pattern.
 
-    def __init__(self, fleet: Fleet) -> None:
+    `paused` is the allocator whose search has not ended, with the pattern and the node's name.
+    """
+
+    __slots__ = ("answers", "budget", "bytes", "moves", "paused")
+
+    def __init__(self) -> None:
+        self.answers: dict[int, Answer] = {}
+        self.moves: dict[int, Moves] = {}
+        """The solutions that took a search."""
+        self.budget: Budget | None = None
+        """That of the searches for all patterns that are there, until each has an answer."""
+        self.paused: tuple[int, str, Allocator] | None = None
+        self.bytes = 0
+
+    def put(self, pattern: int, answer: Answer, moves: Moves | None) -> None:
+        """Remember the answer for a pattern that has none."""
+        self.answers[pattern] = answer
+        self.bytes += _bytes_of(answer)
+        if moves is not None:
+            self.moves[pattern] = moves
+            self.bytes += _BYTES_PER_MOVE * len(moves)
+
+    def keep(self, patterns: Iterable[int]) -> None:
+        """Forget the answers for all other patterns."""
+        kept = [pattern for pattern in patterns if pattern in self.answers]
+        before, moves = self.answers, self.moves
+        self.answers, self.moves, self.bytes = {}, {}, 0
+        for pattern in kept:
+            self.put(pattern, before[pattern], moves.get(pattern))
+
+
+class Answers:
+    """Remembers what kinds of claims get on nodes of a pattern.
+
+    What the nodes need that there are now is kept at least for the claims that were last asked
+    for; so an attempt that was ended goes on where it was.
+    """
+
+    def __init__(self, fleet: Fleet, most_bytes: int = _MOST_BYTES) -> None:
+        self.most_bytes = most_bytes
         self._fleet = fleet
-        self._known: OrderedDict[Hashable, dict[int, Answer]] = OrderedDict()
+        self._known: OrderedDict[Hashable, _Kind] = OrderedDict()
+
+    @property
+    def bytes(self) -> int:
+        """About how many bytes all answers take."""
+        return sum(_BYTES_PER_KIND + kind.bytes for kind in self._known.values())
 
     def on(
         self,
         nodes: NodeView,
         claims: Sequence[ResourceClaim],
         cluster: ClusterView,
-        allocator: Callable[[], Allocator],
+        allocator: Callable[[Budget | None], Allocator],
     ) -> AnswersOnNodes:
         """Return what the claims get on the nodes; `allocator` makes theirs on all slices.
 
         Raises:
             AllocationError: that of the first node with one that is about more than the node.
+            StillEvaluating: the decision has done enough; the pod's next attempt goes on.
         """
+        patterns, kind = self._of(claims, cluster)
+        numbers = patterns.numbers[nodes.rows]
+        self._search(nodes, numbers, kind, claims, allocator)
+        return AnswersOnNodes(numbers, kind.answers)
+
+    def moves(
+        self, row: int, claims: Sequence[ResourceClaim], cluster: ClusterView
+    ) -> Moves | None:
+        """Return the solution for the row, if it is known and took a search."""
+        patterns, kind = self._of(claims, cluster)
+        return kind.moves.get(int(patterns.numbers[row]))
+
+    def patterns(self, claims: Sequence[ResourceClaim], cluster: ClusterView) -> Patterns:
+        """Return the patterns of all rows for these claims."""
+        return self._fleet.patterns(cluster, _reads(claims, cluster))
+
+    def _of(self, claims: Sequence[ResourceClaim], cluster: ClusterView) -> tuple[Patterns, _Kind]:
+        """Return the patterns of all rows, and what is known of claims that ask for the same."""
         reads = _reads(claims, cluster)
         patterns = self._fleet.patterns(cluster, reads)
         key = (
@@ -74,48 +145,88 @@ class Answers:
             reads,
             patterns.generation,
         )
-        known = self._known.setdefault(key, {})
+        kind = self._known.setdefault(key, _Kind())
         self._known.move_to_end(key)
-        while len(self._known) > _MOST_CLAIMS:
+        while len(self._known) > _MOST_CLAIMS or (
+            len(self._known) > 1 and self.bytes > self.most_bytes
+        ):
             self._known.popitem(last=False)
-        numbers = patterns.numbers[nodes.rows]
-        found = self._searched(nodes, numbers, known, allocator)
-        return AnswersOnNodes(numbers, found)
+        if self.bytes > self.most_bytes:
+            kind.keep(np.unique(patterns.numbers).tolist())
+        return patterns, kind
 
-    def patterns(self, claims: Sequence[ResourceClaim], cluster: ClusterView) -> Patterns:
-        """Return the patterns of all rows for these claims."""
-        return self._fleet.patterns(cluster, _reads(claims, cluster))
-
-    def _searched(
+    def _search(
         self,
         nodes: NodeView,
         numbers: IntArray,
-        known: dict[int, Answer],
-        allocator: Callable[[], Allocator],
-    ) -> Mapping[int, Answer]:
-        """Return the answers for all patterns, those that were not known from a search each."""
+        kind: _Kind,
+        claims: Sequence[ResourceClaim],
+        allocator: Callable[[Budget | None], Allocator],
+    ) -> None:
+        """Find the answers for all patterns that have none, with a search each."""
         distinct, first = np.unique(numbers, return_index=True)
         new = sorted(
             (index, number)
             for number, index in zip(distinct.tolist(), first.tolist(), strict=True)
-            if number not in known
+            if number not in kind.answers
         )
         if not new:
-            return known
-        searches, unsure = allocator(), dict[int, Answer]()
+            return
+        searches = self._resumed(nodes, new, kind) or allocator(kind.budget)
+        kind.budget = searches.budget
         for index, number in new:
             node = nodes.node(index)
-            answer: Answer = None
-            if node is not None:
-                pools = self._fleet.pools(int(nodes.rows[index]))
-                try:
-                    answer = searches.allocate(node.name, node.labels, str, pools)
-                except AllocationError as error:
-                    if not error.on_node:
-                        raise
-                    answer = error
-            (unsure if isinstance(answer, BudgetError) else known)[number] = answer
-        return known | unsure
+            if node is None:
+                kind.put(number, None, None)
+                continue
+            pools = self._fleet.pools(int(nodes.rows[index]))
+            answer: Answer
+            try:
+                answer = searches.allocate(node.name, node.labels, str, pools)
+            except AllocationError as error:
+                if not error.on_node:
+                    raise AllocationError(_said_of(claims, searches.claims, error.text)) from None
+                answer = error
+            except StillEvaluating:
+                kind.paused = number, node.name, searches
+                raise
+            kind.put(number, answer, searches.moves)
+            searches.budget.pause()
+        kind.budget = None
+
+    def _resumed(
+        self, nodes: NodeView, new: list[tuple[int, int]], kind: _Kind
+    ) -> Allocator | None:
+        """Return the allocator whose search goes on, and put its node first; None if there is none.
+
+        The node must look as it did, which its pattern tells.
+        """
+        paused, kind.paused = kind.paused, None
+        if paused is None:
+            return None
+        pattern, name, searches = paused
+        for place, (index, number) in enumerate(new):
+            node = nodes.node(index)
+            if number == pattern and node is not None and node.name == name:
+                new.insert(0, new.pop(place))
+                return searches
+        return None
+
+
+def _said_of(claims: Sequence[ResourceClaim], others: Sequence[ResourceClaim], text: str) -> str:
+    """Return what is said of other claims, which ask for the same, about these."""
+    for mine, other in zip(claims, others, strict=True):
+        text = text.replace(f"claim {other.key}", f"claim {mine.key}")
+        text = text.replace(f"for claim {other.name}:", f"for claim {mine.name}:")
+    return text
+
+
+def _bytes_of(answer: Answer) -> int:
+    """Return about how many bytes an answer takes; what is the claims' own they share."""
+    if isinstance(answer, list):
+        results = sum(len(allocation.results) for allocation in answer)
+        return _BYTES_PER_ANSWER + _BYTES_PER_RESULT * (results + len(answer))
+    return _BYTES_PER_ANSWER + (len(answer.text) if answer is not None else 0)
 
 
 def _reads(claims: Sequence[ResourceClaim], cluster: ClusterView) -> Reads:

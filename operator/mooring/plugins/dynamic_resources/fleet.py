@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 
+from mooring.framework.evaluations import Evaluations, StillEvaluating
 from mooring.model.kubernetes_rules import KubernetesRules
 from mooring.model.node import Node
 from mooring.model.resource_claims import DeviceId
@@ -27,10 +28,17 @@ __all__ = ["Fleet", "Patterns"]
 
 _MOST_PATTERNS: Final = 8
 """Kinds of claims, by what they read, for which all patterns are kept."""
-_MOST_NUMBERS: Final = 100_000
-"""What is remembered before all begins anew, besides what large clusters need."""
-_MOST_OF_A_NODE: Final = 50
+_MOST_BYTES: Final = 128 * 2**20
+"""What is remembered before all begins anew, unless the nodes that there are need half of it."""
+_BYTES_PER_ENTRY: Final = 200
+_BYTES_PER_PART: Final = 60
+"""What a tuple takes, and a place in one with its value."""
+_UNITS_TO_LOOK: Final = 20
+_UNITS_PER_ROW: Final = 100
+_UNITS_PER_DEVICE: Final = 10
+"""What rows that are made anew cost a decision, in the units of `Evaluations`."""
 
+_NOT_KNOWN: Final = -1
 _PoolKey = tuple[str, str]
 
 
@@ -49,16 +57,22 @@ class _Numbers:
     def __init__(self, generation: int) -> None:
         self.generation = generation
         self._known: dict[Hashable, int] = {}
+        self._sized = 0
         self._slices: dict[int, tuple[ResourceSlice, tuple[int, ...]]] = {}
         self._pools: dict[_PoolKey, dict[int, tuple[Pool, int]]] = {}
         """By pool and its identity: a pool may look different from node to node."""
-
-    def __len__(self) -> int:
-        return len(self._known) + len(self._slices)
+        self.bytes = 0
+        """About how many bytes all values take."""
+        self.devices = 0
+        """How many devices were looked at."""
 
     def of(self, value: Hashable) -> int:
         """Return the number of the value: a new one if it has none."""
-        return self._known.setdefault(value, len(self._known))
+        known = self._known.setdefault(value, len(self._known))
+        if known == len(self._known) - 1 and known >= self._sized:
+            self._sized = known + 1
+            self.bytes += _BYTES_PER_ENTRY + _bytes_of(value)
+        return known
 
     def outdate(self, key: _PoolKey) -> None:
         """Forget what a pool looked like."""
@@ -77,6 +91,8 @@ class _Numbers:
                 _unused(pool, allocated) if pool.counter_sets else None,
             )
             known = of_key[id(pool)] = pool, self.of(looks)
+            self.devices += sum(len(each.devices) for each in pool.slices)
+            self.bytes += _BYTES_PER_ENTRY
         return known[1]
 
     def _of_slice(self, each: ResourceSlice) -> tuple[int, ...]:
@@ -84,6 +100,8 @@ class _Numbers:
         if known is None:
             numbers = tuple([self.of(fixed_part(each, device)) for device in each.devices])
             known = self._slices[id(each)] = each, numbers
+            self.devices += len(each.devices)
+            self.bytes += _BYTES_PER_ENTRY
         return known[1]
 
 
@@ -104,25 +122,36 @@ class Patterns:
         return self._known.generation
 
     @property
-    def size(self) -> int:
-        """How much is remembered."""
-        return len(self._slices)
+    def bytes(self) -> int:
+        """About how many bytes are remembered, without what all patterns share."""
+        return self.numbers.nbytes + _BYTES_PER_ENTRY * len(self._slices)
 
     def outdate(self, rows: Iterable[int]) -> None:
         """Have these rows made anew when they are read."""
         self._stale.update(rows)
 
     def update(
-        self, rows: Sequence[_Row | None], allocated: AllocatedDevices, rules: KubernetesRules
+        self,
+        rows: Sequence[_Row | None],
+        allocated: AllocatedDevices,
+        rules: KubernetesRules,
+        evaluations: Evaluations,
     ) -> None:
-        """Make the patterns of all rows that are out of date."""
+        """Make the patterns of all rows that are out of date.
+
+        Raises:
+            StillEvaluating: the decision has done enough; the next call goes on.
+        """
         if len(self.numbers) != len(rows):
             self._stale.update(range(len(self.numbers), len(rows)))
             self.numbers = np.resize(self.numbers, len(rows))
-        for row in self._stale:
+        while self._stale:
+            row = self._stale.pop()
             if row < len(rows):
+                before = self._known.devices
                 self.numbers[row] = self._pattern(rows[row], allocated, rules)
-        self._stale.clear()
+                looked_at = self._known.devices - before
+                _spend(evaluations, _UNITS_PER_ROW + _UNITS_PER_DEVICE * looked_at)
 
     def _pattern(
         self, row: _Row | None, allocated: AllocatedDevices, rules: KubernetesRules
@@ -149,7 +178,29 @@ class Patterns:
             if known is None:
                 read = tuple([read_part(device, self._reads) for device in each.devices])
                 known = self._slices[id(each)] = each, self._known.of(read)
+                self._known.devices += len(each.devices)
             yield known[1]
+
+
+def _spend(evaluations: Evaluations, units: int) -> None:
+    """Charge the decision.
+
+    Raises:
+        StillEvaluating: it has done enough.
+    """
+    evaluations.spend(units)
+    if not evaluations.affords(1):
+        raise StillEvaluating(
+            "the devices of the nodes are still being read; this goes on, and the pod is tried "
+            "again"
+        )
+
+
+def _bytes_of(value: Hashable) -> int:
+    """Return about how many bytes a value of nested tuples takes."""
+    if type(value) is not tuple:
+        return _BYTES_PER_PART
+    return _BYTES_PER_PART + sum(map(_bytes_of, value))
 
 
 def _uses(pool: Pool, allocated: AllocatedDevices) -> Hashable:
@@ -184,30 +235,51 @@ def _unused(pool: Pool, allocated: AllocatedDevices) -> Hashable:
 class Fleet:
     """The pools of all nodes and their patterns; brought up to date before each use."""
 
-    def __init__(self, rules: KubernetesRules) -> None:
+    def __init__(
+        self, rules: KubernetesRules, evaluations: Evaluations, most_bytes: int = _MOST_BYTES
+    ) -> None:
         self._rules = rules
+        self._evaluations = evaluations
+        self.most_bytes = most_bytes
+        self._needed = 0
+        """How many bytes were remembered when that was last only what the nodes needed."""
         self.inventory = Inventory((), rules)
         """All slices."""
         self._seen = (-1, -1, -1, 0)
         """Versions of slices and devices in use, of the set of nodes, the position of its log."""
         self._rows: list[_Row | None] = []
+        self._unseen: dict[int, None] = {}
+        """Rows of which node or slices may have changed."""
         self._rows_of: dict[_PoolKey, set[int]] = {}
         self._patterns: dict[Reads, Patterns] = {}
         self._numbers = _Numbers(0)
 
     def patterns(self, cluster: ClusterView, reads: Reads) -> Patterns:
-        """Return the patterns of all rows for claims that read these attributes."""
+        """Return the patterns of all rows for claims that read these attributes.
+
+        Raises:
+            StillEvaluating: the decision has done enough; the next call goes on.
+        """
         self._see(cluster)
-        size = len(self._numbers) + sum(each.size for each in self._patterns.values())
-        if size > _MOST_NUMBERS + _MOST_OF_A_NODE * len(self._rows):
+        self._take_nodes(cluster)
+        if self.bytes > max(self.most_bytes, 2 * self._needed) and self._needed != _NOT_KNOWN:
             self._patterns.clear()
             self._numbers = _Numbers(self._numbers.generation + 1)
+            self._needed = _NOT_KNOWN
         found = self._patterns.pop(reads, None) or Patterns(reads, self._numbers)
         while len(self._patterns) >= _MOST_PATTERNS:
             del self._patterns[next(iter(self._patterns))]
         self._patterns[reads] = found
-        found.update(self._rows, cluster.dynamic_resources.allocated, self._rules)
+        allocated = cluster.dynamic_resources.allocated
+        found.update(self._rows, allocated, self._rules, self._evaluations)
+        if self._needed == _NOT_KNOWN:
+            self._needed = self.bytes
         return found
+
+    @property
+    def bytes(self) -> int:
+        """About how many bytes are remembered besides pools."""
+        return self._numbers.bytes + sum(each.bytes for each in self._patterns.values())
 
     def pools(self, row: int) -> Sequence[Pool]:
         """Return the pools of a row, as they were when patterns were last asked for."""
@@ -229,16 +301,20 @@ class Fleet:
             rows = range(versions[2])
         elif count != versions[2]:
             rows = [*rows, *range(count, versions[2])]
-        self._take_nodes(cluster, rows)
+        self._unseen.update(dict.fromkeys(rows))
+        for row in range(versions[2], len(self._rows)):
+            self._put(row, None)
+        self._rows[versions[2] :] = [None] * (versions[2] - len(self._rows))
         self._take_uses(devices.allocated.changed_since(allocated))
 
-    def _take_nodes(self, cluster: ClusterView, rows: Iterable[int]) -> None:
+    def _take_nodes(self, cluster: ClusterView) -> None:
+        """Find the pools of rows of which node or slices have changed."""
         of_all = self.inventory.basis_of_all()
-        count = len(cluster.nodes)
-        for row in range(count, len(self._rows)):
-            self._put(row, None)
-        self._rows[count:] = [None] * (count - len(self._rows))
-        for row in (row for row in dict.fromkeys(rows) if row < count):
+        while self._unseen:
+            row, _ = self._unseen.popitem()
+            if row >= len(self._rows):
+                continue
+            self._evaluations.spend(_UNITS_TO_LOOK)
             node, before = cluster.node(row), self._rows[row]
             if node is None:
                 self._put(row, None)
@@ -252,6 +328,7 @@ class Fleet:
                 continue
             pools = pools_of_node(self.inventory, node.name, node.labels, self._rules)
             self._put(row, _Row(node, basis, pools))
+            _spend(self._evaluations, _UNITS_PER_ROW)
 
     def _put(self, row: int, after: _Row | None) -> None:
         before = self._rows[row]

@@ -15,6 +15,7 @@ import numpy as np
 
 from mooring.framework.card_plugin import AssignsInTrials
 from mooring.framework.claim_report import ClaimsReport, ExplainsClaims
+from mooring.framework.evaluations import StillEvaluating
 from mooring.framework.handle import Handle
 from mooring.framework.hints import QueueingHint, queue_if
 from mooring.framework.plugin import Normalize
@@ -28,13 +29,14 @@ from mooring.model.selectors import LabelSelector
 from mooring.plugins.dynamic_resources.allocation_error import AllocationError
 from mooring.plugins.dynamic_resources.allocator import Allocator
 from mooring.plugins.dynamic_resources.answers import Answer, Answers, AnswersOnNodes
+from mooring.plugins.dynamic_resources.budget import Budget
 from mooring.plugins.dynamic_resources.claim_explanation import claim_states, devices_excluded
 from mooring.plugins.dynamic_resources.claim_writer import ClaimWriter
 from mooring.plugins.dynamic_resources.extended_resources import (
     NewClaim,
     extended_resources_of,
 )
-from mooring.plugins.dynamic_resources.fleet import Fleet
+from mooring.plugins.dynamic_resources.fleet import Fleet, Patterns
 from mooring.plugins.dynamic_resources.pod_claims import (
     PodClaims,
     binding_failure,
@@ -43,7 +45,6 @@ from mooring.plugins.dynamic_resources.pod_claims import (
     is_reserved,
     pod_claims,
 )
-from mooring.plugins.dynamic_resources.search import Budget
 from mooring.plugins.dynamic_resources.selectors import cel_selectors
 from mooring.policy.args import DynamicResourcesArgs
 from mooring.state.cluster_view import ClusterView
@@ -54,6 +55,8 @@ __all__ = ["DynamicResources"]
 
 _NO_DEVICES: Final = "cannot allocate all claims"
 _ELSEWHERE: Final = "resourceclaim not available on the node"
+_LEAST_STEPS: Final = 1_000
+"""The steps of the search on a node when those on others have used up the budget."""
 _MOST_SUBREQUESTS: Final = 8
 """A request has so many subrequests at most; the first one of them scores highest."""
 
@@ -89,7 +92,8 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         self._api = handle.api
         self._cache = handle.assume_cache
         self._writer = ClaimWriter(handle.api, handle.assume_cache, handle.cluster)
-        self._fleet = Fleet(handle.kubernetes)
+        self._evaluations = handle.evaluations
+        self._fleet = Fleet(handle.kubernetes, handle.evaluations)
         self._answers = Answers(self._fleet)
         self._expected: dict[Uid, dict[str, Allocation]] = {}
         """The allocations that claims had, by uid, when the pod was reserved."""
@@ -164,9 +168,18 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         waiting = claims.to_allocate
         yield ClaimsReport(states, 0, count if waiting else 0)
         if waiting:
-            patterns = self._answers.patterns(waiting, self._cluster)
-            allocator = self._allocator(waiting)
+            while (patterns := self._patterns(waiting)) is None:
+                yield ClaimsReport(states, 0, count)
+            allocator = self._allocator(waiting, Budget())
             yield from devices_excluded(pod, self._cluster, self._fleet, patterns, allocator)
+
+    def _patterns(self, waiting: Sequence[ResourceClaim]) -> Patterns | None:
+        """Return the patterns of all rows; None: as many as one decision may make are made now."""
+        self._evaluations.begin_decision()
+        try:
+            return self._answers.patterns(waiting, self._cluster)
+        except StillEvaluating:
+            return None
 
     def post_filter(self, state: PostFilterState) -> Unschedulable:
         """Free a claim that keeps the pod off some node and that nobody else uses.
@@ -410,18 +423,27 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         if not isinstance(answer, list) or node is None:
             return answer
         pools = self._fleet.pools(int(nodes.rows[0]))
-        return self._allocator(waiting).allocate(node.name, node.labels, _share_ids(waiting), pools)
+        moves = self._answers.moves(int(nodes.rows[0]), waiting, self._cluster)
+        allocator, share_ids = self._allocator(waiting, Budget()), _share_ids(waiting)
+        if moves is not None:
+            return allocator.repeat(node.name, node.labels, share_ids, pools, moves)
+        return allocator.allocate(node.name, node.labels, share_ids, pools)
 
-    def _allocator(self, claims: Sequence[ResourceClaim]) -> Allocator:
+    def _allocator(
+        self, claims: Sequence[ResourceClaim], budget: Budget | None = None
+    ) -> Allocator:
+        """Return the allocator; without a budget it has a new one, and searches may pause."""
         devices = self._cluster.dynamic_resources
+        if budget is None:
+            budget = Budget(least_on_node=_LEAST_STEPS, evaluations=self._evaluations)
         return Allocator(
             claims,
             self._fleet.inventory,
             devices.allocated,
             devices.device_class,
-            cel_selectors(self._rules),
+            cel_selectors(self._rules, budget),
             self._rules,
-            Budget(),
+            budget,
         )
 
     async def _until_bound(self, pod: Pod, node: str, uids: list[str]) -> None:

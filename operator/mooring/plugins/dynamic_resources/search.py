@@ -21,49 +21,16 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from mooring.plugins.dynamic_resources.allocation_error import AllocationError, BudgetError
+from mooring.plugins.dynamic_resources.allocation_error import AllocationError
+from mooring.plugins.dynamic_resources.budget import Budget
 from mooring.plugins.dynamic_resources.pruning import Pruning
 from mooring.plugins.dynamic_resources.requests import MOST_RESULTS, Slot
 from mooring.plugins.dynamic_resources.trial import Trial
 
-__all__ = ["Budget", "Search"]
+__all__ = ["Moves", "Search"]
 
-
-class Budget:
-    """How much work a decision may spend on searches that do not succeed at once.
-
-    Steps are candidates that are looked at after a device was given back. A node where the search
-    succeeds without that costs nothing.
-
-    Args:
-        steps: The steps on all nodes together.
-        steps_on_node: The steps on one node.
-    """
-
-    __slots__ = ("_left", "_left_on_node", "_steps_on_node")
-
-    def __init__(self, steps: int = 300_000, steps_on_node: int = 150_000) -> None:
-        self._left = steps
-        self._left_on_node = self._steps_on_node = steps_on_node
-
-    def begin_node(self) -> None:
-        """Begin to count the steps of the next node."""
-        self._left_on_node = min(self._steps_on_node, self._left)
-
-    def spend(self, steps: int) -> None:
-        """Count the steps.
-
-        Raises:
-            BudgetError: if there were more than allowed on the node.
-        """
-        self._left -= steps
-        self._left_on_node -= steps
-        if self._left_on_node < 0:
-            raise BudgetError(
-                "the search for devices takes too many steps: ask for fewer devices, or split up "
-                "claims that have several requests with constraints or shared counters",
-                on_node=True,
-            )
+Moves = tuple[tuple[int, int, int, int], ...]
+"""The devices of a solution: the claim, the request, which alternative of it, and the position."""
 
 
 class _Frame:
@@ -159,7 +126,10 @@ class Search:
         self._pruning: Pruning | None = None
         self._budget = budget
         self._frames: list[_Frame] = []
+        self._step: _Next = _Request(0, 0)
         self._gave_back = False
+        self.is_whole = True
+        """Whether `run` can go on: no step of it was interrupted."""
         self._failed: dict[Hashable, _Fail] = {}
 
     def run(self) -> bool:
@@ -167,22 +137,42 @@ class Search:
 
         Raises:
             AllocationError: if the search ends in an error, or the budget does.
+            StillEvaluating: the decision has done enough. If nothing that the search depends on
+                changes meanwhile, the next call goes on from there.
         """
-        step: _Next = _Request(0, 0)
         while True:
-            match step:
+            self.is_whole = False
+            match step := self._step:
                 case _Request():
-                    step = self._reach(step.claim, step.request)
+                    self._step = self._reach(step.claim, step.request)
                 case _Slot():
-                    step = self._fill(step.slot, step.taken, step.start)
+                    self._step = self._fill(step.slot, step.taken, step.start)
                 case None:
                     return True
                 case _Fail() if self._frames:
-                    step = self._go_back(step)
+                    self._step = self._go_back(step)
                 case _Fail(too_many=True):
                     raise AllocationError("allocation max size exceeded")
                 case _Fail():
                     return False
+            self.is_whole = True
+            self._budget.pause()
+
+    @property
+    def moves(self) -> Moves | None:
+        """The devices that were found; None if they were found at once."""
+        if not self._gave_back:
+            return None
+        chosen = self.chosen()
+        return tuple(
+            (
+                taken.slot.claim,
+                taken.slot.request,
+                chosen.get((taken.slot.claim, taken.slot.request), 0),
+                taken.position,
+            )
+            for taken in self._trial.taken
+        )
 
     def chosen(self) -> dict[tuple[int, int], int]:
         """Return the index of the sub-request that was taken, by claim and request."""

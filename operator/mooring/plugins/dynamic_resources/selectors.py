@@ -10,6 +10,7 @@ from mooring.model.quantity import Quantity, QuantityFormat
 from mooring.model.resource_claims import DeviceId
 from mooring.model.resource_slices import Device
 from mooring.plugins.dynamic_resources.allocation_error import AllocationError, BudgetError
+from mooring.plugins.dynamic_resources.budget import Budget
 from mooring.plugins.dynamic_resources.projection import (
     EVERYTHING,
     attributes_read,
@@ -20,7 +21,13 @@ __all__ = ["Compile", "Selector", "Selectors", "cel_selectors"]
 
 
 _MOST_COST: Final = 2_000_000
-"""What new answers of selectors may cost a decision, in cel-go's units: about a second."""
+"""What new answers may cost where nothing pauses, in cel-go's units: about a second."""
+_MOST_COST_IN_SLICES: Final = 20_000_000
+"""What they may cost a search on all nodes that may pause."""
+_UNITS_PER_EVALUATION: Final = 400
+_UNITS_PER_COST: Final = 5
+_UNITS_IF_KNOWN: Final = 50
+"""What an answer costs a decision, in the units of `Evaluations`."""
 
 
 class _Spent:
@@ -56,11 +63,15 @@ class Selectors:
     Args:
         compile_selector: Compiles an expression.
         rules: The rules of the Kubernetes version.
+        budget: What is charged with evaluations, and may pause after each; None: nothing is.
     """
 
-    __slots__ = ("_compile", "_compiled", "_cost", "_known", "_rules", "_views")
+    __slots__ = ("_budget", "_compile", "_compiled", "_cost", "_known", "_rules", "_views")
 
-    def __init__(self, compile_selector: Compile, rules: KubernetesRules) -> None:
+    def __init__(
+        self, compile_selector: Compile, rules: KubernetesRules, budget: Budget | None = None
+    ) -> None:
+        self._budget = budget
         self._compile = compile_selector
         self._rules = rules
         self._cost = 0
@@ -76,6 +87,7 @@ class Selectors:
         Raises:
             AllocationError: if one cannot be compiled or fails; those behind one that does not
                 select the device are not looked at.
+            StillEvaluating: the decision has done enough; what was found out is kept.
         """
         return self.first_against(expressions, device, device_id, owner) is None
 
@@ -95,6 +107,8 @@ class Selectors:
             if known is None:
                 known = self._evaluate(expression, device, device_id, where)
                 self._known[expression, device_id] = known
+                if self._budget is not None:
+                    self._budget.pause()
             if not known:
                 return index
         return None
@@ -105,7 +119,8 @@ class Selectors:
             selector = self._compiled[expression] = self._compile(expression)
         if isinstance(selector, CompileError):
             raise AllocationError(f"{where}: CEL compile error: {selector}")
-        if self._cost > _MOST_COST:
+        pauses = self._budget is not None and self._budget.pauses
+        if self._cost > (_MOST_COST_IN_SLICES if pauses else _MOST_COST):
             raise BudgetError(
                 "selectors of devices take too much work: use expressions without loops",
                 on_node=True,
@@ -124,7 +139,11 @@ class Selectors:
                     )
             raise AllocationError(f"{where}: CEL runtime error: {text}") from None
         finally:
-            self._cost += _spent.cost - before
+            cost = _spent.cost - before
+            self._cost += cost
+            if self._budget is not None:
+                units = _UNITS_PER_EVALUATION + _UNITS_PER_COST * cost
+                self._budget.work(units if cost else _UNITS_IF_KNOWN)
 
     def _view(self, device: Device, device_id: DeviceId) -> DeviceView:
         view = self._views.get(device_id)
@@ -138,13 +157,13 @@ class Selectors:
         return view
 
 
-def cel_selectors(rules: KubernetesRules) -> Selectors:
-    """Return selectors in CEL, as the Kubernetes version knows it.
+def cel_selectors(rules: KubernetesRules, budget: Budget | None = None) -> Selectors:
+    """Return selectors in CEL, as the Kubernetes version knows it; `budget` as in `Selectors`.
 
     What an expression says is remembered by what it reads of a device, for all decisions.
     """
     lists = rules.device_attributes_may_be_lists
-    return Selectors(lambda expression: _remembering(expression, lists), rules)
+    return Selectors(lambda expression: _remembering(expression, lists), rules, budget)
 
 
 def _remembering(expression: str, lists: bool) -> "Selector | CompileError":  # noqa: FBT001 # key

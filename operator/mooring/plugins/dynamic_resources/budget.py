@@ -1,0 +1,81 @@
+"""How much work searches for devices may take, in one decision and altogether."""
+
+from typing import Final
+
+from mooring.framework.evaluations import Evaluations, StillEvaluating
+from mooring.plugins.dynamic_resources.allocation_error import BudgetError
+
+__all__ = ["Budget"]
+
+_UNITS_PER_STEP: Final = 40
+"""What a step costs a decision, in the units of `Evaluations`."""
+
+
+class Budget:
+    """How much work may be spent on searches that do not succeed at once.
+
+    Steps are candidates that are looked at after a device was given back. A node where the search
+    succeeds without that costs nothing.
+
+    Args:
+        steps: The steps on all nodes together.
+        steps_on_node: The steps on one node.
+        least_on_node: The steps on a node when `steps` are used up.
+        evaluations: What one decision may do; None where nothing else waits for it.
+    """
+
+    __slots__ = ("_evaluations", "_least_on_node", "_left", "_left_on_node", "_steps_on_node")
+
+    def __init__(
+        self,
+        steps: int = 300_000,
+        steps_on_node: int = 150_000,
+        least_on_node: int = 0,
+        evaluations: Evaluations | None = None,
+    ) -> None:
+        self._left = steps
+        self._left_on_node = self._steps_on_node = steps_on_node
+        self._least_on_node = least_on_node
+        self._evaluations = evaluations
+
+    @property
+    def pauses(self) -> bool:
+        """Whether searches may be continued in another decision."""
+        return self._evaluations is not None and self._evaluations.is_limited
+
+    def begin_node(self) -> None:
+        """Begin to count the steps of the next node."""
+        self._left_on_node = min(self._steps_on_node, max(self._left, self._least_on_node))
+
+    def work(self, units: int) -> None:
+        """Charge the decision with work, in the units of `Evaluations`."""
+        if self._evaluations is not None:
+            self._evaluations.spend(units)
+
+    def pause(self) -> None:
+        """End the attempt if its decision has done enough.
+
+        Raises:
+            StillEvaluating: it has; the pod's next attempt goes on.
+        """
+        if self._evaluations is not None and not self._evaluations.affords(1):
+            raise StillEvaluating(
+                "devices for the pod's claims are still being searched for; this goes on, and the "
+                "pod is tried again"
+            )
+
+    def spend(self, steps: int) -> None:
+        """Count the steps.
+
+        Raises:
+            BudgetError: if there were more than allowed on the node.
+        """
+        self.work(_UNITS_PER_STEP * steps)
+        self._left -= steps
+        self._left_on_node -= steps
+        if self._left_on_node < 0:
+            raise BudgetError(
+                "the search for devices takes too many steps: ask for fewer devices, or split up "
+                "claims that have several requests with constraints or shared counters",
+                on_node=True,
+            )
