@@ -789,6 +789,10 @@ def _between(
     return [state for state in history[first:] if state[0] < until]
 
 
+UNFENCED: Final = ("/events", "/tokenreviews", "/subjectaccessreviews")
+"""Requests by POST that any replica may send at any time."""
+
+
 def _unauthorised(
     events: Sequence[Seen], journals: Mapping[str, Sequence[Raw]]
 ) -> Iterator[tuple[float, str]]:
@@ -798,7 +802,8 @@ def _unauthorised(
     received it, so that a replica that has lost the lease sent what is found here too late beyond
     doubt. One that has just taken it may write before the auditor knows: its own request for the
     lease, which was passed on before and succeeded, tells that it was allowed to. Events are left
-    out: they tell what has been done.
+    out: they tell what has been done. So are reviews of who may read its endpoints: each replica
+    asks for them, and nothing is stored.
     """
     holders = [(0.0, "")]
     for event in events:
@@ -818,7 +823,8 @@ def _unauthorised(
             index = bisect_right(holders, write["received"], key=lambda one: one[0]) - 1
             since, holder = holders[index]
             allowed = holder == identity or any(since < at <= write["received"] for at in taken)
-            if write["status"] is not None and not allowed and "/events" not in path:
+            counts_as_write = not any(part in path for part in UNFENCED)
+            if write["status"] is not None and not allowed and counts_as_write:
                 text = f"{name} sent {write['method']} {path} ({write['status']})"
                 yield write["received"], f"{text} while {holder or 'nobody'} held the lease"
 

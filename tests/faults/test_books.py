@@ -242,6 +242,14 @@ def test_a_write_by_who_has_just_taken_the_lease_is_not_told() -> None:
     assert len(history.verdict(two=journal).unauthorised) == 1
 
 
+def test_a_replica_without_the_lease_may_ask_who_reads_its_endpoints() -> None:
+    lease = "/apis/coordination.k8s.io/v1/namespaces/x/leases/mooring"
+    history = History().add(LeaseSeen("mooring", "l", "one")).later(10)
+    leads = write(lease, 0.0, holder="one")
+    asks = write("/apis/authorization.k8s.io/v1/subjectaccessreviews", history.now, 201)
+    assert history.verdict(one=[leads], two=[asks]).unauthorised == ()
+
+
 def test_a_stall_is_the_longest_time_without_a_binding_while_a_pod_waits() -> None:
     history = History().add(node_seen(), seen("a"))
     begun = history.now
