@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from bench import objects
+from bench.live import live_run
 from bench.loader import create
 from bench.runs import bench_server, load_nodes, run_once
 from bench.sampling import read_samples
@@ -80,6 +81,24 @@ def test_a_scheduler_drains_a_small_workload_and_its_figures_are_valid(
     assert 0 <= run.drain_cpu_seconds < run.cpu_seconds
     assert run.first_bind_seconds > 0
     assert min(run.peak_mib, run.apiserver_cpu_seconds, run.etcd_cpu_seconds) > 0
+
+
+@pytest.mark.parametrize("rate", [20.0, 0.0])
+@pytest.mark.parametrize("which", ["mooring", "kube-scheduler"])
+def test_pods_that_come_one_by_one_are_bound_and_timed(
+    server: ControlPlane, which: str, rate: float, tmp_path: Path
+) -> None:
+    scheduler: Scheduler = KubeScheduler(server)
+    if which == "mooring":
+        scheduler = Mooring(server, tmp_path / "mooring.log")
+    with nodes_of(server, WORKLOADS["basic"].scaled(SCALE)):
+        run = live_run(server, scheduler, rate, seconds=1.0)
+    assert run.scheduler == which
+    assert 0 < run.bound <= run.created
+    assert run.cpu_ms_per_pod > 0
+    if rate:
+        assert run.created == run.bound == len(run.latencies) == 20
+        assert 0 < run.latency_ms(50) <= run.latency_ms(99) <= 1e3 * run.latencies[-1]
 
 
 def test_a_run_that_leaves_pods_unbound_is_void(

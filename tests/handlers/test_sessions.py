@@ -4,7 +4,7 @@ import asyncio
 import gc
 import json
 import ssl
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from itertools import count
 from pathlib import Path
@@ -17,6 +17,7 @@ import pytest
 from certificates import Authority
 from controlplane.processes import free_ports
 from kube.api_server import ApiServer
+from mooring.handlers.bursts import Bursts
 from mooring.handlers.sessions import MOST_GARBAGE_BYTES, KopfSessions
 from mooring.kube.config import Connection
 from mooring.kube.credentials import Credentials, NoToken
@@ -46,6 +47,11 @@ async def no_pods(pods: list[dict[str, Any]]) -> None:
     assert pods == []
 
 
+async def no_pod(event: Mapping[str, Any]) -> None:
+    """Take the events of pods of which a test has none."""
+    pytest.fail(f"unexpected: {event}")
+
+
 @pytest.fixture
 def watches() -> Watches:
     return Watches()
@@ -54,7 +60,7 @@ def watches() -> Watches:
 @pytest.fixture
 def sessions(server: ApiServer, watches: Watches) -> KopfSessions:
     connection = Connection(f"{server.url}/base", Credentials(NoToken(), "Bearer secret"))
-    return KopfSessions(connection, watches, no_pods)
+    return KopfSessions(connection, watches, no_pods, Bursts(no_pod))
 
 
 async def session_of(sessions: KopfSessions) -> aiohttp.ClientSession:
@@ -96,7 +102,7 @@ async def test_a_refused_token_is_renewed_and_kopf_does_not_notice(
     server: ApiServer, watches: Watches, method: str
 ) -> None:
     credentials = Credentials(Tokens("old", "new"), "old")
-    sessions = KopfSessions(Connection(server.url, credentials), watches, no_pods)
+    sessions = KopfSessions(Connection(server.url, credentials), watches, no_pods, Bursts(no_pod))
     session = await session_of(sessions)
     asking = asyncio.create_task(session.request(method, f"{server.url}/one", json={"a": 1}))
     first = await server.next()
@@ -114,7 +120,7 @@ async def test_credentials_that_the_server_does_not_know_are_an_error_that_kopf_
     server: ApiServer, watches: Watches, tokens: tuple[str, ...]
 ) -> None:
     credentials = Credentials(Tokens(*tokens), "old")
-    sessions = KopfSessions(Connection(server.url, credentials), watches, no_pods)
+    sessions = KopfSessions(Connection(server.url, credentials), watches, no_pods, Bursts(no_pod))
     session = await session_of(sessions)
     asking = asyncio.create_task(session.get(f"{server.url}{POD.path()}?watch=true"))
     for _ in tokens:
@@ -147,7 +153,7 @@ async def test_a_watch_whose_last_event_was_malformed_is_accepted_with_its_next_
     async def sleep(seconds: float) -> None:
         pauses.append(seconds)
 
-    sessions = KopfSessions(Connection(server.url), watches, no_pods, sleep=sleep)
+    sessions = KopfSessions(Connection(server.url), watches, no_pods, Bursts(no_pod), sleep=sleep)
     session = await session_of(sessions)
     path = SCHEDULING_PROFILE.path()
     good = b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"7"}}}\n'
@@ -210,7 +216,7 @@ async def test_a_cancelled_request_is_finished_and_then_hung_up_on(
 async def test_without_a_valid_lease_no_write_is_sent(
     server: ApiServer, watches: Watches, method: str
 ) -> None:
-    sessions = KopfSessions(Connection(server.url), watches, no_pods, lambda: False)
+    sessions = KopfSessions(Connection(server.url), watches, no_pods, Bursts(no_pod), lambda: False)
     session = await session_of(sessions)
     with pytest.raises(aiohttp.ClientConnectionError, match="lease of this replica is not valid"):
         await session.request(method, f"{server.url}{SCHEDULING_PROFILE.path()}")
@@ -219,7 +225,7 @@ async def test_without_a_valid_lease_no_write_is_sent(
 
 
 async def test_without_a_valid_lease_kopf_reads_on(server: ApiServer, watches: Watches) -> None:
-    sessions = KopfSessions(Connection(server.url), watches, no_pods, lambda: False)
+    sessions = KopfSessions(Connection(server.url), watches, no_pods, Bursts(no_pod), lambda: False)
     session = await session_of(sessions)
     asking = asyncio.create_task(session.get(f"{server.url}/version"))
     (await server.next()).reply({})
@@ -231,7 +237,7 @@ async def test_a_lease_that_is_lost_between_two_writes_stops_the_second(
     server: ApiServer, watches: Watches
 ) -> None:
     lease = True
-    sessions = KopfSessions(Connection(server.url), watches, no_pods, lambda: lease)
+    sessions = KopfSessions(Connection(server.url), watches, no_pods, Bursts(no_pod), lambda: lease)
     session = await session_of(sessions)
     writing = asyncio.create_task(session.patch(f"{server.url}/one"))
     (await server.next()).reply({})
@@ -248,7 +254,9 @@ async def test_the_lease_is_checked_after_the_connection_has_been_waited_for(
 ) -> None:
     looks = count()
     (port,) = free_ports(1)
-    sessions = KopfSessions(Connection("http://unused"), watches, no_pods, lambda: next(looks) < 0)
+    sessions = KopfSessions(
+        Connection("http://unused"), watches, no_pods, Bursts(no_pod), lambda: next(looks) < 0
+    )
     session = await session_of(sessions)
     with pytest.raises(aiohttp.ClientConnectorError):
         await session.patch(f"http://127.0.0.1:{port}/one")
@@ -319,7 +327,7 @@ async def test_an_answer_that_never_ends_does_not_hold_up_the_end(
     """Closing its connection would wait for the server's farewell, which does not come."""
     async with silent_server(tmp_path) as (port, trusting):
         url = f"https://127.0.0.1:{port}"
-        sessions = KopfSessions(Connection(url, tls=trusting), watches, no_pods)
+        sessions = KopfSessions(Connection(url, tls=trusting), watches, no_pods, Bursts(no_pod))
         session = await session_of(sessions)
         if is_late:
             sessions.hang_up()
@@ -410,7 +418,7 @@ async def test_pods_that_are_nested_too_deeply_can_be_parsed_in_lists_and_watche
     async def take(pods: list[dict[str, Any]]) -> None:
         listed.extend(pods)
 
-    sessions = KopfSessions(Connection(server.url), watches, take)
+    sessions = KopfSessions(Connection(server.url), watches, take, Bursts(no_pod))
     session = await session_of(sessions)
     asking = asyncio.create_task(session.get(f"{server.url}{POD.path()}"))
     request = await server.next()
@@ -436,7 +444,7 @@ async def test_listed_pods_are_handed_over_and_kopf_gets_the_list_without_them(
     async def take(pods: list[dict[str, Any]]) -> None:
         listed.extend(pods)
 
-    sessions = KopfSessions(Connection(server.url), watches, take)
+    sessions = KopfSessions(Connection(server.url), watches, take, Bursts(no_pod))
     session = await session_of(sessions)
     asking = asyncio.create_task(session.get(f"{server.url}{POD.path()}?limit=500"))
     metadata = {"resourceVersion": "7", "continue": "more"}
@@ -455,7 +463,7 @@ async def test_a_list_without_objects_is_told_because_kopf_tells_no_handler_of_i
     async def take(pods: list[dict[str, Any]]) -> None:
         told.append(pods)
 
-    sessions = KopfSessions(Connection(server.url), watches, take)
+    sessions = KopfSessions(Connection(server.url), watches, take, Bursts(no_pod))
     session = await session_of(sessions)
     watching = asyncio.create_task(session.get(f"{server.url}{resource.path()}?watch=true"))
     request = await server.next()
@@ -511,6 +519,40 @@ async def test_an_unfinished_event_at_the_end_of_a_watch_is_left_out(
     request.end()
     answer = await asking
     assert [data async for data in answer.content.iter_chunked(1000)] == [whole]
+    await sessions.close()
+
+
+def pod_event(uid: str, version: str) -> dict[str, Any]:
+    return {
+        "type": "ADDED",
+        "object": {"metadata": {"name": uid, "uid": uid, "resourceVersion": version}},
+    }
+
+
+async def test_kopf_gets_a_bookmark_behind_the_events_that_went_past_it(
+    server: ApiServer, watches: Watches
+) -> None:
+    told = list[Mapping[str, Any]]()
+
+    async def take(event: Mapping[str, Any]) -> None:
+        told.append(event)
+
+    bursts = Bursts(take, lambda: 0.0)
+    sessions = KopfSessions(Connection(server.url), watches, no_pods, bursts)
+    session = await session_of(sessions)
+    events = [pod_event(uid, str(version)) for version, uid in enumerate("abc", 1)]
+    asking = asyncio.create_task(session.get(f"{server.url}{POD.path()}?watch=true"))
+    request = await server.next()
+    request.send_bytes(b"".join(orjson.dumps(event) + b"\n" for event in events) + b"{}\n")
+    content = (await asking).content.iter_chunked(1 << 20)
+    lines = [orjson.loads(await anext(content)) for _ in range(2)]
+    assert lines == [
+        events[0],
+        {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "3"}}},
+    ]
+    assert told == events[1:]
+    with pytest.raises(aiohttp.ClientPayloadError, match="malformed"):
+        await anext(content)
     await sessions.close()
 
 

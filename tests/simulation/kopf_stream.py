@@ -2,9 +2,10 @@
 
 kopf itself costs several times what the rest of a simulated replica does. Its ways are those of
 kopf 1.45, `_cogs/clients/watching.py` and `_core/reactor/queueing.py`, and of `KopfSessions`: the
-pods of the first list are handed over at once; each object has a worker, which handles its events
-one after the other; connections that break are made again from the last version; 410 has it list
-anew; any other error ends all of it, and the real `KopfRunner` starts it again.
+pods of the first list are handed over at once, as `Bursts` does with events of pods that come fast;
+each other object has a worker, which handles its events one after the other; connections that break
+are made again from the last version; 410 has it list anew; any other error ends all of it, and the
+real `KopfRunner` starts it again.
 """
 
 import asyncio
@@ -16,6 +17,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
+from mooring.handlers.bursts import Bursts
 from mooring.handlers.runner import RETRIES, UNSCHEDULED, KopfRunner
 from mooring.kube.answers import event_of
 from mooring.kube.client import SMALL_PAGE_SIZE, ApiClient
@@ -57,8 +59,12 @@ class SimulatedKopf(KopfRunner):
         }
         connection = replace(self._connection, user_agent=KOPF)
         async with ApiClient(connection, may_write=self._client.may_write) as client:
+            bursts = Bursts(self._handlers.on_pod, self._clock)
             follows = [
-                _Watcher(client, resource, handlers[resource], self).run() for resource in resources
+                _Watcher(
+                    client, resource, handlers[resource], self, bursts if resource is POD else None
+                ).run()
+                for resource in resources
             ]
             tasks = [asyncio.create_task(follow) for follow in follows]
             if PRIORITY_CLASS not in resources:
@@ -86,12 +92,18 @@ class _Watcher:
     """Follows one resource until cancelled, or until an error that kopf does not survive."""
 
     def __init__(
-        self, client: ApiClient, resource: Resource, handler: Handler, runner: SimulatedKopf
+        self,
+        client: ApiClient,
+        resource: Resource,
+        handler: Handler,
+        runner: SimulatedKopf,
+        bursts: Bursts | None,
     ) -> None:
         self._client = client
         self._resource = resource
         self._handler = handler
         self._runner = runner
+        self._bursts = bursts
         self._selectors = {"fieldSelector": UNSCHEDULED} if resource is POD else {}
         self._has_watched = False
         self._backlogs: dict[str, deque[dict[str, Any]]] = {}
@@ -132,6 +144,8 @@ class _Watcher:
                 if not page.items or (self._resource is POD and not self._has_watched):
                     await self._runner.hand_over(page.items)
                     continue
+                if self._bursts is not None:
+                    self._bursts.listed(page.items)
                 kinds = {"kind": self._resource.kind, "apiVersion": self._resource.api_version}
                 for raw in page.items:
                     self._put({"type": None, "object": {**raw, **kinds}})
@@ -151,18 +165,19 @@ class _Watcher:
                         self._runner.watches(path, accepted=True)
                         accepted = self._has_watched = True
                     for line in lines:
-                        version = self._take(line)
+                        version = await self._take(line)
         except UnreachableError:
             if not accepted:
                 raise
         return version
 
-    def _take(self, line: bytes) -> str:
+    async def _take(self, line: bytes) -> str:
         kind, obj = event_of(line)
         if kind == "ERROR":
             call = Call.parse("GET", self._resource.path(), watch=True)
             raise error_from_status(call, obj, server=self._client.url)
-        if kind != "BOOKMARK":
+        past_kopf = self._bursts is not None and await self._bursts.takes(kind, obj)
+        if kind != "BOOKMARK" and not past_kopf:
             self._put({"type": kind, "object": obj})
         return str(obj["metadata"]["resourceVersion"])
 

@@ -18,6 +18,7 @@ from typing import Any, Final, NoReturn, TypeVar
 
 import kopf
 
+from mooring.handlers.bursts import Bursts
 from mooring.handlers.objects import ObjectHandlers
 from mooring.handlers.sessions import KopfSessions
 from mooring.kube.backoff import Backoff
@@ -228,6 +229,7 @@ class KopfRunner:
             self._connection,
             self._on_watch,
             self._handlers.on_pods,
+            Bursts(self._handlers.on_pod, self._clock),
             self._client.may_write,
             sleep=self._sleep,
         )

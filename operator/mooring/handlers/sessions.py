@@ -6,7 +6,7 @@ kopf starts a task for every object of a list, which costs several times what th
 and thousands of pods may wait when a replica begins to lead. So the pods of the first list are
 handed over here, and kopf gets that list empty: it watches what comes after it. A later list goes
 through kopf, because events from before it may wait in kopf's tasks, and versions must not overtake
-each other.
+each other. Of what its watch tells, `Bursts` takes most past it.
 
 kopf cancels its requests when it stops. A cancelled request is finished here all the same, because
 asyncio never closes a connection that is cancelled before its TLS handshake has begun. Connections
@@ -23,8 +23,9 @@ broken answer, and its next request is sent after a pause.
 import asyncio
 import gc
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from typing import Any, Final, Protocol
 from weakref import WeakSet
@@ -34,7 +35,8 @@ import kopf
 import orjson
 from yarl import URL
 
-from mooring.kube.answers import event_of, items_of, parsed
+from mooring.handlers.bursts import Bursts
+from mooring.kube.answers import WatchEvent, event_of, items_of, parsed
 from mooring.kube.backoff import Backoff
 from mooring.kube.config import Connection
 from mooring.kube.errors import LEASE_NOT_VALID, UnauthorizedError, explain
@@ -42,6 +44,7 @@ from mooring.kube.nesting import cut_nesting
 from mooring.kube.resources import POD, PRIORITY_CLASS, SCHEDULING_PROFILE, Call, Resource
 from mooring.kube.transport import LineSplitter, abort, transport_of
 from mooring.model.errors import ManifestError
+from mooring.time_slices import TimeSlices
 
 __all__ = ["KopfSessions", "OnPods", "OnWatch"]
 
@@ -80,6 +83,7 @@ class KopfSessions:
     for each list without objects: of these kopf tells no handler, and all that it knew may be gone.
     `may_write` is called immediately before each write is sent. Where it returns False, the write
     is not sent, and kopf sees an `aiohttp.ClientConnectionError`, after which it tries again.
+    `bursts` gets what the watch of pods tells, and leaves some of it to kopf.
     """
 
     def __init__(
@@ -87,6 +91,7 @@ class KopfSessions:
         connection: Connection,
         on_watch: OnWatch,
         on_pods: OnPods,
+        bursts: Bursts,
         may_write: Callable[[], bool] = lambda: True,
         *,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -94,6 +99,7 @@ class KopfSessions:
         self._connection = connection
         self._on_watch = on_watch
         self._on_pods = on_pods
+        self._bursts = bursts
         self._has_watched_pods = False
         self._sleep = sleep
         self._reads = {resource.path(): _Read(resource) for resource in _WATCHED}
@@ -202,9 +208,11 @@ class KopfSessions:
         if is_watch:
             self._has_watched_pods |= read.resource is POD
             path = read.resource.path()
-            return _Watch(content, read, self._garbage, lambda: self._on_watch(path, accepted=True))
+            bursts = self._bursts if read.resource is POD else None
+            told = partial(self._on_watch, path, accepted=True)
+            return _Watch(content, read, self._garbage, told, bursts)
         hands_over = read.resource is POD and not self._has_watched_pods
-        return _List(content, read, self._on_pods, hands_over=hands_over)
+        return _List(content, read, self._on_pods, self._bursts, hands_over=hands_over)
 
     def _note_transport(self, answer: aiohttp.ClientResponse) -> None:
         if (transport := transport_of(answer)) is not None:
@@ -300,11 +308,18 @@ class _List(_Content):
     """The body of a list. Where `hands_over`, `on_pods` gets the objects, and kopf gets none."""
 
     def __init__(
-        self, content: aiohttp.StreamReader, read: _Read, on_pods: OnPods, *, hands_over: bool
+        self,
+        content: aiohttp.StreamReader,
+        read: _Read,
+        on_pods: OnPods,
+        bursts: Bursts,
+        *,
+        hands_over: bool,
     ) -> None:
         super().__init__(content)
         self._read = read
         self._on_pods = on_pods
+        self._bursts = bursts
         self._hands_over = hands_over
 
     async def read(self, n: int = -1) -> bytes:
@@ -319,6 +334,8 @@ class _List(_Content):
             raise self._read.broken("list", error) from None
         self._read.works()
         if items and not self._hands_over:
+            if self._read.resource is POD:
+                self._bursts.listed(items)
             return cut_nesting(data)
         del data  # thousands of pods take megabytes
         await self._on_pods(items)
@@ -347,7 +364,10 @@ class _Garbage:
 
 
 class _Watch(_Content):
-    """The body of a watch; `on_recovery` is called with the first event after a trouble."""
+    """The body of a watch, without what `bursts` takes.
+
+    `on_recovery` is called with the first event after a trouble.
+    """
 
     def __init__(
         self,
@@ -355,26 +375,57 @@ class _Watch(_Content):
         read: _Read,
         garbage: _Garbage,
         on_recovery: Callable[[], None],
+        bursts: Bursts | None,
     ) -> None:
         super().__init__(content)
         self._read = read
         self._garbage = garbage
         self._on_recovery = on_recovery
+        self._bursts = bursts
 
     async def iter_chunked(self, n: int) -> AsyncIterator[bytes]:
         """Yield the body line by line, without an unfinished last one, because it comes again."""
         splitter = LineSplitter()
         async for data in self._content.iter_chunked(n):
+            taken: dict[str, Any] | None = None
+            slices = TimeSlices()
             for line in splitter.feed(data):
-                self._garbage.received(len(line))
                 try:
-                    event_of(line)
-                except ManifestError as error:
-                    raise self._read.broken("watch", error) from None
-                if self._read.trouble:
-                    self._read.works()
-                    self._on_recovery()
-                yield cut_nesting(line) + b"\n"
+                    kind, raw = self._event(line)
+                except aiohttp.ClientPayloadError:
+                    if taken is not None:
+                        yield _bookmark(taken)
+                    raise
+                if self._bursts is not None and await self._bursts.takes(kind, raw):
+                    taken = raw
+                    await slices.pause()
+                else:
+                    taken = None
+                    yield cut_nesting(line) + b"\n"
+            if taken is not None:
+                yield _bookmark(taken)
+
+    def _event(self, line: bytes) -> tuple[WatchEvent, dict[str, Any]]:
+        """Return the event.
+
+        Raises:
+            ClientPayloadError: if it is malformed.
+        """
+        self._garbage.received(len(line))
+        try:
+            event = event_of(line)
+        except ManifestError as error:
+            raise self._read.broken("watch", error) from None
+        if self._read.trouble:
+            self._read.works()
+            self._on_recovery()
+        return event
+
+
+def _bookmark(raw: Mapping[str, Any]) -> bytes:
+    """Return the line that tells kopf to go on behind this version of an object."""
+    metadata = {"resourceVersion": raw["metadata"]["resourceVersion"]}
+    return orjson.dumps({"type": "BOOKMARK", "object": {"metadata": metadata}}) + b"\n"
 
 
 def _drop(request: asyncio.Future[aiohttp.ClientResponse]) -> None:

@@ -1,0 +1,216 @@
+"""The command `python -m bench.live`: the flow that clusters live in, instead of a drain.
+
+Another process creates pods one by one beside the running scheduler, or has names come and go.
+Measures the scheduler's CPU a pod until it has nothing left to do, and the time from a pod's
+creation to its binding, as a watch of the observer's shows it.
+"""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Any, Final
+
+import click
+import orjson
+from rich.table import Table
+
+import replica
+from bench import objects
+from bench.__main__ import console, progress
+from bench.live_load import Load, names_of
+from bench.observer import Binds, watched_binds
+from bench.requests import requests_so_far
+from bench.runs import IDLE_SECONDS, bench_server, load_nodes
+from bench.schedulers import KubeScheduler, Mooring, Scheduler
+from bench.usage import usage_of, wait_until_idle
+from bench.workloads import WORKLOADS, Workload
+from controlplane import ControlPlane, ControlPlaneError
+from controlplane.access import ADMIN
+from controlplane.namespaces import create_namespace, delete_namespace
+
+__all__ = ["LiveRun", "live_run", "live_table"]
+
+STALL_SECONDS = 10.0
+"""Without a binding for so long after the load has ended, the rest of the pods is given up."""
+BINDINGS: Final = "POST pods/binding 201"
+
+
+@dataclass(frozen=True)
+class LiveRun:
+    """One scheduler beside one load, once."""
+
+    scheduler: str
+    rate: float
+    """Pods per second; 0 if names came and went."""
+    created: int
+    bound: int
+    cpu_seconds: float
+    """The scheduler's, from the beginning of the load until it had nothing left to do."""
+    latencies: tuple[float, ...]
+    """Seconds from creation to binding, ascending; empty if names came and went."""
+
+    @property
+    def cpu_ms_per_pod(self) -> float:
+        """The scheduler's CPU for each pod that was bound."""
+        return 1e3 * self.cpu_seconds / max(self.bound, 1)
+
+    def latency_ms(self, hundredths: int) -> float:
+        """Return the latency that so many hundredths of the pods do not exceed."""
+        if len(self.latencies) < 2:
+            return 1e3 * sum(self.latencies)
+        return 1e3 * quantiles(self.latencies, n=100, method="inclusive")[hundredths - 1]
+
+
+def live_run(
+    control_plane: ControlPlane, scheduler: Scheduler, rate: float, seconds: float
+) -> LiveRun:
+    """Run the load beside the scheduler, in a new namespace that is deleted at the end."""
+    access = control_plane.access
+    namespace = create_namespace(access, "live")
+    load = Load(
+        url=access.url,
+        token=access.tokens[ADMIN],
+        ca_file=str(access.ca_file),
+        path=f"/api/v1/namespaces/{namespace}/pods",
+        pod=_pod(namespace, scheduler.scheduler_name),
+        seconds=seconds,
+        rate=rate,
+    )
+    try:
+        scheduler.start()
+        try:
+            return _measured(control_plane, scheduler, namespace, load)
+        finally:
+            scheduler.stop()
+    finally:
+        delete_namespace(access, namespace)
+
+
+def live_table(runs: Sequence[LiveRun]) -> Table:
+    """Return a row for each rate and scheduler, with the medians of its runs."""
+    table = Table(title="pods created one by one beside the running scheduler")
+    table.add_column("load")
+    table.add_column("scheduler")
+    for title in ("bound", "of", "CPU ms/pod", "p50 ms", "p99 ms", "max ms"):
+        table.add_column(title, justify="right")
+    for rate, label in dict.fromkeys((run.rate, run.scheduler) for run in runs):
+        some = [run for run in runs if (run.rate, run.scheduler) == (rate, label)]
+        table.add_row(_words(rate), label, *_cells(some))
+    return table
+
+
+def _cells(runs: Sequence[LiveRun]) -> Iterator[str]:
+    yield f"{median(run.bound for run in runs):,.0f}"
+    yield f"{median(run.created for run in runs):,.0f}"
+    yield f"{median(run.cpu_ms_per_pod for run in runs):.2f}"
+    if not runs[0].rate:
+        yield from "---"
+        return
+    for hundredths in (50, 99):
+        yield f"{median(run.latency_ms(hundredths) for run in runs):.1f}"
+    yield f"{1e3 * median(max(run.latencies, default=0.0) for run in runs):.0f}"
+
+
+def _words(rate: float) -> str:
+    return f"{rate:g} pods/s" if rate else "names come and go"
+
+
+def _pod(namespace: str, scheduler: str) -> dict[str, Any]:
+    (_, pod), *_ = objects.measured_pods(WORKLOADS["basic"].scaled(1000), namespace, scheduler)
+    return pod
+
+
+def _measured(
+    control_plane: ControlPlane, scheduler: Scheduler, namespace: str, load: Load
+) -> LiveRun:
+    wait_until_idle(scheduler.pid, IDLE_SECONDS)
+    access, names = control_plane.access, names_of(load)
+    before, bindings = usage_of(scheduler.pid), requests_so_far(access)[BINDINGS]
+    with _watched(control_plane, namespace, names) as binds:
+        done = subprocess.run(
+            [sys.executable, "-m", "bench.live_load"],
+            input=load.as_json(),
+            stdout=subprocess.PIPE,
+            check=True,
+        )
+        if binds is not None:
+            binds.wait(STALL_SECONDS)
+        wait_until_idle(scheduler.pid, IDLE_SECONDS)
+    used = usage_of(scheduler.pid).cpu_seconds - before.cpu_seconds
+    told: dict[str, Any] = orjson.loads(done.stdout)
+    times, sent = binds.times if binds is not None else {}, told["sent"]
+    return LiveRun(
+        scheduler.label,
+        load.rate,
+        created=told["created"],
+        bound=requests_so_far(access)[BINDINGS] - bindings,
+        cpu_seconds=used,
+        latencies=tuple(sorted(times[name] - sent[name] for name in times)),
+    )
+
+
+@contextmanager
+def _watched(
+    control_plane: ControlPlane, namespace: str, names: Sequence[str]
+) -> Iterator[Binds | None]:
+    if not names:
+        yield None
+        return
+    with watched_binds(control_plane.access, namespace, names) as binds:
+        yield binds
+
+
+@click.command()
+@click.argument("rates", nargs=-1, type=click.FloatRange(0), metavar="[RATE]...")
+@click.option("--seconds", type=click.FloatRange(1), default=30.0, help="How long each load lasts.")
+@click.option("--nodes", type=click.IntRange(1), default=1000, help="How many nodes there are.")
+@click.option("--rounds", type=click.IntRange(1), default=1, help="How often to repeat A B B A.")
+@click.option("--only-mooring", is_flag=True, help="Leave out kube-scheduler.")
+@click.option(
+    "--output",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=replica.ROOT / "build" / "bench",
+    help="Folder for Mooring's log.  [default: build/bench]",
+)
+def main(
+    rates: Sequence[float],
+    seconds: float,
+    nodes: int,
+    rounds: int,
+    output: Path,
+    *,
+    only_mooring: bool,
+) -> None:
+    """Create RATE pods a second beside each scheduler; RATE 0: 60 names that come and go.
+
+    Without RATE: 50, 150, 300 and 0. For example:
+
+        python -m bench.live 50 150 --seconds 60 --rounds 2
+    """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    output.mkdir(parents=True, exist_ok=True)
+    runs: list[LiveRun] = []
+    workload = Workload("live", "pods one by one", goal=0.0, nodes=nodes, pods=0)
+    try:
+        with bench_server() as control_plane:
+            load_nodes(control_plane.access, workload)
+            ours: Scheduler = Mooring(control_plane, output / "live-mooring.log")
+            theirs: Scheduler = KubeScheduler(control_plane)
+            order = [ours] if only_mooring else [ours, theirs, theirs, ours]
+            for rate in rates or (50.0, 150.0, 300.0, 0.0):
+                for scheduler in order * rounds:
+                    progress.begin(f"{_words(rate)}, {scheduler.label}")
+                    runs.append(live_run(control_plane, scheduler, rate, seconds))
+                    progress.end(f"{runs[-1].cpu_ms_per_pod:.2f} ms of CPU a pod")
+    except ControlPlaneError as error:
+        raise click.ClickException(str(error)) from error
+    console.print(live_table(runs))
+
+
+if __name__ == "__main__":
+    main(prog_name="python -m bench.live")

@@ -1,0 +1,128 @@
+"""The process that makes the load of `bench.live`, so that its CPU is not a scheduler's.
+
+Reads a `Load` as JSON from its input, and prints when each pod's creation was sent, in seconds of
+the monotonic clock, which all processes of a machine share.
+"""
+
+import asyncio
+import ssl
+import sys
+import time
+from dataclasses import asdict, dataclass
+from http import HTTPStatus
+from random import Random
+from typing import Any, Final
+
+import aiohttp
+import orjson
+
+__all__ = ["Load", "names_of"]
+
+NAMES: Final = 60
+"""So many names are made, changed and deleted again and again where pods die."""
+LIVES: Final = (0.1, 2.0)
+"""The shortest and longest life of such a pod, in seconds."""
+CHANGED: Final = 0.5
+"""This share of them gets another label in the middle of its life."""
+_AWAY: Final = {HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT}
+"""What a deletion may find that the scheduler's own writes come before."""
+
+
+@dataclass(frozen=True)
+class Load:
+    """What to create where."""
+
+    url: str
+    token: str
+    ca_file: str
+    path: str
+    """Of the pods of one namespace."""
+    pod: dict[str, Any]
+    """The pod; each one gets a name."""
+    seconds: float
+    rate: float
+    """Pods per second, each by itself; 0: names that come and go instead."""
+
+    def as_json(self) -> bytes:
+        """Return what `main` reads."""
+        return orjson.dumps(asdict(self))
+
+
+def names_of(load: Load) -> list[str]:
+    """Return the names of all pods that are created, without those that come and go."""
+    return [f"live-{index:06}" for index in range(round(load.rate * load.seconds))]
+
+
+class _Client:
+    def __init__(self, session: aiohttp.ClientSession, load: Load) -> None:
+        self._session = session
+        self._load = load
+        self.sent: dict[str, float] = {}
+
+    async def create(self, name: str) -> None:
+        body = {**self._load.pod, "metadata": {**self._load.pod["metadata"], "name": name}}
+        self.sent[name] = time.monotonic()
+        await self._call("POST", "", body)
+
+    async def change(self, name: str, value: str) -> None:
+        await self._call("PATCH", f"/{name}", {"metadata": {"labels": {"changed": value}}})
+
+    async def delete(self, name: str) -> None:
+        await self._call("DELETE", f"/{name}", {"gracePeriodSeconds": 0})
+
+    async def _call(self, method: str, rest: str, body: dict[str, Any]) -> None:
+        kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        path, data = f"{self._load.path}{rest}", orjson.dumps(body)
+        headers = {"Content-Type": kind}
+        async with self._session.request(method, path, data=data, headers=headers) as answer:
+            text = await answer.text()
+        if not answer.ok and (method == "POST" or answer.status not in _AWAY):
+            raise RuntimeError(f"{method} {path}: {answer.status}: {text[:300]}")
+
+
+async def _steady(client: _Client, load: Load) -> None:
+    """Create pods at even distances, however long each creation takes."""
+    began = time.monotonic()
+    async with asyncio.TaskGroup() as creations:
+        for index, name in enumerate(names_of(load)):
+            await asyncio.sleep(max(0.0, began + index / load.rate - time.monotonic()))
+            creations.create_task(client.create(name))
+
+
+async def _come_and_go(client: _Client, load: Load, number: int) -> int:
+    """Create, change and delete one name until the end; return how often it was created."""
+    random = Random(number)  # noqa: S311 - the same lives in each run
+    name, created = f"churn-{number:02}", 0
+    end = time.monotonic() + load.seconds
+    while time.monotonic() < end:
+        await client.create(name)
+        created += 1
+        life = random.uniform(*LIVES)
+        await asyncio.sleep(life / 2)
+        if random.random() < CHANGED:
+            await client.change(name, str(created))
+        await asyncio.sleep(life / 2)
+        await client.delete(name)
+    return created
+
+
+async def _run(load: Load) -> dict[str, Any]:
+    tls = ssl.create_default_context(cafile=load.ca_file)
+    headers = {"Authorization": f"Bearer {load.token}"}
+    connector = aiohttp.TCPConnector(limit=0, ssl=tls)
+    async with aiohttp.ClientSession(load.url, headers=headers, connector=connector) as session:
+        client = _Client(session, load)
+        if load.rate:
+            await _steady(client, load)
+            return {"created": len(client.sent), "sent": client.sent}
+        lives = (_come_and_go(client, load, number) for number in range(NAMES))
+        return {"created": sum(await asyncio.gather(*lives)), "sent": {}}
+
+
+def main() -> None:
+    """Read the load, carry it out, and print what was sent."""
+    sys.stdout.buffer.write(orjson.dumps(asyncio.run(_run(Load(**orjson.loads(sys.stdin.read()))))))
+
+
+if __name__ == "__main__":
+    main()

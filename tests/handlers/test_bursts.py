@@ -1,0 +1,97 @@
+"""Which events of pods go past kopf, and which kopf gets."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mooring.handlers.bursts import QUIET_SECONDS, Bursts
+from mooring.kube.answers import WatchEvent
+
+
+class Told:
+    """A handler that keeps what it was told, and a clock that the test moves."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, str]] = []
+        self.now = 100.0
+        self.error: Exception | None = None
+        self.bursts = Bursts(self, lambda: self.now)
+
+    async def __call__(self, event: Mapping[str, Any]) -> None:
+        self.events.append((event["type"], event["object"]["metadata"]["uid"]))
+        if self.error is not None:
+            raise self.error
+
+    async def takes(self, kind: WatchEvent, uid: str) -> bool:
+        return await self.bursts.takes(kind, {"metadata": {"uid": uid}})
+
+
+async def test_an_event_after_a_pause_goes_through_kopf_and_those_right_after_it_past_it() -> None:
+    told = Told()
+    assert not await told.takes("ADDED", "a")
+    told.now += QUIET_SECONDS / 2
+    assert await told.takes("ADDED", "b")
+    told.now += 2 * QUIET_SECONDS
+    assert not await told.takes("ADDED", "c")
+    assert told.events == [("ADDED", "b")]
+
+
+async def test_a_pod_that_kopf_was_shown_stays_with_it_until_it_has_gone() -> None:
+    told = Told()
+    assert not await told.takes("ADDED", "a")
+    assert not await told.takes("MODIFIED", "a")
+    assert not await told.takes("DELETED", "a")
+    assert await told.takes("ADDED", "a")
+    assert told.events == [("ADDED", "a")]
+
+
+async def test_a_pod_that_was_listed_for_kopf_stays_with_it() -> None:
+    told = Told()
+    told.bursts.listed([{"metadata": {"uid": "a"}}])
+    assert not await told.takes("ADDED", "first")
+    assert not await told.takes("MODIFIED", "a")
+    assert await told.takes("ADDED", "b")
+
+
+@pytest.mark.parametrize("kind", ["BOOKMARK", "ERROR"])
+async def test_what_is_no_event_of_a_pod_is_for_kopf(kind: WatchEvent) -> None:
+    told = Told()
+    await told.takes("ADDED", "first")
+    assert not await told.bursts.takes(kind, {"metadata": {"resourceVersion": "7"}})
+    assert told.events == []
+
+
+async def test_an_error_of_the_handler_is_logged_and_the_next_event_is_taken(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    told = Told()
+    await told.takes("ADDED", "first")
+    told.error = ValueError("no")
+    assert await told.takes("ADDED", "a")
+    assert "an event of a pod is lost: {'metadata': {'uid': 'a'}}" in caplog.text
+    caplog.clear()
+    told.error = None
+    assert await told.takes("ADDED", "b")
+    assert told.events == [("ADDED", "a"), ("ADDED", "b")]
+
+
+_KINDS = st.sampled_from(["ADDED", "MODIFIED", "DELETED"])
+
+
+@given(
+    st.lists(st.tuples(_KINDS, st.sampled_from("abc"), st.sampled_from([0.0, 2 * QUIET_SECONDS])))
+)
+async def test_no_event_of_a_pod_overtakes_one_that_kopf_got(
+    events: list[tuple[WatchEvent, str, float]],
+) -> None:
+    """Between two events of a pod that go different ways, kopf was told that the pod has gone."""
+    told, with_kopf = Told(), dict[str, bool]()
+    for kind, uid, pause in events:
+        told.now += pause
+        if await told.takes(kind, uid):
+            assert not with_kopf.get(uid)
+        else:
+            with_kopf[uid] = kind != "DELETED"
