@@ -202,6 +202,7 @@ class Scheduler:
             Mirror(state, handled=metrics.event_handled, clock=clock),
             relisted=metrics.relisted,
             versioned=self._follow_server,
+            devices_known=state.devices_known,
             clock=clock,
             random=self._environment.random,
         )

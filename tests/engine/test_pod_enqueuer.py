@@ -1274,3 +1274,46 @@ def test_nothing_is_kept_of_the_claims_of_pods_that_are_gone(open_door: Door) ->
     open_door.pod_enqueuer.gone(first.uid)
     put_claim(open_door)
     assert open_door.queue() is None
+
+
+class TestDevicesThatAreNotKnown:
+    """Pods with claims wait while claims, slices or classes of devices cannot be read."""
+
+    WHY = "devices cannot be allocated: Mooring may not list them"
+
+    def test_a_pod_with_a_claim_is_gated_and_told_so(self, open_door: Door) -> None:
+        open_door.scheduler_state.state.devices_known(self.WHY)
+        open_door.comes(spec=CLAIMING)
+        open_door.comes("plain")
+        assert open_door.queue() is SubQueue.GATED
+        assert open_door.queue("plain") is SubQueue.ACTIVE
+        open_door.reports()
+        open_door.reports()
+        assert open_door.gated == [("web", self.WHY)]
+
+    def test_it_is_queued_when_they_are_known(self, open_door: Door) -> None:
+        state = open_door.scheduler_state.state
+        state.devices_known(self.WHY)
+        put_claim(open_door)
+        for name in ("web", "db"):
+            open_door.comes(name, spec=CLAIMING)
+        state.devices_known("another reason")
+        assert open_door.queue() is SubQueue.GATED
+        state.devices_known(None)
+        deque(open_door.slices(), maxlen=0)
+        assert open_door.queue() is open_door.queue("db") is SubQueue.ACTIVE
+
+    def test_one_that_was_rejected_for_it_is_tried_again(self, open_door: Door) -> None:
+        """Such as one with extended resources, which has no claim yet."""
+        state = open_door.scheduler_state.state
+        state.devices_known(self.WHY)
+        for name, plugin in (("web", "DynamicResources"), ("db", "NodeResourcesFit")):
+            open_door.comes(name, requests={"example.com/gpu": 1})
+            queue = open_door.scheduler_state.queue
+            queue.add_unschedulable(open_door.popped(), frozenset({plugin}), open_door.now)
+        open_door.now = 100.0
+        state.devices_known(None)
+        while open_door.scheduler_state.queue.run_hints(open_door.now):
+            pass
+        found = open_door.queue(), open_door.queue("db")
+        assert found == (SubQueue.ACTIVE, SubQueue.UNSCHEDULABLE)

@@ -77,7 +77,9 @@ class PodEnqueuer:
         self._failed = failed
         self._gated = gated
         self._gated_since: dict[Uid, float] = {}
-        """When members of groups were gated, by uid, of those that were not told why."""
+        """When members of groups, and pods that wait for devices to be known, were gated.
+
+        By uid, of those that were not told why."""
         self._no_profile = no_profile
         self._misspelt = misspelt
         self._without_profile_since: dict[Uid, float] = {}
@@ -343,11 +345,11 @@ class PodEnqueuer:
 
         It yields after each pod, of which there may be many.
         """
-        yield from self._report_gated_members()
+        yield from self._report_gated()
         yield from self._report_pods_without_profile()
         self._report_misspelt()
 
-    def _report_gated_members(self) -> Iterator[None]:
+    def _report_gated(self) -> Iterator[None]:
         until = self._clock() - _GATED_SECONDS
         due = [*takewhile(lambda uid: self._gated_since[uid] <= until, self._gated_since)]
         for uid in due:
@@ -428,6 +430,8 @@ class PodEnqueuer:
                 self._admit_group(event)
             if event.kind is Kind.RESOURCE_CLAIM:
                 self._try_after_claim(event)
+            elif event.kind is Kind.RESOURCE_SLICE and event.before is event.after is None:
+                self._try_with_claims()
             self._take_back_after(event)
         if self._scheduler.queue.move_on_events(events, self._clock()):
             self._wake()
@@ -440,6 +444,13 @@ class PodEnqueuer:
             pods.pop(pod.uid, None)
             if not pods:
                 self._of_claim.pop(key, None)
+
+    def _try_with_claims(self) -> None:
+        """Run PreEnqueue again for gated pods with claims, because all devices are known now."""
+        gated = (q.pod for q in self._scheduler.queue if q.queue is SubQueue.GATED)
+        self._unsettled.update((pod.uid, None) for pod in gated if pod.spec.resource_claims)
+        if self._unsettled:
+            self._is_unsettled.set()
 
     def _try_after_claim(self, event: ClusterEvent) -> None:
         """Run PreEnqueue again for gated pods that name the claim, and hints of the others.
@@ -554,7 +565,7 @@ class PodEnqueuer:
         now, decisions = self._clock(), self._scheduler.decisions
         gate = self._gate(pod, pipeline, report=report)
         gated = gate is not None
-        if gated and not report and self._scheduler.state.pod_groups.key_of(pod) is not None:
+        if gated and not report and self._may_wait_for_others(pod):
             self._gated_since.setdefault(pod.uid, now)
         known = self._scheduler.queue.get(pod.uid)
         times = decisions.seen(pod.key, pod.uid, now, known.times if known is not None else None)
@@ -562,6 +573,15 @@ class PodEnqueuer:
         if not gated:
             self._note_not_gated(pod)
         decisions.admitted(pod.uid, gate, now)
+
+    def _may_wait_for_others(self, pod: Pod) -> bool:
+        """Return whether the pod is gated for a reason that cannot be seen in the pod itself.
+
+        That is a group that is not complete, or devices that are not known.
+        """
+        state = self._scheduler.state
+        unknown = state.dynamic_resources.unknown is not None and pod.spec.resource_claims
+        return bool(unknown) or state.pod_groups.key_of(pod) is not None
 
     def _note_not_gated(self, pod: Pod) -> None:
         """Note that the group of this pod, which is in the queue now, has a member not gated."""

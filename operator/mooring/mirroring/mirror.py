@@ -16,7 +16,15 @@ from mooring.model.objects import identity, parse_object
 from mooring.model.pod import Pod
 from mooring.state.cluster import ClusterState
 
-__all__ = ["ACTIONS", "ASSIGNED_PODS", "MIRRORED", "MIRRORED_IF_SERVED", "Mirror", "parsed_or_none"]
+__all__ = [
+    "ACTIONS",
+    "ASSIGNED_PODS",
+    "DEVICE_KINDS",
+    "MIRRORED",
+    "MIRRORED_IF_SERVED",
+    "Mirror",
+    "parsed_or_none",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -51,6 +59,14 @@ MIRRORED_IF_SERVED: Final[Mapping[Resource, Kind]] = {
     resources.DEVICE_TAINT_RULE_V1BETA2: Kind.DEVICE_TAINT_RULE,
 }
 """What is mirrored where the API server serves it; of two versions of a kind, the first served."""
+
+DEVICE_KINDS: Final = (
+    Kind.DEVICE_CLASS,
+    Kind.RESOURCE_CLAIM,
+    Kind.RESOURCE_SLICE,
+    Kind.DEVICE_TAINT_RULE,
+)
+"""What must be known before a device is allocated; DeviceTaintRules only where they are served."""
 
 ASSIGNED_PODS: Final = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
 """Field selector of the pods that are bound to a node and have not ended."""

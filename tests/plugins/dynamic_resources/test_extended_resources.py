@@ -10,7 +10,7 @@ import pytest
 
 from deciding import Deciding
 from mooring.engine.outcome import ScheduleResult
-from mooring.framework.verdicts import PluginError
+from mooring.framework.verdicts import SKIP, PluginError, Unschedulable
 from mooring.model.device_classes import parse_device_class
 from mooring.model.events import Kind
 from mooring.model.kubernetes_rules import KUBERNETES_RULES, NEWEST
@@ -346,6 +346,19 @@ def test_a_node_is_rejected_that_does_not_list_another_resource() -> None:
 
 def test_before_1_36_the_resources_are_left_to_device_plugins() -> None:
     assert answers(kubernetes="1.35").rejections(WEB) is None
+
+
+def test_a_pod_waits_for_devices_that_are_not_known_unless_no_class_stands_for_its_resources() -> (
+    None
+):
+    state = cluster(N1, *DEVICES)
+    plugin, view = DynamicResources(DynamicResourcesArgs(), handle(state)), ClusterView(state)
+    state.devices_known("Mooring may not list resourceclaims")
+    why = Unschedulable("Mooring may not list resourceclaims")
+    assert plugin.pre_filter(parse_pod(WEB), view) == why
+    assert plugin.pre_filter(parse_pod(pod(requests={NIC: 1})), view) is SKIP
+    state.devices_known(None)
+    assert plugin.pre_filter(parse_pod(WEB), view) not in (SKIP, why)
 
 
 def test_too_many_devices_for_one_claim_fail_the_attempt() -> None:

@@ -8,7 +8,7 @@ import pytest
 from deciding import Deciding
 from mooring.engine.outcome import FitError, ScheduleResult
 from mooring.engine.what_if import WhatIf
-from mooring.framework.verdicts import PluginError, Unschedulable
+from mooring.framework.verdicts import SKIP, PluginError, Unschedulable
 from mooring.model.events import ClusterEvent, Kind
 from mooring.model.kubernetes_rules import KUBERNETES_RULES
 from mooring.model.pod import Pod, parse_pod
@@ -95,6 +95,30 @@ def test_a_claim_that_is_being_deleted_is_not_used() -> None:
     claim["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     text = 'resourceclaim "claim" is being deleted'
     assert built(cluster(claim)).pre_enqueue(parse_pod(using())) == Unschedulable(text)
+
+
+def test_a_pod_with_claims_waits_while_devices_are_not_known() -> None:
+    """Whatever looks free might be in use; a pod without claims is not concerned."""
+    state = cluster(N1, *GPUS, device_claim())
+    state.devices_known("Mooring may not list resourceclaims")
+    plugin, view = built(state), ClusterView(state)
+    why = Unschedulable("Mooring may not list resourceclaims")
+    assert plugin.pre_enqueue(parse_pod(using())) == why
+    assert plugin.pre_filter(parse_pod(using()), view) == why
+    assert plugin.pre_enqueue(parse_pod(pod())) is None
+    assert plugin.pre_filter(parse_pod(pod()), view) is SKIP
+    state.devices_known(None)
+    assert plugin.pre_enqueue(parse_pod(using())) is None
+
+
+async def test_no_claim_is_written_after_devices_are_not_known_any_more() -> None:
+    state, api = cluster(N1, *GPUS, device_claim()), FakeApi()
+    plugin = DynamicResources(DynamicResourcesArgs(), handle(state, api=api))
+    wanted = parse_pod(using())
+    assert plugin.reserve(wanted, "n1") is None
+    state.devices_known("Mooring may not list resourceclaims")
+    with pytest.raises(PluginError, match="Mooring may not list resourceclaims"):
+        await plugin.pre_bind(wanted, "n1")
 
 
 def test_a_pod_whose_claims_exist_is_queued() -> None:

@@ -119,6 +119,9 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         if isinstance(claims, Unschedulable):
             return claims
         claims.extended = extended_resources_of(pod, cluster, self._rules)
+        unknown = cluster.dynamic_resources.unknown
+        if unknown is not None and claims.extended is not None:
+            return Unschedulable(unknown)
         if not claims.claims and claims.extended is None:
             return SKIP
         claims.broken = frozenset(c.uid for c in claims.claims if self._is_broken(c))
@@ -293,6 +296,8 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
     def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
         """Return QUEUE if devices may be free now, or new, or a claim of the pod has changed."""
         match event.before, event.after:
+            case None, None:  # all devices are known now
+                return QueueingHint.QUEUE
             case Node() as before, Node() as after:
                 same = (before.labels, before.allocatable) == (after.labels, after.allocatable)
                 return queue_if(not same)
