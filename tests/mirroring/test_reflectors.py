@@ -542,8 +542,6 @@ class TestDevices:
         feeding.time += DEAD_SECONDS + 1.0
         assert feeding.reflectors.problem() is None
         assert feeding.reflectors.lags()[str(RESOURCE_CLAIM)] > DEAD_SECONDS
-        while not warnings(caplog):  # noqa: ASYNC110 - the next look says it
-            await asyncio.sleep(0)
         assert warnings(caplog) == [f"pods with claims for devices wait: {NO_RIGHT}"]
 
     async def test_devices_are_known_when_all_of_it_has_been_listed(

@@ -134,7 +134,7 @@ class Reflectors:
                 for kind, resource in {**EXPECTED, **self._discovery.served}.items():
                     await self._follow(kind, resource, group)
                 self._looked.set()
-                self._log_devices()
+                self._tell_of_devices()
                 await asyncio.sleep(self._look_seconds)
                 await self._discovery.look()
 
@@ -203,23 +203,17 @@ class Reflectors:
         served = (served.resource for served in self._served.values())
         return {str(resource): self._lag(resource) for resource in (*self._reflectors, *served)}
 
-    def devices_problem(self) -> str | None:
-        """Return why devices cannot be allocated, and what to do about it; None if they can."""
-        by_reason: dict[str, list[str]] = {
-            _FORBIDDEN: [],
-            _FAILING: [],
-            _UNSERVED: [],
-            _UNLISTED: [],
-        }
+    def _unknown_devices(self) -> dict[str, list[str]]:
+        """Return the kinds of `DEVICE_KINDS` that are not known, by the reason."""
+        unknown: dict[str, list[str]] = {_FORBIDDEN: [], _FAILING: [], _UNSERVED: [], _UNLISTED: []}
         for kind in DEVICE_KINDS:
             served = self._served.get(kind)
             if served is None and kind in EXPECTED:
                 is_missing = kind in self._discovery.unserved()
-                by_reason[_UNSERVED if is_missing else _UNLISTED].append(EXPECTED[kind].plural)
+                unknown[_UNSERVED if is_missing else _UNLISTED].append(EXPECTED[kind].plural)
             elif served is not None and not self._knows(served):
-                by_reason[self._why_unknown(served.resource)].append(served.resource.plural)
-        texts = [text.format(_listing(names)) for text, names in by_reason.items() if names]
-        return f"devices cannot be allocated: {'; '.join(texts)}" if texts else None
+                unknown[self._why_unknown(served.resource)].append(served.resource.plural)
+        return {reason: kinds for reason, kinds in unknown.items() if kinds}
 
     def _why_unknown(self, resource: Resource) -> str:
         trouble = self._troubles.get(resource)
@@ -232,22 +226,17 @@ class Reflectors:
         return served.is_listed and self._lag(served.resource) <= DEAD_SECONDS
 
     def _tell_of_devices(self) -> None:
-        """Tell whether devices can be allocated; it is called again and again."""
-        self._devices_known(self.devices_problem())
+        """Tell whether devices can be allocated, and log if they cannot; called again and again.
 
-    def _log_devices(self) -> None:
-        """Log once why pods with claims wait, if that is not for a kind that is not served.
-
-        `Discovery` logs that. What is yet to be listed is mostly listed at the next look.
+        What is yet to be listed is waited for before a line is logged. `Discovery` logs what is not
+        served.
         """
-        self._tell_of_devices()
-        problem = self.devices_problem()
-        troubled = problem is not None and any(
-            served.resource in self._troubles and not self._knows(served)
-            for kind in DEVICE_KINDS
-            if (served := self._served.get(kind))
-        )
-        if troubled and problem != self._devices_logged:
+        unknown = self._unknown_devices()
+        texts = [reason.format(_listing(kinds)) for reason, kinds in unknown.items()]
+        problem = f"devices cannot be allocated: {'; '.join(texts)}" if texts else None
+        self._devices_known(problem)
+        fails = unknown.keys() & {_FORBIDDEN, _FAILING} and _UNLISTED not in unknown
+        if fails and problem != self._devices_logged:
             logger.warning("pods with claims for devices wait: %s", problem)
             self._devices_logged = problem
         elif problem is None and self._devices_logged is not None:

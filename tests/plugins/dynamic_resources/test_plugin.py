@@ -8,8 +8,11 @@ import pytest
 from deciding import Deciding
 from mooring.engine.outcome import FitError, ScheduleResult
 from mooring.engine.what_if import WhatIf
+from mooring.framework.hints import QueueingHint
 from mooring.framework.verdicts import SKIP, PluginError, Unschedulable
-from mooring.model.events import ClusterEvent, Kind
+from mooring.kube.resources import RESOURCE_CLAIM
+from mooring.mirroring.mirror import Mirror
+from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.kubernetes_rules import KUBERNETES_RULES
 from mooring.model.pod import Pod, parse_pod
 from mooring.model.resource_claims import FINALIZER, ResourceClaim, parse_resource_claim
@@ -88,6 +91,28 @@ def test_a_pod_waits_until_its_claims_exist(
     parsed = parse_pod(wanted)
     assert plugin.pre_enqueue(parsed) == Unschedulable(text)
     assert plugin.pre_filter(parsed, ClusterView(cluster(*claims))) == Unschedulable(text)
+
+
+def test_a_claim_that_cannot_be_read_is_not_used() -> None:
+    state = cluster(N1, *GPUS, device_claim())
+    raw = device_claim(version=2, allocation=allocated("a0"))
+    raw["status"]["allocation"]["devices"]["results"][0]["tolerations"] = "all"
+    mirror = Mirror(state)
+    mirror.apply(RESOURCE_CLAIM, "MODIFIED", raw)
+    plugin = built(state)
+    why = plugin.pre_enqueue(parse_pod(using()))
+    assert isinstance(why, Unschedulable)
+    assert why.reason.startswith(
+        "a claim cannot be read: ResourceClaim default/claim "
+        "status.allocation.devices.results[0].tolerations: "
+    )
+    before = state.dynamic_resources.claims.get(KEY)
+    mirror.apply(RESOURCE_CLAIM, "MODIFIED", device_claim(version=3, allocation=allocated("a0")))
+    event = ClusterEvent(
+        Kind.RESOURCE_CLAIM, Action.UPDATE, before, state.dynamic_resources.claims.get(KEY)
+    )
+    hint = plugin.queueing_hint(parse_pod(using()), event, ClusterView(state))
+    assert hint is QueueingHint.QUEUE
 
 
 def test_a_claim_that_is_being_deleted_is_not_used() -> None:

@@ -533,4 +533,4 @@ def _is_allocated(claim: ResourceClaim | None) -> bool:
 
 
 def _status(claim: ResourceClaim) -> tuple[Any, ...]:
-    return claim.allocation, claim.reserved_for, claim.device_statuses
+    return claim.allocation, claim.reserved_for, claim.device_statuses, claim.malformed

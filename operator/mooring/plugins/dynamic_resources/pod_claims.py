@@ -87,14 +87,21 @@ def claims_of(pod: Pod, cluster: ClusterView) -> list[ResourceClaim] | Unschedul
         claim = cluster.dynamic_resources.claim(f"{pod.namespace}/{name}")
         if claim is None:
             return Unschedulable(f'could not find ResourceClaim "{pod.namespace}/{name}"')
-        if claim.deleting:
-            return Unschedulable(f'resourceclaim "{claim.name}" is being deleted')
-        if not entry.claim and claim.controller_uid != pod.uid:
-            return Unschedulable(
-                f"ResourceClaim {claim.key} was not created for Pod {pod.key} (Pod is not owner)"
-            )
+        if (why_not := _why_unusable(pod, entry, claim)) is not None:
+            return Unschedulable(why_not)
         found[claim.uid] = claim
     return [*found.values()]
+
+
+def _why_unusable(pod: Pod, entry: PodClaim, claim: ResourceClaim) -> str | None:
+    """Return why the pod cannot use the claim that an entry names; None if it can."""
+    if claim.malformed:
+        return f"a claim cannot be read: {claim.malformed}"
+    if claim.deleting:
+        return f'resourceclaim "{claim.name}" is being deleted'
+    if not entry.claim and claim.controller_uid != pod.uid:
+        return f"ResourceClaim {claim.key} was not created for Pod {pod.key} (Pod is not owner)"
+    return None
 
 
 def _name_of_created(pod: Pod, entry: PodClaim) -> str | Unschedulable | None:
