@@ -4,7 +4,7 @@ Everything here runs on the event loop's thread and returns at once, but for `ru
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from itertools import islice, takewhile
 from typing import Final, NoReturn
 from weakref import WeakKeyDictionary
@@ -453,26 +453,31 @@ class PodEnqueuer:
             self._is_unsettled.set()
 
     def _try_after_claim(self, event: ClusterEvent) -> None:
-        """Run PreEnqueue again for gated pods that name the claim, and hints of the others.
+        """Run PreEnqueue again for gated pods that name the claim, and hints of its own pod.
 
-        Of many pods that name one claim, which are one group for the queue, some are enough. The
-        pod for whose extended resources a claim was created waits for its deletion.
+        A pod's own claim is one that was made for it alone: of what happens to that, the queue asks
+        other pods, which are equal to it but for the claim. All pods that name any other claim have
+        it in their spec, so that the queue asks the right ones. Of an own claim for extended
+        resources the pod waits for the deletion. What PreEnqueue does not read of a claim may
+        change all the time, and thousands of pods may name it.
         """
-        claim, gone = event.after, event.before
-        if claim is None and isinstance(gone, ResourceClaim) and gone.for_extended_resources:
-            self._scheduler.queue.try_after(Uid(gone.controller_uid), event, self._clock())
+        before, after = event.before, event.after
+        claim = after if after is not None else before
         if not isinstance(claim, ResourceClaim):
             return
-        for number, uid in enumerate(tuple(self._of_claim.get(claim.key, ()))):
+        if claim.controller_uid and (after is not None or claim.for_extended_resources):
+            self._scheduler.queue.try_after(Uid(claim.controller_uid), event, self._clock())
+            self._wake()
+        if after is None or _gate_of(before) == _gate_of(after):
+            return
+        pods = iter(tuple(self._of_claim.get(claim.key, ())))
+        for uid in islice(pods, _FOUND_AT_ONCE):
             queued = self._scheduler.queue.get(uid)
-            if queued is None or queued.queue is not SubQueue.GATED:
-                if number < _FOUND_AT_ONCE:
-                    self._scheduler.queue.try_after(uid, event, self._clock())
-            elif number < _FOUND_AT_ONCE:
+            if queued is not None and queued.queue is SubQueue.GATED:
                 self._add(queued.pod, queued.pipeline)
-            else:
-                self._unsettled[uid] = None
-                self._is_unsettled.set()
+        self._unsettled.update(dict.fromkeys(pods))
+        if self._unsettled:
+            self._is_unsettled.set()
         self._wake()
 
     def _bound_by_another(self, event: ClusterEvent) -> Pod | None:
@@ -626,6 +631,13 @@ class PodEnqueuer:
             pod = self._scheduler.without_profile.get(forgotten.uid)
             if pod is not None:
                 self.pending(pod)
+
+
+def _gate_of(claim: object | None) -> Hashable:
+    """Return what PreEnqueue reads of a claim; None if it does not exist."""
+    if not isinstance(claim, ResourceClaim):
+        return None
+    return claim.uid, claim.deleting, claim.controller_uid, claim.malformed
 
 
 class _Members:
