@@ -542,6 +542,10 @@ class TestDevices:
         feeding.time += DEAD_SECONDS + 1.0
         assert feeding.reflectors.problem() is None
         assert feeding.reflectors.lags()[str(RESOURCE_CLAIM)] > DEAD_SECONDS
+        streams.forbidden = {RESOURCE_SLICE.path()}
+        await feeding.until_no_devices_because(
+            NO_RIGHT.replace("deviceclasses, resourceclaims and resourceslices", "resourceslices")
+        )
         assert warnings(caplog) == [f"pods with claims for devices wait: {NO_RIGHT}"]
 
     async def test_devices_are_known_when_all_of_it_has_been_listed(

@@ -114,7 +114,8 @@ class Reflectors:
         self._random = random
         self._look_seconds = look_seconds
         self._devices_known = devices_known
-        self._devices_logged: str | None = None
+        self._devices_logged = set[tuple[str, str]]()
+        """Why which kinds are not known, as far as that was logged."""
         self._troubles: dict[Resource, _Trouble] = {}
         self._reflectors = {
             resource: self._reflector(resource) for resource in MIRRORED if not resource.group
@@ -228,20 +229,20 @@ class Reflectors:
     def _tell_of_devices(self) -> None:
         """Tell whether devices can be allocated, and log if they cannot; called again and again.
 
-        What is yet to be listed is waited for before a line is logged. `Discovery` logs what is not
-        served.
+        What is yet to be listed is waited for before a line is logged, and there is no line for
+        each kind that is known again. `Discovery` logs what is not served.
         """
         unknown = self._unknown_devices()
         texts = [reason.format(_listing(kinds)) for reason, kinds in unknown.items()]
         problem = f"devices cannot be allocated: {'; '.join(texts)}" if texts else None
         self._devices_known(problem)
-        fails = unknown.keys() & {_FORBIDDEN, _FAILING} and _UNLISTED not in unknown
-        if fails and problem != self._devices_logged:
+        fails = {(why, kind) for why in (_FORBIDDEN, _FAILING) for kind in unknown.get(why, ())}
+        if not fails <= self._devices_logged and _UNLISTED not in unknown:
             logger.warning("pods with claims for devices wait: %s", problem)
-            self._devices_logged = problem
-        elif problem is None and self._devices_logged is not None:
+            self._devices_logged |= fails
+        elif problem is None and self._devices_logged:
             logger.info("the claims, slices and classes of devices are known again")
-            self._devices_logged = None
+            self._devices_logged.clear()
 
     async def _follow(
         self, kind: Kind, resource: Resource | None, group: asyncio.TaskGroup
