@@ -269,7 +269,8 @@ def test_a_malformed_claim_keeps_the_devices_it_had_but_not_those_of_another_of_
 
 
 def test_a_malformed_claim_without_an_allocation_has_no_devices() -> None:
-    raw = {"metadata": {"name": "c", "uid": "u"}, "spec": [], "status": {"reservedFor": 1}}
+    raw: dict[str, Any] = {"metadata": {"name": "c", "uid": "u"}, "spec": []}
+    raw["status"] = {"reservedFor": 1}
     found = unreadable_claim(raw, "?", None)
     assert (found.allocation, found.reserved_for) == (None, ())
     raw["status"] = None

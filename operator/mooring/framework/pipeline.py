@@ -157,7 +157,12 @@ def build_pipeline(
         ProfileInvalid: with every plugin whose constructor fails.
     """
     failures, evaluations = failures or PluginFailures(), Evaluations(most_per_decision)
-    handle = replace(handle, evaluations=evaluations, kubernetes=effective.kubernetes)
+    handle = replace(
+        handle,
+        evaluations=evaluations,
+        kubernetes=effective.kubernetes,
+        profile=profile.name,
+    )
     built = _built_plugins(profile, effective, registry, handle, failures)
     at = partial(_plugins_at, effective, built)
     return Pipeline(

@@ -330,8 +330,10 @@ def unreadable_claim(
     No pod can use it. Each device that its allocation names is in use as a whole, and so are those
     that it had when it was `known`: a device that somebody may use must not be allocated again.
     """
-    metadata = _readable(lambda: mapping(raw, "metadata"), {})
-    annotations = _readable(lambda: strings(metadata, "annotations", "metadata"), {})
+    metadata: Mapping[str, Any] = _readable(lambda: mapping(raw, "metadata"), {})
+    annotations: Mapping[str, str] = _readable(
+        lambda: strings(metadata, "annotations", "metadata"), {}
+    )
     uid = _readable(lambda: text(metadata, "uid", "metadata"), "")
     before = known.allocation if known is not None and known.uid == uid else None
     return ResourceClaim(

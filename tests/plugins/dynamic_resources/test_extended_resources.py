@@ -17,6 +17,7 @@ from mooring.model.kubernetes_rules import KUBERNETES_RULES, NEWEST
 from mooring.model.node import parse_node
 from mooring.model.pod import Pod, parse_pod
 from mooring.model.resource_claims import FINALIZER, ResourceClaim, parse_resource_claim
+from mooring.observe.metrics import Metrics
 from mooring.plugins.dynamic_resources.extended_resources import (
     ExtendedResources,
     NewClaim,
@@ -377,7 +378,12 @@ class Attempt:
             [self.show] * 3,
         )
         self.state = cluster(N1, N2, *DEVICES, *objects)
-        built_with = replace(handle(self.state, self.api), kubernetes=KUBERNETES_RULES["1.36"])
+        self.metrics = Metrics()
+        built_with = replace(
+            handle(self.state, self.api),
+            kubernetes=KUBERNETES_RULES["1.36"],
+            device_metrics=self.metrics,
+        )
         self.plugin = DynamicResources(DynamicResourcesArgs(), built_with)
         self.pod = parse_pod(wanted)
         self.on = on
@@ -397,6 +403,12 @@ class Attempt:
         self.plugin.unreserve(self.pod, self.on)
         self.state.forget(self.pod)
         await self.api.write_all()
+
+    def counted(self, status: str) -> float | None:
+        """Return how many creations of a claim ended so."""
+        name = "dynamic_resource_allocation_resourceclaim_creates_total"
+        labels = {"admin_access": "false", "owner_api_group": "", "owner_api_kind": "Pod"}
+        return self.metrics.registry.get_sample_value(name, {"status": status, **labels})
 
     @property
     def created(self) -> list[ResourceClaim]:
@@ -420,6 +432,7 @@ async def test_pre_bind_creates_the_claim_then_allocates_it_then_sets_the_pods_s
         ("pods/status", {"extendedResourceClaimStatus"}),
     ]
     [claim] = attempt.created
+    assert (attempt.counted("success"), attempt.counted("failure")) == (1, None)
     assert claim.name == "web-extended-resources-0"
     assert claim.finalizers == (FINALIZER,)
     assert [consumer.uid for consumer in claim.reserved_for] == [attempt.pod.uid]
@@ -430,6 +443,14 @@ async def test_pre_bind_creates_the_claim_then_allocates_it_then_sets_the_pods_s
     ]
     assert attempt.in_use == ["a0", "a1"]
     assert ClusterView(attempt.state).dynamic_resources.held(attempt.pod.uid) == {}
+
+
+async def test_a_claim_that_cannot_be_created_is_counted() -> None:
+    attempt = Attempt()
+    attempt.api.failure = PluginError("no")
+    with pytest.raises(PluginError, match="no"):
+        await attempt.pre_bind()
+    assert (attempt.counted("success"), attempt.counted("failure")) == (None, 1)
 
 
 async def test_named_claims_are_written_before_that_of_resources() -> None:

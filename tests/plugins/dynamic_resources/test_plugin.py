@@ -1,5 +1,6 @@
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from deciding import Deciding
 from mooring.engine.outcome import FitError, ScheduleResult
 from mooring.engine.what_if import WhatIf
+from mooring.framework.handle import DeviceMetrics
 from mooring.framework.hints import QueueingHint
 from mooring.framework.verdicts import SKIP, PluginError, Unschedulable
 from mooring.kube.resources import RESOURCE_CLAIM
@@ -22,6 +24,7 @@ from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster, node, pod, uid_of
 from mooring.testing.device_builders import (
+    DRIVER,
     allocated,
     device_claim,
     device_class,
@@ -278,12 +281,16 @@ def test_nodes_score_by_the_first_alternative_that_they_have() -> None:
 
 
 def built(
-    state: ClusterState, api: FakeApi | None = None, version: str = "1.36", **args: Any
+    state: ClusterState,
+    api: FakeApi | None = None,
+    version: str = "1.36",
+    metrics: DeviceMetrics | None = None,
+    **args: Any,
 ) -> DynamicResources:
-    rules = KUBERNETES_RULES[version]
-    return DynamicResources(
-        DynamicResourcesArgs(**args), replace(handle(state, api), kubernetes=rules)
-    )
+    built_with = replace(handle(state, api), kubernetes=KUBERNETES_RULES[version], profile="p")
+    if metrics is not None:
+        built_with = replace(built_with, device_metrics=metrics)
+    return DynamicResources(DynamicResourcesArgs(**args), built_with)
 
 
 def reserve(plugin: DynamicResources, state: ClusterState, raw: Raw, on: str) -> Pod:
@@ -540,6 +547,43 @@ async def test_devices_that_are_not_bound_in_time_are_given_back_by_the_next_att
     claims = attempt.plugin.pre_filter(attempt.pod, ClusterView(attempt.state))
     nodes = ClusterView(attempt.state).nodes
     assert not attempt.plugin.filter(attempt.pod, nodes, claims).any()  # type: ignore[arg-type]  # PodClaims
+
+
+class Counts(DeviceMetrics):
+    """Keeps what is counted of binding conditions."""
+
+    def __init__(self) -> None:
+        self.bound: list[tuple[str, Sequence[str], Sequence[str], str]] = []
+
+    def devices_bound(
+        self,
+        profile: str,
+        drivers: Sequence[str],
+        waited: Sequence[str],
+        status: str,
+        seconds: float,
+    ) -> None:
+        assert seconds == 0.0  # the API's clock stands still
+        self.bound.append((profile, drivers, waited, status))
+
+
+@pytest.mark.parametrize(
+    ("condition", "status"), [("Attached", "success"), ("Failed", "failure"), (None, "timeout")]
+)
+async def test_it_is_counted_how_waiting_for_devices_has_ended(
+    condition: str | None, status: str
+) -> None:
+    counts = Counts()
+    attempt = Attempt(with_conditions(*[(condition, "True")] if condition else ()), metrics=counts)
+    with nullcontext() if status == "success" else pytest.raises(PluginError):
+        await attempt.pre_bind()
+    assert counts.bound == [("p", [DRIVER], [DRIVER], status)]
+
+
+async def test_devices_without_binding_conditions_are_not_counted() -> None:
+    counts = Counts()
+    await Attempt(device_claim(), metrics=counts).pre_bind()
+    assert counts.bound == []
 
 
 # ---- Unreserve
