@@ -19,9 +19,11 @@ from mooring.kube.resources import (
 from mooring.mirroring.mirror import MIRRORED, MIRRORED_IF_SERVED, Mirror
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import parse_pod
+from mooring.model.resource_claims import DeviceId
 from mooring.state.cluster import ClusterState
 from mooring.testing.builders import node, pod, service
 from mooring.testing.device_builders import (
+    DRIVER,
     allocated,
     device_claim,
     device_class,
@@ -276,6 +278,13 @@ def test_a_claim_that_cannot_be_read_is_logged_once_while_the_reason_is_the_same
     for version in range(3):
         raw = broken(device_claim(version=version, allocation=allocated("d0")))
         mirrored.mirror.apply(RESOURCE_CLAIM, "MODIFIED", raw)
+    (known,) = mirrored.state.dynamic_resources.claims.allocated.holders(
+        DeviceId(DRIVER, "pool", "d0")
+    )
+    claim = mirrored.state.dynamic_resources.claims.of_uid(known)
+    assert claim is not None
+    assert claim.allocation is not None
+    assert len(claim.allocation.results) == 1
     (line,) = caplog.messages
     assert line.startswith(
         "a claim cannot be read, and its devices stay in use: ResourceClaim default/claim "

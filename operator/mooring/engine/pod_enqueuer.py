@@ -5,7 +5,7 @@ Everything here runs on the event loop's thread and returns at once, but for `ru
 
 import asyncio
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from itertools import islice, takewhile
+from itertools import chain, islice, takewhile
 from typing import Final, NoReturn
 from weakref import WeakKeyDictionary
 
@@ -446,9 +446,11 @@ class PodEnqueuer:
                 self._of_claim.pop(key, None)
 
     def _try_with_claims(self) -> None:
-        """Run PreEnqueue again for gated pods with claims, because all devices are known now."""
-        gated = (q.pod for q in self._scheduler.queue if q.queue is SubQueue.GATED)
-        self._unsettled.update((pod.uid, None) for pod in gated if pod.spec.resource_claims)
+        """Run PreEnqueue again for gated pods with claims, because all devices are known now.
+
+        A pod whose claims are not created yet comes in again with their names.
+        """
+        self._unsettled.update(dict.fromkeys(chain.from_iterable(self._of_claim.values())))
         if self._unsettled:
             self._is_unsettled.set()
 

@@ -364,18 +364,24 @@ def _readable(read: Callable[[], _Value], otherwise: _Value) -> _Value:
 
 
 def _devices_named(raw: Mapping[str, Any], known: Allocation | None) -> Allocation | None:
-    """Return the devices of an allocation that is malformed or belongs to a malformed claim."""
+    """Return the devices of an allocation that is malformed or belongs to a malformed claim.
+
+    Those that are `known` are kept unless all of its results can be read.
+    """
     status = raw.get("status")
     if status is None or (isinstance(status, Mapping) and status.get("allocation") is None):
         return None
-    found = list(known.results) if known is not None else []
     results: list[Mapping[str, Any]] = _readable(
         lambda: mappings(mapping(mapping(raw["status"], "allocation"), "devices"), "results"), []
     )
-    for result in results:
-        device = _readable(partial(_device_id, result, "status.allocation"), None)
-        if device is not None:
-            found.append(DeviceResult("", device, result.get("adminAccess") is True or None))
+    devices = [_readable(partial(_device_id, each, "status.allocation"), None) for each in results]
+    found = [
+        DeviceResult("", device, result.get("adminAccess") is True or None)
+        for device, result in zip(devices, results, strict=True)
+        if device is not None
+    ]
+    if known is not None and (not devices or None in devices):
+        found += [result for result in known.results if result not in found]
     return Allocation(tuple(found))
 
 
