@@ -87,12 +87,13 @@ class Reflectors:
 
     Every `look_seconds` the server is asked what it serves. A kind that it does not serve has no
     objects. A kind of `MIRRORED_IF_SERVED` that cannot be listed does not make a replica unready:
-    what names a PodGroup that is not known waits, and nothing else does; of DeviceTaintRules none
-    is known. Once it has been listed it counts like any other, because what was read stays in
-    force. The kinds of `DEVICE_KINDS` never make a replica unready: while one of them is not known,
-    no device is allocated. `devices_known` is called with the reason, and with None once all are.
-    `relisted` is called with the name of each resource that had to be listed again, `versioned`
-    with the server's version.
+    what names a PodGroup that is not known waits, and nothing else does. Once it has been listed it
+    counts like any other, because what was read stays in force. The kinds of `DEVICE_KINDS` never
+    make a replica unready: while one of them is not known, no device is allocated.
+
+    `devices_known` is called with the reason for that, and with None once all are known. `relisted`
+    is called with the name of each resource that had to be listed again, `versioned` with the
+    server's version.
     """
 
     def __init__(
