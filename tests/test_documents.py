@@ -50,7 +50,7 @@ _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _CODE = re.compile(r"`([^`\n]+)`")
 _PATH = re.compile(r"(?:[\w.-]+/)*[\w.-]+\.(?:py|md|yaml|toml|lock)|(?:[\w.-]+/)+")
-_METRIC = re.compile(r"`((?:scheduler|mooring|leader)_[a-z_]+?)(?:\{[^`]*\})?`")
+_METRIC = re.compile(r"`((?:scheduler|mooring|leader|dynamic)_[a-z_]+?)(?:\{[^`]*\})?`")
 _SEPARATORS = {"|", "||", "&", "&&", ";", ">", ">>", "<", ";;"}
 
 

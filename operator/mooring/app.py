@@ -45,7 +45,7 @@ from mooring.mirroring.comparer import CacheComparer, WatchedResource
 from mooring.mirroring.mirror import Mirror
 from mooring.mirroring.reflectors import Reflectors
 from mooring.model.pod import Uid
-from mooring.observe.collector import StateCollector
+from mooring.observe.collector import StateCollector, largest
 from mooring.observe.decision_file import DecisionFile
 from mooring.observe.event_loop import HoldTimer, log_long_hold
 from mooring.observe.http import Endpoints
@@ -202,6 +202,7 @@ class Scheduler:
             Mirror(state, handled=metrics.event_handled, clock=clock),
             relisted=metrics.relisted,
             versioned=self._follow_server,
+            devices_known=state.devices_known,
             clock=clock,
             random=self._environment.random,
         )
@@ -545,12 +546,16 @@ class Scheduler:
 
     def _readings(self) -> StateCollector:
         engine, scheduler = self.engine, self.engine.scheduler
+        devices = scheduler.state.dynamic_resources
         return StateCollector(
             pending_pods=scheduler.queue.counts,
             unschedulable_pods=scheduler.queue.unschedulable_counts,
             cache_size=partial(cache_sizes, scheduler),
             watch_lag_seconds=self._reflectors.lags,
             bindings_in_flight=lambda: engine.loop.binding,
+            devices_known=lambda: devices.unknown is None,
+            devices=lambda: largest(devices.slices.of_driver),
+            devices_in_use=lambda: largest(devices.claims.allocated.of_driver),
             events_dropped=lambda: engine.recorder.dropped,
             spans_dropped=lambda: self._traces.dropped if self._traces is not None else 0,
             kopf_restarts=lambda: self._kopf.restarts,

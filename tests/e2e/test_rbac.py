@@ -463,7 +463,7 @@ FAILS: Final[Mapping[str, tuple[Work, str]]] = {
     "list podgroups": (nothing, "may not watch podgroups.scheduling"),
     "patch podgroups/status": (tells_of_pod_groups, "may not patch podgroups/status"),
     "list csidrivers": (nothing, "may not watch csidrivers.storage.k8s.io"),
-    "list deviceclasses": (nothing, "may not watch deviceclasses.resource.k8s.io"),
+    "list deviceclasses": (takes_a_device, "may not watch deviceclasses.resource.k8s.io"),
     "get resourceclaims": (takes_a_device, "may not patch resourceclaims.resource.k8s.io"),
     "patch resourceclaims/binding": (takes_a_device, "may not patch resourceclaims/status"),
     "list schedulingprofiles": (nothing, "may not list schedulingprofiles"),
@@ -548,6 +548,28 @@ def test_without_a_rule_something_fails_and_says_so(
         except (AssertionError, ApiError) as error:
             said = str(error)
         eventually(lambda: told(cluster, scheduler) + said, lambda told: words in told, words)
+
+
+def test_with_an_older_role_only_pods_with_claims_wait_until_the_role_is_applied(
+    cluster: Cluster,
+) -> None:
+    rules = [(role, n) for role, n, rule in granted() if first(rule) == "list deviceclasses"]
+    with cluster.mooring() as scheduler:
+        with without(cluster, *rules[0]):
+            eventually(starts(cluster), bool, "the start")
+            bound_with_its_device = takes_a_device(cluster)
+            cluster.wait_until_bound(cluster.add_pod("web", cpu="1m"))
+            words = "devices cannot be allocated: Mooring may not list and watch deviceclasses"
+            path = f"/api/v1/namespaces/{cluster.namespace}/pods/with-device-{cluster.runs}"
+            conditions = eventually(
+                lambda: cluster.client.get(path)["status"].get("conditions", []),
+                lambda found: any(words in c.get("message", "") for c in found),
+                "a condition that says why",
+            )
+            assert [c["message"].count("kubectl apply -k manifests/") for c in conditions] == [1]
+        eventually(bound_with_its_device, bool, "the pod bound with its device")
+        waiting = [r["message"] for r in scheduler.log() if words in r["message"]]
+        assert len([text for text in waiting if text.startswith("pods with claims")]) == 1
 
 
 def told(cluster: Cluster, scheduler: Replica) -> str:

@@ -1234,21 +1234,59 @@ def test_a_pod_is_gated_until_the_name_of_its_templates_claim_is_known(open_door
     assert open_door.queue() is SubQueue.ACTIVE
 
 
+def of_template(name: str) -> Pod:
+    """Return a pod with a claim of its own, which has the pod's name."""
+    raw = pod(name, spec={"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "one"}]})
+    raw["status"]["resourceClaimStatuses"] = [{"name": "gpu", "resourceClaimName": name}]
+    return parse_pod(raw)
+
+
 def test_an_unschedulable_pod_is_tried_again_when_its_own_claim_changes(open_door: Door) -> None:
-    put_claim(open_door)
-    for name in ("web", "db"):
-        open_door.comes(name, spec=CLAIMING if name == "web" else {})
-        queued = open_door.popped()
-        rejected_by = frozenset({"DynamicResources" if name == "web" else "NodeResourcesFit"})
-        open_door.scheduler_state.queue.add_unschedulable(queued, rejected_by, open_door.now)
+    """An equal pod, which the queue might ask instead, is not."""
+    for name in ("db", "web"):
+        put_claim(open_door, name=name, owner=name)
+        open_door.pod_enqueuer.pending(of_template(name))
+        queue = open_door.scheduler_state.queue
+        queue.add_unschedulable(open_door.popped(), frozenset({"DynamicResources"}), open_door.now)
     open_door.now = 100.0
-    put_claim(open_door, version=2)
+    put_claim(open_door, name="web", owner="web", version=2)
     assert open_door.queue() is SubQueue.UNSCHEDULABLE
-    put_claim(open_door, version=3, allocation=allocated("d0"))
+    put_claim(open_door, name="web", owner="web", version=3, allocation=allocated("d0"))
     assert (open_door.queue(), open_door.queue("db")) == (
         SubQueue.ACTIVE,
         SubQueue.UNSCHEDULABLE,
     )
+
+
+def test_pods_that_share_a_claim_are_tried_again_when_it_changes(open_door: Door) -> None:
+    put_claim(open_door)
+    for name in ("web", "db"):
+        open_door.comes(name, spec=CLAIMING)
+        queue = open_door.scheduler_state.queue
+        queue.add_unschedulable(open_door.popped(), frozenset({"DynamicResources"}), open_door.now)
+    open_door.now = 100.0
+    put_claim(open_door, version=2, allocation=allocated("d0"))
+    while queue.run_hints(open_door.now):
+        pass
+    assert SubQueue.ACTIVE in {open_door.queue("web"), open_door.queue("db")}
+
+
+def test_a_claim_that_changes_all_the_time_costs_its_gated_pods_nothing(open_door: Door) -> None:
+    """PreEnqueue runs again only if the claim has come, is deleted, or can be read again."""
+    names = [f"p{number}" for number in range(300)]
+    for name in names:
+        open_door.comes(name, spec=CLAIMING)
+    for version in range(1, 10):
+        raw = device_claim(version=version)
+        raw["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "uid": "first"}
+        claim = parse_resource_claim(raw)
+        open_door.scheduler_state.state.put(Kind.RESOURCE_CLAIM, claim.key, claim)
+        steps = sum(1 for _ in open_door.slices())
+        assert steps == (200 if version == 1 else 0)
+    assert {open_door.queue(name) for name in names} == {SubQueue.GATED}
+    put_claim(open_door)
+    deque(open_door.slices(), maxlen=0)
+    assert {open_door.queue(name) for name in names} == {SubQueue.ACTIVE}
 
 
 def test_a_pod_is_tried_again_when_the_claim_for_its_extended_resources_is_gone(
@@ -1274,3 +1312,46 @@ def test_nothing_is_kept_of_the_claims_of_pods_that_are_gone(open_door: Door) ->
     open_door.pod_enqueuer.gone(first.uid)
     put_claim(open_door)
     assert open_door.queue() is None
+
+
+class TestDevicesThatAreNotKnown:
+    """Pods with claims wait while claims, slices or classes of devices cannot be read."""
+
+    WHY = "devices cannot be allocated: Mooring may not list them"
+
+    def test_a_pod_with_a_claim_is_gated_and_told_so(self, open_door: Door) -> None:
+        open_door.scheduler_state.state.devices_known(self.WHY)
+        open_door.comes(spec=CLAIMING)
+        open_door.comes("plain")
+        assert open_door.queue() is SubQueue.GATED
+        assert open_door.queue("plain") is SubQueue.ACTIVE
+        open_door.reports()
+        open_door.reports()
+        assert open_door.gated == [("web", self.WHY)]
+
+    def test_it_is_queued_when_they_are_known(self, open_door: Door) -> None:
+        state = open_door.scheduler_state.state
+        state.devices_known(self.WHY)
+        put_claim(open_door)
+        for name in ("web", "db"):
+            open_door.comes(name, spec=CLAIMING)
+        state.devices_known("another reason")
+        assert open_door.queue() is SubQueue.GATED
+        state.devices_known(None)
+        deque(open_door.slices(), maxlen=0)
+        assert open_door.queue() is open_door.queue("db") is SubQueue.ACTIVE
+
+    def test_one_that_was_rejected_for_it_is_tried_again(self, open_door: Door) -> None:
+        """Such as one with extended resources, which has no claim yet."""
+        state = open_door.scheduler_state.state
+        state.devices_known(self.WHY)
+        for name, plugin in (("web", "DynamicResources"), ("db", "NodeResourcesFit")):
+            open_door.comes(name, requests={"example.com/gpu": 1})
+            queue = open_door.scheduler_state.queue
+            queue.add_unschedulable(open_door.popped(), frozenset({plugin}), open_door.now)
+        open_door.now = 100.0
+        state.devices_known(None)
+        while open_door.scheduler_state.queue.run_hints(open_door.now):
+            pass
+        found = open_door.queue(), open_door.queue("db")
+        assert found == (SubQueue.ACTIVE, SubQueue.UNSCHEDULABLE)

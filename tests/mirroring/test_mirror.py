@@ -19,9 +19,11 @@ from mooring.kube.resources import (
 from mooring.mirroring.mirror import MIRRORED, MIRRORED_IF_SERVED, Mirror
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import parse_pod
+from mooring.model.resource_claims import DeviceId
 from mooring.state.cluster import ClusterState
 from mooring.testing.builders import node, pod, service
 from mooring.testing.device_builders import (
+    DRIVER,
     allocated,
     device_claim,
     device_class,
@@ -244,6 +246,50 @@ def test_devices_are_in_use_as_claims_come_and_go_with_their_watch(mirrored: Mir
     assert [device.device for device in in_use] == ["d0"]
     mirrored.mirror.apply(RESOURCE_CLAIM, "DELETED", taken)
     assert not in_use
+
+
+def broken(claim: dict[str, Any]) -> dict[str, Any]:
+    """Return the claim with an allocation that cannot be read as a whole."""
+    claim["status"]["allocation"]["devices"]["results"][0]["consumedCapacity"] = {"memory": "lots"}
+    return claim
+
+
+def test_the_devices_of_a_claim_that_cannot_be_read_stay_in_use(mirrored: Mirrored) -> None:
+    """Those that it names, and those that it had: none of them may be allocated twice."""
+    in_use = mirrored.state.dynamic_resources.claims.allocated.dedicated
+    mirrored.relisted(RESOURCE_CLAIM, [broken(device_claim("new", allocation=allocated("d0")))])
+    assert {device.device for device in in_use} == {"d0"}
+    mirrored.mirror.apply(RESOURCE_CLAIM, "ADDED", device_claim("idle"))
+    taken = broken(device_claim("idle", allocation=allocated("d1")))
+    mirrored.mirror.apply(RESOURCE_CLAIM, "MODIFIED", taken)
+    assert {device.device for device in in_use} == {"d0", "d1"}
+    nothing_said = device_claim("idle")
+    nothing_said["status"] = {"allocation": {"devices": {"results": "d2"}}}
+    mirrored.mirror.apply(RESOURCE_CLAIM, "MODIFIED", nothing_said)
+    assert {device.device for device in in_use} == {"d0", "d1"}
+    mirrored.mirror.apply(RESOURCE_CLAIM, "MODIFIED", device_claim("idle"))
+    mirrored.mirror.apply(RESOURCE_CLAIM, "DELETED", device_claim("new"))
+    assert not in_use
+
+
+def test_a_claim_that_cannot_be_read_is_logged_once_while_the_reason_is_the_same(
+    mirrored: Mirrored, caplog: pytest.LogCaptureFixture
+) -> None:
+    for version in range(3):
+        raw = broken(device_claim(version=version, allocation=allocated("d0")))
+        mirrored.mirror.apply(RESOURCE_CLAIM, "MODIFIED", raw)
+    (known,) = mirrored.state.dynamic_resources.claims.allocated.holders(
+        DeviceId(DRIVER, "pool", "d0")
+    )
+    claim = mirrored.state.dynamic_resources.claims.of_uid(known)
+    assert claim is not None
+    assert claim.allocation is not None
+    assert len(claim.allocation.results) == 1
+    (line,) = caplog.messages
+    assert line.startswith(
+        "a claim cannot be read, and its devices stay in use: ResourceClaim default/claim "
+        "status.allocation.devices.results[0].consumedCapacity.memory: "
+    )
 
 
 def test_slices_have_the_taints_of_rules_of_whatever_version(mirrored: Mirrored) -> None:

@@ -12,12 +12,16 @@ from mooring.kube.config import Connection
 from mooring.kube.reflector import EventType
 from mooring.kube.resources import (
     COSCHEDULING_POD_GROUP,
+    DEVICE_CLASS,
     DEVICE_TAINT_RULE,
+    DEVICE_TAINT_RULE_V1BETA2,
     NODE,
     POD,
     POD_DISRUPTION_BUDGET,
     POD_GROUP,
     POD_GROUP_V1ALPHA2,
+    RESOURCE_CLAIM,
+    RESOURCE_SLICE,
     Resource,
 )
 from mooring.mirroring.discovery import EXPECTED
@@ -29,6 +33,10 @@ from mooring.testing.builders import node, pod_group
 WAIT_SECONDS = 10.0
 LOOK_SECONDS = 0.02
 OPTIONAL = tuple(MIRRORED_IF_SERVED)
+TAINT_RULES = (DEVICE_TAINT_RULE, DEVICE_TAINT_RULE_V1BETA2)
+OF_DEVICES = (DEVICE_CLASS, RESOURCE_CLAIM, RESOURCE_SLICE)
+OTHERS = tuple(resource for resource in MIRRORED if resource not in OF_DEVICES)
+"""What a replica cannot work without."""
 DISCOVERY = {f"/apis/{resource.api_version}" for resource in (*OPTIONAL, *EXPECTED.values())}
 
 
@@ -76,6 +84,7 @@ class Streams:
         self.minor = "36"
         self.served: set[Resource] = set()
         self.forbidden: set[str] = set()
+        self.failing: set[str] = set()
         self.not_served: set[Resource] = set()
         """Kinds that servers usually serve, and this one does not."""
         self.groups_allowed = True
@@ -106,6 +115,9 @@ class Streams:
             request.refuse(500, "InternalError", "groups cannot be read")
             return
         if request.path.endswith("/podgroups") and not self.groups_answered:
+            return
+        if request.path in self.failing:
+            request.refuse(500, "InternalError", "these cannot be read")
             return
         if request.path in self.forbidden:
             request.refuse(403, "Forbidden", "these are not for you")
@@ -144,11 +156,17 @@ class Feeding:
         self.time = 1000.0
         self.relisted: list[str] = []
         self.versions: asyncio.Queue[str] = asyncio.Queue()
+        self.no_devices: str | None = ""
+        """Why no device can be allocated, as it was told last; "" before anything was told."""
+        self.claims_then: list[str] = []
+        """The claims that were known when that was told."""
+        self._told_of_devices = asyncio.Event()
         self.reflectors = Reflectors(
             client,
             self.seen,
             relisted=self.relisted.append,
             versioned=self.versions.put_nowait,
+            devices_known=self._note_devices,
             clock=self._clock,
             look_seconds=LOOK_SECONDS,
         )
@@ -156,6 +174,23 @@ class Feeding:
 
     def _clock(self) -> float:
         return self.time
+
+    def _note_devices(self, why_not: str | None) -> None:
+        if why_not != self.no_devices:
+            self.claims_then = list(self.seen.names.get(RESOURCE_CLAIM, ()))
+        self.no_devices = why_not
+        self._told_of_devices.set()
+
+    def allocates_devices(self) -> bool:
+        """Return whether it was told last that devices can be allocated."""
+        return self.no_devices is None
+
+    async def until_no_devices_because(self, text: str | None) -> None:
+        """Wait until no device is allocated for this reason; None: until devices are."""
+        async with asyncio.timeout(WAIT_SECONDS):
+            while self.no_devices != text:
+                self._told_of_devices.clear()
+                await self._told_of_devices.wait()
 
     def start(self) -> None:
         self._task = asyncio.create_task(self.reflectors.run())
@@ -242,7 +277,8 @@ async def test_only_pods_that_hold_a_place_are_mirrored(
 async def test_before_anything_was_seen_everything_is_lacking(feeding: Feeding) -> None:
     lacking = feeding.problem()
     assert lacking.startswith("not listed yet: ")
-    assert all(str(resource) in lacking for resource in MIRRORED)
+    assert all(str(resource) in lacking for resource in OTHERS)
+    assert not any(str(resource) in lacking for resource in OF_DEVICES)
     assert set(feeding.reflectors.lags().values()) == {0.0}
 
 
@@ -373,7 +409,7 @@ async def test_pod_groups_that_cannot_be_listed_hold_up_nothing(
     assert feeding.reflectors.lags()["podgroups.scheduling.k8s.io"] > DEAD_SECONDS
 
 
-@pytest.mark.parametrize("resource", OPTIONAL)
+@pytest.mark.parametrize("resource", [each for each in OPTIONAL if each not in TAINT_RULES])
 async def test_a_watch_of_pod_groups_that_dies_makes_a_replica_unready(
     resource: Resource, streams: Streams, feeding: Feeding
 ) -> None:
@@ -473,3 +509,117 @@ async def test_the_version_of_the_server_is_handed_on(streams: Streams, feeding:
     streams.minor = "37"
     async with asyncio.timeout(WAIT_SECONDS):
         assert [await feeding.versions.get() for _ in range(2)] == ["1.36", "1.37"]
+
+
+NO_RIGHT = (
+    "devices cannot be allocated: Mooring may not list and watch deviceclasses, resourceclaims and "
+    "resourceslices of resource.k8s.io; apply the ClusterRole of its version: "
+    "kubectl apply -k manifests/, or upgrade the Helm release"
+)
+NOT_SERVED = (
+    "devices cannot be allocated: the API server does not serve deviceclasses, resourceclaims and "
+    "resourceslices of resource.k8s.io/v1; from Kubernetes 1.34 on it does, unless "
+    "--runtime-config says otherwise"
+)
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Return what was said of pods with claims."""
+    return [text for text in caplog.messages if text.startswith("pods with claims")]
+
+
+class TestDevices:
+    """Claims, slices and classes that cannot be read hold up pods with claims, and nothing else."""
+
+    async def test_a_replica_with_an_older_role_is_ready_and_may_lead(
+        self, streams: Streams, feeding: Feeding, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        streams.forbidden = {resource.path() for resource in OF_DEVICES}
+        await feeding.begin()
+        await feeding.until_no_devices_because(NO_RIGHT)
+        assert feeding.reflectors.problem() is None
+        assert feeding.reflectors.is_current()
+        feeding.time += DEAD_SECONDS + 1.0
+        assert feeding.reflectors.problem() is None
+        assert feeding.reflectors.lags()[str(RESOURCE_CLAIM)] > DEAD_SECONDS
+        streams.forbidden = {RESOURCE_SLICE.path()}
+        await feeding.until_no_devices_because(
+            NO_RIGHT.replace("deviceclasses, resourceclaims and resourceslices", "resourceslices")
+        )
+        assert warnings(caplog) == [f"pods with claims for devices wait: {NO_RIGHT}"]
+
+    async def test_devices_are_known_when_all_of_it_has_been_listed(
+        self, streams: Streams, feeding: Feeding
+    ) -> None:
+        streams.forbidden = {RESOURCE_SLICE.path()}
+        await feeding.begin()
+        await feeding.until_no_devices_because(
+            NO_RIGHT.replace("deviceclasses, resourceclaims and resourceslices", "resourceslices")
+        )
+        streams.forbidden.clear()
+        await feeding.until_no_devices_because(None)
+
+    async def test_a_kind_that_is_served_later_and_one_that_is_not_any_more_are_noticed(
+        self, streams: Streams, feeding: Feeding
+    ) -> None:
+        streams.not_served = {*OF_DEVICES}
+        await feeding.begin()
+        assert feeding.no_devices == NOT_SERVED
+        assert feeding.reflectors.problem() is None
+        streams.not_served = set()
+        await feeding.until_no_devices_because(None)
+        streams.not_served = {*OF_DEVICES}
+        await feeding.until_no_devices_because(NOT_SERVED)
+        assert feeding.reflectors.problem() is None
+        assert feeding.reflectors.is_current()
+
+    async def test_claims_are_not_forgotten_before_it_is_told_that_they_are_unknown(
+        self, streams: Streams, feeding: Feeding
+    ) -> None:
+        """What they hold would look free."""
+        streams.objects[RESOURCE_CLAIM.path()] = [versioned("train", 1)]
+        await feeding.begin()
+        await feeding.until_no_devices_because(None)
+        streams.not_served = {RESOURCE_CLAIM}
+        await feeding.until_no_devices_because(
+            NOT_SERVED.replace("deviceclasses, resourceclaims and resourceslices", "resourceclaims")
+        )
+        assert feeding.claims_then == ["train"]
+
+    async def test_a_watch_that_breaks_is_waited_for_before_pods_with_claims_wait(
+        self, streams: Streams, feeding: Feeding
+    ) -> None:
+        """A replica does not ask for the lease meanwhile: devices may have been allocated."""
+        await feeding.begin()
+        await feeding.until_no_devices_because(None)
+        streams.forbidden = {RESOURCE_CLAIM.path()}
+        streams.open[RESOURCE_CLAIM.path()].cut()
+        async with asyncio.timeout(WAIT_SECONDS):
+            while feeding.reflectors.is_current():  # noqa: ASYNC110 - no event tells
+                await asyncio.sleep(0)
+        assert feeding.allocates_devices()
+        feeding.time += DEAD_SECONDS + 1.0
+        assert feeding.reflectors.is_current()
+        assert not feeding.allocates_devices()
+        await feeding.until_no_devices_because(
+            NO_RIGHT.replace("deviceclasses, resourceclaims and resourceslices", "resourceclaims")
+        )
+        assert feeding.reflectors.problem() is None
+
+    @pytest.mark.parametrize("resource", TAINT_RULES)
+    async def test_taint_rules_that_are_served_must_be_known(
+        self, resource: Resource, streams: Streams, feeding: Feeding
+    ) -> None:
+        """A pod must not get a device that a rule taints."""
+        streams.served, streams.forbidden = {resource}, {resource.path()}
+        await feeding.begin()
+        assert "may not list and watch devicetaintrules" in (feeding.no_devices or "")
+        assert feeding.reflectors.problem() is None
+
+    async def test_kinds_that_fail_are_named(self, streams: Streams, feeding: Feeding) -> None:
+        streams.failing = {DEVICE_CLASS.path()}
+        await feeding.begin()
+        await feeding.until_no_devices_because(
+            "devices cannot be allocated: deviceclasses of resource.k8s.io cannot be watched; "
+            "Mooring's log says why"
+        )

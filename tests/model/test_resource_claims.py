@@ -23,6 +23,7 @@ from mooring.model.resource_claims import (
     allocation_fields,
     parse_resource_claim,
     parse_resource_claim_template,
+    unreadable_claim,
 )
 from mooring.model.selectors import NodeSelector, NodeSelectorTerm, Requirement
 from mooring.model.taints import Toleration
@@ -231,3 +232,46 @@ def test_a_malformed_claim_is_an_error_with_its_path() -> None:
         "ResourceClaim team-a/c spec.devices.requests[0].exactly.count: "
         "must be a whole number, not '3'"
     )
+
+
+def test_of_a_claim_that_is_malformed_everything_else_is_read() -> None:
+    raw: dict[str, Any] = {
+        "metadata": {"name": "c", "namespace": "ns", "uid": "u", "finalizers": [FINALIZER]},
+        "spec": {"devices": {"requests": "two"}},
+        "status": {
+            "allocation": ALLOCATION,
+            "reservedFor": [{"resource": "pods", "name": "web", "uid": "p"}],
+        },
+    }
+    with pytest.raises(ManifestError) as refused:
+        parse_resource_claim(raw)
+    found = unreadable_claim(raw, str(refused.value), None)
+    assert (found.key, found.uid, found.finalizers) == ("ns/c", "u", (FINALIZER,))
+    assert found.malformed.startswith("ResourceClaim ns/c spec.devices.requests: ")
+    assert found.allocation is not None
+    assert [(r.device.device, r.share_id) for r in found.allocation.results] == [
+        ("gpu-0", ""),
+        ("nic-0", ""),
+    ]
+    assert [consumer.uid for consumer in found.reserved_for] == ["p"]
+
+
+@pytest.mark.parametrize(("uid", "devices"), [("u", ["gpu-0", "nic-0"]), ("another", [])])
+def test_a_malformed_claim_keeps_the_devices_it_had_but_not_those_of_another_of_its_name(
+    uid: str, devices: list[str]
+) -> None:
+    metadata = {"name": "c", "namespace": "ns", "uid": "u"}
+    known = parse_resource_claim({"metadata": metadata, "status": {"allocation": ALLOCATION}})
+    again = {"metadata": metadata | {"uid": uid}, "status": {"allocation": "?"}}
+    found = unreadable_claim(again, "?", known).allocation
+    assert found is not None
+    assert [result.device.device for result in found.results] == devices
+
+
+def test_a_malformed_claim_without_an_allocation_has_no_devices() -> None:
+    raw: dict[str, Any] = {"metadata": {"name": "c", "uid": "u"}, "spec": []}
+    raw["status"] = {"reservedFor": 1}
+    found = unreadable_claim(raw, "?", None)
+    assert (found.allocation, found.reserved_for) == (None, ())
+    raw["status"] = None
+    assert unreadable_claim(raw, "?", None).allocation is None

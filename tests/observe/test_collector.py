@@ -1,4 +1,4 @@
-from mooring.observe.collector import StateCollector
+from mooring.observe.collector import StateCollector, largest
 
 
 def readings(*, leading: bool = True) -> StateCollector:
@@ -8,6 +8,9 @@ def readings(*, leading: bool = True) -> StateCollector:
         cache_size=lambda: {"nodes": 20, "pods": 30, "assumed_pods": 4},
         watch_lag_seconds=lambda: {"pods": 0.25},
         bindings_in_flight=lambda: 4,
+        devices_known=lambda: True,
+        devices=lambda: {"gpu.example.com": 12},
+        devices_in_use=lambda: {"gpu.example.com": 13},
         events_dropped=lambda: 5,
         spans_dropped=lambda: 11,
         kopf_restarts=lambda: 6,
@@ -44,6 +47,9 @@ def test_every_reading_is_shown_under_its_name_and_labels() -> None:
         "leader_election_master_status": {("mooring",): 1},
         "mooring_watch_lag_seconds": {("pods",): 0.25},
         "mooring_bindings_in_flight": {(): 4},
+        "mooring_devices_known": {(): 1},
+        "mooring_devices": {("gpu.example.com",): 12},
+        "mooring_devices_in_use": {("gpu.example.com",): 13},
         "mooring_events_dropped": {(): 5},
         "mooring_spans_dropped": {(): 11},
         "mooring_kopf_restarts": {(): 6},
@@ -53,3 +59,11 @@ def test_every_reading_is_shown_under_its_name_and_labels() -> None:
 
 def test_a_standby_replica_says_that_it_does_not_lead() -> None:
     assert shown(readings(leading=False))["leader_election_master_status"] == {("mooring",): 0}
+
+
+def test_of_many_values_that_users_choose_the_smallest_counts_share_one() -> None:
+    counts = {f"d{number}": number for number in range(200)}
+    found = largest(counts)
+    assert len(found) == 101
+    assert (found["d199"], found["other"]) == (199, sum(range(100)))
+    assert largest({"d1": 1}) == {"d1": 1}

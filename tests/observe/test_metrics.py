@@ -19,6 +19,7 @@ BUCKETS = {
     "scheduler_preemption_victims": (1, 64, 7),
     "scheduler_preemption_goroutines_duration_seconds": (0.01, 5242.88, 20),
     "scheduler_preemption_evaluation_duration_seconds": (0.001, 32.768, 16),
+    "scheduler_dra_bindingconditions_wait_duration_seconds": (0.1, 819.2, 14),
     "scheduler_framework_extension_point_duration_seconds": (0.0001, 0.2048, 12),
     "scheduler_plugin_execution_duration_seconds": (0.00001, 0.00001 * 1.5**19, 20),
     "scheduler_queueing_hint_execution_duration_seconds": (0.00001, 0.00001 * 1.5**19, 20),
@@ -136,11 +137,14 @@ def everything_happened_once() -> Metrics:
     metrics.pod_group_attempted("waiting_on_preemption", "mooring", 0.5)
     metrics.pod_group_decided(0.25)
     metrics.event_loop_held(0.375)
+    metrics.devices_bound("mooring", ["a", "b", "b"], ["b"], "timeout", 4.0)
+    metrics.claim_created("failure")
     return metrics
 
 
 FILTER = {"extension_point": "Filter"}
 IN_FILTER = {"plugin": "NodeName", **FILTER}
+WAITED_FOR = {"profile": "mooring", "driver": "b", "status": "timeout"}
 WAITING = {"result": "waiting_on_preemption", "profile": "mooring"}
 
 
@@ -164,6 +168,18 @@ WAITING = {"result": "waiting_on_preemption", "profile": "mooring"}
             0.5,
         ),
         ("scheduler_preemption_goroutines_execution_total", {"result": "success"}, 1),
+        ("scheduler_dra_bindingconditions_allocations_total", WAITED_FOR, 1),
+        ("scheduler_dra_bindingconditions_wait_duration_seconds_sum", WAITED_FOR, 8),
+        (
+            "dynamic_resource_allocation_resourceclaim_creates_total",
+            {
+                "status": "failure",
+                "admin_access": "false",
+                "owner_api_group": "",
+                "owner_api_kind": "Pod",
+            },
+            1,
+        ),
         ("scheduler_preemption_goroutines_duration_seconds_sum", {"result": "success"}, 0.5),
         (
             "scheduler_framework_extension_point_duration_seconds_sum",

@@ -23,7 +23,7 @@ from mooring.engine.profiles import Profiles
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.engine.shadow import Shadow
 from mooring.framework.evaluations import MOST_PER_DECISION
-from mooring.framework.handle import Api, Handle
+from mooring.framework.handle import Api, DeviceMetrics, Handle
 from mooring.framework.plugin_failures import PluginFailures
 from mooring.framework.plugin_metrics import PluginMetrics
 from mooring.framework.queued_pod import SubQueue
@@ -290,7 +290,8 @@ def build_scheduler_state(
     Without `metrics` nothing is counted.
     """
     cluster, waiting = ClusterView(state), WaitingPods()
-    handle = Handle(cluster, waiting, api, state)
+    device_metrics = metrics if metrics is not None else DeviceMetrics()
+    handle = Handle(cluster, waiting, api, state, device_metrics=device_metrics)
     failures = None
     if metrics is not None:
         failures = PluginFailures(

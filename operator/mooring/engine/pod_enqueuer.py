@@ -4,8 +4,8 @@ Everything here runs on the event loop's thread and returns at once, but for `ru
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
-from itertools import islice, takewhile
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from itertools import chain, islice, takewhile
 from typing import Final, NoReturn
 from weakref import WeakKeyDictionary
 
@@ -77,7 +77,9 @@ class PodEnqueuer:
         self._failed = failed
         self._gated = gated
         self._gated_since: dict[Uid, float] = {}
-        """When members of groups were gated, by uid, of those that were not told why."""
+        """When members of groups, and pods that wait for devices to be known, were gated.
+
+        By uid, of those that were not told why."""
         self._no_profile = no_profile
         self._misspelt = misspelt
         self._without_profile_since: dict[Uid, float] = {}
@@ -343,11 +345,11 @@ class PodEnqueuer:
 
         It yields after each pod, of which there may be many.
         """
-        yield from self._report_gated_members()
+        yield from self._report_gated()
         yield from self._report_pods_without_profile()
         self._report_misspelt()
 
-    def _report_gated_members(self) -> Iterator[None]:
+    def _report_gated(self) -> Iterator[None]:
         until = self._clock() - _GATED_SECONDS
         due = [*takewhile(lambda uid: self._gated_since[uid] <= until, self._gated_since)]
         for uid in due:
@@ -428,6 +430,8 @@ class PodEnqueuer:
                 self._admit_group(event)
             if event.kind is Kind.RESOURCE_CLAIM:
                 self._try_after_claim(event)
+            elif event.kind is Kind.RESOURCE_SLICE and event.before is event.after is None:
+                self._try_with_claims()
             self._take_back_after(event)
         if self._scheduler.queue.move_on_events(events, self._clock()):
             self._wake()
@@ -441,27 +445,41 @@ class PodEnqueuer:
             if not pods:
                 self._of_claim.pop(key, None)
 
-    def _try_after_claim(self, event: ClusterEvent) -> None:
-        """Run PreEnqueue again for gated pods that name the claim, and hints of the others.
+    def _try_with_claims(self) -> None:
+        """Run PreEnqueue again for gated pods with claims, because all devices are known now.
 
-        Of many pods that name one claim, which are one group for the queue, some are enough. The
-        pod for whose extended resources a claim was created waits for its deletion.
+        A pod whose claims are not created yet comes in again with their names.
         """
-        claim, gone = event.after, event.before
-        if claim is None and isinstance(gone, ResourceClaim) and gone.for_extended_resources:
-            self._scheduler.queue.try_after(Uid(gone.controller_uid), event, self._clock())
+        self._unsettled.update(dict.fromkeys(chain.from_iterable(self._of_claim.values())))
+        if self._unsettled:
+            self._is_unsettled.set()
+
+    def _try_after_claim(self, event: ClusterEvent) -> None:
+        """Run PreEnqueue again for gated pods that name the claim, and hints of its own pod.
+
+        A pod's own claim is one that was made for it alone: of what happens to that, the queue asks
+        other pods, which are equal to it but for the claim. All pods that name any other claim have
+        it in their spec, so that the queue asks the right ones. Of an own claim for extended
+        resources the pod waits for the deletion. What PreEnqueue does not read of a claim may
+        change all the time, and thousands of pods may name it.
+        """
+        before, after = event.before, event.after
+        claim = after if after is not None else before
         if not isinstance(claim, ResourceClaim):
             return
-        for number, uid in enumerate(tuple(self._of_claim.get(claim.key, ()))):
+        if claim.controller_uid and (after is not None or claim.for_extended_resources):
+            self._scheduler.queue.try_after(Uid(claim.controller_uid), event, self._clock())
+            self._wake()
+        if after is None or _gate_of(before) == _gate_of(after):
+            return
+        pods = iter(tuple(self._of_claim.get(claim.key, ())))
+        for uid in islice(pods, _FOUND_AT_ONCE):
             queued = self._scheduler.queue.get(uid)
-            if queued is None or queued.queue is not SubQueue.GATED:
-                if number < _FOUND_AT_ONCE:
-                    self._scheduler.queue.try_after(uid, event, self._clock())
-            elif number < _FOUND_AT_ONCE:
+            if queued is not None and queued.queue is SubQueue.GATED:
                 self._add(queued.pod, queued.pipeline)
-            else:
-                self._unsettled[uid] = None
-                self._is_unsettled.set()
+        self._unsettled.update(dict.fromkeys(pods))
+        if self._unsettled:
+            self._is_unsettled.set()
         self._wake()
 
     def _bound_by_another(self, event: ClusterEvent) -> Pod | None:
@@ -554,7 +572,7 @@ class PodEnqueuer:
         now, decisions = self._clock(), self._scheduler.decisions
         gate = self._gate(pod, pipeline, report=report)
         gated = gate is not None
-        if gated and not report and self._scheduler.state.pod_groups.key_of(pod) is not None:
+        if gated and not report and self._may_wait_for_others(pod):
             self._gated_since.setdefault(pod.uid, now)
         known = self._scheduler.queue.get(pod.uid)
         times = decisions.seen(pod.key, pod.uid, now, known.times if known is not None else None)
@@ -562,6 +580,15 @@ class PodEnqueuer:
         if not gated:
             self._note_not_gated(pod)
         decisions.admitted(pod.uid, gate, now)
+
+    def _may_wait_for_others(self, pod: Pod) -> bool:
+        """Return whether the pod is gated for a reason that cannot be seen in the pod itself.
+
+        That is a group that is not complete, or devices that are not known.
+        """
+        state = self._scheduler.state
+        unknown = state.dynamic_resources.unknown is not None and pod.spec.resource_claims
+        return bool(unknown) or state.pod_groups.key_of(pod) is not None
 
     def _note_not_gated(self, pod: Pod) -> None:
         """Note that the group of this pod, which is in the queue now, has a member not gated."""
@@ -606,6 +633,13 @@ class PodEnqueuer:
             pod = self._scheduler.without_profile.get(forgotten.uid)
             if pod is not None:
                 self.pending(pod)
+
+
+def _gate_of(claim: object | None) -> Hashable:
+    """Return what PreEnqueue reads of a claim; None if it does not exist."""
+    if not isinstance(claim, ResourceClaim):
+        return None
+    return claim.uid, claim.deleting, claim.controller_uid, claim.malformed
 
 
 class _Members:

@@ -15,7 +15,7 @@ from mooring.model.storage import PersistentVolume, PersistentVolumeClaim
 from mooring.state.cluster_view import ClusterView
 from mooring.state.devices.cards import Cards
 
-__all__ = ["Api", "Handle", "ReadAgainError", "VolumeAssumeCache"]
+__all__ = ["Api", "DeviceMetrics", "Handle", "ReadAgainError", "VolumeAssumeCache"]
 
 
 class ReadAgainError(Exception):
@@ -151,6 +151,27 @@ class VolumeAssumeCache(Protocol):
         """
 
 
+class DeviceMetrics:
+    """Counts what becomes of claims for devices; this one counts nothing."""
+
+    def devices_bound(
+        self,
+        profile: str,
+        drivers: Sequence[str],
+        waited: Sequence[str],
+        status: str,
+        seconds: float,
+    ) -> None:
+        """Count that PreBind has waited until devices were bound.
+
+        `drivers` has the driver of each device of the claims, `waited` that of each with binding
+        conditions. `status` is success, failure, timeout or error.
+        """
+
+    def claim_created(self, status: str) -> None:
+        """Count that a claim for a pod's extended resources was created: success or failure."""
+
+
 @dataclass(frozen=True, slots=True)
 class Handle:
     """The second argument of every plugin's constructor (framework.Handle in kube-scheduler)."""
@@ -163,3 +184,6 @@ class Handle:
     """The evaluations of this profile's plugins."""
     kubernetes: KubernetesRules = NEWEST
     """The rules of this profile where versions of Kubernetes differ."""
+    profile: str = ""
+    """The name of this profile."""
+    device_metrics: DeviceMetrics = field(default_factory=DeviceMetrics)

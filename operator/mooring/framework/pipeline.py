@@ -157,7 +157,7 @@ def build_pipeline(
         ProfileInvalid: with every plugin whose constructor fails.
     """
     failures, evaluations = failures or PluginFailures(), Evaluations(most_per_decision)
-    handle = replace(handle, evaluations=evaluations, kubernetes=effective.kubernetes)
+    handle = replace(handle, evaluations=evaluations)
     built = _built_plugins(profile, effective, registry, handle, failures)
     at = partial(_plugins_at, effective, built)
     return Pipeline(
@@ -210,6 +210,7 @@ def _built_plugins(
     Raises:
         ProfileInvalid: with every plugin whose constructor fails.
     """
+    handle = replace(handle, kubernetes=effective.kubernetes, profile=profile.name)
     names = dict.fromkeys(use.name for uses in effective.plugins.values() for use in uses)
     built: dict[str, Any] = {}
     mistakes, causes = list[FieldError](), list[BaseException]()

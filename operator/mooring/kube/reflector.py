@@ -101,8 +101,9 @@ class Reflector:
     """Keeps `sink` up to date with one resource until cancelled.
 
     `selectors` are the query's `fieldSelector` and `labelSelector`. `on_trouble` is called
-    with every error, and with None once the watch works again. `on_relist` is called for every
-    whole set after the first. `synced` is set once the sink has taken the first one over.
+    with every error, and with None once the watch works again. `synced` is set, and `on_synced`
+    called, once the sink has taken the first whole set over; `on_relist` is called for every later
+    one.
     """
 
     def __init__(
@@ -113,6 +114,7 @@ class Reflector:
         *,
         selectors: dict[str, str] | None = None,
         on_trouble: Callable[[Resource, ApiError | None], None] = lambda _resource, _error: None,
+        on_synced: Callable[[], None] = lambda: None,
         on_relist: Callable[[Resource], None] = lambda _resource: None,
         silence: float = SILENCE_SECONDS,
         random: random_module.Random | None = None,
@@ -126,6 +128,7 @@ class Reflector:
         self._sink = sink
         self._selectors = selectors or {}
         self._on_trouble = on_trouble
+        self._on_synced = on_synced
         self._on_relist = on_relist
         self._silence = silence
         self._random = random or random_module.Random()  # noqa: S311 - spreads load, hides nothing
@@ -253,7 +256,9 @@ class Reflector:
             raise self._broken(f"the mirror refused the objects: {error!r}") from error
         if self.synced.is_set():
             self._on_relist(self._resource)
+            return
         self.synced.set()
+        self._on_synced()
 
     def _add(self, relist: Relist, obj: dict[str, Any]) -> None:
         try:

@@ -14,9 +14,18 @@ from mooring.model.errors import ManifestError
 from mooring.model.events import Action, Kind, event_label
 from mooring.model.objects import identity, parse_object
 from mooring.model.pod import Pod
+from mooring.model.resource_claims import unreadable_claim
 from mooring.state.cluster import ClusterState
 
-__all__ = ["ACTIONS", "ASSIGNED_PODS", "MIRRORED", "MIRRORED_IF_SERVED", "Mirror", "parsed_or_none"]
+__all__ = [
+    "ACTIONS",
+    "ASSIGNED_PODS",
+    "DEVICE_KINDS",
+    "MIRRORED",
+    "MIRRORED_IF_SERVED",
+    "Mirror",
+    "parsed_or_none",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +61,14 @@ MIRRORED_IF_SERVED: Final[Mapping[Resource, Kind]] = {
 }
 """What is mirrored where the API server serves it; of two versions of a kind, the first served."""
 
+DEVICE_KINDS: Final = (
+    Kind.DEVICE_CLASS,
+    Kind.RESOURCE_CLAIM,
+    Kind.RESOURCE_SLICE,
+    Kind.DEVICE_TAINT_RULE,
+)
+"""What must be known before a device is allocated; DeviceTaintRules only where they are served."""
+
 ASSIGNED_PODS: Final = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
 """Field selector of the pods that are bound to a node and have not ended."""
 
@@ -75,10 +92,28 @@ def parsed_or_none(kind: Kind, raw: Mapping[str, Any]) -> Any | None:
         return None
 
 
+def _parsed(state: ClusterState, kind: Kind, key: str, raw: Mapping[str, Any]) -> Any | None:
+    """Return the value of an API object; None if it is malformed and is left out.
+
+    A malformed claim is not left out: its devices stay in use.
+    """
+    if kind is not Kind.RESOURCE_CLAIM:
+        return parsed_or_none(kind, raw)
+    try:
+        return parse_object(kind, raw)
+    except ManifestError as error:
+        known = state.dynamic_resources.claims.get(key)
+        claim = unreadable_claim(raw, str(error), known)
+        if known is None or known.malformed != claim.malformed:
+            logger.warning("a claim cannot be read, and its devices stay in use: %s", error)
+        return claim
+
+
 class Mirror:
     """Writes what reflectors read into the cluster state (`mooring.kube.reflector.Sink`).
 
-    A malformed object is logged and stays as it was known before, so that it holds up nothing else.
+    A malformed object is logged and stays as it was known before, so that it holds up nothing else;
+    of a malformed claim the devices stay in use.
     `handled` is called with the name of each event, as metrics have it, and the seconds that it
     took to change the state and the queue.
     """
@@ -104,7 +139,7 @@ class Mirror:
         key = identity(kind, obj)
         if event == "DELETED":
             self._state.delete(kind, key)
-        elif (value := parsed_or_none(kind, obj)) is not None:
+        elif (value := _parsed(self._state, kind, key, obj)) is not None:
             self._state.put(kind, key, value)
         self._handled(event_label(kind, ACTIONS[event]), self._clock() - began)
 
@@ -127,7 +162,7 @@ class MirroredList:
         """Add an object of the list; a malformed one stays as it was known before."""
         key = identity(self._kind, obj)
         self._values.setdefault(key, None)
-        if (value := parsed_or_none(self._kind, obj)) is not None:
+        if (value := _parsed(self._state, self._kind, key, obj)) is not None:
             known = self._state.known(self._kind, key)
             self._values[key] = known if _is_equal_pod(known, value) else value
 

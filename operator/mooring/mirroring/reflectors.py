@@ -9,11 +9,11 @@ from random import Random
 from typing import Final, NoReturn
 
 from mooring.kube.client import ApiClient
-from mooring.kube.errors import ApiError, explain
+from mooring.kube.errors import ApiError, ForbiddenError, explain
 from mooring.kube.reflector import Reflector, Sink
 from mooring.kube.resources import POD, Resource
 from mooring.mirroring.discovery import EXPECTED, Discovery
-from mooring.mirroring.mirror import ASSIGNED_PODS, MIRRORED
+from mooring.mirroring.mirror import ASSIGNED_PODS, DEVICE_KINDS, MIRRORED
 from mooring.model.events import Kind
 from mooring.time_slices import TimeSlices
 
@@ -27,19 +27,31 @@ LOOK_SECONDS: Final = 15.0
 DEAD_SECONDS: Final = 60.0
 """A watch that has failed for longer is dead; API servers restart and etcd elects in less."""
 
+_FORBIDDEN: Final = (
+    "Mooring may not list and watch {} of resource.k8s.io; apply the ClusterRole of its version: "
+    "kubectl apply -k manifests/, or upgrade the Helm release"
+)
+_UNSERVED: Final = (
+    "the API server does not serve {} of resource.k8s.io/v1; from Kubernetes 1.34 on it does, "
+    "unless --runtime-config says otherwise"
+)
+_FAILING: Final = "{} of resource.k8s.io cannot be watched; Mooring's log says why"
+_UNLISTED: Final = "{} of resource.k8s.io are not listed yet"
+"""Why no device is allocated, with the kinds that are not known, and what to do about it."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Trouble:
     since: float
     words: str
+    is_forbidden: bool
 
 
 @dataclass(frozen=True, slots=True)
 class _Served:
+    kind: Kind
     resource: Resource
     reflector: Reflector
-    is_expected: bool
-    """Whether a replica is unready as long as it cannot be listed."""
     troubled: asyncio.Event
     """Set once listing or watching has failed, or the server does not serve it any more."""
     ended: asyncio.Event
@@ -48,10 +60,26 @@ class _Served:
     takes_over: bool
     """Whether objects that were read in another version are in force until it is listed."""
 
+    @property
+    def is_expected(self) -> bool:
+        """Whether API servers usually serve it."""
+        return self.kind in EXPECTED
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether its objects are in force."""
+        return self.takes_over or self.reflector.synced.is_set()
+
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether a replica waits until it is listed, also if listing it fails."""
+        return self.is_expected and self.kind not in DEVICE_KINDS
+
     def counts(self) -> bool:
         """Return whether a replica that does not follow it is unready."""
-        listed = self.takes_over or self.reflector.synced.is_set()
-        return self.is_expected or listed or not self.troubled.is_set()
+        if self.kind in DEVICE_KINDS:
+            return False
+        return self.is_expected or self.is_listed or not self.troubled.is_set()
 
 
 class Reflectors:
@@ -59,10 +87,13 @@ class Reflectors:
 
     Every `look_seconds` the server is asked what it serves. A kind that it does not serve has no
     objects. A kind of `MIRRORED_IF_SERVED` that cannot be listed does not make a replica unready:
-    what names a PodGroup that is not known waits, and nothing else does; of DeviceTaintRules none
-    is known. Once it has been listed it counts like any other, because what was read stays in
-    force. `relisted` is called with the name
-    of each resource that had to be listed again, `versioned` with the server's version.
+    what names a PodGroup that is not known waits, and nothing else does. Once it has been listed it
+    counts like any other, because what was read stays in force. The kinds of `DEVICE_KINDS` never
+    make a replica unready: while one of them is not known, no device is allocated.
+
+    `devices_known` is called with the reason for that, and with None once all are known. `relisted`
+    is called with the name of each resource that had to be listed again, `versioned` with the
+    server's version.
     """
 
     def __init__(
@@ -72,6 +103,7 @@ class Reflectors:
         *,
         relisted: Callable[[str], None],
         versioned: Callable[[str], None] = lambda _version: None,
+        devices_known: Callable[[str | None], None] = lambda _why_not: None,
         clock: Callable[[], float] = time.monotonic,
         random: Random | None = None,
         look_seconds: float = LOOK_SECONDS,
@@ -82,6 +114,9 @@ class Reflectors:
         self._clock = clock
         self._random = random
         self._look_seconds = look_seconds
+        self._devices_known = devices_known
+        self._devices_logged = set[tuple[str, str]]()
+        """Why which kinds are not known, as far as that was logged."""
         self._troubles: dict[Resource, _Trouble] = {}
         self._reflectors = {
             resource: self._reflector(resource) for resource in MIRRORED if not resource.group
@@ -93,6 +128,7 @@ class Reflectors:
     async def run(self) -> None:
         """Follow the cluster until cancelled."""
         async with asyncio.TaskGroup() as group:
+            self._tell_of_devices()
             await self._discovery.look()
             for reflector in self._reflectors.values():
                 group.create_task(reflector.run())
@@ -100,19 +136,21 @@ class Reflectors:
                 for kind, resource in {**EXPECTED, **self._discovery.served}.items():
                     await self._follow(kind, resource, group)
                 self._looked.set()
+                self._tell_of_devices()
                 await asyncio.sleep(self._look_seconds)
                 await self._discovery.look()
 
     async def synced(self) -> None:
         """Wait until every resource has been listed.
 
-        A resource that is not served is not waited for, nor one that makes no replica unready.
+        A resource that is not served is not waited for, nor one that makes no replica unready and
+        cannot be listed.
         """
         for reflector in self._reflectors.values():
             await reflector.synced.wait()
         await self._looked.wait()
         for served in tuple(self._served.values()):
-            given_up = served.ended if served.is_expected else served.troubled
+            given_up = served.ended if served.is_waited_for else served.troubled
             await _any_of(served.reflector.synced, given_up)
 
     def served(self) -> Mapping[Kind, Resource]:
@@ -130,7 +168,11 @@ class Reflectors:
         counted = self._counted()
         unlisted = [r for r, reflector in counted.items() if not reflector.synced.is_set()]
         if not self._looked.is_set():
-            unlisted += [resource for resource in EXPECTED.values() if resource not in counted]
+            unlisted += [
+                resource
+                for kind, resource in EXPECTED.items()
+                if resource not in counted and kind not in DEVICE_KINDS
+            ]
         if unlisted:
             return f"not listed yet: {', '.join(map(self._described, unlisted))}"
         dead = [resource for resource in counted if self._lag(resource) > DEAD_SECONDS]
@@ -140,8 +182,17 @@ class Reflectors:
         return None
 
     def is_current(self) -> bool:
-        """Return whether everything has been listed, and the watch of nothing is broken now."""
-        return self.problem() is None and self._troubles.keys().isdisjoint(self._counted())
+        """Return whether everything has been listed, and the watch of nothing is broken now.
+
+        A broken watch of claims, slices or classes counts until no device is allocated any more.
+        """
+        self._tell_of_devices()
+        if self.problem() is not None or not self._troubles.keys().isdisjoint(self._counted()):
+            return False
+        devices = (served for kind in DEVICE_KINDS if (served := self._served.get(kind)))
+        return not any(
+            served.resource in self._troubles and self._knows(served) for served in devices
+        )
 
     def _counted(self) -> dict[Resource, Reflector]:
         """Return what this replica cannot work without."""
@@ -153,6 +204,46 @@ class Reflectors:
         """Return for how many seconds each resource has not been watched; 0 for those that are."""
         served = (served.resource for served in self._served.values())
         return {str(resource): self._lag(resource) for resource in (*self._reflectors, *served)}
+
+    def _unknown_devices(self) -> dict[str, list[str]]:
+        """Return the kinds of `DEVICE_KINDS` that are not known, by the reason."""
+        unknown: dict[str, list[str]] = {_FORBIDDEN: [], _FAILING: [], _UNSERVED: [], _UNLISTED: []}
+        for kind in DEVICE_KINDS:
+            served = self._served.get(kind)
+            if served is None and kind in EXPECTED:
+                is_missing = kind in self._discovery.unserved()
+                unknown[_UNSERVED if is_missing else _UNLISTED].append(EXPECTED[kind].plural)
+            elif served is not None and not self._knows(served):
+                unknown[self._why_unknown(served.resource)].append(served.resource.plural)
+        return {reason: kinds for reason, kinds in unknown.items() if kinds}
+
+    def _why_unknown(self, resource: Resource) -> str:
+        trouble = self._troubles.get(resource)
+        if trouble is None:
+            return _UNLISTED
+        return _FORBIDDEN if trouble.is_forbidden else _FAILING
+
+    def _knows(self, served: _Served) -> bool:
+        """Return whether its objects are in force and followed, or were until a moment ago."""
+        return served.is_listed and self._lag(served.resource) <= DEAD_SECONDS
+
+    def _tell_of_devices(self) -> None:
+        """Tell whether devices can be allocated, and log if they cannot; called again and again.
+
+        What is yet to be listed is waited for before a line is logged, and there is no line for
+        each kind that is known again. `Discovery` logs what is not served.
+        """
+        unknown = self._unknown_devices()
+        texts = [reason.format(_listing(kinds)) for reason, kinds in unknown.items()]
+        problem = f"devices cannot be allocated: {'; '.join(texts)}" if texts else None
+        self._devices_known(problem)
+        fails = {(why, kind) for why in (_FORBIDDEN, _FAILING) for kind in unknown.get(why, ())}
+        if not fails <= self._devices_logged and _UNLISTED not in unknown:
+            logger.warning("pods with claims for devices wait: %s", problem)
+            self._devices_logged |= fails
+        elif problem is None and self._devices_logged:
+            logger.info("the claims, slices and classes of devices are known again")
+            self._devices_logged.clear()
 
     async def _follow(
         self, kind: Kind, resource: Resource | None, group: asyncio.TaskGroup
@@ -166,15 +257,16 @@ class Reflectors:
             served.ended.set()
             del self._served[kind]
             self._troubles.pop(served.resource, None)
+            self._tell_of_devices()  # before claims are forgotten, and with them what is in use
             takes_over = served.takes_over or served.reflector.synced.is_set()
             if resource is None:
                 await TimeSlices(clock=self._clock).run(self._sink.relist(served.resource).apply())
         if resource is not None and kind not in self._served:
             reflector = self._reflector(resource)
             self._served[kind] = _Served(
+                kind,
                 resource,
                 reflector,
-                kind in EXPECTED,
                 troubled=asyncio.Event(),
                 ended=asyncio.Event(),
                 task=group.create_task(reflector.run()),
@@ -188,6 +280,7 @@ class Reflectors:
             self._sink,
             selectors={"fieldSelector": ASSIGNED_PODS} if resource is POD else None,
             on_trouble=self._on_trouble,
+            on_synced=self._tell_of_devices,
             on_relist=lambda resource: self._relisted(str(resource)),
             clock=self._clock,
             random=self._random,
@@ -204,13 +297,21 @@ class Reflectors:
     def _on_trouble(self, resource: Resource, error: ApiError | None) -> None:
         if error is None:
             self._troubles.pop(resource, None)
+            self._tell_of_devices()
             return
         for served in self._served.values():
             if served.resource == resource:
                 served.troubled.set()
         known = self._troubles.get(resource)
         since = known.since if known is not None else self._clock()
-        self._troubles[resource] = _Trouble(since, explain(error))
+        is_forbidden = isinstance(error, ForbiddenError)
+        self._troubles[resource] = _Trouble(since, explain(error), is_forbidden)
+        self._tell_of_devices()
+
+
+def _listing(names: list[str]) -> str:
+    """Return "a", "a and b", or "a, b and c"."""
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 async def _any_of(*events: asyncio.Event) -> None:

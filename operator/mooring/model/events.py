@@ -54,7 +54,7 @@ class ClusterEvent:
     Reserve and Permit have accepted it. It is deleted when it is forgotten, deleted or no longer
     nominated (then it has a `nominated_node` and no `node_name`). The confirmation of an assumed
     pod and changes of a status that no decision reads cause no event; nor does the status of a
-    PodGroup.
+    PodGroup. An UPDATE of ResourceSlices without objects says that all devices are known now.
     """
 
     kind: Kind

@@ -3,10 +3,12 @@
 Every parser takes the raw API object and raises ManifestError naming the object and the field.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, NamedTuple
+from functools import partial
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 
+from mooring.model.errors import ManifestError
 from mooring.model.fields import (
     boolean,
     integer,
@@ -57,6 +59,7 @@ __all__ = [
     "parse_resource_claim",
     "parse_resource_claim_template",
     "parse_selectors",
+    "unreadable_claim",
 ]
 
 FINALIZER: Final = "resource.kubernetes.io/delete-protection"
@@ -219,6 +222,7 @@ class ResourceClaim:
 
     `controller_uid` is the uid of the pod for which a template's claim was created.
     `for_extended_resources` says that a scheduler created it for a pod's extended resources.
+    `malformed` says what is wrong with a claim that no pod can use, see `unreadable_claim`.
     """
 
     namespace: str
@@ -233,6 +237,7 @@ class ResourceClaim:
     allocation: Allocation | None
     reserved_for: tuple[ConsumerReference, ...]
     device_statuses: tuple[DeviceStatus, ...]
+    malformed: str = ""
 
     @property
     def key(self) -> str:
@@ -309,21 +314,75 @@ def parse_resource_claim(raw: Mapping[str, Any]) -> ResourceClaim:
         for_extended_resources=annotations.get(EXTENDED_RESOURCE_CLAIM) == "true",
         spec=parse_claim_spec(mapping(raw, "spec"), "spec"),
         allocation=None if allocation is None else _allocation(allocation, "status.allocation"),
-        reserved_for=tuple(
-            ConsumerReference(
-                text(consumer, "apiGroup", where),
-                text(consumer, "resource", where),
-                text(consumer, "name", where),
-                text(consumer, "uid", where),
-            )
-            for index, consumer in enumerate(mappings(status, "reservedFor", "status"))
-            for where in [f"status.reservedFor[{index}]"]
-        ),
+        reserved_for=_consumers(status),
         device_statuses=tuple(
             _device_status(device, f"status.devices[{index}]")
             for index, device in enumerate(mappings(status, "devices", "status"))
         ),
     )
+
+
+def unreadable_claim(
+    raw: Mapping[str, Any], problem: str, known: ResourceClaim | None
+) -> ResourceClaim:
+    """Return what can be read of a claim for which `parse_resource_claim` raises this problem.
+
+    No pod can use it. Each device that its allocation names is in use as a whole, and so are those
+    that it had when it was `known`: a device that somebody may use must not be allocated again.
+    """
+    metadata: Mapping[str, Any] = _readable(lambda: mapping(raw, "metadata"), {})
+    annotations: Mapping[str, str] = _readable(
+        lambda: strings(metadata, "annotations", "metadata"), {}
+    )
+    uid = _readable(lambda: text(metadata, "uid", "metadata"), "")
+    before = known.allocation if known is not None and known.uid == uid else None
+    return ResourceClaim(
+        namespace=namespace_of(raw),
+        name=name_of(raw),
+        uid=uid,
+        resource_version=_readable(lambda: text(metadata, "resourceVersion", "metadata"), ""),
+        deleting=metadata.get("deletionTimestamp") is not None,
+        finalizers=_readable(lambda: texts(metadata, "finalizers", "metadata"), ()),
+        controller_uid=_readable(lambda: _controller_uid(metadata), ""),
+        for_extended_resources=annotations.get(EXTENDED_RESOURCE_CLAIM) == "true",
+        spec=ClaimSpec((), (), ()),
+        allocation=_devices_named(raw, before),
+        reserved_for=_readable(lambda: _consumers(mapping(raw, "status")), ()),
+        device_statuses=(),
+        malformed=problem,
+    )
+
+
+_Value = TypeVar("_Value")
+
+
+def _readable(read: Callable[[], _Value], otherwise: _Value) -> _Value:
+    try:
+        return read()
+    except ManifestError:
+        return otherwise
+
+
+def _devices_named(raw: Mapping[str, Any], known: Allocation | None) -> Allocation | None:
+    """Return the devices of an allocation that is malformed or belongs to a malformed claim.
+
+    Those that are `known` are kept unless all of its results can be read.
+    """
+    status = raw.get("status")
+    if status is None or (isinstance(status, Mapping) and status.get("allocation") is None):
+        return None
+    results: list[Mapping[str, Any]] = _readable(
+        lambda: mappings(mapping(mapping(raw["status"], "allocation"), "devices"), "results"), []
+    )
+    devices = [_readable(partial(_device_id, each, "status.allocation"), None) for each in results]
+    found = [
+        DeviceResult("", device, result.get("adminAccess") is True or None)
+        for device, result in zip(devices, results, strict=True)
+        if device is not None
+    ]
+    if known is not None and (not devices or None in devices):
+        found += [result for result in known.results if result not in found]
+    return Allocation(tuple(found))
 
 
 @naming_the_object("ResourceClaimTemplate")
@@ -581,6 +640,19 @@ def _result(raw: Mapping[str, Any], where: str) -> DeviceResult:
 def _device_id(raw: Mapping[str, Any], where: str) -> DeviceId:
     return DeviceId(
         text(raw, "driver", where), text(raw, "pool", where), text(raw, "device", where)
+    )
+
+
+def _consumers(status: Mapping[str, Any]) -> tuple[ConsumerReference, ...]:
+    return tuple(
+        ConsumerReference(
+            text(consumer, "apiGroup", where),
+            text(consumer, "resource", where),
+            text(consumer, "name", where),
+            text(consumer, "uid", where),
+        )
+        for index, consumer in enumerate(mappings(status, "reservedFor", "status"))
+        for where in [f"status.reservedFor[{index}]"]
     )
 
 

@@ -6,10 +6,23 @@ from typing import Any, Final
 
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-__all__ = ["StateCollector"]
+__all__ = ["StateCollector", "largest"]
 
 _SCHEDULER: Final = "mooring"
 """The label `name` of the metric of leader election."""
+
+
+_MOST_VALUES: Final = 100
+"""Values of a label that users choose; the others share one series."""
+
+
+def largest(counts: Mapping[str, int]) -> Mapping[str, int]:
+    """Return the largest hundred counts, and the sum of the others as "other"."""
+    if len(counts) <= _MOST_VALUES:
+        return counts
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    others = sum(count for _, count in ordered[_MOST_VALUES:])
+    return {**dict(ordered[:_MOST_VALUES]), "other": others}
 
 
 def _counter(*declaration: Any) -> dict[str, Any]:
@@ -88,6 +101,22 @@ class StateCollector:
         metadata=_gauge(
             "mooring_bindings_in_flight",
             "Assumed pods whose binding has neither succeeded nor failed yet.",
+        )
+    )
+    devices_known: Callable[[], bool] = field(
+        metadata=_gauge(
+            "mooring_devices_known",
+            "1 if claims, slices and classes of devices are known, 0 while pods with claims wait.",
+        )
+    )
+    devices: Callable[[], Mapping[str, int]] = field(
+        metadata=_gauge("mooring_devices", "Devices in ResourceSlices, by driver.", "driver")
+    )
+    devices_in_use: Callable[[], Mapping[str, int]] = field(
+        metadata=_gauge(
+            "mooring_devices_in_use",
+            "Devices that claims hold or are about to get, by driver; a shared one counts once.",
+            "driver",
         )
     )
     events_dropped: Callable[[], int] = field(

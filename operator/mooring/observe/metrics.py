@@ -4,7 +4,7 @@ Names, labels and buckets are those of kube-scheduler's pkg/scheduler/metrics/me
 existing dashboards and alerts work unchanged. All durations are in seconds.
 """
 
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterator, Sequence
 
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 from prometheus_client.exposition import choose_encoder
@@ -12,6 +12,7 @@ from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from mooring import __version__
+from mooring.framework.handle import DeviceMetrics
 from mooring.framework.plugin_failures import ExtensionPoint
 from mooring.framework.plugin_metrics import Status
 from mooring.observe.collector import StateCollector
@@ -30,6 +31,9 @@ RESULTS = ("scheduled", "unschedulable", "error")
 
 _MOST_EXTENDERS = 100
 """Values of the label `extender`, which profiles choose."""
+
+_MOST_DRIVERS = 100
+"""Values of the label `driver`, which whoever publishes devices chooses."""
 
 _MOST_PLUGINS = 500
 """Values of the label `plugin`: each rule of a profile is one."""
@@ -76,7 +80,7 @@ class ProfileMetrics:
         self._algorithm.observe(algorithm_seconds)
 
 
-class Metrics(Collector):
+class Metrics(Collector, DeviceMetrics):
     """The registry of this process; write from the event loop's thread only."""
 
     def __init__(self) -> None:
@@ -95,6 +99,7 @@ class Metrics(Collector):
         self._define_preemption()
         self._define_evictions()
         self._define_pod_groups()
+        self._define_devices()
         self._define_own()
         self._define_shadow()
         self.registry = CollectorRegistry()
@@ -263,6 +268,26 @@ class Metrics(Collector):
             "Time from the moment a pod group has enough members to the decision that places it.",
             _FROM_TEN_MILLISECONDS,
         )
+
+    def _define_devices(self) -> None:
+        labels = ("profile", "driver", "status")
+        self._device_allocations = self._counter(
+            "scheduler_dra_bindingconditions_allocations_total",
+            "Allocated devices with binding conditions, by how waiting for these ended.",
+            labels,
+        )
+        self._device_waits = self._histogram(
+            "scheduler_dra_bindingconditions_wait_duration_seconds",
+            "Time for which PreBind waited for binding conditions, of each device of the claims.",
+            exponential_buckets(0.1, 2, 14),
+            labels,
+        )
+        self._claims_created = self._counter(
+            "dynamic_resource_allocation_resourceclaim_creates_total",
+            "Claims created for extended resources of pods.",
+            ("status", "admin_access", "owner_api_group", "owner_api_kind"),
+        )
+        self._drivers = LabelValues(_MOST_DRIVERS)
 
     def _define_own(self) -> None:
         self._relists = self._counter(
@@ -445,6 +470,24 @@ class Metrics(Collector):
         """
         self._shadow_utilization.child(profile, choice).observe(utilization)
         self._shadow_balance.child(profile, choice).observe(balance)
+
+    def devices_bound(
+        self,
+        profile: str,
+        drivers: Sequence[str],
+        waited: Sequence[str],
+        status: str,
+        seconds: float,
+    ) -> None:
+        """Count that PreBind has waited until devices of these drivers were bound."""
+        for driver in map(self._drivers.of, drivers):
+            self._device_waits.child(profile, driver, status).observe(seconds)
+        for driver in map(self._drivers.of, waited):
+            self._device_allocations.child(profile, driver, status).add()
+
+    def claim_created(self, status: str) -> None:
+        """Count that a claim for a pod's extended resources was created, or could not be."""
+        self._claims_created.child(status, "false", "", "Pod").add()
 
     def extender_called(self, extender: str, verb: str, result: str, seconds: float) -> None:
         """Count a call of an extender; if `result` is invalid, it was counted as a success before.

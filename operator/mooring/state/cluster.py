@@ -102,6 +102,15 @@ class ClusterState:
             resized = (placed.pod for placed in self.pods if placed.pod.spec.demands is not None)
             self._to_resize = [pod.uid for pod in resized]
 
+    def devices_known(self, why_not: str | None) -> None:
+        """Note that claims, slices and classes of devices are all mirrored; else why they are not.
+
+        When they are again, an UPDATE of ResourceSlices without objects is delivered.
+        """
+        before, self.dynamic_resources.unknown = self.dynamic_resources.unknown, why_not
+        if before is not None and why_not is None:
+            self._deliver((ClusterEvent(Kind.RESOURCE_SLICE, Action.UPDATE, None, None),))
+
     def recount(self) -> Iterator[None]:
         """Count every pod anew after `track_pod_groups` or `follow_server`; yield after each pod.
 

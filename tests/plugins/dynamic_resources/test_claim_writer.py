@@ -85,3 +85,21 @@ async def test_a_reservation_is_taken_back_beside_those_of_others() -> None:
     await server.writers[0].unreserve(WEB, [server.claim], uid_of("nobody"))
     assert [each.uid for each in server.claim.reserved_for] == [DB.uid]
     assert server.claim.allocation is not None
+
+
+async def test_an_answer_that_cannot_be_read_frees_no_device() -> None:
+    server = Server()
+    (writer, _), (state, _) = server.writers, server.states
+    taken = device_claim(allocation=allocated("d0"))
+    taken["metadata"]["resourceVersion"] = "9"
+    taken["status"]["reservedFor"] = [{"resource": "pods", "name": "web", "uid": WEB.uid}]
+    taken["status"]["allocation"]["devices"]["results"][0]["tolerations"] = "all"
+    server.api.objects[KEY] = taken
+    first = server.known(state)
+    state.hold_claims(WEB.uid, {first.uid: of("d0")})
+    with pytest.raises(PluginError, match=r"a claim cannot be read: ResourceClaim default/claim"):
+        await writer.reserve(WEB, first, of("d0"), is_new=True)
+    await writer.unreserve(WEB, [first], WEB.uid)
+    in_use = ClusterView(state).dynamic_resources.allocated.dedicated
+    assert [device.device for device in in_use] == ["d0"]
+    assert "reservedFor" not in server.api.objects[KEY]["status"]

@@ -10,13 +10,14 @@ import pytest
 
 from deciding import Deciding
 from mooring.engine.outcome import ScheduleResult
-from mooring.framework.verdicts import PluginError
+from mooring.framework.verdicts import SKIP, PluginError, Unschedulable
 from mooring.model.device_classes import parse_device_class
 from mooring.model.events import Kind
 from mooring.model.kubernetes_rules import KUBERNETES_RULES, NEWEST
 from mooring.model.node import parse_node
 from mooring.model.pod import Pod, parse_pod
 from mooring.model.resource_claims import FINALIZER, ResourceClaim, parse_resource_claim
+from mooring.observe.metrics import Metrics
 from mooring.plugins.dynamic_resources.extended_resources import (
     ExtendedResources,
     NewClaim,
@@ -348,6 +349,19 @@ def test_before_1_36_the_resources_are_left_to_device_plugins() -> None:
     assert answers(kubernetes="1.35").rejections(WEB) is None
 
 
+def test_a_pod_waits_for_devices_that_are_not_known_unless_no_class_stands_for_its_resources() -> (
+    None
+):
+    state = cluster(N1, *DEVICES)
+    plugin, view = DynamicResources(DynamicResourcesArgs(), handle(state)), ClusterView(state)
+    state.devices_known("Mooring may not list resourceclaims")
+    why = Unschedulable("Mooring may not list resourceclaims")
+    assert plugin.pre_filter(parse_pod(WEB), view) == why
+    assert plugin.pre_filter(parse_pod(pod(requests={NIC: 1})), view) is SKIP
+    state.devices_known(None)
+    assert plugin.pre_filter(parse_pod(WEB), view) not in (SKIP, why)
+
+
 def test_too_many_devices_for_one_claim_fail_the_attempt() -> None:
     text = "claim default/<extended-resources>: number of requested devices 33 exceeds the claim"
     with pytest.raises(PluginError, match=text):
@@ -364,7 +378,12 @@ class Attempt:
             [self.show] * 3,
         )
         self.state = cluster(N1, N2, *DEVICES, *objects)
-        built_with = replace(handle(self.state, self.api), kubernetes=KUBERNETES_RULES["1.36"])
+        self.metrics = Metrics()
+        built_with = replace(
+            handle(self.state, self.api),
+            kubernetes=KUBERNETES_RULES["1.36"],
+            device_metrics=self.metrics,
+        )
         self.plugin = DynamicResources(DynamicResourcesArgs(), built_with)
         self.pod = parse_pod(wanted)
         self.on = on
@@ -384,6 +403,12 @@ class Attempt:
         self.plugin.unreserve(self.pod, self.on)
         self.state.forget(self.pod)
         await self.api.write_all()
+
+    def counted(self, status: str) -> float | None:
+        """Return how many creations of a claim ended so."""
+        name = "dynamic_resource_allocation_resourceclaim_creates_total"
+        labels = {"admin_access": "false", "owner_api_group": "", "owner_api_kind": "Pod"}
+        return self.metrics.registry.get_sample_value(name, {"status": status, **labels})
 
     @property
     def created(self) -> list[ResourceClaim]:
@@ -407,6 +432,7 @@ async def test_pre_bind_creates_the_claim_then_allocates_it_then_sets_the_pods_s
         ("pods/status", {"extendedResourceClaimStatus"}),
     ]
     [claim] = attempt.created
+    assert (attempt.counted("success"), attempt.counted("failure")) == (1, None)
     assert claim.name == "web-extended-resources-0"
     assert claim.finalizers == (FINALIZER,)
     assert [consumer.uid for consumer in claim.reserved_for] == [attempt.pod.uid]
@@ -417,6 +443,14 @@ async def test_pre_bind_creates_the_claim_then_allocates_it_then_sets_the_pods_s
     ]
     assert attempt.in_use == ["a0", "a1"]
     assert ClusterView(attempt.state).dynamic_resources.held(attempt.pod.uid) == {}
+
+
+async def test_a_claim_that_cannot_be_created_is_counted() -> None:
+    attempt = Attempt()
+    attempt.api.failure = PluginError("no")
+    with pytest.raises(PluginError, match="no"):
+        await attempt.pre_bind()
+    assert (attempt.counted("success"), attempt.counted("failure")) == (None, 1)
 
 
 async def test_named_claims_are_written_before_that_of_resources() -> None:

@@ -1,5 +1,6 @@
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -8,8 +9,12 @@ import pytest
 from deciding import Deciding
 from mooring.engine.outcome import FitError, ScheduleResult
 from mooring.engine.what_if import WhatIf
-from mooring.framework.verdicts import PluginError, Unschedulable
-from mooring.model.events import ClusterEvent, Kind
+from mooring.framework.handle import DeviceMetrics
+from mooring.framework.hints import QueueingHint
+from mooring.framework.verdicts import SKIP, PluginError, Unschedulable
+from mooring.kube.resources import RESOURCE_CLAIM
+from mooring.mirroring.mirror import Mirror
+from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.kubernetes_rules import KUBERNETES_RULES
 from mooring.model.pod import Pod, parse_pod
 from mooring.model.resource_claims import FINALIZER, ResourceClaim, parse_resource_claim
@@ -19,6 +24,7 @@ from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster, node, pod, uid_of
 from mooring.testing.device_builders import (
+    DRIVER,
     allocated,
     device_claim,
     device_class,
@@ -90,11 +96,57 @@ def test_a_pod_waits_until_its_claims_exist(
     assert plugin.pre_filter(parsed, ClusterView(cluster(*claims))) == Unschedulable(text)
 
 
+def test_a_claim_that_cannot_be_read_is_not_used() -> None:
+    state = cluster(N1, *GPUS, device_claim())
+    raw = device_claim(version=2, allocation=allocated("a0"))
+    raw["status"]["allocation"]["devices"]["results"][0]["tolerations"] = "all"
+    mirror = Mirror(state)
+    mirror.apply(RESOURCE_CLAIM, "MODIFIED", raw)
+    plugin = built(state)
+    why = plugin.pre_enqueue(parse_pod(using()))
+    assert isinstance(why, Unschedulable)
+    assert why.reason.startswith(
+        "a claim cannot be read: ResourceClaim default/claim "
+        "status.allocation.devices.results[0].tolerations: "
+    )
+    before = state.dynamic_resources.claims.get(KEY)
+    mirror.apply(RESOURCE_CLAIM, "MODIFIED", device_claim(version=3, allocation=allocated("a0")))
+    event = ClusterEvent(
+        Kind.RESOURCE_CLAIM, Action.UPDATE, before, state.dynamic_resources.claims.get(KEY)
+    )
+    hint = plugin.queueing_hint(parse_pod(using()), event, ClusterView(state))
+    assert hint is QueueingHint.QUEUE
+
+
 def test_a_claim_that_is_being_deleted_is_not_used() -> None:
     claim = device_claim()
     claim["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     text = 'resourceclaim "claim" is being deleted'
     assert built(cluster(claim)).pre_enqueue(parse_pod(using())) == Unschedulable(text)
+
+
+def test_a_pod_with_claims_waits_while_devices_are_not_known() -> None:
+    """Whatever looks free might be in use; a pod without claims is not concerned."""
+    state = cluster(N1, *GPUS, device_claim())
+    state.devices_known("Mooring may not list resourceclaims")
+    plugin, view = built(state), ClusterView(state)
+    why = Unschedulable("Mooring may not list resourceclaims")
+    assert plugin.pre_enqueue(parse_pod(using())) == why
+    assert plugin.pre_filter(parse_pod(using()), view) == why
+    assert plugin.pre_enqueue(parse_pod(pod())) is None
+    assert plugin.pre_filter(parse_pod(pod()), view) is SKIP
+    state.devices_known(None)
+    assert plugin.pre_enqueue(parse_pod(using())) is None
+
+
+async def test_no_claim_is_written_after_devices_are_not_known_any_more() -> None:
+    state, api = cluster(N1, *GPUS, device_claim()), FakeApi()
+    plugin = DynamicResources(DynamicResourcesArgs(), handle(state, api=api))
+    wanted = parse_pod(using())
+    assert plugin.reserve(wanted, "n1") is None
+    state.devices_known("Mooring may not list resourceclaims")
+    with pytest.raises(PluginError, match="Mooring may not list resourceclaims"):
+        await plugin.pre_bind(wanted, "n1")
 
 
 def test_a_pod_whose_claims_exist_is_queued() -> None:
@@ -229,12 +281,16 @@ def test_nodes_score_by_the_first_alternative_that_they_have() -> None:
 
 
 def built(
-    state: ClusterState, api: FakeApi | None = None, version: str = "1.36", **args: Any
+    state: ClusterState,
+    api: FakeApi | None = None,
+    version: str = "1.36",
+    metrics: DeviceMetrics | None = None,
+    **args: Any,
 ) -> DynamicResources:
-    rules = KUBERNETES_RULES[version]
-    return DynamicResources(
-        DynamicResourcesArgs(**args), replace(handle(state, api), kubernetes=rules)
-    )
+    built_with = replace(handle(state, api), kubernetes=KUBERNETES_RULES[version], profile="p")
+    if metrics is not None:
+        built_with = replace(built_with, device_metrics=metrics)
+    return DynamicResources(DynamicResourcesArgs(**args), built_with)
 
 
 def reserve(plugin: DynamicResources, state: ClusterState, raw: Raw, on: str) -> Pod:
@@ -491,6 +547,43 @@ async def test_devices_that_are_not_bound_in_time_are_given_back_by_the_next_att
     claims = attempt.plugin.pre_filter(attempt.pod, ClusterView(attempt.state))
     nodes = ClusterView(attempt.state).nodes
     assert not attempt.plugin.filter(attempt.pod, nodes, claims).any()  # type: ignore[arg-type]  # PodClaims
+
+
+class Counts(DeviceMetrics):
+    """Keeps what is counted of binding conditions."""
+
+    def __init__(self) -> None:
+        self.bound: list[tuple[str, Sequence[str], Sequence[str], str]] = []
+
+    def devices_bound(
+        self,
+        profile: str,
+        drivers: Sequence[str],
+        waited: Sequence[str],
+        status: str,
+        seconds: float,
+    ) -> None:
+        assert seconds == 0.0  # the API's clock stands still
+        self.bound.append((profile, drivers, waited, status))
+
+
+@pytest.mark.parametrize(
+    ("condition", "status"), [("Attached", "success"), ("Failed", "failure"), (None, "timeout")]
+)
+async def test_it_is_counted_how_waiting_for_devices_has_ended(
+    condition: str | None, status: str
+) -> None:
+    counts = Counts()
+    attempt = Attempt(with_conditions(*[(condition, "True")] if condition else ()), metrics=counts)
+    with nullcontext() if status == "success" else pytest.raises(PluginError):
+        await attempt.pre_bind()
+    assert counts.bound == [("p", [DRIVER], [DRIVER], status)]
+
+
+async def test_devices_without_binding_conditions_are_not_counted() -> None:
+    counts = Counts()
+    await Attempt(device_claim(), metrics=counts).pre_bind()
+    assert counts.bound == []
 
 
 # ---- Unreserve

@@ -73,3 +73,15 @@ def test_the_devices_that_changed_since_a_version_are_known_unless_it_is_too_lon
         allocated.put("a", [DeviceResult(f"r{index}", GPU)])
     assert allocated.changed_since(1) is None
     assert set(allocated.changed_since(allocated.version - 1) or ()) == {GPU}
+
+
+def test_the_devices_in_use_of_each_driver_are_counted() -> None:
+    allocated = AllocatedDevices()
+    allocated.put("a", [share("1")])
+    allocated.put("b", [share("2"), DeviceResult("r", DeviceId("e", "p", "gpu-0"))])
+    allocated.put("c", [DeviceResult("r", GPU, admin_access=True)])
+    assert allocated.of_driver == {"d": 1, "e": 1}
+    allocated.put("a", [])
+    assert allocated.of_driver == {"d": 1, "e": 1}
+    allocated.put("b", [])
+    assert allocated.of_driver == {}

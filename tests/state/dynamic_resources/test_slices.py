@@ -5,7 +5,12 @@ from mooring.model.resource_slices import parse_device_taint_rule, parse_resourc
 from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster
-from mooring.testing.device_builders import DRIVER, device, device_taint_rule, resource_slice
+from mooring.testing.device_builders import (
+    DRIVER,
+    device,
+    device_taint_rule,
+    resource_slice,
+)
 
 SICK = {"key": "own", "effect": "NoExecute"}
 SLICE = resource_slice("s", [device("d0", taints=[SICK]), "d1"], node="n1")
@@ -65,3 +70,15 @@ def test_the_version_grows_when_a_slice_changes() -> None:
     assert (view.slices_version, taints(state)) == (version + 2, {})
     state.delete(Kind.RESOURCE_SLICE, "s")
     assert view.slices_version == version + 2
+
+
+def test_the_devices_of_each_driver_are_counted() -> None:
+    state = cluster(SLICE)
+    counts = state.dynamic_resources.slices.of_driver
+    assert counts == {DRIVER: 2}
+    for devices in (["d2"], []):
+        changed = parse_resource_slice(resource_slice("s", devices, driver="other"))
+        state.put(Kind.RESOURCE_SLICE, "s", changed)
+        assert counts == ({"other": 1} if devices else {})
+    state.delete(Kind.RESOURCE_SLICE, "s")
+    assert counts == {}

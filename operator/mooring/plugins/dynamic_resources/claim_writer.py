@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from mooring.framework.handle import Api, ReadAgainError, VolumeAssumeCache
 from mooring.framework.verdicts import PluginError
+from mooring.model.errors import ManifestError
 from mooring.model.pod import Pod, Uid
 from mooring.model.resource_claims import (
     FINALIZER,
@@ -20,6 +21,7 @@ from mooring.model.resource_claims import (
     ResourceClaim,
     allocation_fields,
     parse_resource_claim,
+    unreadable_claim,
 )
 from mooring.plugins.dynamic_resources.extended_resources import NewClaim
 from mooring.plugins.dynamic_resources.pod_claims import is_reserved
@@ -143,12 +145,8 @@ class ClaimWriter:
     ) -> ResourceClaim:
         """Return the claim as it is when it is allocated and reserved for the pod."""
         for _ in range(_MOST_TRIES):
-            if claim.deleting:
-                raise PluginError(f"claim {claim.key} got deleted in the meantime")
-            if claim.allocation is None and not is_new:
-                raise PluginError(f"claim {claim.key} got deallocated elsewhere in the meantime")
-            if claim.allocation is not None and not _same(allocation, claim.allocation):
-                raise PluginError(f"claim {claim.key} got allocated elsewhere in the meantime")
+            if (changed := _changed(claim, allocation, is_new=is_new)) is not None:
+                raise PluginError(changed)
             if is_reserved(claim, pod):
                 return claim
             try:
@@ -215,7 +213,7 @@ class ClaimWriter:
     async def _read(self, claim: ResourceClaim) -> ResourceClaim | None:
         """Return the claim as it is now; None if it is gone, or the name is another's."""
         raw = await self._api.read(_CLAIMS, claim.namespace, claim.name)
-        latest = parse_resource_claim(raw) if raw is not None else None
+        latest = _parsed(raw, claim) if raw is not None else None
         return latest if latest is not None and latest.uid == claim.uid else None
 
     async def _update(
@@ -232,9 +230,9 @@ class ClaimWriter:
         if status is not None:
             patch["status"] = status
         part = "status" if status is not None else None
-        return parse_resource_claim(
-            await self._api.update(_CLAIMS, claim.namespace, claim.name, patch, subresource=part)
-        )
+        namespace, name = claim.namespace, claim.name
+        raw = await self._api.update(_CLAIMS, namespace, name, patch, subresource=part)
+        return _parsed(raw, claim)
 
     def _latest(self, claim: ResourceClaim) -> ResourceClaim:
         """Return what is known of the claim by now."""
@@ -243,6 +241,27 @@ class ClaimWriter:
     def _now(self) -> str:
         seconds = self._api.unix_nanoseconds() // 10**9
         return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _changed(claim: ResourceClaim, allocation: Allocation, *, is_new: bool) -> str | None:
+    """Return why the claim cannot be reserved with this allocation any more; None if it can."""
+    if claim.malformed:
+        return f"a claim cannot be read: {claim.malformed}"
+    if claim.deleting:
+        return f"claim {claim.key} got deleted in the meantime"
+    if claim.allocation is None and not is_new:
+        return f"claim {claim.key} got deallocated elsewhere in the meantime"
+    if claim.allocation is not None and not _same(allocation, claim.allocation):
+        return f"claim {claim.key} got allocated elsewhere in the meantime"
+    return None
+
+
+def _parsed(raw: Mapping[str, Any], known: ResourceClaim) -> ResourceClaim:
+    """Return a claim that the API server has sent, of which `known` is an earlier version."""
+    try:
+        return parse_resource_claim(raw)
+    except ManifestError as error:
+        return unreadable_claim(raw, str(error), known)
 
 
 def _same(one: Allocation, other: Allocation) -> bool:

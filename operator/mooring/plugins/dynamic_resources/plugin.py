@@ -93,6 +93,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         self._cache = handle.assume_cache
         self._writer = ClaimWriter(handle.api, handle.assume_cache, handle.cluster)
         self._evaluations = handle.evaluations
+        self._metrics, self._profile = handle.device_metrics, handle.profile
         self._fleet = Fleet(handle.kubernetes, handle.evaluations)
         self._answers = Answers(self._fleet)
         self._expected: dict[Uid, dict[str, Allocation]] = {}
@@ -119,6 +120,9 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         if isinstance(claims, Unschedulable):
             return claims
         claims.extended = extended_resources_of(pod, cluster, self._rules)
+        unknown = cluster.dynamic_resources.unknown
+        if unknown is not None and claims.extended is not None:
+            return Unschedulable(unknown)
         if not claims.claims and claims.extended is None:
             return SKIP
         claims.broken = frozenset(c.uid for c in claims.claims if self._is_broken(c))
@@ -293,6 +297,8 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
     def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
         """Return QUEUE if devices may be free now, or new, or a claim of the pod has changed."""
         match event.before, event.after:
+            case None, None:  # all devices are known now
+                return QueueingHint.QUEUE
             case Node() as before, Node() as after:
                 same = (before.labels, before.allocatable) == (after.labels, after.allocatable)
                 return queue_if(not same)
@@ -391,7 +397,12 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         Raises:
             PluginError: if the watch does not show it, or if somebody has changed it.
         """
-        claim = await self._writer.create(pod, new)
+        try:
+            claim = await self._writer.create(pod, new)
+        except Exception:
+            self._metrics.claim_created("failure")
+            raise
+        self._metrics.claim_created("success")
         self._begun.setdefault(pod.uid, {})[claim.uid] = claim
         await self._writer.until_known(claim)
         self._cache.hold_claims(pod.uid, {claim.uid: allocation})
@@ -452,6 +463,32 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         Raises:
             PluginError: if one of the devices cannot be bound, or is not in time.
         """
+        since, status = self._api.unix_nanoseconds(), "error"
+        try:
+            await self._wait_until_bound(pod, node, uids)
+            status = "success"
+        except _BindingFailedError:
+            status = "failure"
+            raise
+        except _BindingTimeoutError:
+            status = "timeout"
+            raise
+        finally:
+            seconds = (self._api.unix_nanoseconds() - since) / 1e9
+            self._count_binding(uids, status, seconds)
+
+    def _count_binding(self, uids: list[str], status: str, seconds: float) -> None:
+        """Count how waiting for binding conditions has ended, if the claims have any."""
+        claims = map(self._cluster.dynamic_resources.claim_of_uid, uids)
+        allocations = [claim.allocation for claim in claims if claim is not None]
+        results = [result for a in allocations if a is not None for result in a.results]
+        waited = [result.device.driver for result in results if result.binding_conditions]
+        if waited:
+            drivers = [result.device.driver for result in results]
+            self._metrics.devices_bound(self._profile, drivers, waited, status, seconds)
+
+    async def _wait_until_bound(self, pod: Pod, node: str, uids: list[str]) -> None:
+        """Wait as `_until_bound`, which counts how it ends."""
         view = self._cluster.dynamic_resources
 
         def waiting() -> ResourceClaim | None:
@@ -462,7 +499,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
                     raise PluginError("a claim of the pod was deleted")
                 failed = binding_failure(claim)
                 if failed is not None:
-                    raise PluginError(
+                    raise _BindingFailedError(
                         f"device binding failed: claim={claim.name}, "
                         f'reason={failed.reason}, message="{failed.message}"'
                     )
@@ -480,7 +517,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         except TimeoutError as error:
             late = waiting() or late
             self._note_overdue(late)
-            raise PluginError(f"device binding timeout: claim={late.name}") from error
+            raise _BindingTimeoutError(f"device binding timeout: claim={late.name}") from error
 
     def _left(self, claim: ResourceClaim) -> float:
         """Return for how many seconds more the claim's devices may be bound."""
@@ -493,6 +530,14 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         for uid in [uid for uid in self._overdue if view.claim_of_uid(uid) is None]:
             del self._overdue[uid]
         self._overdue[claim.uid] = None
+
+
+class _BindingFailedError(PluginError):
+    """A device of the pod cannot be bound."""
+
+
+class _BindingTimeoutError(PluginError):
+    """A device of the pod was not bound in time."""
 
 
 def _score(claim: ResourceClaim, allocation: Allocation) -> int:
@@ -528,4 +573,4 @@ def _is_allocated(claim: ResourceClaim | None) -> bool:
 
 
 def _status(claim: ResourceClaim) -> tuple[Any, ...]:
-    return claim.allocation, claim.reserved_for, claim.device_statuses
+    return claim.allocation, claim.reserved_for, claim.device_statuses, claim.malformed

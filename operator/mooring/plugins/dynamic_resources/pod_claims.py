@@ -13,6 +13,7 @@ from mooring.model.resource_claims import (
     Condition,
     DeviceRequest,
     DeviceResult,
+    PodClaim,
     ResourceClaim,
 )
 from mooring.model.selectors import NodeSelector
@@ -75,30 +76,44 @@ def claims_of(pod: Pod, cluster: ClusterView) -> list[ResourceClaim] | Unschedul
     A claim that is named twice is returned once: kube-scheduler allocates it twice, and fails.
     """
     found: dict[str, ResourceClaim] = {}
+    if pod.spec.resource_claims and cluster.dynamic_resources.unknown is not None:
+        return Unschedulable(cluster.dynamic_resources.unknown)
     for entry in pod.spec.resource_claims:
-        name: str | None = entry.claim
-        if not name and not entry.template:
-            return Unschedulable(
-                f'pod "{pod.key}", spec.resourceClaim "{entry.name}": '
-                "none of the supported fields are set"
-            )
-        if not name:
-            if entry.name not in pod.claim_names:
-                return Unschedulable(f'pod "{pod.key}": ResourceClaim not created yet')
-            name = pod.claim_names[entry.name]
-            if name is None:
-                continue
+        name = entry.claim or _name_of_created(pod, entry)
+        if isinstance(name, Unschedulable):
+            return name
+        if name is None:
+            continue
         claim = cluster.dynamic_resources.claim(f"{pod.namespace}/{name}")
         if claim is None:
             return Unschedulable(f'could not find ResourceClaim "{pod.namespace}/{name}"')
-        if claim.deleting:
-            return Unschedulable(f'resourceclaim "{claim.name}" is being deleted')
-        if not entry.claim and claim.controller_uid != pod.uid:
-            return Unschedulable(
-                f"ResourceClaim {claim.key} was not created for Pod {pod.key} (Pod is not owner)"
-            )
+        if (why_not := _why_unusable(pod, entry, claim)) is not None:
+            return Unschedulable(why_not)
         found[claim.uid] = claim
     return [*found.values()]
+
+
+def _why_unusable(pod: Pod, entry: PodClaim, claim: ResourceClaim) -> str | None:
+    """Return why the pod cannot use the claim that an entry names; None if it can."""
+    if claim.malformed:
+        return f"a claim cannot be read: {claim.malformed}"
+    if claim.deleting:
+        return f'resourceclaim "{claim.name}" is being deleted'
+    if not entry.claim and claim.controller_uid != pod.uid:
+        return f"ResourceClaim {claim.key} was not created for Pod {pod.key} (Pod is not owner)"
+    return None
+
+
+def _name_of_created(pod: Pod, entry: PodClaim) -> str | Unschedulable | None:
+    """Return the name of the claim that was created for an entry; None if the pod needs none."""
+    if not entry.template:
+        return Unschedulable(
+            f'pod "{pod.key}", spec.resourceClaim "{entry.name}": '
+            "none of the supported fields are set"
+        )
+    if entry.name not in pod.claim_names:
+        return Unschedulable(f'pod "{pod.key}": ResourceClaim not created yet')
+    return pod.claim_names[entry.name]
 
 
 def pod_claims(pod: Pod, cluster: ClusterView) -> PodClaims | Unschedulable:

@@ -7,7 +7,7 @@ counted, unlike in kube-scheduler, which keeps sets.
 from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Final, TypeVar
 
 from mooring.model.resource_claims import DeviceId, DeviceResult
 
@@ -15,6 +15,9 @@ __all__ = ["AllocatedDevices"]
 
 _KEPT: Final = 16_384
 """Changes of devices that readers can catch up with."""
+
+
+_Counted = TypeVar("_Counted", DeviceId, str)
 
 
 class AllocatedDevices:
@@ -26,6 +29,7 @@ class AllocatedDevices:
         self._shares: Counter[DeviceId] = Counter()
         self._consuming: Counter[DeviceId] = Counter()
         self._consumed: dict[DeviceId, dict[str, int]] = {}
+        self._of_driver: Counter[str] = Counter()
         self._holders: defaultdict[DeviceId, dict[str, None]] = defaultdict(dict)
         self.version = 0
         """Grows with every change."""
@@ -59,6 +63,11 @@ class AllocatedDevices:
         A device has an entry as long as a share of it says what it consumes, if only nothing.
         """
         return MappingProxyType(self._consumed)
+
+    @property
+    def of_driver(self) -> Mapping[str, int]:
+        """How many devices of each driver are in use; a shared one counts once."""
+        return MappingProxyType(self._of_driver)
 
     def holders(self, device: DeviceId) -> Collection[str]:
         """Return the uids of the claims that have the device, also those with admin access."""
@@ -96,10 +105,13 @@ class AllocatedDevices:
                 del self._holders[device]
         if result.admin_access:
             return
+        was_in_use = device in self._dedicated or device in self._shares
+        _add(self._shares if result.share_id else self._dedicated, device, sign)
+        is_in_use = device in self._dedicated or device in self._shares
+        if is_in_use != was_in_use:
+            _add(self._of_driver, device.driver, sign)
         if not result.share_id:
-            _add(self._dedicated, device, sign)
             return
-        _add(self._shares, device, sign)
         if result.consumed is None:
             return
         _add(self._consuming, device, sign)
@@ -111,7 +123,7 @@ class AllocatedDevices:
             consumed[name] = consumed.get(name, 0) + sign * amount.nano
 
 
-def _add(counts: Counter[DeviceId], device: DeviceId, amount: int) -> None:
-    counts[device] += amount
-    if not counts[device]:
-        del counts[device]
+def _add(counts: Counter[_Counted], what: _Counted, amount: int) -> None:
+    counts[what] += amount
+    if not counts[what]:
+        del counts[what]

@@ -24,6 +24,8 @@ class DynamicResourcesWriter:
         self.claims = ResourceClaims(objects)
         self.slices = ResourceSlices(objects)
         self.classes = DeviceClasses(objects)
+        self.unknown: str | None = None
+        """Why claims, slices and classes are not all mirrored now; None if they are."""
 
     def object_changed(self, kind: Kind, key: str, before: Any | None, after: Any | None) -> Any:
         """Update what is derived from an object of these kinds; None: deleted.
@@ -51,6 +53,14 @@ class DynamicResourcesView:
 
     def __init__(self, writer: DynamicResourcesWriter) -> None:
         self._writer = writer
+
+    @property
+    def unknown(self) -> str | None:
+        """Why claims, slices and classes are not all known now; None if they are.
+
+        While they are not, no device can be allocated: it might be in use.
+        """
+        return self._writer.unknown
 
     def claim(self, key: str) -> ResourceClaim | None:
         """Return the claim of this namespace/name; None if it is unknown."""

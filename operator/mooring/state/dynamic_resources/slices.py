@@ -3,6 +3,7 @@
 See resourceslice/tracker of k8s.io/dynamic-resource-allocation.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
@@ -21,6 +22,8 @@ class ResourceSlices:
         self._mirrored = objects.of(Kind.RESOURCE_SLICE)
         self._rules = objects.of(Kind.DEVICE_TAINT_RULE)
         self._tainted: dict[str, ResourceSlice] = {}
+        self.of_driver: Counter[str] = Counter()
+        """How many devices of each driver are in slices."""
         self.version = 0
         """Grows with every change."""
 
@@ -34,14 +37,25 @@ class ResourceSlices:
 
     def slice_changed(self, name: str, after: ResourceSlice | None) -> None:
         """Take over the slice as the watch shows it; None: it was deleted."""
+        known = self._tainted.get(name)
         if after is None:
-            known = self._tainted.pop(name, None) is not None
-            self.version += known
+            if known is not None:
+                del self._tainted[name]
+                self._changed(known, None)
             return
         tainted = self._with_rules(after)
-        if self._tainted.get(name) != tainted:
+        if known != tainted:
             self._tainted[name] = tainted
-            self.version += 1
+            self._changed(known, tainted)
+
+    def _changed(self, before: ResourceSlice | None, after: ResourceSlice | None) -> None:
+        self.version += 1
+        if before is not None:
+            self.of_driver[before.driver] -= len(before.devices)
+            if not self.of_driver[before.driver]:
+                del self.of_driver[before.driver]
+        if after is not None and after.devices:
+            self.of_driver[after.driver] += len(after.devices)
 
     def rules_changed(self, *rules: DeviceTaintRule | None) -> None:
         """Taint the devices anew that one of these rules selects or selected."""
