@@ -279,7 +279,7 @@ def _pod(pod: Pod) -> dict[str, Any]:
 
 def _gpus(node: str, row: int, books: Cards, visible: frozenset[str]) -> dict[str, Any]:
     """Return the cards of the row in one format; owners of other namespaces are only counted."""
-    document = cards_of(node, row, books).document()
+    document = cards_of(node, row, books).cards_document()
     for card in document["cards"]:
         shown = [key for key in card["owners"] if key.partition("/")[0] in visible]
         card["otherOwners"] = len(card["owners"]) - len(shown)
