@@ -23,7 +23,7 @@ SICK = [{"key": "sick", "value": "very", "effect": "NoExecute"}]
 
 
 def devices(state: ClusterState, name: str = "a") -> list[NodeDevice]:
-    return Devices(ClusterView(state), classes=True).of_node(state.nodes.row_of[name])
+    return [*Devices(ClusterView(state), classes=True).of_node(state.nodes.row_of[name])]
 
 
 def states(state: ClusterState, name: str = "a") -> dict[str, str]:
@@ -132,3 +132,4 @@ def test_devices_that_several_nodes_can_use_are_told_once() -> None:
     rows = [state.nodes.row_of[name] for name in ("a", "b")]
     assert [[d.id.device for d in found.of_node(row)] for row in rows] == [["d0"], ["e0"]]
     assert [[d.id.device for d in found.of_several(row)] for row in rows] == [["e1", "f0"], ["e2"]]
+    assert [found.count(row) for row in rows] == [3, 4]

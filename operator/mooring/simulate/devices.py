@@ -94,23 +94,15 @@ class Devices:
         """Pools whose devices for several nodes were told, the same ones for all nodes."""
         self._told: set[DeviceId] = set()
 
-    def of_node(self, row: int) -> list[NodeDevice]:
-        """Return the devices that only this node can use."""
-        node = self._cluster.node(row)
-        if node is None:
-            return []
-        return [
-            self._device(pool, each, device)
-            for pool in self._pools(node)
-            for each, device in _devices(pool, node, _is_own)
-        ]
+    def of_node(self, row: int) -> Iterator[NodeDevice]:
+        """Yield the devices that only this node can use."""
+        for node, pool in self._pools(row):
+            for each, device in _devices(pool, node, _is_own):
+                yield self._device(pool, each, device)
 
-    def of_several(self, row: int) -> list[NodeDevice]:
-        """Return the devices that also other nodes can use, but for those told before."""
-        node, found = self._cluster.node(row), list[NodeDevice]()
-        if node is None:
-            return found
-        for pool in self._pools(node):
+    def of_several(self, row: int) -> Iterator[NodeDevice]:
+        """Yield the devices that also other nodes can use, but for those told before."""
+        for node, pool in self._pools(row):
             if id(pool) in self._seen:
                 continue
             if not any(each.per_device_node_selection for each in pool.slices):
@@ -119,11 +111,20 @@ class Devices:
                 key = DeviceId(each.driver, each.pool, device.name)
                 if key not in self._told:
                     self._told.add(key)
-                    found.append(self._device(pool, each, device))
-        return found
+                    yield self._device(pool, each, device)
 
-    def _pools(self, node: Node) -> list[Pool]:
-        return pools_of_node(self._inventory, node.name, node.labels, self._rules)
+    def count(self, row: int) -> int:
+        """Return how many devices the node can use, whatever state they are in."""
+        return sum(
+            1 for node, pool in self._pools(row) for _ in _devices(pool, node, lambda *_: True)
+        )
+
+    def _pools(self, row: int) -> Iterator[tuple[Node, Pool]]:
+        """Yield the node of the row with each of its pools."""
+        node = self._cluster.node(row)
+        if node is not None:
+            for pool in pools_of_node(self._inventory, node.name, node.labels, self._rules):
+                yield node, pool
 
     def _device(self, pool: Pool, each: ResourceSlice, device: Device) -> NodeDevice:
         key = DeviceId(each.driver, each.pool, device.name)
