@@ -196,7 +196,7 @@ def test_devices_name_their_claims_and_pods_and_count_those_of_other_namespaces(
         device_claim("other", namespace="secret", allocation=allocated("d1", node="a")),
     )
     shown = Nodes(shared)
-    assert shown.namespaces_on("a") == {"default", "secret"}
+    assert shown.namespaces_on("a") == frozenset({"default", "secret"})
     found = shown.details("a", frozenset({"default"}))
     assert found is not None
     devices = [(d["device"], d["state"], d["otherHolders"]) for d in found["devices"]]
