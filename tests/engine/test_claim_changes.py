@@ -179,6 +179,16 @@ def test_a_claim_that_two_pods_share_is_free_when_both_have_ended() -> None:
     assert {each.key for each in found[-1].ended} == {"default/one", "default/two"}
 
 
+def test_pods_with_devices_need_not_end_for_a_pod_without_claims() -> None:
+    small = {"cpu": "1", "memory": "1Gi"}
+    holder = with_claims("holder", "theirs", node="a", **small)
+    claim = device_claim("theirs", allocation=allocated("d0", node="a"), reserved_for=["holder"])
+    nodes = [node("a", cpu="4"), resource_slice("s", ["d0"], node="a"), device_class("gpu")]
+    objects = [*nodes, holder, claim, pod("large", cpu="3", node="a")]
+    found = suggested(*objects, pod=pod("web", cpu="3"))
+    assert [each.key for each in found[-1].ended] == ["default/large"]
+
+
 def test_nothing_is_suggested_about_devices_that_never_match() -> None:
     claim = device_claim("mine", request(**selecting(IS_H100)))
     objects = [*fleet(a=[gpu("d0", "l4")]), *held("other", "theirs", "d0", on="a"), claim]

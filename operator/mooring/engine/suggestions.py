@@ -167,6 +167,8 @@ class _Suggestions:
         self._pipeline = pipeline
         self._what_if = what_if
         self._cluster = what_if.cluster
+        self._short_of_devices: list[int] = []
+        """Rows where devices that end with other pods may help."""
 
     def unchanged(self) -> Suggestion | None:
         """Suggest no change if the pod fits by now; return None if it does not."""
@@ -278,10 +280,10 @@ class _Suggestions:
         if not isinstance(pre_filtered, PreFiltered):
             return []
         diagnosis = search.diagnose(pre_filtered)
-        of_devices = self._rows_with_devices(diagnosis)
+        self._short_of_devices = self._rows_with_devices(diagnosis)
         rows = diagnosis.resolvable_rows
         if not len(rows):
-            return of_devices
+            return self._short_of_devices
         nodes = self._cluster.nodes.take(rows)
         lacking = np.zeros(len(rows))
         possible = np.ones(len(rows), np.bool_)
@@ -291,7 +293,8 @@ class _Suggestions:
             short = requested - (allocatable - nodes.requested(resource))
             lacking += np.maximum(short, 0) / max(requested, 1)
         order = np.argsort(np.where(possible, lacking, np.inf), kind="stable")
-        return [*of_devices, *(int(rows[i]) for i in order[:_MOST_ROWS] if possible[i])]
+        lacking_least = [int(rows[i]) for i in order[:_MOST_ROWS] if possible[i]]
+        return [*self._short_of_devices, *lacking_least]
 
     def _rows_with_devices(self, diagnosis: Diagnosis) -> list[int]:
         """Return rows that lack only devices, which they would have if fewer were in use.
@@ -312,7 +315,7 @@ class _Suggestions:
         ]
         if not pods or self._cluster.node(row) is None:
             return None
-        pods.sort(key=self._relief, reverse=True)
+        pods.sort(key=partial(self._relief, row), reverse=True)
         dry_run = LiveDryRun(self._what_if.search(self._pod, self._pipeline), None)
         ended: list[Pod] = []
         for pod in pods[:_MOST_ENDED]:
@@ -340,16 +343,16 @@ class _Suggestions:
             ended=tuple(map(PodRef.of, ended)),
         )
 
-    def _relief(self, pod: Pod) -> float:
-        """Return how much of what the pod requests would be free without this one.
+    def _relief(self, row: int, pod: Pod) -> float:
+        """Return how much of what the pod requests would be free without this one on the row.
 
-        What other pods have of claims counts more: it is not evicted.
+        If that is short of devices, pods that hold some come before all others.
         """
         requested, theirs = self._pod.spec.demand.resources, pod.spec.demand.resources
         relief = sum(theirs.get(name, 0) / max(most, 1) for name, most in requested.items())
         known = self._cluster.dynamic_resources
-        devices = known.held(pod.uid) or known.reserved_for(pod.uid)
-        return relief + (len(requested) + 1 if devices else 0)
+        holds = known.held(pod.uid) or known.reserved_for(pod.uid)
+        return relief + len(requested) + 1 if holds and row in self._short_of_devices else relief
 
     def _names(self, rows: IntArray) -> tuple[str, ...]:
         return tuple(self._cluster.nodes.name(row) for row in rows[:EXAMPLES].tolist())

@@ -176,7 +176,7 @@ class Nodes:
         row = self._row(name)
         if row is None:
             return None
-        holders = (holder for device in self._devices(row) for holder in device.holders)
+        holders = (holder for device in self._devices(row)[0] for holder in device.holders)
         return frozenset(
             (
                 *(pod.namespace for pod in self._all_pods(row)),
@@ -220,15 +220,15 @@ class Nodes:
             **self._devices_document(row, visible),
         }
 
-    def _devices(self, row: int) -> list[NodeDevice]:
-        """Return the devices that the node can use, its own first; at most 200."""
+    def _devices(self, row: int) -> tuple[list[NodeDevice], int]:
+        """Return the devices that the node can use, its own first, at most 200, and how many."""
         found = Devices(self._scheduler.cluster, classes=False)
-        return [*islice(chain(found.of_node(row), found.of_several(row)), _MOST_DEVICES)]
+        devices = islice(chain(found.of_node(row), found.of_several(row)), _MOST_DEVICES)
+        return [*devices], found.count(row)
 
     def _devices_document(self, row: int, visible: frozenset[str]) -> dict[str, Any]:
         """Return the devices as JSON; claims of other namespaces are only counted."""
-        devices = self._devices(row)
-        count = Devices(self._scheduler.cluster, classes=False).count(row)
+        devices, count = self._devices(row)
         documents = [device.document() for device in devices]
         for document in documents:
             shown = [h for h in document["holders"] if h["claim"].partition("/")[0] in visible]
