@@ -112,15 +112,21 @@ def suggestions(pod: Pod, pipeline: Pipeline, what_if: WhatIf) -> Iterator[Sugge
     if unchanged is not None:
         return
     changes = list(islice(possible_changes(pod, what_if.cluster), MOST_CHANGES))
-    of_claims = list(islice(claim_changes(pod, what_if.cluster), MOST_CHANGES))
     helped = claims_helped = False
-    for change in (*changes, *of_claims):
+    for change in changes:
         suggestion = yield from _found(what_if, partial(tried.with_changes, [change]))
         yield suggestion
         helped |= suggestion is not None
-        claims_helped |= suggestion is not None and change.ask is not None
     for fewer in fewer_devices(pod, what_if.cluster):
         suggestion = yield from _mildest(tried, what_if, fewer)
+        yield suggestion
+        claims_helped |= suggestion is not None
+    for row in (yield from _found(what_if, lambda _: tried.rows_for_endings())):
+        yield (yield from _found(what_if, partial(tried.without_pods, row)))
+    # Last: claims that read other attributes than before have all devices looked at anew.
+    of_claims = list(islice(claim_changes(pod, what_if.cluster), MOST_CHANGES))
+    for change in of_claims:
+        suggestion = yield from _found(what_if, partial(tried.with_changes, [change]))
         yield suggestion
         claims_helped |= suggestion is not None
     if not claims_helped:
@@ -128,8 +134,6 @@ def suggestions(pod: Pod, pipeline: Pipeline, what_if: WhatIf) -> Iterator[Sugge
         tried_in_pairs = of_claims if helped else [*changes, *of_claims]
         for pair in islice(combinations(tried_in_pairs, 2), _MOST_PAIRS):
             yield (yield from _found(what_if, partial(tried.with_changes, pair)))
-    for row in (yield from _found(what_if, lambda _: tried.rows_for_endings())):
-        yield (yield from _found(what_if, partial(tried.without_pods, row)))
 
 
 def _found(what_if: WhatIf, search: Callable[[Trial], _Found]) -> Generator[None, None, _Found]:
