@@ -21,6 +21,14 @@ from mooring.observe.records import DecisionLog
 from mooring.page.api import Page
 from mooring.page.queue import Queue
 from mooring.testing.builders import node, pod
+from mooring.testing.device_builders import (
+    allocated,
+    device,
+    device_claim,
+    device_class,
+    request,
+    resource_slice,
+)
 from pages import Rights, endpoints, page
 from scheduler_states import put_profile, scheduler_state
 
@@ -72,7 +80,7 @@ def _stored() -> Iterator[dict[str, Any]]:
 
 def _decided() -> tuple[SchedulerState, DecisionLog]:
     """Return the state, and what was decided about its pending pods."""
-    shared = scheduler_state(*_nodes(), *_running())
+    shared = scheduler_state(*_nodes(), *_running(), *_devices())
     pipeline = put_profile(shared, "default-scheduler").pipeline
     put_profile(
         shared,
@@ -151,9 +159,27 @@ def _pending() -> Iterator[dict[str, Any]]:
     for number in range(150):
         yield pod(f"huge-{number:03}", namespace=LONG, cpu="96", priority=1000)
     for number in range(90):
-        yield pod(f"db-{number:03}", namespace="bank", node_selector={"disk": "ssd"})
+        claims = [{"name": "gpu", "resourceClaimName": "large-gpu"}] if number == 7 else []
+        spec = {"resourceClaims": claims}
+        yield pod(f"db-{number:03}", namespace="bank", node_selector={"disk": "ssd"}, spec=spec)
     for number in range(66):
         yield pod(f"held-{number:03}", namespace="shop", gates=["example.com/quota"])
+
+
+def _devices() -> Iterator[dict[str, Any]]:
+    """Yield the devices of a node, a claim that has one of them, and one that gets none."""
+    sick = [{"key": "health.example.com/xid-error", "value": "79", "effect": "NoExecute"}]
+    memory = {"memory": {"value": "80Gi"}}
+    model = {"model": "h100-sxm5-80gb"}
+    devices = [device(f"gpu-{n}", attributes=model, capacity=memory) for n in range(3)]
+    devices.append(device("gpu-3", attributes=model, capacity=memory, taints=sick))
+    yield device_class("gpu")
+    yield resource_slice("s", devices, node="gpu-0917")
+    allocation = allocated("gpu-1", node="gpu-0917")
+    yield device_claim("vision", namespace="ml", allocation=allocation, reserved_for=["vision-0"])
+    larger = "device.capacity['gpu.example.com'].memory.compareTo(quantity('90Gi')) > 0"
+    wanted = request("large", selectors=[{"cel": {"expression": larger}}])
+    yield device_claim("large-gpu", wanted, namespace="bank")
 
 
 class Stage:

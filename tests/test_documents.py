@@ -17,8 +17,11 @@ import yaml
 
 from deciding import Deciding
 from mooring.__main__ import main
-from mooring.cli.explanation import claim_lines
+from mooring.cli.explanation import claim_lines, remedy_lines
 from mooring.cli.run import run
+from mooring.engine.result_cache import ResultCache
+from mooring.engine.suggestions import suggestions
+from mooring.engine.what_if import WhatIf
 from mooring.framework.claim_report import ExplainsClaims
 from mooring.framework.registry import ENTRY_POINT_GROUP, Registry
 from mooring.model.devices import CardFormat, node_cards
@@ -38,7 +41,7 @@ from mooring.settings import RunSettings
 from mooring.simulate.expectations import run_case
 from mooring.simulate.policy_tests import KIND as POLICY_TEST
 from mooring.simulate.policy_tests import Expectation, read_policy_tests
-from mooring.testing.builders import node, pod
+from mooring.testing.builders import node, pod, uid_of
 from mooring.testing.contract import PluginContract, Scenario
 from mooring.testing.device_builders import allocated, device_result
 
@@ -408,13 +411,31 @@ def test_the_pod_of_devices_md_is_explained_as_it_prints() -> None:
         raw["metadata"] |= {"namespace": "default", "uid": raw["metadata"]["name"]}
         if raw["metadata"]["name"] == "large-gpu":
             used = device_result("gpu-0", request="gpu", pool="node-02")
-            raw["status"] = {"allocation": allocated(used, node="node-02")}
+            user = {"resource": "pods", "name": "train", "uid": uid_of("train")}
+            raw["status"] = {
+                "allocation": allocated(used, node="node-02"),
+                "reservedFor": [user],
+            }
     nodes = [node(f"node-{number:02}") for number in range(1, 21)]
     claims = [{"name": "gpu", "resourceClaimName": "second-large-gpu"}]
-    deciding = Deciding(*nodes, *objects)
+    deciding = Deciding(*nodes, pod("train", node="node-02"), *objects)
     waiting = parse_pod(pod("tune", spec={"resourceClaims": claims}))
     (plugin,) = (each for each in deciding.pipeline.filters if isinstance(each, ExplainsClaims))
     *_, report = plugin.explain_claims(waiting)
     lines = [*claim_lines(plain(report), None)]
     assert len(lines) == 6
+    what_if = WhatIf(deciding.cluster, ResultCache(deciding.state.nodes))
+    found = filter(None, suggestions(waiting, deciding.pipeline, what_if))
+    changes = [
+        {
+            "change": plain(each.change),
+            "cause": each.cause,
+            "nodes": each.nodes,
+            "examples": each.examples,
+            "ended": each.ended,
+        }
+        for each in sorted(found, key=lambda each: each.cost)
+    ]
+    lines += remedy_lines({"suggestions": changes})
+    assert len(lines) == 11
     assert "\n".join(lines) in text

@@ -13,6 +13,13 @@ from kube.api_server import ApiServer, Request
 from mooring.__main__ import main
 from mooring.cli.gpus import gpus
 from mooring.testing.builders import api_object, node, pod
+from mooring.testing.device_builders import (
+    allocated,
+    device,
+    device_claim,
+    device_class,
+    resource_slice,
+)
 
 HELD = share_pod("held", 12, node="a", card=0)
 OTHER = share_pod("other", 4, node="b", card=0)
@@ -138,3 +145,55 @@ def test_a_kubeconfig_beside_files_is_a_mistake(file: Path) -> None:
     result = shown(file, "--kubeconfig=x", objects=())
     assert result.exit_code == 2
     assert "go without FILEs" in result.stderr
+
+
+DEVICES = (
+    device_class("gpu.example.com", "device.driver == 'gpu.example.com'"),
+    resource_slice(
+        "s",
+        ["gpu-0", "gpu-1", device("gpu-2", taints=[{"key": "sick", "effect": "NoSchedule"}])],
+        node="a",
+    ),
+    device_claim("mine", allocation=allocated("gpu-1", node="a"), reserved_for=["web"]),
+)
+
+
+def test_devices_are_told_by_driver_and_pool_with_who_holds_them(file: Path) -> None:
+    result = shown(file, objects=(node("a"), *DEVICES))
+    assert result.stdout.splitlines() == [
+        "a",
+        "  gpu.example.com",
+        "  3 devices: 1 free, 1 in use, 1 tainted",
+        "  class gpu.example.com",
+        "  DEVICE   STATE     HELD BY",
+        "  gpu-0    free      -",
+        "  gpu-1    in use    claim default/mine (pod web)",
+        "  gpu-2    tainted   taint sick:NoSchedule",
+    ]
+
+
+def test_devices_are_told_beside_cards_and_in_all_forms(file: Path) -> None:
+    several = resource_slice("fabric", ["f0"], pool="fabric", driver="net.example.com")
+    objects = (gpu_node("a", 1, 16), HELD, *DEVICES, several)
+    text = shown(file, objects=objects).stdout
+    assert text.index("still fits") < text.index("  gpu.example.com\n")
+    assert text.index("gpu-2") < text.index("devices that several nodes can use\n  net.example.com")
+    document = orjson.loads(shown(file, "-o", "json", objects=objects).stdout)
+    assert len(document["nodes"][0]["cards"]) == 1
+    assert [each["state"] for each in document["nodes"][0]["devices"]] == [
+        "free",
+        "in use",
+        "tainted",
+    ]
+    assert document["devicesOfSeveralNodes"][0]["pool"] == "fabric"
+    drawn = shown(file, "-o", "svg", objects=objects).stdout
+    assert "gpu.example.com/a/gpu-1: default/mine" in drawn
+    assert "gpu.example.com/a/gpu-2: tainted" in drawn
+
+
+def test_only_devices_of_several_nodes_are_told_too(file: Path) -> None:
+    result = shown(file, objects=(node("a"), resource_slice("fabric", ["f0"], pool="fabric")))
+    assert result.stdout.startswith(
+        "devices that several nodes can use\n  gpu.example.com\n  pool fabric\n"
+    )
+    assert result.stderr == ""

@@ -9,7 +9,8 @@ from click.testing import CliRunner, Result
 
 from mooring.__main__ import main
 from mooring.simulate.policy_tests import read_policy_tests
-from mooring.testing.builders import node, pod
+from mooring.testing.builders import api_object, node, pod
+from mooring.testing.device_builders import device_class, request, resource_slice
 
 ROOT = Path(__file__).parents[2]
 PASSES = {"pod": "web", "node": "n1"}
@@ -66,6 +67,33 @@ def test_a_failure_is_told_with_the_decision_explained(tmp_path: Path) -> None:
     assert decision.strip() == "default/large  not scheduled  (profile default-scheduler)"
     assert "2 Insufficient cpu" in why[0]
     assert why[1].strip() == "n1, n2: NodeResourcesFit: Insufficient cpu"
+
+
+def test_a_policy_may_be_tested_with_devices_and_claims_of_templates(tmp_path: Path) -> None:
+    template = api_object("ResourceClaimTemplate", "two", namespace="default")
+    template["spec"] = {"spec": {"devices": {"requests": [request("gpus", 2)]}}}
+    entries = [{"name": "gpus", "resourceClaimTemplateName": "two"}]
+    pods = [pod(name, spec={"resourceClaims": entries}) for name in ("first", "second")]
+    for raw in pods:  # as a user writes them
+        del raw["metadata"]["uid"]
+    path = Path(written(tmp_path))
+    document = yaml.safe_load(path.read_text())
+    document["objects"] = [
+        *(node(name) for name in ("n1", "n2")),
+        device_class("gpu"),
+        resource_slice("s1", ["d0"], node="n1"),
+        resource_slice("s2", ["d0", "d1"], node="n2"),
+        template,
+        *pods,
+    ]
+    expected = [{"pod": "first", "node": "n2"}, {"pod": "second", "node": "n1"}]
+    document["cases"] = [{"name": each["pod"], "expect": [each]} for each in expected]
+    path.write_text(yaml.safe_dump(document))
+    result = invoke(str(path))
+    lines = [line.strip() for line in result.stdout.splitlines()]
+    assert lines[1:3] == ["PASS  first", "FAIL  second"]
+    assert "n1, n2: DynamicResources: cannot allocate all claims" in lines
+    assert result.exit_code == 1
 
 
 def test_a_pod_on_another_node_is_explained_by_the_scores(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def test_the_way_of_a_newcomer_ends_with_a_namespace_that_mooring_schedules(
         )
         text = run_page("getting-started.md", plane.access, tmp_path)
         assert re.search(r"candidate: \d+ pods compared since", text), text
-        decided = r"on node-\d  \(profile mooring, generation \d+, Kubernetes 1\.\d+\)"
+        decided = r"on node-\d\n  profile mooring, generation \d+, Kubernetes 1\.\d+"
         assert re.search(rf"pod shop/web-\S+: bound on node-\d\n(.*\n)+?.*{decided}", text), text
         running = [
             raw

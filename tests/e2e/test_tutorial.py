@@ -8,7 +8,7 @@ from controlplane import ControlPlane
 from controlplane.nodes import create_nodes
 from e2e.pages import run_page
 
-DECIDED = r"on node-1  \(profile mooring, generation \d+, Kubernetes 1\.\d+\)"
+DECIDED = r"on node-1\n  profile mooring, generation \d+, Kubernetes 1\.\d+"
 
 
 def test_the_tutorial_leads_from_an_empty_cluster_to_an_explained_pod(

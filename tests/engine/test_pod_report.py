@@ -372,7 +372,13 @@ async def test_a_pod_without_devices_says_what_excludes_them_on_how_many_nodes()
         "nodesInAll": 4,
     }
     assert "hidden" not in str(report)
-    assert report["suggestions"][0]["change"] == "if it had no claim mine"
+    assert [each["change"] for each in report["suggestions"]] == [
+        (
+            "if it had no selector #0 in request r of claim mine "
+            "(device.attributes['gpu.example.com'].model == 'h100')"
+        ),
+        "if it had no claim mine",
+    ]
 
 
 async def test_a_gated_pod_names_all_claims_that_it_waits_for() -> None:

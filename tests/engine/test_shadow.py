@@ -28,6 +28,12 @@ from mooring.plugins import SHIPPED
 from mooring.state.cluster_view import ClusterView
 from mooring.state.view import BoolArray, NodeView
 from mooring.testing.builders import node, pod, toleration, uid_of
+from mooring.testing.device_builders import (
+    allocated,
+    device_claim,
+    device_class,
+    resource_slice,
+)
 from scheduler_states import put_profile, scheduler_state
 
 OTHERS = {"match": {"schedulerNames": ["default-scheduler"]}}
@@ -153,6 +159,53 @@ def test_a_pod_on_a_node_of_lower_score_is_different_and_both_scores_are_kept() 
     scores = {name: score["total"] for name, score in record["scores"].items()}
     assert (record["node"], record["boundNode"]) == ("large", "small")
     assert scores["large"] > scores["small"]
+
+
+def with_devices(**devices: list[str]) -> list[dict[str, Any]]:
+    """Return a class of devices, and a node with these devices and one core for each name."""
+    return [
+        device_class("gpu"),
+        *(node(name, cpu="4" if name == "large" else "2") for name in devices),
+        *(resource_slice(f"s-{name}", some, node=name) for name, some in devices.items()),
+    ]
+
+
+def using(name: str, claim: str = "claim") -> dict[str, Any]:
+    entries = [{"name": "gpu", "resourceClaimName": claim}]
+    return pod(name, cpu="1", spec={"resourceClaims": entries})
+
+
+def held(claim: str, device: str, node_name: str, *pods: str) -> dict[str, Any]:
+    """Return a claim as the other scheduler has written it."""
+    return device_claim(claim, allocation=allocated(device, node=node_name), reserved_for=pods)
+
+
+def test_the_devices_that_a_pod_got_with_its_node_are_free_for_the_decision_about_it() -> None:
+    objects = with_devices(small=["d0"], large=["d0"])
+    beside = Beside(*objects, held("claim", "d0", "small", "web"))
+    beside.bind(using("web"), "small")
+    assert beside.results() == {"different": 1}
+    assert beside.records()[0]["node"] == "large"
+    assert len(beside.scheduler.cluster.dynamic_resources.allocated.dedicated) == 1
+
+
+def test_the_devices_of_other_pods_are_in_use_for_the_decision() -> None:
+    objects = with_devices(small=["d0"], large=["d0"])
+    claims = [held("theirs", "d0", "large", "other"), held("claim", "d0", "small", "web")]
+    beside = Beside(*objects, *claims)
+    beside.shown_bound(using("other", "theirs"), "large")
+    assert beside.shadow.compare(0.0)
+    beside.bind(using("web"), "small")
+    assert beside.results() == {"same": 1}
+
+
+def test_a_pod_keeps_to_the_devices_that_an_earlier_pod_shares_with_it() -> None:
+    objects = with_devices(small=["d0"], large=["d0"])
+    beside = Beside(*objects, held("claim", "d0", "small", "first", "web"))
+    beside.shown_bound(using("first"), "small")
+    assert beside.shadow.compare(0.0)
+    beside.bind(using("web"), "small")
+    assert beside.results() == {"same": 1}
 
 
 def test_a_pod_on_a_node_that_the_profile_rejects_is_told_with_plugin_and_reason() -> None:

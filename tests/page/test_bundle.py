@@ -120,6 +120,25 @@ def test_the_profiles_that_come_late_do_not_change_a_text_that_somebody_edits(
     assert manifests.input_value() == before
 
 
+def test_a_node_shows_its_devices_and_who_holds_them(tab: Tab, stage: Stage) -> None:
+    _open(tab.page, stage, "cluster?node=gpu-0917")
+    devices = tab.page.get_by_role("region", name="Devices of gpu.example.com")
+    rows = devices.locator("tbody tr")
+    expect(rows).to_have_count(4)
+    expect(rows.nth(1)).to_contain_text("in use")
+    expect(rows.nth(1)).to_contain_text("claim ml/vision ml/vision-0")
+    expect(rows.nth(3)).to_contain_text("taint health.example.com/xid-error=79:NoExecute")
+    expect(rows.nth(1).get_by_role("link")).to_have_attribute("href", "#/pod/ml/vision-0")
+
+
+def test_a_pod_shows_what_keeps_its_claims_from_devices(tab: Tab, stage: Stage) -> None:
+    _open(tab.page, stage, "pod/bank/db-007")
+    claims = tab.page.locator("#claims")
+    expect(claims).to_contain_text("gpu (large-gpu)")
+    expect(claims).to_contain_text("Request large: 1 device; enough on 0 of 1,000 nodes")
+    expect(claims.locator("tbody tr").first).to_have_text("selector #0 of request large41")
+
+
 def test_the_chart_of_the_last_hour_has_axes(tab: Tab, stage: Stage) -> None:
     _open(tab.page, stage, "queue")
     counts = tab.page.locator(".axis-y span:not(.widest)")

@@ -7,6 +7,7 @@ from mooring.model.objects import parse_object
 from mooring.page.nodes import CORDONED, NOT_READY, PODS, TAINTED, Nodes
 from mooring.policy.device_args import PRESETS
 from mooring.testing.builders import node, pod, uid_of
+from mooring.testing.device_builders import allocated, device, device_claim, resource_slice
 from scheduler_states import scheduler_state
 
 READY = {"conditions": [{"type": "Ready", "status": "True"}]}
@@ -184,3 +185,40 @@ def test_an_unknown_node_is_none() -> None:
     shown = nodes(ready("a"))
     assert shown.details("b", frozenset()) is None
     assert shown.namespaces_on("b") is None
+
+
+def test_devices_name_their_claims_and_pods_and_count_those_of_other_namespaces() -> None:
+    shared = scheduler_state(
+        ready("a"),
+        resource_slice("s", [device("d0", attributes={"model": "l4"}), "d1", "d2"], node="a"),
+        resource_slice("fabric", ["f0"], pool="fabric"),
+        device_claim("c", allocation=allocated("d0", node="a"), reserved_for=["web"]),
+        device_claim("other", namespace="secret", allocation=allocated("d1", node="a")),
+    )
+    shown = Nodes(shared)
+    assert shown.namespaces_on("a") == frozenset({"default", "secret"})
+    found = shown.details("a", frozenset({"default"}))
+    assert found is not None
+    devices = [(d["device"], d["state"], d["otherHolders"]) for d in found["devices"]]
+    assert devices == [
+        ("d0", "in use", 0),
+        ("d1", "in use", 1),
+        ("d2", "free", 0),
+        ("f0", "free", 0),
+    ]
+    assert found["devices"][0]["holders"] == [
+        {"claim": "default/c", "pods": ["default/web"], "adminAccess": False}
+    ]
+    assert found["devices"][0]["attributes"] == {"model": "l4"}
+    assert "other" not in str(found["devices"][1]["holders"])
+    assert found["otherDevices"] == 0
+
+
+def test_of_many_devices_some_are_shown_and_the_others_counted() -> None:
+    slices = [
+        resource_slice(f"s{n}", [f"d{n}-{i}" for i in range(100)], node="a", slices=3)
+        for n in range(3)
+    ]
+    found = nodes(ready("a"), *slices).details("a", frozenset())
+    assert found is not None
+    assert (len(found["devices"]), found["otherDevices"]) == (200, 100)

@@ -13,6 +13,12 @@ from mooring.simulate.manifests import InputError, Manifest
 from mooring.simulate.profiles import LoadedProfile, load_profiles
 from mooring.simulate.selection import EVERY_POD, Selection
 from mooring.testing.builders import api_object, node, pod
+from mooring.testing.device_builders import (
+    allocated,
+    device_claim,
+    device_class,
+    resource_slice,
+)
 
 REGISTRY = Registry(SHIPPED, {})
 
@@ -72,6 +78,33 @@ def test_fragmentation_is_the_share_of_large_pods_that_fit_on_no_node() -> None:
     ((old, new),) = comparison.pools.values()
     assert old.fragmentation == 1.0
     assert new.fragmentation == 0.0
+
+
+def with_claims(count: int, *free: int) -> list[dict[str, Any]]:
+    """Return nodes with so many free devices, and pods on them with a device each."""
+    entries = [[{"name": "gpu", "resourceClaimName": f"c{i}"}] for i in range(count)]
+    names = [[f"d{number}" for number in range(most + 1)] for most in free]
+    return [
+        device_class("gpu"),
+        *nodes(count),
+        *(resource_slice(f"s{i}", some, node=f"n{i}") for i, some in enumerate(names)),
+        *(
+            device_claim(f"c{i}", allocation=allocated("d0", node=f"n{i}"), reserved_for=[f"p{i}"])
+            for i in range(count)
+        ),
+        *(
+            pod(f"p{i}", cpu="1", memory="1Gi", node=f"n{i}", spec={"resourceClaims": entries[i]})
+            for i in range(count)
+        ),
+    ]
+
+
+def test_pods_with_claims_move_to_where_devices_are_free() -> None:
+    ((old, new),) = compared(with_claims(4, 3, 3, 3, 3)).pools.values()
+    assert (old.empty, new.empty) == (0, 3)
+    scarce = compared(with_claims(4, 0, 0, 0, 0))
+    ((old, new),) = scarce.pools.values()
+    assert (old.empty, new.empty, scarce.lost) == (0, 0, ())
 
 
 def test_equal_pods_that_change_places_with_each_other_do_not_move() -> None:

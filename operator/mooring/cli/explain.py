@@ -335,7 +335,8 @@ def _show(decision: Mapping[str, Any]) -> None:
         profile += f", generation {generation}"
     if version := decision.get("kubernetesVersion"):
         profile += f", Kubernetes {version}"
-    click.echo(f"{decision['time']}  {place}  ({profile})")
+    # A line of its own: a node's name may be as long as the first one.
+    click.echo(f"{decision['time']}  {place}\n  {profile}")
     for line in explanation(decision):
         click.echo(f"  {line}")
     if decision["scores"]:

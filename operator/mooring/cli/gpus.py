@@ -2,7 +2,7 @@
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import click
 
@@ -25,7 +25,8 @@ from mooring.policy.device_args import PRESETS
 from mooring.policy.profile import SchedulingProfile, SchedulingProfileSpec
 from mooring.policy.reading import read
 from mooring.policy.resolve import resolve
-from mooring.simulate.gpus import Card, NodeGPUs, Plan, node_gpus, picture, plans
+from mooring.simulate.devices import NodeDevice
+from mooring.simulate.gpus import Card, NodeGPUs, Plan, node_gpus, picture, plans, shared_devices
 from mooring.simulate.inputs import Inputs, inputs_of
 from mooring.simulate.manifests import read_manifests
 from mooring.simulate.offline import offline_handle
@@ -40,7 +41,7 @@ _UNITS = {1: "MiB", 1024: "GiB"}
 
 
 @click.command(
-    short_help="Show the GPU cards of every node and who has them.",
+    short_help="Show the GPU cards and devices of every node and who has them.",
     epilog="""\b
 Examples:
   mooring gpus
@@ -68,12 +69,15 @@ def gpus(
     *,
     plan: bool,
 ) -> None:
-    """Show the GPU cards of every node, who has them, and what would still fit.
+    """Show the GPU cards and devices of every node, who has them, and what would still fit.
+
+    Cards are counted by extended resources and annotations; of which kind, --preset says. Devices
+    are those of ResourceSlices, by driver and pool, with the claims and pods that hold them.
 
     Reads nodes and pods from FILEs (YAML or JSON; - is standard input), or without any FILE from
     the cluster of the kubeconfig, in which it only lists objects. With --plan it looks for the
     fewest pods, at most three, that would have to move to other nodes so that a pending pod fits,
-    each pending pod by itself; nothing is moved.
+    each pending pod by itself; nothing is moved. Plans are about cards.
 
     Exits with 0, with --plan 1 if there is a pending pod without a plan, 2 for bad input.
     """
@@ -93,12 +97,24 @@ def gpus(
         _print_plans(planned, output)
         sys.exit(DONE if all(each.node for each in planned) else NO)
     nodes, unit = [*node_gpus(inputs.state, form)], _UNITS[form.mib_per_unit]
+    shared = shared_devices(inputs.state)
     if output == "svg":
         click.echo(picture(nodes, unit), nl=False)
     elif output == "json":
-        print_json({"memoryUnit": unit, "nodes": [node.document() for node in nodes]})
+        print_json(
+            {
+                "memoryUnit": unit,
+                "nodes": [node.document() for node in nodes],
+                "devicesOfSeveralNodes": [device.document() for device in shared],
+            }
+        )
     else:
         _print_nodes(nodes, unit)
+        if shared:
+            click.echo("\n" * bool(nodes) + "devices that several nodes can use")
+            _print_devices(shared)
+        if not nodes and not shared:
+            note("no node has GPUs or devices; is --preset the right one?")
 
 
 def in_force(inputs: Inputs, registry: Registry, preset: str) -> ActiveProfile:
@@ -124,21 +140,62 @@ def in_force(inputs: Inputs, registry: Registry, preset: str) -> ActiveProfile:
 
 def _print_nodes(nodes: Sequence[NodeGPUs], unit: str) -> None:
     """Print a heading and a table of cards per node, so that long names leave space for pods."""
-    if not nodes:
-        note("no node has GPUs; is --preset the right one?")
     for number, node in enumerate(nodes):
         if number:
             click.echo()
         click.echo(node.node)
-        click.echo(f"  {_kinds(node)}; still fits: {_fits(node, unit)}")
-        rows = []
-        for card in node.cards:
-            owners = (f"{key}?" if key in card.guessed else key for key in card.owners)
-            pods = ", ".join(owners) or "-"
-            states = {"overcommitted": card.overcommitted, "not usable": not card.usable}
-            notes = "".join(f" ({state})" for state, holds in states.items() if holds)
-            rows.append((str(card.number), _free(card, unit), f"{card.free_cores}%", pods + notes))
-        print_table(_HEAD, rows, numbers=_NUMBERS, prose=("PODS",))
+        if node.cards:
+            _print_cards(node, unit)
+        _print_devices(node.devices, node.node)
+
+
+def _print_cards(node: NodeGPUs, unit: str) -> None:
+    click.echo(f"  {_kinds(node)}; still fits: {_fits(node, unit)}")
+    rows = []
+    for card in node.cards:
+        owners = (f"{key}?" if key in card.guessed else key for key in card.owners)
+        pods = ", ".join(owners) or "-"
+        states = {"overcommitted": card.overcommitted, "not usable": not card.usable}
+        notes = "".join(f" ({state})" for state, holds in states.items() if holds)
+        rows.append((str(card.number), _free(card, unit), f"{card.free_cores}%", pods + notes))
+    print_table(_HEAD, rows, numbers=_NUMBERS, prose=("PODS",))
+
+
+def _print_devices(devices: Iterable[NodeDevice], node: str = "") -> None:
+    """Print how many devices of each pool are in which state, their classes, and a table."""
+    pools = dict[tuple[str, str], list[NodeDevice]]()
+    for device in devices:
+        pools.setdefault((device.id.driver, device.id.pool), []).append(device)
+    for (driver, pool), found in pools.items():
+        click.echo(f"  {driver}")
+        if pool != node:
+            click.echo(f"  pool {pool}")
+        states = Counter(device.state for device in found)
+        counts = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
+        click.echo(f"  {len(found)} device{'s' * (len(found) > 1)}: {counts}")
+        for name in sorted({name for device in found for name in device.classes}):
+            count = sum(name in device.classes for device in found)
+            click.echo(f"  class {name}{f': {count} of them' if count < len(found) else ''}")
+        rows = [(f"  {d.id.device}", d.state, _held(d)) for d in found]
+        print_table(("  DEVICE", "STATE", "HELD BY"), rows, prose=("HELD BY",))
+
+
+def _held(device: NodeDevice) -> str:
+    """Return the claims that hold the device with their pods, what they consume, and its taints."""
+    return ", ".join(_holders(device)) or "-"
+
+
+def _holders(device: NodeDevice) -> Iterator[str]:
+    for holder in device.holders:
+        names = ", ".join(pod.partition("/")[2] for pod in holder.pods)  # of the claim's namespace
+        pods = f" (pod{'s' * (len(holder.pods) > 1)} {names})"
+        admin = " with admin access" * holder.admin_access
+        yield f"claim {holder.claim}{pods if holder.pods else ''}{admin}"
+    for name, (value, consumed) in device.capacity.items():
+        if consumed is not None:
+            yield f"{consumed} of {value} {name}"
+    for taint in device.taints:
+        yield f"taint {taint}"
 
 
 def _kinds(node: NodeGPUs) -> str:

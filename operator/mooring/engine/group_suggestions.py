@@ -15,15 +15,14 @@ from typing import Final, TypeAlias, TypeVar
 
 import numpy as np
 
+from mooring.engine.change import Change, conditions
 from mooring.engine.groups.decision import GroupDecision, placements_of
 from mooring.engine.groups.slices import SearchBudget
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.suggestions import (
     EXAMPLES,
     MOST_CHANGES,
-    Change,
     Suggestion,
-    conditions,
     possible_changes,
     request_text,
     requesting,

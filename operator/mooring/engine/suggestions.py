@@ -1,14 +1,14 @@
 """What would make an unschedulable pod fit, found out by running the filters with the change.
 
-Two kinds of changes are tried: changes of the pod (smaller requests, one more toleration, one
-constraint less), alone and, if none alone is enough, in pairs; and pods that end, on the nodes
-where fewest have to. Nothing is guessed: each suggestion is a decision of the real pipeline about
-the changed pod, or in a trial without the pods that end. What a suggestion says holds for the
-state of the cluster at the moment when it was found.
+Two kinds of changes are tried: changes of the pod and of what its claims ask for (smaller requests,
+one more toleration, one constraint less), alone and, if none alone is enough, in pairs; and pods
+that end, on the nodes where fewest have to. Nothing is guessed: each suggestion is a decision of
+the real pipeline about the changed pod, or in a trial with the changed claims or without the pods
+that end. What a suggestion says holds for the state of the cluster at the moment when it was found.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations, islice
@@ -16,11 +16,16 @@ from typing import Final, TypeVar
 
 import numpy as np
 
+from mooring.engine.change import Change, conditions
+from mooring.engine.claim_changes import claim_changes, fewer_devices
 from mooring.engine.cycle import LiveDryRun
 from mooring.engine.filtering import PreFiltered
 from mooring.engine.what_if import WhatIf, stays_on_its_node
 from mooring.framework.card_plugin import CardPlugin
+from mooring.framework.claim_report import ExplainsClaims
 from mooring.framework.decision import PodRef, TextAboutPods
+from mooring.framework.diagnosis import Diagnosis
+from mooring.framework.evaluations import StillEvaluating
 from mooring.framework.pipeline import Pipeline
 from mooring.model.affinity import AffinityTerm, SpreadConstraint
 from mooring.model.declared_features import (
@@ -43,9 +48,7 @@ from mooring.state.columns import IntArray
 __all__ = [
     "EXAMPLES",
     "MOST_CHANGES",
-    "Change",
     "Suggestion",
-    "conditions",
     "possible_changes",
     "request_text",
     "requesting",
@@ -67,6 +70,7 @@ _TOLERATION: Final = 1.0
 """The cost of a toleration; that of a smaller request is below 1, a pod that ends costs 1."""
 _CONSTRAINT: Final = 1.5
 """The cost of a constraint that the pod gives up."""
+_Found = TypeVar("_Found")
 _MEBIBYTE: Final = 2**20
 _WITHOUT_FEATURE: Final = {
     RESTART_ALL_CONTAINERS: "had no restartPolicyRules with the action RestartAllContainers",
@@ -94,21 +98,6 @@ class Suggestion:
     ended: tuple[PodRef, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One change of a pod: what completes "if it ..." or, with `once`, "once ...".
-
-    `resource` is the one that is requested no more, if it is that; then `text` is empty.
-    """
-
-    text: str
-    cause: str
-    cost: float
-    apply: Callable[[Pod], Pod]
-    resource: str = ""
-    once: bool = False
-
-
 def suggestions(pod: Pod, pipeline: Pipeline, what_if: WhatIf) -> Iterator[Suggestion | None]:
     """Yield each suggestion, and None after each change that does not help.
 
@@ -118,29 +107,60 @@ def suggestions(pod: Pod, pipeline: Pipeline, what_if: WhatIf) -> Iterator[Sugge
     should serve nothing else.
     """
     tried = _Suggestions(pod, pipeline, what_if)
-    with what_if.trial():
-        unchanged = tried.unchanged()
+    unchanged = yield from _found(what_if, lambda _: tried.unchanged())
     yield unchanged
     if unchanged is not None:
         return
     changes = list(islice(possible_changes(pod, what_if.cluster), MOST_CHANGES))
-    found = False
+    helped = claims_helped = False
     for change in changes:
-        with what_if.trial():
-            suggestion = tried.with_changes(change)
-        found |= suggestion is not None
+        suggestion = yield from _found(what_if, partial(tried.with_changes, [change]))
         yield suggestion
-    if not found:
-        for pair in islice(combinations(changes, 2), _MOST_PAIRS):
-            with what_if.trial():
-                suggestion = tried.with_changes(*pair)
-            yield suggestion
-    with what_if.trial():
-        rows = tried.rows_for_endings()
-    for row in rows:
-        with what_if.trial() as trial:
-            suggestion = tried.without_pods(row, trial)
+        helped |= suggestion is not None
+    for fewer in fewer_devices(pod, what_if.cluster):
+        suggestion = yield from _mildest(tried, what_if, fewer)
         yield suggestion
+        claims_helped |= suggestion is not None
+    for row in (yield from _found(what_if, lambda _: tried.rows_for_endings())):
+        yield (yield from _found(what_if, partial(tried.without_pods, row)))
+    # Last: claims that read other attributes than before have all devices looked at anew.
+    of_claims = list(islice(claim_changes(pod, what_if.cluster), MOST_CHANGES))
+    for change in of_claims:
+        suggestion = yield from _found(what_if, partial(tried.with_changes, [change]))
+        yield suggestion
+        claims_helped |= suggestion is not None
+    if not claims_helped:
+        # That a pod would fit without its claims does not say what to change of them.
+        tried_in_pairs = of_claims if helped else [*changes, *of_claims]
+        for pair in islice(combinations(tried_in_pairs, 2), _MOST_PAIRS):
+            yield (yield from _found(what_if, partial(tried.with_changes, pair)))
+
+
+def _found(what_if: WhatIf, search: Callable[[Trial], _Found]) -> Generator[None, None, _Found]:
+    """Return what is found in a trial; while values that it needs are evaluated, yield None."""
+    while True:
+        try:
+            with what_if.trial() as trial:
+                return search(trial)
+        except StillEvaluating:
+            pass
+        yield
+
+
+def _mildest(
+    tried: "_Suggestions", what_if: WhatIf, changes: Sequence[Change]
+) -> Generator[None, None, Suggestion | None]:
+    """Return the suggestion of the first of these changes that helps; each goes further."""
+    first, last, best = 0, len(changes), None
+    while first < last:
+        middle = (first + last) // 2
+        found = yield from _found(what_if, partial(tried.with_changes, [changes[middle]]))
+        yield
+        if found is None:
+            first = middle + 1
+        else:
+            last, best = middle, found
+    return best
 
 
 class _Suggestions:
@@ -151,6 +171,8 @@ class _Suggestions:
         self._pipeline = pipeline
         self._what_if = what_if
         self._cluster = what_if.cluster
+        self._short_of_devices: list[int] = []
+        """Rows where devices that end with other pods may help."""
 
     def unchanged(self) -> Suggestion | None:
         """Suggest no change if the pod fits by now; return None if it does not."""
@@ -166,14 +188,19 @@ class _Suggestions:
             pods=(self._pod,),
         )
 
-    def with_changes(self, *changes: Change) -> Suggestion | None:
+    def with_changes(self, changes: Sequence[Change], trial: Trial) -> Suggestion | None:
         """Suggest these changes of the pod; return None if it fits nowhere then."""
         others, resources = self._pod, list[str]()
         for change in changes:
+            claim = self._cluster.dynamic_resources.claim_of_uid(change.claim)
             if change.resource:
                 resources.append(change.resource)
-            else:
+            elif change.ask is None:
                 others = change.apply(others)
+            elif claim is None:
+                return None
+            else:
+                trial.ask(claim.uid, change.ask(claim.spec))
         changed = requesting(dict.fromkeys(resources, 0), others)
         rows = self._what_if.feasible_rows(changed, self._pipeline)
         if not len(rows):
@@ -256,9 +283,11 @@ class _Suggestions:
         pre_filtered = search.pre_filter()
         if not isinstance(pre_filtered, PreFiltered):
             return []
-        rows = search.diagnose(pre_filtered).resolvable_rows
+        diagnosis = search.diagnose(pre_filtered)
+        self._short_of_devices = self._rows_with_devices(diagnosis)
+        rows = diagnosis.resolvable_rows
         if not len(rows):
-            return []
+            return self._short_of_devices
         nodes = self._cluster.nodes.take(rows)
         lacking = np.zeros(len(rows))
         possible = np.ones(len(rows), np.bool_)
@@ -268,7 +297,20 @@ class _Suggestions:
             short = requested - (allocatable - nodes.requested(resource))
             lacking += np.maximum(short, 0) / max(requested, 1)
         order = np.argsort(np.where(possible, lacking, np.inf), kind="stable")
-        return [int(rows[i]) for i in order[:_MOST_ROWS] if possible[i]]
+        lacking_least = [int(rows[i]) for i in order[:_MOST_ROWS] if possible[i]]
+        return [*self._short_of_devices, *lacking_least]
+
+    def _rows_with_devices(self, diagnosis: Diagnosis) -> list[int]:
+        """Return rows that lack only devices, which they would have if fewer were in use.
+
+        To evict pods does not free devices, but when they end, it does.
+        """
+        found = list[int]()
+        for plugin in self._pipeline.filters:
+            rows = [group.rows for group in diagnosis.rejected if group.plugin == plugin.name]
+            if isinstance(plugin, ExplainsClaims) and rows:
+                found += plugin.rows_if_freed(self._pod, np.concatenate(rows))[:_MOST_ROWS]
+        return found
 
     def without_pods(self, row: int, trial: Trial) -> Suggestion | None:
         """Suggest to wait until some pods of the row end; return None if that does not help."""
@@ -277,7 +319,7 @@ class _Suggestions:
         ]
         if not pods or self._cluster.node(row) is None:
             return None
-        pods.sort(key=self._relief, reverse=True)
+        pods.sort(key=partial(self._relief, row), reverse=True)
         dry_run = LiveDryRun(self._what_if.search(self._pod, self._pipeline), None)
         ended: list[Pod] = []
         for pod in pods[:_MOST_ENDED]:
@@ -305,10 +347,16 @@ class _Suggestions:
             ended=tuple(map(PodRef.of, ended)),
         )
 
-    def _relief(self, pod: Pod) -> float:
-        """Return how much of what the pod requests would be free without this one."""
+    def _relief(self, row: int, pod: Pod) -> float:
+        """Return how much of what the pod requests would be free without this one on the row.
+
+        If that is short of devices, pods that hold some come before all others.
+        """
         requested, theirs = self._pod.spec.demand.resources, pod.spec.demand.resources
-        return sum(theirs.get(name, 0) / max(most, 1) for name, most in requested.items())
+        relief = sum(theirs.get(name, 0) / max(most, 1) for name, most in requested.items())
+        known = self._cluster.dynamic_resources
+        holds = known.held(pod.uid) or known.reserved_for(pod.uid)
+        return relief + len(requested) + 1 if holds and row in self._short_of_devices else relief
 
     def _names(self, rows: IntArray) -> tuple[str, ...]:
         return tuple(self._cluster.nodes.name(row) for row in rows[:EXAMPLES].tolist())
@@ -331,15 +379,6 @@ def request_text(
             if largest is not None:
                 return f"{text} (no card {'is larger' if largest <= limit else 'has more free'})"
     return text
-
-
-def conditions(changes: Sequence[Change], texts: Sequence[str], subject: str = "it") -> str:
-    """Return "if it ... and ..., once ..." of these changes, whose texts are given."""
-    both = [*zip(changes, texts, strict=True)]
-    ifs = " and ".join(text for change, text in both if not change.once)
-    onces = " and ".join(text for change, text in both if change.once)
-    parts = (f"if {subject} {ifs}" if ifs else "", f"once {onces}" if onces else "")
-    return ", ".join(filter(None, parts))
 
 
 def when_ended(pods: Sequence[Pod], node: str = "") -> TextAboutPods:
@@ -444,7 +483,7 @@ def _tolerations(spec: PodSpec, cluster: ClusterView) -> Iterator[Change]:
     del counts[NOT_SCHEDULABLE_TAINT]  # a node has it when it is cordoned
     for taint, _ in counts.most_common(_MOST_TAINTS):
         shown = f"{taint.key}={taint.value}" if taint.value else taint.key
-        text = f"tolerated the taint {shown}:{taint.effect}"
+        text = f"tolerated the taint {taint.text}"
         yield Change(text, f"taint {shown}", _TOLERATION, partial(_tolerating, taint))
     cordoned = nodes.unschedulable & nodes.present
     if cordoned.any() and not tolerated(NOT_SCHEDULABLE_TAINT, spec.tolerations):

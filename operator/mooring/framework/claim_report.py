@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from mooring.model.pod import Pod
+from mooring.state.columns import IntArray
 
 __all__ = ["ClaimReport", "ClaimsReport", "ExcludedDevices", "ExplainsClaims", "RequestReport"]
 
@@ -69,4 +70,11 @@ class ExplainsClaims(ABC):
         """Yield what is known after each step; the last report is about all nodes.
 
         Between two steps the cluster may change.
+        """
+
+    @abstractmethod
+    def rows_if_freed(self, pod: Pod, rows: IntArray) -> list[int]:
+        """Return those of the rows that might have enough devices if none was in use.
+
+        Those come first on which the fewest would have to be freed. Not all rows are looked at.
         """

@@ -25,6 +25,13 @@ class Taint:
     value: str
     effect: str
 
+    @property
+    def text(self) -> str:
+        """`key=value:effect`, or `key:effect` without a value."""
+        return (
+            f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Toleration:

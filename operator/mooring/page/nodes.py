@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Any, Final
 
 import numpy as np
@@ -12,6 +13,7 @@ from mooring.engine.scheduler_state import SchedulerState
 from mooring.model.node import BETA_ZONE, ZONE
 from mooring.model.pod import Pod
 from mooring.model.resources import CPU, MEMORY, amount_text
+from mooring.simulate.devices import Devices, NodeDevice
 from mooring.simulate.gpus import cards_of
 from mooring.state.columns import IntArray
 from mooring.state.devices.cards import Cards
@@ -35,6 +37,7 @@ _MOST_VALUES: Final = 1000
 _LABEL_SECONDS: Final = 60.0
 """How old the list of labels may be."""
 _FIRST_LABELS: Final = (ZONE, BETA_ZONE, "topology.kubernetes.io/rack", "rack")
+_MOST_DEVICES: Final = 200
 _SLICE: Final = 100
 """Nodes between two looks at the clock."""
 
@@ -173,7 +176,13 @@ class Nodes:
         row = self._row(name)
         if row is None:
             return None
-        return frozenset(pod.namespace for pod in self._all_pods(row))
+        holders = (holder for device in self._devices(row)[0] for holder in device.holders)
+        return frozenset(
+            (
+                *(pod.namespace for pod in self._all_pods(row)),
+                *(holder.claim.partition("/")[0] for holder in holders),
+            )
+        )
 
     def details(self, name: str, visible: frozenset[str]) -> dict[str, Any] | None:
         """Return the node with its pods of the visible namespaces; None if there is no node."""
@@ -208,7 +217,25 @@ class Nodes:
                 for books in self._scheduler.state.devices.tracked
                 if len(books.known(row))
             ],
+            **self._devices_document(row, visible),
         }
+
+    def _devices(self, row: int) -> tuple[list[NodeDevice], int]:
+        """Return the devices that the node can use, its own first, at most 200, and how many."""
+        found = Devices(self._scheduler.cluster, classes=False)
+        devices = islice(chain(found.of_node(row), found.of_several(row)), _MOST_DEVICES)
+        return [*devices], found.count(row)
+
+    def _devices_document(self, row: int, visible: frozenset[str]) -> dict[str, Any]:
+        """Return the devices as JSON; claims of other namespaces are only counted."""
+        devices, count = self._devices(row)
+        documents = [device.document() for device in devices]
+        for document in documents:
+            shown = [h for h in document["holders"] if h["claim"].partition("/")[0] in visible]
+            document["otherHolders"] = len(document["holders"]) - len(shown)
+            document["holders"] = shown
+            del document["classes"]
+        return {"devices": documents, "otherDevices": count - len(devices)}
 
     def _state(self, pod: Pod) -> str | None:
         return "terminating" if pod.terminating else pod_state(self._scheduler, pod.uid)
@@ -279,7 +306,7 @@ def _pod(pod: Pod) -> dict[str, Any]:
 
 def _gpus(node: str, row: int, books: Cards, visible: frozenset[str]) -> dict[str, Any]:
     """Return the cards of the row in one format; owners of other namespaces are only counted."""
-    document = cards_of(node, row, books).document()
+    document = cards_of(node, row, books).cards_document()
     for card in document["cards"]:
         shown = [key for key in card["owners"] if key.partition("/")[0] in visible]
         card["otherOwners"] = len(card["owners"]) - len(shown)

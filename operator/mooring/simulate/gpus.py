@@ -1,4 +1,4 @@
-"""Show every node's GPU cards, and find the few pods to move for one that pends."""
+"""Show every node's GPU cards and devices, and find the few pods to move for one that pends."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -15,12 +15,23 @@ from mooring.engine.what_if import WhatIf
 from mooring.framework.card_plugin import assign_devices
 from mooring.model.devices import CardFormat, CardRequestError, card_request
 from mooring.model.pod import Pod, Uid
+from mooring.simulate.devices import FREE, IN_USE, Devices, NodeDevice
 from mooring.simulate.inputs import Inputs
 from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
 from mooring.state.devices.cards import Cards
 
-__all__ = ["Card", "Move", "NodeGPUs", "Plan", "cards_of", "node_gpus", "picture", "plans"]
+__all__ = [
+    "Card",
+    "Move",
+    "NodeGPUs",
+    "Plan",
+    "cards_of",
+    "node_gpus",
+    "picture",
+    "plans",
+    "shared_devices",
+]
 
 _MOST_MOVED: Final = 3
 _MOST_NODES: Final = 200
@@ -48,15 +59,21 @@ class Card:
 
 @dataclass(frozen=True, slots=True)
 class NodeGPUs:
-    """The cards of a node, and the largest requests that it could still take."""
+    """The cards of a node, the largest requests that it could still take, and its devices."""
 
     node: str
     cards: tuple[Card, ...]
     largest_share: int
     free_cards: int
+    devices: tuple[NodeDevice, ...] = ()
 
     def document(self) -> dict[str, Any]:
         """Return the node as JSON."""
+        devices = [device.document() for device in self.devices]
+        return {**self.cards_document(), "devices": devices}
+
+    def cards_document(self) -> dict[str, Any]:
+        """Return the node's cards as JSON."""
         return {
             "node": self.node,
             "largestShare": self.largest_share,
@@ -79,11 +96,20 @@ class NodeGPUs:
 
 
 def node_gpus(state: ClusterState, form: CardFormat) -> Iterator[NodeGPUs]:
-    """Yield the nodes that have cards, by name."""
-    books = state.track_cards(form)
+    """Yield the nodes that have cards or devices, by name."""
+    books, devices = state.track_cards(form), Devices(ClusterView(state), classes=True)
     for name, row in sorted(state.nodes.row_of.items()):
-        if state.nodes.nodes[row] is not None and len(books.known(row)):
-            yield cards_of(name, row, books)
+        if state.nodes.nodes[row] is not None:
+            found = tuple(devices.of_node(row))
+            if found or len(books.known(row)):
+                yield replace(cards_of(name, row, books), devices=found)
+
+
+def shared_devices(state: ClusterState) -> list[NodeDevice]:
+    """Return the devices that several nodes can use."""
+    devices = Devices(ClusterView(state), classes=True)
+    found = [each for row in state.nodes.order().tolist() for each in devices.of_several(row)]
+    return sorted(found, key=lambda each: each.id)
 
 
 def cards_of(name: str, row: int, books: Cards) -> NodeGPUs:
@@ -246,9 +272,12 @@ _IN_USE, _FREE, _NOT_USABLE, _OVERCOMMITTED = (colour for _, colour in _LEGEND)
 
 
 def picture(nodes: Iterable[NodeGPUs], unit: str) -> str:
-    """Return an SVG: nodes as rows, cards as cells, filled as far as their memory is in use."""
+    """Return an SVG: nodes as rows, cards as cells, filled as far as their memory is in use.
+
+    Devices follow the cards; they are filled if they are in use.
+    """
     rows = list(nodes)
-    widest = max((len(node.cards) for node in rows), default=0)
+    widest = max((len(node.cards) + len(node.devices) for node in rows), default=0)
     left = 14 + _CHARACTER * max((len(node.node) for node in rows), default=0)
     width, height = max(left + _CELL * widest, 560) + 10, _HIGH * (len(rows) + 1) + 10
     size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
@@ -260,6 +289,10 @@ def picture(nodes: Iterable[NodeGPUs], unit: str) -> str:
         y = 5 + index * _HIGH
         parts.append(f'<text x="4" y="{y + 15}">{escape(node.node)}</text>')
         parts += [_cell(card, left + _CELL * card.number, y) for card in node.cards]
+        parts += [
+            _device_cell(device, left + _CELL * number, y)
+            for number, device in enumerate(node.devices, len(node.cards))
+        ]
     x, y = 4, 5 + _HIGH * len(rows)
     for text, colour in _LEGEND:
         meaning = f"{text} in {unit}" if colour == _FREE else text
@@ -286,4 +319,14 @@ def _cell(card: Card, x: int, y: int) -> str:
         f'<rect x="{x}" y="{y}" width="{width}" height="{height}" fill="{background}" '
         f'stroke="#808080"/><rect x="{x}" y="{y}" width="{filled}" height="{height}" '
         f'fill="{colour}"/><text x="{x + 4}" y="{y + 15}">{number}</text></g>'
+    )
+
+
+def _device_cell(device: NodeDevice, x: int, y: int) -> str:
+    colour = {IN_USE: _IN_USE, FREE: _FREE}.get(device.state, _NOT_USABLE)
+    holders = ", ".join(holder.claim for holder in device.holders) or device.state
+    return (
+        f"<g><title>{escape('/'.join(device.id))}: {escape(holders)}</title>"
+        f'<rect x="{x}" y="{y}" width="{_CELL - 4}" height="{_HIGH - 4}" fill="{colour}" '
+        'stroke="#808080"/></g>'
     )

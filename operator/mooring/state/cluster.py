@@ -23,6 +23,7 @@ from mooring.model.pod import Pod, Uid, claim_keys
 from mooring.model.pod_group import GroupFormat, GroupKey, PodGroup
 from mooring.model.resource_claims import (
     Allocation,
+    ClaimSpec,
     ConsumerReference,
     ResourceClaim,
     claim_of_scheduler,
@@ -863,6 +864,11 @@ class Trial:
             self._undo.callback(objects.pop, kind, key)
         else:
             self._undo.callback(objects.put, kind, key, before)
+
+    def ask(self, claim: str, spec: ClaimSpec) -> None:
+        """Have the ResourceClaim of this uid, which has no devices, ask for something else."""
+        claims = self._state.dynamic_resources.claims
+        self._undo.enter_context(claims.asking(claim, spec))
 
     def _free_claims(self, uid: Uid) -> None:
         if not self._frees_claims:

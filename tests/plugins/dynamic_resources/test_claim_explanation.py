@@ -53,7 +53,7 @@ def test_nodes_that_are_alike_are_one_step() -> None:
 def test_incomplete_pools_and_taints_are_causes() -> None:
     sick = device("d1", taints=[{"key": "sick", "effect": "NoSchedule"}])
     state = cluster(*fleet(2, sick), device_claim("c"))
-    assert excluded(reports(state, "c")[-1]) == [ExcludedDevices("taint", 2, 2)]
+    assert excluded(reports(state, "c")[-1]) == [ExcludedDevices("taint sick:NoSchedule", 2, 2)]
     state = cluster(*fleet(2, "d0", slices=2), device_claim("c"))
     assert excluded(reports(state, "c")[-1]) == [ExcludedDevices("incomplete pool", 2, 2)]
 

@@ -28,8 +28,10 @@ TAINTED = [{"key": "k", "effect": "NoExecute"}]
 LARGE = {"memory": {"value": "2Gi"}}
 
 
-def explain(slices: list[Object], *claims: Object, taken: str = "") -> list[ExplainedRequest]:
-    allocated = [allocated_claim("t", [result(GPU, "pool", taken)])] if taken else []
+def explain(
+    slices: list[Object], *claims: Object, taken: tuple[str, ...] = ()
+) -> list[ExplainedRequest]:
+    allocated = [allocated_claim("t", [result(GPU, "pool", each) for each in taken])]
     classes = [device_class("gpu", f'device.driver == "{GPU}"')]
     asked = case([node("n")], slices, classes, claims, allocated)
     return allocator_of(asked, "1.37", compile_small).explain("n", {})
@@ -39,8 +41,9 @@ def test_each_device_counts_with_the_first_reason_against_it() -> None:
     index, both = attributes(index=1), attributes(index=1, x=1)
     listed = [
         device("taken", attributes(index=0)),
+        device("taken-too", both, capacity=LARGE),
         device("index", attributes(index=0, x=1), taints=TAINTED),
-        device("capacity", both, capacity={"memory": {"value": "1Gi"}}, taints=TAINTED),
+        device("capacity", both, capacity={"memory": {"value": "1Gi"}}),
         device("counters", index, capacity=LARGE, consumesCounters=[consumption("set", c="9")]),
         device("taint", index, capacity=LARGE, taints=TAINTED),
         device("attribute", index, capacity=LARGE),
@@ -57,18 +60,20 @@ def test_each_device_counts_with_the_first_reason_against_it() -> None:
     large = {"requests": {"memory": "2Gi"}}
     wanted = exactly("gpu", 3, f'device.attributes["{GPU}"].index >= 1', capacity=large)
     constraint = {"matchAttribute": f"{GPU}/x"}
-    found = explain(slices, claim("c", [request("r", wanted)], [constraint]), taken="taken")
+    found = explain(
+        slices, claim("c", [request("r", wanted)], [constraint]), taken=("taken", "taken-too")
+    )
     assert [(one.claim, one.request, one.wanted, one.left) for one in found] == [
         ("default/c", "r", 3, 2)
     ]
     assert found[0].excluded == {
         "in use": 1,
         "selector #0 of class gpu": 1,
-        "selector #0 of request r": 1,
+        "selector #0 of request r": 2,
         "too little capacity": 1,
         "too few shared counters": 1,
-        "taint": 1,
-        "constraint": 1,
+        "taint k:NoExecute": 1,
+        f"no attribute {GPU}/x": 1,
     }
 
 

@@ -5,7 +5,12 @@ from typing import Any
 
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import Pod, parse_pod
-from mooring.model.resource_claims import Allocation, ResourceClaim, parse_resource_claim
+from mooring.model.resource_claims import (
+    Allocation,
+    ClaimSpec,
+    ResourceClaim,
+    parse_resource_claim,
+)
 from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
 from mooring.state.dynamic_resources.dynamic_resources import DynamicResourcesView
@@ -209,6 +214,21 @@ def test_a_claim_that_another_pod_uses_is_free_when_both_are_removed() -> None:
         trial.add(web, state.nodes.row_of["n1"])
         assert in_use(state) == ["d0"]
     assert in_use(state) == ["d0"]
+
+
+def test_in_a_trial_a_claim_without_devices_may_ask_for_something_else() -> None:
+    state = cluster(UNALLOCATED, node("a"), device_claim("taken", allocation=allocated("d0")))
+    before, nothing = known(state), ClaimSpec((), (), ())
+    taken = view(state).claim("default/taken")
+    assert taken is not None
+    with state.trial() as trial:
+        trial.ask(before.uid, before.spec)
+        trial.ask(before.uid, nothing)
+        trial.ask(taken.uid, nothing)
+        assert known(state) == replace(before, spec=nothing)
+        assert view(state).claim_of_uid(before.uid) == replace(before, spec=nothing)
+        assert view(state).claim("default/taken") == taken
+    assert known(state) is before
 
 
 def test_a_trial_frees_what_is_in_flight_for_an_assumed_pod() -> None:

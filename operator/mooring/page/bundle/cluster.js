@@ -536,6 +536,7 @@ function nodeDetails(node) {
         bar(each.allocatable ? each.requested / each.allocatable : 0, `${each.texts[1]} of ${each.texts[0]} requested`),
       ]), "Resources of the node"),
     node.gpus.map(gpuCards),
+    deviceTables(node),
     h("h3", {}, `${plural(node.podCount, "pod")}`),
     node.pods.length ? table(["pod", "priority", "requests", "state"], node.pods.map((pod) => [
       podLink(pod.pod), String(pod.priority),
@@ -546,6 +547,32 @@ function nodeDetails(node) {
     node.otherNominated ? h("p", { class: "hint" }, `${plural(node.otherNominated, "nominated pod")} of other namespaces`) : null,
     h("details", {}, h("summary", {}, plural(Object.keys(node.labels).length, "label")),
       h("ul", { class: "labels" }, Object.entries(node.labels).map(([key, value]) => h("li", {}, `${key}=${value}`)))),
+  ].flat();
+}
+
+// The devices of ResourceSlices, a table for each pool.
+function deviceTables(node) {
+  const pools = new Map();
+  for (const device of node.devices) {
+    const key = device.pool === node.name ? device.driver : `${device.driver}, pool ${device.pool}`;
+    pools.set(key, [...(pools.get(key) ?? []), device]);
+  }
+  const facts = (device) => [
+    ...Object.entries(device.attributes), ...Object.entries(device.capacity).map(([name, { value, consumed }]) =>
+      [name, consumed === undefined ? value : `${consumed} of ${value} in use`]),
+  ].map(([name, text]) => `${name} ${text}`).join(", ");
+  return [
+    [...pools].map(([pool, devices]) => h("section", {},
+      h("h3", {}, `Devices of ${pool}`),
+      h("p", { class: "hint" }, `${plural(devices.filter((each) => each.state === "free").length, "device")} of ${devices.length} free`),
+      table(["device", "state", "held by"], devices.map((device) => [
+        facts(device) ? h("details", {}, h("summary", {}, device.device), facts(device)) : device.device,
+        h("span", {}, device.state, device.taints.map((taint) => [h("br"), `taint ${taint}`])),
+        h("span", {}, device.holders.map((holder, index) => [
+          index ? ", " : "", `claim ${holder.claim}${holder.adminAccess ? " with admin access" : ""}`, holder.pods.map((pod) => [" ", podLink(pod)]),
+        ]), device.otherHolders ? ` ${plural(device.otherHolders, "claim")} of other namespaces` : ""),
+      ]), `Devices of ${pool}`))),
+    node.otherDevices ? h("p", { class: "hint" }, `and ${plural(node.otherDevices, "more device")}`) : null,
   ].flat();
 }
 

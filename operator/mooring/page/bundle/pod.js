@@ -92,6 +92,7 @@ function podDetails(found) {
     report === null ? h("p", {}, "It is not known to this replica any more; these are the last decisions about it.") :
       h("p", { class: "state", id: "state" }, state(report)),
     report === null ? null : cause(report, decisions[0]),
+    report?.claims ? claimsPanel(report.claims, report.heldBack) : null,
     found.path === null ? null : timeline(found.path),
     report === null ? null : objectSections(found.pod),
     decisionSection(found.now, report?.node),
@@ -132,6 +133,24 @@ export function causePanel(suggestions, message, remedy, title) {
     h("h2", {}, suggestions?.length && !remedy ? `Cause: ${suggestions[0].cause}` : "Why it has no node"),
     message ? h("p", {}, message) : null,
     remedy ? h("p", {}, h("strong", {}, "What helps: "), remedy) : null, fits);
+}
+
+// The pod's ResourceClaims, and what keeps each of their requests from devices.
+function claimsPanel(found, said) {
+  return h("section", { class: "panel", id: "claims" }, h("h2", {}, "Claims for devices"),
+    found.error && found.error !== said ? h("p", { class: "error" }, found.error) : null,
+    found.claims.map((claim) => [
+      h("h3", {}, claim.claim === null || claim.claim === claim.name ? claim.name : `${claim.name} (${claim.claim})`),
+      h("p", {}, claim.state),
+      claim.requests.map((request) => [
+        h("p", {}, `Request ${request.request}: ${plural(request.count, "device")}; enough on ${number(request.enoughOn)} of ${plural(found.nodes, "node")}`),
+        request.excluded.length ? table(["excluded by", "devices", "on nodes"], request.excluded.map((each) => [
+          each.reason, number(each.devices), number(each.nodes),
+        ]), `Devices that request ${request.request} does not get`) : null,
+      ]),
+    ]),
+    found.nodes && found.nodes < found.nodesInAll ? h("p", { class: "hint" },
+      `Devices of ${number(found.nodes)} of ${plural(found.nodesInAll, "node")} were looked at.`) : null);
 }
 
 const STEPS = {

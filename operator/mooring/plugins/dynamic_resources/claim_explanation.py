@@ -16,18 +16,22 @@ from mooring.model.pod import Pod
 from mooring.model.resource_claims import PodClaim, ResourceClaim
 from mooring.plugins.dynamic_resources.allocation_error import AllocationError
 from mooring.plugins.dynamic_resources.allocator import Allocator
-from mooring.plugins.dynamic_resources.explanation import ExplainedRequest
+from mooring.plugins.dynamic_resources.explanation import BY_USE, ExplainedRequest
 from mooring.plugins.dynamic_resources.fleet import Fleet, Patterns
 from mooring.plugins.dynamic_resources.pod_claims import is_bindable, is_reserved
 from mooring.state.cluster_view import ClusterView
+from mooring.state.columns import IntArray
 
-__all__ = ["claim_states", "devices_excluded"]
+__all__ = ["claim_states", "devices_excluded", "devices_to_free"]
 
 _TO_ALLOCATE: Final = "not allocated"
 _MOST_REASONS: Final = 16
 """Different reasons per request; the errors of a selector may name each device."""
 _OTHERS: Final = "other reasons"
 _NO_DEVICES: Final = "no devices"
+_MOST_ALIKE: Final = 8
+_MOST_PATTERNS: Final = 64
+"""Kinds of nodes on which devices are looked for that might be freed."""
 _MOST_CHARACTERS: Final = 240
 
 
@@ -146,3 +150,41 @@ def devices_excluded(
             len(rows),
             error,
         )
+
+
+def devices_to_free(
+    rows: IntArray, cluster: ClusterView, fleet: Fleet, patterns: Patterns, allocator: Allocator
+) -> Iterator[tuple[int, int]]:
+    """Yield the rows where devices that are freed may help, and how many must be, at least."""
+    numbers, first = np.unique(patterns.numbers[rows], return_index=True)
+    for number, index in [*zip(numbers.tolist(), first.tolist(), strict=True)][:_MOST_PATTERNS]:
+        node = cluster.node(int(rows[index]))
+        if node is None:
+            continue
+        try:
+            asked = allocator.explain(node.name, node.labels, fleet.pools(int(rows[index])))
+        except AllocationError:
+            continue
+        lacking = _lacking(asked)
+        if lacking is not None:
+            alike = rows[patterns.numbers[rows] == number]
+            yield from ((lacking, row) for row in alike[:_MOST_ALIKE].tolist())
+
+
+def _lacking(asked: Sequence[ExplainedRequest]) -> int | None:
+    """Return how many devices more must be free at least; None if that does not help.
+
+    It may be none: each request might have devices by itself. Of alternatives the best one counts.
+    """
+    least: dict[tuple[str, str], int | None] = {}
+    used = 0
+    for each in asked:
+        in_use = sum(each.excluded.get(reason, 0) for reason in BY_USE)
+        lacking = max(each.wanted - each.left, 0)
+        used += in_use
+        key = each.claim, each.request.partition("/")[0]
+        best = least.setdefault(key, None)
+        if lacking <= in_use and (best is None or lacking < best):
+            least[key] = lacking
+    numbers = [number for number in least.values() if number is not None]
+    return sum(numbers) if used and len(numbers) == len(least) else None

@@ -8,12 +8,14 @@ from typing import Final
 from mooring.model.resource_claims import ResourceClaim
 from mooring.plugins.dynamic_resources.allocation_error import AllocationError
 from mooring.plugins.dynamic_resources.requests import NodeDevices, Slot
-from mooring.plugins.dynamic_resources.trial import Trial
+from mooring.plugins.dynamic_resources.trial import FEW_COUNTERS, IN_USE, LITTLE_CAPACITY, Trial
 
-__all__ = ["INCOMPLETE", "INVALID", "ExplainedRequest", "explained"]
+__all__ = ["BY_USE", "INCOMPLETE", "INVALID", "ExplainedRequest", "explained"]
 
 INCOMPLETE: Final = "incomplete pool"
 INVALID: Final = "invalid pool"
+BY_USE: Final = (IN_USE, LITTLE_CAPACITY, FEW_COUNTERS)
+"""Reasons that may hold no more when other claims are freed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,11 @@ from mooring.plugins.dynamic_resources.allocation_error import AllocationError
 from mooring.plugins.dynamic_resources.allocator import Allocator
 from mooring.plugins.dynamic_resources.answers import Answer, Answers, AnswersOnNodes
 from mooring.plugins.dynamic_resources.budget import Budget
-from mooring.plugins.dynamic_resources.claim_explanation import claim_states, devices_excluded
+from mooring.plugins.dynamic_resources.claim_explanation import (
+    claim_states,
+    devices_excluded,
+    devices_to_free,
+)
 from mooring.plugins.dynamic_resources.claim_writer import ClaimWriter
 from mooring.plugins.dynamic_resources.extended_resources import (
     NewClaim,
@@ -176,6 +180,20 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
                 yield ClaimsReport(states, 0, count)
             allocator = self._allocator(waiting, Budget())
             yield from devices_excluded(pod, self._cluster, self._fleet, patterns, allocator)
+
+    def rows_if_freed(self, pod: Pod, rows: IntArray) -> list[int]:
+        """Return those of the rows that might have enough devices if none was in use."""
+        claims, found = self.pre_filter(pod, self._cluster), list[tuple[int, int]]()
+        if isinstance(claims, PodClaims):
+            nodes = self._cluster.nodes.take(rows)
+            for positions, waiting in claims.on_nodes(nodes):
+                self._evaluations.begin_decision()
+                patterns = self._answers.patterns(waiting, self._cluster)
+                allocator = self._allocator(waiting, Budget())
+                found += devices_to_free(
+                    rows[positions], self._cluster, self._fleet, patterns, allocator
+                )
+        return [row for _, row in sorted(found)]
 
     def _patterns(self, waiting: Sequence[ResourceClaim]) -> Patterns | None:
         """Return the patterns of all rows; None: as many as one decision may make are made now."""

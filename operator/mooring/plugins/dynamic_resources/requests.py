@@ -97,7 +97,14 @@ class Slot:
 
     def tolerates(self, device: Device) -> bool:
         """Return whether no taint of the device keeps the request away."""
-        return all(self._tolerates(t) for t in device.taints if t.effect in _BLOCKING)
+        return self.first_untolerated(device) is None
+
+    def first_untolerated(self, device: Device) -> Taint | None:
+        """Return the first taint of the device that keeps the request away; None if none does."""
+        for taint in device.taints:
+            if taint.effect in _BLOCKING and not self._tolerates(taint):
+                return taint
+        return None
 
     def _tolerates(self, taint: Taint) -> bool:
         return any(t.toleration.tolerates(taint) for t in self.wanted.tolerations)

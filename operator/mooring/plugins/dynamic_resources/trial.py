@@ -26,8 +26,13 @@ from mooring.plugins.dynamic_resources.pools import Pool
 from mooring.plugins.dynamic_resources.requests import Candidate, NodeDevices, Requests, Slot
 from mooring.state.dynamic_resources.allocated_devices import AllocatedDevices
 
-__all__ = ["Taken", "Trial"]
+__all__ = ["FEW_COUNTERS", "IN_USE", "LITTLE_CAPACITY", "Taken", "Trial"]
 
+IN_USE: Final = "in use"
+LITTLE_CAPACITY: Final = "too little capacity"
+FEW_COUNTERS: Final = "too few shared counters"
+"""Why a device cannot be taken that could be if others were not in use."""
+_CONSTRAINT: Final = "constraint"
 _NOTHING: Final[Mapping[str, int]] = {}
 
 
@@ -153,16 +158,30 @@ class Trial:
     def why_not(self, slot: Slot, position: int) -> str:
         """Return the first reason why the device cannot be taken now; "" if there is none.
 
+        What would keep it from the request if it was not in use comes before that.
+
         Raises:
             AllocationError: if a selector fails, or the capacity cannot be computed.
         """
-        if not self._free(slot, position):
-            return "in use"
+        candidate = self._candidates[position]
+        taint = slot.first_untolerated(candidate.device)
         return (
-            self._requests.why_not_selected(slot, self._candidates[position])
-            or ("" if self._capacity_left(slot, position) else "too little capacity")
-            or self._obstacle(slot, position)
+            self._requests.why_not_selected(slot, candidate)
+            or (f"taint {taint.text}" if taint is not None else "")
+            or ("" if self._free(slot, position) else IN_USE)
+            or ("" if self._capacity_left(slot, position) else LITTLE_CAPACITY)
+            or self._constraint_or(self._obstacle(slot, position), slot, position)
         )
+
+    def _constraint_or(self, obstacle: str, slot: Slot, position: int) -> str:
+        """Return the obstacle; of a constraint, which attribute the device does not have."""
+        if obstacle != _CONSTRAINT:
+            return obstacle
+        specs = self._claims[slot.claim].spec.constraints
+        for each, spec in zip(self._constraints[slot.claim], specs, strict=True):
+            if each in self._constraints_on[slot] and each.values[position] is None:
+                return f"no attribute {spec.match_attribute or spec.distinct_attribute}"
+        return obstacle
 
     def _obstacle(self, slot: Slot, position: int) -> str:
         """Return what keeps the request from a device that may be taken otherwise; "": nothing."""
@@ -170,12 +189,12 @@ class Trial:
         if self._needs_counters(candidate, position) and not self._counters.fit(
             candidate.pool, candidate.device
         ):
-            return "too few shared counters"
+            return FEW_COUNTERS
         if not slot.tolerates(candidate.device):
             return "taint"
         for each in self._constraints_on[slot]:
             if not each.may_ever_admit(each.values[position]):
-                return "constraint"
+                return _CONSTRAINT
         return ""
 
     def most_together(self, positions: Iterable[int]) -> int:

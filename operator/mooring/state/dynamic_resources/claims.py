@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from mooring.model.events import Kind
 from mooring.model.pod import Uid
-from mooring.model.resource_claims import Allocation, DeviceResult, ResourceClaim
+from mooring.model.resource_claims import Allocation, ClaimSpec, DeviceResult, ResourceClaim
 from mooring.state.dynamic_resources.allocated_devices import AllocatedDevices
 from mooring.state.objects import Objects
 
@@ -49,17 +49,19 @@ class ResourceClaims:
         """The uids of the claims that were created for the extended resources of each pod."""
         self._gone: dict[str, None] = {}
         """The consumers that a trial has taken away with their claims."""
+        self._asked: dict[str, ClaimSpec] = {}
+        """What claims without devices ask for in a trial, by uid."""
         self.allocated = AllocatedDevices()
 
     def get(self, key: str) -> ResourceClaim | None:
         """Return the claim of this namespace/name; None if it is unknown."""
         claim = self._latest(key)
-        return claim if claim is None or not self._gone else self._freed(claim)
+        return claim if claim is None or not (self._gone or self._asked) else self._tried(claim)
 
     def of_uid(self, uid: str) -> ResourceClaim | None:
         """Return the claim of this uid; None if it is unknown."""
         claim = self._known.get(uid)
-        return claim if claim is None or not self._gone else self._freed(claim)
+        return claim if claim is None or not (self._gone or self._asked) else self._tried(claim)
 
     def in_flight(self, uid: str) -> Allocation | None:
         """Return the allocation of the claim of this uid that is not written yet, if any."""
@@ -168,11 +170,26 @@ class ResourceClaims:
                 self._recount(uid)
             self.hold(consumer, held)
 
+    @contextmanager
+    def asking(self, uid: str, spec: ClaimSpec) -> Iterator[None]:
+        """Have the claim of this uid, if it has no devices, ask for something else meanwhile."""
+        before = self._asked.get(uid)
+        self._asked[uid] = spec
+        try:
+            yield
+        finally:
+            del self._asked[uid]
+            if before is not None:
+                self._asked[uid] = before
+
     def _latest(self, key: str) -> ResourceClaim | None:
         return self._assumed.get(key) or self._mirrored.get(key)
 
-    def _freed(self, claim: ResourceClaim) -> ResourceClaim:
-        """Return the claim as it is without the consumers that a trial has taken away."""
+    def _tried(self, claim: ResourceClaim) -> ResourceClaim:
+        """Return the claim as it is in a trial, without the consumers that this has taken away."""
+        asked = self._asked.get(claim.uid)
+        if asked is not None and claim.allocation is None:
+            return replace(claim, spec=asked)
         if claim.reserved_for and all(c.uid in self._gone for c in claim.reserved_for):
             return replace(claim, allocation=None, reserved_for=(), device_statuses=())
         return claim
