@@ -67,8 +67,8 @@ NAMES = st.sampled_from(sorted(CLAIMS))
 
 def raw_pod(name: str, *, grouped: bool = False, **fields: Any) -> Raw:
     entries = [{"name": each, "resourceClaimName": each} for each in USES[name]]
-    group = {"group": "g"} if grouped else {}
-    return pod(name, cpu="1", spec={"resourceClaims": entries}, **group, **fields)
+    group = "g" if grouped else None
+    return pod(name, cpu="1", spec={"resourceClaims": entries}, group=group, **fields)
 
 
 class DeviceTrials(RuleBasedStateMachine):
