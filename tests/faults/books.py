@@ -18,7 +18,7 @@ from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.client import HTTPException
 from itertools import pairwise
 from typing import Any, Final, Self
@@ -540,7 +540,7 @@ def audit(
         quiet_since: pods that have waited since this time, CLOCK_MONOTONIC, and could be placed,
             if need be by preemption, are lost.
     """
-    events = sorted(seen, key=lambda event: event.version)
+    events = _in_order(seen)
     replay = _Replay()
     bindings, evictions, waiting = _Bindings(replay), _Evictions(replay), _Waiting()
     created: dict[str, float] = {}
@@ -565,6 +565,21 @@ def audit(
         bindings=tuple(sorted(bindings.times)),
         waited=waiting.intervals(time.monotonic()),
     )
+
+
+def _in_order(seen: Iterable[Seen]) -> list[Seen]:
+    """Return the events as etcd took them, each with a time by which it had happened.
+
+    A thread reads each watch, and on a busy machine one may be late while another is not. Whatever
+    the auditor had seen of later versions by then, an event had happened before it.
+    """
+    events = sorted(seen, key=lambda event: event.version)
+    latest = math.inf
+    for index in reversed(range(len(events))):
+        latest = min(latest, events[index].at)
+        if events[index].at > latest:
+            events[index] = replace(events[index], at=latest)
+    return events
 
 
 class _Bindings:

@@ -357,6 +357,18 @@ def test_books_are_those_of_the_api_server(
     delete_nodes(control_plane.access)
 
 
+def test_an_eviction_that_the_auditor_saw_late_was_not_after_what_it_saw_earlier() -> None:
+    """The thread that reads pods may be late while that of nodes is not."""
+    history = History().add(node_seen("n"), victim(), preemptor()).later(60)
+    history.add(preemptor(nominated="n"), marked(victim()))
+    evicted = len(history.events)
+    history.later(1).add(node_seen("m")).later(5)
+    assert history.verdict().needless == ()
+    for index in (evicted - 2, evicted - 1):
+        history.events[index] = replace(history.events[index], at=history.now + 40)
+    assert history.verdict().needless == ()
+
+
 def claim_seen(name: str, *devices: str, used_by: tuple[str, ...] = ()) -> ClaimSeen:
     """Return a claim that has these devices and is reserved for pods of these names."""
     consumers = tuple((pod, pod) for pod in used_by)
