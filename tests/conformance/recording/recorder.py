@@ -206,7 +206,10 @@ class Recorder:
         )
 
     def _waits_for_devices(self, pod: Raw) -> bool:
-        """Return whether the pod's claims are written but its devices not bound; or it is bound."""
+        """Return True once the pod's claims are written, and devices not bound; else False.
+
+        It is False once the pod is bound or refused.
+        """
         deadline = time.monotonic() + _VERDICT_SECONDS
         while time.monotonic() < deadline:
             names = set(_claim_names(pod))
