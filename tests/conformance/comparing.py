@@ -1,8 +1,11 @@
 """What Mooring decides about a recorded case, and where that differs from kube-scheduler."""
 
+import asyncio
 import json
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext, suppress
+from dataclasses import replace
 from typing import Any, Final
 
 import yaml
@@ -13,22 +16,28 @@ from deterministic_extender import application, served_by_thread
 from mooring.cli.convert import convert
 from mooring.framework.decision import Decision
 from mooring.framework.registry import Registry
+from mooring.framework.verdicts import PluginError
+from mooring.model.events import Kind
 from mooring.model.kubernetes_rules import rules_of_server
-from mooring.model.pod import Uid
-from mooring.model.resource_claims import allocation_fields
+from mooring.model.pod import parse_pod
+from mooring.model.resource_claims import parse_resource_claim
 from mooring.plugins import SHIPPED
-from mooring.simulate.inputs import inputs_of
+from mooring.plugins.dynamic_resources.plugin import DynamicResources
+from mooring.policy.args import DynamicResourcesArgs
+from mooring.simulate.inputs import Inputs, inputs_of
 from mooring.simulate.manifests import Manifest
 from mooring.simulate.profiles import load_profiles
 from mooring.simulate.simulation import simulate
-from mooring.state.cluster import ClusterState
+from mooring.testing.fakes import FakeApi, handle
 
-__all__ = ["claims_with_other_devices", "decided", "differences"]
+__all__ = ["claims_written_otherwise", "decided", "differences"]
 
 REGISTRY: Final = Registry(SHIPPED, {})
 
 ZERO_FOR_NOTHING: Final = frozenset(("DynamicResources", "VolumeBinding"))
 """Plugins that kube-scheduler lists with 0 for pods of which they have nothing to score."""
+
+_EXTENDED: Final = "extended"
 
 Scores = dict[str, tuple[dict[str, int], int]]
 """Each plugin's share and the total, by node."""
@@ -41,15 +50,23 @@ def decided(case: Mapping[str, Any], *, converted: bool = False) -> Decision:
     `converted`, the profile is what `mooring convert` prints of the configuration.
     """
     if "extenders" not in case:
-        return _simulated(case, [], converted=converted)[0]
+        return _simulated(case, [], converted=converted)
     with served_by_thread(application()) as port:
-        return _simulated(case, at_port(case["extenders"], port), converted=converted)[0]
+        return _simulated(case, at_port(case["extenders"], port), converted=converted)
 
 
 def _simulated(
     case: Mapping[str, Any], extenders: list[dict[str, Any]], *, converted: bool
-) -> tuple[Decision, ClusterState]:
-    """Return the decision, and the cluster as it is then."""
+) -> Decision:
+    inputs = _inputs(case, extenders, converted=converted)
+    (attempt,) = simulate(inputs, REGISTRY, seed=1, extenders=bool(extenders))
+    return attempt.decision
+
+
+def _inputs(
+    case: Mapping[str, Any], extenders: list[dict[str, Any]], *, converted: bool = False
+) -> Inputs:
+    """Return the case as `mooring simulate` reads it."""
     objects = [Manifest("the case", raw) for raw in (*case["objects"], case["pod"])]
     configuration = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -62,40 +79,90 @@ def _simulated(
     manifests = [Manifest("the profile", document) for document in documents]
     profiles = load_profiles(manifests, REGISTRY)
     called = bool(extenders)
-    inputs = inputs_of(objects, REGISTRY, profiles, keep_raw=called, kubernetes=kubernetes)
-    (attempt,) = simulate(inputs, REGISTRY, seed=1, extenders=called)
-    return attempt.decision, inputs.state
+    return inputs_of(objects, REGISTRY, profiles, keep_raw=called, kubernetes=kubernetes)
 
 
-def claims_with_other_devices(case: Mapping[str, Any]) -> dict[str, bool]:
-    """Return by claim of the bound pod whether its allocation is not that of kube-scheduler.
+def claims_written_otherwise(case: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return by claim of the placed pod in what it is not as kube-scheduler has written it.
 
-    There are none if the pod has another node: one of several with the highest total.
+    Reserve and PreBind run for the node that kube-scheduler has chosen. The claim that it creates
+    for extended resources has a name by chance; here it is "extended".
     """
-    decision, state = _simulated(case, [], converted=False)
-    if decision.node is None or decision.node != case["oracle"]["node"]:
+    theirs = {_name(name, raw): raw for name, raw in case["oracle"].get("claims", {}).items()}
+    if not theirs:
         return {}
-    metadata, known = case["pod"]["metadata"], state.dynamic_resources.claims
-    held = known.held(Uid(metadata["uid"]))
-    found = {}
-    for name, written in case["oracle"].get("claims", {}).items():
-        claim = known.get(f"{metadata['namespace']}/{name}")
-        assert claim is not None
-        ours = held.get(claim.uid) or claim.allocation
-        theirs = _without_chance(written["status"]["allocation"])
-        found[name] = ours is None or _without_chance(allocation_fields(ours)) != theirs
-    return found
+    ours = asyncio.run(_written(case))
+    assert ours.keys() >= theirs.keys()
+    return {
+        name: [
+            f"{part}: kube-scheduler {raw.get(part)}, Mooring {ours[name].get(part)}"
+            for part in raw
+            if _without_chance(part, raw.get(part)) != _without_chance(part, ours[name].get(part))
+        ]
+        for name, raw in theirs.items()
+    }
 
 
-def _without_chance(allocation: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an allocation without its time, and with the same id for each share of a device."""
+def _name(name: str, written: Mapping[str, Any]) -> str:
+    return _EXTENDED if "requestMappings" in written else name
+
+
+async def _written(case: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the claims of the case's pod as Mooring writes them, by name."""
+    state, pod = _inputs(case, []).state, parse_pod(case["pod"])
+    node = case["oracle"]["node"] or case["oracle"]["nominatedNode"]
+    known = [raw for raw in case["objects"] if raw["kind"] == "ResourceClaim"]
+    claims = {("resourceclaims", _key(raw)): raw for raw in known}
+
+    def show() -> None:
+        """Have the watch show what was created."""
+        for (resource, key), raw in api.objects.items():
+            if resource == "resourceclaims" and key not in state.objects.of(Kind.RESOURCE_CLAIM):
+                state.put(Kind.RESOURCE_CLAIM, key, parse_resource_claim(raw))
+
+    api = FakeApi(claims, [show])
+    built_with = replace(handle(state, api), kubernetes=rules_of_server(case["kubernetes"]))
+    plugin = DynamicResources(DynamicResourcesArgs(), built_with)
+    state.assume(pod, state.nodes.row_of[node])
+    assert plugin.reserve(pod, node) is None
+    # It waits in vain for devices that kube-scheduler waited for, too.
+    with suppress(PluginError) if case["oracle"]["node"] is None else nullcontext():
+        await plugin.pre_bind(pod, node)
+    return {
+        name: found
+        for key, raw in api.objects.items()
+        for name, found in [_as_recorded(key[1], raw, api)]
+    }
+
+
+def _as_recorded(key: str, raw: Mapping[str, Any], api: FakeApi) -> tuple[str, dict[str, Any]]:
+    """Return the claim's name and its fields as the recorder keeps them."""
+    metadata = raw["metadata"]
+    found = {"finalizers": metadata.get("finalizers", []), "status": raw.get("status", {})}
+    if "generateName" not in metadata:
+        return key.rpartition("/")[2], found
+    found |= {name: metadata[name] for name in ("annotations", "generateName", "ownerReferences")}
+    statuses = [patch.body for patch in api.patches if patch.resource == "pods/status"]
+    mappings = statuses[-1]["extendedResourceClaimStatus"]["requestMappings"] if statuses else None
+    return _EXTENDED, {**found, "spec": raw["spec"], "requestMappings": mappings}
+
+
+def _key(raw: Mapping[str, Any]) -> str:
+    return f"{raw['metadata']['namespace']}/{raw['metadata']['name']}"
+
+
+def _without_chance(part: str, value: Any) -> Any:
+    """Return a status without its time, and with the same id for each share of a device."""
+    if part != "status":
+        return value
+    allocation = value["allocation"]
     devices = dict(allocation["devices"])
     devices["results"] = [
-        {key: "share" if key == "shareID" else value for key, value in each.items()}
+        {key: "share" if key == "shareID" else each[key] for key in each}
         for each in devices["results"]
     ]
-    fields = {key: value for key, value in allocation.items() if key != "allocationTimestamp"}
-    return {**fields, "devices": devices}
+    fields = {key: allocation[key] for key in allocation if key != "allocationTimestamp"}
+    return {**value, "allocation": {**fields, "devices": devices}}
 
 
 def _converted(configuration: Mapping[str, Any], kubernetes: str) -> list[Any]:

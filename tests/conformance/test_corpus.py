@@ -16,7 +16,7 @@ from typing import Any, Final
 import pytest
 
 from conformance.check import cases
-from conformance.comparing import claims_with_other_devices, decided, differences
+from conformance.comparing import claims_written_otherwise, decided, differences
 from conformance.scenes.suites import SUITES, suites_of
 
 DATA: Final = Path(__file__).parent / "data"
@@ -54,16 +54,17 @@ def test_the_decision_by_what_convert_prints_is_that_of_kube_scheduler(
     assert differences(case, decided(case, converted=True)) == []
 
 
-@pytest.mark.parametrize("case", cases_of("dra"))
-def test_the_claims_of_a_bound_pod_have_the_devices_that_kube_scheduler_writes(
+@pytest.mark.parametrize("case", cases_of("dra", "claims"))
+def test_the_claims_of_a_placed_pod_are_written_as_kube_scheduler_writes_them(
     case: dict[str, Any],
 ) -> None:
-    assert not any(claims_with_other_devices(case).values())
+    assert not any(claims_written_otherwise(case).values())
 
 
+@pytest.mark.parametrize("suite", ["dra", "claims"])
 @pytest.mark.parametrize("version", VERSIONS)
-def test_many_recorded_pods_get_devices(version: str) -> None:
-    found = [claims_with_other_devices(case) for case in corpus()[version, "dra"]]
+def test_many_recorded_pods_get_devices(version: str, suite: str) -> None:
+    found = [claims_written_otherwise(case) for case in corpus()[version, suite]]
     assert sum(map(len, found)) >= 10
 
 

@@ -5,10 +5,10 @@ version with its resourceVersion. Afterwards `verdict` replays them in that orde
 order in which etcd took them, so that "at any moment" is meant literally. What a replica sent is
 in its proxy's journal. No code is shared with Mooring.
 
-It recounts cpu, memory, extended resources, the number of pods, host ports and gpushare's cards,
-and it knows node selectors and `unschedulable`. Whether a pod with another constraint could be
-placed it cannot say: such a pod is `constrained`, and is lost only if it waits where everything
-fits.
+It recounts cpu, memory, extended resources, the number of pods, host ports, gpushare's cards and
+the devices of claims, and it knows node selectors and `unschedulable`. Whether a pod with another
+constraint could be placed it cannot say: such a pod is `constrained`, and is lost only if it waits
+where everything fits. A pod with claims for devices is `constrained` too.
 """
 
 import math
@@ -18,7 +18,7 @@ from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.client import HTTPException
 from itertools import pairwise
 from typing import Any, Final, Self
@@ -26,6 +26,7 @@ from typing import Any, Final, Self
 from bench.audit import quantity
 from controlplane import Access, ApiError
 from controlplane.client import Client
+from faults.claims import ClaimSeen, DeviceBooks, claims_of
 
 __all__ = [
     "LEASE",
@@ -33,12 +34,14 @@ __all__ = [
     "Books",
     "LeaseSeen",
     "NodeSeen",
+    "Object",
     "PodSeen",
     "Seen",
     "Verdict",
     "audit",
     "counts",
     "differences",
+    "left_devices",
     "placeable",
     "read_metrics",
     "relisted",
@@ -48,6 +51,7 @@ Raw = Mapping[str, Any]
 
 PODS: Final = "/api/v1/pods"
 NODES: Final = "/api/v1/nodes"
+CLAIMS: Final = "/apis/resource.k8s.io/v1/resourceclaims"
 LEASES: Final = "/apis/coordination.k8s.io/v1/namespaces/mooring-system/leases"
 LEASE: Final = f"{LEASES}/mooring"
 MOORING: Final = "mooring"
@@ -137,6 +141,8 @@ class PodSeen:
     protected: bool = False
     """Its budget may forbid its eviction."""
     runs: bool = False
+    claims: tuple[str, ...] = ()
+    """The names of its claims for devices, as far as they exist."""
 
     @classmethod
     def read(cls, raw: Raw) -> Self:
@@ -171,8 +177,10 @@ class PodSeen:
             host_ports=frozenset(ports),
             cards=_cards(metadata.get("annotations") or {}),
             wants_cards=any(name == GPU_MEMORY for name, _ in need.others),
-            constrained=CONSTRAINED in (metadata.get("labels") or {}),
+            constrained=CONSTRAINED in (metadata.get("labels") or {})
+            or bool(spec.get("resourceClaims")),
             protected=PROTECTED in (metadata.get("labels") or {}),
+            claims=claims_of(raw),
         )
 
 
@@ -227,7 +235,7 @@ class LeaseSeen:
         return cls(metadata["name"], metadata["uid"], raw["spec"].get("holderIdentity") or "")
 
 
-Object = PodSeen | NodeSeen | LeaseSeen
+Object = PodSeen | NodeSeen | LeaseSeen | ClaimSeen
 
 
 @dataclass(frozen=True)
@@ -253,6 +261,8 @@ class Verdict:
     """Writes by a replica after another held the lease."""
     cardless: tuple[tuple[float, str], ...] = ()
     """Pods that were bound without a card that they request."""
+    devices: tuple[tuple[float, str], ...] = ()
+    """Devices that two claims had at once, pods without theirs, and what nobody uses in the end."""
     idle: tuple[tuple[float, str], ...] = ()
     """Rules of the proxies that were set and struck nothing."""
     bound: int = 0
@@ -272,6 +282,7 @@ class Verdict:
             "needless eviction": self.needless,
             "without the lease": self.unauthorised,
             "without its card": self.cardless,
+            "devices": self.devices,
             "struck nothing": self.idle,
         }
         return [f"{name}: {text}" for name, found in named.items() for _, text in found]
@@ -308,6 +319,7 @@ class Books:
                 (NODES, NodeSeen.read),
                 (PODS, PodSeen.read),
                 (LEASES, LeaseSeen.read),
+                (CLAIMS, ClaimSeen.read),
             )
         ]
         self._synced = threading.Semaphore(0)
@@ -443,10 +455,16 @@ class _Replay:
         """By node: from this time on, so much is free, and whether pods may come."""
         self.on_node: dict[str, dict[str, PodSeen]] = defaultdict(dict)
         self.pending: dict[str, PodSeen] = {}
+        self.devices = DeviceBooks()
+        self.shared: list[tuple[float, str]] = []
+        """Devices that two claims had at once."""
 
     def put(self, event: Seen) -> None:
         """Add an event."""
         found = event.object
+        if isinstance(found, ClaimSeen):
+            doubled = self.devices.put(found, deleted=event.deleted)
+            self.shared += [(event.at, text) for text in doubled]
         if isinstance(found, NodeSeen):
             if event.deleted:
                 self.nodes.pop(found.key, None)
@@ -522,44 +540,77 @@ def audit(
         quiet_since: pods that have waited since this time, CLOCK_MONOTONIC, and could be placed,
             if need be by preemption, are lost.
     """
-    events = sorted(seen, key=lambda event: event.version)
+    events = _in_order(seen)
     replay = _Replay()
-    nodes_of: dict[str, list[str]] = defaultdict(list)
-    overcommitted: list[tuple[float, str]] = []
-    doubled = [*_bound_again(journals)]
-    evictions = _Evictions(replay)
-    cardless: list[tuple[float, str]] = []
-    bindings: list[float] = []
+    bindings, evictions, waiting = _Bindings(replay), _Evictions(replay), _Waiting()
     created: dict[str, float] = {}
-    waiting = _Waiting()
     for event in events:
         replay.put(event)
         found = event.object
         if isinstance(found, PodSeen):
             created.setdefault(found.uid, event.at)
             evictions.look(event, found)
-            if found.node and found.node not in nodes_of[found.uid]:
-                nodes_of[found.uid].append(found.node)
-                if found.scheduler == MOORING:
-                    bindings.append(event.at)
-                if len(nodes_of[found.uid]) > 1:
-                    doubled.append((event.at, f"{found.key} was seen on {nodes_of[found.uid]}"))
-                overcommitted += _overcommitted(replay, found, event.at)
-                if found.wants_cards and not found.cards:
-                    cardless.append((event.at, f"{found.key} on {found.node}"))
+            bindings.look(event, found)
         waiting.look(replay, event)
     return Verdict(
         lost=tuple(_lost(replay, created, quiet_since)),
-        doubled=tuple(doubled),
-        overcommitted=tuple(overcommitted),
+        doubled=(*_bound_again(journals), *bindings.doubled),
+        overcommitted=tuple(bindings.overcommitted),
         needless=tuple(evictions.needless()),
         unauthorised=tuple(_unauthorised(events, journals)),
-        cardless=tuple(cardless),
-        bound=len(bindings),
+        cardless=tuple(bindings.cardless),
+        devices=(*replay.shared, *bindings.without_devices, *_left(replay)),
+        bound=len(bindings.times),
         evicted=len(evictions.all),
-        bindings=tuple(sorted(bindings)),
+        bindings=tuple(sorted(bindings.times)),
         waited=waiting.intervals(time.monotonic()),
     )
+
+
+def _in_order(seen: Iterable[Seen]) -> list[Seen]:
+    """Return the events as etcd took them, each with a time by which it had happened.
+
+    A thread reads each watch, and on a busy machine one may be late while another is not. Whatever
+    the auditor had seen of later versions by then, an event had happened before it.
+    """
+    events = sorted(seen, key=lambda event: event.version)
+    latest = math.inf
+    for index in reversed(range(len(events))):
+        latest = min(latest, events[index].at)
+        if events[index].at > latest:
+            events[index] = replace(events[index], at=latest)
+    return events
+
+
+class _Bindings:
+    """When pods were bound, and what was wrong with it."""
+
+    def __init__(self, replay: _Replay) -> None:
+        self.times: list[float] = []
+        self.doubled: list[tuple[float, str]] = []
+        self.overcommitted: list[tuple[float, str]] = []
+        self.cardless: list[tuple[float, str]] = []
+        self.without_devices: list[tuple[float, str]] = []
+        self._replay = replay
+        self._nodes_of: dict[str, list[str]] = defaultdict(list)
+
+    def look(self, event: Seen, pod: PodSeen) -> None:
+        """Note a pod that is on a node for the first time."""
+        nodes = self._nodes_of[pod.uid]
+        if not pod.node or pod.node in nodes:
+            return
+        nodes.append(pod.node)
+        if len(nodes) > 1:
+            self.doubled.append((event.at, f"{pod.key} was seen on {nodes}"))
+        self.overcommitted += _overcommitted(self._replay, pod, event.at)
+        if pod.wants_cards and not pod.cards:
+            self.cardless.append((event.at, f"{pod.key} on {pod.node}"))
+        if pod.scheduler != MOORING:
+            return
+        self.times.append(event.at)
+        if not pod.finished:
+            missing = self._replay.devices.not_reserved(pod)
+            self.without_devices += [(event.at, text) for text in missing]
 
 
 class _Waiting:
@@ -636,6 +687,16 @@ def placeable(seen: Iterable[Seen]) -> list[PodSeen]:
     Also those that would be taken once pods of lower priority have left.
     """
     return [*_placeable(_replayed(seen))]
+
+
+def left_devices(seen: Iterable[Seen]) -> list[str]:
+    """Return what holds devices at the end of the events although no pod uses them."""
+    return [text for _, text in _left(_replayed(seen))]
+
+
+def _left(replay: _Replay) -> Iterator[tuple[float, str]]:
+    now = time.monotonic()
+    return ((now, text) for text in replay.devices.left(replay.pods.values()))
 
 
 def _placeable(replay: _Replay) -> Iterator[PodSeen]:

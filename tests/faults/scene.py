@@ -36,6 +36,7 @@ from faults.books import (
     audit,
     counts,
     differences,
+    left_devices,
     placeable,
     read_metrics,
 )
@@ -353,13 +354,17 @@ class Scene:
     def settle(self, seconds: float = LOST_SECONDS) -> Verdict:
         """Return the verdict once no fault is in force and every pod that can be placed is.
 
-        If some are not, after `seconds` they are lost. It is a fault, too, if a rule struck nothing
-        each time it was set: what was to be tried has not been.
+        If some are not, after `seconds` they are lost; devices that nobody uses are faults then. It
+        is a fault, too, if a rule struck nothing each time it was set: what was to be tried has not
+        been.
         """
         for proxy in self.proxies:
             proxy.clear()
         quiet = time.monotonic()
-        while placeable(self.books.seen) and time.monotonic() - quiet < seconds:
+        while time.monotonic() - quiet < seconds:
+            seen = self.books.seen
+            if not placeable(seen) and not left_devices(seen):
+                break
             time.sleep(1.0)
         verdict = audit(self.books.seen, self.journals(), quiet_since=quiet)
         return replace(verdict, idle=tuple(self._idle()))

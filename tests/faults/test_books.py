@@ -18,16 +18,19 @@ from faults.books import (
     Books,
     LeaseSeen,
     NodeSeen,
+    Object,
     PodSeen,
     Seen,
     Verdict,
     audit,
     counts,
     differences,
+    left_devices,
     placeable,
     read_metrics,
     relisted,
 )
+from faults.claims import ClaimSeen, claims_of
 
 Raw = Mapping[str, Any]
 
@@ -39,7 +42,7 @@ class History:
         self.events: list[Seen] = []
         self.now = time.monotonic() - 1000.0
 
-    def add(self, *objects: PodSeen | NodeSeen | LeaseSeen, deleted: bool = False) -> "History":
+    def add(self, *objects: Object, deleted: bool = False) -> "History":
         for found in objects:
             self.now += 1.0
             self.events.append(Seen(len(self.events), self.now, found, deleted))
@@ -352,3 +355,84 @@ def test_books_are_those_of_the_api_server(
         eventually(lambda: counts(books.seen), lambda now: now == left, "one pod left")
         assert len(differences(read_metrics(METRICS), client)) == 1
     delete_nodes(control_plane.access)
+
+
+def test_an_eviction_that_the_auditor_saw_late_was_not_after_what_it_saw_earlier() -> None:
+    """The thread that reads pods may be late while that of nodes is not."""
+    history = History().add(node_seen("n"), victim(), preemptor()).later(60)
+    history.add(preemptor(nominated="n"), marked(victim()))
+    evicted = len(history.events)
+    history.later(1).add(node_seen("m")).later(5)
+    assert history.verdict().needless == ()
+    for index in (evicted - 2, evicted - 1):
+        history.events[index] = replace(history.events[index], at=history.now + 40)
+    assert history.verdict().needless == ()
+
+
+def claim_seen(name: str, *devices: str, used_by: tuple[str, ...] = ()) -> ClaimSeen:
+    """Return a claim that has these devices and is reserved for pods of these names."""
+    consumers = tuple((pod, pod) for pod in used_by)
+    return ClaimSeen(f"ns/{name}", name, bool(devices), devices, consumers)
+
+
+def with_claim(name: str, claim: str = "c", **fields: Any) -> PodSeen:
+    return seen(name, constrained=True, claims=(claim,), **fields)
+
+
+def test_a_device_of_two_claims_at_once_is_a_fault_and_one_after_the_other_is_not() -> None:
+    history = History().add(node_seen(), with_claim("a"), claim_seen("c", "d0", used_by=("a",)))
+    history.add(claim_seen("c"), claim_seen("other", "d0", used_by=("a",)))
+    assert history.verdict().devices == ()
+    history.add(claim_seen("third", "d0", used_by=("a",)))
+    (found,) = history.verdict().devices
+    assert found[1] == "d0 is allocated to ns/third, and to ns/other already"
+    assert history.verdict().faults == [f"devices: {found[1]}"]
+
+
+@pytest.mark.parametrize("claim", [claim_seen("c"), claim_seen("c", "d0", used_by=("b",))])
+def test_a_pod_that_is_bound_before_its_claim_is_reserved_for_it_is_a_fault(
+    claim: ClaimSeen,
+) -> None:
+    history = History().add(node_seen(), with_claim("b", "other"), with_claim("a"), claim)
+    history.add(with_claim("a", node="n"), claim_seen("c", "d0", used_by=("a",)))
+    (found,) = history.verdict().devices
+    assert found[1] == "ns/a is on n, and its claim c is not reserved for it"
+
+
+def test_a_claim_that_is_reserved_for_a_pod_that_is_gone_is_left_behind() -> None:
+    history = History().add(with_claim("a", node="n"), claim_seen("c", "d0", used_by=("a",)))
+    assert left_devices(history.events) == []
+    history.add(with_claim("a", node="n"), deleted=True)
+    (found,) = left_devices(history.events)
+    assert found == "ns/c is reserved for a, which does not exist"
+
+
+def test_an_allocated_claim_is_left_behind_unless_a_pod_waits_that_uses_it() -> None:
+    history = History().add(with_claim("a"), claim_seen("c", "d0"))
+    assert left_devices(history.events) == []
+    history.add(with_claim("a", finished=True))
+    assert left_devices(history.events) == ["ns/c is allocated, and no pod uses it"]
+    history.add(claim_seen("c", "d0"), deleted=True)
+    assert left_devices(history.events) == []
+
+
+def test_claims_are_read_as_the_api_has_them() -> None:
+    common = {"driver": "gpu", "pool": "n", "request": "r"}
+    results = [
+        {**common, "device": "d0"},
+        {**common, "device": "d1", "adminAccess": True},
+        {**common, "device": "d2", "shareID": "s"},
+    ]
+    consumers = [
+        {"resource": "pods", "name": "a", "uid": "u"},
+        {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": "v"},
+    ]
+    metadata = {"namespace": "default", "name": "c", "uid": "c"}
+    status = {"allocation": {"devices": {"results": results}}, "reservedFor": consumers}
+    found = ClaimSeen.read({"metadata": metadata, "status": status})
+    assert found == ClaimSeen(
+        "default/c", "c", allocated=True, devices=("gpu/n/d0",), consumers=(("a", "u"),)
+    )
+    entries = [{"name": "x", "resourceClaimName": "c"}, {"name": "y"}]
+    made = {"resourceClaimStatuses": [{"name": "y", "resourceClaimName": "made"}, {"name": "z"}]}
+    assert claims_of({"spec": {"resourceClaims": entries}, "status": made}) == ("c", "made")

@@ -33,6 +33,7 @@ SET_SIZE: Final = 10
 SINGLE: Final = (
     *workloads.SHARES,
     *workloads.DISKS,
+    *workloads.DEVICES,
     *workloads.PLACED_APART,
     *workloads.EXTENDED,
     *workloads.HELD,
@@ -80,6 +81,8 @@ class Churn:
             self._create(self._set_pod(name))
         for name in workloads.DISKS:
             self._create_disk(name)
+        for name in workloads.DEVICES:
+            self._create_claim(name)
         self._create_constrained(FIXED)
         for _ in range(self._size - len(self._sets)):
             self._add_pod(LOW if self._draw.random() < 0.8 else "middle")
@@ -128,6 +131,7 @@ class Churn:
             (3.0, partial(self._replace_single, pods)),
             (1.0, partial(self._replace_gang, pods)),
             (0.4, partial(self._replace_disk, pods)),
+            (0.6, partial(self._replace_claim, pods)),
             (1.0, partial(self._preempt_strictly, pods)),
             (0.4, self._add_node),
             (0.4, self._remove_node),
@@ -233,6 +237,20 @@ class Churn:
         for at in workloads.disk(name, self._namespace, self._draw):
             self._persist(partial(_delete_now, path=f"{at[0]}/{at[1]['metadata']['name']}"))
             self._persist(partial(_post, at=at))
+
+    def _replace_claim(self, pods: Sequence[PodSeen]) -> None:
+        """Replace a pod and its claim, whose devices are free at once."""
+        name = self._draw.choice(workloads.DEVICES)
+        for found in pods:
+            if _name(found) == name:
+                self._delete(found, now=True)
+        self._create_claim(name)
+        self._create_constrained([name])
+
+    def _create_claim(self, name: str) -> None:
+        path, raw = workloads.device_object(name, self._namespace)
+        self._persist(partial(_delete_now, path=f"{path}/{name}"))
+        self._persist(partial(_post, at=(path, raw)))
 
     def _preempt_strictly(self, pods: Sequence[PodSeen]) -> None:
         """Create a pod whose victims are evicted with the Eviction API, or not at all."""

@@ -1,4 +1,4 @@
-"""What the volume controller and the disruption controller would do, where neither runs."""
+"""What the controllers of volumes, claims for devices and disruptions would do, where none runs."""
 
 import threading
 from http.client import HTTPException
@@ -6,7 +6,7 @@ from typing import Any, Final, Self
 
 from controlplane import Access, ApiError
 from controlplane.client import Client
-from soak.workloads import BUDGET
+from soak.workloads import BUDGET, CLAIMS
 
 __all__ = ["Controllers"]
 
@@ -19,11 +19,13 @@ ALLOWED: Final = 2
 
 
 class Controllers:
-    """A thread that binds claims to the volumes that Mooring chose, and renews the budget."""
+    """A thread that binds volumes which Mooring chose, frees devices and renews the budget."""
 
     def __init__(self, access: Access, namespace: str) -> None:
         self._access = access
         self._claims = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims"
+        self._device_claims = CLAIMS.format(namespace)
+        self._pods = f"/api/v1/namespaces/{namespace}/pods"
         self._budget = f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets/{BUDGET}"
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -40,10 +42,26 @@ class Controllers:
         while not self._stopping.wait(TICK_SECONDS):
             try:
                 with self._access.client() as client:
+                    self._free_devices(client)
                     self._bind_volumes(client)
                     self._renew_budget(client)
             except (ApiError, OSError, HTTPException):
                 continue  # an object changed or went meanwhile, or the API server is away
+
+    def _free_devices(self, client: Client) -> None:
+        """Take pods that are gone off the claims; the last of them frees the devices."""
+        claims = client.get(self._device_claims)["items"]
+        there = {raw["metadata"]["uid"] for raw in client.get(self._pods)["items"]}
+        for claim in claims:
+            status = claim.get("status") or {}
+            known = status.get("reservedFor") or []
+            left = [each for each in known if each["uid"] in there]
+            if len(left) == len(known):
+                continue
+            freed = {"reservedFor": left} if left else {"reservedFor": None, "allocation": None}
+            version = {"resourceVersion": claim["metadata"]["resourceVersion"]}
+            path = f"{self._device_claims}/{claim['metadata']['name']}/status"
+            client.patch(path, {"metadata": version, "status": freed})
 
     def _bind_volumes(self, client: Client) -> None:
         claims = {raw["metadata"]["uid"]: raw for raw in client.get(self._claims)["items"]}

@@ -1,4 +1,4 @@
-"""Pods with fixed names that need more than cpu: cards, volumes, neighbours, extenders, Permit.
+"""Pods with fixed names that need more than cpu: cards, devices, volumes, neighbours, and so on.
 
 Each kind has its pods' names, of which a name returns again and again with another uid and other
 requests. All of them fit at once when the other pods have gone. But for those that evict strictly
@@ -14,10 +14,13 @@ from controlplane import ControlPlane
 from controlplane.nodes import node_object
 from e2e.replicas import PROFILES, pod, profile
 from faults.books import CONSTRAINED, GPU_COUNT, GPU_MEMORY, PROTECTED
+from mooring.testing.device_builders import device_claim, device_class, resource_slice
 from mooring.testing.storage_builders import pv, pvc, storage_class
 
 __all__ = [
     "BUDGET",
+    "CLAIMS",
+    "DEVICES",
     "DISKS",
     "EXTENDED",
     "GANGS",
@@ -29,6 +32,7 @@ __all__ = [
     "budget",
     "claim_of",
     "constrained_pod",
+    "device_object",
     "disk",
     "install_plugin",
     "put_profiles",
@@ -43,6 +47,9 @@ GROUP, MINIMUM = "example.com/group", "example.com/minimum"
 CARD: Final = 16
 CARDS: Final = 2
 DISK_CLASS: Final = "disks"
+DEVICE_CLASS: Final = "soak"
+RESOURCES: Final = "/apis/resource.k8s.io/v1"
+CLAIMS: Final = f"{RESOURCES}/namespaces/{{}}/resourceclaims"
 BUDGET: Final = "protected"
 NEVER: Final = "never"
 """A priority class whose pods evict nobody."""
@@ -54,6 +61,8 @@ NODES: Final = (*GPUS, *DISK_NODES)
 GANGS: Final = tuple(tuple(f"ring-{gang}-{n}" for n in range(3)) for gang in range(3))
 SHARES: Final = tuple(f"share-{number}" for number in range(4))
 DISKS: Final = tuple(f"db-{number}" for number in range(4))
+DEVICES: Final = tuple(f"device-{number}" for number in range(5))
+"""Pods with a claim of their name for a device; two devices are on each node with disks."""
 PLACED_APART: Final = (*(f"apart-{n}" for n in range(4)), *(f"near-{n}" for n in range(4)))
 EXTENDED: Final = tuple(f"extended-{number}" for number in range(6))
 HELD: Final = tuple(f"held-{number}" for number in range(6))
@@ -121,6 +130,10 @@ def put_profiles(plane: ControlPlane, extender_port: int) -> None:
         for name, spec in specs.items():
             client.post(PROFILES, profile(name, **spec))
         client.post("/apis/storage.k8s.io/v1/storageclasses", storage_class(DISK_CLASS))
+        client.post(f"{RESOURCES}/deviceclasses", _new(device_class(DEVICE_CLASS)))
+        for name in DISK_NODES:
+            raw = resource_slice(name, ["d0", "d1"], node=name)
+            client.post(f"{RESOURCES}/resourceslices", _new(raw))
         client.post("/apis/scheduling.k8s.io/v1/priorityclasses", never)
 
 
@@ -141,6 +154,7 @@ def constrained_pod(name: str, draw: random.Random) -> Raw:
     if kind in {"ring", "share"}:
         return _gpu_pod(name, kind, cpu, draw)
     fields: Mapping[str, Raw] = {
+        "device": {**_dedicated("disk"), "resourceClaims": [_entry(name)]},
         "db": {**_dedicated("disk"), "volumes": [_volume(claim_of(name))]},
         "apart": {"affinity": _affinity("podAntiAffinity", "kubernetes.io/hostname")},
         "near": {"affinity": _affinity("podAffinity", "topology.kubernetes.io/zone")},
@@ -205,6 +219,25 @@ def disk(name: str, namespace: str, draw: random.Random) -> Sequence[tuple[str, 
     claim = pvc(claim_of(name), namespace=namespace, storage_class=DISK_CLASS)
     claims = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims"
     return (("/api/v1/persistentvolumes", volume), (claims, claim))
+
+
+# Devices
+
+
+def device_object(name: str, namespace: str) -> tuple[str, Raw]:
+    """Return path and object of the claim of the pod of this name."""
+    wanted = {"deviceClassName": DEVICE_CLASS, "allocationMode": "ExactCount", "count": 1}
+    raw = device_claim(name, {"name": "r", "exactly": wanted}, namespace=namespace)
+    return CLAIMS.format(namespace), _new(raw)
+
+
+def _entry(claim: str) -> Raw:
+    return {"name": "gpu", "resourceClaimName": claim}
+
+
+def _new(raw: Raw) -> Raw:
+    """Return an object as its user creates it."""
+    return {**raw, "metadata": {"name": raw["metadata"]["name"]}}
 
 
 # Budgets

@@ -1,5 +1,6 @@
 """Scene after scene before one kube-scheduler, in a control plane of its own."""
 
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from typing import Any, Final, Self
@@ -7,6 +8,7 @@ from typing import Any, Final, Self
 from conformance.recording.errors import RecordingError
 from conformance.recording.log import FLAGS, SchedulerLog, scores
 from conformance.recording.stage import Stage
+from conformance.scenes.claims import POD_CLAIM_NAME
 from conformance.scenes.cluster import Raw, Scene
 from conformance.scenes.extenders import at_port
 from conformance.scenes.profiles import PROFILES, STORAGE_PROFILES
@@ -14,7 +16,6 @@ from controlplane import ControlPlane
 from controlplane.cluster import NEEDS_CONTROLLER_MANAGER
 from controlplane.releases import chosen_release
 from deterministic_extender import application, served_by_thread
-from mooring.kube.resources import RESOURCE_CLAIM
 from mooring.model.declared_features import (
     USER_NAMESPACES_HOST_NETWORK,
     VOLUME_BIND_MOUNT_OPTIONS,
@@ -33,6 +34,7 @@ _ADMISSION_OFF: Final = {*NEEDS_CONTROLLER_MANAGER, "StorageObjectInUseProtectio
 """Its finalizers too would wait for a controller for ever."""
 
 _VERDICT_SECONDS: Final = 20
+_LOOK_AGAIN: Final = 0.02
 
 _TAINT_RULES_SINCE: Final = (1, 37)
 """The minor version from which kube-scheduler tracks slices and DeviceTaintRules, and logs it."""
@@ -102,6 +104,9 @@ class Recorder:
         self._log.wait_for(_arrivals(scene))
         objects = self._stage.stored()
         pod = self._stage.create(scene.pod)
+        if any("resourceClaimTemplateName" in entry for entry in _entries(pod)):
+            pod, made = self._with_claims(pod, scene.made)
+            objects += made
         pod["metadata"].pop("managedFields", None)
         oracle = self._oracle(pod)
         self._clear(scene, bound=oracle["node"] is not None)
@@ -113,6 +118,33 @@ class Recorder:
             "profile": scene.profile,
             **({"extenders": scene.extenders} if scene.extenders else {}),
         }
+
+    def _with_claims(self, pod: Raw, claims: Sequence[Raw]) -> tuple[Raw, list[Raw]]:
+        """Return the pod and the claims that are made for it, as the claim controller makes them.
+
+        kube-scheduler does not look at the pod before its status names them.
+        """
+        owner = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "name": pod["metadata"]["name"],
+            "uid": pod["metadata"]["uid"],
+            "controller": True,
+            "blockOwnerDeletion": True,
+        }
+        made, names = [], {}
+        for raw in claims:
+            metadata = {**raw["metadata"], "ownerReferences": [owner]}
+            created = self._stage.create({**raw, "metadata": metadata})
+            created["metadata"].pop("managedFields", None)
+            made.append(created)
+            names[metadata["annotations"][POD_CLAIM_NAME]] = metadata["name"]
+        statuses = [
+            {"name": name} | ({"resourceClaimName": names[name]} if name in names else {})
+            for entry in _entries(pod)
+            if "resourceClaimTemplateName" in entry and (name := entry["name"])
+        ]
+        return self._stage.set_status(pod, {"resourceClaimStatuses": statuses}), made
 
     def _oracle(self, pod: Raw) -> dict[str, Any]:
         key = _key(pod)
@@ -133,25 +165,30 @@ class Recorder:
         }
 
     def _claims(self, pod: Raw, decided: Raw) -> dict[str, Raw]:
-        """Return finalizers and status of the pod's claims by name, once it is bound."""
-        if not decided["spec"].get("nodeName"):
+        """Return what was written of the pod's claims by name, once it has a node."""
+        if not (decided["spec"].get("nodeName") or _waits(decided)):
             return {}
-        named = {each["resourceClaimName"] for each in pod["spec"].get("resourceClaims", ())}
-        return {
-            raw["metadata"]["name"]: {
-                "finalizers": raw["metadata"].get("finalizers", []),
-                "status": raw.get("status", {}),
-            }
-            for raw in (self._stage.stored() if named else ())
-            if raw["kind"] == RESOURCE_CLAIM.kind and raw["metadata"]["name"] in named
-        }
+        uid, named = pod["metadata"]["uid"], set(_claim_names(pod))
+        found = {}
+        for raw in self._stage.claims() if _uses_devices(pod) else ():
+            metadata, status = raw["metadata"], raw.get("status", {})
+            written = {"finalizers": metadata.get("finalizers", []), "status": status}
+            if metadata["name"] in named:
+                found[metadata["name"]] = written
+            elif uid in (each["uid"] for each in status.get("reservedFor", ())):
+                kept = ("annotations", "generateName", "ownerReferences")
+                written |= {key: metadata[key] for key in kept} | {"spec": raw["spec"]}
+                mapped = decided["status"].get("extendedResourceClaimStatus", {})
+                written["requestMappings"] = mapped.get("requestMappings")
+                found[metadata["name"]] = written
+        return found
 
     def _verdict(self, pod: Raw) -> Raw:
-        """Return the pod when first bound, refused, or left waiting for a volume on a node.
+        """Return the pod when first bound, refused, or left waiting on a node.
 
-        A pod with claims for devices waits for nobody: it is bound once they are written.
+        It waits for a volume, or for devices that are not bound yet.
         """
-        metadata, waits = pod["metadata"], not pod["spec"].get("resourceClaims")
+        metadata, devices = pod["metadata"], _uses_devices(pod)
         events = self._client.watch(
             f"/api/v1/namespaces/{metadata['namespace']}/pods?watch=1"
             f"&fieldSelector=metadata.name%3D{metadata['name']}"
@@ -160,15 +197,34 @@ class Recorder:
         with closing(events):
             for event in events:
                 seen: Raw = event["object"]
-                nominated = waits and _nominated(seen)
-                if seen["spec"].get("nodeName") or _condition(seen) or nominated:
+                if seen["spec"].get("nodeName") or _condition(seen):
+                    return seen
+                if _waits(seen) and (not devices or self._waits_for_devices(pod)):
                     return seen
         raise RecordingError(
             f"kube-scheduler decided nothing about {_key(pod)} within {_VERDICT_SECONDS} s"
         )
 
+    def _waits_for_devices(self, pod: Raw) -> bool:
+        """Return True once the pod's claims are written, and devices not bound; else False.
+
+        It is False once the pod is bound or refused.
+        """
+        deadline = time.monotonic() + _VERDICT_SECONDS
+        while time.monotonic() < deadline:
+            names = set(_claim_names(pod))
+            mine = [raw for raw in self._stage.claims() if raw["metadata"]["name"] in names]
+            if mine and all(_is_reserved(raw, pod) for raw in mine) and any(map(_binds, mine)):
+                return True
+            seen = self._stage.read(pod)
+            if seen["spec"].get("nodeName") or _condition(seen):
+                return False
+            time.sleep(_LOOK_AGAIN)
+        return False
+
     def _clear(self, scene: Scene, *, bound: bool) -> None:
-        self._stage.remove(scene.objects)
+        # kube-scheduler makes claims too, for extended resources.
+        self._stage.remove([*scene.objects, *self._stage.claims()])
         names = [raw["metadata"]["name"] for raw in scene.objects if raw["kind"] == "Node"]
         place = "scheduled" if bound else "unscheduled"
         gone = [("Delete event for node", name) for name in names]
@@ -212,9 +268,54 @@ def _condition(pod: Raw) -> dict[str, Any] | None:
     return None
 
 
+def _uses_devices(pod: Raw) -> bool:
+    """Return whether the pod may need devices: by claims, or as extended resources."""
+    containers = [*pod["spec"]["containers"], *pod["spec"].get("initContainers", ())]
+    limits = (each.get("resources", {}).get("limits", {}) for each in containers)
+    extended = any("/" in name for each in limits for name in each)
+    return extended or bool(_entries(pod))
+
+
+def _entries(pod: Raw) -> list[Raw]:
+    entries: list[Raw] = pod["spec"].get("resourceClaims", [])
+    return entries
+
+
+def _claim_names(pod: Raw) -> list[str]:
+    """Return the names of the pod's claims, also of those that were made for it."""
+    entries = [*_entries(pod), *pod["status"].get("resourceClaimStatuses", ())]
+    return [each["resourceClaimName"] for each in entries if "resourceClaimName" in each]
+
+
+def _is_reserved(claim: Raw, pod: Raw) -> bool:
+    consumers = claim.get("status", {}).get("reservedFor", ())
+    return any(each["uid"] == pod["metadata"]["uid"] for each in consumers)
+
+
+def _binds(claim: Raw) -> bool:
+    """Return whether some of the claim's devices have conditions that are not met."""
+    status = claim["status"]
+    met = {
+        (each["device"], condition["type"])
+        for each in status.get("devices", ())
+        for condition in each.get("conditions", ())
+        if condition["status"] == "True"
+    }
+    return any(
+        (each["device"], kind) not in met
+        for each in status["allocation"]["devices"]["results"]
+        for kind in each.get("bindingConditions", ())
+    )
+
+
 def _nominated(pod: Raw) -> str | None:
     node: str | None = pod["status"].get("nominatedNodeName")
     return node
+
+
+def _waits(pod: Raw) -> bool:
+    """Return whether the pod waits on a node before it is bound, and not for victims to leave."""
+    return _nominated(pod) is not None and _condition(pod) is None
 
 
 def _is_victim(raw: Raw) -> bool:

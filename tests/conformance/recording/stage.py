@@ -3,13 +3,14 @@
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from http import HTTPStatus
 from itertools import product
 from queue import SimpleQueue
 from typing import Final, Self, TypeVar
 
 from conformance.scenes.cluster import Raw
 from conformance.scenes.vocabulary import TEAMS, surroundings
-from controlplane import Access, Client
+from controlplane import Access, ApiError, Client
 from mooring.kube.resources import (
     NAMESPACE,
     NODE,
@@ -69,6 +70,22 @@ class Stage:
         """Make one new object; return its stored form."""
         return self._create(raw)
 
+    def read(self, raw: Raw) -> Raw:
+        """Return an object's present form."""
+        with self._client() as client:
+            found: Raw = client.get(_path(raw))
+        return found
+
+    def set_status(self, raw: Raw, status: Raw) -> Raw:
+        """Return an object's stored form with these fields in its status."""
+        with self._client() as client:
+            changed: Raw = client.patch(f"{_path(raw)}/status", {"status": status})
+        return changed
+
+    def claims(self) -> list[Raw]:
+        """Return every claim for devices, as stored."""
+        return self._list(RESOURCE_CLAIM)
+
     def stored(self) -> list[Raw]:
         """Return every object of the scene, as stored."""
         found = self._each(self._list, _LISTED)
@@ -88,6 +105,8 @@ class Stage:
             for path in [resource.path(team if resource.namespaced else None)]
         ]
         self._each(self._delete_all, dict.fromkeys(paths))
+        while claims := self.claims():  # kube-scheduler wrote a finalizer just then
+            self._each(self._let_go, claims)
 
     def _each(self, do: Callable[[A], T], items: Iterable[A]) -> list[T]:
         return list(self._pool.map(do, items))
@@ -124,14 +143,21 @@ class Stage:
         return [raw for raw in items if _is_of_scene(resource, raw["metadata"])]
 
     def _let_go(self, raw: Raw) -> None:
-        metadata = raw["metadata"]
-        path = _BY_KIND[raw["kind"]].path(metadata.get("namespace"), metadata["name"])
         with self._client() as client:
-            client.patch(path, {"metadata": {"finalizers": None}})
+            try:
+                client.patch(_path(raw), {"metadata": {"finalizers": None}})
+            except ApiError as error:
+                if error.status != HTTPStatus.NOT_FOUND:
+                    raise  # else it has gone meanwhile
 
     def _delete_all(self, path: str) -> None:
         with self._client() as client:
             client.request("DELETE", path, _AT_ONCE)
+
+
+def _path(raw: Raw) -> str:
+    metadata = raw["metadata"]
+    return _BY_KIND[raw["kind"]].path(metadata.get("namespace"), metadata["name"])
 
 
 def _is_of_scene(resource: Resource, metadata: Raw) -> bool:

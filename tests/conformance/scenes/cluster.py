@@ -24,6 +24,8 @@ class Scene:
     profile: Raw
     extenders: Sequence[Raw] = ()
     """As kube-scheduler is configured with them; a URL has no port yet."""
+    made: Sequence[Raw] = ()
+    """The claims that the claim controller makes from templates once the pod exists."""
 
 
 @dataclass
@@ -35,6 +37,8 @@ class Cluster:
     nodes: list[Raw] = field(default_factory=list)
     pods: list[Raw] = field(default_factory=list)
     others: list[Raw] = field(default_factory=list)
+    made: list[Raw] = field(default_factory=list)
+    """The claims that are made from templates for the pod."""
     moments: list[int] = field(default_factory=list, init=False)
     """Seconds, all different, to be taken one by one."""
     taken_ports: set[tuple[Any, ...]] = field(default_factory=set, init=False)

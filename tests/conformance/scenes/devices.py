@@ -1,6 +1,6 @@
 """Devices of nodes, and claims for them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from conformance.scenes.cluster import Cluster, Raw
@@ -19,7 +19,15 @@ from dra.objects import (
     selected_by,
 )
 
-__all__ = ["device_claims"]
+__all__ = [
+    "ALLOCATED_AT",
+    "DOMAIN",
+    "DRIVER",
+    "add_claim",
+    "allocate_some",
+    "device_claims",
+    "gpu",
+]
 
 DRIVER: Final = "gpu.example.com"
 NETWORK: Final = "net.example.com"
@@ -34,13 +42,13 @@ def device_claims(cluster: Cluster, pod: Raw) -> None:
     """Let the pod have one or two claims for devices, of which some are in use."""
     slices = _devices(cluster)
     namespace = pod["metadata"]["namespace"]
-    _taken(cluster, namespace, slices)
+    allocate_some(cluster, namespace, slices)
     entries = []
     for number in range(cluster.draw.choice((1, 1, 1, 2))):
         name = f"{cluster.label}-claim{number}"
         raw = _claim(cluster, name)
         status = _status(cluster) if number == 0 else {}
-        _add(cluster, namespace, raw, status)
+        add_claim(cluster, namespace, raw, status)
         entries.append({"name": f"c{number}", "resourceClaimName": name})
     pod["spec"]["resourceClaims"] = entries
 
@@ -54,7 +62,7 @@ def _devices(cluster: Cluster) -> list[Raw]:
     slices = []
     for node in cluster.node_names:
         if draw.chance(0.85):
-            listed = [_gpu(cluster, f"d{number}") for number in range(draw.randint(1, 4))]
+            listed = [gpu(cluster, f"d{number}") for number in range(draw.randint(1, 4))]
             count = 2 if draw.chance(0.06) else 1
             slices.append(resource_slice(node, on_node(node), listed, pool=node, count=count))
     zone = selected_by(ZONE, draw.choice(ZONES))
@@ -70,10 +78,11 @@ def _devices(cluster: Cluster) -> list[Raw]:
     return slices
 
 
-def _gpu(cluster: Cluster, name: str) -> Raw:
+def gpu(cluster: Cluster, name: str, tainted: float = 0.15) -> Raw:
+    """Return a device; with this probability it has a taint."""
     draw = cluster.draw
     fields: dict[str, Any] = {"capacity": {"memory": {"value": draw.choice(("40Gi", "80Gi"))}}}
-    if draw.chance(0.15):
+    if draw.chance(tainted):
         effect = draw.choice(("NoSchedule", "NoExecute"))
         fields["taints"] = [{"key": "sick", "effect": effect}]
     if draw.chance(0.15):
@@ -82,17 +91,21 @@ def _gpu(cluster: Cluster, name: str) -> Raw:
     return device(name, values, **fields)
 
 
-def _taken(cluster: Cluster, namespace: str, slices: Sequence[Raw]) -> None:
-    """Add a claim that has some of the devices; nobody uses it at the moment."""
+def allocate_some(
+    cluster: Cluster, namespace: str, slices: Sequence[Raw], share: float = 0.3
+) -> None:
+    """Add a claim that has about this share of the devices; nobody uses it at the moment."""
     results = [
         result(raw["spec"]["driver"], raw["spec"]["pool"]["name"], each["name"])
         for raw in slices
         for each in raw["spec"]["devices"]
-        if cluster.draw.chance(0.3) and not each.get("allowMultipleAllocations")
+        if cluster.draw.chance(share) and not each.get("allowMultipleAllocations")
     ]
     if results:
         wanted = claim(f"{cluster.label}-taken", [request("r", exactly("any"))])
-        _add(cluster, namespace, wanted, {"allocation": {"devices": {"results": results[:32]}}})
+        add_claim(
+            cluster, namespace, wanted, {"allocation": {"devices": {"results": results[:32]}}}
+        )
 
 
 def _claim(cluster: Cluster, name: str) -> Raw:
@@ -143,10 +156,14 @@ def _status(cluster: Cluster) -> Raw:
     }
 
 
-def _add(cluster: Cluster, namespace: str, raw: Raw, status: Raw) -> None:
+def add_claim(
+    cluster: Cluster, namespace: str, raw: Raw, status: Mapping[str, Any] | None = None
+) -> None:
+    """Add the claim; an allocated one has the finalizer and the time that make it valid."""
+    status = dict(status or {})
     metadata = {"name": raw["metadata"]["name"], "namespace": namespace}
     if "allocation" in status:
         metadata["finalizers"] = [FINALIZER]
-        status["allocation"]["allocationTimestamp"] = ALLOCATED_AT
+        status["allocation"] = {**status["allocation"], "allocationTimestamp": ALLOCATED_AT}
     full = {"kind": "ResourceClaim", "metadata": metadata, "spec": raw["spec"]}
     cluster.others.append({**full, "status": status} if status else full)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from conformance.scenes.budgets import budgets
+from conformance.scenes.claims import claims_in_use
 from conformance.scenes.cluster import Cluster, Feature, Scene, always, sometimes
 from conformance.scenes.declared_features import declared_features, mount_options
 from conformance.scenes.demand import (
@@ -103,6 +104,17 @@ SUITES: Final[Mapping[str, Suite]] = {
         (*_LIGHT, declared_features, sometimes(0.7, mount_options)), since="1.37"
     ),
     "dra": Suite((*_LIGHT, device_claims), nodes=NodeStyle(3, 6, plain=True), since="1.36"),
+    "claims": Suite(
+        (
+            sometimes(0.3, modest_requests),
+            sometimes(0.4, priority("high", "never")),
+            claims_in_use,
+        ),
+        (modest_requests, priority("low", "lower", "mid"), started),
+        NodeStyle(3, 6, plain=True),
+        (0, 20),
+        since="1.36",
+    ),
     "preemption": Suite(
         (
             modest_requests,
@@ -229,4 +241,4 @@ def _compose(suite: Suite, draw: Draw, label: str) -> Scene:
     pending["spec"]["schedulerName"] = profile["schedulerName"]
     always(suite.pending)(cluster, pending)
     objects = [*cluster.others, *cluster.nodes, *cluster.pods]
-    return Scene(objects, pending, dict(profile), suite.extenders)
+    return Scene(objects, pending, dict(profile), suite.extenders, cluster.made)

@@ -16,6 +16,9 @@ TEAMS: Final[Mapping[str, Mapping[str, str]]] = {
 }
 """The namespaces of all pods, with their labels."""
 
+ADMIN_ACCESS: Final = {"resource.kubernetes.io/admin-access": "true"}
+"""The label of namespaces whose claims may have access to devices that others use."""
+
 APPS: Final = ("a", "b", "c", "d")
 TIERS: Final = ("web", "db")
 HASH: Final = "pod-template-hash"
@@ -78,7 +81,7 @@ def surroundings() -> list[dict[str, Any]]:
     classes.append(("never", PRIORITIES["high"], "Never"))
     return [
         *(
-            {"kind": "Namespace", "metadata": {"name": team, "labels": dict(labels)}}
+            {"kind": "Namespace", "metadata": {"name": team, "labels": {**labels, **ADMIN_ACCESS}}}
             for team, labels in TEAMS.items()
         ),
         *(
