@@ -239,8 +239,8 @@ class _ServiceAccount:
 
     def read(self) -> Any:
         """Return a configuration with server, CA and token as the files say now."""
-        from kubernetes_asyncio.config.incluster_config import (  # noqa: PLC0415 - slow, see the top
-            ConfigException,
+        from kubernetes_asyncio.config import ConfigException  # noqa: PLC0415 - slow, see the top
+        from kubernetes_asyncio.config.incluster_config import (  # noqa: PLC0415 - slow, as above
             InClusterConfigLoader,
         )
 
