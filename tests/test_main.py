@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import click
 import pytest
+from click.shell_completion import ShellComplete
 from click.testing import CliRunner
 
 from mooring import __version__
@@ -84,13 +85,53 @@ def test_the_module_runs_as_a_program() -> None:
     assert done.stdout.startswith("mooring ")
 
 
-def test_a_command_does_not_pay_for_what_it_does_not_use() -> None:
+SLOW = ("aiohttp", "kopf", "kubernetes_asyncio", "numpy", "pydantic")
+
+
+@pytest.mark.parametrize(
+    ("words", "needed"),
+    [
+        ("--help", ""),
+        ("run --help", ""),
+        ("version", ""),
+        ("crds", "numpy pydantic"),
+        ("explain --help", "aiohttp numpy"),
+        ("simulate --help", "aiohttp numpy pydantic"),
+    ],
+)
+def test_a_command_does_not_pay_for_what_it_does_not_use(words: str, needed: str) -> None:
+    assert {*SLOW} & imported_by(words) == {*needed.split()}
+
+
+def imported_by(words: str) -> set[str]:
+    """Return the names of all modules that the command imports."""
     program = (
         "import sys; from mooring.__main__ import main;"
-        "main(['version'], standalone_mode=False);"
-        "print({'kopf', 'aiohttp'} & {*sys.modules})"
+        "main(sys.argv[1:], standalone_mode=False);"
+        "print(*sys.modules)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
-    )
-    assert done.stdout.splitlines()[-1] == "set()"
+    command = [sys.executable, "-c", program, *words.split()]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    return {*done.stdout.splitlines()[-1].split()}
+
+
+def test_the_list_of_commands_imports_none_of_them() -> None:
+    imported = {name for name in imported_by("--help") if name.startswith("mooring.cli.")}
+    assert imported == {"mooring.cli.importing"}
+
+
+def test_the_list_of_commands_has_the_first_sentence_of_each() -> None:
+    context = click.Context(main)
+    found = CliRunner().invoke(main, ["--help"], terminal_width=80).output
+    for name in main.list_commands(context):
+        command = main.get_command(context, name)
+        assert command is not None
+        assert re.search(rf"{name} +{re.escape(command.get_short_help_str(80))}\n", found), name
+
+
+def test_a_command_is_completed_with_its_help() -> None:
+    found = ShellComplete(main, {}, "mooring", "_MOORING_COMPLETE").get_completions([], "s")
+    assert [(item.value, item.help) for item in found] == [
+        ("simulate", "Show where pods would run, and why, without changing anything."),
+        ("shadow", "Compare profiles in mode Shadow with what was bound."),
+    ]

@@ -1,35 +1,36 @@
 """The command line: `mooring`, or `python -m mooring`."""
 
-from importlib import import_module
 from typing import Final
 
 import click
 from click.exceptions import NoSuchCommand
+from click.shell_completion import CompletionItem
 
 from mooring import __version__
+from mooring.cli.importing import import_module_quickly
 
 __all__ = ["main"]
 
-_COMMANDS: Final = (
-    "run",
-    "simulate",
-    "test",
-    "explain",
-    "top",
-    "ui",
-    "shadow",
-    "gpus",
-    "profile",
-    "convert",
-    "plugin",
-    "crds",
-    "completion",
-    "version",
-)
+_COMMANDS: Final = {
+    "run": "Run the scheduler.",
+    "simulate": "Show where pods would run, and why, without changing anything.",
+    "test": "Run the policy tests in PATHs, files or folders.",
+    "explain": "Explain why a pod runs on its node, or what it waits for.",
+    "top": "Show queues, rates and causes of pending pods, live.",
+    "ui": "Open the page of the scheduler in a browser, until Ctrl-C.",
+    "shadow": "Compare profiles in mode Shadow with what was bound.",
+    "gpus": "Show the GPU cards of every node and who has them.",
+    "profile": "Check and compare profiles.",
+    "convert": "Convert kube-scheduler configurations to SchedulingProfiles.",
+    "plugin": "Start a plugin of your own.",
+    "crds": "Print Mooring's CustomResourceDefinitions as YAML.",
+    "completion": "Print a script that completes commands in a shell.",
+    "version": "Print Mooring's version.",
+}
 
 
 class _Commands(click.Group):
-    """Imports a command when it is used, because only `run` needs the slow import of a client."""
+    """Imports a command when it is used, because each needs other packages, some of them slow."""
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
         """Return the commands in the order of the help text."""
@@ -39,8 +40,23 @@ class _Commands(click.Group):
         """Return the command of this name."""
         if cmd_name not in _COMMANDS:
             return None
-        command: click.Command = getattr(import_module(f"mooring.cli.{cmd_name}"), cmd_name)
+        module = import_module_quickly(f"mooring.cli.{cmd_name}")
+        command: click.Command = getattr(module, cmd_name)
         return command
+
+    def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands, without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([*_COMMANDS.items()])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return the commands and options that begin so, without importing a command."""
+        found = [
+            CompletionItem(name, help=text)
+            for name, text in _COMMANDS.items()
+            if name.startswith(incomplete)
+        ]
+        return found + click.Command.shell_complete(self, ctx, incomplete)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -49,7 +65,7 @@ class _Commands(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except NoSuchCommand as unknown:
-            raise NoSuchCommand(unknown.command_name, None, _COMMANDS, ctx) from None
+            raise NoSuchCommand(unknown.command_name, None, [*_COMMANDS], ctx) from None
 
 
 @click.group(

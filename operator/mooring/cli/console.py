@@ -15,7 +15,6 @@ from rich.cells import cell_len
 
 from mooring.model.kubernetes_rules import KUBERNETES_RULES
 from mooring.simulate.manifests import InputError
-from mooring.simulate.profiles import LoadedProfile
 
 __all__ = [
     "BAD_INPUT",
@@ -121,9 +120,9 @@ def note(text: str) -> None:
     click.echo(f"note: {text}", err=True)
 
 
-def print_notes(source: str, profiles: Iterable[LoadedProfile]) -> None:
+def print_notes(source: str, notes: Iterable[object]) -> None:
     """Print the notes of an imported file, each line once, also if several profiles have it."""
-    for line in dict.fromkeys(str(said) for loaded in profiles for said in loaded.notes):
+    for line in dict.fromkeys(map(str, notes)):
         note(f"{source}: {line}")
 
 

@@ -100,7 +100,7 @@ def convert(
         with mistakes_reported():
             loaded = read_profiles(read_manifests([source]), Registry(SHIPPED), scheduler_name)
         profiles = [found.profile for found in loaded]
-        print_notes(source, loaded)
+        print_notes(source, (said for found in loaded for said in found.notes))
         for settings in dict.fromkeys(p.settings for p in loaded if p.settings):
             note(f"{source}: run it with: mooring run {_flags(settings)}")
             if settings.leader_elect and (settings.lease_namespace or settings.lease_name):

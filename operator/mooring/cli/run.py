@@ -15,11 +15,10 @@ import click
 
 from mooring import __version__
 from mooring.cli.console import BAD_INPUT
+from mooring.cli.importing import import_module_quickly
 from mooring.kube.errors import KubeError
 from mooring.kube.lease import JITTER
 from mooring.observe.logs import FORMATS, LEVELS, configure
-from mooring.service import StartError
-from mooring.service import run as run_scheduler
 from mooring.settings import RunSettings
 
 __all__ = ["run"]
@@ -171,9 +170,11 @@ def run(**given: Any) -> None:
     settings = RunSettings(**given)
     _check(settings)
     configure(log_format=settings.log_format, level=settings.log_level, mistakes=(KubeError,))
+    # The help text and wrong options do not need the whole scheduler.
+    service = import_module_quickly("mooring.service")
     try:
-        code = run_scheduler(settings)
-    except StartError as error:
+        code = service.run(settings)
+    except service.StartError as error:
         click.echo(f"error: {error}", err=True)
         code = BAD_INPUT
     sys.exit(code)

@@ -9,7 +9,7 @@ import click
 from mooring.cli.console import mistakes_reported, note, output_option, print_json, print_table
 from mooring.cli.leader import Leader, answer_of, leader_options
 from mooring.cli.names import complete_namespaces, complete_profiles
-from mooring.engine.shadow import COMPARED
+from mooring.policy.status import COMPARED
 from mooring.simulate.manifests import InputError
 
 __all__ = ["shadow"]

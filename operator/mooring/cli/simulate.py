@@ -223,7 +223,7 @@ def simulate(
             chosen = take_off(
                 chosen, lambda pod: selection.takes(pod, inputs) and simulation.takes(pod)
             )
-        print_notes(profile or "", profiles)
+        print_notes(profile or "", (said for loaded in profiles for said in loaded.notes))
         _note_what_is_left_out(inputs, extenders=extenders)
         if not chosen.pending and not chosen.rejected:
             _nothing_to_schedule(chosen, selection)

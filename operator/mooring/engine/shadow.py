@@ -34,18 +34,11 @@ from mooring.kube.resources import SCHEDULING_PROFILE
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import Pod
 from mooring.observe.metrics import Metrics
+from mooring.policy.status import COMPARED
 
-__all__ = ["COMPARED", "Shadow", "ShadowStatusWriter"]
+__all__ = ["Shadow", "ShadowStatusWriter"]
 
 logger = logging.getLogger(__name__)
-
-COMPARED: Final = ("same", "tied", "different", "rejected", "unschedulable")
-"""The results of comparisons.
-
-same: both chose the node. tied: the nodes have equal scores. different: the profile's node has a
-higher score. rejected: a plugin of the profile rejects the pod's node. unschedulable: the profile
-finds no node.
-"""
 
 _CHOICES: Final = ("bound", "shadow")
 """By whom a node was chosen: the scheduler that bound the pod, and the profile."""

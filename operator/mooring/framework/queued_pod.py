@@ -1,13 +1,17 @@
 """A pod in the scheduling queue, with its profile's plugins and the history of its attempts."""
 
+from __future__ import annotations
+
 from array import array
-from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from mooring.framework.pipeline import Pipeline
-from mooring.model.pod import Pod
+if TYPE_CHECKING:  # the command line reads the states alone
+    from collections.abc import Hashable, Mapping
+
+    from mooring.framework.pipeline import Pipeline
+    from mooring.model.pod import Pod
 
 __all__ = ["GroupInFlight", "PodState", "QueuedPod", "StateTimes", "SubQueue"]
 

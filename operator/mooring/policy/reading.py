@@ -4,12 +4,23 @@ Documents are read as JSON is: text is not a number, a list is not an object, `n
 (as in the Kubernetes API), and an unknown field is an error.
 """
 
+import ast
+import inspect
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
+from textwrap import dedent
 from typing import Any, ClassVar, Self, TypeVar
 
 import orjson
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    GetJsonSchemaHandler,
+    ValidationError,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
+from pydantic_core import CoreSchema
 
 from mooring.policy.errors import FieldError, ProfileInvalid, split_path
 from mooring.policy.validation_errors import BrokenRule, broken_rules
@@ -24,6 +35,7 @@ class PolicyModel(BaseModel):
 
     The docstring of a field is its description in the CRD. `unsupported` contains fields that
     kube-scheduler has and Mooring does not support, with the message for a user who sets one.
+    A model's validator is built when it is first used, because a process uses few of all models.
     """
 
     model_config = ConfigDict(
@@ -32,7 +44,7 @@ class PolicyModel(BaseModel):
         alias_generator=to_camel,
         validate_by_name=True,
         validate_by_alias=True,
-        use_attribute_docstrings=True,
+        defer_build=True,
     )
 
     unsupported: ClassVar[Mapping[str, str]] = {}
@@ -46,6 +58,38 @@ class PolicyModel(BaseModel):
         if mistakes := tuple(self.mistakes()):
             raise ProfileInvalid(mistakes)
         return self
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler, /
+    ) -> dict[str, Any]:
+        """Return the JSON schema, with the docstrings of fields as their descriptions.
+
+        Pydantic's `use_attribute_docstrings` does so too, but reads all sources at each start.
+        """
+        schema = handler(core_schema)
+        properties = handler.resolve_ref_schema(schema)["properties"]
+        for name, text in _field_docstrings(cls).items():
+            alias = cls.model_fields[name].alias
+            properties[alias if alias in properties else name].setdefault("description", text)
+        return schema
+
+
+def _field_docstrings(model: type[PolicyModel]) -> dict[str, str]:
+    """Return the docstring of each field that has one, from the sources of the class and bases."""
+    found: dict[str, str] = {}
+    for cls in reversed(model.__mro__):
+        if not issubclass(cls, PolicyModel):
+            continue
+        definition = ast.parse(dedent(inspect.getsource(cls))).body[0]
+        for field, below in pairwise(ast.iter_child_nodes(definition)):
+            match field, below:
+                case (
+                    ast.AnnAssign(target=ast.Name(id=name)),
+                    ast.Expr(value=ast.Constant(value=str(text))),
+                ) if name in model.model_fields:
+                    found[name] = inspect.cleandoc(text)
+    return found
 
 
 def read(model: type[Model], document: object, path: str) -> Model:

@@ -11,6 +11,7 @@ from mooring.policy.points import Point
 from mooring.policy.reading import PolicyModel
 
 __all__ = [
+    "COMPARED",
     "LONGEST_MESSAGE",
     "Condition",
     "EffectivePolicy",
@@ -106,6 +107,15 @@ class EffectivePolicy(PolicyModel):
     """The plugins of each extension point, in the order they run."""
     extenders: tuple[ExtenderInForce, ...] | None = None
     """The extenders in the order they are called; absent if there are none."""
+
+
+COMPARED: Final = ("same", "tied", "different", "rejected", "unschedulable")
+"""The results of comparisons.
+
+same: both chose the node. tied: the nodes have equal scores. different: the profile's node has a
+higher score. rejected: a plugin of the profile rejects the pod's node. unschedulable: the profile
+finds no node.
+"""
 
 
 class ShadowStatus(PolicyModel):

@@ -1,14 +1,19 @@
 """Choose which pods a simulation tries."""
 
+from __future__ import annotations
+
 import re
-from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from mooring.model.events import Kind
-from mooring.model.pod import Pod, Uid
-from mooring.simulate.inputs import Inputs
-from mooring.state.cluster import ClusterState
+
+if TYPE_CHECKING:  # `mooring explain` reads TYPE/NAME alone
+    from collections.abc import Callable, Collection, Mapping
+
+    from mooring.model.pod import Pod, Uid
+    from mooring.simulate.inputs import Inputs
+    from mooring.state.cluster import ClusterState
 
 __all__ = ["EVERY_POD", "Selection", "TypeAndName", "take_off", "type_and_name"]
 
