@@ -170,8 +170,11 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         if waiting:
             while (patterns := self._patterns(waiting)) is None:
                 yield ClaimsReport(states, 0, count)
-            allocator = self._allocator(waiting, Budget())
-            yield from devices_excluded(pod, self._cluster, self._fleet, patterns, allocator)
+            evaluations = self._evaluations
+            allocator = self._allocator(waiting, Budget(evaluations=evaluations))
+            yield from devices_excluded(
+                pod, self._cluster, self._fleet, patterns, allocator, evaluations
+            )
 
     def _patterns(self, waiting: Sequence[ResourceClaim]) -> Patterns | None:
         """Return the patterns of all rows; None: as many as one decision may make are made now."""
