@@ -53,7 +53,7 @@ Case = Callable[[FullReplica], Iterator[Work]]
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """The longest step of a task, in CPU seconds, and whose it was."""
+    """The longest step of a task, in CPU seconds of all threads, and whose it was."""
 
     seconds: float = 0.0
     task: str = ""
@@ -73,7 +73,7 @@ async def longest_hold(work: Work) -> Hold:
 
     gc.collect(1)
     loop = asyncio.get_running_loop()
-    loop.set_task_factory(HoldTimer(held, clock=time.thread_time))
+    loop.set_task_factory(HoldTimer(held, clock=time.process_time))
     try:
         await asyncio.create_task(work)
     finally:
@@ -592,6 +592,13 @@ def uuid_selector(r: FullReplica) -> Iterator[Work]:
     yield from _deciding_about(r, device_claim("uuid", wanted))
 
 
+def long_selector(r: FullReplica) -> Iterator[Work]:
+    """Decide about a claim with a selector that costs as much as it may."""
+    loop = 'lists.range(99999).all(i, semver("1.2.3").compareTo(semver("1.2.4")) > -2)'
+    wanted = request("r", selectors=_selecting(f"{_DEVICE}.numa > 9 || !{loop}"))
+    yield from _deciding_about(r, device_claim("long", wanted))
+
+
 def hostile_pod(what: str, found: Pod) -> Case:
     """Return the case of deciding about this pod."""
 
@@ -740,6 +747,7 @@ CASES: Final[tuple[Case, ...]] = (
     first_claim,
     impossible_claim,
     uuid_selector,
+    long_selector,
 )
 """Each case's docstring says what is done."""
 

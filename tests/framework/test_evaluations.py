@@ -1,6 +1,7 @@
 """The budget of what plugins evaluate one value at a time."""
 
 from contextlib import suppress
+from itertools import pairwise
 
 import pytest
 
@@ -152,10 +153,26 @@ def test_pods_are_counted_over_several_decisions_and_pods_of_others_do_not_wait(
         with suppress(StillEvaluating):
             shared.count_pods(view, wanted)
         refused += not view.is_counted(*wanted[0])
-        assert shared.refused(now=100.0) == pytest.approx(100.05)
+        assert shared.refused(now=100.0) < 100.2
         assert shared.retry_at is None
     assert refused == 4
     assert view.counts(*wanted[0]).total == 600
+
+
+def test_a_pod_that_goes_on_alone_does_so_soon() -> None:
+    shared, now = evaluations(), 100.0
+    for _ in range(9):
+        again = shared.refused(now)
+        assert again == pytest.approx(now + 0.01) or again == pytest.approx(now + 0.02)
+        now = again + 0.01
+
+
+def test_pods_that_go_on_later_leave_most_of_the_time_to_others() -> None:
+    shared = evaluations()
+    tries = [shared.refused(100.0) for _ in range(50)]
+    assert tries == sorted(tries)
+    assert all(after - before > 0.02 for before, after in pairwise(tries))
+    assert shared.refused(200.0) == pytest.approx(200.01), "what was long ago counts no more"
 
 
 def test_an_evaluation_that_fails_between_decisions_fails_in_the_next_decision() -> None:

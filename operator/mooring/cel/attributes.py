@@ -4,10 +4,11 @@ Source: cel-go's `interpreter/attributes.go` and the cost observers in `interpre
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from mooring.cel.values import (
     ABSENT,
+    LIMIT_EXCEEDED,
     NO_OVERLOAD,
     EvaluationCrash,
     Failure,
@@ -19,11 +20,14 @@ from mooring.cel.values import (
     is_list,
     size_of,
     text_of,
+    work,
 )
 
 __all__ = ["Attribute", "Evaluate", "Frame", "element", "go_type"]
 
 Value = Any
+_COST_PER_STEP: Final = 2_000
+"""What an evaluation costs before it may pause: a few milliseconds."""
 
 
 class Frame:
@@ -32,16 +36,20 @@ class Frame:
     Raises EvaluationCrash as soon as the costs are above the limit.
     """
 
-    __slots__ = ("cost", "limit", "values")
+    __slots__ = ("_until", "cost", "limit", "values")
 
     def __init__(self, values: list[Value], limit: int) -> None:
         self.values, self.limit, self.cost = values, limit, 0
+        self._until = limit if work.pause is None else min(limit, _COST_PER_STEP)
 
     def charge(self, cost: int) -> None:
-        """Add costs."""
+        """Add costs; pause at times if the evaluation may."""
         self.cost += cost
-        if self.cost > self.limit:
-            raise EvaluationCrash("operation cancelled: actual cost limit exceeded")
+        if self.cost > self._until:
+            if self.cost > self.limit:
+                raise EvaluationCrash(LIMIT_EXCEEDED)
+            work.step()
+            self._until = min(self.limit, self.cost + _COST_PER_STEP)
 
 
 Evaluate = Callable[[Frame], Value]

@@ -17,6 +17,8 @@ from mooring.cel.types import ANY, BOOL, DYN, NAMED, STRING, Type, map_of
 from mooring.cel.validators import validate
 from mooring.cel.values import (
     EMPTY_MAP,
+    LIMIT_EXCEEDED,
+    MOST_WORK,
     Duration,
     EvaluationCrash,
     Failure,
@@ -34,8 +36,10 @@ from mooring.model.quantity import Quantity
 from mooring.model.resource_slices import AttributeValue, Version
 
 __all__ = [
+    "LIMIT_EXCEEDED",
     "LONGEST_EXPRESSION",
     "MOST_COST",
+    "MOST_WORK",
     "CompileError",
     "DeviceSelector",
     "DeviceView",
@@ -145,8 +149,12 @@ class DeviceSelector:
         """
         return self.evaluate(device)[0]
 
-    def evaluate(self, device: DeviceView, limit: int = MOST_COST) -> tuple[bool, int]:
+    def evaluate(
+        self, device: DeviceView, limit: int = MOST_COST, most_work: int = MOST_WORK
+    ) -> tuple[bool, int]:
         """Return whether the expression is true for the device, and what that has cost.
+
+        With lower limits, the error LIMIT_EXCEEDED says that this takes more.
 
         Raises:
             SelectorError: it cannot be evaluated for this device.
@@ -165,7 +173,7 @@ class DeviceSelector:
                 ),
             }
         )
-        value, cost = self._program.run(variable, limit)
+        value, cost = self._program.run(variable, limit, most_work)
         if isinstance(value, Failure):
             raise SelectorError(value.text, cost)
         if type(value) is not bool:

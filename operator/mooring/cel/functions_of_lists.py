@@ -26,6 +26,7 @@ from mooring.cel.values import (
     equal,
     is_list,
     iterate,
+    paced,
     size_of,
     type_of_value,
     work,
@@ -35,6 +36,7 @@ __all__ = ["OPERATORS", "OVERLOADS", "OVERLOADS_1_36"]
 
 Value = Any
 _MOST_RANGE: Final = 1_000_000
+_MADE_AT_ONCE: Final = 50_000
 _MOST_INCLUDED: Final = 48
 _COMPARABLE: Final = frozenset((bool, int, UInt, float, str, bytes, Duration, Timestamp))
 
@@ -74,13 +76,23 @@ def _range(count: int) -> Value:
         return Failure(f"lists.range: size must be non-negative, got {count}")
     if count > _MOST_RANGE:
         return Failure(f"lists.range: size {count} exceeds maximum allowed ({_MOST_RANGE})")
-    return tuple(range(count))
+    return _numbers(count)
 
 
 def _range_1_36(count: int) -> Value:
     if count > _MOST_RANGE:
         raise EvaluationCrash(LIMIT_EXCEEDED)
-    return tuple(range(max(count, 0)))
+    return _numbers(count)
+
+
+def _numbers(count: int) -> Value:
+    """Return the numbers from 0 on, made in parts, because a million take some time."""
+    numbers = list[int]()
+    for first in range(0, count, _MADE_AT_ONCE):
+        end = min(first + _MADE_AT_ONCE, count)
+        work.make(end - first)
+        numbers += range(first, end)
+    return tuple(numbers)
 
 
 def _compared_each(items: Value) -> tuple[Value, ...]:
@@ -92,7 +104,7 @@ def _compared_each(items: Value) -> tuple[Value, ...]:
 def _distinct(items: Value) -> Value:
     found = list[Value]()
     for item in _compared_each(items):
-        if not any(equal(item, other) is True for other in found):
+        if not any(equal(item, other) is True for other in paced(found)):
             found.append(item)
     return tuple(found)
 
@@ -117,12 +129,12 @@ def _sorted(items: Value, keys: Value) -> Value:
 
 def _sets_contains(items: Value, part: Value) -> bool:
     mine = tuple(at_once(items))
-    return all(any(equal(item, other) is True for other in mine) for item in at_once(part))
+    return all(any(equal(item, other) is True for other in paced(mine)) for item in at_once(part))
 
 
 def _sets_intersects(items: Value, others: Value) -> bool:
     mine = tuple(at_once(others))
-    return any(equal(item, other) is True for item in at_once(items) for other in mine)
+    return any(equal(item, other) is True for item in at_once(items) for other in paced(mine))
 
 
 def _affordable(function: Callable[[Value, Value], bool]) -> Callable[[Value, Value], bool]:

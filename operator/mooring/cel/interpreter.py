@@ -30,6 +30,7 @@ from mooring.cel.tree import (
     Select,
 )
 from mooring.cel.values import (
+    MOST_WORK,
     NO_OVERLOAD,
     EvaluationCrash,
     Failure,
@@ -67,11 +68,11 @@ class Program:
     _evaluate: Evaluate
     _slots: int
 
-    def run(self, variable: Value, limit: int) -> tuple[Value, int]:
+    def run(self, variable: Value, limit: int, most_work: int = MOST_WORK) -> tuple[Value, int]:
         """Return the value of the expression, or a Failure, and what it cost."""
         frame = Frame([_NOT_SET] * self._slots, limit)
         frame.values[0] = variable
-        work.begin()
+        work.begin(most_work)
         try:
             return self._evaluate(frame), frame.cost
         except EvaluationCrash as crash:

@@ -7,9 +7,10 @@ Source: cel-go's `common/types`.
 
 import math
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import islice
 from typing import Any, ClassVar, Final, cast
 
 from mooring.cel.tree import UInt
@@ -20,6 +21,7 @@ __all__ = [
     "EMPTY_MAP",
     "LIMIT_EXCEEDED",
     "LISTS",
+    "MOST_WORK",
     "NO_OVERLOAD",
     "Duration",
     "EvaluationCrash",
@@ -40,6 +42,7 @@ __all__ = [
     "joined",
     "lossless_int",
     "lossless_uint",
+    "paced",
     "size_for_cost",
     "size_of",
     "text_of",
@@ -117,7 +120,10 @@ class Joined:
 LISTS: Final = frozenset((tuple, list, Joined))
 _COPIED: Final = 64
 """Lists up to this size are copied rather than joined."""
-_MOST_WORK: Final = 1_000_000
+MOST_WORK: Final = 1_000_000
+"""The elements, or steps, of one evaluation."""
+_WORK_PER_STEP: Final = 4_000
+"""How much of it is done before the evaluation may pause."""
 _PER_ITEM: Final = 8
 """Characters that are as much work as an element of a list."""
 LIMIT_EXCEEDED: Final = "operation cancelled: actual cost limit exceeded"
@@ -130,17 +136,47 @@ class Work(threading.local):
     would take for ever then, or all memory.
     """
 
-    left = _MOST_WORK
+    left = MOST_WORK
+    pause: Callable[[], None] | None = None
+    """What evaluations of this thread call every few milliseconds, if they may pause."""
+    _until = 0
+    """What is left when it is called next."""
+    _looked_at = 0
+    """Elements since it was called."""
+    _is_brief = False
 
-    def begin(self) -> None:
+    def begin(self, most: int = MOST_WORK) -> None:
         """Begin an evaluation."""
-        self.left = _MOST_WORK
+        self.left = most
+        self._is_brief = most < MOST_WORK
+        self._until = 0 if self.pause is None else max(0, most - _WORK_PER_STEP)
 
     def spend(self, items: int) -> None:
         """Take so many elements, or steps, from what is left."""
         self.left -= items
-        if self.left < 0:
+        if self.left < self._until:
+            if self.left < 0:
+                raise EvaluationCrash(LIMIT_EXCEEDED)
+            self.step()
+
+    def make(self, items: int) -> None:
+        """Begin to make so many elements; too many for an evaluation with a low limit end it."""
+        if self._is_brief and items > self.left:
             raise EvaluationCrash(LIMIT_EXCEEDED)
+        self.look_at(items)
+
+    def look_at(self, items: int) -> None:
+        """Count elements that are looked at and were taken from what is left; pause at times."""
+        self._looked_at += items
+        if self._looked_at > _WORK_PER_STEP:
+            self.step()
+
+    def step(self) -> None:
+        """Pause if the evaluation may."""
+        self._looked_at = 0
+        if self.pause is not None:
+            self.pause()
+            self._until = max(0, self.left - _WORK_PER_STEP)
 
     def spend_on_text(self, characters: int) -> None:
         """Take a text of this length from what is left, before it is made."""
@@ -284,7 +320,15 @@ def iterate(value: Value) -> Iterator[Value]:
 def at_once(value: Value) -> Iterator[Value]:
     """Yield the elements of a list for an operation that looks at all of them in one step."""
     work.spend(size_of(value))
-    return iterate(value)
+    return paced(iterate(value))
+
+
+def paced(items: Iterable[Value]) -> Iterator[Value]:
+    """Yield the items; between many of them, the evaluation may pause."""
+    left = iter(items)
+    while some := tuple(islice(left, _WORK_PER_STEP)):
+        work.look_at(len(some))
+        yield from some
 
 
 def size_of(value: Value) -> int:
@@ -400,7 +444,7 @@ def _equal_maps(first: MapValue, second: Value) -> "bool | Failure":
     if type(second) is not MapValue or len(first) != len(second):
         return False
     work.spend(len(first))
-    for key, value in first.items():
+    for key, value in paced(first.items()):
         found, other = second.find(key)
         if not found or equal(value, other) is False:
             return False

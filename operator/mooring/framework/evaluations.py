@@ -47,6 +47,10 @@ _SECONDS_PER_UNIT: Final = 1e-7
 _SHORTEST_SECONDS: Final = 0.05
 _LONGEST_SECONDS: Final = 2.0
 """How long a pod that waits for values is postponed, at least and at most."""
+_REST_SECONDS: Final = 0.01
+_SECONDS_BETWEEN: Final = 0.03
+"""How long other pods have the loop after a decision that goes on later, and from one such decision
+to the next."""
 
 
 class StillEvaluating(PluginFailed):
@@ -119,6 +123,7 @@ class Evaluations:
         self._excess: dict[Evaluation, str] = {}
         self._up_to: dict[Evaluation, Cost] = {}
         self._wanted = False
+        self._next_try = 0.0
         self.retry_at: float | None = None
         """When pods that wait for values are to be tried again, by the caller's clock."""
 
@@ -220,10 +225,13 @@ class Evaluations:
     def refused(self, now: float) -> float:
         """Return when the pod of a decision that ended with StillEvaluating is to be tried again.
 
-        If values of nodes are missing, all pods of the profile are. `now` is the time of any clock.
+        If values of nodes are missing, all pods of the profile are. Else each such pod goes on by
+        itself, and one after the other: together they take a part of the time. `now` is the time
+        of any clock.
         """
         if not self.is_behind:
-            return now + _SHORTEST_SECONDS
+            self._next_try = max(now + _REST_SECONDS, self._next_try + _SECONDS_BETWEEN)
+            return self._next_try
         units = sum(evaluation.units_left for evaluation in self._missing())
         seconds = min(max(_SECONDS_PER_UNIT * units, _SHORTEST_SECONDS), _LONGEST_SECONDS)
         self.retry_at = retry_at = now + seconds

@@ -1,10 +1,12 @@
 """What keeps claims from devices is told in bounded words, of all nodes that are alike at once."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from mooring.framework.claim_report import ClaimsReport, ExcludedDevices
+from mooring.framework.evaluations import Evaluations
 from mooring.model.pod import parse_pod
 from mooring.plugins.dynamic_resources.plugin import DynamicResources
 from mooring.policy.args import DynamicResourcesArgs
@@ -24,9 +26,11 @@ from mooring.testing.fakes import handle
 Raw = dict[str, Any]
 
 
-def reports(state: ClusterState, *claims: str) -> list[ClaimsReport]:
-    """Return all reports about a pod that names these claims."""
-    plugin = DynamicResources(DynamicResourcesArgs(), handle(state))
+def reports(state: ClusterState, *claims: str, most: int | None = None) -> list[ClaimsReport]:
+    """Return all reports about a pod that names these claims; `most` a decision may evaluate."""
+    plugin = DynamicResources(
+        DynamicResourcesArgs(), replace(handle(state), evaluations=Evaluations(most))
+    )
     entries = [{"name": claim, "resourceClaimName": claim} for claim in claims]
     return [*plugin.explain_claims(parse_pod(pod(spec={"resourceClaims": entries})))]
 
@@ -100,3 +104,21 @@ def test_a_class_that_does_not_exist_is_the_error() -> None:
     (report,) = reports(cluster(*fleet(1, "d0"), claim), "c")
     assert report.error == "request r: device class no does not exist"
     assert reports(cluster()) == []
+
+
+def test_a_step_evaluates_no_more_than_a_decision_may() -> None:
+    long = (
+        f"device.attributes['{DRIVER}'].number >= 0 && "
+        "lists.range(40).all(a, lists.range(40).all(b, a + b >= 0))"
+    )
+    devices = [device(f"d{index}", attributes={"number": index}) for index in range(12)]
+    claim = device_claim("c", request(selectors=[{"cel": {"expression": long}}]))
+    state = cluster(*fleet(1, *devices), claim)
+    at_once, divided = reports(state, "c"), reports(state, "c", most=100_000)
+    assert divided[-1] == at_once[-1]
+    assert len(divided) == len(at_once)  # what was evaluated before is remembered
+    claim = device_claim("c", request(selectors=[{"cel": {"expression": f"{long} "}}]))
+    state = cluster(*fleet(1, *devices), claim)
+    divided = reports(state, "c", most=100_000)
+    assert divided[-1] == at_once[-1]
+    assert len(divided) >= len(at_once) + 3

@@ -1,3 +1,4 @@
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pytest
@@ -12,11 +13,13 @@ from mooring.cel.device_selector import (
     SelectorError,
     compile_selector,
 )
+from mooring.framework.evaluations import Evaluations, StillEvaluating
 from mooring.model.kubernetes_rules import KUBERNETES_RULES
 from mooring.model.quantity import parse_quantity
 from mooring.model.resource_claims import DeviceId
 from mooring.model.resource_slices import Device, parse_resource_slice
 from mooring.plugins.dynamic_resources.allocation_error import AllocationError, BudgetError
+from mooring.plugins.dynamic_resources.budget import Budget
 from mooring.plugins.dynamic_resources.selectors import Selectors, cel_selectors
 
 DEVICE = parse_resource_slice(
@@ -167,3 +170,55 @@ def test_a_decision_ends_where_selectors_take_too_much_work_and_the_next_one_goe
 
     assert 0 < first < second <= len(devices)
     assert text.startswith("selectors of devices take too much work")
+
+
+def pausing(expression: str) -> Iterator[object]:
+    """Yield None for each decision that ends before there is an answer, and then the answer."""
+    evaluations = Evaluations(100_000)
+    while True:
+        evaluations.begin_decision()
+        selectors = cel_selectors(KUBERNETES_RULES["1.37"], Budget(evaluations=evaluations))
+        try:
+            yield _answer(selectors, expression, DEVICE, ID)
+        except StillEvaluating:
+            yield None
+        else:
+            return
+
+
+LONG = "lists.range({}).all(a, lists.range(100).all(b, a + b >= 0))"
+
+
+def test_an_expression_that_takes_long_is_evaluated_in_several_decisions() -> None:
+    *paused, answer = pausing(LONG.format(101))
+    assert len(paused) >= 3
+    assert answer is True
+    assert [*pausing(LONG.format(101))] == [True]
+
+
+def test_the_limit_of_costs_is_that_of_the_whole_evaluation() -> None:
+    *paused, answer = pausing(LONG.format(9999))
+    assert len(paused) >= 50
+    assert answer == (
+        "class gpu: selector #0 on device gpu.example.com/pool/d: CEL runtime error: "
+        "operation cancelled: actual cost limit exceeded"
+    )
+
+
+def test_an_evaluation_that_nobody_waits_for_any_more_holds_up_no_other() -> None:
+    abandoned = pausing(LONG.format(102))
+    assert next(abandoned) is None
+    *paused, answer = pausing(LONG.format(103))
+    assert paused
+    assert answer is True
+    assert [*pausing(LONG.format(102))] == [True]
+
+
+def test_expressions_that_take_long_by_turns_are_all_evaluated() -> None:
+    waiting = {number: pausing(LONG.format(number)) for number in range(110, 114)}
+    answers = dict[int, object]()
+    while len(answers) < 4:
+        answers |= {
+            number: answer for number, each in waiting.items() if (answer := next(each, None))
+        }
+    assert set(answers.values()) == {True}

@@ -1,6 +1,6 @@
 """What keeps the claims of a pod from the devices of all nodes, for people."""
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -12,6 +12,7 @@ from mooring.framework.claim_report import (
     ExcludedDevices,
     RequestReport,
 )
+from mooring.framework.evaluations import Evaluations, StillEvaluating
 from mooring.model.pod import Pod
 from mooring.model.resource_claims import PodClaim, ResourceClaim
 from mooring.plugins.dynamic_resources.allocation_error import AllocationError
@@ -119,11 +120,17 @@ class _Totals:
 
 
 def devices_excluded(
-    pod: Pod, cluster: ClusterView, fleet: Fleet, patterns: Patterns, allocator: Allocator
+    pod: Pod,
+    cluster: ClusterView,
+    fleet: Fleet,
+    patterns: Patterns,
+    allocator: Allocator,
+    evaluations: Evaluations,
 ) -> Iterator[ClaimsReport]:
-    """Yield what keeps the claims from devices, after each step about nodes of one more pattern.
+    """Yield what keeps the claims from devices, after steps about nodes of one more pattern.
 
-    `allocator` is that of the claims without devices.
+    `allocator` is that of the claims without devices. Each step does as much as a decision may by
+    `evaluations`: if selectors take more about one node, the next step goes on.
     """
     totals, states, rows = _Totals(), claim_states(pod, cluster), cluster.nodes_in_order
     _, first, counts = np.unique(patterns.numbers[rows], return_index=True, return_counts=True)
@@ -132,13 +139,21 @@ def devices_excluded(
         for index, count in zip(first.tolist(), counts.tolist(), strict=True)
         if (node := cluster.node(int(rows[index]))) is not None
     ]
+    waiting = deque(sorted(found, key=lambda each: -each[3]))
     seen, error = 0, None
-    for name, labels, pools, count in sorted(found, key=lambda each: -each[3]):
+    while waiting:
+        name, labels, pools, count = waiting[0]
+        evaluations.begin_decision()
+        whole = True
         try:
             totals.add(allocator.explain(name, labels, pools), count)
+        except StillEvaluating:
+            whole = False
         except AllocationError as failed:
             error = error or failed.text[:_MOST_CHARACTERS]
-        seen += count
+        if whole:
+            waiting.popleft()
+            seen += count
         yield ClaimsReport(
             [
                 ClaimReport(

@@ -178,8 +178,11 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         if waiting:
             while (patterns := self._patterns(waiting)) is None:
                 yield ClaimsReport(states, 0, count)
-            allocator = self._allocator(waiting, Budget())
-            yield from devices_excluded(pod, self._cluster, self._fleet, patterns, allocator)
+            evaluations = self._evaluations
+            allocator = self._allocator(waiting, Budget(evaluations=evaluations))
+            yield from devices_excluded(
+                pod, self._cluster, self._fleet, patterns, allocator, evaluations
+            )
 
     def rows_if_freed(self, pod: Pod, rows: IntArray) -> list[int]:
         """Return those of the rows that might have enough devices if none was in use."""

@@ -1,10 +1,19 @@
 """What CEL selectors say of devices."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
-from mooring.cel.device_selector import CompileError, DeviceView, SelectorError, compile_selector
-from mooring.model.bounded_cache import cached
+from mooring.cel.device_selector import (
+    LIMIT_EXCEEDED,
+    MOST_COST,
+    MOST_WORK,
+    CompileError,
+    DeviceView,
+    SelectorError,
+    compile_selector,
+)
+from mooring.cel.pausing import PausingCall
+from mooring.model.bounded_cache import BoundedCache
 from mooring.model.kubernetes_rules import KubernetesRules
 from mooring.model.quantity import Quantity, QuantityFormat
 from mooring.model.resource_claims import DeviceId
@@ -27,7 +36,11 @@ _MOST_COST_IN_SLICES: Final = 20_000_000
 _UNITS_PER_EVALUATION: Final = 400
 _UNITS_PER_COST: Final = 5
 _UNITS_IF_KNOWN: Final = 50
-"""What an answer costs a decision, in the units of `Evaluations`."""
+_UNITS_PER_ADVANCE: Final = 20_000
+"""What an answer, or a part of it, costs a decision, in the units of `Evaluations`."""
+_BRIEF_COST: Final = 4_000
+_BRIEF_WORK: Final = 8_000
+"""What an evaluation may take that does not pause: some milliseconds."""
 
 
 class _Spent:
@@ -163,29 +176,75 @@ def cel_selectors(rules: KubernetesRules, budget: Budget | None = None) -> Selec
     What an expression says is remembered by what it reads of a device, for all decisions.
     """
     lists = rules.device_attributes_may_be_lists
-    return Selectors(lambda expression: _remembering(expression, lists), rules, budget)
+
+    def compiled(expression: str) -> Selector | CompileError:
+        found = compile_selector(expression, attributes_may_be_lists=lists)
+        if isinstance(found, CompileError):
+            return found
+        return _Remembering(expression, budget, lists=lists)
+
+    return Selectors(compiled, rules, budget)
 
 
-def _remembering(expression: str, lists: bool) -> "Selector | CompileError":  # noqa: FBT001 # key
-    compiled = compile_selector(expression, attributes_may_be_lists=lists)
-    return compiled if isinstance(compiled, CompileError) else _Remembering(expression, lists)
+class _Asked(NamedTuple):
+    """An expression, and what it reads of a device."""
+
+    expression: str
+    attributes_may_be_lists: bool
+    driver: str
+    attributes: tuple[tuple[str, type, Any], ...]
+    capacity: tuple[tuple[str, int, QuantityFormat], ...]
+    allow_multiple_allocations: bool
+
+    def answer(self, limit: int = MOST_COST, most_work: int = MOST_WORK) -> "_Answer":
+        """Return whether the expression selects the device, or how it fails."""
+        selector = compile_selector(
+            self.expression, attributes_may_be_lists=self.attributes_may_be_lists
+        )
+        if isinstance(selector, CompileError):
+            raise selector
+        view = DeviceView(
+            driver=self.driver,
+            attributes={name: value for name, _, value in self.attributes},
+            capacity={name: Quantity(nano, form) for name, nano, form in self.capacity},
+            allow_multiple_allocations=self.allow_multiple_allocations,
+        )
+        try:
+            return _Answer(*selector.evaluate(view, limit, most_work))
+        except SelectorError as error:
+            return _Answer(str(error), error.cost)
+
+
+class _Answer(NamedTuple):
+    """Whether an expression selects a device, or how it fails, and what it has cost."""
+
+    says: bool | str
+    cost: int
+
+
+_answers: Final[BoundedCache[_Asked, bool | str]] = BoundedCache(32 * 2**20)
 
 
 class _Remembering:
     """A CEL expression that is evaluated once for all devices of which it reads the same."""
 
-    __slots__ = ("_expression", "_lists", "_reads", "_reads_capacity")
+    __slots__ = ("_budget", "_expression", "_lists", "_reads", "_reads_capacity")
 
-    def __init__(self, expression: str, lists: bool) -> None:  # noqa: FBT001 # as `_answer`
+    def __init__(self, expression: str, budget: Budget | None, *, lists: bool) -> None:
         self._expression = expression
+        self._budget = budget
         self._lists = lists
         self._reads = attributes_read(expression)
         self._reads_capacity = self._reads is EVERYTHING or "capacity" in expression
 
     def matches(self, device: DeviceView) -> bool:
-        """Return whether it selects the device; SelectorError if it fails for it."""
+        """Return whether it selects the device; SelectorError if it fails for it.
+
+        Raises:
+            StillEvaluating: the decision has done enough; the next call goes on.
+        """
         capacity = device.capacity.items() if self._reads_capacity else ()
-        answer = _answer(
+        asked = _Asked(
             self._expression,
             self._lists,
             device.driver,
@@ -193,34 +252,54 @@ class _Remembering:
             tuple([(name, amount.nano, amount.format) for name, amount in capacity]),
             device.allow_multiple_allocations,
         )
-        if isinstance(answer, str):
-            raise SelectorError(answer)
-        return answer
+        says = _answers.get(asked)
+        if says is None:
+            if self._budget is None or not self._budget.pauses:
+                answer = asked.answer()
+            else:
+                answer = _slow.answer(asked, self._budget)
+            _spent.cost += answer.cost
+            says = answer.says
+            _answers.put(asked, says)
+        if isinstance(says, str):
+            raise SelectorError(says)
+        return says
 
 
-@cached(32 * 2**20)
-def _answer(  # all of it is the key
-    expression: str,
-    lists: bool,  # noqa: FBT001 # the key is made of positions
-    driver: str,
-    attributes: tuple[tuple[str, type, Any], ...],
-    capacity: tuple[tuple[str, int, QuantityFormat], ...],
-    allow_multiple_allocations: bool,  # noqa: FBT001 # as above
-) -> bool | str:
-    """Return whether the expression selects a device of which it reads this, or how it fails."""
-    selector = compile_selector(expression, attributes_may_be_lists=lists)
-    if isinstance(selector, CompileError):
-        raise selector
-    view = DeviceView(
-        driver=driver,
-        attributes={name: value for name, _, value in attributes},
-        capacity={name: Quantity(nano, form) for name, nano, form in capacity},
-        allow_multiple_allocations=allow_multiple_allocations,
-    )
-    try:
-        selected, cost = selector.evaluate(view)
-    except SelectorError as error:
-        _spent.cost += error.cost
-        return str(error)
-    _spent.cost += cost
-    return selected
+class _Slow:
+    """The evaluation that has been begun and takes long, if there is one.
+
+    Whoever needs another one that takes long brings this one to its end first. So there is never
+    more than one, also if nobody asks for its answer any more.
+    """
+
+    __slots__ = ("_begun",)
+
+    def __init__(self) -> None:
+        self._begun: tuple[_Asked, PausingCall[_Answer]] | None = None
+
+    def answer(self, asked: _Asked, budget: Budget) -> _Answer:
+        """Return the answer, at once unless it takes long.
+
+        Raises:
+            StillEvaluating: the decision has done enough; the next call goes on.
+        """
+        if self._begun is None or self._begun[0] != asked:
+            answer = asked.answer(_BRIEF_COST, _BRIEF_WORK)
+            if answer.says != LIMIT_EXCEEDED:
+                return answer
+            if self._begun is not None:
+                other, call = self._begun
+                _answers.put(other, self._ended(call, budget).says)
+            self._begun = asked, PausingCall(asked.answer)
+        return self._ended(self._begun[1], budget)
+
+    def _ended(self, call: PausingCall[_Answer], budget: Budget) -> _Answer:
+        while not call.advance():
+            budget.work(_UNITS_PER_ADVANCE)
+            budget.pause()
+        self._begun = None
+        return call.result()
+
+
+_slow: Final = _Slow()

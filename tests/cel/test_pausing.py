@@ -1,0 +1,79 @@
+"""What an evaluation returns does not depend on whether it pauses."""
+
+from functools import partial
+
+import pytest
+
+from cel.evaluating import GPU
+from mooring.cel.device_selector import (
+    LIMIT_EXCEEDED,
+    CompileError,
+    DeviceSelector,
+    SelectorError,
+    compile_selector,
+)
+from mooring.cel.pausing import PausingCall
+
+LONG = [
+    "lists.range(100).all(a, lists.range(100).all(b, a + b >= 0))",
+    "lists.range(200).all(a, lists.range(100).all(b, a + b >= 0))",
+    "lists.range(300).distinct().size() == 300",
+    "lists.range(300).map(x, x + 300).distinct().all(x, x in lists.range(600))",
+    "sets.contains(lists.range(300), lists.range(301)) || lists.range(20000).sum() == 1",
+    "lists.range(9000).indexOf(-1) == -1 && lists.range(1000000).size() == 2",
+    "lists.range(50).exists(x, lists.range(99).map(y, 'ab').join('').matches('(a|b|ab)*d'))",
+    "lists.range(2000).map(x, 'aaaaaaaa').join(',').replace('a', 'bbbbbbbb').contains('c')",
+    "lists.range(2000).all(x, semver('1.2.3').compareTo(semver('1.2.4')) < 0)",
+    "lists.range(2000).all(x, [1].exists(y, device.attributes['a'].unknown == y) || x >= 0)",
+    "lists.range(4000).all(x, 1 / (3999 - x) >= 0)",
+    "lists.range(1000000).sort().size() == 1",
+]
+
+
+def compiled(expression: str, *, newer: bool) -> DeviceSelector:
+    found = compile_selector(expression, attributes_may_be_lists=newer)
+    assert not isinstance(found, CompileError), found
+    return found
+
+
+def evaluated(selector: DeviceSelector) -> tuple[bool | str, int]:
+    try:
+        return selector.evaluate(GPU)
+    except SelectorError as error:
+        return str(error), error.cost
+
+
+@pytest.mark.parametrize("minor", ["1.36", "1.37"])
+@pytest.mark.parametrize("expression", LONG)
+def test_an_evaluation_that_pauses_has_the_same_result_and_cost(
+    expression: str, minor: str
+) -> None:
+    selector = compiled(expression, newer=minor == "1.37")
+    call = PausingCall(partial(evaluated, selector))
+    pauses = 0
+    while not call.advance():
+        pauses += 1
+    assert pauses >= 2
+    assert call.result() == evaluated(selector)
+
+
+def test_two_evaluations_take_turns() -> None:
+    selectors = [compiled(expression, newer=True) for expression in LONG]
+    calls = [PausingCall(partial(evaluated, each)) for each in selectors]
+    waiting = list(calls)
+    while waiting:
+        waiting = [call for call in waiting if not call.advance()]
+    assert [call.result() for call in calls] == [evaluated(each) for each in selectors]
+
+
+def test_an_error_of_the_program_is_raised_where_the_result_is_asked_for() -> None:
+    call = PausingCall(lambda: 1 // 0)
+    assert call.advance()
+    with pytest.raises(ZeroDivisionError):
+        call.result()
+
+
+@pytest.mark.parametrize("expression", LONG)
+def test_with_low_limits_an_evaluation_that_takes_long_ends(expression: str) -> None:
+    with pytest.raises(SelectorError, match=LIMIT_EXCEEDED):
+        compiled(expression, newer=True).evaluate(GPU, 3_000, 3_000)
