@@ -231,3 +231,14 @@ def test_a_malformed_claim_is_an_error_with_its_path() -> None:
         "ResourceClaim team-a/c spec.devices.requests[0].exactly.count: "
         "must be a whole number, not '3'"
     )
+
+
+def test_claims_of_a_template_share_their_spec() -> None:
+    wanted = {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}
+    one, other = claim(wanted, uid="1"), claim(wanted, uid="2")
+    assert one.spec is other.spec
+    assert claim({"requests": [{"name": "r"}]}).spec != one.spec
+
+
+def test_a_spec_that_cannot_be_written_as_json_is_read_all_the_same() -> None:
+    assert claim({"requests": [{"name": "\ud800"}]}).spec.requests[0].name == "\ud800"
