@@ -3,6 +3,7 @@
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import click
@@ -13,10 +14,10 @@ from bench.figures import Comparison, Run, compare
 from bench.report import costs, runs_table, summary_table, verdict, write_json
 from bench.runs import bench_server, load_nodes, run_once
 from bench.sampling import read_samples
-from bench.schedulers import KubeScheduler, Mooring, Scheduler
+from bench.schedulers import Baseline, KubeScheduler, Mooring, Scheduler
 from bench.shares import shares_table
 from bench.workloads import WORKLOADS, Workload
-from controlplane import ControlPlaneError
+from controlplane import ControlPlane, ControlPlaneError
 from controlplane.progress import Progress
 
 WIDTH = 132
@@ -48,6 +49,7 @@ def main(
 ) -> None:
     """Have Mooring and kube-scheduler, each alone on the same API server, drain a workload.
 
+    Of devices, a client that decides nothing makes the same writes: the API server's limit.
     Runs every workload unless some are named, and writes the figures to build/bench/ as JSON.
     Exits with 0 if every goal is reached, else with 1.
     """
@@ -76,16 +78,18 @@ def main(
 def _compare(workload: Workload, rounds: int, output: Path, *, records: bool) -> Comparison:
     runs: list[Run] = []
     log = output / f"{workload.name}-mooring.log"
-    with bench_server(pod_groups=bool(workload.groups)) as control_plane:
+    with _server_of(workload) as control_plane:
         load_nodes(control_plane.access, workload)
         ours, theirs = Mooring(control_plane, log, records=records), KubeScheduler(control_plane)
-        order: list[Scheduler] = [ours, theirs, theirs, ours] * rounds
+        limit = Baseline(control_plane, output / f"{workload.name}-baseline.log", workload)
+        between: list[Scheduler] = [limit] if workload.devices else []
+        order: list[Scheduler] = [ours, theirs, *between, theirs, ours] * rounds
         for number, scheduler in enumerate(order, start=1):
             step = f"{workload.name}: run {number} of {len(order)}, {scheduler.label}"
             progress.begin(step)
             runs.append(run_once(control_plane, workload, scheduler))
             progress.end(f"{runs[-1].pods_per_second:.0f} pods/s")
-    result = compare(runs, Mooring.label, KubeScheduler.label, workload.goal)
+    result = compare(runs, Mooring.label, KubeScheduler.label, workload.goal, Baseline.label)
     console.print(runs_table(workload, runs))
     for line in verdict(result, runs):
         console.print(line, highlight=False)
@@ -94,10 +98,14 @@ def _compare(workload: Workload, rounds: int, output: Path, *, records: bool) ->
     return result
 
 
+def _server_of(workload: Workload) -> AbstractContextManager[ControlPlane]:
+    return bench_server(pod_groups=bool(workload.groups), claims=workload.devices is not None)
+
+
 def _profile(workload: Workload, output: Path) -> None:
     log, samples = (output / f"{workload.name}-{what}" for what in ("mooring.log", "samples.json"))
     progress.begin(f"{workload.name}: mooring, sampled")
-    with bench_server(pod_groups=bool(workload.groups)) as control_plane:
+    with _server_of(workload) as control_plane:
         load_nodes(control_plane.access, workload)
         run = run_once(control_plane, workload, Mooring(control_plane, log, samples))
     progress.end(f"{run.pods_per_second:.0f} pods/s")

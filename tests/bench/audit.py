@@ -1,7 +1,8 @@
 """Whether a placement is right: a slow checker that shares no code with either scheduler.
 
 It knows what the workloads use: requests, shares of GPU cards by gpushare's annotations, required
-pod anti-affinity and hard topology spread with matchLabels, and gangs that need all their members.
+pod anti-affinity and hard topology spread with matchLabels, gangs that need all their members, and
+claims of devices. How devices were dealt out in steady mode is seen at the end only.
 Anything found makes the figures of the run void.
 """
 
@@ -10,7 +11,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-__all__ = ["faults"]
+from bench.devices import DRIVER, ROOTS
+from bench.workloads import Devices
+
+__all__ = ["device_faults", "faults"]
 
 Raw = Mapping[str, Any]
 
@@ -44,6 +48,46 @@ def faults(nodes: Iterable[Raw], pods: Sequence[Raw], expected: Collection[str])
     return found
 
 
+def device_faults(pods: Iterable[Raw], claims: Sequence[Raw], wanted: Devices) -> list[str]:
+    """Return all ways in which the claims of bound pods, or of others, are allocated wrongly."""
+    results = {claim["metadata"]["uid"]: _results(claim) for claim in claims}
+    uses = Counter((r["pool"], r["device"]) for each in results.values() for r in each)
+    found = [
+        f"{device} of node {node} is allocated {number} times"
+        for (node, device), number in uses.items()
+        if number > 1
+    ]
+    by_consumer = {
+        consumer["uid"]: claim
+        for claim in claims
+        for consumer in claim.get("status", {}).get("reservedFor", ())
+    }
+    for pod in pods:
+        node = pod["spec"].get("nodeName")
+        if node:
+            claim = by_consumer.get(pod["metadata"]["uid"])
+            got = results[claim["metadata"]["uid"]] if claim else []
+            found += _wrong_devices(pod["metadata"]["name"], node, got, wanted)
+    return found
+
+
+def _wrong_devices(pod: str, node: str, results: Sequence[Raw], wanted: Devices) -> Iterator[str]:
+    """Yield what is wrong with the devices of a bound pod's claim."""
+    if len(results) != wanted.per_claim:
+        yield f"pod {pod} has {len(results)} devices instead of {wanted.per_claim}"
+    if any(result["pool"] != node for result in results):
+        yield f"pod {pod} is on {node}, and its devices are on another node"
+    roots = {int(result["device"].rpartition("-")[2]) % ROOTS for result in results}
+    if wanted.one_root and len(roots) > 1:
+        yield f"the devices of pod {pod} are on {len(roots)} PCI roots"
+
+
+def _results(claim: Raw) -> Sequence[Raw]:
+    allocation: Raw = claim.get("status", {}).get("allocation", {})
+    results: Sequence[Raw] = allocation.get("devices", {}).get("results", ())
+    return results
+
+
 def quantity(text: str) -> Fraction:
     """Return the value of a quantity such as 250m or 2Gi."""
     digits = text.rstrip("".join(SUFFIXES))
@@ -57,6 +101,8 @@ def _overfull(nodes: Mapping[str, Raw], placed: Iterable[Raw]) -> Iterator[str]:
         of_node["pods"] += 1
         for container in pod["spec"]["containers"]:
             for resource, amount in container["resources"]["requests"].items():
+                if resource.startswith(DRIVER):  # no node has it; `device_faults` checks it
+                    continue
                 of_node[resource] += quantity(amount)  # type: ignore[assignment] # counts fractions
     for name, of_node in used.items():
         allocatable = nodes[name]["status"]["allocatable"]

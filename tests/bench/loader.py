@@ -1,9 +1,10 @@
-"""Creates objects many at a time: the stage has to stand quickly, and is not what is measured."""
+"""Writes objects many at a time: the stage has to stand quickly, and is not what is measured."""
 
 import asyncio
 import ssl
 from collections.abc import Iterable, Iterator
 from http import HTTPStatus
+from pathlib import Path
 
 import aiohttp
 import orjson
@@ -13,11 +14,18 @@ from controlplane import Access
 from controlplane.access import ADMIN
 from controlplane.errors import ControlPlaneError
 
-__all__ = ["create"]
+__all__ = ["create", "patch", "send", "session_to"]
 
 IN_FLIGHT = 64
 PATIENCE_SECONDS = 0.1
 """Before a creation that the busy server sent away is tried again."""
+
+
+Write = tuple[str, str, object]
+"""The method, the path and the body of a request."""
+
+CONTENT_TYPES = {"PATCH": "application/merge-patch+json"}
+"""By method; the others send JSON."""
 
 
 def create(access: Access, creations: Iterable[Creation]) -> None:
@@ -26,19 +34,52 @@ def create(access: Access, creations: Iterable[Creation]) -> None:
     Raises:
         ControlPlaneError: for the first object that the server refuses.
     """
-    asyncio.run(_create(access, iter(creations)))
+    asyncio.run(_write(access, (("POST", path, body) for path, body in creations)))
 
 
-async def _create(access: Access, creations: Iterator[Creation]) -> None:
-    headers = {
-        "Authorization": f"Bearer {access.tokens[ADMIN]}",
-        "Content-Type": "application/json",
-    }
-    tls = ssl.create_default_context(cafile=str(access.ca_file))
-    connector = aiohttp.TCPConnector(limit=IN_FLIGHT, ssl=tls)
-    async with aiohttp.ClientSession(access.url, headers=headers, connector=connector) as session:
+def patch(access: Access, changes: Iterable[Creation]) -> None:
+    """Merge every change into the object of the path before it.
+
+    Raises:
+        ControlPlaneError: for the first change that the server refuses.
+    """
+    asyncio.run(_write(access, (("PATCH", path, body) for path, body in changes)))
+
+
+def session_to(url: str, token: str, ca_file: Path) -> aiohttp.ClientSession:
+    """Return a client of the API server at the URL with so many connections as the loader has."""
+    tls = ssl.create_default_context(cafile=str(ca_file))
+    return aiohttp.ClientSession(
+        url,
+        headers={"Authorization": f"Bearer {token}"},
+        connector=aiohttp.TCPConnector(limit=IN_FLIGHT, ssl=tls),
+        timeout=aiohttp.ClientTimeout(total=None),
+    )
+
+
+async def send(session: aiohttp.ClientSession, method: str, path: str, body: object) -> bytes:
+    """Return the answer to the request, which is sent again if the server is too busy.
+
+    Raises:
+        ControlPlaneError: if the server refuses it.
+    """
+    headers = {"Content-Type": CONTENT_TYPES.get(method, "application/json")}
+    data = orjson.dumps(body)
+    while True:
+        async with session.request(method, path, data=data, headers=headers) as response:
+            answer = await response.read()
+        if response.ok:
+            return answer
+        if response.status != HTTPStatus.TOO_MANY_REQUESTS:
+            message = orjson.loads(answer).get("message", answer)
+            raise ControlPlaneError(f"loading {path}: {response.status}: {message}")
+        await asyncio.sleep(PATIENCE_SECONDS)
+
+
+async def _write(access: Access, writes: Iterator[Write]) -> None:
+    async with session_to(access.url, access.tokens[ADMIN], access.ca_file) as session:
         # One refusal is enough to say; the TaskGroup would wrap it in a group.
-        workers = [asyncio.create_task(_work(session, creations)) for _ in range(IN_FLIGHT)]
+        workers = [asyncio.create_task(_work(session, writes)) for _ in range(IN_FLIGHT)]
         try:
             await asyncio.gather(*workers)
         finally:
@@ -46,18 +87,6 @@ async def _create(access: Access, creations: Iterator[Creation]) -> None:
                 worker.cancel()
 
 
-async def _work(session: aiohttp.ClientSession, creations: Iterator[Creation]) -> None:
-    for path, body in creations:
-        await _post(session, path, orjson.dumps(body))
-
-
-async def _post(session: aiohttp.ClientSession, path: str, body: bytes) -> None:
-    while True:
-        async with session.post(path, data=body) as response:
-            answer = await response.read()
-        if response.ok:
-            return
-        if response.status != HTTPStatus.TOO_MANY_REQUESTS:
-            message = orjson.loads(answer).get("message", answer)
-            raise ControlPlaneError(f"loading {path}: {response.status}: {message}")
-        await asyncio.sleep(PATIENCE_SECONDS)
+async def _work(session: aiohttp.ClientSession, writes: Iterator[Write]) -> None:
+    for method, path, body in writes:
+        await send(session, method, path, body)

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from bench.workloads import EquivalentPods, Workload
+from bench.devices import TEMPLATE, resource_name
+from bench.workloads import Devices, EquivalentPods, Workload
 from controlplane.nodes import node_object
 from controlplane.releases import chosen_release
 
@@ -161,6 +162,8 @@ def measured_pods(workload: Workload, namespace: str, scheduler: str) -> Iterato
         pod = _pod(kind, f"measured-{index:05}", index % kind.apps)
         if (number := next(members, None)) is not None:
             pod = _with_spec(pod, schedulingGroup={"podGroupName": _group_name(number)})
+        if workload.devices:
+            pod = _claiming(pod, workload.devices, index)
         yield _pods_path(namespace), _with_spec(pod, schedulerName=scheduler)
 
 
@@ -187,6 +190,19 @@ def _pod(kind: EquivalentPods, name: str, app_number: int) -> dict[str, Any]:
     if kind.team:
         labels["team"] = kind.team
     return {"metadata": {"name": name, "labels": labels}, "spec": spec}
+
+
+def _claiming(pod: Mapping[str, Any], devices: Devices, index: int) -> dict[str, Any]:
+    """Return the pod with a claim of the template, or an extended resource."""
+    (container,) = pod["spec"]["containers"]
+    resources = container["resources"]
+    if devices.resources:
+        wanted = {resource_name(index % devices.resources): str(devices.per_claim)}
+        with_wanted = {key: {**amounts, **wanted} for key, amounts in resources.items()}
+        return _with_spec(pod, containers=[{**container, "resources": with_wanted}])
+    used = {**resources, "claims": [{"name": "devices"}]}
+    claims = [{"name": "devices", "resourceClaimTemplateName": TEMPLATE}]
+    return _with_spec(pod, containers=[{**container, "resources": used}], resourceClaims=claims)
 
 
 def _with_spec(pod: Mapping[str, Any], **fields: Any) -> dict[str, Any]:

@@ -33,8 +33,12 @@ OnEvent = Callable[[str], GoOn]
 class Binds:
     """When each of the pods was first seen bound, in seconds of the monotonic clock."""
 
-    def __init__(self, names: Collection[str]) -> None:
+    def __init__(
+        self, names: Collection[str], then: Callable[[str], object] = lambda _name: None
+    ) -> None:
+        """Await these pods; `then` is called with each when it is seen, on the watch's thread."""
         self._missing = set(names)
+        self._then = then
         self._times: dict[str, float] = {}
         self._more = threading.Condition()
 
@@ -52,6 +56,7 @@ class Binds:
                 self._missing.remove(name)
                 self._times[name] = now
                 self._more.notify_all()
+                self._then(name)
             return bool(self._missing)
 
     def wait(self, patience: float) -> bool:
@@ -65,10 +70,18 @@ class Binds:
 
 @contextmanager
 def watched_binds(
-    access: Access, namespace: str, names: Collection[str], *, seconds: int = WATCH_SECONDS
+    access: Access,
+    namespace: str,
+    names: Collection[str],
+    *,
+    then: Callable[[str], object] = lambda _name: None,
+    seconds: int = WATCH_SECONDS,
 ) -> Iterator[Binds]:
-    """Yield the bindings of these pods from now on; the server ends every watch after `seconds`."""
-    binds = Binds(names)
+    """Yield the bindings of these pods from now on; `then` is called with each.
+
+    The server ends every watch after `seconds`.
+    """
+    binds = Binds(names, then)
     with _watching(_Watch(access, namespace, BOUND, binds.saw, seconds)):
         yield binds
 

@@ -19,8 +19,9 @@ __all__ = ["costs", "runs_table", "summary_table", "verdict", "write_json"]
 def runs_table(workload: Workload, runs: Sequence[Run]) -> Table:
     """Return one row per run, in the order in which they ran."""
     before = f" beside {workload.existing:,}" if workload.existing else ""
+    claims = f" beside {workload.claims_in_use:,} claims" if workload.devices else ""
     behind = f" behind {workload.hopeless:,}" if workload.hopeless else ""
-    size = f"{workload.pods:,} pods{before}{behind} onto {workload.nodes:,} nodes"
+    size = f"{workload.pods:,} pods{before}{claims}{behind} onto {workload.nodes:,} nodes"
     table = Table(
         title=f"{workload.name}: {workload.about}; {size}",
         title_justify="left",
@@ -76,6 +77,8 @@ def verdict(result: Comparison, runs: Sequence[Run]) -> list[str]:
     rates = f"{_shown(result.ratio)} times the pods/s (goal {result.goal:.1f}: {_word(result)})"
     cpu = f"{_shown(result.cpu_ratio)} times the CPU per pod"
     lines = [f"mooring / kube-scheduler: {rates}, {cpu}"]
+    if result.of_limit is not None:
+        lines.append(f"{_shown(result.of_limit)} times the pods/s of the API server's limit")
     if result.whole_seconds is not None:
         ours, theirs = result.whole_seconds
         lines.append(f"from the start to the last binding: {ours:.0f} s and {theirs:.0f} s")

@@ -8,7 +8,7 @@ from controlplane import Access
 __all__ = ["requests_so_far", "writes"]
 
 WRITING = frozenset({"POST", "PUT", "PATCH", "APPLY", "DELETE"})
-OF_SCHEDULING = frozenset({"pods", "events"})
+OF_SCHEDULING = frozenset({"pods", "events", "resourceclaims"})
 """The resources that a scheduler writes for a pod."""
 
 LINE = re.compile(r"^apiserver_request_total\{(?P<labels>.*)\} (?P<count>\S+)$", re.MULTILINE)
@@ -31,7 +31,7 @@ def parse(metrics: str) -> Counter[str]:
 
 
 def writes(requests: Counter[str]) -> Counter[str]:
-    """Return, of these, the writes to pods and events, by `VERB resource[/subresource]`."""
+    """Return, of these, the writes to pods, claims and events, by `VERB resource[/subresource]`."""
     counts = Counter[str]()
     for key, count in requests.items():
         verb, resource, _ = key.split(" ")

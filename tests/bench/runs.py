@@ -1,6 +1,10 @@
 """One workload on one control plane, drained by one scheduler at a time.
 
 Drain mode: all pods exist before the scheduler starts, so that their creation is not in the figure.
+Steady mode: some exist, and each that is bound gives way to the next one.
+
+Claims are made and freed by the claim controller of kube-controller-manager, beside either
+scheduler, as in every cluster. Those of all pods that exist are there before the scheduler starts.
 """
 
 import sys
@@ -12,28 +16,41 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import replica
-from bench import objects
-from bench.audit import faults
+from bench import devices, objects
+from bench.audit import device_faults, faults
 from bench.figures import Run
-from bench.loader import create
+from bench.loader import create, patch
 from bench.observer import Binds, first_change, watched_binds
 from bench.requests import requests_so_far, writes
 from bench.schedulers import Scheduler
+from bench.steady import Successors, successors
 from bench.usage import IDLE_SHARE, Usage, usage_of, wait_until_idle
-from bench.workloads import WORKLOADS, Workload
-from controlplane import Access, ControlPlane
+from bench.workloads import WORKLOADS, Devices, Workload
+from controlplane import Access, ControlPlane, ControlPlaneError
+from controlplane.cluster import NEEDS_CONTROLLER_MANAGER
 from controlplane.health import wait_until_healthy
 from controlplane.namespaces import create_namespace, delete_namespace
+from controlplane.nodes import delete_nodes
 from controlplane.processes import ProcessGroup, free_ports
 from controlplane.releases import chosen_release
 
-__all__ = ["bench_server", "load_nodes", "run_once"]
+__all__ = ["bench_server", "delete_stage", "load_nodes", "run_once"]
 
 SERVER_FLAGS = [
     "--max-requests-inflight=1500",
     "--max-mutating-requests-inflight=750",
     "--delete-collection-workers=16",  # for clearing up between runs
 ]
+CONTROLLER = "kube-controller-manager"
+CONTROLLER_FLAGS = [
+    "--controllers=resourceclaim-controller,serviceaccount-controller",
+    "--kube-api-qps=5000",
+    "--kube-api-burst=5000",
+]
+"""scheduler_perf runs the first of the controllers too; the other one lets it sign in."""
+CLAIMS_SECONDS = 120.0
+"""How long the claim controller may take for the claims of the pods that exist."""
+LOOK_AGAIN = 0.5
 STALL_SECONDS = 30.0
 """Without a binding and without work for so long, the rest of the pods is given up."""
 DRAIN_SECONDS = 900.0
@@ -46,14 +63,23 @@ REFUSALS = {"409", "429"}
 
 
 @contextmanager
-def bench_server(*, pod_groups: bool = False) -> Iterator[ControlPlane]:
+def bench_server(*, pod_groups: bool = False, claims: bool = False) -> Iterator[ControlPlane]:
     """Yield a control plane for all workloads, with their priority classes and Mooring's manifests.
 
     With `pod_groups` the API server has Kubernetes' own PodGroups, and kube-scheduler its gates on.
+    With `claims` the claim controller runs.
     """
     gates = chosen_release().pod_group_flags() if pod_groups else {}
-    flags = {**gates, "kube-apiserver": [*SERVER_FLAGS, *gates.get("kube-apiserver", ())]}
-    with ControlPlane(flags=flags) as control_plane:
+    flags = {
+        **gates,
+        "kube-apiserver": [*SERVER_FLAGS, *gates.get("kube-apiserver", ())],
+        CONTROLLER: CONTROLLER_FLAGS,
+    }
+    with ControlPlane(
+        {"kube-controller-manager"} if claims else (),
+        flags=flags,
+        admission_off=NEEDS_CONTROLLER_MANAGER,
+    ) as control_plane:
         replica.apply_manifests(control_plane.access)
         create(control_plane.access, objects.priority_classes(WORKLOADS.values()))
         create(control_plane.access, objects.profiles("mooring"))
@@ -61,8 +87,26 @@ def bench_server(*, pod_groups: bool = False) -> Iterator[ControlPlane]:
 
 
 def load_nodes(access: Access, workload: Workload) -> None:
-    """Make the workload's nodes."""
+    """Make the workload's nodes and their devices, some of which are allocated."""
     create(access, objects.nodes(workload))
+    if workload.devices:
+        create(access, devices.slices(workload.nodes, workload.devices))
+        create(access, devices.classes(workload.devices))
+        create(access, [("/api/v1/namespaces", {"metadata": {"name": devices.IN_USE}})])
+        number = workload.claims_in_use
+        create(access, devices.claims_in_use(number, workload.devices))
+        patch(access, devices.allocations(number, workload.nodes, workload.devices))
+
+
+def delete_stage(access: Access) -> None:
+    """Delete what `load_nodes` has made."""
+    delete_nodes(access)
+    with access.client() as client:
+        namespaces = client.get("/api/v1/namespaces")["items"]
+        for resource in ("resourceslices", "deviceclasses"):
+            client.delete(f"{devices.RESOURCES}/{resource}")
+    if any(item["metadata"]["name"] == devices.IN_USE for item in namespaces):
+        delete_namespace(access, devices.IN_USE)
 
 
 def run_once(control_plane: ControlPlane, workload: Workload, scheduler: Scheduler) -> Run:
@@ -74,14 +118,37 @@ def run_once(control_plane: ControlPlane, workload: Workload, scheduler: Schedul
         create(access, objects.hopeless_pods(workload, namespace, scheduler.scheduler_name))
         create(access, objects.pod_groups(workload, namespace))
         pods = list(objects.measured_pods(workload, namespace, scheduler.scheduler_name))
-        create(access, pods)
+        first = workload.at_once or len(pods)
+        if workload.devices:
+            create(access, [devices.template(workload.devices, namespace)])
+        create(access, pods[:first])
+        if workload.devices:
+            _wait_for_claims(control_plane, workload.devices, namespace)
         names = [pod["metadata"]["name"] for _, pod in pods]
         others = names[::2] if workload.second_kind else []  # as `measured_pods` deals them out
-        with _extenders(access, workload, scheduler) as extenders:
-            drain = _Drain(control_plane, workload, scheduler, namespace, extenders)
+        with (
+            _extenders(access, workload, scheduler) as extenders,
+            successors(access, pods[first:], workload.at_once) as next_pods,
+        ):
+            drain = _Drain(control_plane, workload, scheduler, namespace, extenders, next_pods)
             return drain.run(names, others)
     finally:
         delete_namespace(access, namespace)
+
+
+def _wait_for_claims(control_plane: ControlPlane, claimed: Devices, namespace: str) -> None:
+    """Wait until every pod has its claim, and the claim controller has nothing left to do."""
+    pid = control_plane.pids[CONTROLLER]
+    deadline = time.monotonic() + CLAIMS_SECONDS
+    with control_plane.access.client() as client:
+        while not claimed.resources and not all(
+            pod["status"].get("resourceClaimStatuses")
+            for pod in client.get(f"/api/v1/namespaces/{namespace}/pods")["items"]
+        ):
+            if time.monotonic() > deadline:
+                raise ControlPlaneError(f"pods without claims after {CLAIMS_SECONDS:.0f} s")
+            time.sleep(LOOK_AGAIN)
+    wait_until_idle(pid, CLAIMS_SECONDS)
 
 
 @contextmanager
@@ -118,6 +185,7 @@ class _Drain:
         scheduler: Scheduler,
         namespace: str,
         extenders: Sequence[dict[str, Any]],
+        successors: Successors,
     ) -> None:
         self._control_plane = control_plane
         self._access: Access = control_plane.access
@@ -125,6 +193,7 @@ class _Drain:
         self._scheduler = scheduler
         self._namespace = namespace
         self._extenders = extenders
+        self._successors = successors
         self._first_sign: tuple[float, Usage] | None = None
 
     def run(self, names: Sequence[str], others: Sequence[str]) -> Run:
@@ -132,7 +201,9 @@ class _Drain:
         requests = requests_so_far(self._access)
         servers = self._servers()
         with (
-            watched_binds(self._access, self._namespace, names) as binds,
+            watched_binds(
+                self._access, self._namespace, names, then=self._successors.replace
+            ) as binds,
             first_change(self._access, self._namespace, self._on_first_sign),
         ):
             began = time.monotonic()
@@ -187,15 +258,19 @@ class _Drain:
         return {name: usage_of(pids[name]).cpu_seconds for name in ("kube-apiserver", "etcd")}
 
     def _audit(self, names: Sequence[str]) -> Mapping[str, Any]:
+        workload = self._workload
         with self._access.client() as client:
             nodes = client.get("/api/v1/nodes")["items"]
             pods = client.get(f"/api/v1/namespaces/{self._namespace}/pods")["items"]
-        workload = self._workload
+            claims = client.get(f"{devices.RESOURCES}/resourceclaims")["items"]
         existing = [
             name for pod in pods if (name := pod["metadata"]["name"]).startswith("existing")
         ]
         evicted = workload.existing - len(existing)
-        found = faults(nodes, pods, [*existing, *names])
+        measured = set(names) - self._successors.replaced
+        found = faults(nodes, pods, {*existing, *measured})
+        if workload.devices and self._scheduler.decides:
+            found += device_faults(pods, claims, workload.devices)
         if evicted and not workload.evicts:
             found.append(f"{evicted} pods were evicted")
         return {"evicted": evicted, "faults": tuple(found)}

@@ -1,15 +1,22 @@
-"""The two schedulers, each with the same right to the API server: 5,000 requests per second."""
+"""The two schedulers, each with the same right to the API server: 5,000 requests per second.
+
+And what stands beside them: a client that makes the same writes but decides nothing.
+"""
 
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+import orjson
+
 import replica
+from bench import baseline
+from bench.workloads import Workload
 from controlplane import ControlPlane
 from controlplane.processes import ProcessGroup, Program, free_ports
 
-__all__ = ["KubeScheduler", "Mooring", "Scheduler"]
+__all__ = ["Baseline", "KubeScheduler", "Mooring", "Scheduler"]
 
 Raw = dict[str, Any]
 
@@ -25,6 +32,8 @@ class Scheduler(Protocol):
     label: str
     scheduler_name: str
     """What pods have as spec.schedulerName."""
+    decides: bool
+    """Whether the devices that it allocates are free."""
 
     @property
     def pid(self) -> int:
@@ -42,6 +51,7 @@ class KubeScheduler:
 
     label = "kube-scheduler"
     scheduler_name = "default-scheduler"
+    decides = True
 
     def __init__(self, control_plane: ControlPlane) -> None:
         self._control_plane = control_plane
@@ -65,6 +75,7 @@ class Mooring:
 
     label = "mooring"
     scheduler_name = "mooring"
+    decides = True
 
     def __init__(
         self,
@@ -114,8 +125,45 @@ class Mooring:
         self._group = self._program = None
 
     def _environment(self) -> Mapping[str, str]:
-        environment = replica.environment()
-        if not self._samples:
-            return environment
-        tests = str(replica.ROOT / "tests")
-        return {**environment, "PYTHONPATH": f"{environment['PYTHONPATH']}:{tests}"}
+        return _with_tests() if self._samples else replica.environment()
+
+
+class Baseline:
+    """The program `bench.baseline`."""
+
+    label = "API server's limit"
+    scheduler_name = baseline.NAME
+    decides = False
+
+    def __init__(self, control_plane: ControlPlane, log: Path, workload: Workload) -> None:
+        self._access = control_plane.access
+        self._log = log
+        self._workload = workload
+        self._group: ProcessGroup | None = None
+        self._program: Program | None = None
+
+    @property
+    def pid(self) -> int:
+        if self._program is None:
+            raise RuntimeError("the baseline is not running")
+        return self._program.pid
+
+    def start(self, extenders: Sequence[Raw] = ()) -> None:  # noqa: ARG002 - has none
+        kubeconfig, nodes = str(self._access.admin_kubeconfig), str(self._workload.nodes)
+        devices = orjson.dumps(self._workload.devices).decode()
+        command = [sys.executable, "-m", "bench.baseline", kubeconfig, nodes, devices]
+        self._group = ProcessGroup()
+        self._program = self._group.spawn(self.label, command, log=self._log, env=_with_tests())
+
+    def stop(self) -> None:
+        if self._group and self._program:
+            self._group.stop(self._program, STOP_SECONDS)
+            self._group.close()
+        self._group = self._program = None
+
+
+def _with_tests() -> Mapping[str, str]:
+    """Return the environment of a replica, in which the modules of the bench are found too."""
+    environment = replica.environment()
+    tests = str(replica.ROOT / "tests")
+    return {**environment, "PYTHONPATH": f"{environment['PYTHONPATH']}:{tests}"}

@@ -2,7 +2,8 @@ from typing import Any
 
 import pytest
 
-from bench.audit import faults, quantity
+from bench.audit import device_faults, faults, quantity
+from bench.workloads import Devices
 
 HOST = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"
@@ -134,3 +135,45 @@ def test_a_group_of_which_only_some_members_are_bound_is_a_fault() -> None:
     assert faults(NODES, whole, []) == []
     partly = [*whole, in_group("d", None)]
     assert faults(NODES, partly, []) == ["group g1 is partly bound: 2 of 3 pods"]
+
+
+def claim(uid: str, node: str, *numbers: int, pod: str = "") -> dict[str, Any]:
+    results = [{"pool": node, "device": f"device-{number}"} for number in numbers]
+    reserved = [{"resource": "pods", "name": pod, "uid": pod}] if pod else []
+    status = {"allocation": {"devices": {"results": results}}, "reservedFor": reserved}
+    return {"metadata": {"uid": uid}, "status": status}
+
+
+def on_n1(name: str) -> dict[str, Any]:
+    raw = a_pod(name, "n1")
+    return {**raw, "metadata": {**raw["metadata"], "uid": name}}
+
+
+def test_a_device_of_two_claims_is_a_fault() -> None:
+    right = [claim("c1", "n1", 0, pod="a"), claim("c2", "n1", 1), claim("c3", "n2", 0)]
+    assert device_faults([on_n1("a")], right, Devices()) == []
+    assert device_faults([on_n1("a")], [*right, claim("c4", "n1", 0)], Devices()) == [
+        "device-0 of node n1 is allocated 2 times"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("of_pod", "fault"),
+    [
+        ([], "pod a has 0 devices instead of 2"),
+        ([claim("c1", "n1", 0, pod="a")], "pod a has 1 devices instead of 2"),
+        ([claim("c1", "n2", 0, 2, pod="a")], "pod a is on n1, and its devices are on another node"),
+        ([claim("c1", "n1", 0, 1, pod="a")], "the devices of pod a are on 2 PCI roots"),
+    ],
+)
+def test_the_devices_of_a_bound_pod_have_to_be_what_it_claims(
+    of_pod: list[dict[str, Any]], fault: str
+) -> None:
+    wanted = Devices(requests=2, one_root=True)
+    assert device_faults([on_n1("a")], [claim("c1", "n1", 0, 2, pod="a")], wanted) == []
+    assert device_faults([on_n1("a")], of_pod, wanted) == [fault]
+
+
+def test_the_claims_of_a_pod_without_a_node_may_wait() -> None:
+    waiting = {**on_n1("a"), "spec": {}}
+    assert device_faults([waiting], [{"metadata": {"uid": "c1"}}], Devices()) == []

@@ -13,18 +13,20 @@ import pytest
 from bench import objects
 from bench.live import live_run
 from bench.loader import create
-from bench.runs import bench_server, load_nodes, run_once
+from bench.runs import bench_server, delete_stage, load_nodes, run_once
 from bench.sampling import read_samples
-from bench.schedulers import KubeScheduler, Mooring, Scheduler
+from bench.schedulers import Baseline, KubeScheduler, Mooring, Scheduler
 from bench.shares import parts
 from bench.workloads import WORKLOADS, EquivalentPods, Workload
 from controlplane import ControlPlane, ControlPlaneError
-from controlplane.nodes import delete_nodes
+from controlplane.releases import chosen_release
 
 pytestmark = pytest.mark.server
 
 ROOT = Path(__file__).parents[2]
 SCALE = 50
+ALIKE = {"claims-empty", "claims-full"}
+"""They differ from claims-half only in how many claims are allocated before."""
 VICTIMS_PER_PREEMPTOR = 3
 """Of four low-priority pods of 900m, on a node of 4 cores, for 3 cores."""
 
@@ -41,6 +43,12 @@ def server_with_groups() -> Iterator[ControlPlane]:
         yield control_plane
 
 
+@pytest.fixture(scope="module")
+def server_with_claims() -> Iterator[ControlPlane]:
+    with bench_server(claims=True) as control_plane:
+        yield control_plane
+
+
 @contextmanager
 def nodes_of(server: ControlPlane, workload: Workload) -> Iterator[None]:
     """Let the workload's nodes exist inside."""
@@ -48,7 +56,22 @@ def nodes_of(server: ControlPlane, workload: Workload) -> Iterator[None]:
     try:
         yield
     finally:
-        delete_nodes(server.access)
+        delete_stage(server.access)
+
+
+def known(name: str) -> bool:
+    """Return whether the chosen release can have the workload."""
+    devices = WORKLOADS[name].devices
+    backed = devices is not None and devices.resources > 0
+    return not backed or chosen_release().backs_resources_by_devices
+
+
+def server_of(request: pytest.FixtureRequest, workload: Workload) -> ControlPlane:
+    fixture = "server_with_groups" if workload.groups else "server"
+    if workload.devices:
+        fixture = "server_with_claims"
+    server: ControlPlane = request.getfixturevalue(fixture)
+    return server
 
 
 @pytest.mark.parametrize("which", ["mooring", "kube-scheduler"])
@@ -57,14 +80,14 @@ def nodes_of(server: ControlPlane, workload: Workload) -> Iterator[None]:
     [
         pytest.param(name, marks=[pytest.mark.pod_groups] if workload.groups else [])
         for name, workload in WORKLOADS.items()
+        if name not in ALIKE and known(name)
     ],
 )
 def test_a_scheduler_drains_a_small_workload_and_its_figures_are_valid(
     request: pytest.FixtureRequest, name: str, which: str, tmp_path: Path
 ) -> None:
     workload = WORKLOADS[name].scaled(SCALE)
-    fixture = "server_with_groups" if workload.groups else "server"
-    server: ControlPlane = request.getfixturevalue(fixture)
+    server = server_of(request, workload)
     scheduler: Scheduler = KubeScheduler(server)
     if which == "mooring":
         scheduler = Mooring(server, tmp_path / "mooring.log")
@@ -99,6 +122,20 @@ def test_pods_that_come_one_by_one_are_bound_and_timed(
     if rate:
         assert run.created == run.bound == len(run.latencies) == 20
         assert 0 < run.latency_ms(50) <= run.latency_ms(99) <= 1e3 * run.latencies[-1]
+
+
+@pytest.mark.parametrize("name", [*filter(known, ("claims-half", "claims-extended"))])
+def test_a_client_that_decides_nothing_makes_the_writes_of_a_scheduler(
+    request: pytest.FixtureRequest, name: str, tmp_path: Path
+) -> None:
+    workload = WORKLOADS[name].scaled(SCALE)
+    server = server_of(request, workload)
+    with nodes_of(server, workload):
+        run = run_once(server, workload, Baseline(server, tmp_path / "baseline.log", workload))
+    assert run.faults == ()
+    assert run.bound == workload.pods
+    made = {"POST pods/binding", "PATCH resourceclaims/status", "POST events"}
+    assert all(run.writes[write] == workload.pods for write in made)
 
 
 def test_a_run_that_leaves_pods_unbound_is_void(

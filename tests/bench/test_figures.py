@@ -83,3 +83,14 @@ def test_one_void_run_makes_the_comparison_void(void: str) -> None:
 def test_nothing_bound_is_no_ratio_rather_than_a_division_by_zero() -> None:
     runs = [a_run("ours", 1.0), a_run("theirs", 0.0)]
     assert compare(runs, "ours", "theirs", goal=1.0).ratio is None
+
+
+def test_who_is_as_fast_as_a_client_that_decides_nothing_has_reached_every_goal() -> None:
+    runs = [a_run("ours", 10.0), a_run("theirs", 20.0), a_run("limit", 9.0)]
+    result = compare(runs, "ours", "theirs", 10.0, "limit")
+    assert result.of_limit == pytest.approx(0.9)
+    assert result.reached
+    slower = compare([*runs[:2], a_run("limit", 8.0)], "ours", "theirs", 10.0, "limit")
+    assert slower.of_limit == pytest.approx(0.8)
+    assert not slower.reached
+    assert compare(runs[:2], "ours", "theirs", 10.0, "limit").of_limit is None

@@ -95,6 +95,17 @@ def test_pods_of_other_workloads_are_in_no_group() -> None:
     assert all("schedulingGroup" not in pod["spec"] for _, pod in pods)
 
 
+def test_pods_that_share_extended_resources_request_them_in_turn() -> None:
+    workload = WORKLOADS["claims-extended"].scaled(50)
+    limits = [
+        pod["spec"]["containers"][0]["resources"]["limits"]
+        for _, pod in objects.measured_pods(workload, "bench", "mooring")
+    ]
+    assert limits[:2] == [{"devices.example.com/gpu-0": "1"}, {"devices.example.com/gpu-1": "1"}]
+    assert {len(each) for each in limits} == {1}
+    assert len({str(each) for each in limits}) == 25
+
+
 def test_pods_of_a_team_are_taken_by_the_profile_with_rules_which_most_nodes_pass() -> None:
     workload = WORKLOADS["rules"].scaled(50)
     profiles = [read_profile(profile) for _, profile in objects.profiles("mooring")]

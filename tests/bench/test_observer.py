@@ -21,6 +21,14 @@ def test_times_are_in_the_order_of_the_first_sight_of_each_pod() -> None:
     assert before <= first <= second <= time.monotonic()
 
 
+def test_each_pod_is_told_once_when_it_is_bound() -> None:
+    told: list[str] = []
+    binds = Binds(["a", "b"], told.append)
+    for name in ("b", "b", "another", "a"):
+        binds.saw(name)
+    assert told == ["b", "a"]
+
+
 def test_waiting_ends_when_all_are_bound_or_none_has_been_for_too_long() -> None:
     binds = Binds(["a", "b"])
     binds.saw("a")

@@ -112,4 +112,10 @@ def test_the_file_says_what_was_run_and_on_what(tmp_path: Path) -> None:
         "cpu_us_per_pod": None,
         "whole_seconds": None,
         "others_ratio": None,
+        "of_limit": None,
     }
+
+
+def test_the_verdict_tells_the_share_of_the_servers_limit() -> None:
+    *_, last = verdict(Comparison(3.0, 0.5, 10.0, of_limit=0.75), [RUN])
+    assert last == "0.75 times the pods/s of the API server's limit"

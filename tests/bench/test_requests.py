@@ -10,6 +10,7 @@ apiserver_request_total{code="201",group="",resource="pods",subresource="binding
 apiserver_request_total{code="409",group="",resource="pods",subresource="binding",verb="POST"} 1
 apiserver_request_total{code="201",group="events.k8s.io",resource="events",subresource="",verb="POST"} 1e+01
 apiserver_request_total{code="200",group="",resource="pods",subresource="",verb="LIST"} 4
+apiserver_request_total{code="200",group="resource.k8s.io",resource="resourceclaims",subresource="status",verb="PUT"} 7
 apiserver_request_total{code="200",group="",resource="leases",subresource="",verb="PUT"} 5
 apiserver_request_terminations_total{code="429"} 9
 """  # noqa: E501 - lines as the server writes them
@@ -21,12 +22,15 @@ def test_requests_are_counted_by_verb_resource_and_code() -> None:
         "POST pods/binding 409": 1,
         "POST events 201": 10,
         "LIST pods 200": 4,
+        "PUT resourceclaims/status 200": 7,
         "PUT leases 200": 5,
     }
 
 
 def test_writes_are_those_that_a_scheduler_makes_for_a_pod() -> None:
-    assert writes(parse(METRICS)) == Counter({"POST pods/binding": 33, "POST events": 10})
+    assert writes(parse(METRICS)) == Counter(
+        {"POST pods/binding": 33, "POST events": 10, "PUT resourceclaims/status": 7}
+    )
 
 
 def test_a_real_server_counts_a_binding(control_plane: ControlPlane, namespace: str) -> None:

@@ -10,7 +10,7 @@ from itertools import starmap
 from operator import mul
 from typing import Any
 
-__all__ = ["WORKLOADS", "EquivalentPods", "Workload"]
+__all__ = ["WORKLOADS", "Devices", "EquivalentPods", "Workload"]
 
 Constraint = Callable[[str], Mapping[str, Any]]
 """From an app's name to the fields of a pod's spec that hold its pods together or apart."""
@@ -70,6 +70,29 @@ class EquivalentPods:
 
 
 @dataclass(frozen=True)
+class Devices:
+    """Devices of every node, and what each measured pod claims of them."""
+
+    per_node: int = 10
+    requests: int = 1
+    """The requests of a claim, each for `count` devices."""
+    count: int = 1
+    one_root: bool = False
+    """Whether all devices of a claim have to be on one PCI root; every second one is."""
+    partitions: bool = False
+    """Whether each device consumes counters of a card that all devices of its node are on."""
+    resources: int = 0
+    """Of so many extended resources pods request one in turn; 0: they have claims of a template."""
+    in_use: float = 0.0
+    """The share of the claims that fit which are allocated before."""
+
+    @property
+    def per_claim(self) -> int:
+        """How many devices a claim gets."""
+        return self.requests * self.count
+
+
+@dataclass(frozen=True)
 class Workload:
     """Nodes, pods that are there before, and pods that a scheduler has to place."""
 
@@ -94,6 +117,10 @@ class Workload:
 
     Without any, the pods are in no group.
     """
+    devices: Devices | None = None
+    """If given, every node has these devices, and the measured pods claim some."""
+    at_once: int = 0
+    """If given, no more measured pods exist at a time: one that is bound gives way to the next."""
     hopeless: int = 0
     """Pods that fit no node; their names sort before those of the measured pods."""
     evicts: bool = False
@@ -102,6 +129,14 @@ class Workload:
     zones: int = 10
     at_most: tuple[str, float] | None = None
     """Another workload, and how many times its CPU per pod Mooring may need for this one."""
+
+    @property
+    def claims_in_use(self) -> int:
+        """How many claims are allocated before; the measured pods find room still."""
+        if self.devices is None:
+            return 0
+        fit = self.nodes * (self.devices.per_node // self.devices.per_claim)
+        return min(round(fit * self.devices.in_use), fit - (self.at_once or self.pods))
 
     def scaled(self, divisor: int) -> "Workload":
         """Return the same in small: an app keeps its number of pods, there are fewer apps.
@@ -118,6 +153,7 @@ class Workload:
             nodes=self.nodes // divisor,
             pods=sum(starmap(mul, groups)) if groups else self.pods // divisor,
             groups=groups,
+            at_once=min(self.at_once, max(_FEWEST_AT_ONCE, self.at_once // divisor)),
             existing=self.existing // divisor,
             hopeless=self.hopeless // divisor,
             kind=fewer(self.kind),
@@ -127,6 +163,7 @@ class Workload:
 
 
 _FEWEST_GROUPS = 4
+_FEWEST_AT_ONCE = 3
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _HOST = "kubernetes.io/hostname"
@@ -141,6 +178,23 @@ def _smaller(pods: int, size: int) -> tuple[int, int]:
 
 def _same_app(app: str, topology_key: str) -> dict[str, Any]:
     return {"topologyKey": topology_key, "labelSelector": {"matchLabels": {"app": app}}}
+
+
+def _claims(name: str, about: str, *, steady: bool = True, **devices: Any) -> Workload:
+    """Return a workload of pods that claim devices of 500 nodes.
+
+    Ten pods exist at a time, unless all shall exist before the scheduler starts.
+    """
+    return Workload(
+        f"claims-{name}",
+        about,
+        goal=10.0,
+        nodes=500,
+        pods=500 if steady else 1000,
+        devices=Devices(**devices),
+        at_once=10 if steady else 0,
+        node=SMALL_NODE,
+    )
 
 
 WORKLOADS: Mapping[str, Workload] = {
@@ -239,6 +293,26 @@ WORKLOADS: Mapping[str, Workload] = {
             nodes=5000,
             pods=12_000,
             groups=((2000, 3), (4, 1500)),
+        ),
+        _claims("drain", "a device each, half of them in use", steady=False, in_use=0.5),
+        _claims("empty", "10 at a time, a device each, none in use"),
+        _claims("half", "10 at a time, a device each, half of them in use", in_use=0.5),
+        _claims("full", "10 at a time, a device each, all but 10 in use", in_use=1.0),
+        _claims("match", "10 at a time, 5 devices of one PCI root each", requests=5, one_root=True),
+        _claims(
+            "parts",
+            "10 at a time, two parts of a card each, half in use",
+            per_node=2,
+            count=2,
+            partitions=True,
+            in_use=0.5,
+        ),
+        _claims(
+            "extended",
+            "one of 25 extended resources each that devices back, half of them in use",
+            steady=False,
+            resources=25,
+            in_use=0.5,
         ),
     )
 }

@@ -275,3 +275,14 @@ def test_a_malformed_claim_without_an_allocation_has_no_devices() -> None:
     assert (found.allocation, found.reserved_for) == (None, ())
     raw["status"] = None
     assert unreadable_claim(raw, "?", None).allocation is None
+
+
+def test_claims_of_a_template_share_their_spec() -> None:
+    wanted = {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}
+    one, other = claim(wanted, uid="1"), claim(wanted, uid="2")
+    assert one.spec is other.spec
+    assert claim({"requests": [{"name": "r"}]}).spec != one.spec
+
+
+def test_a_spec_that_cannot_be_written_as_json_is_read_all_the_same() -> None:
+    assert claim({"requests": [{"name": "\ud800"}]}).spec.requests[0].name == "\ud800"

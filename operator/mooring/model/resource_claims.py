@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
+import orjson
+
+from mooring.model.bounded_cache import BoundedCache
 from mooring.model.errors import ManifestError
 from mooring.model.fields import (
     boolean,
@@ -401,7 +404,25 @@ def parse_resource_claim_template(raw: Mapping[str, Any]) -> ClaimTemplate:
 
 
 def parse_claim_spec(raw: Mapping[str, Any], where: str) -> ClaimSpec:
-    """Parse the spec of a claim or of a template."""
+    """Parse the spec of a claim or of a template; equal ones share a value.
+
+    All claims of a template have one spec, and each is read again whenever its status changes.
+    """
+    try:
+        key = orjson.dumps(raw)
+    except orjson.JSONEncodeError:
+        return _claim_spec(raw, where)
+    known = _SPECS.get(key)
+    if known is None:
+        known = _claim_spec(raw, where)
+        _SPECS.put(key, known)
+    return known
+
+
+_SPECS: Final = BoundedCache[bytes, ClaimSpec](16 * 1024 * 1024)
+
+
+def _claim_spec(raw: Mapping[str, Any], where: str) -> ClaimSpec:
     devices, at = mapping(raw, "devices", where), f"{where}.devices"
     return ClaimSpec(
         requests=tuple(

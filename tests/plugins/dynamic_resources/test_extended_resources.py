@@ -182,6 +182,7 @@ def test_the_object_names_the_pod_as_its_controller() -> None:
                 }
             ],
             "annotations": {"resource.kubernetes.io/extended-resource-claim": "true"},
+            "finalizers": [FINALIZER],
         },
         "spec": {
             "devices": {
@@ -427,7 +428,6 @@ async def test_pre_bind_creates_the_claim_then_allocates_it_then_sets_the_pods_s
     written = [(patch.resource, {*patch.body}) for patch in attempt.api.patches]
     assert written == [
         ("resourceclaims", {"apiVersion", "kind", "metadata", "spec"}),
-        ("resourceclaims", {"metadata"}),
         ("resourceclaims/status", {"metadata", "status"}),
         ("pods/status", {"extendedResourceClaimStatus"}),
     ]
@@ -519,7 +519,7 @@ async def test_a_claim_that_the_watch_does_not_show_fails_the_attempt_and_is_del
 @pytest.mark.parametrize("lost", [Lost.REQUEST, Lost.ANSWER])
 async def test_a_lost_write_of_the_allocation_is_made_once(lost: Lost) -> None:
     attempt = Attempt()
-    attempt.api.lost.extend((Lost.NOTHING, lost))
+    attempt.api.lost.append(lost)
     await attempt.pre_bind()
     [claim] = attempt.created
     assert claim.allocation is not None
@@ -528,7 +528,7 @@ async def test_a_lost_write_of_the_allocation_is_made_once(lost: Lost) -> None:
 
 async def test_devices_stay_in_use_until_a_claim_that_was_half_written_is_deleted() -> None:
     attempt = Attempt()
-    attempt.api.lost.extend((Lost.NOTHING, Lost.CALLER))
+    attempt.api.lost.append(Lost.CALLER)
     with pytest.raises(asyncio.CancelledError):
         await attempt.pre_bind()
     attempt.plugin.unreserve(attempt.pod, "n1")

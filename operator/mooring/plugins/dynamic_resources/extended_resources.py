@@ -17,6 +17,7 @@ from mooring.model.node import Node
 from mooring.model.pod import Pod
 from mooring.model.resource_claims import (
     EXTENDED_RESOURCE_CLAIM,
+    FINALIZER,
     DeviceRequest,
     ExactRequest,
     ResourceClaim,
@@ -75,6 +76,8 @@ class NewClaim:
                 "namespace": pod.namespace,
                 "ownerReferences": [owner],
                 "annotations": {EXTENDED_RESOURCE_CLAIM: "true"},
+                # kube-scheduler adds it with another write; nobody looks at the claim before.
+                "finalizers": [FINALIZER],
             },
             "spec": {"devices": {"requests": requests}},
         }
