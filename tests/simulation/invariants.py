@@ -28,7 +28,6 @@ from simulation.cluster_books import (
     known_nodes,
     known_pods,
     node_suits,
-    waits,
 )
 from simulation.device_invariants import (
     every_pod_that_requests_a_card_has_one,
@@ -165,7 +164,7 @@ def every_pod_that_a_node_would_take_is_bound(world: "World") -> str | None:
     """Check, some time after the last fault, that nothing waits that could be placed."""
     books = world.books
     for pod in books.pods.values():
-        if not waits(pod):
+        if not books.waits(pod):
             continue
         fitting = [name for name in books.nodes if books.takes(name, pod)]
         if fitting and not kept_for_others(books, pod, fitting):
