@@ -1,6 +1,7 @@
 """Pods come in, are given to their profile, and leave."""
 
 import asyncio
+import re
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -9,6 +10,7 @@ from typing import Any, ClassVar
 import pytest
 
 from background import in_background
+from holders import Holders
 from mooring.engine.pod_enqueuer import PodEnqueuer
 from mooring.framework.handle import Handle
 from mooring.framework.queued_pod import QueuedPod, SubQueue
@@ -1211,6 +1213,22 @@ def test_a_pod_is_gated_until_its_claim_comes(open_door: Door) -> None:
     assert open_door.queue() is SubQueue.GATED
     put_claim(open_door)
     assert open_door.queue() is SubQueue.ACTIVE
+
+
+@pytest.mark.parametrize("entries", [1, 2])
+def test_the_claim_of_a_pod_is_forgotten_although_the_watch_shows_its_node_before_kopf_its_end(
+    open_door: Door, entries: int
+) -> None:
+    """Even if the pod names the claim twice."""
+    state = open_door.scheduler_state.state
+    (entry,) = CLAIMING["resourceClaims"]
+    named = [{**entry, "name": f"gpu{number}"} for number in range(entries)]
+    web = open_door.comes(spec={"resourceClaims": named})
+    state.put(Kind.POD, web.uid, parse_pod(pod(node="a")))
+    open_door.pod_enqueuer.gone(web.uid)
+    state.delete(Kind.POD, web.uid)
+    kept = Holders(re.compile(rb"^default/claim$"), ("enqueuer", open_door.pod_enqueuer))
+    assert {where: found for where, found in kept.marks.items() if found} == {}
 
 
 def test_of_many_pods_that_wait_for_a_claim_the_others_follow_in_slices(open_door: Door) -> None:
