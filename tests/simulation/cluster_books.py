@@ -11,9 +11,9 @@ from simulation.storage import Change
 if TYPE_CHECKING:
     from simulation.world import World
 
-__all__ = ["Books", "kept_for_others", "known_nodes", "known_pods", "node_suits"]
+__all__ = ["LATE_SECONDS", "Books", "kept_for_others", "known_nodes", "known_pods", "node_suits"]
 
-_LATE_SECONDS: Final = 10.0
+LATE_SECONDS: Final = 10.0
 """What a replica decides rests on what it was told so long ago at most: its requests may wait."""
 
 Told: TypeAlias = Callable[[float], int]
@@ -111,14 +111,14 @@ class Books:
 
     def is_new(self, uid: str, now: float) -> bool:
         """Return whether the pod was bound a moment ago."""
-        return self.bound_at.get(uid, 0.0) > now - _LATE_SECONDS
+        return self.bound_at.get(uid, 0.0) > now - LATE_SECONDS
 
     def waited_lately(self, now: float, told: Told) -> Iterator[PodSeen]:
         """Yield the pods that wait, or did as far as somebody knew who was `told` a moment ago."""
         for pod in self.pods.values():
             if not pod.node or self.is_new(pod.uid, now):
                 yield pod
-        known = told(now - _LATE_SECONDS)
+        known = told(now - LATE_SECONDS)
         for gone, pod in reversed(self.gone):
             if gone.version <= known:
                 return
@@ -142,7 +142,7 @@ def node_suits(node: NodeSeen, pod: PodSeen) -> bool:
 
 def known_nodes(world: "World", identity: str, name: str) -> list[NodeSeen]:
     """Return what the node has been for the replica in the last moments, or is since."""
-    told = world.server.watches.told(identity, NODE, at=world.timeline.now - _LATE_SECONDS)
+    told = world.server.watches.told(identity, NODE, at=world.timeline.now - LATE_SECONDS)
     found: list[NodeSeen] = []
     for change, node in reversed(world.books.versions[name]):
         found.append(node)
