@@ -1216,19 +1216,36 @@ def test_a_pod_is_gated_until_its_claim_comes(open_door: Door) -> None:
 
 
 @pytest.mark.parametrize("entries", [1, 2])
+@pytest.mark.parametrize("told", [True, False])
 def test_the_claim_of_a_pod_is_forgotten_although_the_watch_shows_its_node_before_kopf_its_end(
-    open_door: Door, entries: int
+    open_door: Door, entries: int, *, told: bool
 ) -> None:
-    """Even if the pod names the claim twice."""
+    """Even if the pod names the claim twice, and if kopf never tells that it is not pending."""
     state = open_door.scheduler_state.state
     (entry,) = CLAIMING["resourceClaims"]
     named = [{**entry, "name": f"gpu{number}"} for number in range(entries)]
     web = open_door.comes(spec={"resourceClaims": named})
     state.put(Kind.POD, web.uid, parse_pod(pod(node="a")))
-    open_door.pod_enqueuer.gone(web.uid)
+    if told:
+        open_door.pod_enqueuer.gone(web.uid)
     state.delete(Kind.POD, web.uid)
     kept = Holders(re.compile(rb"^default/claim$"), ("enqueuer", open_door.pod_enqueuer))
     assert {where: found for where, found in kept.marks.items() if found} == {}
+
+
+def test_a_pod_whose_binding_fails_is_tried_after_its_claim_still(open_door: Door) -> None:
+    """It was nominated, so that others hear of what it leaves."""
+    put_claim(open_door)
+    web = open_door.comes(spec=CLAIMING, nominated="a")
+    queued = open_door.popped()
+    state = open_door.scheduler_state.state
+    state.assume(web, 0)
+    state.forget(web)
+    rejected_by = frozenset({"DynamicResources"})
+    open_door.scheduler_state.queue.add_unschedulable(queued, rejected_by, open_door.now)
+    open_door.now = 100.0
+    put_claim(open_door, version=3, allocation=allocated("d0"))
+    assert open_door.queue() is SubQueue.ACTIVE
 
 
 def test_of_many_pods_that_wait_for_a_claim_the_others_follow_in_slices(open_door: Door) -> None:

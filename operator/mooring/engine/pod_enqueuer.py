@@ -428,6 +428,8 @@ class PodEnqueuer:
                 self._admit_group(event)
             if event.kind is Kind.RESOURCE_CLAIM:
                 self._try_after_claim(event)
+            if event.kind is Kind.POD and self._claims:
+                self._forget_claims_after(event)
             self._take_back_after(event)
         if self._scheduler.queue.move_on_events(events, self._clock()):
             self._wake()
@@ -446,6 +448,12 @@ class PodEnqueuer:
             pods.pop(uid, None)
             if not pods:
                 del self._of_claim[key]
+
+    def _forget_claims_after(self, event: ClusterEvent) -> None:
+        """Forget what a pod named that is not without a node any more: kopf may never tell."""
+        pod = event.after or event.before
+        if isinstance(pod, Pod) and pod.uid not in self._scheduler.state.unscheduled:
+            self._forget_claims(pod.uid)
 
     def _try_after_claim(self, event: ClusterEvent) -> None:
         """Run PreEnqueue again for gated pods that name the claim, and hints of the others.
