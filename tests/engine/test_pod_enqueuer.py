@@ -1,6 +1,7 @@
 """Pods come in, are given to their profile, and leave."""
 
 import asyncio
+import re
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -9,6 +10,7 @@ from typing import Any, ClassVar
 import pytest
 
 from background import in_background
+from holders import Holders
 from mooring.engine.pod_enqueuer import PodEnqueuer
 from mooring.framework.handle import Handle
 from mooring.framework.queued_pod import QueuedPod, SubQueue
@@ -1210,6 +1212,39 @@ def test_a_pod_is_gated_until_its_claim_comes(open_door: Door) -> None:
     put_claim(open_door, name="other")
     assert open_door.queue() is SubQueue.GATED
     put_claim(open_door)
+    assert open_door.queue() is SubQueue.ACTIVE
+
+
+@pytest.mark.parametrize("entries", [1, 2])
+@pytest.mark.parametrize("told", [True, False])
+def test_the_claim_of_a_pod_is_forgotten_although_the_watch_shows_its_node_before_kopf_its_end(
+    open_door: Door, entries: int, *, told: bool
+) -> None:
+    """Even if the pod names the claim twice, and if kopf never tells that it is not pending."""
+    state = open_door.scheduler_state.state
+    (entry,) = CLAIMING["resourceClaims"]
+    named = [{**entry, "name": f"gpu{number}"} for number in range(entries)]
+    web = open_door.comes(spec={"resourceClaims": named})
+    state.put(Kind.POD, web.uid, parse_pod(pod(node="a")))
+    if told:
+        open_door.pod_enqueuer.gone(web.uid)
+    state.delete(Kind.POD, web.uid)
+    kept = Holders(re.compile(rb"^default/claim$"), ("enqueuer", open_door.pod_enqueuer))
+    assert {where: found for where, found in kept.marks.items() if found} == {}
+
+
+def test_a_pod_whose_binding_fails_is_tried_after_its_claim_still(open_door: Door) -> None:
+    """It was nominated, so that others hear of what it leaves."""
+    put_claim(open_door)
+    web = open_door.comes(spec=CLAIMING, nominated="a")
+    queued = open_door.popped()
+    state = open_door.scheduler_state.state
+    state.assume(web, 0)
+    state.forget(web)
+    rejected_by = frozenset({"DynamicResources"})
+    open_door.scheduler_state.queue.add_unschedulable(queued, rejected_by, open_door.now)
+    open_door.now = 100.0
+    put_claim(open_door, version=3, allocation=allocated("d0"))
     assert open_door.queue() is SubQueue.ACTIVE
 
 

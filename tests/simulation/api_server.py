@@ -15,6 +15,7 @@ from mooring.kube.resources import (
     LEASE,
     POD,
     POD_DISRUPTION_BUDGET,
+    RESOURCE_CLAIM,
     SCHEDULING_PROFILE,
     Resource,
 )
@@ -86,6 +87,10 @@ class ApiServer:
             if "deletionTimestamp" not in raw["metadata"]:
                 metadata = {"deletionTimestamp": self._time()}
                 self._put(POD, raw, merged(raw, {"metadata": metadata}), by, what)
+        elif raw["metadata"].get("finalizers"):
+            if "deletionTimestamp" not in raw["metadata"]:
+                patch = {"metadata": {"deletionTimestamp": self._time()}}
+                self.change(resource, raw, by, patch, what)
         else:
             self.storage.remove(resource, raw, by, what)
 
@@ -166,8 +171,11 @@ class ApiServer:
         if uid != raw["metadata"]["uid"]:
             message = "metadata.uid: Invalid value: field is immutable"
             raise Refused(422, "Invalid", message, name=raw["metadata"]["name"])
+        self._check_version(resource, raw, body)
         strategic = request.headers["Content-Type"] != _MERGE
         after = merged(raw.get("status") or {}, body.get("status") or {}, strategic=strategic)
+        if resource is RESOURCE_CLAIM:
+            _check_claim(raw, after)
         return Reply(200, self._put(resource, raw, {**raw, "status": after}, by, request.what))
 
     def _bind(self, raw: Raw, body: Raw, by: str) -> Reply:
@@ -271,6 +279,9 @@ class ApiServer:
         if resource is SCHEDULING_PROFILE and before["spec"] != after["spec"]:
             generation = before["metadata"]["generation"] + 1
             after = {**after, "metadata": {**after["metadata"], "generation": generation}}
+        if resource is RESOURCE_CLAIM and _is_released(after):
+            self.storage.remove(resource, after, by, what)
+            return after
         return self.storage.put(resource, after, by, what)
 
     def _check_version(self, resource: Resource, raw: Raw, patch: Raw) -> None:
@@ -294,6 +305,28 @@ class ApiServer:
 
     def _time(self) -> str:
         return rfc3339(EPOCH + self._timeline.now)
+
+
+def _is_released(raw: Raw) -> bool:
+    """Return whether the object was deleted, and its last finalizer has gone."""
+    return "deletionTimestamp" in raw["metadata"] and not raw["metadata"].get("finalizers")
+
+
+def _check_claim(raw: Raw, status: Raw) -> None:
+    """Refuse a status that a claim may not get (see ValidateResourceClaimStatusUpdate)."""
+    before = raw.get("status") or {}
+    old, new = before.get("allocation"), status.get("allocation")
+    reserved = {consumer["uid"] for consumer in status.get("reservedFor") or ()}
+    added = reserved - {consumer["uid"] for consumer in before.get("reservedFor") or ()}
+    if old and new and old["devices"] != new["devices"]:
+        wrong = "status.allocation: Invalid value: field is immutable"
+    elif reserved and not new:
+        wrong = "status.reservedFor: Forbidden: may not be specified when `allocated` is not set"
+    elif added and "deletionTimestamp" in raw["metadata"]:
+        wrong = "status.reservedFor: Forbidden: new entries may not be added while `deleting`"
+    else:
+        return
+    raise Refused(422, "Invalid", wrong, name=raw["metadata"]["name"])
 
 
 def _not_found(resource: Resource, name: str) -> Refused:

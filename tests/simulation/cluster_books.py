@@ -5,16 +5,15 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from faults.books import GPU_COUNT, GPU_MEMORY, Amount, NodeSeen, PodSeen
-from mooring.kube.resources import LEASE, NODE, POD
-from simulation.scenario import ACME, SCHEDULER
+from mooring.kube.resources import LEASE, NODE, POD, SCHEDULING_PROFILE
 from simulation.storage import Change
 
 if TYPE_CHECKING:
     from simulation.world import World
 
-__all__ = ["Books", "kept_for_others", "known_nodes", "known_pods", "node_suits", "waits"]
+__all__ = ["LATE_SECONDS", "Books", "kept_for_others", "known_nodes", "known_pods", "node_suits"]
 
-_LATE_SECONDS: Final = 10.0
+LATE_SECONDS: Final = 10.0
 """What a replica decides rests on what it was told so long ago at most: its requests may wait."""
 
 Told: TypeAlias = Callable[[float], int]
@@ -45,6 +44,8 @@ class Books:
         """Pods that do not exist any more, and the change that removed them."""
         self.holder = ""
         """Whose lease it is."""
+        self.profiles: set[str] = set()
+        """The names of the profiles that exist."""
         self.refusals: list[Callable[[str, PodSeen], bool]] = []
         """Whether an extender or a plugin refuses the node of this name for a pod."""
 
@@ -60,6 +61,9 @@ class Books:
                 self.nodes[node.key] = node
                 self.versions[node.key].append((change, node))
             self.changed_at[node.key] = change.at
+        elif change.resource is SCHEDULING_PROFILE:
+            update = self.profiles.add if change.after is not None else self.profiles.discard
+            update(change.name)
         elif change.resource is LEASE and change.after is not None:
             self.holder = change.after["spec"].get("holderIdentity") or ""
 
@@ -89,6 +93,11 @@ class Books:
             left -= pod.need
         return left
 
+    def waits(self, pod: PodSeen) -> bool:
+        """Return whether the pod is to get a node, as far as these books can say which."""
+        ready = not (pod.node or pod.gated or pod.leaving or pod.finished)
+        return ready and pod.scheduler in self.profiles and not pod.constrained
+
     def takes(self, name: str, pod: PodSeen) -> bool:
         """Return whether the node would take the pod now."""
         suits = node_suits(self.nodes[name], pod) and not self.refuses(name, pod)
@@ -102,14 +111,14 @@ class Books:
 
     def is_new(self, uid: str, now: float) -> bool:
         """Return whether the pod was bound a moment ago."""
-        return self.bound_at.get(uid, 0.0) > now - _LATE_SECONDS
+        return self.bound_at.get(uid, 0.0) > now - LATE_SECONDS
 
     def waited_lately(self, now: float, told: Told) -> Iterator[PodSeen]:
         """Yield the pods that wait, or did as far as somebody knew who was `told` a moment ago."""
         for pod in self.pods.values():
             if not pod.node or self.is_new(pod.uid, now):
                 yield pod
-        known = told(now - _LATE_SECONDS)
+        known = told(now - LATE_SECONDS)
         for gone, pod in reversed(self.gone):
             if gone.version <= known:
                 return
@@ -131,15 +140,9 @@ def node_suits(node: NodeSeen, pod: PodSeen) -> bool:
     return node.schedulable and pod.selector.items() <= node.labels.items()
 
 
-def waits(pod: PodSeen) -> bool:
-    """Return whether the pod is to get a node, as far as these books can say which."""
-    ready = not (pod.node or pod.gated or pod.leaving or pod.finished)
-    return ready and pod.scheduler in {SCHEDULER, ACME} and not pod.constrained
-
-
 def known_nodes(world: "World", identity: str, name: str) -> list[NodeSeen]:
     """Return what the node has been for the replica in the last moments, or is since."""
-    told = world.server.watches.told(identity, NODE, at=world.timeline.now - _LATE_SECONDS)
+    told = world.server.watches.told(identity, NODE, at=world.timeline.now - LATE_SECONDS)
     found: list[NodeSeen] = []
     for change, node in reversed(world.books.versions[name]):
         found.append(node)

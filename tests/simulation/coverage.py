@@ -12,9 +12,17 @@ from typing import TYPE_CHECKING, Final
 
 from mooring.engine.pod_report import pod_state
 from mooring.framework.queued_pod import PodState
-from mooring.kube.resources import NODE, PERSISTENT_VOLUME_CLAIM, POD, POD_GROUP
+from mooring.kube.resources import (
+    NODE,
+    PERSISTENT_VOLUME_CLAIM,
+    POD,
+    POD_GROUP,
+    RESOURCE_CLAIM,
+    RESOURCE_SLICE,
+)
 from mooring.model.pod import Uid
 from mooring.model.storage import SELECTED_NODE
+from simulation.actors.devices import claim_of, pool_of
 from simulation.actors.faults import FAULTS
 from simulation.actors.groups import group_of
 from simulation.actors.plugins import WRONGS
@@ -134,6 +142,22 @@ def claims(world: "World", change: Change) -> Iterator[Pair]:
         yield event, _state_of_claim(change.before)
 
 
+def devices(world: "World", change: Change) -> Iterator[Pair]:
+    """Yield what happens to a pod with a claim for devices, to the claim, or to a slice."""
+    raw = change.object
+    if change.resource is POD and raw["spec"].get("resourceClaims"):
+        event = "pod comes" if change.before is None else _event(change)
+        yield f"{event}, with devices", _state_of_devices(claim_of(world, raw))
+    elif change.resource is RESOURCE_CLAIM and change.before is not None:
+        event = "claim for devices goes" if change.after is None else "claim for devices changes"
+        yield event, _state_of_devices(change.before)
+    elif change.resource is RESOURCE_SLICE:
+        events = {"ADDED": "slice comes", "MODIFIED": "slice changes", "DELETED": "slice goes"}
+        pool = raw["spec"]["pool"]["name"]
+        pools = (pool_of(claim) for claim in world.server.storage.all(RESOURCE_CLAIM))
+        yield events[change.verb], "devices: in use" if pool in pools else "devices: free"
+
+
 def _state_in_leader(world: "World", uid: str) -> str:
     """Return where the leader has the pod of this uid."""
     found = leader(world)
@@ -164,6 +188,14 @@ def _state_of_claim(claim: Raw | None) -> str:
         return "claim: bound"
     selected = SELECTED_NODE in (claim["metadata"].get("annotations") or {})
     return "claim: node selected" if selected else "claim: unbound"
+
+
+def _state_of_devices(claim: Raw | None) -> str:
+    if claim is None:
+        return "devices: no claim"
+    if claim["status"].get("reservedFor"):
+        return "devices: reserved"
+    return "devices: allocated" if pool_of(claim) else "devices: none"
 
 
 def _event(change: Change) -> str:
@@ -206,6 +238,7 @@ SITUATIONS: Final[list[Callable[["World", Change], Iterator[Pair]]]] = [
     nodes,
     groups,
     claims,
+    devices,
 ]
 
 _WAITING: Final = ("pending", "unschedulable", "nominated")
@@ -219,6 +252,9 @@ _QUEUED: Final = (
 )
 _GROUPS: Final = tuple(
     f"group: {state}" for state in ("undefined", "incomplete", "waiting", "partly bound", "placed")
+)
+_DEVICES: Final = tuple(
+    f"devices: {state}" for state in ("no claim", "none", "allocated", "reserved")
 )
 _CLAIMS: Final = tuple(f"claim: {state}" for state in ("none", "unbound", "node selected", "bound"))
 
@@ -251,5 +287,10 @@ POSSIBLE: Final[list[Pair]] = [
     *product(("pod comes, with a claim", "pod gone, with a claim"), _CLAIMS),
     ("pod bound, with a claim", "claim: bound"),
     *product(("claim goes", "claim changes"), _CLAIMS[1:]),
+    *product(("pod comes, with devices", "pod gone, with devices"), _DEVICES),
+    ("pod bound, with devices", "devices: reserved"),
+    *product(("claim for devices changes",), _DEVICES[1:]),
+    ("claim for devices goes", "devices: none"),
+    *product(("slice comes", "slice changes", "slice goes"), ("devices: free", "devices: in use")),
     *((f"plugin: {method}", how) for method, ways in WRONGS.items() for how in ways),
 ]

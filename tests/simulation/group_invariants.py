@@ -92,6 +92,8 @@ def every_gang_that_a_node_would_take_is_bound(world: "World") -> str | None:
         name, pod = group_of(raw), PodSeen.read(raw)
         if name is None or pod.leaving or pod.finished:
             continue
+        if pod.scheduler not in world.books.profiles:
+            continue  # nobody tries it
         if pod.node:
             placed[name] += 1
         else:

@@ -19,6 +19,14 @@ import orjson
 
 from faults.books import Amount, PodSeen
 from mooring.kube.resources import POD
+from simulation.allocation_invariants import (
+    every_pod_whose_devices_are_free_is_bound,
+    no_claim_is_kept_for_a_pod_that_has_ended,
+    no_device_is_allocated_twice,
+    the_claim_of_a_bound_pod_is_reserved_for_it,
+    the_devices_in_use_equal_a_recount,
+    the_devices_of_a_bound_pod_are_on_its_node,
+)
 from simulation.claim_invariants import (
     no_volume_is_taken_from_its_claim,
     the_volumes_of_a_bound_pod_are_on_its_node,
@@ -28,7 +36,6 @@ from simulation.cluster_books import (
     known_nodes,
     known_pods,
     node_suits,
-    waits,
 )
 from simulation.device_invariants import (
     every_pod_that_requests_a_card_has_one,
@@ -165,7 +172,7 @@ def every_pod_that_a_node_would_take_is_bound(world: "World") -> str | None:
     """Check, some time after the last fault, that nothing waits that could be placed."""
     books = world.books
     for pod in books.pods.values():
-        if not waits(pod):
+        if not books.waits(pod):
             continue
         fitting = [name for name in books.nodes if books.takes(name, pod)]
         if fitting and not kept_for_others(books, pod, fitting):
@@ -215,6 +222,8 @@ AT_EVERY_CHANGE: Final[tuple[Callable[["World", Change], str | None], ...]] = (
     no_pod_is_bound_where_its_plugin_refuses_it,
     no_volume_is_taken_from_its_claim,
     the_volumes_of_a_bound_pod_are_on_its_node,
+    no_device_is_allocated_twice,
+    the_devices_of_a_bound_pod_are_on_its_node,
 )
 WHEN_CALM: Final[tuple[Callable[["World"], str | None], ...]] = (
     a_replica_leads,
@@ -224,9 +233,14 @@ WHEN_CALM: Final[tuple[Callable[["World"], str | None], ...]] = (
     nothing_is_assumed_beyond_its_deadline,
     the_books_equal_a_recount,
     what_a_plugin_reserved_is_undone,
+    no_claim_is_kept_for_a_pod_that_has_ended,
+    the_claim_of_a_bound_pod_is_reserved_for_it,
+    the_devices_in_use_equal_a_recount,
+    every_pod_whose_devices_are_free_is_bound,
 )
 WHEN_EMPTY: Final[tuple[Callable[["World"], str | None], ...]] = (
     the_books_equal_a_recount,
+    the_devices_in_use_equal_a_recount,
     nothing_is_kept_of_pods_that_are_gone,
 )
 AT_THE_END: Final[tuple[Callable[["World"], str | None], ...]] = (

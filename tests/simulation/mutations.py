@@ -159,6 +159,13 @@ MUTATIONS: Final = (
         "asyncio.wait((task,))",
     ),
     Mutation(
+        "in-flight-forgotten",
+        "a device that a pod gets, and that is not written yet, counts as free",
+        "state/dynamic_resources/claims.py",
+        "        if pending is not None:\n            yield from pending.allocation.results\n",
+        "",
+    ),
+    Mutation(
         "confirmation-unlimited",
         "a pod that is bound and never shown stays assumed",
         "engine/binding.py",

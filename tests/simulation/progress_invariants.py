@@ -14,7 +14,7 @@ from simulation.actors.extenders import Extenders
 from simulation.actors.faults import Faults
 from simulation.actors.plugins import Plugins
 from simulation.actors.profiles import Profiles
-from simulation.cluster_books import kept_for_others, waits
+from simulation.cluster_books import kept_for_others
 from simulation.scenario import ACME
 from simulation.state_invariants import leader
 
@@ -69,7 +69,7 @@ class Progress:
         for pod in books.pods.values():
             begins = plugins_since if pod.scheduler == ACME else since
             begins = max(begins, books.waits_since.get(pod.uid, now))
-            if begins > now - _TRIED_SECONDS or not waits(pod):
+            if begins > now - _TRIED_SECONDS or not books.waits(pod):
                 continue
             fitting = [
                 name

@@ -20,11 +20,15 @@ from typing import Final, TypeVar
 import orjson
 
 from mooring.kube.resources import (
+    DEVICE_CLASS,
     PERSISTENT_VOLUME,
     PERSISTENT_VOLUME_CLAIM,
     POD,
     POD_GROUP,
+    RESOURCE_CLAIM,
+    RESOURCE_SLICE,
     STORAGE_CLASS,
+    Resource,
 )
 from simulation import invariants
 from simulation.actors import ACTORS
@@ -52,6 +56,11 @@ _AFTER_STEPS: Final = 0.01
 _CALM_SECONDS: Final = 80.0
 """Longer than a binding waits for its confirmation, a minute, which a pod that ended may need."""
 _EMPTY_SECONDS: Final = 10.0
+_EMPTIED: Final[tuple[Resource, ...]] = (
+    *(POD, POD_GROUP, PERSISTENT_VOLUME_CLAIM, PERSISTENT_VOLUME, STORAGE_CLASS),
+    *(RESOURCE_CLAIM, RESOURCE_SLICE, DEVICE_CLASS),
+)
+"""What is deleted at the end: pods and what is theirs."""
 _STOP_SECONDS: Final = 40.0
 _TURN_SECONDS: Final = 1e-6
 """What a turn of an event loop takes at least."""
@@ -209,7 +218,7 @@ class World:
 
     def _empty(self) -> None:
         """Delete all pods and what is theirs, and let the replicas forget them."""
-        for resource in (POD, POD_GROUP, PERSISTENT_VOLUME_CLAIM, PERSISTENT_VOLUME, STORAGE_CLASS):
+        for resource in _EMPTIED:
             for raw in self.server.storage.all(resource):
                 self.server.delete(resource, raw, "end")
         self._run_until(self.timeline.now + _EMPTY_SECONDS)

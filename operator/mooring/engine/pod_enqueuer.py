@@ -88,6 +88,8 @@ class PodEnqueuer:
         self._told: dict[Uid, tuple[int, str | None]] = {}
         self._of_claim: dict[str, dict[Uid, None]] = {}
         """The uids of pods without a node that name a ResourceClaim, by its namespace/name."""
+        self._claims: dict[Uid, dict[str, None]] = {}
+        """The same claims, by the uids of these pods."""
         self._unsettled: dict[Uid, None] = {}
         """The uids of pods whose profile must be found anew."""
         self._to_admit: dict[int, _Members] = {}
@@ -116,9 +118,7 @@ class PodEnqueuer:
                 scheduler.without_profile[pod.uid] = pod  # what is tried if its binding fails
             return  # an older version of a pod that is assumed or bound by now
         with scheduler.state.delivered_after():
-            self._forget_claims(scheduler.state.unscheduled.get(pod.uid))
-            for key in claim_keys(pod) if pod.spec.resource_claims else ():
-                self._of_claim.setdefault(key, {})[pod.uid] = None
+            self._note_claims(pod)
             scheduler.state.put_unscheduled(pod)
             pipeline = self._pipeline_of(pod)
             if pipeline is None:
@@ -152,7 +152,7 @@ class PodEnqueuer:
             call_off()
         with self._scheduler.state.delivered_after():
             self._scheduler.state.withdraw(uid)
-            self._forget_claims(self._scheduler.state.unscheduled.get(uid))
+            self._forget_claims(uid)
             self._scheduler.state.delete_unscheduled(uid)
 
     def profiles_changed(self) -> None:
@@ -432,18 +432,32 @@ class PodEnqueuer:
                 self._try_after_claim(event)
             elif event.kind is Kind.RESOURCE_SLICE and event.before is event.after is None:
                 self._try_with_claims()
+            if event.kind is Kind.POD and self._claims:
+                self._forget_claims_after(event)
             self._take_back_after(event)
         if self._scheduler.queue.move_on_events(events, self._clock()):
             self._wake()
 
-    def _forget_claims(self, pod: Pod | None) -> None:
-        if pod is None or not pod.spec.resource_claims:
-            return
-        for key in claim_keys(pod):
-            pods = self._of_claim.get(key, {})
-            pods.pop(pod.uid, None)
+    def _note_claims(self, pod: Pod) -> None:
+        self._forget_claims(pod.uid)
+        keys = dict.fromkeys(claim_keys(pod) if pod.spec.resource_claims else ())
+        if keys:
+            self._claims[pod.uid] = keys
+        for key in keys:
+            self._of_claim.setdefault(key, {})[pod.uid] = None
+
+    def _forget_claims(self, uid: Uid) -> None:
+        for key in self._claims.pop(uid, ()):
+            pods = self._of_claim[key]
+            pods.pop(uid, None)
             if not pods:
-                self._of_claim.pop(key, None)
+                del self._of_claim[key]
+
+    def _forget_claims_after(self, event: ClusterEvent) -> None:
+        """Forget what a pod named that is not without a node any more: kopf may never tell."""
+        pod = event.after or event.before
+        if isinstance(pod, Pod) and pod.uid not in self._scheduler.state.unscheduled:
+            self._forget_claims(pod.uid)
 
     def _try_with_claims(self) -> None:
         """Run PreEnqueue again for gated pods with claims, because all devices are known now.

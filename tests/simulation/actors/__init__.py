@@ -13,6 +13,7 @@ new ones at the end, so that seeds keep what they had of the others.
 """
 
 from simulation.actors.claims import Claims
+from simulation.actors.devices import Devices
 from simulation.actors.extenders import Extenders
 from simulation.actors.faults import Faults
 from simulation.actors.groups import Groups
@@ -37,4 +38,5 @@ ACTORS: tuple[type[Actor], ...] = (
     Claims,
     Tenants,
     Plugins,
+    Devices,
 )

@@ -92,11 +92,9 @@ class Faults(Actor):
         world.network.servers[API] = world.server
         for replica in world.replicas.values():
             replica.paused_until = min(replica.paused_until, world.timeline.now)
-        for stream in tuple(world.server.watches.streams):
+        for stream in world.server.watches.streams:
             stream.stalled_until = 0.0
-            if stream.link.half_open:
-                stream.link.half_open = False
-                stream.link.reset()
+        world.network.end_all(lambda link: link.half_open)  # the server may know no stream of it
 
     def _weather(self, world: "World", latency: float, lag: float, looking: float) -> None:
         world.network.latency, world.server.watches.lag = latency, lag

@@ -1,0 +1,162 @@
+"""What must hold of claims for devices. How to add one: see `simulation.invariants`."""
+
+from collections.abc import Iterator
+from math import inf
+from typing import TYPE_CHECKING
+
+from faults.books import PodSeen
+from mooring.kube.resources import POD, RESOURCE_CLAIM, RESOURCE_SLICE
+from mooring.model.resource_claims import DeviceId
+from simulation.actors.devices import Devices, claim_of
+from simulation.cluster_books import LATE_SECONDS, kept_for_others
+from simulation.state_invariants import engines
+from simulation.storage import Change, Raw
+
+if TYPE_CHECKING:
+    from simulation.world import World
+
+__all__ = [
+    "every_pod_whose_devices_are_free_is_bound",
+    "no_claim_is_kept_for_a_pod_that_has_ended",
+    "no_device_is_allocated_twice",
+    "the_claim_of_a_bound_pod_is_reserved_for_it",
+    "the_devices_in_use_equal_a_recount",
+    "the_devices_of_a_bound_pod_are_on_its_node",
+]
+
+
+def no_device_is_allocated_twice(world: "World", change: Change) -> str | None:
+    """Check that no other claim has a device, as far as the replica that allocates it knew."""
+    if change.resource is not RESOURCE_CLAIM or change.after is None or change.before is None:
+        return None
+    taken = {*_devices(change.after)} - {*_devices(change.before)}
+    if not taken:
+        return None
+    told = world.server.watches.told(
+        change.by, RESOURCE_CLAIM, at=world.timeline.now - LATE_SECONDS
+    )
+    for claim in world.server.storage.all(RESOURCE_CLAIM):
+        twice = taken & {*_devices(claim)}
+        if not twice or claim["metadata"]["uid"] == change.after["metadata"]["uid"]:
+            continue
+        allocated = world.actor(Devices).allocated[claim["metadata"]["uid"]]
+        if allocated.by == change.by or allocated.version <= told:
+            return f"{change.by} gives {sorted(twice)} to {change.name}: {allocated.name} has them"
+    return None
+
+
+def the_devices_of_a_bound_pod_are_on_its_node(world: "World", change: Change) -> str | None:
+    """Check that the claim of the pod is allocated there, and reserved for it, before it is bound.
+
+    A claim that was deleted while the pod was on its way, or freed since it ended, says nothing.
+    """
+    if change.what != "bind" or not change.object["spec"].get("resourceClaims"):
+        return None
+    pod, claim = PodSeen.read(change.object), claim_of(world, change.object)
+    if claim is None or "deletionTimestamp" in claim["metadata"] or pod.finished:
+        return None
+    name = claim["metadata"]["name"]
+    wrong = _wrong_with(claim, pod)
+    if wrong is None or _was_another(world, name, change.at):
+        return None
+    return f"{pod.key} is bound to {pod.node}, and claim {name} {wrong}"
+
+
+def _was_another(world: "World", name: str, at: float) -> bool:
+    """Return whether, a moment before this time or later, another claim of the name has gone."""
+    return world.actor(Devices).gone_at.get(name, -inf) > at - LATE_SECONDS
+
+
+def _wrong_with(claim: Raw, pod: PodSeen) -> str | None:
+    """Return what the claim of a pod with a node misses."""
+    pools = {device.pool for device in _devices(claim)}
+    if pools != {pod.node}:
+        return f"has devices of {sorted(pools)}"
+    consumers = {consumer["uid"] for consumer in claim["status"].get("reservedFor") or ()}
+    return None if pod.uid in consumers else f"is reserved for {sorted(consumers)}"
+
+
+def the_claim_of_a_bound_pod_is_reserved_for_it(world: "World") -> str | None:
+    """Check that nobody has taken the reservation back of a pod that has its node."""
+    for raw in world.server.storage.all(POD):
+        pod = PodSeen.read(raw)
+        if not raw["spec"].get("resourceClaims") or not pod.node or pod.finished or pod.leaving:
+            continue
+        claim = claim_of(world, raw)
+        bound = world.books.bound_by.get(pod.uid)
+        if claim is None or bound is None:
+            continue
+        name = claim["metadata"]["name"]
+        wrong = _wrong_with(claim, pod)
+        if wrong is not None and not _was_another(world, name, bound.at):
+            return f"{pod.key} is on {pod.node}, and claim {name} {wrong}"
+    return None
+
+
+def no_claim_is_kept_for_a_pod_that_has_ended(world: "World") -> str | None:
+    """Check that claims are reserved for pods that exist, and that those of templates have one."""
+    live = {uid for uid, pod in world.books.pods.items() if not pod.finished}
+    for claim in world.server.storage.all(RESOURCE_CLAIM):
+        metadata = claim["metadata"]
+        reserved = {consumer["uid"] for consumer in claim["status"].get("reservedFor") or ()}
+        owners = {owner["uid"] for owner in metadata.get("ownerReferences") or ()}
+        if left := (reserved | owners) - live:
+            return f"{metadata['name']} is kept for {sorted(left)}"
+        if reserved and not [*_devices(claim)]:
+            return f"{metadata['name']} is reserved for {sorted(reserved)} without devices"
+    return None
+
+
+def the_devices_in_use_equal_a_recount(world: "World") -> str | None:
+    """Check, when nothing is on its way, that replicas count the devices that claims have."""
+    claims = world.server.storage.all(RESOURCE_CLAIM)
+    there = {device for claim in claims for device in _devices(claim)}
+    for identity, engine in engines(world):
+        counted = {*engine.scheduler.state.dynamic_resources.claims.allocated.dedicated}
+        if counted != there:
+            more, less = sorted(counted - there), sorted(there - counted)
+            return f"{identity} counts {more}, which are free, and does not count {less}"
+    return None
+
+
+def every_pod_whose_devices_are_free_is_bound(world: "World") -> str | None:
+    """Check, some time after the last fault, that no pod waits for devices that are there."""
+    books = world.books
+    for raw in world.server.storage.all(POD):
+        pod = PodSeen.read(raw)
+        ready = not (pod.node or pod.leaving or pod.finished)
+        if not ready or not raw["spec"].get("resourceClaims"):
+            continue
+        claim = claim_of(world, raw)
+        if claim is None or "deletionTimestamp" in claim["metadata"]:
+            continue
+        names = [*_nodes_for(world, claim)]
+        fitting = [name for name in names if name in books.nodes and books.takes(name, pod)]
+        if fitting and not kept_for_others(books, pod, fitting):
+            return f"{pod.key} ({pod.uid}) waits, and the devices of {fitting} would do"
+    return None
+
+
+def _nodes_for(world: "World", claim: Raw) -> Iterator[str]:
+    """Yield the nodes whose devices the claim has, or of which enough are free."""
+    if has := {device.pool for device in _devices(claim)}:
+        yield from has
+        return
+    storage = world.server.storage
+    used = {device for each in storage.all(RESOURCE_CLAIM) for device in _devices(each)}
+    wanted = claim["spec"]["devices"]["requests"][0]["exactly"]["count"]
+    for slice_ in storage.all(RESOURCE_SLICE):
+        spec = slice_["spec"]
+        pool = spec["pool"]["name"]
+        devices = {
+            DeviceId(spec["driver"], pool, device["name"]) for device in spec.get("devices") or ()
+        }
+        if len(devices - used) >= wanted:
+            yield pool
+
+
+def _devices(claim: Raw) -> Iterator[DeviceId]:
+    """Yield the devices that are allocated to a claim."""
+    allocation = (claim.get("status") or {}).get("allocation") or {}
+    for result in (allocation.get("devices") or {}).get("results") or ():
+        yield DeviceId(result["driver"], result["pool"], result["device"])
