@@ -194,6 +194,7 @@ class FullReplica:
         """Compare the pods that wait with a list of these pods and so many others."""
         listed = [{"metadata": _metadata(each.name, each.namespace, each.uid)} for each in pods]
         listed += [{"metadata": _metadata(f"o-{i}", "team-1", f"o-{i}")} for i in range(others)]
+        await asyncio.sleep(0)  # to make the list is the API server's work
         enqueuer = self.engine.pod_enqueuer
         waiting = WatchedResource(
             POD,
@@ -247,6 +248,7 @@ class _Listing(ApiClient):
 
     async def list_all(self, *_: object, **_options: object) -> Listing:
         """Return the objects."""
+        await asyncio.sleep(0)  # as the answer of an API server is waited for
         return Listing(self._listed, "1")
 
     async def get(self, _: Resource, name: str, namespace: str | None = None) -> dict[str, Any]:
