@@ -5,7 +5,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from mooring.app import calm_the_collector
@@ -190,10 +190,16 @@ class FullReplica:
         await asyncio.sleep(0)
         await TimeSlices().run(self.engine.pod_enqueuer.find_profiles())
 
-    async def compare(self, pods: Iterable[Pod], *, others: int) -> None:
-        """Compare the pods that wait with a list of these pods and so many others."""
+    def compare(self, pods: Iterable[Pod], *, others: int) -> Coroutine[Any, Any, None]:
+        """Compare the pods that wait with a list of these pods and so many others.
+
+        The list is made at once, because that is the API server's work.
+        """
         listed = [{"metadata": _metadata(each.name, each.namespace, each.uid)} for each in pods]
         listed += [{"metadata": _metadata(f"o-{i}", "team-1", f"o-{i}")} for i in range(others)]
+        return self._compare(listed)
+
+    async def _compare(self, listed: list[dict[str, Any]]) -> None:
         enqueuer = self.engine.pod_enqueuer
         waiting = WatchedResource(
             POD,
@@ -247,6 +253,7 @@ class _Listing(ApiClient):
 
     async def list_all(self, *_: object, **_options: object) -> Listing:
         """Return the objects."""
+        await asyncio.sleep(0)  # as the answer of an API server is waited for
         return Listing(self._listed, "1")
 
     async def get(self, _: Resource, name: str, namespace: str | None = None) -> dict[str, Any]:

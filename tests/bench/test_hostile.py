@@ -11,9 +11,8 @@ from bench.holds import (
     WIDER_BOUNDS,
     Case,
     hostile_pod,
+    huge_pod,
     longest_hold,
-    profile_with_cards,
-    profile_with_pods_on_cards,
 )
 from bench.hostile import hostile_pods, measure
 
@@ -64,6 +63,5 @@ async def test_cases_are_chosen_by_words(capsys: pytest.CaptureFixture[str]) -> 
 
 
 async def test_a_case_may_have_a_bound_of_its_own() -> None:
-    found = await measure(NODES, "GPU cards")
-    cases = (profile_with_cards, profile_with_pods_on_cards)
-    assert [bound for _, _, bound in found] == [WIDER_BOUNDS[case] for case in cases]
+    found = await measure(NODES, "1.4 MB")
+    assert [bound for _, _, bound in found] == [WIDER_BOUNDS[huge_pod]]

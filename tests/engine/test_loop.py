@@ -102,7 +102,13 @@ async def test_attempts_of_a_pod_group_are_measured(client: ApiClient, bindings:
     engine = Engine(client, node("a", cpu="4"), pod_group("gang", minimum=2))
     engine.pending(*(pod(f"g-{i}", cpu="1", group="gang") for i in range(2)))
     with engine.running():
-        await until(lambda: len(bindings.made) == 2 and not engine.loop.binding)
+        await until(
+            lambda: (
+                len(bindings.made) == 2
+                and not engine.loop.binding
+                and measured(engine, "scheduler_podgroup_schedule_attempts_total")
+            )
+        )
     attempts = measured(engine, "scheduler_podgroup_schedule_attempts_total")
     assert attempts == {("default-scheduler", "scheduled"): 1}
     decided = "scheduler_podgroup_scheduling_algorithm_duration_seconds_count"

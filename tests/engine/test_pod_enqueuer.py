@@ -312,6 +312,20 @@ def test_a_pod_whose_profile_goes_waits_for_another(open_door: Door) -> None:
     assert open_door.scheduler_state.without_profile == {left_alone.uid: left_alone}
 
 
+def test_no_more_pods_are_nominated_to_a_node_than_it_has_pod_slots(open_door: Door) -> None:
+    """Those of lower priority do not keep a pod from being nominated."""
+    state = open_door.scheduler_state.state
+    slots = int(state.nodes.pod_slots.data[state.nodes.row_of["a"]])
+    for number in range(slots + 1):
+        open_door.comes(f"low-{number}", nominated="a")
+    assert len(state.nominations) == slots
+    high = open_door.comes("high", nominated="a", priority=1)
+    assert state.nominations.get(high.uid) is not None
+    last = uid_of(f"low-{slots}")
+    assert state.nominations.get(last) is None
+    assert open_door.scheduler_state.queue.get(last) is not None
+
+
 def test_a_pod_whose_profile_goes_is_nominated_no_more(open_door: Door) -> None:
     open_door.comes(nominated="a")
     assert len(open_door.scheduler_state.state.nominations) == 1

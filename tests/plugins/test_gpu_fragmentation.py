@@ -1,6 +1,11 @@
 """Nodes score by how much of them stays usable."""
 
+import pytest
+
+from deciding import Deciding
 from devices.objects import gpu_node, share_pod, whole_pod
+from mooring.engine.outcome import ScheduleResult
+from mooring.framework.evaluations import StillEvaluating
 from mooring.plugins.gpu_fragmentation import GPUFragmentation
 from mooring.testing.builders import pod
 from plugin_answers import PluginAnswers
@@ -11,6 +16,16 @@ OTHERS = (
     *(share_pod(f"s{i}", 8, node="far", card=8 + i) for i in range(8)),
 )
 """Half of the demand is whole cards, half is halves of one."""
+
+
+def test_decisions_wait_until_the_cards_of_all_nodes_are_counted() -> None:
+    enabled = {"multiPoint": {"enabled": [{"name": "GPUFragmentation"}]}}
+    nodes = [gpu_node(f"n{i}", 2, 16) for i in range(3)]
+    deciding = Deciding(*nodes, plugins=enabled, most_per_decision=1)
+    for _ in range(2):
+        with pytest.raises(StillEvaluating):
+            deciding.outcome(pod("plain"))
+    assert isinstance(deciding.outcome(pod("plain")), ScheduleResult)
 
 
 def test_a_share_rather_goes_beside_another_than_onto_a_free_card() -> None:

@@ -13,9 +13,11 @@ from deciding import Deciding
 from devices.objects import gpu_node, share_pod, whole_pod
 from mooring.engine.assumed import assume_and_reserve
 from mooring.engine.outcome import FitError, ScheduleResult
+from mooring.framework.evaluations import StillEvaluating
 from mooring.model.devices import link_rank
+from mooring.model.events import Kind
 from mooring.model.pod import parse_pod
-from mooring.testing.builders import node, pod
+from mooring.testing.builders import node, pod, uid_of
 
 PLUGINS = {"multiPoint": {"enabled": [{"name": "GPUShare"}, {"name": "GPUTopology"}]}}
 MEMORY = 16
@@ -106,6 +108,74 @@ def test_no_card_is_overcommitted_and_no_set_is_worse_connected_than_the_best_fr
             deciding.state.forget(parse_pod(raw))
             for card in given_back:
                 used[node][card] -= each
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    counts=st.lists(st.integers(1, 3), min_size=1, max_size=5),
+    there=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 2), st.integers(1, MEMORY))),
+    wanted=st.lists(
+        st.tuples(st.sampled_from(("share", "whole")), st.integers(1, 3)), min_size=1, max_size=8
+    ),
+    meanwhile=st.lists(
+        st.tuples(
+            st.sampled_from(("gone", "bound")),
+            st.integers(0, 4),
+            st.integers(0, 2),
+            st.integers(1, MEMORY),
+        ),
+        max_size=8,
+    ),
+)
+def test_no_card_is_given_twice_by_the_first_decisions_while_the_cards_of_nodes_are_counted(
+    counts: list[int],
+    there: list[tuple[int, int, int]],
+    wanted: list[Wanted],
+    meanwhile: list[tuple[str, int, int, int]],
+) -> None:
+    """Each attempt counts one node, and what the watch shows comes in between."""
+    used = {(n, card): dict[str, int]() for n, count in enumerate(counts) for card in range(count)}
+
+    def bound(name: str, node: int, card: int, memory: int) -> dict[str, Any] | None:
+        """Return the pod that another scheduler bound to the card, if it fits there."""
+        on = used.get((node, card))
+        if on is None or sum(on.values()) + memory > MEMORY:
+            return None
+        on[name] = memory
+        return share_pod(name, memory, node=f"n{node}", card=card)
+
+    before = [bound(f"b{i}", *each) for i, each in enumerate(there)]
+    nodes = [gpu_node(f"n{i}", count, MEMORY) for i, count in enumerate(counts)]
+    deciding = Deciding(*nodes, *filter(None, before), plugins=PLUGINS, most_per_decision=1)
+    refused = 0
+    for index, (kind, amount) in enumerate(wanted):
+        raw, outcome = raw_pod(index, (kind, amount)), None
+        while outcome is None:
+            try:
+                outcome = deciding.outcome(raw)
+            except StillEvaluating:
+                refused += 1
+                what, node, card, memory = meanwhile.pop() if meanwhile else ("", 0, 0, 0)
+                if what == "gone" and (on := used.get((node, card))):
+                    deciding.state.delete(Kind.POD, uid_of(on.popitem()[0]))
+                elif what == "bound" and (one := bound(f"m{len(meanwhile)}", node, card, memory)):
+                    parsed = parse_pod(one)
+                    deciding.state.put(Kind.POD, parsed.uid, parsed)
+        assert refused == len(counts) - 1
+        left = {place: MEMORY - sum(on.values()) for place, on in used.items()}
+        whole = Counter(node for (node, _), memory in left.items() if memory == MEMORY)
+        fits = max(left.values()) if kind == "share" else max(whole.values(), default=0)
+        assert isinstance(outcome, ScheduleResult) == (fits >= amount)
+        if isinstance(outcome, ScheduleResult):
+            pod = parse_pod(raw)
+            assume_and_reserve(pod, outcome.row, deciding.pipeline, deciding.state).pop_all()
+            placed = deciding.state.pods.get(pod.uid)
+            assert placed is not None
+            assert placed.cards is not None
+            for card in placed.cards[1][0]:
+                on = used[int(outcome.node[1:]), card]
+                on[pod.name] = amount if kind == "share" else MEMORY
+                assert sum(on.values()) <= MEMORY
 
 
 TOTAL = 20_000

@@ -95,11 +95,14 @@ class PodEnqueuer:
         self._to_admit: dict[int, _Members] = {}
         """The members that are yet to be admitted or tried again, by the number of their group."""
         self._is_unsettled = asyncio.Event()
-        self._not_gated: WeakKeyDictionary[PodGroupState, QueuedPod | None] = WeakKeyDictionary()
-        """By group a member that was not gated when one was looked for; None if all were gated.
+        self._not_gated: WeakKeyDictionary[PodGroupState, QueuedPod | tuple[Uid, ...]] = (
+            WeakKeyDictionary()
+        )
+        """By group a member that was not gated when one was looked for.
 
-        It only saves the search, among tens of thousands of members. When a member comes into the
-        queue where all were gated, that one is known from then on."""
+        Where all were gated, these are the uids of the members that were assumed then, which alone
+        may be without a node again. It only saves the search, among tens of thousands of members.
+        When a member comes into the queue where all were gated, that one is known from then on."""
 
     async def run(self) -> NoReturn:
         """Do in slices, until cancelled, what changes of profiles and groups leave to be done."""
@@ -125,10 +128,24 @@ class PodEnqueuer:
                 self._set_aside(pod)
                 return
             if pod.nominated_node is not None and known is None and pod.limit_exceeded is None:
-                # Nominated before this process knew the pod, by a former leader.
-                scheduler.state.nominate(pod, pod.nominated_node)
+                self._nominate_again(pod, pod.nominated_node)
             self._add(pod, pipeline)
             self._wake()
+
+    def _nominate_again(self, pod: Pod, node: str) -> None:
+        """Nominate the pod as a former leader did, before this process knew the pod.
+
+        No scheduler nominates more pods to a node than it has pod slots, not counting those of
+        lower priority. Whoever writes statuses of pods could name one node in 10,000 of them, and
+        decisions add each to the node.
+        """
+        state = self._scheduler.state
+        row = state.nodes.row_of.get(node)
+        if row is None:
+            return
+        slots = int(state.nodes.pod_slots.data[row])
+        if len(state.nominations.at(row, pod.spec.priority, pod.uid)) < slots:
+            state.nominate(pod, node)
 
     def gone(self, uid: Uid) -> None:
         """Forget a pod that is not without a node any more: bound, ended or deleted."""
@@ -321,24 +338,26 @@ class PodEnqueuer:
     def _member_not_gated(self, group: PodGroupState) -> QueuedPod | None:
         """Return a member without a node that is in the queue and not gated; None if there is none.
 
-        Members that are assumed may be without a node again, and groups that are counted anew may
-        get members: then it is looked for each time.
+        Groups that are counted anew may get members: then it is looked for each time.
         """
-        queue = self._scheduler.queue
-        if group in self._not_gated:
-            known = self._not_gated[group]
-            if known is None:
-                return None
-            uid = known.pod.uid
-            if uid in group.unscheduled and queue.get(uid) is known and not known.gated:
+        known = self._not_gated.get(group)
+        if isinstance(known, QueuedPod):
+            if self._first_not_gated((known.pod.uid,), group) is known:
                 return known
-        others = (queue.get(uid) for uid in group.unscheduled)
-        found = next((q for q in others if q is not None and not q.gated), None)
-        if found is not None or not (group.assumed or self._scheduler.state.recounting):
+            known = None
+        found = self._first_not_gated(group.unscheduled if known is None else known, group)
+        if found is not None:
             self._not_gated[group] = found
-        else:
+        elif self._scheduler.state.recounting:
             self._not_gated.pop(group, None)
+        elif known is None:
+            self._not_gated[group] = tuple(group.assumed)
         return found
+
+    def _first_not_gated(self, uids: Iterable[Uid], group: PodGroupState) -> QueuedPod | None:
+        """Return the first of these members that is without a node, in the queue and not gated."""
+        there = (self._scheduler.queue.get(uid) for uid in uids if uid in group.unscheduled)
+        return next((queued for queued in there if queued is not None and not queued.gated), None)
 
     def report(self) -> Iterator[None]:
         """Tell pods that have waited for some seconds why; to be called from time to time.
@@ -607,8 +626,10 @@ class PodEnqueuer:
     def _note_not_gated(self, pod: Pod) -> None:
         """Note that the group of this pod, which is in the queue now, has a member not gated."""
         group = self._scheduler.state.pod_groups.of(pod) if self._not_gated else None
-        if group is not None and self._not_gated.get(group, pod) is None:
-            self._not_gated[group] = self._scheduler.queue.get(pod.uid)
+        if group is not None and isinstance(self._not_gated.get(group), tuple):
+            queued = self._scheduler.queue.get(pod.uid)
+            if queued is not None:
+                self._not_gated[group] = queued
 
     def _gate(self, pod: Pod, pipeline: Pipeline, *, report: bool) -> str | None:
         """Return what keeps the pod out of the queue: the name of a PreEnqueue plugin, or "".

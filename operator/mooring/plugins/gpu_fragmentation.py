@@ -9,6 +9,7 @@ from typing import ClassVar, Final
 
 import numpy as np
 
+from mooring.framework.card_plugin import CountingOfCards
 from mooring.framework.handle import Handle
 from mooring.framework.plugin import Normalize
 from mooring.framework.verdicts import SKIP, Skip
@@ -51,15 +52,22 @@ class GPUFragmentation:
     def __init__(self, args: GPUFragmentationArgs, handle: Handle) -> None:
         self._format = args.card_format()
         self._cards = handle.assume_cache.track_cards(self._format, demand=True)
+        self._counting = CountingOfCards(self.name, self._cards, handle.evaluations)
 
     def pre_score(
         self, pod: Pod, _nodes: NodeView, _cluster: ClusterView
     ) -> _RequestedCards | Skip:
-        """Return the cards that the pod requests, perhaps none; SKIP if that cannot be read."""
+        """Return the cards that the pod requests, perhaps none; SKIP if that cannot be read.
+
+        Raises:
+            StillEvaluating: the cards of many nodes are yet to be counted.
+        """
         try:
-            return _RequestedCards(card_request(pod.spec, self._format))
+            request = card_request(pod.spec, self._format)
         except CardRequestError:
             return SKIP
+        self._counting.finish()
+        return _RequestedCards(request)
 
     def score(self, pod: Pod, nodes: NodeView, wanted: _RequestedCards) -> IntArray:
         """Return 50 where fragmentation stays the same, more where it shrinks."""

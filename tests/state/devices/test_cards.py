@@ -136,6 +136,7 @@ def test_typical_demand_follows_the_pods_from_time_to_time_if_a_plugin_reads_it(
     for index in range(20):
         state.put(Kind.POD, uid_of(f"o{index}"), parse_pod(pod(f"o{index}", node="n")))
     assert state.track_cards(GPUSHARE, demand=True) is cards
+    assert not cards.typical
     assert state.nodes.set_version == version
     version = state.nodes.set_version
     for index in range(16):
@@ -195,37 +196,49 @@ def everything(state: ClusterState, cards: Cards) -> dict[str, Any]:
             drawn_nodes,
             st.tuples(st.just("pod gone"), st.sampled_from(PODS)),
             st.tuples(st.just("node gone"), st.sampled_from(NODES)),
+            st.just(("a row is counted", "")),
         ),
         max_size=25,
     ),
     tried=drawn_pods,
     removed=st.sets(st.sampled_from(PODS)),
+    begun=st.integers(0, 12),
+    looked_at=st.booleans(),
 )
 def test_books_are_those_of_a_restart_and_a_trial_leaves_no_trace(
-    steps: list[Any], tried: dict[str, Any], removed: set[str]
+    steps: list[Any], tried: dict[str, Any], removed: set[str], begun: int, *, looked_at: bool
 ) -> None:
+    """Books that begin late are those that were there all the time, however far rows are counted.
+
+    In the trial rows are counted that were not before, if it is `looked_at`.
+    """
     first = gpu_node("n0", 3, 16)
     state = cluster(first)
-    cards = state.track_cards(GPUSHARE)
+    cards: Cards | None = None
     objects: dict[tuple[str, str], dict[str, Any]] = {("Node", "n0"): first}
-    for step in steps:
-        if isinstance(step, tuple):
+    for number, step in enumerate(steps):
+        if number == begun:
+            cards = state.track_cards(GPUSHARE)
+        if step == ("a row is counted", ""):
+            if cards is not None:
+                cards.count_row()
+        elif isinstance(step, tuple):
             kind, name = (
                 (Kind.POD, uid_of(step[1])) if step[0] == "pod gone" else (Kind.NODE, step[1])
             )
             state.delete(kind, name)
             objects.pop((kind.value, step[1]), None)
-            continue
-        name = step["metadata"]["name"]
-        if step["kind"] == "Node":
-            state.put(Kind.NODE, name, parse_node(step))
         else:
-            state.put(Kind.POD, uid_of(name), parse_pod(step))
-        objects[step["kind"], name] = step
-    before = everything(state, cards)
+            name = step["metadata"]["name"]
+            if step["kind"] == "Node":
+                state.put(Kind.NODE, name, parse_node(step))
+            else:
+                state.put(Kind.POD, uid_of(name), parse_pod(step))
+            objects[step["kind"], name] = step
+    cards = cards or state.track_cards(GPUSHARE)
 
     anew = cluster(*objects.values())
-    assert everything(anew, anew.track_cards(GPUSHARE)) == before
+    before = everything(anew, anew.track_cards(GPUSHARE))
 
     row = state.nodes.row_of.get("n0")
     if row is not None and state.nodes.nodes[row] is not None:
@@ -234,7 +247,23 @@ def test_books_are_those_of_a_restart_and_a_trial_leaves_no_trace(
                 trial.remove(uid_of(name))
             tried["metadata"] |= {"name": "tried", "uid": "tried"}
             trial.add(parse_pod(tried), row)
-        assert everything(state, cards) == before
+            if looked_at:
+                everything(state, cards)
+    assert everything(state, cards) == before
+
+
+def test_typical_demand_is_that_of_all_pods_however_few_nodes_were_looked_at() -> None:
+    state, cards = books(
+        gpu_node("n", 2, 16),
+        gpu_node("m", 2, 16),
+        share_pod("a", 4, node="n"),
+        share_pod("b", 4, node="m"),
+    )
+    assert state.track_cards(GPUSHARE, demand=True) is cards
+    assert free(cards) == [12, 16]
+    assert cards.uncounted == 1
+    assert cards.typical == {Demand(1, 4): 2}
+    assert not cards.uncounted
 
 
 @settings(max_examples=150, deadline=None)

@@ -69,6 +69,7 @@ def test_a_device_plugin_that_hands_out_another_card_is_right_and_noticed_once()
     state = cluster(gpu_node("n"))
     cards = state.track_cards(FORMAT)
     assumed(state, on=2)
+    assert owners(cards) == {"default/p": ((2,),)}
     position = state.nodes.changes.position
     for _ in range(2):
         state.put(Kind.POD, uid_of("p"), parse_pod(share_pod("p", node="n", card=1)))

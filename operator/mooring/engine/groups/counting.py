@@ -36,6 +36,8 @@ __all__ = ["CountedClass", "CountingSearch", "FreeForMembers", "MemberClass"]
 
 _COST: Final = 5
 """The cost of placing the members of one class by counting; it takes some milliseconds."""
+_MEMBERS_AT_ONCE: Final = 500
+"""Of so many members the class is found without a pause, which takes about a millisecond."""
 _PODS: Final = "pods"
 _UNITS: Final = {"cpu": (1000, "CPUs"), "memory": (2**30, "GiB of memory"), _PODS: (1, "pod slots")}
 
@@ -121,7 +123,9 @@ class CountingSearch:
         if self._known_classes is not None:
             return
         by_fields: dict[_Fields, MemberClass] = {}
-        for pod in self._searched.members:
+        for number, pod in enumerate(self._searched.members, 1):
+            if number % _MEMBERS_AT_ONCE == 0:
+                yield
             rejected = frozenset(self._searched.rejected.get(pod.uid, ()))
             labels, extended = frozenset(pod.labels.items()), self._searched.extended.get(pod.uid)
             notes = frozenset(pod.annotations.items() if self._annotations_matter else ())

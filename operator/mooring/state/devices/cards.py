@@ -5,10 +5,13 @@ each change the row is computed anew from them. So a restart gives the same book
 is undone leaves no trace. Pods whose cards are known count there; those whose cards are not known
 (no scheduler chose any, or the annotation cannot be read) count where they fit best, in the order
 of their names, after all others.
+
+A row that was there when the books began is counted from the tables of nodes and pods when it is
+first read, or by `count_row`. Until then nobody has read it, so its changes need not be followed.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -31,7 +34,7 @@ from mooring.model.node import Node
 from mooring.model.pod import Pod, Uid
 from mooring.state.columns import IntArray
 
-__all__ = ["CardOwner", "Cards", "Demand", "RemainingCards"]
+__all__ = ["CardOwner", "Cards", "CardsOfRow", "Demand", "RemainingCards"]
 
 _FIRST_ROWS: Final = 64
 _MOST_CLASSES: Final = 32
@@ -56,6 +59,13 @@ class Demand(NamedTuple):
     cards: int
     memory: int
     cpu: int = 0
+
+
+class CardsOfRow(NamedTuple):
+    """The node of a row, and the pods on it, with their cards where these are known."""
+
+    node: Node | None
+    pods: Iterable[tuple[Pod, Assignment | None]]
 
 
 class RemainingCards(NamedTuple):
@@ -179,19 +189,46 @@ class _Books(NamedTuple):
 class Cards:
     """The cards of all nodes by one format; arrays are [row, card number], to be read only.
 
-    Memory is int64 in the format's units, compute in percent of a card.
+    Memory is int64 in the format's units, compute in percent of a card. `uncounted` are the rows
+    of all nodes that exist, and `read` returns what is on one of them.
     """
 
-    def __init__(self, form: CardFormat) -> None:
+    def __init__(
+        self,
+        form: CardFormat,
+        uncounted: Iterable[int] = (),
+        read: Callable[[int], CardsOfRow] = lambda _row: CardsOfRow(None, ()),
+    ) -> None:
         self.format = form
+        self._uncounted = dict.fromkeys(uncounted)
+        self._read = read
         self._rows: dict[int, _Row] = {}
         self._columns = _columns(_FIRST_ROWS)
         self._demand: Counter[Demand] = Counter()
-        self.typical: Mapping[Demand, int] = {}
-        """How many placed pods there were of each of the most frequent classes at some time."""
+        self._typical: Mapping[Demand, int] = {}
         self.followed = False
         """Whether a plugin reads `typical`, so that it must follow the pods."""
         self._since_published = 0
+
+    @property
+    def typical(self) -> Mapping[Demand, int]:
+        """How many placed pods there were of each of the most frequent classes at some time."""
+        while self._uncounted:
+            self.count_row()
+        return self._typical
+
+    @property
+    def uncounted(self) -> int:
+        """How many rows are yet to be counted."""
+        return len(self._uncounted)
+
+    def count_row(self) -> None:
+        """Count one more row, if one is left, before it is read.
+
+        Who is about to read all rows does so in steps.
+        """
+        if self._uncounted:
+            self._count_row(next(iter(self._uncounted)))
 
     def remaining(self, rows: IntArray) -> RemainingCards:
         """Return what the cards of the rows have left."""
@@ -268,25 +305,11 @@ class Cards:
 
     # What follows is for `Devices` alone.
 
-    def begin(
-        self,
-        nodes: Iterable[tuple[int, Node]],
-        pods: Iterable[tuple[int, Pod, Assignment | None]],
-    ) -> None:
-        """Count these nodes by their rows, and pods with their known cards.
-
-        That is what `put_node` and `put_pod` do, with each row computed once.
-        """
-        for row, node in nodes:
-            self._count_node(row, node)
-        for row, pod, known in pods:
-            self._count_pod(row, pod, known)
-        for row in tuple(self._rows):
-            self._refresh(row)
-
     def put_node(self, row: int, node: Node | None) -> None:
         """Set the row's cards to those of the node, or to none."""
-        if self._count_node(row, node):
+        if node is None:
+            self._uncounted.pop(row, None)  # pods of unknown nodes may be counted there next
+        if row not in self._uncounted and self._count_node(row, node):
             self._refresh(row)
 
     def _count_node(self, row: int, node: Node | None) -> bool:
@@ -304,6 +327,8 @@ class Cards:
 
     def put_pod(self, row: int, pod: Pod, known: Assignment | None) -> bool:
         """Count the pod on the row, on its known cards; return whether the row's books changed."""
+        if row in self._uncounted:
+            return False
         changed = self._count_pod(row, pod, known)
         if changed:
             self._refresh(row)
@@ -348,7 +373,7 @@ class Cards:
 
         It does once half as many were placed as there are, if a plugin follows it. True if it did.
         """
-        if not self.followed or uid not in self._row(row).held:
+        if not self.followed or self._uncounted or uid not in self._row(row).held:
             return False
         self._since_published += 1
         if self._since_published < max(16, sum(self._demand.values()) // 2):
@@ -357,10 +382,13 @@ class Cards:
         return True
 
     def follow(self) -> None:
-        """Set `typical` to what the pods request now, and keep it up to date from now on."""
+        """Set `typical` to what the pods request, and keep it up to date from now on.
+
+        That is what they request once every row is counted.
+        """
         self.followed = True
         self._since_published = 0
-        self.typical = dict(sorted(self._demand.items(), key=_frequency)[:_MOST_CLASSES])
+        self._typical = dict(sorted(self._demand.items(), key=_frequency)[:_MOST_CLASSES])
 
     def _count(self, demand: Demand, times: int) -> None:
         self._demand[demand] += times
@@ -368,10 +396,27 @@ class Cards:
             del self._demand[demand]
 
     def _row(self, row: int) -> _Row:
+        if row in self._uncounted:
+            self._count_row(row)
         return self._rows.get(row, _NO_ROW)
 
+    def _count_row(self, row: int) -> None:
+        """Count the node and the pods of a row that is not counted yet."""
+        del self._uncounted[row]
+        node, pods = self._read(row)
+        counted = self._count_node(row, node)
+        for pod, known in pods:
+            counted |= self._count_pod(row, pod, known)
+        if counted:
+            self._refresh(row)
+        if self.followed and not self._uncounted:
+            self.follow()
+
     def _reach(self, rows: IntArray) -> None:
-        """Make columns for every row, also for nodes that came without any card."""
+        """Count the rows if they are not, and make columns for nodes that came without a card."""
+        if self._uncounted:
+            for row in filter(self._uncounted.__contains__, rows.tolist()):
+                self._count_row(row)
         if len(rows) and int(rows.max()) >= len(self._columns):
             self._grow(int(rows.max()) + 1)
 

