@@ -1259,6 +1259,8 @@ def test_a_pod_whose_binding_fails_is_tried_after_its_claim_still(open_door: Doo
     open_door.scheduler_state.queue.add_unschedulable(queued, rejected_by, open_door.now)
     open_door.now = 100.0
     put_claim(open_door, version=3, allocation=allocated("d0"))
+    while open_door.scheduler_state.queue.run_hints(open_door.now):
+        pass
     assert open_door.queue() is SubQueue.ACTIVE
 
 
