@@ -1,0 +1,48 @@
+import pytest
+
+from mooring.framework.evaluations import Evaluations, StillEvaluating
+from mooring.plugins.dynamic_resources.allocation_error import BudgetError
+from mooring.plugins.dynamic_resources.budget import Budget
+
+
+def test_a_node_may_take_so_many_steps_and_the_next_one_as_many_again() -> None:
+    budget = Budget(steps=250, steps_on_node=100)
+    for _ in range(2):
+        budget.begin_node()
+        budget.spend(100)
+    budget.begin_node()
+    budget.spend(50)
+    with pytest.raises(BudgetError, match="takes too many steps") as caught:
+        budget.spend(1)
+    assert caught.value.on_node
+
+
+def test_each_node_has_a_few_steps_when_those_of_all_nodes_are_used_up() -> None:
+    budget = Budget(steps=100, steps_on_node=100, least_on_node=10)
+    budget.begin_node()
+    budget.spend(100)
+    budget.begin_node()
+    budget.spend(10)
+    with pytest.raises(BudgetError):
+        budget.spend(1)
+
+
+def test_steps_and_other_work_are_charged_to_the_decision() -> None:
+    evaluations = Evaluations(1_000)
+    for steps, units in ((25, 0), (0, 1_000), (10, 600)):
+        evaluations.begin_decision()
+        budget = Budget(evaluations=evaluations)
+        budget.begin_node()
+        budget.pause()
+        budget.spend(steps)
+        budget.work(units)
+        with pytest.raises(StillEvaluating, match="still being searched for"):
+            budget.pause()
+
+
+def test_nothing_pauses_where_nothing_waits_for_a_decision() -> None:
+    for budget in (Budget(), Budget(evaluations=Evaluations())):
+        assert not budget.pauses
+        budget.work(10**12)
+        budget.pause()
+    assert Budget(evaluations=Evaluations(1)).pauses
