@@ -3,7 +3,7 @@
 There is no claim controller: the test frees the claims of the pods that it deletes.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ from controlplane import ControlPlane
 from controlplane.client import Client
 from controlplane.namespaces import create_namespace, delete_namespace
 from controlplane.nodes import create_nodes
-from e2e.replicas import QUICK_LEASE, delete_now, eventually
+from e2e.replicas import PROFILES, QUICK_LEASE, delete_now, eventually
 from faults.rules import Kind, Rule
 from faults.scene import Scene
 from mooring.model.resource_claims import ResourceClaim, parse_resource_claim
@@ -27,13 +27,17 @@ NODES: Final = 4
 PER_NODE: Final = 4
 DEVICES: Final = NODES * PER_NODE
 CLAIMS: Final = "/resourceclaims/"
+GROUP, MINIMUM = "example.com/group", "example.com/minimum"
 
 
 @pytest.fixture(scope="module")
 def plane(plane: ControlPlane) -> ControlPlane:
     capacity = {"cpu": "8", "memory": "8Gi", "pods": "110"}
     names = create_nodes(plane.access, NODES, capacity=capacity)
+    groups = {"podGroupLabels": [{"name": GROUP, "minimum": MINIMUM}]}
+    spec = {"pluginConfig": [{"name": "GangScheduling", "args": groups}]}
     with plane.access.client() as client:
+        client.patch(f"{PROFILES}/mooring", {"spec": spec})
         post(client, "deviceclasses", device_class("gpu"))
         for name in names:
             devices = [f"d{number}" for number in range(PER_NODE)]
@@ -62,19 +66,27 @@ def post(client: Client, resource: str, raw: Raw, namespace: str = "") -> None:
     client.post(f"{RESOURCES}{place}/{resource}", {**raw, "metadata": metadata})
 
 
-def create(client: Client, namespace: str, names: Sequence[str]) -> None:
-    """Create a pod and its claim of each name."""
+def create(client: Client, namespace: str, names: Sequence[str], group: str = "") -> None:
+    """Create a pod and its claim of each name; all pods may be one group."""
     for name in names:
         post(client, "resourceclaims", device_claim(name), namespace)
         entry = {"name": "gpu", "resourceClaimName": name}
         spec = {"schedulerName": "mooring", "resourceClaims": [entry]}
         raw = builders.pod(name, namespace=namespace, spec=spec)
+        if group:
+            raw["metadata"]["labels"] = {GROUP: group}
+            raw["metadata"]["annotations"] = {MINIMUM: str(len(names))}
         client.post(f"/api/v1/namespaces/{namespace}/pods", raw)
 
 
 def claims_of(client: Client, namespace: str) -> dict[str, ResourceClaim]:
     raw = client.get(f"{RESOURCES}/namespaces/{namespace}/resourceclaims")["items"]
     return {claim.name: claim for claim in map(parse_resource_claim, raw)}
+
+
+def any_reserved(claims: Mapping[str, ResourceClaim]) -> bool:
+    """Return whether any of the claims is reserved for a pod."""
+    return any(claim.reserved_for for claim in claims.values())
 
 
 def nodes_of(client: Client, namespace: str) -> dict[str, str]:
@@ -153,14 +165,34 @@ def test_a_leader_that_is_killed_while_claims_are_written_leaves_nothing_behind(
     leader, _ = scene.start_pair(*QUICK_LEASE)
     names = [f"a-{number}" for number in range(DEVICES)]
     with scene.plane.access.client() as client:
-        scene.inject(Rule(Kind.STALL, "POST", "/binding", count=DEVICES, delay=2.0), leader)
+        held = Rule(Kind.STALL, "POST", "/binding", count=DEVICES, delay=2.0)
+        injected = scene.inject(held, leader)
         create(client, namespace, names)
+        eventually(injected.strikes, bool, "a Binding held up, whose claim is written")
+        leader.kill()
+        assert_every_pod_has_its_device(client, namespace, names)
+        free(client, namespace, names)
+    assert scene.settle().faults == []
+
+
+def test_a_leader_that_is_killed_while_claims_of_a_group_are_written_leaves_it_to_the_next(
+    scene: Scene, namespace: str
+) -> None:
+    leader, _ = scene.start_pair(*QUICK_LEASE)
+    names = [f"g-{number}" for number in range(DEVICES)]
+    with scene.plane.access.client() as client:
+        slow = Rule(
+            Kind.STALL, "PATCH", CLAIMS, count=DEVICES, seconds=60.0, delay=5.0, probability=0.5
+        )
+        injected = scene.inject(slow, leader)
+        create(client, namespace, names, "g")
         eventually(
-            lambda: [c for c in claims_of(client, namespace).values() if c.reserved_for],
+            lambda: injected.strikes() and any_reserved(claims_of(client, namespace)),
             bool,
-            "a claim reserved",
+            "a claim reserved, and the write of another held up",
         )
         leader.kill()
+        assert len(nodes_of(client, namespace)) < DEVICES
         assert_every_pod_has_its_device(client, namespace, names)
         free(client, namespace, names)
     assert scene.settle().faults == []
