@@ -1,9 +1,9 @@
 """Random mixes of shares and whole cards, placed by the engine and checked by adding up."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, count
 from typing import Any
 
 from hypothesis import given, settings
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from deciding import Deciding
 from devices.objects import gpu_node, share_pod, whole_pod
 from mooring.engine.assumed import assume_and_reserve
-from mooring.engine.outcome import FitError, ScheduleResult
+from mooring.engine.outcome import FitError, Outcome, ScheduleResult
 from mooring.framework.evaluations import StillEvaluating
 from mooring.model.devices import link_rank
 from mooring.model.events import Kind
@@ -110,6 +110,28 @@ def test_no_card_is_overcommitted_and_no_set_is_worse_connected_than_the_best_fr
                 used[node][card] -= each
 
 
+def decided(
+    deciding: Deciding, raw: dict[str, Any], between: Callable[[], None]
+) -> tuple[Outcome, int]:
+    """Return the decision about the pod, and after how many attempts that were refused."""
+    for refused in count():
+        try:
+            return deciding.outcome(raw), refused
+        except StillEvaluating:
+            between()
+    raise AssertionError
+
+
+def reserved(deciding: Deciding, raw: dict[str, Any], outcome: ScheduleResult) -> tuple[int, ...]:
+    """Assume the pod where the decision puts it; return the cards that it gets."""
+    parsed = parse_pod(raw)
+    assume_and_reserve(parsed, outcome.row, deciding.pipeline, deciding.state).pop_all()
+    placed = deciding.state.pods.get(parsed.uid)
+    assert placed is not None
+    assert placed.cards is not None
+    return placed.cards[1][0]
+
+
 @settings(max_examples=150, deadline=None)
 @given(
     counts=st.lists(st.integers(1, 3), min_size=1, max_size=5),
@@ -144,37 +166,31 @@ def test_no_card_is_given_twice_by_the_first_decisions_while_the_cards_of_nodes_
         on[name] = memory
         return share_pod(name, memory, node=f"n{node}", card=card)
 
+    def something_happens() -> None:
+        what, node, card, memory = meanwhile.pop() if meanwhile else ("", 0, 0, 0)
+        if what == "gone" and (on := used.get((node, card))):
+            deciding.state.delete(Kind.POD, uid_of(on.popitem()[0]))
+        elif what == "bound" and (one := bound(f"m{len(meanwhile)}", node, card, memory)):
+            parsed = parse_pod(one)
+            deciding.state.put(Kind.POD, parsed.uid, parsed)
+
     before = [bound(f"b{i}", *each) for i, each in enumerate(there)]
     nodes = [gpu_node(f"n{i}", count, MEMORY) for i, count in enumerate(counts)]
     deciding = Deciding(*nodes, *filter(None, before), plugins=PLUGINS, most_per_decision=1)
     refused = 0
     for index, (kind, amount) in enumerate(wanted):
-        raw, outcome = raw_pod(index, (kind, amount)), None
-        while outcome is None:
-            try:
-                outcome = deciding.outcome(raw)
-            except StillEvaluating:
-                refused += 1
-                what, node, card, memory = meanwhile.pop() if meanwhile else ("", 0, 0, 0)
-                if what == "gone" and (on := used.get((node, card))):
-                    deciding.state.delete(Kind.POD, uid_of(on.popitem()[0]))
-                elif what == "bound" and (one := bound(f"m{len(meanwhile)}", node, card, memory)):
-                    parsed = parse_pod(one)
-                    deciding.state.put(Kind.POD, parsed.uid, parsed)
+        raw = raw_pod(index, (kind, amount))
+        outcome, again = decided(deciding, raw, something_happens)
+        refused += again
         assert refused == len(counts) - 1
         left = {place: MEMORY - sum(on.values()) for place, on in used.items()}
         whole = Counter(node for (node, _), memory in left.items() if memory == MEMORY)
         fits = max(left.values()) if kind == "share" else max(whole.values(), default=0)
         assert isinstance(outcome, ScheduleResult) == (fits >= amount)
         if isinstance(outcome, ScheduleResult):
-            pod = parse_pod(raw)
-            assume_and_reserve(pod, outcome.row, deciding.pipeline, deciding.state).pop_all()
-            placed = deciding.state.pods.get(pod.uid)
-            assert placed is not None
-            assert placed.cards is not None
-            for card in placed.cards[1][0]:
+            for card in reserved(deciding, raw, outcome):
                 on = used[int(outcome.node[1:]), card]
-                on[pod.name] = amount if kind == "share" else MEMORY
+                on[f"p{index}"] = amount if kind == "share" else MEMORY
                 assert sum(on.values()) <= MEMORY
 
 
