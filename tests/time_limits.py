@@ -12,13 +12,16 @@ import gc
 import os
 import time
 from collections.abc import Generator
-from threading import Timer
+from math import inf
+from threading import Thread
 from typing import Final
 
 import pytest
 
 GRACE: Final = 1.25
 """The process ends after so many times the limit."""
+_LOOK_SECONDS: Final = 1.0
+"""So often the clock is looked at. A timer for each test would be a thread for each test."""
 
 
 class TimeLimits:
@@ -29,18 +32,18 @@ class TimeLimits:
         self._running: dict[str, float] = {}
         # Here nothing is captured yet.
         self._stderr = os.fdopen(os.dup(2), "w", buffering=1)
-        self._end_of_run: Timer | None = None
+        self._end_of_run = self._end_of_test = inf
 
     def pytest_sessionstart(self) -> None:
         """Start the clock of the run, which a worker of pytest-xdist leaves to its controller."""
         limit = _setting(self._config, "session_timeout")
         if limit and not hasattr(self._config, "workerinput"):
-            self._end_of_run = _started(Timer(GRACE * limit, self._end))
+            self._end_of_run = time.monotonic() + GRACE * limit
+        Thread(target=self._watch, name="time limits", daemon=True).start()
 
     def pytest_sessionfinish(self) -> None:
         """Stop the clock of the run."""
-        if self._end_of_run is not None:
-            self._end_of_run.cancel()
+        self._end_of_run = inf
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
@@ -48,11 +51,11 @@ class TimeLimits:
         limit = _limit_of(item)
         if not limit:
             return (yield)
-        timer = _started(Timer(GRACE * limit, self._end))
+        self._end_of_test = time.monotonic() + GRACE * limit
         try:
             return (yield)
         finally:
-            timer.cancel()
+            self._end_of_test = inf
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """Remember which tests run; a controller of pytest-xdist hears of those of all workers."""
@@ -61,6 +64,12 @@ class TimeLimits:
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
         """Forget the test."""
         self._running.pop(nodeid, None)
+
+    def _watch(self) -> None:
+        """End the process when the test or the run is out of time."""
+        while (left := min(self._end_of_test, self._end_of_run) - time.monotonic()) > 0:
+            time.sleep(min(left, _LOOK_SECONDS))
+        self._end()
 
     def _end(self) -> None:
         """Write which tests run and where they wait, and end the process."""
@@ -109,9 +118,3 @@ def _limit_of(item: pytest.Item) -> float:
 def _setting(config: pytest.Config, name: str) -> float:
     """Return a setting of pytest-timeout in seconds, 0 for none."""
     return float(config.getoption(name) or config.getini(name) or 0)
-
-
-def _started(timer: Timer) -> Timer:
-    timer.daemon = True
-    timer.start()
-    return timer
