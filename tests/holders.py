@@ -7,7 +7,7 @@ import re
 import sys
 import types
 from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
@@ -59,11 +59,18 @@ class Holders:
 
 def _children(where: str, found: object) -> Iterator[tuple[str, object]]:
     """Return the objects that an object refers to; only Mooring's and containers have any."""
-    for kind, of_kind in _PARTS:
-        if isinstance(found, kind):
-            return ((f"{where}{name}", part) for name, part in list(of_kind(found)))
-    attributes = _attributes(found) if _is_ours(found) else ()
-    return ((f"{where}.{name}", value) for name, value in attributes)
+    kind: Any = type(found)
+    if (parts := _parts_of(kind)) is not None:
+        return ((f"{where}{name}", part) for name, part in list(parts(found)))
+    if not _is_ours(found):
+        return iter(())
+    return ((f"{where}.{name}", value) for name, value in _attributes(found))
+
+
+@functools.cache
+def _parts_of(kind: type) -> Callable[[Any], Iterable[tuple[str, object]]] | None:
+    """Return what gives the parts of objects of this type; None if they have attributes alone."""
+    return next((of_kind for known, of_kind in _PARTS if issubclass(kind, known)), None)
 
 
 def _items(found: Iterable[object]) -> Iterator[tuple[str, object]]:
@@ -97,7 +104,11 @@ _PARTS: Final[tuple[tuple[Any, Any], ...]] = (
 
 
 def _is_ours(found: object) -> bool:
-    kind = found if isinstance(found, type) else type(found)
+    return _is_our_type(found if isinstance(found, type) else type(found))
+
+
+@functools.cache
+def _is_our_type(kind: type) -> bool:
     return kind.__module__.startswith("mooring")
 
 
@@ -105,11 +116,18 @@ def _attributes(found: object) -> Iterator[tuple[str, object]]:
     yield from list(getattr(found, "__dict__", {}).items())
     if isinstance(found, type):
         return
-    for kind in type(found).__mro__:
-        slots = kind.__dict__.get("__slots__", ())
-        for name in (slots,) if isinstance(slots, str) else slots:
-            if name not in {"__dict__", "__weakref__"} and hasattr(found, name):
-                yield name, getattr(found, name)
+    kind: Any = type(found)
+    for name in _slots(kind):
+        if hasattr(found, name):
+            yield name, getattr(found, name)
+
+
+@functools.cache
+def _slots(kind: type) -> tuple[str, ...]:
+    """Return the names of the slots of a type and its bases."""
+    found = (base.__dict__.get("__slots__", ()) for base in kind.__mro__)
+    names = ((slots,) if isinstance(slots, str) else slots for slots in found)
+    return tuple(n for some in names for n in some if n not in {"__dict__", "__weakref__"})
 
 
 def most_bytes(found: object) -> int | None:
