@@ -28,7 +28,7 @@ console = Console() if sys.stdout.isatty() else Console(width=WIDTH)
 
 AT_LEAST_ONE = click.IntRange(1)
 EPILOG = "Workloads:\n\n\b\n" + "\n".join(
-    f"{workload.name:12} {workload.about}" for workload in WORKLOADS.values()
+    f"{workload.name:15} {workload.about}" for workload in WORKLOADS.values()
 )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
-__all__ = ["Comparison", "Run", "compare", "rate", "times_the_cpu"]
+__all__ = ["AT_THE_LIMIT", "Comparison", "Run", "compare", "rate", "times_the_cpu"]
 
 
 AT_THE_LIMIT = 0.9

@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.table import Table
 
-from bench.figures import Comparison, Run, times_the_cpu
+from bench.figures import AT_THE_LIMIT, Comparison, Run, times_the_cpu
 from bench.workloads import Workload
 from controlplane.releases import chosen_release
 
@@ -74,7 +74,10 @@ def verdict(result: Comparison, runs: Sequence[Run]) -> list[str]:
     faults = [f"{run.scheduler}: {fault}" for run in runs for fault in run.faults[:5]]
     if faults:
         return ["void:", *faults]
-    rates = f"{_shown(result.ratio)} times the pods/s (goal {result.goal:.1f}: {_word(result)})"
+    goal = f"goal {result.goal:.1f}"
+    if result.of_limit is not None:
+        goal += f", or {AT_THE_LIMIT} times the API server's limit"
+    rates = f"{_shown(result.ratio)} times the pods/s ({goal}: {_word(result)})"
     cpu = f"{_shown(result.cpu_ratio)} times the CPU per pod"
     lines = [f"mooring / kube-scheduler: {rates}, {cpu}"]
     if result.of_limit is not None:

@@ -198,12 +198,10 @@ class _Drain:
 
     def run(self, names: Sequence[str], others: Sequence[str]) -> Run:
         """Return the figures, audited; `others` are the names of the second kind's pods."""
-        requests = requests_so_far(self._access)
-        servers = self._servers()
+        requests, servers = requests_so_far(self._access), self._servers()
+        then = self._successors.replace
         with (
-            watched_binds(
-                self._access, self._namespace, names, then=self._successors.replace
-            ) as binds,
+            watched_binds(self._access, self._namespace, names, then=then) as binds,
             first_change(self._access, self._namespace, self._on_first_sign),
         ):
             began = time.monotonic()

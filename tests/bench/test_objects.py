@@ -96,7 +96,7 @@ def test_pods_of_other_workloads_are_in_no_group() -> None:
 
 
 def test_pods_that_share_extended_resources_request_them_in_turn() -> None:
-    workload = WORKLOADS["claims-extended"].scaled(50)
+    workload = WORKLOADS["claims-extended"].scaled(10)
     limits = [
         pod["spec"]["containers"][0]["resources"]["limits"]
         for _, pod in objects.measured_pods(workload, "bench", "mooring")

@@ -117,5 +117,6 @@ def test_the_file_says_what_was_run_and_on_what(tmp_path: Path) -> None:
 
 
 def test_the_verdict_tells_the_share_of_the_servers_limit() -> None:
-    *_, last = verdict(Comparison(3.0, 0.5, 10.0, of_limit=0.75), [RUN])
+    first, last = verdict(Comparison(3.0, 0.5, 10.0, of_limit=0.75), [RUN])
+    assert "(goal 10.0, or 0.9 times the API server's limit: missed)" in first
     assert last == "0.75 times the pods/s of the API server's limit"
