@@ -13,6 +13,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import fields, replace
+from itertools import count
 from typing import Any
 
 from mooring.model.devices import Assignment, CardFormat
@@ -63,6 +64,7 @@ class ClusterState:
         self._pod_groups = PodGroupsWriter(self.pods)
         self.pod_groups: PodGroups = self._pod_groups.groups
         self._pod_columns = MutablePodColumns()
+        self._arrivals = count()
         self.pod_columns: PodColumns = self._pod_columns
         self._nominations = NominationsWriter(self._pod_columns)
         self.nominations = self._nominations.nominations
@@ -718,10 +720,13 @@ class ClusterState:
         self.storage.add_pod(row, pod)
         self._enter_unknown_node(placed)
         self.devices.attach(placed)
+        if placed.arrival is None:
+            placed.arrival = next(self._arrivals)
         self._pod_columns.put(
             pod,
             row,
             nominated=False,
+            arrival=placed.arrival,
             evicting=self.evictions.evicting(pod),
             group=self._pod_groups.number_of(pod.uid),
         )

@@ -5,6 +5,7 @@ evicted. A nominated pod has one too, because other pods must leave it what it r
 """
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +33,7 @@ class PodColumns:
         self._rows = columns.add(np.int64, _NOWHERE)
         self._priority = columns.add(np.int64)
         self._started = columns.add(np.float64)
+        self._arrivals = columns.add(np.int64)
         self._nominated = columns.add(np.bool_)
         self._evicting = columns.add(np.bool_)
         self._backfill_until = columns.add(np.float64)
@@ -75,6 +77,24 @@ class PodColumns:
     def started(self) -> npt.NDArray[np.float64]:
         """When the pods started."""
         return read_only(self._started.data[: len(self._pods)])
+
+    def by_importance(self, slots: IntArray, *keys: npt.NDArray[Any]) -> IntArray:
+        """Return the order (int64) of the slots: by these keys, then most important pod first.
+
+        The first key counts most. Of equally important pods those that came first are first.
+        """
+        arrived, started = self._arrivals.data[slots], self._started.data[slots]
+        priority = self._priority.data[slots]
+        order: IntArray = np.lexsort((arrived, started, -priority, *keys[::-1]))
+        return order
+
+    def by_arrival(self, slots: IntArray, *keys: npt.NDArray[Any]) -> IntArray:
+        """Return the order (int64) of the slots: by these keys, then the pod that came first.
+
+        Slots are in no order: pods that a trial has removed come back in others.
+        """
+        order: IntArray = np.lexsort((self._arrivals.data[slots], *keys[::-1]))
+        return order
 
     @property
     def nominated(self) -> npt.NDArray[np.bool_]:
@@ -141,6 +161,7 @@ class MutablePodColumns(PodColumns):
         row: int,
         *,
         nominated: bool,
+        arrival: int = 0,
         evicting: bool = False,
         backfill_until: float = _NO_BACKFILL,
         group: int | None = None,
@@ -155,6 +176,7 @@ class MutablePodColumns(PodColumns):
         self._rows.data[slot] = row
         self._priority.data[slot] = pod.spec.priority
         self._started.data[slot] = _NOT_STARTED if pod.started is None else pod.started
+        self._arrivals.data[slot] = arrival
         self._nominated.data[slot] = nominated
         self._evicting.data[slot] = evicting
         self._backfill_until.data[slot] = backfill_until

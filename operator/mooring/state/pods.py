@@ -39,6 +39,8 @@ class PlacedPod:
     cards: tuple[CardFormat, Assignment] | None = None
     """The GPU cards chosen for the pod, and the format they were chosen by; None without any."""
     equivalent: EquivalentPods = field(init=False, repr=False, compare=False)
+    arrival: int | None = field(default=None, init=False, repr=False, compare=False)
+    """Pods that came later have larger numbers; it stays while a trial removes the pod."""
 
 
 class PodTable:

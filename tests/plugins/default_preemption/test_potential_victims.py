@@ -1,12 +1,13 @@
 """What is free without the potential victims, on small clusters; see also tests/property."""
 
 import numpy as np
+import pytest
 
 from mooring.model.pod import parse_pod
 from mooring.plugins.default_preemption.potential_victims import FreeResources, PotentialVictims
 from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
-from mooring.testing.builders import cluster, node, pdb, pod
+from mooring.testing.builders import cluster, node, pdb, pod, uid_of
 
 
 def potential_victims(state: ClusterState, cpu: int, *, priority: int = 100) -> PotentialVictims:
@@ -118,3 +119,21 @@ def test_a_reprieved_pods_requests_are_free_no_more() -> None:
     assert free.reprieve(one)
     assert not free.reprieve(one)
     assert (free.amounts, free.slots) == ({"cpu": 500}, 1)
+
+
+@pytest.mark.parametrize("first", ["p1", "p2"])
+def test_the_victim_of_equal_pods_is_the_one_that_came_last_whatever_trials_have_done(
+    first: str,
+) -> None:
+    """A trial gives pods that it removes and adds again other slots."""
+    state = cluster(node("a", cpu="2"), *(pod(name, cpu="1", node="a") for name in ("p1", "p2")))
+    with state.trial() as trial:
+        back = state.pods.get(uid_of(first))
+        assert back is not None
+        for name in ("p1", "p2"):
+            trial.remove(uid_of(name))
+        trial.add(back.pod, back.row)
+    potential = potential_victims(state, 1000)
+    assert [p.name for p in potential.pods_at(0)] == ["p1", "p2"]
+    victims = potential.candidate(0, potential.victims()).victims
+    assert [p.name for p in victims] == ["p2"]

@@ -138,19 +138,18 @@ def _potential(state: PodGroupPostFilterState) -> Iterator[_Unit]:
         lower &= columns.started <= state.now - state.limits.min_runtime_seconds
     surplus = _surplus(state)
     slots = np.flatnonzero(lower)
-    # As _Unit.importance of single pods; equal ones stay in the order of their slots.
-    ranked = np.lexsort((columns.started[slots], surplus[slots], -columns.priority[slots]))
-    single = dict[int, _Unit]()
+    # As _Unit.importance of single pods; equal ones stay in the order in which they came.
+    ranked = columns.by_importance(slots, -columns.priority[slots], surplus[slots])
+    single = list[_Unit]()
     for slot in slots[ranked[::-1]].tolist():
         pod = columns.pods[slot]
         row = int(columns.rows[slot])
         if pod is None or pod.terminating or cluster.node(row) is None:
             continue
-        single[slot] = _Unit((pod, row), pod.spec.priority, surplus=bool(surplus[slot]))
+        single.append(_Unit((pod, row), pod.spec.priority, surplus=bool(surplus[slot])))
         if len(single) >= _MOST_UNITS:
             break
-    for slot in sorted(single):
-        yield single[slot]
+    yield from reversed(single)
 
 
 def _surplus(state: PodGroupPostFilterState) -> npt.NDArray[np.bool_]:
@@ -158,8 +157,7 @@ def _surplus(state: PodGroupPostFilterState) -> npt.NDArray[np.bool_]:
     columns, groups = state.cluster.pod_columns, state.cluster.pod_groups.with_surplus
     found = np.zeros(len(columns.pods), np.bool_)
     slots = np.flatnonzero(columns.in_groups(group.number for group in groups))
-    keys = (columns.started[slots], -columns.priority[slots], columns.groups[slots])
-    slots = slots[np.lexsort(keys)]
+    slots = slots[columns.by_importance(slots, columns.groups[slots])]
     ends = np.searchsorted(columns.groups[slots], [group.number for group in groups], side="right")
     for group, end in zip(groups, ends.tolist(), strict=True):
         found[slots[end - group.surplus : end]] = True

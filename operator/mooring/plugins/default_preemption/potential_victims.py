@@ -127,7 +127,7 @@ class PotentialVictims:
     @cached_property
     def _by_node(self) -> IntArray:
         """The potential victims, those of one node beside each other."""
-        return np.argsort(self._at, kind="stable")
+        return self._columns.by_arrival(self._slots, self._at)
 
     @cached_property
     def _ends(self) -> IntArray:
@@ -150,7 +150,7 @@ class PotentialVictims:
         on_candidates = self.fits[self._at]
         slots, at = self._slots[on_candidates], self._at[on_candidates]
         # By node, then most important first: the order in which pods are reprieved.
-        order = np.lexsort((columns.started[slots], -columns.priority[slots], at))
+        order = columns.by_importance(slots, at)
         slots, at = slots[order], at[order]
         evicting = columns.evicting[slots]
         requests = {name: columns.requests(name)[slots] for name in self._needs}
