@@ -104,6 +104,14 @@ async def test_nothing_is_written_about_a_rejected_pod_that_was_deleted(stage: S
     assert not await stage.is_reported()
 
 
+async def test_nothing_is_written_about_a_pod_that_fails_after_it_has_left(stage: Stage) -> None:
+    """A plugin that binds may take too long although its Binding was carried out."""
+    stage.queue.remove(WEB.uid, 0.0)
+    stage.attempts.fail(stage.attempt, "the plugin took too long")
+    assert stage.counted() == {"error": 1}
+    assert not await stage.is_reported()
+
+
 async def test_a_pod_has_left_when_it_was_deleted_or_is_on_a_node(stage: Stage) -> None:
     assert not stage.attempts.has_left(stage.attempt)
     stage.scheduler.state.put(Kind.POD, WEB.uid, parse_pod(pod("web", node="a")))

@@ -59,13 +59,18 @@ class Attempts:
         message: str,
         reason: PodScheduledReason = PodScheduledReason.SCHEDULER_ERROR,
     ) -> None:
-        """End the attempt in an error, and the pod's nomination too, as in kube-scheduler."""
+        """End the attempt in an error, and the pod's nomination too, as in kube-scheduler.
+
+        Nothing is written about a pod that has left the queue: it may be bound although a plugin
+        that binds took too long, and no watch would tell later that the report can be forgotten.
+        """
         self.count(attempt, "error")
         scheduler, pod, now = self._scheduler, attempt.queued.pod, self._clock()
         scheduler.decisions.note(pod.uid, Step.ERROR, now, message)
         scheduler.state.withdraw(pod.uid)
         scheduler.queue.add_after_error(attempt.queued, now)
-        self._reports.error(pod, message, reason)
+        if scheduler.queue.get(pod.uid) is attempt.queued:
+            self._reports.error(pod, message, reason)
 
     def reject(self, attempt: Attempt, rejection: PodRejected) -> None:
         """End the attempt about a pod that a Reserve or Permit plugin rejected.
