@@ -261,6 +261,7 @@ class Scheduler:
                     found=self._handlers.pod_found,
                     gone_meanwhile=engine.scheduler.departures.meanwhile,
                     selectors={"fieldSelector": UNSCHEDULED},
+                    in_flight=engine.pod_enqueuer.in_flight,
                 ),
                 WatchedResource(
                     SCHEDULING_PROFILE,

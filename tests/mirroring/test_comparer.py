@@ -44,6 +44,7 @@ class Register:
                 self._pod_found,
                 self.departures.meanwhile,
                 PENDING,
+                self.in_flight.values,
             ),
             WatchedResource(
                 PRIORITY_CLASS,
@@ -148,6 +149,35 @@ async def test_what_is_known_and_not_there_has_gone(
         await ended(register, server)
     assert register.pods == {"default/db": "u2"}
     assert "1 pods had gone unnoticed" in caplog.messages
+
+
+async def test_what_went_while_it_was_in_flight_is_found_when_it_is_known_again(
+    server: ApiServer, register: Register
+) -> None:
+    register.in_flight["default/web"] = register.pods.pop("default/web")
+    await compared(register, server, "u2")
+    await no_classes(server)
+    await register.clock.end_sleep(PAUSE_SECONDS)
+    await register.clock.sleepers(seconds=PAUSE_SECONDS)  # it is in flight still
+    register.pods.update(register.in_flight)
+    register.in_flight.clear()
+    await register.clock.end_sleep(PAUSE_SECONDS)
+    await register.due()
+    listed(await server.next(), "u2")
+    await ended(register, server)
+    assert register.pods == {"default/db": "u2"}
+
+
+async def test_what_is_in_flight_and_leaves_for_good_is_not_compared_again(
+    server: ApiServer, register: Register
+) -> None:
+    register.in_flight["default/web"] = register.pods.pop("default/web")
+    await compared(register, server, "u2")
+    await no_classes(server)
+    register.in_flight.clear()
+    await register.clock.end_sleep(PAUSE_SECONDS)
+    await register.clock.sleepers(seconds=EVERY_SECONDS - PAUSE_SECONDS)
+    assert len(server.seen) == 2
 
 
 async def test_a_successor_of_the_same_name_does_not_stand_for_its_predecessor(

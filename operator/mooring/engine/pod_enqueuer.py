@@ -529,9 +529,13 @@ class PodEnqueuer:
         One whose attempt has ended is among them until it is told that it is gone or bound, and so
         is one whose profile has gone, which may have been bound before.
         """
-        in_flight = {queued.pod.uid for queued in self._scheduler.queue.in_flight}
+        in_flight = self.in_flight()
         known = {**self._scheduler.state.unscheduled, **self._scheduler.without_profile}
         return {uid: pod.key for uid, pod in known.items() if uid not in in_flight}
+
+    def in_flight(self) -> set[Uid]:
+        """Return the uids of the pods about which an attempt is under way, bindings included."""
+        return {queued.pod.uid for queued in self._scheduler.queue.in_flight}
 
     def knows(self, uid: Uid) -> bool:
         """Return whether the pod waits for a node, is being scheduled, or is assumed or bound."""

@@ -8,7 +8,7 @@ need no comparison: their reflectors hand over whole sets.
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from heapq import nsmallest
@@ -45,6 +45,7 @@ class WatchedResource:
         gone: Removes the object with this key and uid.
         found: Takes an object that was not known, as the API server has it.
         gone_meanwhile: Returns a context with the uids that have gone since it was entered.
+        in_flight: Returns the uids of objects that are not known for now, but may be again.
         selectors: `fieldSelector` and `labelSelector` of the list.
     """
 
@@ -55,6 +56,7 @@ class WatchedResource:
     found: Callable[[dict[str, Any]], Awaitable[None]]
     gone_meanwhile: Callable[[], AbstractContextManager[Container[str]]]
     selectors: Mapping[str, str] = field(default_factory=dict)
+    in_flight: Callable[[], Iterable[str]] = tuple
 
 
 class CacheComparer:
@@ -79,6 +81,8 @@ class CacheComparer:
         self._hint = asyncio.Event()
         self._unusable: dict[Resource, dict[str, str]] = {}
         """Versions, by uid, of objects that were handed over and are not known all the same."""
+        self._in_doubt: dict[Resource, set[str]] = {}
+        """The uids of objects that were in flight and not listed when they were compared."""
         self._last_read: dict[Resource, str] = {}
         """The key of the object that was read last; the next round begins after it."""
 
@@ -99,20 +103,38 @@ class CacheComparer:
                     logger.warning("%s are not compared: %s", compared.resource, explain(error))
 
     async def _until_due(self) -> None:
-        alarm = asyncio.ensure_future(self._sleep(EVERY_SECONDS))
-        hint = asyncio.ensure_future(self._hint.wait())
-        try:
-            await asyncio.wait({alarm, hint}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            alarm.cancel()
-            hint.cancel()
+        """Wait for the next round, for a hint, or until what was in doubt is known again."""
+        left = EVERY_SECONDS
+        while left > 0:
+            pause = min(left, PAUSE_SECONDS) if any(self._in_doubt.values()) else left
+            alarm = asyncio.ensure_future(self._sleep(pause))
+            hint = asyncio.ensure_future(self._hint.wait())
+            try:
+                await asyncio.wait({alarm, hint}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                alarm.cancel()
+                hint.cancel()
+            known_again = any(self._is_known_again(compared) for compared in self._compared)
+            if self._hint.is_set() or known_again:
+                return
+            left -= pause
+
+    def _is_known_again(self, compared: WatchedResource) -> bool:
+        """Return whether an object in doubt is known; those not in flight any more are in none."""
+        if not (in_doubt := self._in_doubt.get(compared.resource)):
+            return False
+        known = not in_doubt.isdisjoint(compared.known())
+        in_doubt.intersection_update(compared.in_flight())
+        return known
 
     async def _compare(self, compared: WatchedResource) -> None:
         known = compared.known()  # of what comes during the request the list may say nothing
+        in_flight = {*compared.in_flight()}
         listing = await self._client.list_all(
             compared.resource, selectors=compared.selectors, metadata_only=True
         )
         listed = {item["metadata"]["uid"]: item["metadata"] for item in listing.items}
+        self._in_doubt[compared.resource] = in_flight.difference(listed)
         slices = TimeSlices(0.0, clock=self._clock)
         await slices.pause()
         missed = [(key, uid) for uid, key in known.items() if uid not in listed]
