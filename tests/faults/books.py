@@ -552,6 +552,8 @@ def audit(
             evictions.look(event, found)
             bindings.look(event, found)
         waiting.look(replay, event)
+    for journal in journals.values():
+        evictions.hear(journal)
     return Verdict(
         lost=tuple(_lost(replay, created, quiet_since)),
         doubled=(*_bound_again(journals), *bindings.doubled),
@@ -727,25 +729,33 @@ class _Evictions:
     """Preemptions, and whether their victims were needed.
 
     A victim was not needed if, in every state that Mooring can have decided on, its node or another
-    one had room for all pods with a claim to it: those nominated there, and those bound there soon
-    after, which may have been assumed there already. The other victims of that node count as gone.
+    one had room for all pods with a claim to it: those nominated there, also by a write that a
+    fault has struck or by what an event says, and those bound there soon after, which may have been
+    assumed there already. The other victims of that node count as gone.
     """
 
     def __init__(self, replay: _Replay) -> None:
         self.all: list[tuple[float, PodSeen]] = []
-        """The time of each eviction and its victim."""
+        """The time at which each victim left, or began to, and the victim."""
         self._replay = replay
-        self._marked: set[str] = set()
+        self._marked: dict[str, float] = {}
+        """When each victim was first said to be one."""
+        self._left: set[str] = set()
         self._gone: dict[str, float] = {}
+        self._pods: dict[str, PodSeen] = {}
         self._nominations: dict[str, list[_Nomination]] = defaultdict(list)
-        """Of each node, in the order in which they began; a pod may have had several."""
+        """Of each node; a pod may have had several."""
         self._open: dict[str, _Nomination] = {}
         self._bound: dict[str, dict[str, tuple[float, PodSeen]]] = defaultdict(dict)
 
     def look(self, event: Seen, pod: PodSeen) -> None:
         """Note what the event says about preemptions."""
-        if pod.preempted and pod.node and pod.uid not in self._marked:
-            self._marked.add(pod.uid)
+        self._pods[pod.uid] = pod
+        if pod.preempted and pod.node:
+            self._marked.setdefault(pod.uid, event.at)
+        leaves = pod.leaving or event.deleted
+        if leaves and pod.uid in self._marked and pod.uid not in self._left:
+            self._left.add(pod.uid)
             self.all.append((event.at, pod))
         if pod.node and pod.uid not in self._bound[pod.node]:
             self._bound[pod.node][pod.uid] = (event.at, pod)
@@ -761,24 +771,43 @@ class _Evictions:
             self._open[pod.uid] = nomination
             self._nominations[pod.nominated].append(nomination)
 
+    def hear(self, journal: Iterable[Raw]) -> None:
+        """Note the nominations that a replica meant, whether or not they have come to be.
+
+        A preemption is abandoned when the API server refuses an eviction, and what was to be
+        written of it may have met a fault too, or a newer report.
+        """
+        for write in journal:
+            pod = self._pods.get(write.get("preemptor") or write.get("uid") or "")
+            victim = self._pods.get(write.get("victim") or "")
+            node = write.get("nominated") or (victim.node if victim is not None else "")
+            if pod is not None and node:
+                when = write["received"]
+                self._nominations[node].append(_Nomination(pod, when, when))
+
     def needless(self) -> Iterator[tuple[float, str]]:
-        """Yield each victim that no preemptor needed, with the time of its eviction."""
-        for at, victim in self.all:
-            preemptors = [
-                pod
-                for pod, _ in self._claims(victim.node, at - KNOWN_LATE_SECONDS, at)
-                if pod.priority > victim.priority
-            ]
-            if not preemptors:
-                yield at, f"{victim.key} left {victim.node}, and no preemptor came"
-            elif self._had_room(victim.node, at, self._others(victim, at)):
-                yield at, f"{victim.key} left {victim.node}, which had room for its preemptors"
-            elif elsewhere := self._elsewhere(
-                [pod for pod in preemptors if self._was_nominated(pod, victim.node)],
-                victim.node,
-                at,
-            ):
-                yield at, f"{victim.key} left {victim.node}, but {elsewhere}"
+        """Yield each victim that no preemptor needed, with the time of its eviction.
+
+        It may have been marked for one preemption, which was abandoned, and have left for another.
+        """
+        for left, victim in self.all:
+            why = [self._needless(victim, at) for at in (self._marked[victim.uid], left)]
+            if all(why):
+                yield left, why[-1]
+
+    def _needless(self, victim: PodSeen, at: float) -> str:
+        preemptors = [
+            pod
+            for pod, _ in self._claims(victim.node, at - KNOWN_LATE_SECONDS, at)
+            if pod.priority > victim.priority
+        ]
+        if not preemptors:
+            return f"{victim.key} left {victim.node}, and no preemptor came"
+        if self._had_room(victim.node, at, self._others(victim, at)):
+            return f"{victim.key} left {victim.node}, which had room for its preemptors"
+        nominated = [pod for pod in preemptors if self._was_nominated(pod, victim.node)]
+        elsewhere = self._elsewhere(nominated, victim.node, at)
+        return f"{victim.key} left {victim.node}, but {elsewhere}" if elsewhere else ""
 
     def _was_nominated(self, pod: PodSeen, node: str) -> bool:
         return any(nomination.pod.uid == pod.uid for nomination in self._nominations[node])

@@ -10,8 +10,9 @@ endpoints on another. What `faults.control` wants of it:
     GET    /healthz   "ok"
 
 Every request that may write is noted in the journal, one JSON object a line: when it was received
-and when passed on, the status it got, the fault it met. Times are CLOCK_MONOTONIC, which all
-processes of a machine share.
+and when passed on, the status it got, the fault it met, and what it was to write about bindings,
+nominations, preemptions and leases. Times are CLOCK_MONOTONIC, which all processes of a machine
+share.
 """
 
 import argparse
@@ -375,6 +376,11 @@ class Proxy:
             entry |= {"uid": uid, "node": target.get("name")}
             if "/leases" in request.path:
                 entry["holder"] = (sent.get("spec") or {}).get("holderIdentity")
+            if nominated := (sent.get("status") or {}).get("nominatedNodeName"):
+                entry["nominated"] = nominated
+            if sent.get("reason") == "Preempted":
+                entry["victim"] = (sent.get("regarding") or {}).get("uid")
+                entry["preemptor"] = (sent.get("related") or {}).get("uid")
         return entry
 
 

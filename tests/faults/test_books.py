@@ -68,8 +68,8 @@ def victim(cpu: int = 1000, name: str = "low") -> PodSeen:
     return seen(name, cpu, node="n")
 
 
-def marked(pod_: PodSeen) -> PodSeen:
-    return seen(pod_.uid, pod_.need.cpu, node=pod_.node, preempted=True)
+def marked(pod_: PodSeen, *, leaving: bool = True) -> PodSeen:
+    return seen(pod_.uid, pod_.need.cpu, node=pod_.node, preempted=True, leaving=leaving)
 
 
 def preemptor(**fields: Any) -> PodSeen:
@@ -190,6 +190,32 @@ def test_a_preemptor_that_is_nominated_there_again_later_needed_its_victims_at_f
     history.add(preemptor(nominated="n"), marked(victim()), preemptor()).later(40)
     history.add(preemptor(nominated="n")).add(victim(), deleted=True).add(preemptor(node="n"))
     assert history.verdict().needless == ()
+
+
+def test_a_mark_alone_is_no_eviction() -> None:
+    history = History().add(node_seen(), victim()).later(60).add(marked(victim(), leaving=False))
+    verdict = history.verdict()
+    assert (verdict.faults, verdict.evicted) == ([], 0)
+
+
+def test_a_victim_that_was_marked_for_one_preemption_may_leave_for_another() -> None:
+    history = History().add(node_seen(), victim()).later(60).add(marked(victim(), leaving=False))
+    history.add(preemptor()).later(60).add(preemptor(nominated="n"), marked(victim()))
+    assert history.add(preemptor(node="n")).verdict().needless == ()
+
+
+@pytest.mark.parametrize("said", ["nothing", "nomination", "event"])
+def test_a_preemption_that_was_abandoned_is_known_by_what_was_to_be_written(said: str) -> None:
+    """One of its two victims has left, the other has not even been marked."""
+    lows = [victim(500, f"low-{number}") for number in range(2)]
+    history = History().add(node_seen(), *lows, preemptor()).later(60).add(marked(lows[0]))
+    written: dict[str, dict[str, str]] = {
+        "nothing": {},
+        "nomination": {"uid": "high", "nominated": "n"},
+        "event": {"victim": "low-0", "preemptor": "high"},
+    }
+    journal = [write("/status", history.now, 503, **written[said])]
+    assert bool(history.verdict(one=journal).needless) == (said == "nothing")
 
 
 def test_a_victim_is_needless_where_another_node_was_free_all_along() -> None:

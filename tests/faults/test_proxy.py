@@ -48,8 +48,10 @@ class Client:
         self._url = f"http://127.0.0.1:{port}"
         self._control = f"http://127.0.0.1:{control}"
 
-    async def ask(self, method: str = "GET", path: str = PODS) -> aiohttp.ClientResponse:
-        async with self._session.request(method, self._url + path, json={}) as answer:
+    async def ask(
+        self, method: str = "GET", path: str = PODS, sent: object = None
+    ) -> aiohttp.ClientResponse:
+        async with self._session.request(method, self._url + path, json=sent) as answer:
             await answer.read()
             return answer
 
@@ -134,6 +136,19 @@ async def test_a_lost_answer_is_lost_after_the_server_acted(
     assert upstream.seen == [f"POST {PODS}"]
     [line] = journal.getvalue().splitlines()
     assert (json.loads(line)["fault"], json.loads(line)["status"]) == ("lose", 200)
+
+
+async def test_the_journal_says_what_a_refused_request_was_to_write_of_preemptions(
+    client: Client, journal: io.StringIO
+) -> None:
+    await client.inject(Kind.CONFLICT, count=2)
+    status = {"metadata": {"uid": "u"}, "status": {"nominatedNodeName": "n"}}
+    event = {"reason": "Preempted", "regarding": {"uid": "low"}, "related": {"uid": "high"}}
+    for sent in (status, event):
+        await client.ask("POST", sent=sent)
+    nominated, preempted = map(json.loads, journal.getvalue().splitlines())
+    assert (nominated["uid"], nominated["nominated"], nominated["fault"]) == ("u", "n", "409")
+    assert (preempted["victim"], preempted["preemptor"]) == ("low", "high")
 
 
 async def test_a_half_open_request_is_not_answered_while_the_rule_lasts(
