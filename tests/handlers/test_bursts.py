@@ -56,6 +56,17 @@ async def test_a_pod_that_was_listed_for_kopf_stays_with_it() -> None:
     assert await told.takes("ADDED", "b")
 
 
+async def test_pods_that_a_later_list_does_not_show_are_not_remembered() -> None:
+    """Their deletion is never told, and there may be thousands after each gap of the watch."""
+    told = Told()
+    for uid in "ab":
+        told.now += 2 * QUIET_SECONDS
+        assert not await told.takes("ADDED", uid)
+    told.bursts.listed([{"metadata": {"uid": "b"}}])
+    assert await told.takes("ADDED", "a")
+    assert not await told.takes("MODIFIED", "b")
+
+
 @pytest.mark.parametrize("kind", ["BOOKMARK", "ERROR"])
 async def test_what_is_no_event_of_a_pod_is_for_kopf(kind: WatchEvent) -> None:
     told = Told()

@@ -133,7 +133,7 @@ class _Watcher:
         return await call()
 
     async def _list(self) -> str:
-        path, version = self._resource.path(), ""
+        path, version, shown = self._resource.path(), "", list[dict[str, Any]]()
         self._runner.watches(path, accepted=False)
         pages = self._client.list_pages(
             self._resource, selectors=self._selectors, limit=SMALL_PAGE_SIZE
@@ -144,11 +144,12 @@ class _Watcher:
                 if not page.items or (self._resource is POD and not self._has_watched):
                     await self._runner.hand_over(page.items)
                     continue
-                if self._bursts is not None:
-                    self._bursts.listed(page.items)
+                shown += page.items
                 kinds = {"kind": self._resource.kind, "apiVersion": self._resource.api_version}
                 for raw in page.items:
                     self._put({"type": None, "object": {**raw, **kinds}})
+        if self._bursts is not None:
+            self._bursts.listed(shown)
         return version
 
     async def _watch(self, since: str) -> str:

@@ -40,8 +40,8 @@ class Bursts:
         """The uids of the pods that kopf was shown."""
 
     def listed(self, pods: Iterable[Mapping[str, Any]]) -> None:
-        """Note that kopf is shown these pods by a list."""
-        self._kopfs.update(pod["metadata"]["uid"] for pod in pods)
+        """Note that kopf is shown these pods by a list, and will never hear of others again."""
+        self._kopfs = {pod["metadata"]["uid"] for pod in pods}
 
     async def takes(self, kind: WatchEvent, raw: Mapping[str, Any]) -> bool:
         """Return whether the event was handed over; if not, kopf has to get it."""

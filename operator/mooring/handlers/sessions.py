@@ -333,9 +333,10 @@ class _List(_Content):
         except ManifestError as error:
             raise self._read.broken("list", error) from None
         self._read.works()
-        if items and not self._hands_over:
-            if self._read.resource is POD:
-                self._bursts.listed(items)
+        is_shown = bool(items) and not self._hands_over
+        if self._read.resource is POD:
+            self._bursts.listed(items if is_shown else ())
+        if is_shown:
             return cut_nesting(data)
         del data  # thousands of pods take megabytes
         await self._on_pods(items)
