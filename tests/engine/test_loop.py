@@ -11,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from engines import PLUGINS, Bindings, Engine, Marked, path_of, until
 from extending import Answers, extender
+from memory import collections_of_garbage
 from mooring.engine import loop as loop_module
 from mooring.engine.build import Options
 from mooring.framework.handle import Handle
@@ -183,6 +184,18 @@ async def test_halting_ends_a_loop_that_waits_for_work(client: ApiClient) -> Non
     engine.loop.halt()
     async with asyncio.timeout(SECONDS):
         await running
+
+
+async def test_waiting_for_work_does_not_end_a_slice_of_work(client: ApiClient) -> None:
+    """Young garbage is collected after some slices, which would take longer than a decision."""
+    now = 0.0
+    engine = Engine(client, node("a"), clock=lambda: now)
+    with engine.running(), collections_of_garbage() as collected:
+        for _ in range(30):
+            await asyncio.sleep(0)
+            now += 1.0
+            engine.loop.wake()
+    assert collected == []
 
 
 async def test_a_loop_that_has_not_turned_for_long_is_stuck(client: ApiClient) -> None:

@@ -169,6 +169,7 @@ class SchedulingLoop:
                 await self._attempt(queued)
             elif not more_hints and not self._compare(slices.end) and not more_values:
                 await self._idle(now)
+                slices.begin()
             await slices.pause()
 
     async def finish(self, seconds: float) -> None:

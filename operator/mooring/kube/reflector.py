@@ -218,6 +218,7 @@ class Reflector:
         return {**params, "sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
 
     async def _feed(self, lines: list[bytes]) -> None:
+        self._slices.begin()
         for line in lines:
             try:
                 kind, obj = event_of(line)
