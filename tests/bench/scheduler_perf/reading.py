@@ -168,6 +168,8 @@ def _workloads(case: Raw, folder: Path) -> Iterator[Workload]:
                 operations += _operations(step, workload.get("params") or {})
             except _UnreadableError as error:
                 obstacles.append(f"{step['opcode']}: {error}")
+        if not obstacles and all(step.opcode != "createPods" for step in operations):
+            obstacles.append("no pods are created")
         default: str | None = case.get("defaultPodTemplatePath")
         paths = {path for step in operations for path in _paths(step)}
         obstacles += _template_obstacles(folder, paths | ({default} if default else set()))

@@ -76,6 +76,11 @@ def test_a_setting_of_the_case_that_is_not_known_is_named(tmp_path: Path) -> Non
     )
 
 
+def test_a_workload_that_measures_something_else_than_pods_is_left_out(tmp_path: Path) -> None:
+    workload = read(tmp_path, {"opcode": "createNodes", "count": 1})
+    assert workload.obstacles == ("no pods are created",)
+
+
 def test_gates_and_labels_of_the_workload_stand_beside_those_of_its_case(tmp_path: Path) -> None:
     case = {"featureGates": {"A": True, "B": True}, "labels": ["performance"]}
     workload = read(tmp_path, PODS, case=case, featureGates={"B": False}, labels=["short"])
