@@ -55,6 +55,9 @@ MOST_GARBAGE_BYTES: Final = 2**25
 _LARGE_BYTES: Final = 2**14
 """From this size on an object counts; Python's collector runs often enough for smaller ones."""
 
+_SLOW_BYTES: Final = 2**18
+"""To read the JSON of an object from this size on takes a millisecond and more by itself."""
+
 _WATCHED: Final = (POD, SCHEDULING_PROFILE, PRIORITY_CLASS)
 """What kopf lists and watches."""
 
@@ -397,6 +400,8 @@ class _Watch(_Content):
                     if taken is not None:
                         yield _bookmark(taken)
                     raise
+                if len(line) >= _SLOW_BYTES:
+                    await asyncio.sleep(0)
                 if self._bursts is not None and await self._bursts.takes(kind, raw):
                     taken = raw
                     await slices.pause()
