@@ -342,6 +342,21 @@ async def test_waiting_for_events_does_not_end_a_slice_of_work(server: ApiServer
     assert collected == []
 
 
+async def test_other_tasks_run_while_an_event_is_taken_over_and_the_next_one_waits(
+    server: ApiServer,
+) -> None:
+    ticks = count()
+    async with reflecting(server.url, clock=lambda: float(next(ticks))) as (mirror, _):
+        request = await initial(server, version=1)
+        request.send(event("ADDED", pod("a", 2)), event("DELETED", pod("a", 3)))
+        turns = set[tuple[int, int]]()
+        while len(mirror.applied) < 2:
+            turns.add((mirror.begun, len(mirror.applied)))
+            await asyncio.sleep(0)
+    assert turns == {(0, 0), (1, 0), (1, 1), (2, 1)}
+    assert mirror.versions == {}
+
+
 async def test_a_stop_while_a_list_is_taken_over_leaves_it_unfinished(server: ApiServer) -> None:
     ticks = count()
     async with reflecting(server.url, clock=lambda: float(next(ticks))) as (mirror, reflector):

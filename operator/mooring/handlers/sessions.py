@@ -58,6 +58,9 @@ _LARGE_BYTES: Final = 2**14
 BOOKMARK_EVENTS: Final = 100
 """kopf is told how far all was read after at most so many events that it was not shown."""
 
+_SLOW_BYTES: Final = 2**18
+"""To read the JSON of an object from this size on takes a millisecond and more by itself."""
+
 _WATCHED: Final = (POD, SCHEDULING_PROFILE, PRIORITY_CLASS)
 """What kopf lists and watches."""
 
@@ -401,6 +404,8 @@ class _Watch(_Content):
                 slices = TimeSlices()
                 for line in splitter.feed(data):
                     kind, raw = self._event(line)
+                    if len(line) >= _SLOW_BYTES:
+                        await asyncio.sleep(0)
                     if self._bursts is None or not await self._bursts.takes(kind, raw):
                         self._taken = 0
                         yield cut_nesting(line) + b"\n"
