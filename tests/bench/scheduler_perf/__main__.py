@@ -27,8 +27,8 @@ QUICK = (
     "SchedulingBasic/500Nodes",
     "SchedulingPodAntiAffinity/500Nodes",
     "TopologySpreading/500Nodes",
-    "PreemptionBasic/500Nodes",
     "SchedulingWithMixedChurn/1000Nodes",
+    "Unschedulable/500Nodes/10Init/1kPods",
 )
 
 
@@ -56,11 +56,14 @@ def main(
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         workloads = read_workloads(workloads_folder(chosen_release()))
-        some = chosen(workloads, QUICK if quick else names, label)
+        names = QUICK if quick else names
+        if unknown := [name for name in names if not chosen(workloads, [name])]:
+            raise click.ClickException(f"no workload has the name {' or '.join(unknown)}")
+        some = chosen(workloads, names, label)
         if only_list:
             click.echo("\n".join(listed(some)))
             return
-        if not (names or label or quick):
+        if not (names or label):
             some = typical(some)
         if not some:
             raise click.ClickException("no workload has these names and labels; see --list")
@@ -127,9 +130,10 @@ def _results(workloads: Sequence[Workload], rounds: int, output: Path) -> Iterat
 
     for switched, group in groupby(sorted(workloads, key=gates), key=gates):
         with perf_server(dict(switched)) as control_plane:
-            ours, theirs = Mooring(control_plane, log), KubeScheduler(control_plane)
-            order: list[Scheduler] = [ours, theirs, theirs, ours] * rounds
             for workload in group:
+                ours = Mooring(control_plane, log)
+                theirs = KubeScheduler(control_plane, workload.configuration)
+                order: list[Scheduler] = [ours, theirs, theirs, ours] * rounds
                 runs = [_run(control_plane, workload, scheduler) for scheduler in order]
                 yield Result(workload, runs)
 

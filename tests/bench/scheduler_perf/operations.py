@@ -10,6 +10,7 @@ from typing import Any, Final
 from bench.loader import create, patch
 from bench.scheduler_perf import objects
 from bench.scheduler_perf.bound_pods import BindingTimes, BoundPods, has_labels
+from bench.scheduler_perf.claims import allocations
 from bench.scheduler_perf.reading import Operation, Workload
 from bench.scheduler_perf.throughput import Throughput, rates
 from bench.usage import usage_of
@@ -22,6 +23,7 @@ __all__ = ["Execution", "StalledError"]
 
 Raw = dict[str, Any]
 
+DEVICES: Final = "/apis/resource.k8s.io/v1"
 LOOK_AGAIN: Final = 0.1
 """Seconds between two looks at how many pods are bound."""
 LIST_AGAIN: Final = 1.0
@@ -64,8 +66,10 @@ class Execution:
         Raises:
             StalledError: pods are not scheduled.
             ControlPlaneError: the server refuses an object.
+            NoDevicesError: no node has devices for a claim.
         """
         steps: Mapping[str, Callable[[int, Operation], None]] = {
+            "allocResourceClaims": self._allocate_claims,
             "barrier": self._barrier,
             "churn": self._churn,
             "createAny": self._create_any,
@@ -171,6 +175,22 @@ class Execution:
 
     def _create_any(self, _number: int, operation: Operation) -> None:
         create(self._access, self._rendered(operation))
+
+    def _allocate_claims(self, _number: int, operation: Operation) -> None:
+        namespace = operation.fields.get("namespace")
+        path = f"namespaces/{namespace}/resourceclaims" if namespace else "resourceclaims"
+        with self._access.client() as client:
+            claims, slices, classes = (
+                client.get(f"{DEVICES}/{listed}")["items"]
+                for listed in (path, "resourceslices", "deviceclasses")
+            )
+            nodes = client.get("/api/v1/nodes")["items"]
+        found = allocations(claims, slices, classes, nodes, chosen_release().minor)
+        changes = [
+            (_status_path(claim["metadata"]), {"status": {"allocation": allocation}})
+            for claim, allocation in found
+        ]
+        patch(self._access, changes)
 
     def _create_pod_groups(self, _number: int, operation: Operation) -> None:
         """Make them of the version that is served, whatever the template says, as upstream does."""
@@ -362,6 +382,10 @@ class Execution:
         thread = threading.Thread(target=guarded, daemon=True)
         self._background.append(thread)
         thread.start()
+
+
+def _status_path(claim: Raw) -> str:
+    return f"{DEVICES}/namespaces/{claim['namespace']}/resourceclaims/{claim['name']}/status"
 
 
 def _is_attempted(pod: Raw) -> bool:

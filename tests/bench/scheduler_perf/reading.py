@@ -9,7 +9,9 @@ from typing import Any, Final
 
 import yaml
 
+from bench.scheduler_perf.configuration import profiles_of
 from bench.scheduler_perf.templates import Template, UnknownConstructError
+from mooring.policy.errors import ProfileInvalid
 
 __all__ = ["Operation", "Workload", "chosen", "read_template", "read_workloads"]
 
@@ -36,6 +38,7 @@ _PODS: Final = _COUNT | {
     "templateParams",
 }
 FIELDS: Final[Mapping[str, Collection[str]]] = {
+    "allocResourceClaims": {"namespace"},
     "barrier": {"labelSelector", "namespaces", "stageRequirement"},
     "churn": {"intervalMilliseconds", "mode", "namespace", "number", "templatePaths"},
     "createAny": _COUNT | _TEMPLATES | {"namespace"},
@@ -66,6 +69,7 @@ CASE_FIELDS: Final = {
     "labels",
     "metricsCollectorConfig",
     "name",
+    "schedulerConfigPath",
     "workloadTemplate",
     "workloads",
 }
@@ -74,6 +78,11 @@ WORKLOAD_FIELDS: Final = {"featureGates", "labels", "name", "params", "threshold
 
 OWN_EMULATION: Final = {"NodeDeclaredFeatures": False}
 """Gates at a value that upstream sets only in a process that claims to be an older release."""
+
+WITHOUT_COUNTERPART: Final = frozenset(
+    ("DRADeviceCompatibilityGroups", "DRAListTypeAttributes", "DRAWorkloadResourceClaims")
+)
+"""Features that are off by default and that Mooring does not have as kube-scheduler does."""
 
 _UNITS: Final = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(h|ms|us|ns|m|s)")
@@ -115,6 +124,8 @@ class Workload:
     """Why it cannot be run."""
     default_pod: str | None = None
     """Path of the template of pods whose operation names none."""
+    configuration: Mapping[str, Any] | None = None
+    """The KubeSchedulerConfiguration under which both schedulers run; None for the defaults."""
 
     @property
     def objects(self) -> int:
@@ -159,6 +170,8 @@ def read_template(path: Path) -> Template:
 
 
 def _workloads(case: Raw, folder: Path) -> Iterator[Workload]:
+    path = case.get("schedulerConfigPath")
+    configuration = yaml.load((folder / path).read_text(), _LOADER) if path else None  # noqa: S506 - one of the safe loaders
     for workload in case["workloads"]:
         gates = {**case.get("featureGates", {}), **workload.get("featureGates", {})}
         obstacles = [*_case_obstacles(case, workload, gates)]
@@ -173,6 +186,7 @@ def _workloads(case: Raw, folder: Path) -> Iterator[Workload]:
         default: str | None = case.get("defaultPodTemplatePath")
         paths = {path for step in operations for path in _paths(step)}
         obstacles += _template_obstacles(folder, paths | ({default} if default else set()))
+        obstacles += _configuration_obstacles(configuration)
         yield Workload(
             name=f"{case['name']}/{workload['name']}",
             folder=folder,
@@ -182,6 +196,7 @@ def _workloads(case: Raw, folder: Path) -> Iterator[Workload]:
             operations=() if obstacles else tuple(operations),
             obstacles=tuple(dict.fromkeys(obstacles)),
             default_pod=default,
+            configuration=configuration,
         )
 
 
@@ -190,6 +205,8 @@ def _case_obstacles(case: Raw, workload: Raw, gates: Mapping[str, bool]) -> Iter
     for gate, value in gates.items():
         if OWN_EMULATION.get(gate) == value:
             yield f"{gate}={str(value).lower()} in this release"
+        if value and gate in WITHOUT_COUNTERPART:
+            yield f"{gate}: Mooring does not have this feature, or not all of it"
 
 
 def _template_obstacles(folder: Path, paths: Collection[str]) -> Iterator[str]:
@@ -198,6 +215,17 @@ def _template_obstacles(folder: Path, paths: Collection[str]) -> Iterator[str]:
             read_template(folder / path)
         except UnknownConstructError as error:
             yield f"{path}: {error}"
+
+
+def _configuration_obstacles(configuration: Mapping[str, Any] | None) -> Iterator[str]:
+    """Yield what of it Mooring cannot be told."""
+    if configuration is None:
+        return
+    try:
+        _, notes = profiles_of(configuration, "mooring")
+    except ProfileInvalid as invalid:
+        notes = [*invalid.errors]
+    yield from (f"configuration: {note.path}: {note.message}" for note in notes)
 
 
 def _threshold(value: float | Mapping[str, float], topic: str) -> float:

@@ -5,13 +5,18 @@ from typing import Any
 import pytest
 import yaml
 
-from bench.scheduler_perf.__main__ import listed
+from bench.scheduler_perf.__main__ import QUICK, listed
+from bench.scheduler_perf.configuration import profiles_of
 from bench.scheduler_perf.reading import Operation, Workload, chosen, read_workloads
 from bench.scheduler_perf.source import workloads_folder
-from controlplane.releases import chosen_release
+from controlplane.releases import NEWEST, chosen_release
 
 Raw = dict[str, Any]
 
+CONFIGURATION = {
+    "apiVersion": "kubescheduler.config.k8s.io/v1",
+    "kind": "KubeSchedulerConfiguration",
+}
 PODS = {"opcode": "createPods", "countParam": "$pods"}
 
 
@@ -68,17 +73,46 @@ def test_a_step_that_is_not_known_is_named_and_its_workload_left_out(
 
 
 def test_a_setting_of_the_case_that_is_not_known_is_named(tmp_path: Path) -> None:
-    case = {"schedulerConfigPath": "config.yaml", "featureGates": {"NodeDeclaredFeatures": False}}
-    workload = read(tmp_path, PODS, case=case)
-    assert workload.obstacles == (
-        "schedulerConfigPath",
+    gates = {"NodeDeclaredFeatures": False, "DRAListTypeAttributes": True, "Other": True}
+    workload = read(tmp_path, PODS, case={"colour": "red", "featureGates": gates})
+    assert {*workload.obstacles} == {
+        "colour",
         "NodeDeclaredFeatures=false in this release",
-    )
+        "DRAListTypeAttributes: Mooring does not have this feature, or not all of it",
+    }
 
 
 def test_a_workload_that_measures_something_else_than_pods_is_left_out(tmp_path: Path) -> None:
     workload = read(tmp_path, {"opcode": "createNodes", "count": 1})
     assert workload.obstacles == ("no pods are created",)
+
+
+def test_the_configuration_of_the_scheduler_becomes_a_profile_of_mooring(tmp_path: Path) -> None:
+    fit = {"name": "NodeResourcesFit", "args": {"ignoredResources": ["example.com/a"]}}
+    profile = {"schedulerName": "default-scheduler", "pluginConfig": [fit]}
+    written = {**CONFIGURATION, "profiles": [profile]}
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(written))
+    workload = read(tmp_path, PODS, case={"schedulerConfigPath": "config.yaml"})
+    assert (workload.obstacles, workload.configuration) == ((), written)
+    (found,), notes = profiles_of(written, "mooring")
+    assert (found["metadata"]["name"], notes) == ("mooring", [])
+    assert found["spec"]["pluginConfig"] == [fit]
+
+
+@pytest.mark.parametrize(
+    ("fields", "obstacle"),
+    [
+        ({"extenders": [{"urlPrefix": 7}]}, "configuration: extenders"),
+        ({"parallelism": 8}, "configuration: parallelism"),
+        ({"podMaxBackoffSeconds": 20}, "configuration: podMaxBackoffSeconds"),
+    ],
+)
+def test_what_mooring_cannot_be_configured_with_is_named(
+    tmp_path: Path, fields: Raw, obstacle: str
+) -> None:
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump({**CONFIGURATION, **fields}))
+    workload = read(tmp_path, PODS, case={"schedulerConfigPath": "config.yaml"})
+    assert workload.obstacles[0].startswith(obstacle)
 
 
 def test_gates_and_labels_of_the_workload_stand_beside_those_of_its_case(tmp_path: Path) -> None:
@@ -124,3 +158,9 @@ def test_the_workloads_of_the_release_are_read_and_what_is_left_out_says_why() -
     ]
     assert all(bool(item.operations) != bool(item.obstacles) for item in workloads.values())
     assert len([item for item in workloads.values() if not item.obstacles]) > len(workloads) / 2
+
+
+@pytest.mark.server
+def test_the_quick_workloads_can_be_run() -> None:
+    workloads = {item.name: item for item in read_workloads(workloads_folder(NEWEST))}
+    assert all(workloads[name].operations for name in QUICK)

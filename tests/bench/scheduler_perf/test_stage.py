@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,14 @@ from bench.scheduler_perf.reading import Workload, read_workloads
 from bench.scheduler_perf.stage import perf_server, run_once
 from bench.schedulers import KubeScheduler, Mooring, Scheduler
 from controlplane import ControlPlane
+from mooring.testing.device_builders import device_claim, device_class, request, resource_slice
 
 pytestmark = pytest.mark.server
 
 Raw = dict[str, Any]
 
 ROOT = Path(__file__).parents[3]
+DEVICES = "resource.k8s.io/v1"
 NODES = {"opcode": "createNodes", "count": 3}
 POD = """
 apiVersion: v1
@@ -155,6 +158,69 @@ def test_volumes_are_bound_and_pods_give_way_to_others_and_are_deleted(
     assert left(server) == []
 
 
+def test_both_schedulers_run_under_the_configuration_of_the_case(
+    server: ControlPlane, tmp_path: Path
+) -> None:
+    """Under it pods fit although no node has their resource."""
+    fit = {"name": "NodeResourcesFit", "args": {"ignoredResourceGroups": ["example.com"]}}
+    configuration = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"schedulerName": "default-scheduler", "pluginConfig": [fit]}],
+    }
+    text = POD.replace('cpu: "{{.cpu}}"', 'cpu: "1", example.com/card: "1"').replace(
+        "requests:", "limits: {example.com/card: 1}, requests:"
+    )
+    step = pods(2, collectMetrics=True, podTemplatePath="pod.yaml")
+    workload = replace(described(tmp_path, NODES, step, pod=text), configuration=configuration)
+    mooring = Mooring(server, tmp_path / "mooring.log")
+    for scheduler in (mooring, KubeScheduler(server, configuration)):
+        run = run_once(server, workload, scheduler)
+        assert (run.fault, [measured.pods for measured in run.measured]) == ("", [2])
+    assert left(server) == []
+
+
+def test_claims_are_allocated_as_long_as_there_are_devices(
+    server: ControlPlane, tmp_path: Path
+) -> None:
+    templates = {
+        "node": {"kind": "Node", "apiVersion": "v1", "metadata": {"name": "n1"}},
+        "slice": {**resource_slice("s1", ["card"], node="n1"), "apiVersion": DEVICES},
+        "kind": {**device_class("gpu"), "apiVersion": DEVICES},
+    }
+    claim = device_claim("", request())
+    for count, fault in ((1, ""), (2, "no node has devices for the claim ")):
+        workload = described(
+            tmp_path,
+            *({"opcode": "createAny", "templatePath": f"{name}.yaml"} for name in templates),
+            {
+                "opcode": "createResourceClaims",
+                "count": count,
+                "namespace": "space",
+                "templatePath": "claim.yaml",
+            },
+            {"opcode": "allocResourceClaims", "namespace": "space"},
+            pods(0),
+            claim=yaml.safe_dump(
+                {
+                    "apiVersion": DEVICES,
+                    "kind": "ResourceClaim",
+                    "metadata": {"generateName": "claim-"},
+                    "spec": claim["spec"],
+                }
+            ),
+            **{name: yaml.safe_dump(_given(raw)) for name, raw in templates.items()},
+        )
+        run = run_once(server, workload, KubeScheduler(server))
+        assert run.fault.startswith(fault)
+        assert bool(run.fault) == bool(fault)
+
+
+def _given(raw: Raw) -> Raw:
+    """Return the object as a client creates it."""
+    return {**raw, "metadata": {"name": raw["metadata"]["name"]}}
+
+
 def test_pods_that_fit_nowhere_are_given_up_and_told(
     server: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -192,3 +258,15 @@ def test_the_command_runs_upstreams_workload_in_the_order_a_b_b_a(tmp_path: Path
     order = ["mooring", "kube-scheduler", "kube-scheduler", "mooring"]
     assert [run["scheduler"] for run in one["runs"]] == order
     assert all(measured["pods"] == 10 for run in one["runs"] for measured in run["measured"])
+
+
+def test_a_name_that_no_workload_has_is_refused() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.scheduler_perf", "SchedulingBasic", "SchedulingBasik"],
+        env={**os.environ, "PYTHONPATH": f"{ROOT / 'operator'}:{ROOT / 'tests'}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode != 0
+    assert done.stderr == "Error: no workload has the name SchedulingBasik\n"
