@@ -233,11 +233,19 @@ def _unused(pool: Pool, allocated: AllocatedDevices) -> Hashable:
 
 
 class Fleet:
-    """The pools of all nodes and their patterns; brought up to date before each use."""
+    """The pools of all nodes and their patterns; brought up to date before each use.
+
+    `allocated` are the devices that count as in use; None: those of the cluster.
+    """
 
     def __init__(
-        self, rules: KubernetesRules, evaluations: Evaluations, most_bytes: int = _MOST_BYTES
+        self,
+        rules: KubernetesRules,
+        evaluations: Evaluations,
+        most_bytes: int = _MOST_BYTES,
+        allocated: AllocatedDevices | None = None,
     ) -> None:
+        self._allocated = allocated
         self._rules = rules
         self._evaluations = evaluations
         self.most_bytes = most_bytes
@@ -270,7 +278,7 @@ class Fleet:
         while len(self._patterns) >= _MOST_PATTERNS:
             del self._patterns[next(iter(self._patterns))]
         self._patterns[reads] = found
-        allocated = cluster.dynamic_resources.allocated
+        allocated = self._allocated or cluster.dynamic_resources.allocated
         found.update(self._rows, allocated, self._rules, self._evaluations)
         if self._needed == _NOT_KNOWN:
             self._needed = self.bytes
@@ -289,7 +297,8 @@ class Fleet:
     def _see(self, cluster: ClusterView) -> None:
         """Take over what has changed in the cluster."""
         devices, log = cluster.dynamic_resources, cluster.node_changes
-        versions = devices.slices_version, devices.allocated.version, len(cluster.nodes)
+        in_use = self._allocated or devices.allocated
+        versions = devices.slices_version, in_use.version, len(cluster.nodes)
         slices, allocated, count, position = self._seen
         if self._seen == (*versions, log.position):
             return
@@ -305,7 +314,7 @@ class Fleet:
         for row in range(versions[2], len(self._rows)):
             self._put(row, None)
         self._rows[versions[2] :] = [None] * (versions[2] - len(self._rows))
-        self._take_uses(devices.allocated.changed_since(allocated))
+        self._take_uses(in_use.changed_since(allocated))
 
     def _take_nodes(self, cluster: ClusterView) -> None:
         """Find the pools of rows of which node or slices have changed."""
