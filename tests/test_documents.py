@@ -277,6 +277,7 @@ def test_every_profile_is_valid(registry: Registry) -> None:
     ]
     assert {block.document.name for block, _ in profiles} == {
         "first-plugin.md",
+        "devices.md",
         "profiles.md",
         "rules.md",
         "extenders.md",
@@ -405,7 +406,7 @@ def test_profiles_lists_every_plugin_in_order_with_points_weight_and_arguments()
 
 def test_the_pod_of_devices_md_is_explained_as_it_prints() -> None:
     text = (ROOT / "docs" / "devices.md").read_text()
-    first, second = (yaml.safe_load_all(t) for lang, t in _FENCE.findall(text) if lang == "yaml")
+    _, first, second = (yaml.safe_load_all(t) for lang, t in _FENCE.findall(text) if lang == "yaml")
     objects = [each for each in (*first, *second) if each["kind"] != "Pod"]
     for raw in objects:
         raw["metadata"] |= {"namespace": "default", "uid": raw["metadata"]["name"]}

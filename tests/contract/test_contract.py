@@ -12,6 +12,7 @@ from mooring.plugins.rules.plugin import Rules
 from mooring.testing.builders import node, pod, service
 from mooring.testing.contract import PluginContract, Scenario
 from mooring.testing.device_builders import (
+    allocated,
     device_claim,
     device_class,
     request,
@@ -134,13 +135,22 @@ CLAIMED = (
         },
     ),
 )
+FRAGMENTED = (
+    device_class("gpu"),
+    resource_slice("s1", ["d0", "d1", "d2", "d3", "d4"], node="n1"),
+    resource_slice("s2", ["d0", "d1"], node="n2"),
+    device_claim("pair", request(count=2), allocation=allocated("d0", "d1", node="n1")),
+    device_claim("one"),
+)
+"""A claim for one device takes the place of a pair on n2 only."""
 CLAIMING = [
     pod(name, spec={"resourceClaims": [{"name": "c", "resourceClaimName": name}]})
-    for name in ("two", "some")
+    for name in ("two", "some", "one")
 ]
 SCENARIOS = (
     *(Scenario((N1, N2), incoming, OTHERS) for incoming in PODS),
-    *(Scenario((N1, N2), incoming, CLAIMED) for incoming in CLAIMING),
+    *(Scenario((N1, N2), incoming, CLAIMED) for incoming in CLAIMING[:2]),
+    Scenario((N1, N2), CLAIMING[2], FRAGMENTED),
     *(Scenario(GPUS, i, (SHARE,)) for i in (share_pod("share", 8), whole_pod("whole", 2))),
 )
 """In one of them at least, a plugin rejects a node or prefers one."""

@@ -39,14 +39,16 @@ class InCluster:
         given: Case | None = None,
         minor: str = "1.37",
         most_per_decision: int | None = None,
-        **bounds: int,
+        most_bytes: int | None = None,
     ) -> None:
         self.state = ClusterState()
         self.view = ClusterView(self.state)
         self._rules = KUBERNETES_RULES[minor]
         self.evaluations = Evaluations(most_per_decision)
-        self._fleet = Fleet(self._rules, self.evaluations, **bounds)
-        self._answers = Answers(self._fleet, **bounds)
+        self._fleet = Fleet(self._rules, self.evaluations)
+        self._answers = Answers(self._fleet)
+        if most_bytes is not None:
+            self._fleet.most_bytes = self._answers.most_bytes = most_bytes
         self.searches = 0
         """How often an allocator was made."""
         for field, kind in KINDS.items() if given is not None else ():

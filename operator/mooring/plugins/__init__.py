@@ -10,6 +10,7 @@ from mooring.plugins.cloud_volume_counts import (
 )
 from mooring.plugins.default_binder import DefaultBinder
 from mooring.plugins.default_preemption.plugin import DefaultPreemption
+from mooring.plugins.dynamic_resources.fragmentation import DeviceFragmentation
 from mooring.plugins.dynamic_resources.plugin import DynamicResources
 from mooring.plugins.equal_priority import EqualPriority
 from mooring.plugins.gang.gang_scheduling import GangScheduling
@@ -101,6 +102,7 @@ SHIPPED: Final[tuple[type[Any], ...]] = (
     GPUShare,
     GPUTopology,
     GPUFragmentation,
+    DeviceFragmentation,
     Rules,
     *_OLDER,
 )

@@ -322,11 +322,19 @@ def _unused(pool: Pool, allocated: AllocatedDevices) -> Hashable:
 
 
 class Fleet:
-    """The pools of all nodes and their patterns; brought up to date before each use."""
+    """The pools of all nodes and their patterns; brought up to date before each use.
+
+    `allocated` are the devices that count as in use; None: those of the cluster.
+    """
 
     def __init__(
-        self, rules: KubernetesRules, evaluations: Evaluations, most_bytes: int = _MOST_BYTES
+        self,
+        rules: KubernetesRules,
+        evaluations: Evaluations,
+        most_bytes: int = _MOST_BYTES,
+        allocated: AllocatedDevices | None = None,
     ) -> None:
+        self._allocated = allocated
         self.rules = rules
         self._evaluations = evaluations
         self.most_bytes = most_bytes
@@ -362,7 +370,7 @@ class Fleet:
         while len(self._patterns) >= _MOST_PATTERNS:
             del self._patterns[next(iter(self._patterns))]
         self._patterns[reads] = found
-        found.update(self, cluster.dynamic_resources.allocated, self._evaluations)
+        found.update(self, self._in_use(cluster), self._evaluations)
         if self._needed == _NOT_KNOWN:
             self._needed = self.bytes
         return found
@@ -392,10 +400,14 @@ class Fleet:
             known.pools = pools_of_node(self.inventory, node.name, node.labels, self.rules)
         return known.pools
 
+    def _in_use(self, cluster: ClusterView) -> AllocatedDevices:
+        return cluster.dynamic_resources.allocated if self._allocated is None else self._allocated
+
     def _see(self, cluster: ClusterView) -> None:
         """Take over what has changed in the cluster."""
         devices, log = cluster.dynamic_resources, cluster.node_changes
-        versions = devices.slices_version, devices.allocated.version, len(cluster.nodes)
+        in_use = self._in_use(cluster)
+        versions = devices.slices_version, in_use.version, len(cluster.nodes)
         slices, allocated, count, position = self._seen
         if self._seen == (*versions, log.position):
             return
@@ -410,7 +422,7 @@ class Fleet:
         self._rows[versions[2] :] = [None] * (versions[2] - len(self._rows))
         if slices != versions[0]:
             self._take_slices(cluster, devices.slices_changed_since(slices))
-        self._take_uses(cluster, devices.allocated.changed_since(allocated))
+        self._take_uses(cluster, in_use.changed_since(allocated))
 
     def _take_slices(self, cluster: ClusterView, changed: Collection[str] | None) -> None:
         """Take over the slices of these names, None: all, and find the rows that have them."""

@@ -1,0 +1,317 @@
+"""A score against fragmentation: typical claims lose as few places as possible.
+
+A place of a claim on a node is a time that it can be allocated there, one after the other. The
+devices of a pod take places from claims of other kinds: part of a card that is still whole takes
+the place of a claim for whole cards, the same part of a card that is divided already takes none.
+Where devices and claims are alike this is the measure of Weng et al., "Beware of Fragmentation"
+(USENIX ATC 2023), but for what is the same on all nodes. As it counts places, it holds for
+partitionable devices, shared counters, consumed capacity and constraints as well.
+"""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+import numpy as np
+
+from mooring.framework.evaluations import StillEvaluating
+from mooring.framework.handle import Handle
+from mooring.framework.plugin import Normalize
+from mooring.framework.registry import NoArgs
+from mooring.framework.verdicts import SKIP, PluginError, Skip, Unschedulable
+from mooring.model.node import Node
+from mooring.model.pod import Pod
+from mooring.model.resource_claims import DeviceId, ResourceClaim
+from mooring.plugins.dynamic_resources.allocation_error import AllocationError
+from mooring.plugins.dynamic_resources.allocator import Allocator
+from mooring.plugins.dynamic_resources.budget import Budget
+from mooring.plugins.dynamic_resources.extended_resources import extended_resources_of
+from mooring.plugins.dynamic_resources.fleet import Fleet, Patterns
+from mooring.plugins.dynamic_resources.pod_claims import PodClaims, pod_claims
+from mooring.plugins.dynamic_resources.pools import Pool
+from mooring.plugins.dynamic_resources.projection import reads_of
+from mooring.plugins.dynamic_resources.selectors import cel_selectors
+from mooring.plugins.dynamic_resources.typical_claims import TypicalClaims, kind_of
+from mooring.state.cluster_view import ClusterView
+from mooring.state.columns import IntArray
+from mooring.state.dynamic_resources.allocated_devices import AllocatedDevices
+from mooring.state.view import NodeView
+
+__all__ = ["MOST_PLACES", "DeviceFragmentation"]
+
+MOST_PLACES: Final = 64
+"""Places of a kind of claims that are counted on a node."""
+_MOST_KINDS: Final = 8
+"""Kinds of claims that count as typical: the most common ones."""
+_MOST_STEPS: Final = 1_000
+"""Steps of the search for one place; what takes more counts as none."""
+_MOST_COUNTS: Final = 300_000
+_COUNTS_PER_NODE: Final = 4 * _MOST_KINDS
+"""Numbers of places that are remembered, about 200 bytes each: at least what one pod needs."""
+_MOST_PATTERNS: Final = 10_000
+"""Patterns of nodes for which the places are remembered that a kind of pods takes."""
+_MOST_PAUSED: Final = 16
+_MAX: Final = 100
+_SCALE: Final = 1_000
+_UNITS_PER_DEVICE: Final = 5
+"""What it costs a decision to see who has a device, in the units of `Evaluations`."""
+
+
+_Kinds = Sequence[tuple[bytes, Sequence[ResourceClaim]]]
+"""Kinds of claims, and a claim of each."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A node of a pattern, and of a pattern if none of its devices was in use."""
+
+    row: int
+    pattern: int
+    unused: int
+
+
+@dataclass(slots=True, eq=False)
+class _Count:
+    """Places that are being counted on a node.
+
+    `allocated` is what is in use there, with what was found. `stages` are allocators and how many
+    places each may find at most; the places of the last one are those that count.
+    """
+
+    node: Node
+    pools: Sequence[Pool]
+    allocated: AllocatedDevices
+    stages: list[tuple[Allocator, int]]
+    places: int = 0
+
+    def finish(self) -> int:
+        """Return the number of places.
+
+        Raises:
+            StillEvaluating: the decision has done enough; the next call goes on.
+        """
+        while self.stages:
+            allocator, most = self.stages[0]
+            if self.places < most and self._take(allocator):
+                self.places += 1
+                allocator.budget.pause()
+                continue
+            del self.stages[0]
+            if self.stages:
+                self.places = 0
+        return self.places
+
+    def _take(self, allocator: Allocator) -> bool:
+        """Have the devices of one more place in use; return False if there is none."""
+        number = f"{len(self.stages)}/{self.places}"
+        labels = self.node.labels
+        try:
+            found = allocator.allocate(self.node.name, labels, lambda: number, self.pools)
+        except AllocationError:
+            return False
+        for index, each in enumerate(found or ()):
+            self.allocated.put(f"{number}/{index}", each.results)
+        return found is not None
+
+
+class DeviceFragmentation:
+    """Prefers nodes where the pod's devices take the fewest places from typical claims."""
+
+    name: ClassVar[str] = "DeviceFragmentation"
+    depends_on_node_only: ClassVar[bool] = False
+    normalize: ClassVar[Normalize] = Normalize.NONE
+    Args: ClassVar[type[NoArgs]] = NoArgs
+
+    def __init__(self, _args: NoArgs, handle: Handle) -> None:
+        self._rules = handle.kubernetes
+        self._cluster = handle.cluster
+        self._evaluations = handle.evaluations
+        self._fleet = Fleet(handle.kubernetes, handle.evaluations)
+        self._unused = Fleet(handle.kubernetes, handle.evaluations, allocated=AllocatedDevices())
+        self._typical = TypicalClaims()
+        self._places: dict[Hashable, int] = {}
+        self._paused: dict[Hashable, _Count] = {}
+        self._known: dict[Hashable, dict[tuple[int, ...], list[int]]] = {}
+        """By the kind of a pod's claims and the typical kinds: what `_lost` returns, by pattern."""
+        self._valid_for: Hashable = None
+
+    def pre_score(self, pod: Pod, _nodes: NodeView, cluster: ClusterView) -> Skip | PodClaims:
+        """Return the pod's claims; SKIP if it needs no devices."""
+        try:
+            claims = pod_claims(pod, cluster)
+        except PluginError:
+            return SKIP
+        if isinstance(claims, Unschedulable) or cluster.dynamic_resources.unknown is not None:
+            return SKIP
+        claims.extended = extended_resources_of(pod, cluster, self._rules)
+        return claims if claims.to_allocate or claims.extended is not None else SKIP
+
+    def score(self, pod: Pod, nodes: NodeView, claims: PodClaims) -> IntArray:
+        """Return int64[nodes]: 100 where no place is lost, 50 where one of the pod's own size is.
+
+        Raises:
+            StillEvaluating: places are yet to be counted.
+        """
+        scores = np.full(len(nodes), _MAX, np.int64)
+        typical = self._typical.most_common(self._cluster, _MOST_KINDS)
+        for positions, waiting in claims.on_nodes(nodes):
+            kinds = [(kind_of([each]), [each]) for each, _ in typical]
+            weights = np.array([number for _, number in typical], np.int64)
+            of_node, of_unused = self._patterns([*waiting, *(each for each, _ in typical)])
+            rows = nodes.rows[positions]
+            both = np.stack((of_node.numbers[rows], of_unused.numbers[rows]))
+            distinct, first, of = np.unique(both, axis=1, return_index=True, return_inverse=True)
+            lost = self._lost(distinct, rows[first], waiting, kinds) @ weights
+            lost //= max(int(weights.sum()), 1)
+            scores[positions] = (_MAX * _SCALE // (_SCALE + lost))[of.reshape(-1)]
+        return scores
+
+    def _patterns(self, claims: Sequence[ResourceClaim]) -> tuple[Patterns, Patterns]:
+        """Return what distinguishes nodes for these claims: as they are, and if nothing was used.
+
+        Forgets what was counted before, if its patterns mean nothing any more.
+        """
+        devices = self._cluster.dynamic_resources
+        names = {
+            wanted.device_class
+            for claim in claims
+            for asked in claim.spec.requests
+            for wanted in (*asked.first_available, asked.exactly)
+            if wanted is not None
+        }
+        classes = [found for name in names if (found := devices.device_class(name)) is not None]
+        reads = reads_of(claims, classes)
+        of_node = self._fleet.patterns(self._cluster, reads)
+        of_unused = self._unused.patterns(self._cluster, reads)
+        valid_for = of_node.generation, of_unused.generation, devices.classes_version
+        if valid_for != self._valid_for:
+            self._places.clear()
+            self._paused.clear()
+            self._known.clear()
+            self._valid_for = valid_for
+        return of_node, of_unused
+
+    def _lost(
+        self, distinct: IntArray, rows: IntArray, waiting: Sequence[ResourceClaim], kinds: _Kinds
+    ) -> IntArray:
+        """Return int64[patterns, kinds]: the places that are lost, in thousandths of the pod's.
+
+        `distinct` (int64[2, patterns]) has patterns of nodes as they are, and if nothing was used;
+        `rows` has a node of each.
+        """
+        own = kind_of(waiting)
+        key = own, tuple(kind for kind, _ in kinds)
+        known = self._known.pop(key, None) or {}
+        if len(self._known) >= _MOST_KINDS:
+            del self._known[next(iter(self._known))]
+        if len(known) >= max(_MOST_PATTERNS, 2 * len(self._cluster.nodes)):
+            known = {}
+        self._known[key] = known
+        found = []
+        for row, pair in zip(rows.tolist(), map(tuple, distinct.T.tolist()), strict=True):
+            if pair not in known:
+                at = _Place(row, *pair)
+                known[pair] = [self._lost_by(kind, each, at, own, waiting) for kind, each in kinds]
+            found.append(known[pair])
+        return np.array(found, np.int64).reshape(len(found), len(kinds))
+
+    def _lost_by(
+        self,
+        kind: bytes,
+        claims: Sequence[ResourceClaim],
+        at: _Place,
+        own: bytes,
+        waiting: Sequence[ResourceClaim],
+    ) -> int:
+        """Return how many places of a kind are lost, in thousandths of the pod's own size.
+
+        A place of the kind is as large as so many of the pod's as fit in its stead into the unused
+        node.
+        """
+        before = self._number((at.pattern, kind), at, claims)
+        if not before:
+            return 0
+        after = self._number((at.pattern, own, kind), at, claims, beside=waiting)
+        if after >= before:
+            return 0
+        own_places = self._number((None, at.unused, own), at, waiting, unused=True)
+        places = self._number((None, at.unused, kind), at, claims, unused=True)
+        return (before - after) * _SCALE * own_places // max(places, 1)
+
+    def _number(
+        self,
+        key: Hashable,
+        at: _Place,
+        claims: Sequence[ResourceClaim],
+        *,
+        unused: bool = False,
+        beside: Sequence[ResourceClaim] = (),
+    ) -> int:
+        """Return how many places the claims have on the node, beside other ones if these are given.
+
+        `key` is under what this is remembered; with `unused`, no device of the node is in use.
+
+        Raises:
+            StillEvaluating: the decision has done enough; the next call goes on.
+        """
+        known = self._places.get(key)
+        if known is not None:
+            return known
+        count = self._paused.pop(key, None) or self._begun(at, claims, unused, beside)
+        try:
+            known = count.finish()
+        except StillEvaluating:
+            self._paused[key] = count
+            if len(self._paused) > _MOST_PAUSED:
+                del self._paused[next(iter(self._paused))]
+            raise
+        most = max(_MOST_COUNTS, _COUNTS_PER_NODE * len(self._cluster.nodes))
+        while len(self._places) >= most:
+            del self._places[next(iter(self._places))]
+        self._places[key] = known
+        return known
+
+    def _begun(
+        self,
+        at: _Place,
+        claims: Sequence[ResourceClaim],
+        unused: bool,  # noqa: FBT001 - as in `_number`
+        beside: Sequence[ResourceClaim],
+    ) -> _Count:
+        node, pools = self._cluster.node(at.row), self._fleet.pools(at.row)
+        if node is None:
+            raise ValueError(f"row {at.row} is no node")
+        allocated = AllocatedDevices() if unused else self._in_use(pools)
+        stages = [(self._allocator(claims, allocated), MOST_PLACES)]
+        if beside:
+            stages.insert(0, (self._allocator(beside, allocated), 1))
+        return _Count(node, pools, allocated, stages)
+
+    def _in_use(self, pools: Sequence[Pool]) -> AllocatedDevices:
+        """Return what is in use of the devices of the pools, and what the same claims have else."""
+        devices, found = self._cluster.dynamic_resources, AllocatedDevices()
+        uids = dict[str, None]()
+        for pool in pools:
+            for each in (*pool.slices, *pool.others):
+                self._evaluations.spend(_UNITS_PER_DEVICE * len(each.devices))
+                for name in (device.name for device in each.devices):
+                    holders = devices.allocated.holders(DeviceId(pool.driver, pool.name, name))
+                    uids.update(dict.fromkeys(holders))
+        for uid in uids:
+            claim, in_flight = devices.claim_of_uid(uid), devices.in_flight(uid)
+            known = claim.allocation if claim is not None else None
+            found.put(uid, [r for each in (known, in_flight) if each for r in each.results])
+        return found
+
+    def _allocator(self, claims: Sequence[ResourceClaim], allocated: AllocatedDevices) -> Allocator:
+        # Each search may take as many steps as are left at least.
+        budget = Budget(0, _MOST_STEPS, _MOST_STEPS, self._evaluations)
+        return Allocator(
+            claims,
+            self._fleet.inventory,
+            allocated,
+            self._cluster.dynamic_resources.device_class,
+            cel_selectors(self._rules, budget),
+            self._rules,
+            budget,
+        )
