@@ -163,6 +163,7 @@ def build_pipeline(
     handle = replace(handle, evaluations=evaluations)
     built = _built_plugins(profile, effective, registry, handle, failures)
     at = partial(_plugins_at, effective, built)
+    filters = at(Point.FILTER)
     return Pipeline(
         profile=profile.name,
         generation=profile.generation,
@@ -171,7 +172,7 @@ def build_pipeline(
         pre_enqueue=at(Point.PRE_ENQUEUE),
         queue_sort=at(Point.QUEUE_SORT)[0],
         pre_filter=at(Point.PRE_FILTER),
-        filters=at(Point.FILTER),
+        filters=filters,
         post_filter=at(Point.POST_FILTER),
         pre_score=at(Point.PRE_SCORE),
         scores=_scores(effective, built),
@@ -185,9 +186,7 @@ def build_pipeline(
         plugins_of_node_only=frozenset(n for n, p in built.items() if p.depends_on_node_only),
         device_reading={n: p for n, p in built.items() if isinstance(p, DeviceReadingPlugin)},
         enqueue_extensions={n: p for n, p in built.items() if hasattr(p, "events_to_register")},
-        resource_filters={
-            f.name: f for f in at(Point.FILTER) if isinstance(f, ResourceFilterPlugin)
-        },
+        resource_filters={f.name: f for f in filters if isinstance(f, ResourceFilterPlugin)},
         distributions={name: registry.distribution(name) for name in built},
         failures=failures,
         api=handle.api,
