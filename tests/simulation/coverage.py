@@ -280,7 +280,8 @@ POSSIBLE: Final[list[Pair]] = [
         for name in sorted(FAULTS)
         for state in _in_leader(*_QUEUED, PodState.BINDING, PodState.BOUND)
     ),
-    *product(("member comes", "member gone", "group changes"), _GROUPS),
+    *product(("member comes", "member gone"), _GROUPS),
+    *product(("group changes",), _GROUPS[1:]),  # one without a definition has nothing to change
     *product(("member bound", "node of a member goes"), _GROUPS[3:]),
     *product(("group comes",), _GROUPS[1:]),
     ("group goes", "group: undefined"),

@@ -76,7 +76,7 @@ MUTATIONS: Final = (
         "write-without-lease",
         "a write that waited for a connection is sent although the lease is lost",
         "kube/transport.py",
-        "may_send=self._may_write if request.is_write else None,",
+        "may_send=partial(self._may_send, request) if request.is_write else None,",
         "may_send=None,",
     ),
     Mutation(
@@ -157,6 +157,13 @@ MUTATIONS: Final = (
         "engine/binding.py",
         "asyncio.wait((task,), timeout=seconds)",
         "asyncio.wait((task,))",
+    ),
+    Mutation(
+        "binding-after-the-attempt",
+        "a plugin that goes on after its attempt may bind the pod",
+        "engine/at_bind.py",
+        "def _never() -> bool:\n    return False\n",
+        "def _never() -> bool:\n    return True\n",
     ),
     Mutation(
         "in-flight-forgotten",

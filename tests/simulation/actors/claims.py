@@ -51,7 +51,7 @@ class Claims(Actor):
             plan.step(max(0.0, at + shift), self.name, "pod", name=name, cpu=cpu)
             for _ in range(random.choice((0, 0, 1, 3))):
                 later = at + random.expovariate(1.0) * random.choice((0.02, 3.0))
-                does = random.choice(("leave", "return", "return", "unclaim", "shrink"))
+                does = random.choice(("leave", "return", "return", "unclaim", "relabel"))
                 plan.step(later, self.name, does, name=name, cpu=cpu, kind=kind)
 
     def act(self, world: "World", step: Step) -> None:
@@ -81,6 +81,9 @@ class Claims(Actor):
         if does == "return":
             self._pod(world, args)
         claim = server.storage.get(PERSISTENT_VOLUME_CLAIM, args["name"], NAMESPACE)
+        if does == "relabel" and claim is not None:
+            labels = {"metadata": {"labels": {"changed": "yes"}}}
+            server.change(PERSISTENT_VOLUME_CLAIM, claim, self.name, labels)
         if does == "unclaim" and claim is not None and found is None:
             server.delete(PERSISTENT_VOLUME_CLAIM, claim, self.name)
             world.after(1.0, lambda: self._claim(world, args))

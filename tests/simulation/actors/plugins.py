@@ -46,13 +46,18 @@ WRONGS: Final[Mapping[str, tuple[str, ...]]] = {
     "unreserve": ("raises", "exits"),
     "permit": ("raises", "exits", "text", "refuses", "waits"),
     "pre_bind": ("raises", "exits", "sleeps", "hangs"),
-    "bind": ("raises", "exits", "text", "skips", "sleeps", "hangs", "lies"),
+    "bind": (
+        *("raises", "exits", "text", "skips", "sleeps", "hangs", "lies"),
+        *("sends", "lingers"),
+    ),
     "post_bind": ("raises", "sleeps", "hangs"),
 }
 """What goes wrong, by method."""
 _LIE_SECONDS: Final = 75.0
 """So long a pod that a plugin says to have bound has its room, and is tried again."""
 _SLOW_SECONDS: Final = 0.2
+_LINGER_SECONDS: Final = 1.0
+"""So long a plugin that was cancelled goes on, and then binds."""
 
 
 class Plugins(Actor):
@@ -249,6 +254,11 @@ class _Acme:
     async def bind(self, pod: Pod, node: str) -> Any:
         """Bind the pod."""
         how = self._wrong("bind")
+        if how == "sends":
+            sent = asyncio.ensure_future(self._handle.api.bind(pod, node))
+            sent.add_done_callback(lambda sent: sent.cancelled() or sent.exception())
+            await asyncio.sleep(0.01)
+            raise RuntimeError("acme has sent it, and does not know")
         await _asleep(how)
         if how in {"lies", "skips", "text"}:
             return {"lies": None, "skips": SKIP}.get(how, how)
@@ -274,7 +284,12 @@ class _Acme:
 
 
 async def _asleep(how: str) -> None:
-    await asyncio.sleep({"sleeps": 2.0, "hangs": 1e6}.get(how, 0.01))
+    try:
+        await asyncio.sleep({"sleeps": 2.0, "hangs": 1e6, "lingers": 1e6}.get(how, 0.01))
+    except asyncio.CancelledError:
+        if how != "lingers":
+            raise
+        await asyncio.sleep(_LINGER_SECONDS)
 
 
 def _bent(honest: Any, how: str) -> Any:
