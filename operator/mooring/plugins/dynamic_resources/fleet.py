@@ -8,6 +8,7 @@ only the rows are made anew whose slices, labels or devices in use have changed.
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import is_
 from typing import Final
 
 import numpy as np
@@ -40,6 +41,7 @@ _UNITS_PER_DEVICE: Final = 10
 
 _NOT_KNOWN: Final = -1
 _PoolKey = tuple[str, str]
+_Basis = tuple[Sequence[ResourceSlice], ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,7 +49,7 @@ class _Row:
     """A node, its pools, and what they were made from."""
 
     node: Node
-    basis: tuple[object, ...]
+    basis: _Basis
     pools: list[Pool]
 
 
@@ -196,6 +198,11 @@ def _spend(evaluations: Evaluations, units: int) -> None:
         )
 
 
+def _are_same(before: _Basis, after: _Basis) -> bool:
+    """Return whether two that are equal have the same objects."""
+    return all(all(map(is_, *pair)) for pair in zip(before, after, strict=True))
+
+
 def _bytes_of(value: Hashable) -> int:
     """Return about how many bytes a value of nested tuples takes."""
     if type(value) is not tuple:
@@ -319,12 +326,14 @@ class Fleet:
             if node is None:
                 self._put(row, None)
                 continue
-            basis = (of_all, *self.inventory.basis(node.name))
+            basis = (*of_all, *self.inventory.basis(node.name))
             if before is not None and (before.node.name, before.node.labels, before.basis) == (
                 node.name,
                 node.labels,
                 basis,
             ):
+                if not _are_same(before.basis, basis):  # each was compared, field by field
+                    _spend(self._evaluations, _UNITS_PER_ROW)
                 continue
             pools = pools_of_node(self.inventory, node.name, node.labels, self._rules)
             self._put(row, _Row(node, basis, pools))
