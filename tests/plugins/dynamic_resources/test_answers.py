@@ -96,6 +96,19 @@ def test_an_attempt_goes_on_where_the_one_before_has_ended() -> None:
     assert asked.in_slices([names])[1] == 1
 
 
+def test_slices_that_were_all_written_anew_are_compared_in_slices() -> None:
+    given = fleet_of(20)
+    asked = InCluster(given, most_per_decision=1)
+    found, _ = asked.in_slices([ONE])
+    assert asked.in_slices([ONE])[1] == 1
+    for raw in given["slices"]:
+        asked.delete(Kind.RESOURCE_SLICE, raw)
+        asked.put(Kind.RESOURCE_SLICE, raw)
+    again, decisions = asked.in_slices([ONE])
+    assert decisions >= 20
+    assert again.fits.tolist() == found.fits.tolist()
+
+
 def test_claims_that_ask_the_same_go_on_with_each_others_search() -> None:
     asked = InCluster(fleet_of(20), most_per_decision=1)
     other = {**IMPOSSIBLE, "metadata": {"name": "other", "namespace": "elsewhere", "uid": "u"}}
