@@ -484,7 +484,11 @@ class Fleet:
             self._outdated.discard(row)
             after = None
             if node is not None:
-                after = _Row(node, self.inventory.pools_anywhere(node.name, node.labels))
+                anywhere = self.inventory.size_anywhere > 0
+                after = _Row(
+                    node,
+                    self.inventory.pools_anywhere(node.name, node.labels) if anywhere else (),
+                )
             self._put(row, after)
             _spend(self._evaluations, _UNITS_TO_LOOK * (2 + self.inventory.size_anywhere))
 
