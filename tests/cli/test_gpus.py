@@ -18,6 +18,7 @@ from mooring.testing.device_builders import (
     device,
     device_claim,
     device_class,
+    device_result,
     resource_slice,
 )
 
@@ -197,3 +198,23 @@ def test_only_devices_of_several_nodes_are_told_too(file: Path) -> None:
         "devices that several nodes can use\n  gpu.example.com\n  pool fabric\n"
     )
     assert result.stderr == ""
+
+
+def test_the_longest_names_stand_whole_in_80_columns(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mooring.cli.console.terminal_width", lambda: 80)
+    where = ".".join(["n" * 63, "o" * 63, "p" * 63, "q" * 61])
+    driver, pool, name, kind = "d" * 63, "s" * 63, "g" * 63, "c" * 63
+    held = device_result(name, driver=driver, pool=pool)
+    objects = (
+        node(where),
+        device_class(kind, f"device.driver == '{driver}'"),
+        resource_slice("gpus", [name, "free"], node=where, driver=driver, pool=pool),
+        device_claim("x" * 63, allocation=allocated(held, node=where), reserved_for=["y" * 63]),
+    )
+    lines = [line.strip() for line in shown(file, objects=objects).stdout.splitlines()]
+    for line in where, driver, f"pool {pool}", f"class {kind}", name:
+        assert line in lines
+    words = {word for line in lines for word in line.split()}
+    assert {f"default/{'x' * 63}", f"{'y' * 63})"} <= words

@@ -343,6 +343,12 @@ def test_a_pod_beyond_the_limits_gets_no_node_as_in_a_cluster() -> None:
 def test_a_member_of_a_group_that_is_not_complete_says_so() -> None:
     (attempt,) = attempts(node("n1"), pod_group("g", 2), *gang("g", 1))
     assert attempt.decision.message == "1 of 2 members exist"
+    assert attempt.reason == "1 of 2 members exist"
+
+
+def test_members_of_a_group_that_does_not_fit_have_a_short_reason() -> None:
+    found = attempts(node("n1", cpu="2"), pod_group("g", 3), *gang("g", 3, cpu="1"))
+    assert {attempt.reason for attempt in found} == {"minCount (3) cannot be satisfied"}
 
 
 def test_the_preemption_for_a_group_is_recorded() -> None:

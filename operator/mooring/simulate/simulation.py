@@ -1,5 +1,6 @@
 """Run the scheduling engine without a cluster: one decision for every pending pod."""
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -39,6 +40,8 @@ from mooring.state.pod_groups import PodGroupState
 
 __all__ = ["Attempt", "Simulation", "simulate"]
 
+_REST: Final = re.compile(r"(: |\. ).*", re.DOTALL)
+"""What a message says beyond its first clause."""
 _MOST_CACHE_BYTES: Final = 512 * 1024 * 1024
 """More than in the operator: a whole cluster is placed at once, and the process ends soon."""
 
@@ -295,7 +298,8 @@ class Simulation:
             rejections={},
             message=decision.message if node is None else None,
         )
-        return Attempt(record, 1 if node is not None else 0, owner_of(pod))
+        reason = _REST.sub("", record.message or "")
+        return Attempt(record, 1 if node is not None else 0, owner_of(pod), reason)
 
     def attempt(self, pod: Pod, profile: ActiveProfile) -> Attempt:
         """Decide about the pod with this profile, and assume it on the chosen node."""
