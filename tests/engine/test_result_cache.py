@@ -1,6 +1,7 @@
 """Results are kept per spec and brought up to date; tests/property compares them."""
 
-from typing import Any
+from collections.abc import Hashable
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from mooring.engine.result_cache import ResultCache
 from mooring.framework.diagnosis import Diagnosis
 from mooring.framework.handle import Handle
 from mooring.framework.plugin import Normalize
+from mooring.framework.plugin_failures import PluginFailed
 from mooring.framework.registry import NoArgs, Registry
 from mooring.framework.verdicts import Explanation, PluginError
 from mooring.model.events import Kind
@@ -23,7 +25,7 @@ from mooring.policy.resolve import resolve
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray, NodeView
-from mooring.testing.builders import cluster, node, pod, uid_of
+from mooring.testing.builders import cluster, node, pod, toleration, uid_of
 from mooring.testing.fakes import handle
 
 MIB = 2**20
@@ -65,6 +67,24 @@ class CountingNodes(Counting):
 
     name = "CountingNodes"
     depends_on_node_object_only = True
+
+
+class CountingTolerations(CountingNodes):
+    """The same, of nodes and the pod's tolerations."""
+
+    name = "CountingTolerations"
+
+    def filter_key(self, pod: Pod) -> Hashable:
+        return pod.spec.tolerations
+
+
+class BrokenKey(CountingNodes):
+    """Has a key that cannot be hashed."""
+
+    name = "BrokenKey"
+
+    def filter_key(self, _pod: Pod) -> Hashable:
+        return cast("Hashable", [])
 
 
 class CountingScores(Noting):
@@ -138,6 +158,45 @@ def test_a_plugin_that_ignores_pods_does_not_run_when_pods_come_and_go() -> None
     assert cached.rows_run_for(pod("b", cpu="1")) == []
     cached.state.put(Kind.NODE, "n1", parse_node(node("n1", cpu="9")))
     assert cached.rows_run_for(pod("c", cpu="1")) == [[1]]
+
+
+def test_specs_with_equal_keys_share_the_results_of_a_plugin() -> None:
+    cached = Cached(CountingTolerations)
+    batch = [toleration("dedicated", "batch")]
+    assert cached.rows_run_for(pod("a", cpu="1")) == [[0, 1, 2, 3, 4]]
+    assert cached.rows_run_for(pod("b", cpu="2")) == []
+    assert cached.rows_run_for(pod("c", cpu="1", tolerations=batch)) == [[0, 1, 2, 3, 4]]
+    cached.state.put(Kind.NODE, "n1", parse_node(node("n1", cpu="9")))
+    assert cached.rows_run_for(pod("d", cpu="2")) == [[1]]
+    assert cached.rows_run_for(pod("e", cpu="1")) == []
+
+
+def test_shared_results_are_made_anew_for_another_set_of_nodes() -> None:
+    cached = Cached(CountingTolerations)
+    cached.rows_run_for(pod("a", cpu="1"))
+    cached.state.delete(Kind.NODE, "n1")
+    cached.state.put(Kind.NODE, "n1", parse_node(node("n1", cpu="9")))
+    assert cached.rows_run_for(pod("b", cpu="2")) == [[0, 1, 2, 3, 4]]
+
+
+def test_shared_results_are_dropped_with_the_last_spec_that_uses_them() -> None:
+    cached = Cached(CountingTolerations, most_bytes=0)
+    cached.rows_run_for(pod("a", cpu="1"))
+    alone = cached.shared.bytes
+    for cpu in range(2, 20):
+        assert cached.rows_run_for(pod("b", cpu=f"{cpu}")) == []
+    for number in range(20):
+        cached.rows_run_for(pod("c", tolerations=[toleration(f"team-{number:02}", "x")]))
+    assert cached.rows_run_for(pod("a", cpu="1")) == [[0, 1, 2, 3, 4]]
+    assert cached.shared.bytes == alone
+
+
+def test_a_key_that_cannot_be_hashed_fails_the_attempt_and_leaves_nothing() -> None:
+    cached = Cached(BrokenKey)
+    for _ in range(2):
+        with pytest.raises(PluginFailed, match="BrokenKey"):
+            cached.rows_run_for(pod("a", cpu="1"))
+    assert not cached.shared.bytes
 
 
 def test_when_most_rows_changed_a_plugin_runs_on_all() -> None:
@@ -289,7 +348,7 @@ def test_the_results_of_many_small_specs_are_kept() -> None:
 
 
 def test_a_large_spec_takes_the_space_of_many_small_ones() -> None:
-    cached = Cached(Counting, most_bytes=MIB)
+    cached = Cached(Counting, most_bytes=3 * MIB // 2)  # its tolerations are counted as a key, too
     cached.rows_run_for(pod("a", cpu="1m"))
     tolerations = [{"key": f"{'k' * 200}{i}", "operator": "Exists"} for i in range(900)]
     cached.rows_run_for(pod("large", spec={"tolerations": tolerations}))

@@ -143,6 +143,22 @@ class ForgetsPods(LargeNodes):
         return np.less(nodes.pod_count, 1)
 
 
+class FiltersByMoreThanItsKey(LargeNodes):
+    def filter_key(self, _pod: Pod) -> int:
+        return 0
+
+    def filter(self, pod: Pod, nodes: NodeView, _: Any) -> BoolArray:
+        return nodes.allocatable("cpu") >= 80 * pod.spec.demand.resources.get("cpu", 0)
+
+
+class ScoresByMoreThanItsKey(LargeNodes):
+    def score_key(self, _pod: Pod) -> int:
+        return 0
+
+    def score(self, pod: Pod, nodes: NodeView, _: Any) -> IntArray:
+        return nodes.allocatable("cpu") + len(pod.name)
+
+
 class RegistersEventsWithoutAHint(LargeNodes):
     events_to_register: ClassVar[frozenset[Any]] = frozenset()
 
@@ -178,7 +194,8 @@ SCENARIOS = [
         nodes=(node("small", cpu="2"), node("large", cpu="8"), node("mid")),
         pod=pod("web"),
         others=(pod("other", node="mid"),),
-    )
+    ),
+    Scenario(nodes=(node("small", cpu="2"), node("large", cpu="8")), pod=pod("worker", cpu="50m")),
 ]
 
 
@@ -227,6 +244,8 @@ def test_a_correct_plugin_keeps_every_rule(plugin: type[Any], rule: str) -> None
             ForgetsPods,
             "test_it_returns_the_same_without_pods_if_it_depends_on_the_node_object_only",
         ),
+        (FiltersByMoreThanItsKey, "test_pods_with_equal_keys_have_equal_results"),
+        (ScoresByMoreThanItsKey, "test_pods_with_equal_keys_have_equal_results"),
         (MisspellsScore, "test_it_has_no_misspelt_method"),
         (RejectsNothing, "test_its_filter_rejects_a_node_in_some_scenario"),
         (ScoresAllTheSame, "test_its_scores_differ_in_some_scenario"),

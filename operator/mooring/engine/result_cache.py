@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from mooring.engine.shared_columns import SharedColumn, SharedColumns, changed_rows
 from mooring.framework.diagnosis import Diagnosis
 from mooring.framework.pipeline import Pipeline, WeightedScorePlugin
 from mooring.framework.plugin import DeviceReadingPlugin, FilterPlugin, Normalize
@@ -88,10 +89,15 @@ class _RowResults:
         filters: Sequence[tuple[FilterPlugin, Any]],
         scores: Sequence[tuple[WeightedScorePlugin, Any]],
         changes: ChangeLog,
+        masks: Sequence[SharedColumn] = (),
+        scored: Sequence[tuple[WeightedScorePlugin, SharedColumn]] = (),
     ) -> None:
+        """Run the plugins with their states; `masks` and `scored` have the results of others."""
         self._pipeline = pipeline
         self._filters = filters
         self._scores = scores
+        self._masks = masks
+        self._scored = scored
         self._changes = changes
         self.forget()
         self.fits: BoolArray = np.zeros(0, np.bool_)
@@ -106,10 +112,13 @@ class _RowResults:
         """Bring `fits` up to date; True if the plugins had to run."""
         if self._filtered_position == self._changes.position:
             return False
-        dirty, looked_at = self._dirty(self._filtered_position, nodes)
+        dirty, looked_at = changed_rows(self._changes, self._filtered_position, nodes)
         fits = looked_at.present.copy()
         for plugin, state in self._filters:
             fits &= run_filter(self._pipeline, plugin, pod, looked_at, state)
+        for mask in self._masks:
+            mask.refresh(pod, nodes)
+            fits &= mask.values if dirty is None else mask.values[dirty]
         if dirty is None:
             self.fits = fits
         else:
@@ -122,7 +131,7 @@ class _RowResults:
         """Bring the scores up to date; True if the plugins had to run."""
         if self._scored_position == self._changes.position:
             return False
-        dirty, looked_at = self._dirty(self._scored_position, nodes)
+        dirty, looked_at = changed_rows(self._changes, self._scored_position, nodes)
         unnormalized_total = np.zeros(len(looked_at), np.int64)
         raw: dict[str, IntArray] = {}
         for score, state in self._scores:
@@ -130,6 +139,11 @@ class _RowResults:
             raw[score.name] = column
             if score.plugin.normalize is Normalize.NONE:
                 unnormalized_total += score.weight * column
+        for score, shared in self._scored:
+            shared.refresh(pod, nodes)
+            if score.plugin.normalize is Normalize.NONE:
+                values = shared.values if dirty is None else shared.values[dirty]
+                unnormalized_total += score.weight * values
         if dirty is None:
             self.unnormalized_total = unnormalized_total
             # Copied, because a plugin may return a column of the node table, which changes.
@@ -140,13 +154,6 @@ class _RowResults:
                 self.raw[name][dirty] = column
         self._scored_position = self._changes.position
         return True
-
-    def _dirty(self, position: int, nodes: NodeView) -> tuple[IntArray | None, NodeView]:
-        """Return the rows to look at again, None for all, and a view of them."""
-        dirty = self._changes.since(position) if position >= 0 else None
-        if dirty is None or 2 * len(dirty) > len(nodes):
-            return None, nodes
-        return dirty, nodes.take(dirty)
 
 
 class SpecResults:
@@ -159,37 +166,30 @@ class SpecResults:
     """
 
     def __init__(
-        self, pod: Pod, pipeline: Pipeline, cluster: ClusterView, table: NodeTable
+        self,
+        pod: Pod,
+        pipeline: Pipeline,
+        cluster: ClusterView,
+        table: NodeTable,
+        shared: SharedColumns,
     ) -> None:
         self._table = table
+        self._shared = shared
         self._pipeline = pipeline
         self._as_of: tuple[Hashable, ...] = ()
-        metrics = pipeline.metrics
-        metrics.mark()
-        self.pre_filtered: dict[str, Any] = {
-            p.name: run_pre_filter(pipeline, p, pod, cluster)
-            for p in pipeline.pre_filter
-            if p.depends_on_node_only
-        }
-        metrics.lap(PRE_FILTER)
-        self.pre_scored: dict[str, Any] = {
-            p.name: run_pre_score(pipeline, p, pod, cluster.nodes, cluster)
-            for p in pipeline.pre_score
-            if p.depends_on_node_only
-        }
-        metrics.lap(PRE_SCORE)
+        self.pre_filtered, self.pre_scored = _prepared(pod, pipeline, cluster)
         filters, scores = self._filters(), self._scores()
         self._read_devices = _reading_devices(pipeline, filters, scores)
         self.evaluations = _evaluations(pipeline, filters, scores)
-        self._by_node, self._by_node_and_pods = (
-            _RowResults(
-                pipeline,
-                [entry for entry in filters if _object_only(entry[0]) is object_only],
-                [entry for entry in scores if _object_only(entry[0].plugin) is object_only],
-                changes,
-            )
-            for object_only, changes in ((True, table.node_changes), (False, table.changes))
+        self._by_node_and_pods = _RowResults(
+            pipeline,
+            [entry for entry in filters if not _object_only(entry[0])],
+            [entry for entry in scores if not _object_only(entry[0].plugin)],
+            table.changes,
         )
+        self._shared_columns = list[SharedColumn]()
+        self._shared_scores: dict[str, SharedColumn] = {}
+        self._by_node = self._results_by_node(pod, filters, scores)
         self.fits: BoolArray = np.zeros(0, np.bool_)
         self.unnormalized_total: IntArray = np.zeros(0, np.int64)
         self.prefers_full_nodes: bool | None = None
@@ -197,7 +197,8 @@ class SpecResults:
         self._diagnosed: tuple[tuple[Hashable, ...], Diagnosis] | None = None
         self._fixed_bytes = pod.spec.memory + _BYTES_PER_SPEC
         self._array_bytes = 0
-        self._bytes_per_row = 3 * _BOOL_BYTES + (3 + len(scores)) * _INT64_BYTES
+        own_scores = len(scores) - len(self._shared_scores)
+        self._bytes_per_row = 3 * _BOOL_BYTES + (3 + own_scores) * _INT64_BYTES
         self.counted_bytes = 0
         """What the cache has counted for it so far."""
 
@@ -233,8 +234,16 @@ class SpecResults:
 
     def raw(self, plugin: str) -> IntArray:
         """Return a node-only plugin's scores before they are normalized: int64[rows]."""
+        shared = self._shared_scores.get(plugin)
+        if shared is not None:
+            return shared.values
         raw = self._by_node_and_pods.raw.get(plugin)
         return self._by_node.raw[plugin] if raw is None else raw
+
+    def release(self) -> None:
+        """Give back the columns that are shared with other specs."""
+        while self._shared_columns:
+            self._shared.release(self._shared_columns.pop())
 
     def refresh(self, pod: Pod, nodes: NodeView, *, scored: bool = True) -> None:
         """Bring all results up to date with the node table; the scores only if `scored`."""
@@ -257,6 +266,38 @@ class SpecResults:
                 metrics.lap(SCORE)
         self._as_of = as_of
 
+    def _results_by_node(
+        self,
+        pod: Pod,
+        filters: Sequence[tuple[FilterPlugin, Any]],
+        scores: Sequence[tuple[WeightedScorePlugin, Any]],
+    ) -> _RowResults:
+        """Return the results that change with nodes alone, and take what other specs share."""
+        pipeline, shared = self._pipeline, self._shared
+        own_filters = list[tuple[FilterPlugin, Any]]()
+        own_scores = list[tuple[WeightedScorePlugin, Any]]()
+        masks = list[SharedColumn]()
+        scored = list[tuple[WeightedScorePlugin, SharedColumn]]()
+        try:
+            for plugin, state in filters:
+                if (mask := shared.of_filter(pipeline, plugin, pod, state)) is not None:
+                    masks.append(mask)
+                    self._shared_columns.append(mask)
+                elif _object_only(plugin):
+                    own_filters.append((plugin, state))
+            for score, state in scores:
+                if (column := shared.of_score(pipeline, score, pod, state)) is not None:
+                    scored.append((score, column))
+                    self._shared_columns.append(column)
+                    self._shared_scores[score.name] = column
+                elif _object_only(score.plugin):
+                    own_scores.append((score, state))
+        except BaseException:
+            self.release()
+            raise
+        changes = self._table.node_changes
+        return _RowResults(pipeline, own_filters, own_scores, changes, masks, scored)
+
     def _filters(self) -> list[tuple[FilterPlugin, Any]]:
         """Return the node-only filters that run for this spec, with their state."""
         return [
@@ -277,6 +318,27 @@ class SpecResults:
     def _filter_state(self, plugin: str) -> Any:
         state = self.pre_filtered.get(plugin)
         return state.state if isinstance(state, PreFilterResult) else state
+
+
+def _prepared(
+    pod: Pod, pipeline: Pipeline, cluster: ClusterView
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the results of pre_filter and of pre_score of the node-only plugins, by plugin."""
+    metrics = pipeline.metrics
+    metrics.mark()
+    pre_filtered = {
+        p.name: run_pre_filter(pipeline, p, pod, cluster)
+        for p in pipeline.pre_filter
+        if p.depends_on_node_only
+    }
+    metrics.lap(PRE_FILTER)
+    pre_scored = {
+        p.name: run_pre_score(pipeline, p, pod, cluster.nodes, cluster)
+        for p in pipeline.pre_score
+        if p.depends_on_node_only
+    }
+    metrics.lap(PRE_SCORE)
+    return pre_filtered, pre_scored
 
 
 def _reading_devices(
@@ -318,11 +380,16 @@ class ResultCache:
         self._table = table
         self.most_bytes = most_bytes
         self._specs: OrderedDict[tuple[PodSpec, Pipeline], SpecResults] = OrderedDict()
-        self.bytes = 0
-        """About how many bytes the results, their specs and pipelines take."""
+        self._shared = SharedColumns(table)
+        self._bytes = 0
         self._pipelines = Counter[Pipeline]()
         """How many results each pipeline has; a former one is dropped with its last result."""
         self._last: SpecResults | None = None
+
+    @property
+    def bytes(self) -> int:
+        """About how many bytes the results, their specs and pipelines take."""
+        return self._bytes + self._shared.bytes
 
     def __len__(self) -> int:
         """Return for how many specs and pipelines results are kept."""
@@ -341,10 +408,11 @@ class ResultCache:
         key = (pod.spec, pipeline)
         results = self._specs.get(key)
         if results is None:
-            results = self._specs[key] = SpecResults(pod, pipeline, cluster, self._table)
+            results = SpecResults(pod, pipeline, cluster, self._table, self._shared)
+            self._specs[key] = results
             if pipeline not in self._pipelines:
                 self._forget_former(pipeline)
-                self.bytes += pipeline.memory
+                self._bytes += pipeline.memory
             self._pipelines[pipeline] += 1
         else:
             self._specs.move_to_end(key)
@@ -366,14 +434,15 @@ class ResultCache:
                 self._drop(key, self._specs.pop(key))
 
     def _drop(self, key: tuple[PodSpec, Pipeline], dropped: SpecResults) -> None:
-        self.bytes -= dropped.counted_bytes
+        dropped.release()
+        self._bytes -= dropped.counted_bytes
         _, pipeline = key
         self._pipelines[pipeline] -= 1
         if not self._pipelines[pipeline]:
             del self._pipelines[pipeline]
-            self.bytes -= pipeline.memory
+            self._bytes -= pipeline.memory
 
     def _count(self, results: SpecResults) -> None:
         now = results.bytes
-        self.bytes += now - results.counted_bytes
+        self._bytes += now - results.counted_bytes
         results.counted_bytes = now

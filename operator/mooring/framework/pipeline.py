@@ -1,6 +1,6 @@
 """A profile's plugins, built and sorted by extension point (framework/runtime/framework.go)."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -16,6 +16,8 @@ from mooring.framework.plugin import (
     DeviceReadingPlugin,
     EnqueueExtensions,
     FilterPlugin,
+    KeyedFilterPlugin,
+    KeyedScorePlugin,
     PermitPlugin,
     PlacementGeneratePlugin,
     PlacementScorePlugin,
@@ -107,6 +109,10 @@ class Pipeline:
     """The names of the plugins with `depends_on_node_only = True`."""
     device_reading: Mapping[str, DeviceReadingPlugin]
     """By name, the plugins whose results may also depend on devices."""
+    keyed_filters: Mapping[str, KeyedFilterPlugin]
+    """By name, the filters whose results specs with equal keys share."""
+    keyed_scores: Mapping[str, KeyedScorePlugin]
+    """By name, the scores whose results specs with equal keys share."""
     enqueue_extensions: Mapping[str, EnqueueExtensions]
     """By name, the plugins that register cluster events with queueing hints."""
     resource_filters: Mapping[str, ResourceFilterPlugin]
@@ -160,8 +166,7 @@ def build_pipeline(
         ProfileInvalid: with every plugin whose constructor fails.
     """
     failures, evaluations = failures or PluginFailures(), Evaluations(most_per_decision)
-    handle = replace(handle, evaluations=evaluations)
-    built = _built_plugins(profile, effective, registry, handle, failures)
+    built = _built_plugins(profile, effective, registry, handle, failures, evaluations)
     at = partial(_plugins_at, effective, built)
     filters = at(Point.FILTER)
     return Pipeline(
@@ -184,9 +189,11 @@ def build_pipeline(
         preemption=profile.spec.preemption,
         always_check_all_filters=profile.spec.always_check_all_filters,
         plugins_of_node_only=frozenset(n for n, p in built.items() if p.depends_on_node_only),
-        device_reading={n: p for n, p in built.items() if isinstance(p, DeviceReadingPlugin)},
+        device_reading=_of_kind(built.values(), DeviceReadingPlugin),
+        keyed_filters=_keyed(filters, KeyedFilterPlugin),
+        keyed_scores=_keyed(at(Point.SCORE), KeyedScorePlugin),
         enqueue_extensions={n: p for n, p in built.items() if hasattr(p, "events_to_register")},
-        resource_filters={f.name: f for f in filters if isinstance(f, ResourceFilterPlugin)},
+        resource_filters=_of_kind(filters, ResourceFilterPlugin),
         distributions={name: registry.distribution(name) for name in built},
         failures=failures,
         api=handle.api,
@@ -207,13 +214,19 @@ def _built_plugins(
     registry: Registry,
     handle: Handle,
     failures: PluginFailures,
+    evaluations: Evaluations,
 ) -> dict[str, Any]:
     """Build every plugin of the profile; return them by name.
 
     Raises:
         ProfileInvalid: with every plugin whose constructor fails.
     """
-    handle = replace(handle, kubernetes=effective.kubernetes, profile=profile.name)
+    handle = replace(
+        handle,
+        kubernetes=effective.kubernetes,
+        profile=profile.name,
+        evaluations=evaluations,
+    )
     names = dict.fromkeys(use.name for uses in effective.plugins.values() for use in uses)
     built: dict[str, Any] = {}
     mistakes, causes = list[FieldError](), list[BaseException]()
@@ -245,6 +258,25 @@ def _scores(
         )
         for use in effective.plugins[Point.SCORE]
     )
+
+
+def _of_kind(plugins: Iterable[Any], kind: type[Any]) -> dict[str, Any]:
+    """Return by name the plugins that have what the protocol describes."""
+    return {plugin.name: plugin for plugin in plugins if isinstance(plugin, kind)}
+
+
+def _keyed(plugins: Iterable[Any], kind: type[Any]) -> dict[str, Any]:
+    """Return by name the plugins with a key whose results change with nodes alone.
+
+    Without that promise a key means nothing.
+    """
+    return {
+        name: plugin
+        for name, plugin in _of_kind(plugins, kind).items()
+        if plugin.depends_on_node_only
+        and getattr(plugin, "depends_on_node_object_only", False)
+        and not isinstance(plugin, DeviceReadingPlugin)
+    }
 
 
 def _placement_scores(

@@ -79,7 +79,7 @@ class Plugin(Protocol):
     read the cluster. Then the results are kept for identical pods, and the plugin runs again only
     for nodes that changed. Such a node-only plugin may also set `depends_on_node_object_only =
     True` if it does not read what the pods on a node use; then it runs again only if the node
-    itself changed. See also `DeviceReadingPlugin`.
+    itself changed. See also `DeviceReadingPlugin`, `KeyedFilterPlugin` and `KeyedScorePlugin`.
     """
     # A plugin about pod groups may also have `pod_group_formats`, GroupFormats (model/pod_group.py)
     # of labels or annotations by which pods name a group that has no object.
@@ -194,6 +194,17 @@ class DeviceReadingPlugin(Plugin, Protocol):
         """
 
 
+@runtime_checkable
+class KeyedFilterPlugin(FilterPlugin, Protocol):
+    """A filter with `depends_on_node_object_only` that reads a part of the spec."""
+
+    def filter_key(self, pod: Pod) -> Hashable:
+        """Return what `pre_filter` and `filter` read of the pod's spec.
+
+        Specs for which it is equal share one result.
+        """
+
+
 class PostFilterPlugin(Plugin, Protocol):
     """Runs when no node fits; may find a node on which evictions help."""
 
@@ -230,6 +241,17 @@ class ScorePlugin(Plugin, Protocol):
 
     def score(self, pod: Pod, nodes: NodeView, state: Any) -> IntArray:
         """Return int64[len(nodes)]: 0-100 if `normalize` is NONE, else any numbers from 0 on."""
+
+
+@runtime_checkable
+class KeyedScorePlugin(ScorePlugin, Protocol):
+    """A score with `depends_on_node_object_only` that reads a part of the spec."""
+
+    def score_key(self, pod: Pod) -> Hashable:
+        """Return what `pre_score` and `score` read of the pod's spec.
+
+        Specs for which it is equal share one result.
+        """
 
 
 class PlacementScorePlugin(Plugin, Protocol):
@@ -308,6 +330,8 @@ _OTHER_NAMES: Final = (
     "depends_on_node_only",
     "depends_on_node_object_only",
     "devices_version",
+    "filter_key",
+    "score_key",
 )
 """What else the scheduler reads of a plugin if it is there."""
 _SIMILAR: Final = 0.8

@@ -26,6 +26,8 @@ from mooring.framework.plugin import (
     DeviceReadingPlugin,
     EnqueueExtensions,
     FilterPlugin,
+    KeyedFilterPlugin,
+    KeyedScorePlugin,
     Normalize,
     PermitPlugin,
     PlacementGeneratePlugin,
@@ -78,6 +80,7 @@ __all__ = [
     "run_devices_version",
     "run_explain",
     "run_filter",
+    "run_filter_key",
     "run_generate_placements",
     "run_permit",
     "run_pod_group_post_filter",
@@ -89,6 +92,7 @@ __all__ = [
     "run_reserve",
     "run_resource_requests",
     "run_score",
+    "run_score_key",
     "run_score_placement",
     "run_sort_key",
     "run_unreserve",
@@ -234,6 +238,23 @@ def run_resource_requests(
 def run_devices_version(pipeline: Pipeline, plugin: DeviceReadingPlugin, pod: Pod) -> Hashable:
     """Run `devices_version`."""
     return _called(pipeline, plugin, FILTER, plugin.devices_version, pod)
+
+
+def run_filter_key(pipeline: Pipeline, plugin: KeyedFilterPlugin, pod: Pod) -> Hashable:
+    """Run `filter_key`, and check that its result can be hashed."""
+    return _called(pipeline, plugin, FILTER, _hashed, plugin.filter_key, pod)
+
+
+def run_score_key(pipeline: Pipeline, plugin: KeyedScorePlugin, pod: Pod) -> Hashable:
+    """Run `score_key`, and check that its result can be hashed."""
+    return _called(pipeline, plugin, SCORE, _hashed, plugin.score_key, pod)
+
+
+def _hashed(method: Callable[[Pod], Hashable], pod: Pod) -> Hashable:
+    """Return the key; looking at it runs code of the plugin too."""
+    key = method(pod)
+    hash(key)
+    return key
 
 
 def run_post_filter(

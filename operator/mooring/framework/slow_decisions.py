@@ -35,10 +35,12 @@ _POINTS: Final = {
     "filter": ExtensionPoint.FILTER,
     "explain": ExtensionPoint.FILTER,
     "devices_version": ExtensionPoint.FILTER,
+    "filter_key": ExtensionPoint.FILTER,
     "resource_requests": ExtensionPoint.FILTER,
     "post_filter": ExtensionPoint.POST_FILTER,
     "pre_score": ExtensionPoint.PRE_SCORE,
     "score": ExtensionPoint.SCORE,
+    "score_key": ExtensionPoint.SCORE,
 }
 """The methods that decide."""
 
@@ -94,6 +96,11 @@ class _TimedPipeline:
             scores=tuple(replace(s, plugin=self._of(s.plugin)) for s in pipeline.scores),
             resource_filters={
                 name: self._of(plugin) for name, plugin in pipeline.resource_filters.items()
+            },
+            keyed_filters={name: self._of(p) for name, p in pipeline.keyed_filters.items()},
+            keyed_scores={name: self._of(p) for name, p in pipeline.keyed_scores.items()},
+            device_reading={
+                name: self._of(plugin) for name, plugin in pipeline.device_reading.items()
             },
         )
 

@@ -1,5 +1,6 @@
 """Prefers nodes that already have the pod's images (imagelocality/)."""
 
+from collections.abc import Hashable
 from typing import ClassVar, Final
 
 import numpy as np
@@ -28,6 +29,10 @@ class ImageLocality:
 
     def __init__(self, args: NoArgs, handle: Handle) -> None:
         self._rules = handle.kubernetes
+
+    def score_key(self, pod: Pod) -> Hashable:
+        """Return the images, and among how many containers they are divided."""
+        return pod.spec.images, pod.spec.volume_images, pod.spec.container_count
 
     def score(self, pod: Pod, nodes: NodeView, _: None) -> IntArray:
         """Return int64[nodes]: 0 up to 23 MiB, 100 from 1000 MiB per image on."""

@@ -1,5 +1,6 @@
 """Node selectors and node affinity of the pod and of the profile (nodeaffinity/)."""
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -77,6 +78,10 @@ class NodeAffinity:
             else Unschedulable("pod affinity terms conflict")
         )
 
+    def filter_key(self, pod: Pod) -> Hashable:
+        """Return the node selector and the required terms."""
+        return pod.spec.node_selector, pod.spec.required_nodes
+
     def filter(self, _pod: Pod, nodes: NodeView, wanted: _Selectors) -> BoolArray:
         """Return True where the profile's affinity, node selector and required terms all match."""
         return self._enforced(nodes) & nodes.admitted(wanted.labels, wanted.required)
@@ -95,6 +100,10 @@ class NodeAffinity:
     ) -> Skip | tuple[PreferredTerm, ...]:
         """Return the preferred terms of the profile and of the pod; SKIP if there are none."""
         return (*self._added_preferred, *pod.spec.preferred_nodes) or SKIP
+
+    def score_key(self, pod: Pod) -> Hashable:
+        """Return the preferred terms."""
+        return pod.spec.preferred_nodes
 
     def score(self, _pod: Pod, nodes: NodeView, terms: tuple[PreferredTerm, ...]) -> IntArray:
         """Return int64[nodes]: the sum of the weights of the terms that match."""

@@ -3,6 +3,7 @@
 See nodedeclaredfeatures/ of kube-scheduler.
 """
 
+from collections.abc import Hashable
 from typing import ClassVar, Final
 
 import numpy as np
@@ -37,6 +38,10 @@ class NodeDeclaredFeatures:
     def pre_filter(self, pod: Pod, _cluster: ClusterView) -> Skip | frozenset[str]:
         """Return the features that the pod needs; SKIP if it needs none."""
         return (pod.spec.required_features & self._known) or SKIP
+
+    def filter_key(self, pod: Pod) -> Hashable:
+        """Return the features that the pod needs."""
+        return pod.spec.required_features
 
     def filter(self, _pod: Pod, nodes: NodeView, required: frozenset[str]) -> BoolArray:
         """Return True where the node declares every one of these features."""

@@ -1,5 +1,6 @@
 """Rejects cordoned nodes for pods that do not tolerate it (nodeunschedulable/)."""
 
+from collections.abc import Hashable
 from typing import ClassVar
 
 import numpy as np
@@ -28,6 +29,10 @@ class NodeUnschedulable:
     )
 
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
+
+    def filter_key(self, pod: Pod) -> Hashable:
+        """Return the tolerations."""
+        return pod.spec.tolerations
 
     def filter(self, pod: Pod, nodes: NodeView, _: None) -> BoolArray:
         """Return True where the node is not cordoned or the pod tolerates it."""

@@ -1,6 +1,6 @@
 """Rejects nodes whose taints the pod does not tolerate (tainttoleration/)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import ClassVar
 
 import numpy as np
@@ -33,6 +33,10 @@ class TaintToleration:
 
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 
+    def filter_key(self, pod: Pod) -> Hashable:
+        """Return the tolerations."""
+        return pod.spec.tolerations
+
     def filter(self, pod: Pod, nodes: NodeView, _: None) -> BoolArray:
         """Return True where every NoSchedule and NoExecute taint is tolerated."""
         tolerations = pod.spec.tolerations
@@ -41,6 +45,10 @@ class TaintToleration:
     def explain(self, _pod: Pod, nodes: NodeView, _: None) -> Explanation:
         """Return one reason; evicting pods removes no taint."""
         return Explanation.single("node(s) had untolerated taint(s)", len(nodes), resolvable=False)
+
+    def score_key(self, pod: Pod) -> Hashable:
+        """Return the tolerations."""
+        return pod.spec.tolerations
 
     def score(self, pod: Pod, nodes: NodeView, _: None) -> IntArray:
         """Return int64[nodes]: how many PreferNoSchedule taints are not tolerated."""

@@ -15,6 +15,7 @@ on nothing but their arguments, and that results for all nodes and for single no
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import permutations
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -161,6 +162,20 @@ class PluginContract:
             empty, full = self._trial(scenario.without_pods()), self._trial(scenario)
             assert empty.by_name() == full.by_name(), "its results depend on the pods on the nodes"
 
+    def test_pods_with_equal_keys_have_equal_results(self) -> None:
+        """Otherwise a pod would get the results of another one."""
+        keys = {"filter_key": "may_filter", "score_key": "may_score"}
+        for key, runs in keys.items():
+            for one, other in permutations(self.scenarios if hasattr(self.plugin, key) else (), 2):
+                here, there = self._trial(one), self._trial(replace(one, pod=other.pod))
+                if here.asked(key) != there.asked(key):
+                    continue
+                assert getattr(here, runs) == getattr(there, runs), f"{key} is not all it reads"
+                if getattr(here, runs):
+                    method = key.removesuffix("_key")
+                    first, second = (getattr(trial, method)(trial.nodes) for trial in (here, there))
+                    assert_array_equal(first, second, err_msg=f"{key} is not all it reads")
+
     def test_it_has_a_queueing_hint_if_it_registers_events(self) -> None:
         """Without both, a rejected pod is tried again after any event."""
         both = hasattr(self.plugin, "events_to_register"), hasattr(self.plugin, "queueing_hint")
@@ -227,6 +242,9 @@ class _PluginInScenario:
     def score(self, nodes: NodeView) -> IntArray:
         raw: IntArray = self._plugin.score(self.pod, nodes, self.score_state)
         return raw
+
+    def asked(self, key: str) -> Any:
+        return getattr(self._plugin, key)(self.pod)
 
     def by_name(self) -> dict[str, list[Any]]:
         """Return all that the plugin returns for each node, by the node's name."""
