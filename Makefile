@@ -154,8 +154,8 @@ image:
 		--output type=docker,rewrite-timestamp=true .
 endif
 
-bench: venv controlplane ## Mooring and kube-scheduler on the same server; BENCH='...' for arguments
-	@$(PY) -m bench $(BENCH)
+bench: venv controlplane ## beside kube-scheduler on one server; SUITE=scheduler_perf or live; BENCH='...'
+	@$(PY) -m bench$(if $(SUITE),.$(SUITE)) $(BENCH)
 
 conformance: venv controlplane ## Kubernetes' own scheduling tests against Mooring and kube-scheduler
 	@$(PY) -m kubernetes_e2e $(CONFORMANCE)

@@ -1,6 +1,7 @@
 """An engine over a cluster of its own, for tests that have it work against an API server."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar, Final
@@ -20,7 +21,16 @@ from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster
 from scheduler_states import put_profile
 
-__all__ = ["NO_BUDGET", "PLUGINS", "Bindings", "Engine", "Marked", "path_of", "until"]
+__all__ = [
+    "NO_BUDGET",
+    "PLUGINS",
+    "Bindings",
+    "CountingMetrics",
+    "Engine",
+    "Marked",
+    "path_of",
+    "until",
+]
 
 SECONDS: Final = 60.0
 NO_BUDGET: Final = Options(most_per_decision=None)
@@ -80,6 +90,19 @@ class UnprintableError(Exception):
 
 PLUGINS: Final = Registry((*SHIPPED, Marked), {})
 MARKED: Final = {"multiPoint": {"enabled": [{"name": Marked.name}]}}
+
+
+class CountingMetrics(Metrics):
+    """Metrics that also tell what plugins did wrong, by plugin, point and kind."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.failures: Counter[tuple[str, str, str]] = Counter()
+
+    def plugin_failed(self, plugin: str, point: str, kind: str) -> None:
+        """Count it."""
+        self.failures[plugin, point, kind] += 1
+        super().plugin_failed(plugin, point, kind)
 
 
 class Engine:

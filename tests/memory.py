@@ -1,4 +1,4 @@
-"""How much memory is allocated."""
+"""How much memory is allocated, and when garbage is collected."""
 
 import gc
 import tracemalloc
@@ -15,3 +15,21 @@ def traced_memory() -> Iterator[Callable[[], int]]:
         yield lambda: tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()
+
+
+@contextmanager
+def collections_of_garbage() -> Iterator[list[int]]:
+    """Yield the generations that are collected inside; of itself, Python collects none there."""
+    generations: list[int] = []
+
+    def note(phase: str, info: dict[str, int]) -> None:
+        if phase == "start":
+            generations.append(info["generation"])
+
+    gc.disable()
+    gc.callbacks.append(note)
+    try:
+        yield generations
+    finally:
+        gc.callbacks.remove(note)
+        gc.enable()

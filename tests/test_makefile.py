@@ -89,6 +89,18 @@ def test_help_lists_every_target(tmp_path: Path) -> None:
         assert f"make {target} " in listed
 
 
+def test_a_suite_of_the_bench_is_chosen_by_name(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    (tmp_path / "requirements.lock").touch()
+    dry = ["make", "--dry-run", "bench"]
+    for words, ran in (
+        (["BENCH=basic"], "-m bench basic"),
+        (["SUITE=scheduler_perf", "BENCH=--quick"], "-m bench.scheduler_perf --quick"),
+    ):
+        said = subprocess.check_output([*dry, *words], cwd=tmp_path, text=True)
+        assert said.splitlines()[-1].endswith(ran)
+
+
 def bare(folder: Path) -> dict[str, str]:
     """Put the Makefile into the folder; return an environment with no tool but the simplest."""
     shutil.copy(ROOT / "Makefile", folder)

@@ -65,6 +65,18 @@ async def test_a_slice_ends_so_many_seconds_after_the_last_pause() -> None:
     assert ends == [3.0, 3.0, 6.0, 6.0]
 
 
+async def test_what_a_task_has_waited_for_does_not_end_its_slice() -> None:
+    work = Work()
+    slices = TimeSlices(3.0, clock=lambda: work.now)
+    beside = asyncio.create_task(work.beside())
+    for _ in work.run(5):
+        work.now += 10.0
+        slices.begin()
+        await slices.pause()
+    beside.cancel()
+    assert work.turns == []
+
+
 async def test_the_event_loop_rests_for_so_many_times_as_long_as_the_slice_took(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -48,13 +48,17 @@ class TimeSlices:
         """When the present slice may end."""
         return self._began + self._seconds
 
+    def begin(self) -> None:
+        """Begin a slice now, because the task has just waited and other tasks have run."""
+        self._began = self._clock()
+
     async def pause(self) -> None:
         """Let other tasks run if the present slice is over."""
         took = self._clock() - self._began
         if took >= self._seconds:
             _collect_at_times()
             await asyncio.sleep(self._rest * took)
-            self._began = self._clock()
+            self.begin()
 
     async def run(self, steps: Iterable[object]) -> None:
         """Take all steps, and let other tasks run after each slice."""

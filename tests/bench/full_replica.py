@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from typing import Any, Final
 
+import orjson
+
 from mooring.app import calm_the_collector
 from mooring.engine.build import Engine, build_engine
 from mooring.engine.cache_dump import cache_dump
@@ -15,6 +17,7 @@ from mooring.engine.pod_report import PodReportBuilder
 from mooring.framework.registry import Registry
 from mooring.handlers.objects import ObjectHandlers
 from mooring.handlers.profiles import ProfileHandler, ProfileStatusWriter
+from mooring.kube.answers import event_of
 from mooring.kube.client import ApiClient, Listing
 from mooring.kube.config import Connection
 from mooring.kube.reflector import EventType
@@ -167,8 +170,14 @@ class FullReplica:
         await asyncio.wait([loop])
 
     async def apply(self, resource: Resource, event: EventType, raw: dict[str, Any]) -> None:
-        """Show the mirror an event of a watch."""
-        self.mirror.apply(resource, event, raw)
+        """Show the mirror an event of a watch as a reflector does, from its line of JSON on."""
+        raw["metadata"].setdefault("resourceVersion", "1")
+        line = orjson.dumps({"type": event, "object": raw})
+        await asyncio.sleep(0)  # to write it is the API server's work
+        slices = TimeSlices(clock=self.clock)
+        _, obj = event_of(line)
+        await slices.pause()
+        await slices.run(self.mirror.taking_over(resource, event, obj))
 
     async def show_profile(self, raw: dict[str, Any]) -> None:
         """Show the profile as kopf does, and find the profiles of pods anew."""

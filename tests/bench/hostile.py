@@ -1,9 +1,9 @@
 """The command `python -m bench.hostile [NODES [WORD...]]`: for how long the event loop is held.
 
-By default 5,000 nodes with 150,000 pods. For each case of `bench.holds`, and each pod made to be
-slow, prints the longest step of a task, by CPU time; fails if one is beyond its bound. Every pod
-that is made to be slow is at a limit of `mooring.model.limits`, so no pod that is scheduled is
-larger.
+By default 5,000 nodes with 150,000 pods. For each case of `bench.holds` and `bench.device_holds`,
+and each pod made to be slow, prints the longest step of a task, by CPU time; fails if one is beyond
+its bound. Every pod that is made to be slow is at a limit of `mooring.model.limits`, so no pod that
+is scheduled is larger.
 """
 
 import asyncio
@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 
+from bench.device_holds import DEVICE_CASES
 from bench.full_replica import PODS_PER_NODE, FullReplica
 from bench.holds import BOUND, CASES, WIDER_BOUNDS, Hold, hostile_pod, longest_hold
 from mooring.model.limits import LIMITS, Counted
@@ -70,7 +71,7 @@ async def measure(nodes: int, *words: str) -> list[tuple[str, Hold, float]]:
     """
     replica, found = FullReplica(nodes), list[tuple[str, Hold, float]]()
     hostile = (hostile_pod(what, each) for what, each in hostile_pods().items())
-    for case in (*CASES, *hostile):
+    for case in (*CASES, *DEVICE_CASES, *hostile):
         what = (case.__doc__ or "").strip().split(".\n")[0].rstrip(".")
         if words and not any(word in what for word in words):
             continue

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
+from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 import orjson
@@ -18,7 +19,7 @@ import orjson
 from controlplane import Access, ControlPlaneError
 from controlplane.access import ADMIN
 
-__all__ = ["Binds", "first_change", "watched_binds"]
+__all__ = ["Binds", "first_change", "watched_binds", "watched_bound_pods"]
 
 METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 BOUND = "spec.nodeName!="
@@ -26,8 +27,8 @@ WATCH_SECONDS = 3600
 """How long the server keeps a watch open."""
 
 GoOn = bool
-OnEvent = Callable[[str], GoOn]
-"""Called on the watch's thread with the name of the pod that an event is about."""
+OnEvent = Callable[[str, dict[str, Any]], GoOn]
+"""Called on the watch's thread with an event's type and the metadata of the pod it is about."""
 
 
 class Binds:
@@ -82,30 +83,45 @@ def watched_binds(
     The server ends every watch after `seconds`.
     """
     binds = Binds(names, then)
-    with _watching(_Watch(access, namespace, BOUND, binds.saw, seconds)):
+
+    def on_event(_kind: str, metadata: dict[str, Any]) -> GoOn:
+        return binds.saw(metadata["name"])
+
+    with _watching(_Watch(access, _pods_of(namespace), BOUND, on_event, seconds)):
         yield binds
+
+
+@contextmanager
+def watched_bound_pods(access: Access, on_event: OnEvent) -> Iterator[None]:
+    """Call `on_event` for each event about a bound pod of any namespace from now on."""
+    with _watching(_Watch(access, "/api/v1/pods", BOUND, on_event, WATCH_SECONDS)):
+        yield
 
 
 @contextmanager
 def first_change(access: Access, namespace: str, then: Callable[[], None]) -> Iterator[None]:
     """Call `then` once, when anything changes about any pod of the namespace from now on."""
 
-    def on_event(_name: str) -> GoOn:
+    def on_event(_kind: str, _metadata: dict[str, Any]) -> GoOn:
         then()
         return False
 
-    with _watching(_Watch(access, namespace, "", on_event, WATCH_SECONDS)):
+    with _watching(_Watch(access, _pods_of(namespace), "", on_event, WATCH_SECONDS)):
         yield
+
+
+def _pods_of(namespace: str) -> str:
+    return f"/api/v1/namespaces/{namespace}/pods"
 
 
 class _Watch:
     """A watch that goes on where it was when the server ends it, as it does under load."""
 
     def __init__(
-        self, access: Access, namespace: str, selector: str, on_event: OnEvent, seconds: int
+        self, access: Access, path: str, selector: str, on_event: OnEvent, seconds: int
     ) -> None:
         self._access = access
-        self._path = f"/api/v1/namespaces/{namespace}/pods"
+        self._path = path
         self._selector = selector
         self._on_event = on_event
         self._seconds = seconds
@@ -159,7 +175,7 @@ class _Watch:
                     raise ControlPlaneError(f"watching {self._path}: {event['object']}")
                 metadata = event["object"]["metadata"]
                 self._version = metadata["resourceVersion"]
-                if not self._on_event(metadata["name"]):
+                if not self._on_event(event["type"], metadata):
                     return False
         finally:
             self._response.close()

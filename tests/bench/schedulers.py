@@ -53,15 +53,20 @@ class KubeScheduler:
     scheduler_name = "default-scheduler"
     decides = True
 
-    def __init__(self, control_plane: ControlPlane) -> None:
+    def __init__(
+        self, control_plane: ControlPlane, configuration: Mapping[str, Any] | None = None
+    ) -> None:
+        """Set it up; with a configuration it has these fields too."""
         self._control_plane = control_plane
+        self._configuration = configuration or {}
 
     @property
     def pid(self) -> int:
         return self._control_plane.pids["kube-scheduler"]
 
     def start(self, extenders: Sequence[Raw] = ()) -> None:
-        configuration: Raw = {"clientConnection": {"qps": QPS, "burst": QPS}}
+        limits = {"qps": QPS, "burst": QPS}
+        configuration: Raw = {**self._configuration, "clientConnection": limits}
         if extenders:
             configuration["extenders"] = list(extenders)
         self._control_plane.start_scheduler(configuration, timeout=START_SECONDS)

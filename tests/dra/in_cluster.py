@@ -16,7 +16,7 @@ from mooring.plugins.dynamic_resources.answers import Answer, Answers, AnswersOn
 from mooring.plugins.dynamic_resources.budget import Budget
 from mooring.plugins.dynamic_resources.fleet import Fleet
 from mooring.plugins.dynamic_resources.pools import Inventory
-from mooring.plugins.dynamic_resources.selectors import cel_selectors
+from mooring.plugins.dynamic_resources.selectors import Selectors, cel_selectors
 from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
 
@@ -82,13 +82,14 @@ class InCluster:
                 continue
         raise AssertionError
 
-    def repeated(self, claims: Sequence[Object], row: int) -> list[Allocation] | None:
-        """Return the allocation on a row from its moves; None if there are none."""
-        parsed = [parse_resource_claim(raw) for raw in claims]
-        moves, node = self._answers.moves(row, parsed, self.view), self.view.node(row)
+    def repeated(
+        self, claims: Sequence[Object], row: int, selectors: Selectors | None = None
+    ) -> list[Allocation] | None:
+        """Return the allocation on a row from its moves; None if it has no solution."""
+        moves, node = self.by_pattern(claims).moves_of(row), self.view.node(row)
         if moves is None or node is None:
             return None
-        allocator = self._allocator(claims, self._fleet.inventory, Budget())
+        allocator = self._allocator(claims, self._fleet.inventory, Budget(), selectors)
         return allocator.repeat(node.name, node.labels, str, self._fleet.pools(row), moves)
 
     def by_node(self, claims: Sequence[Object]) -> list[Answer]:
@@ -115,7 +116,11 @@ class InCluster:
         return Budget(least_on_node=1_000, evaluations=self.evaluations)
 
     def _allocator(
-        self, claims: Sequence[Object], inventory: Inventory, budget: Budget
+        self,
+        claims: Sequence[Object],
+        inventory: Inventory,
+        budget: Budget,
+        selectors: Selectors | None = None,
     ) -> Allocator:
         devices = self.view.dynamic_resources
         return Allocator(
@@ -123,7 +128,7 @@ class InCluster:
             inventory,
             devices.allocated,
             devices.device_class,
-            cel_selectors(self._rules, budget),
+            selectors or cel_selectors(self._rules, budget),
             self._rules,
             budget,
         )

@@ -56,10 +56,16 @@ class Mirror:
         self._namespace = namespace
         self._changed = asyncio.Event()
 
-    def relist(self, resource: Resource) -> "Listed":
-        return Listed(self, resource)
+    def relist(self, _resource: Resource) -> "Listed":
+        return Listed(self)
 
-    def apply(self, _resource: Resource, event: EventType, obj: dict[str, Any]) -> None:
+    def taking_over(
+        self, _resource: Resource, event: EventType, obj: dict[str, Any]
+    ) -> Iterator[None]:
+        self.tell(event, obj)
+        yield
+
+    def tell(self, event: EventType, obj: dict[str, Any]) -> None:
         metadata = obj["metadata"]
         if metadata["namespace"] != self._namespace:
             return
@@ -83,8 +89,8 @@ class Mirror:
 class Listed:
     """The pods of one list, by name."""
 
-    def __init__(self, mirror: Mirror, resource: Resource) -> None:
-        self._mirror, self._resource = mirror, resource
+    def __init__(self, mirror: Mirror) -> None:
+        self._mirror = mirror
         self._pods: dict[tuple[str, str], dict[str, Any]] = {}
 
     def add(self, obj: dict[str, Any]) -> None:
@@ -98,7 +104,7 @@ class Listed:
         self._mirror.sets += 1
         self._mirror.nodes.clear()
         for obj in self._pods.values():
-            self._mirror.apply(self._resource, "ADDED", obj)
+            self._mirror.tell("ADDED", obj)
 
 
 @asynccontextmanager

@@ -1,18 +1,19 @@
 """The port through which plugins reach the API server."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
 import pytest
 
 from kube.api_server import ApiServer
 from mooring.engine.api import PluginApi
+from mooring.engine.at_bind import AtBind
 from mooring.framework.handle import ReadAgainError
 from mooring.framework.verdicts import PluginError
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
-from mooring.kube.errors import ConflictError, ForbiddenError
+from mooring.kube.errors import ConflictError, ForbiddenError, NotWantedError
 from mooring.kube.recorder import EventRecorder
 from mooring.kube.writes import PodWriter
 from mooring.model.pod import parse_pod
@@ -20,16 +21,34 @@ from mooring.testing.builders import pod
 
 WEB = parse_pod(pod("web"))
 LONG = 30.0
+AT_ONCE = {"Retry-After": "0"}
+Bind = Callable[..., Coroutine[Any, Any, None]]
 
 
 @pytest.fixture
-async def api(server: ApiServer) -> AsyncIterator[PluginApi]:
+def at_bind() -> AtBind:
+    return AtBind()
+
+
+@pytest.fixture
+async def api(server: ApiServer, at_bind: AtBind) -> AsyncIterator[PluginApi]:
     async with ApiClient(Connection(server.url)) as client:
-        yield PluginApi(client, PodWriter(client))
+        yield PluginApi(client, PodWriter(client), at_bind)
 
 
-async def test_a_binding_names_the_very_pod_and_its_node(server: ApiServer, api: PluginApi) -> None:
-    binding = asyncio.create_task(api.bind(WEB, "a"))
+@pytest.fixture
+def bind(api: PluginApi, at_bind: AtBind) -> Bind:
+    """Return what binds the pod to node a, as long as the callable says so."""
+
+    async def attempt(wanted: Callable[[], bool] = lambda: True) -> None:
+        async with at_bind.attempt(WEB, "a", wanted):
+            await api.bind(WEB, "a")
+
+    return attempt
+
+
+async def test_a_binding_names_the_very_pod_and_its_node(server: ApiServer, bind: Bind) -> None:
+    binding = asyncio.create_task(bind())
     request = await server.next()
     request.reply({}, 201)
     await binding
@@ -39,13 +58,13 @@ async def test_a_binding_names_the_very_pod_and_its_node(server: ApiServer, api:
 
 
 async def test_every_binding_carries_the_pods_annotations_until_they_are_taken_back(
-    server: ApiServer, api: PluginApi
+    server: ApiServer, api: PluginApi, bind: Bind
 ) -> None:
     """A Binding that fails is repeated."""
     api.annotate(WEB, {"card": "0"})
     api.annotate(WEB, {"memory": "4"})
     for _ in range(2):
-        binding = asyncio.create_task(api.bind(WEB, "a"))
+        binding = asyncio.create_task(bind())
         request = await server.next()
         request.refuse(403, "Forbidden", "no")
         with pytest.raises(ForbiddenError):
@@ -54,11 +73,11 @@ async def test_every_binding_carries_the_pods_annotations_until_they_are_taken_b
 
 
 async def test_annotations_that_are_taken_back_are_not_sent(
-    server: ApiServer, api: PluginApi
+    server: ApiServer, api: PluginApi, bind: Bind
 ) -> None:
     api.annotate(WEB, {"card": "0"})
     api.annotate(WEB, {})
-    binding = asyncio.create_task(api.bind(WEB, "a"))
+    binding = asyncio.create_task(bind())
     request = await server.next()
     request.reply({}, 201)
     await binding
@@ -69,14 +88,74 @@ async def test_the_time_is_in_nanoseconds(api: PluginApi) -> None:
     assert api.unix_nanoseconds() > 10**18
 
 
-async def test_an_error_of_a_binding_is_raised_to_the_plugin(
-    server: ApiServer, api: PluginApi
-) -> None:
-    binding = asyncio.create_task(api.bind(WEB, "a"))
+async def test_an_error_of_a_binding_is_raised_to_the_plugin(server: ApiServer, bind: Bind) -> None:
+    binding = asyncio.create_task(bind())
     (await server.next()).refuse(409, "Conflict", "already bound")
     (await server.next()).reply({"metadata": {"uid": WEB.uid}, "spec": {"nodeName": "b"}})
     with pytest.raises(ConflictError):
         await binding
+
+
+@pytest.mark.parametrize("tries", [0, 1])
+async def test_a_binding_that_is_not_wanted_any_more_is_not_sent_or_not_sent_again(
+    server: ApiServer, bind: Bind, tries: int
+) -> None:
+    """Such as that of a member of a group that is called off while it waits for a connection."""
+    answers = iter([True] * (1 + tries))  # the first is asked for before a connection
+    binding = asyncio.create_task(bind(lambda: next(answers, False)))
+    for _ in range(tries):
+        (await server.next()).refuse(429, "TooManyRequests", "busy", **AT_ONCE)
+    with pytest.raises(NotWantedError):
+        await binding
+    assert len(server.seen) == tries
+
+
+@pytest.mark.parametrize(("other", "node"), [("other", "a"), ("web", "b")])
+async def test_no_other_pod_is_bound_and_to_no_other_node_than_an_attempt_is_about(
+    server: ApiServer, api: PluginApi, at_bind: AtBind, other: str, node: str
+) -> None:
+    with pytest.raises(PluginError, match="at this moment"):
+        await api.bind(WEB, "a")
+    async with at_bind.attempt(WEB, "a", lambda: True):
+        with pytest.raises(PluginError, match=f"binds pod default/{other} to node {node}"):
+            await api.bind(parse_pod(pod(other)), node)
+    assert server.seen == []
+
+
+async def test_a_task_that_a_plugin_began_before_may_bind_a_pod_that_is_at_bind(
+    server: ApiServer, api: PluginApi, at_bind: AtBind
+) -> None:
+    begins = asyncio.Event()
+
+    async def work() -> None:
+        await begins.wait()
+        await api.bind(WEB, "a")
+
+    working = asyncio.create_task(work())
+    async with at_bind.attempt(WEB, "a", lambda: True) as attempt:
+        begins.set()
+        (await server.next()).reply({}, 201)
+        await working
+        assert await attempt.is_bound()
+
+
+async def test_a_scheduler_that_stops_leaves_no_binding_of_a_plugin_behind(
+    server: ApiServer, api: PluginApi, at_bind: AtBind
+) -> None:
+    async def attempt() -> None:
+        async with at_bind.attempt(WEB, "a", lambda: True):
+            await asyncio.create_task(api.bind(WEB, "a"))
+
+    def on_their_way() -> int:
+        coroutines = (task.get_coro() for task in asyncio.all_tasks())
+        return sum("PodWriter.bind" in str(coroutine) for coroutine in coroutines)
+
+    binding = asyncio.create_task(attempt())
+    await server.next()
+    assert on_their_way() == 1
+    binding.cancel()
+    await asyncio.wait((binding,))
+    assert on_their_way() == 0
 
 
 async def test_a_patch_returns_the_object_as_it_is_then(server: ApiServer, api: PluginApi) -> None:
@@ -193,7 +272,7 @@ async def test_a_read_waits_until_the_server_answers(server: ApiServer) -> None:
         pauses.append(seconds)
 
     async with ApiClient(Connection(server.url)) as client:
-        api = PluginApi(client, PodWriter(client), sleep=sleep)
+        api = PluginApi(client, PodWriter(client), AtBind(), sleep=sleep)
         read = asyncio.create_task(api.read("resourceclaims", "default", "c"))
         (await server.next()).refuse(500, "InternalError", "no")
         (await server.next()).reply({"metadata": {"name": "c"}})
@@ -297,7 +376,7 @@ async def test_a_deletion_is_sent_until_the_server_answers(server: ApiServer) ->
         """Do not wait."""
 
     async with ApiClient(Connection(server.url)) as client:
-        api = PluginApi(client, PodWriter(client), sleep=at_once)
+        api = PluginApi(client, PodWriter(client), AtBind(), sleep=at_once)
         deleting = asyncio.create_task(api.delete("resourceclaims", "default", "c", "uid-c"))
         (await server.next()).refuse(500, "InternalError", "no")
         (await server.next()).reply({})

@@ -260,8 +260,9 @@ def shares(names: Iterable[str], **fields: Any) -> list[dict[str, Any]]:
 
 async def assert_nothing_is_kept(engine: Engine, bindings: FailsOnce, names: Iterable[str]) -> None:
     """Check that another Binding of these pods would carry no annotation."""
-    for raw in shares(names):
-        await engine.api.bind(parse_pod(raw), "a")
+    for member in map(parse_pod, shares(names)):
+        async with engine.scheduler_state.at_bind.attempt(member, "a", lambda: True):
+            await engine.api.bind(member, "a")
     assert {name: sent[-1] for name, sent in bindings.sent.items()} == {name: {} for name in names}
 
 
@@ -330,6 +331,27 @@ class Held(Bindings):
         """Answer the request about the pod, and those that follow."""
         self.hold.discard(name)
         super().__call__(self.held.pop(name))
+
+
+async def test_a_binding_is_not_sent_again_when_its_group_is_called_off_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The server was too busy for it; a part of the gang would be bound."""
+    monkeypatch.setattr("mooring.engine.group_binding._PAUSES_SECONDS", ())
+    bindings = Held()
+    bindings.hold, bindings.refuse = {"g-1"}, {"g-0": 403}
+    async with ApiServer(bindings) as server, ApiClient(Connection(server.url)) as client:
+        engine = Engine(client, node("a", cpu="2"), pod_group("g", 2))
+        engine.pending(*(pod(name, cpu="1", group="g") for name in ("g-0", "g-1")))
+        with engine.running():
+            await until(lambda: "g-1" in bindings.held and bindings.statuses)
+            busy = bindings.held.pop("g-1")
+            bindings.hold = set()
+            busy.refuse(429, "TooManyRequests", "busy", **{"Retry-After": "0"})
+            await until(lambda: not engine.loop.binding)
+        assert (bindings.sent.count("g-1"), bindings.made) == (1, [])
+        assert "403" in str(path_of(engine, "g-1"))
+        await engine.close()
 
 
 PLACES = AT_PERMIT, IN_PRE_BIND, AT_A_MEETING, IN_A_PAUSE = (

@@ -11,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from engines import PLUGINS, Bindings, Engine, Marked, path_of, until
 from extending import Answers, extender
+from memory import collections_of_garbage
 from mooring.engine import loop as loop_module
 from mooring.engine.build import Options
 from mooring.framework.handle import Handle
@@ -19,7 +20,7 @@ from mooring.framework.registry import NoArgs, Registry
 from mooring.framework.verdicts import SKIP, Skip
 from mooring.kube.client import ApiClient
 from mooring.model.events import Kind
-from mooring.model.node import ZONE
+from mooring.model.node import HOSTNAME, ZONE
 from mooring.model.objects import parse_object
 from mooring.model.pod import Pod, parse_pod
 from mooring.observe.documents import plain
@@ -183,6 +184,18 @@ async def test_halting_ends_a_loop_that_waits_for_work(client: ApiClient) -> Non
     engine.loop.halt()
     async with asyncio.timeout(SECONDS):
         await running
+
+
+async def test_waiting_for_work_does_not_end_a_slice_of_work(client: ApiClient) -> None:
+    """Young garbage is collected after some slices, which would take longer than a decision."""
+    now = 0.0
+    engine = Engine(client, node("a"), clock=lambda: now)
+    with engine.running(), collections_of_garbage() as collected:
+        for _ in range(30):
+            await asyncio.sleep(0)
+            now += 1.0
+            engine.loop.wake()
+    assert collected == []
 
 
 async def test_a_loop_that_has_not_turned_for_long_is_stuck(client: ApiClient) -> None:
@@ -824,6 +837,27 @@ async def test_a_rule_counts_many_pods_in_slices_and_places_a_gang(
     assert {placed[f"g-{i}"] for i in range(3)} == {"a", "b", "c"}
     assert placed["x"] != "a"
     assert not bindings.statuses, "to wait for counts is no failed attempt"
+
+
+async def test_an_attempt_that_pauses_goes_on_at_once_if_nothing_else_is_to_be_done(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    others = [pod(f"o{n}", node="a", labels={"app": "x", "n": str(n)}) for n in range(300)]
+    nodes = [node(name, cpu="4", pods=999) for name in "ab"]
+    engine = Engine(client, *nodes, *others, options=SMALL_BUDGET, clock=lambda: 1.0)
+    evenly = {
+        "maxSkew": 1,
+        "topologyKey": HOSTNAME,
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "x"}},
+    }
+    spread = {"topologySpreadConstraints": [evenly]}
+    engine.pending(*(pod(name, labels={"app": "x"}, spec=spread) for name in ("x", "y")))
+    with engine.running():
+        await until(lambda: len(bindings.made) == 2 and not engine.loop.binding)
+    assert [where for _, where in bindings.made] == ["b", "b"]
+    moved = engine.scheduler_state.queue.incoming()
+    assert moved["active", "PopFromBackoffQ"] > 0, "it has paused"
 
 
 async def test_a_pod_that_a_count_rejects_is_tried_again_when_a_counted_pod_leaves(

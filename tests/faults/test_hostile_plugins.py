@@ -6,7 +6,6 @@ scheduled by the same profile at the same time.
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine
 from functools import partial
 from types import SimpleNamespace
@@ -30,7 +29,6 @@ from mooring.kube.config import Connection
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.objects import parse_object
 from mooring.model.pod import Pod, parse_pod
-from mooring.observe.metrics import Metrics
 from mooring.plugins import SHIPPED
 from mooring.policy.errors import ProfileInvalid
 from mooring.state.cluster import ClusterState
@@ -217,25 +215,12 @@ def announced(plugin: type[Hostile]) -> Registry:
     return Registry(SHIPPED, {"Hostile": entry})
 
 
-class CountingMetrics(Metrics):
-    """Metrics that also tell what plugins did wrong, by plugin, point and kind."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.failures: Counter[tuple[str, str, str]] = Counter()
-
-    def plugin_failed(self, plugin: str, point: str, kind: str) -> None:
-        """Count it."""
-        self.failures[plugin, point, kind] += 1
-        super().plugin_failed(plugin, point, kind)
-
-
 class Engine(engines.Engine):
     """An engine over three nodes, of which a profile names Hostile."""
 
     def __init__(self, client: ApiClient, plugin: type[Hostile], clock: Clock) -> None:
         self.point = POINTS.get(plugin.at, "")
-        metrics = CountingMetrics()
+        metrics = engines.CountingMetrics()
         self.failures = metrics.failures
         uses = [{"name": "Hostile"}]
         points: dict[str, Any] = {
@@ -436,7 +421,7 @@ def test_a_constructor_that_raises_costs_its_profile_alone(error: BaseException)
             raise error
 
     uses = {"multiPoint": {"enabled": [{"name": "Hostile"}]}}
-    registry, metrics = announced(Broken), CountingMetrics()
+    registry, metrics = announced(Broken), engines.CountingMetrics()
     state = build_scheduler_state(ClusterState(), FakeApi(), registry, metrics=metrics)
     with pytest.raises(ProfileInvalid, match=f"Hostile cannot be built: {type(error).__name__}"):
         put_profile(state, registry=registry, plugins=uses)

@@ -1,11 +1,10 @@
 """What kopf is given to talk with, and that nothing of it is left when it stops."""
 
 import asyncio
-import gc
 import json
 import ssl
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -16,9 +15,10 @@ import pytest
 
 from certificates import Authority
 from controlplane.processes import free_ports
-from kube.api_server import ApiServer
+from kube.api_server import ApiServer, Request
+from memory import collections_of_garbage
 from mooring.handlers.bursts import Bursts
-from mooring.handlers.sessions import MOST_GARBAGE_BYTES, KopfSessions
+from mooring.handlers.sessions import BOOKMARK_EVENTS, MOST_GARBAGE_BYTES, KopfSessions
 from mooring.kube.config import Connection
 from mooring.kube.credentials import Credentials, NoToken
 from mooring.kube.resources import POD, PRIORITY_CLASS, SCHEDULING_PROFILE, Resource
@@ -529,49 +529,81 @@ def pod_event(uid: str, version: str) -> dict[str, Any]:
     }
 
 
-async def test_kopf_gets_a_bookmark_behind_the_events_that_went_past_it(
+def bookmark_line(version: int) -> dict[str, Any]:
+    return {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": str(version)}}}
+
+
+@asynccontextmanager
+async def watch_of_bursts(
     server: ApiServer, watches: Watches
-) -> None:
-    told = list[Mapping[str, Any]]()
+) -> AsyncIterator[tuple[Request, AsyncIterator[bytes], list[str]]]:
+    """Yield the server's side of a watch of pods, kopf's, and what goes past kopf: versions."""
+    told = list[str]()
 
     async def take(event: Mapping[str, Any]) -> None:
-        told.append(event)
+        told.append(event["object"]["metadata"]["resourceVersion"])
 
     bursts = Bursts(take, lambda: 0.0)
     sessions = KopfSessions(Connection(server.url), watches, no_pods, bursts)
     session = await session_of(sessions)
-    events = [pod_event(uid, str(version)) for version, uid in enumerate("abc", 1)]
     asking = asyncio.create_task(session.get(f"{server.url}{POD.path()}?watch=true"))
     request = await server.next()
-    request.send_bytes(b"".join(orjson.dumps(event) + b"\n" for event in events) + b"{}\n")
-    content = (await asking).content.iter_chunked(1 << 20)
-    lines = [orjson.loads(await anext(content)) for _ in range(2)]
-    assert lines == [
-        events[0],
-        {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "3"}}},
-    ]
-    assert told == events[1:]
-    with pytest.raises(aiohttp.ClientPayloadError, match="malformed"):
-        await anext(content)
+    request.send(pod_event("first", "1"))
+    yield request, (await asking).content.iter_chunked(1 << 20), told
     await sessions.close()
 
 
-@contextmanager
-def collections_of_garbage() -> Iterator[list[int]]:
-    """Yield the generations that are collected inside; of itself, Python collects none there."""
-    generations: list[int] = []
+async def test_kopf_gets_one_bookmark_behind_the_events_that_went_past_it_when_the_watch_ends(
+    server: ApiServer, watches: Watches
+) -> None:
+    async with watch_of_bursts(server, watches) as (request, kopfs, told):
+        lines = [orjson.loads(await anext(kopfs))]
+        for version in range(2, 5):
+            request.send(pod_event(f"p{version}", str(version)))
+        request.end()
+        lines += [orjson.loads(line) async for line in kopfs]
+    assert lines == [pod_event("first", "1"), bookmark_line(4)]
+    assert told == ["2", "3", "4"]
 
-    def note(phase: str, info: dict[str, int]) -> None:
-        if phase == "start":
-            generations.append(info["generation"])
 
-    gc.disable()
-    gc.callbacks.append(note)
-    try:
-        yield generations
-    finally:
-        gc.callbacks.remove(note)
-        gc.enable()
+@pytest.mark.parametrize("breaks", [lambda it: it.send_bytes(b"{}\n"), Request.cut])
+async def test_kopf_gets_the_bookmark_before_the_error_of_a_watch_that_breaks_off(
+    server: ApiServer, watches: Watches, breaks: Callable[[Request], None]
+) -> None:
+    async with watch_of_bursts(server, watches) as (request, kopfs, told):
+        await anext(kopfs)
+        request.send(pod_event("a", "2"), pod_event("b", "3"))
+        next_line = asyncio.ensure_future(anext(kopfs))
+        while len(told) < 2:  # noqa: ASYNC110 - the parts have no event for every state
+            await asyncio.sleep(0)
+        breaks(request)
+        assert orjson.loads(await next_line) == bookmark_line(3)
+        with pytest.raises(aiohttp.ClientPayloadError):
+            await anext(kopfs)
+
+
+async def test_what_kopf_is_shown_is_no_bookmark_behind(
+    server: ApiServer, watches: Watches
+) -> None:
+    """What kopf is shown tells it the version as well as a bookmark does."""
+    async with watch_of_bursts(server, watches) as (request, kopfs, told):
+        await anext(kopfs)
+        request.send(pod_event("a", "2"), pod_event("first", "3"))
+        request.end()
+        assert [orjson.loads(line) async for line in kopfs] == [pod_event("first", "3")]
+    assert told == ["2"]
+
+
+async def test_kopf_gets_a_bookmark_after_many_events_that_went_past_it(
+    server: ApiServer, watches: Watches
+) -> None:
+    """If it hangs up on a silent watch, it is not told how the watch ended."""
+    async with watch_of_bursts(server, watches) as (request, kopfs, told):
+        await anext(kopfs)
+        last = 2 + BOOKMARK_EVENTS
+        request.send(*(pod_event("a", str(version)) for version in range(2, last + 1)))
+        assert orjson.loads(await anext(kopfs)) == bookmark_line(last - 1)
+    assert len(told) == BOOKMARK_EVENTS
 
 
 @pytest.mark.parametrize(("size", "collected"), [(2**20, [1, 1]), (2**13, [])])

@@ -34,6 +34,7 @@ class Mirror:
         self.went_back: list[str] = []
         self.refuses: str | None = None
         self.steps: list[str] = []
+        self.begun = 0
         self._changed = asyncio.Event()
 
     def relist(self, resource: Resource) -> Listed:
@@ -50,8 +51,12 @@ class Mirror:
         self.versions = versions
         assert self.refuses != "everything"
 
-    def apply(self, resource: Resource, event: EventType, obj: dict[str, Any]) -> None:
+    def taking_over(
+        self, resource: Resource, event: EventType, obj: dict[str, Any]
+    ) -> Iterator[None]:
         assert resource == POD
+        self.begun += 1
+        yield
         self._changed.set()
         self.applied.append((event, _name(obj)))
         assert _name(obj) != self.refuses

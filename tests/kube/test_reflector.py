@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from kube.api_server import ApiServer, Request, bookmark, event, pod, status_object
 from kube.faulty_server import CHANGES, CONNECTIONS, Connection, FaultyServer
 from kube.mirror import reflecting
+from memory import collections_of_garbage
 from mooring.kube.errors import ForbiddenError, GoneError, UnansweredError, explain
 
 GONE = event("ERROR", status_object(410, "Expired", "too old resource version"))
@@ -325,6 +327,34 @@ async def test_other_tasks_run_while_a_list_is_taken_over_and_events_wait_until_
     assert mirror.steps == names
     assert mirror.applied == [("DELETED", "p0")]
     assert (len(names), True) in turns
+
+
+async def test_waiting_for_events_does_not_end_a_slice_of_work(server: ApiServer) -> None:
+    """Young garbage is collected after some slices, which would take longer than an event."""
+    now = 0.0
+    async with reflecting(server.url, clock=lambda: now) as (mirror, _):
+        request = await initial(server, version=1)
+        with collections_of_garbage() as collected:
+            for version in range(2, 32):
+                now += 1.0
+                request.send(event("ADDED", pod(f"p{version}", version)))
+                await mirror.until(partial(mirror.applied.__contains__, ("ADDED", f"p{version}")))
+    assert collected == []
+
+
+async def test_other_tasks_run_while_an_event_is_taken_over_and_the_next_one_waits(
+    server: ApiServer,
+) -> None:
+    ticks = count()
+    async with reflecting(server.url, clock=lambda: float(next(ticks))) as (mirror, _):
+        request = await initial(server, version=1)
+        request.send(event("ADDED", pod("a", 2)), event("DELETED", pod("a", 3)))
+        turns = set[tuple[int, int]]()
+        while len(mirror.applied) < 2:
+            turns.add((mirror.begun, len(mirror.applied)))
+            await asyncio.sleep(0)
+    assert turns == {(0, 0), (1, 0), (1, 1), (2, 1)}
+    assert mirror.versions == {}
 
 
 async def test_a_stop_while_a_list_is_taken_over_leaves_it_unfinished(server: ApiServer) -> None:

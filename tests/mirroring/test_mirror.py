@@ -2,6 +2,7 @@
 
 import logging
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -67,7 +68,7 @@ def malformed(name: str) -> dict[str, Any]:
 
 def incarnation(uid: str, on: str = "a") -> dict[str, Any]:
     """Return a pod of the one name with this uid."""
-    raw = pod("web", node=on)
+    raw = pod("web", node=on or None, cpu="1")
     raw["metadata"]["uid"] = uid
     return raw
 
@@ -119,6 +120,63 @@ def test_the_time_that_each_event_takes_is_told() -> None:
     mirror.apply(POD, "DELETED", pod("web", node="a"))
     events = ["NodeAdd", "NodeUpdate", "AssignedPodAdd", "AssignedPodDelete"]
     assert handled == [(event, 2.0) for event in events]
+
+
+def test_the_time_in_which_others_run_while_a_pod_is_taken_over_is_not_told() -> None:
+    now = 0.0
+    handled: list[tuple[str, float]] = []
+    mirror = Mirror(ClusterState(), handled=lambda *told: handled.append(told), clock=lambda: now)
+    for _ in mirror.taking_over(POD, "ADDED", pod("web", node="a")):
+        now += 5.0
+    assert (now, handled) == (5.0, [("AssignedPodAdd", 0.0)])
+
+
+MEANWHILE: dict[str, Callable[[Mirrored], object]] = {
+    "its node comes": lambda m: m.mirror.apply(NODE, "ADDED", node("b")),
+    "its node goes": lambda m: m.mirror.apply(NODE, "DELETED", node("a")),
+    "all nodes are listed again": lambda m: m.relisted(NODE, [node("a", cpu="2")]),
+    "it is assumed on another node": lambda m: m.state.assume(parse_pod(incarnation("1", "")), 1),
+    "what was assumed is forgotten": lambda m: m.state.forget(parse_pod(incarnation("2", ""))),
+    "the end of its predecessor": lambda m: m.mirror.apply(POD, "DELETED", incarnation("0")),
+    "the server is of another version": lambda m: m.state.follow_server("1.34"),
+}
+
+
+def books(mirrored: Mirrored) -> dict[str, tuple[int, set[str]]]:
+    """Return by node what is requested of it, and the uids of its pods."""
+    state = mirrored.state
+    return {
+        name: (
+            state.nodes.requested.at("cpu", row),
+            {placed.pod.uid for placed in state.pods if placed.row == row},
+        )
+        for row, name in enumerate(state.nodes.names)
+    }
+
+
+@pytest.mark.parametrize("what", MEANWHILE)
+@pytest.mark.parametrize("on", ["a", "b"])
+def test_what_happens_while_a_pod_is_taken_over_is_as_if_its_watch_told_of_it_later(
+    on: str, what: str
+) -> None:
+    found = []
+    for in_pause in (True, False):
+        mirrored = Mirrored()
+        mirrored.relisted(NODE, [node("a"), node("c")])
+        mirrored.relisted(POD, [incarnation("0")])
+        mirrored.state.assume(parse_pod(incarnation("2", "")), 1)
+        steps = mirrored.mirror.taking_over(POD, "ADDED", incarnation("1", on))
+        if in_pause:
+            next(steps)
+        MEANWHILE[what](mirrored)
+        assert len([*steps]) == (not in_pause)
+        found.append((books(mirrored), [change.label for change in mirrored.heard]))
+    assert found[0] == found[1]
+    assert "1" in {placed.pod.uid for placed in mirrored.state.pods}
+
+
+def test_a_claim_is_taken_over_at_once_because_it_may_be_malformed(mirrored: Mirrored) -> None:
+    assert not [*mirrored.mirror.taking_over(RESOURCE_CLAIM, "ADDED", device_claim("train"))]
 
 
 def test_a_malformed_object_is_logged_and_leaves_what_was_known(

@@ -50,7 +50,10 @@ class Seen:
     def relist(self, resource: Resource) -> "Listed":
         return Listed(self, resource)
 
-    def apply(self, resource: Resource, _event: EventType, obj: dict[str, Any]) -> None:
+    def taking_over(
+        self, resource: Resource, _event: EventType, obj: dict[str, Any]
+    ) -> Iterator[None]:
+        yield
         self.names[resource].append(obj["metadata"]["name"])
         self.told.put_nowait(resource)
 

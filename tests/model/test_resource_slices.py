@@ -153,3 +153,36 @@ def test_a_taint_rule_selects_devices_by_what_it_names() -> None:
 
 def test_a_taint_rule_without_a_selector_selects_nothing() -> None:
     assert not parse_device_taint_rule({"metadata": {"name": "r"}, "spec": {}}).selects
+
+
+def like(*uuids: str, model: str = "a", **spec: Any) -> ResourceSlice:
+    devices = [
+        {"name": f"d{i}", "attributes": {"uuid": {"string": each}, "model": {"string": model}}}
+        for i, each in enumerate(uuids)
+    ]
+    return resource_slice(devices=devices, **spec)
+
+
+def test_slices_with_equal_devices_share_them() -> None:
+    one, other = like("a", "b", nodeName="n1"), like("a", "b", nodeName="n2")
+    assert one.devices is other.devices
+    assert one.equal is other.equal
+
+
+def test_slices_are_alike_if_their_devices_differ_by_individual_texts_only() -> None:
+    one, other = like("a", "b"), like("c", "d")
+    assert one.alike is other.alike
+    assert one.alike.individual == {"uuid"}
+    assert one.equal is not other.equal
+
+
+@pytest.mark.parametrize(
+    "other", [like("c", "c"), like("c", "d", "e"), like("c", "d", model="b"), like("c")]
+)
+def test_slices_that_differ_by_more_are_not_alike(other: ResourceSlice) -> None:
+    assert like("a", "b").alike is not other.alike
+
+
+def test_shared_counters_make_slices_different() -> None:
+    counters = {"name": "set", "counters": {"c": {"value": "1"}}}
+    assert like("a", "b", sharedCounters=[counters]).alike is not like("a", "b").alike

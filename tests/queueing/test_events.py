@@ -67,3 +67,17 @@ def test_events_of_pods_that_share_a_spec_count_it_once() -> None:
     assert len(log) == 100
     log.drop_before(100)
     assert log.bytes == 0
+
+
+def test_what_is_new_in_one_event_and_old_in_the_next_is_counted_once() -> None:
+    versions = [parse_object(Kind.SERVICE, service("s", LARGE)) for _ in range(3)]
+    log, added = EventLog(most_bytes=1_000_000), EventLog(most_bytes=1_000_000)
+    added.extend([ClusterEvent(Kind.SERVICE, Action.ADD, None, each) for each in versions])
+    pairs = zip([None, *versions], [*versions, None], strict=True)
+    log.extend(ClusterEvent(Kind.SERVICE, Action.UPDATE, *pair) for pair in pairs)
+    one = EventLog()
+    one.extend([event(0)])
+    assert log.bytes - added.bytes == one.bytes
+    log.drop_before(3)
+    added.drop_before(2)
+    assert log.bytes == added.bytes

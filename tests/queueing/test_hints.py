@@ -17,7 +17,9 @@ from mooring.model.objects import parse_object
 from mooring.model.pod import Pod, parse_pod
 from mooring.model.resource_claims import parse_resource_claim
 from mooring.plugins import SHIPPED
+from mooring.queueing.events import EventLog
 from mooring.queueing.hints import QueueingHints
+from mooring.queueing.unschedulable import UnschedulablePods
 from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
 from mooring.state.view import BoolArray, NodeView
@@ -199,15 +201,64 @@ def test_a_group_with_many_different_members_is_equal_to_no_other(
     assert queueing_hint.signature(one) != queueing_hint.signature(other)
 
 
-def test_a_pod_whose_claim_has_devices_shares_its_signature_with_no_other(
+def with_claim(name: str, claim: str = "claim") -> QueuedPod:
+    spec = {"resourceClaims": [{"name": "gpu", "resourceClaimName": claim}]}
+    return rejected("DynamicResources", name=name, spec=spec)
+
+
+def put_claim(state: ClusterState, name: str = "claim", **fields: Any) -> None:
+    claim = parse_resource_claim(device_claim(name, allocation=allocated("d0"), **fields))
+    state.put(Kind.RESOURCE_CLAIM, claim.key, claim)
+
+
+def test_pods_that_share_a_claim_with_devices_share_their_signature(
     state: ClusterState, queueing_hint: QueueingHints
 ) -> None:
-    spec = {"resourceClaims": [{"name": "gpu", "resourceClaimName": "claim"}]}
-    one, other = (rejected("DynamicResources", name=name, spec=spec) for name in ("a", "b"))
-    assert queueing_hint.signature(one) == queueing_hint.signature(other)
-    claim = parse_resource_claim(device_claim(allocation=allocated("d0")))
-    state.put(Kind.RESOURCE_CLAIM, claim.key, claim)
-    assert queueing_hint.signature(one) != queueing_hint.signature(other)
+    one, other = with_claim("a"), with_claim("b")
+    before = queueing_hint.signature(one)
+    assert queueing_hint.signature(other) == before
+    put_claim(state, reserved_for=["c"])
+    assert queueing_hint.signature(one) == queueing_hint.signature(other) != before
+
+
+@pytest.mark.parametrize("fields", [{"reserved_for": ["a"]}, {"owner": "a"}])
+def test_a_pod_for_which_a_claim_with_devices_is_meant_shares_its_signature_with_no_other(
+    state: ClusterState, queueing_hint: QueueingHints, fields: dict[str, Any]
+) -> None:
+    put_claim(state, **fields)
+    names = ("a", "b", "c")
+    one, other, third = (queueing_hint.signature(with_claim(name)) for name in names)
+    assert one != other == third
+
+
+def test_pods_whose_claims_of_one_template_have_devices_do_not_share_their_signature(
+    state: ClusterState, queueing_hint: QueueingHints
+) -> None:
+    spec = {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "template"}]}
+    signatures = set()
+    for name in ("a", "b"):
+        put_claim(state, f"{name}-gpu", owner=name)
+        status = {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": f"{name}-gpu"}]}
+        queued = rejected("DynamicResources", name=name, spec=spec, status=status)
+        signatures.add(queueing_hint.signature(queued))
+    assert len(signatures) == 2
+
+
+def test_a_change_of_a_claim_that_thousands_of_pods_share_is_one_hint_and_wakes_one_pod(
+    state: ClusterState,
+) -> None:
+    put_claim(state)
+    events, plugins = EventLog(), pipeline(state)
+    waiting = UnschedulablePods(events, QueueingHints(handle(state)))
+    for number in range(2_000):
+        waiting.add(replace(with_claim(f"pod-{number}"), pipeline=plugins))
+    before = state.objects.of(Kind.RESOURCE_CLAIM)["default/claim"]
+    after = replace(before, resource_version="2", reserved_for=())
+    changed = replace(before, resource_version="1", allocation=None)
+    events.extend([ClusterEvent(Kind.RESOURCE_CLAIM, Action.UPDATE, changed, after)])
+    moved = waiting.run_hints()
+    assert [(queued.pod.name, for_all) for queued, for_all in moved] == [("pod-0", True)]
+    assert not waiting.has_hints_to_run()
 
 
 def test_a_pod_with_a_claim_for_its_extended_resources_shares_its_signature_with_no_other(

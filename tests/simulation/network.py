@@ -237,10 +237,13 @@ class Link(asyncio.Transport):
 
     # What the server and the network call.
 
-    def deliver(self, data: bytes) -> None:
-        """Give the process data."""
+    def deliver(self, data: bytes, received: Callable[[], object] = lambda: None) -> None:
+        """Give the process data; call `received` when it has them.
+
+        A process that is stopped has them when it goes on, unless the connection breaks before.
+        """
         if self.is_open and not self.half_open:
-            self._loop.call_soon(self._received, data)
+            self._loop.call_soon(self._received, data, received)
 
     def reset(self, why: str = "Connection reset by peer") -> None:
         """Break the connection."""
@@ -252,9 +255,10 @@ class Link(asyncio.Transport):
         if not self.half_open:
             self._end(None)
 
-    def _received(self, data: bytes) -> None:
+    def _received(self, data: bytes, received: Callable[[], object]) -> None:
         if self.is_open:
             self._protocol.data_received(data)
+            received()
 
     def _end(self, error: Exception | None) -> None:
         if self.is_open:

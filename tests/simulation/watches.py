@@ -2,12 +2,14 @@
 
 A stream keeps the order of its events. How long each takes is drawn, and faults stall a stream,
 repeat an event, leave its connection half-open or end it. `Watches.told` is the version up to which
-a process has been given everything: invariants ask it what a replica could know.
+a process has received everything: invariants ask it what a replica could know. What was delivered
+to a process that is stopped is lost if the connection breaks before it goes on.
 """
 
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import takewhile
 from math import inf
 from operator import itemgetter
@@ -54,6 +56,10 @@ class Stream:
         self._last_due = 0.0
         self._last = b""
         self._version = 0
+        self._unread = 0
+        """How many events were delivered that the process has not received."""
+        self._delivered = 0
+        """Up to which version all was delivered."""
 
     def send(self, kind: str, raw: Mapping[str, Any], delay: float, version: int) -> None:
         """Send an event, after all that were sent before."""
@@ -89,8 +95,18 @@ class Stream:
     def _deliver(self, line: bytes, version: int) -> None:
         if self.link.half_open or not self.link.is_open:
             return
+        self._delivered = max(self._delivered, version)
         if line:
-            self.link.deliver(b"%x\r\n%s\r\n" % (len(line), line))
+            self._unread += 1
+            received = partial(self._received, version)
+            self.link.deliver(b"%x\r\n%s\r\n" % (len(line), line), received)
+        elif not self._unread:
+            self._told(self.process.identity, self.agent, self.resource, version)
+
+    def _received(self, version: int) -> None:
+        """Note what the process was told; after the last event also that there is nothing more."""
+        self._unread -= 1
+        version = version if self._unread else self._delivered
         self._told(self.process.identity, self.agent, self.resource, version)
 
 
@@ -143,7 +159,7 @@ class Watches:
     def told(
         self, identity: str, resource: Resource, agent: str = "mooring", at: float = inf
     ) -> int:
-        """Return up to which version the process had been given everything at this time."""
+        """Return up to which version the process had received everything at this time."""
         told = self._told[identity, agent, resource]
         index = bisect_right(told, at, key=itemgetter(0))
         return told[index - 1][1] if index else 0

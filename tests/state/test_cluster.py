@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from mooring.model.events import Action, ClusterEvent, Kind
-from mooring.model.node import parse_node
+from mooring.model.node import REGION, ZONE, parse_node
 from mooring.model.objects import parse_object
 from mooring.model.pod import Pod, parse_pod
 from mooring.state.cluster import ClusterState
@@ -131,8 +131,36 @@ def test_a_confirmed_assumption_is_no_event() -> None:
     assert (cpu(state), state.pods.assumed) == ([1000], {})
 
 
-def test_a_confirmation_with_the_labels_of_its_zone_changes_its_row_once() -> None:
-    """So almost all are: the API server copies them from the node when it binds the pod."""
+def test_a_pod_is_assumed_with_the_labels_that_its_binding_gives_it() -> None:
+    state = cluster(node("n1", labels={ZONE: "a", REGION: "r", "rack": "7"}))
+    own, given = {"app": "web", ZONE: "own"}, {"app": "web", ZONE: "a", REGION: "r"}
+    web = waiting("web", cpu="1", labels=own)
+    state.assume(web, 0)
+    state.announce(web)
+    before = state.nodes.changes.position
+    assert seen(state, pod("web", cpu="1", node="n1", labels=given)) == []
+    assert state.nodes.changes.position == before
+    (placed,) = state.pods
+    assert (placed.assumed, placed.equivalent.labels) == (False, given)
+    assert web.labels == own
+
+
+@pytest.mark.parametrize(("version", "events"), [("1.34", []), ("1.35", [Action.UPDATE])])
+def test_a_pod_that_is_bound_without_labels_of_its_node_is_counted_without_them(
+    version: str, events: list[Action]
+) -> None:
+    """Since 1.35 an API server gives them, unless its admission plugin is off."""
+    state = cluster(node("n1", labels={ZONE: "a"}))
+    state.follow_server(version)
+    web = waiting("web", cpu="1")
+    state.assume(web, 0)
+    state.announce(web)
+    assert seen(state, pod("web", cpu="1", node="n1")) == events
+    (placed,) = state.pods
+    assert (placed.equivalent.labels, placed.equivalent.pods_on) == ({}, {0: 1})
+
+
+def test_a_confirmation_with_other_labels_changes_its_row_once() -> None:
     state = cluster(node("n1"))
     web, zone = waiting("web", cpu="1"), {"topology.kubernetes.io/zone": "a"}
     state.assume(web, 0)

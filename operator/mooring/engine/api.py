@@ -6,9 +6,11 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from typing import Any, Final
 
+from mooring.engine.at_bind import AtBind
 from mooring.framework.handle import ReadAgainError
 from mooring.framework.verdicts import PluginError
 from mooring.kube import resources
@@ -48,12 +50,16 @@ class _Turns:
 
 
 class PluginApi:
-    """Implements `mooring.framework.handle.Api` over one client."""
+    """Implements `mooring.framework.handle.Api` over one client.
+
+    `at_bind` has the attempts for which plugins may bind pods.
+    """
 
     def __init__(
         self,
         client: ApiClient,
         writer: PodWriter,
+        at_bind: AtBind,
         *,
         now: Callable[[], float] = time.time,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -61,6 +67,7 @@ class PluginApi:
     ) -> None:
         self._client = client
         self._writer = writer
+        self._at_bind = at_bind
         self._now = now
         self._sleep = sleep
         self._random = random or Random()  # noqa: S311 - spreads load, hides nothing
@@ -89,10 +96,28 @@ class PluginApi:
         return int(self._now() * 1e9)
 
     async def bind(self, pod: Pod, node: str) -> None:
-        """Bind the pod with its annotations; see `PodWriter.bind` for the errors."""
+        """Bind the pod with its annotations.
+
+        The Binding outlives the caller: whoever waits for the attempt waits for its answer.
+
+        Raises:
+            PluginError: no attempt of the pod is at Bind for this node.
+            KubeError: see `PodWriter.bind`.
+        """
+        attempt = self._at_bind.of(pod, node)
         # Not removed here: a Binding that fails may be repeated. The engine takes them back.
         annotations = self._annotations.get(pod.uid)
-        await self._writer.bind(pod.namespace, pod.name, pod.uid, node, annotations)
+        await attempt.send(
+            partial(
+                self._writer.bind,
+                pod.namespace,
+                pod.name,
+                pod.uid,
+                node,
+                annotations,
+                wanted=attempt.is_wanted,
+            )
+        )
 
     async def patch(
         self, resource: str, namespace: str | None, name: str, patch: dict[str, Any]

@@ -18,7 +18,7 @@ from mooring.engine.attempts import Attempt, Attempts
 from mooring.engine.extenders.answers import interested
 from mooring.engine.extenders.client import ExtenderError
 from mooring.engine.extenders.extenders import Extenders
-from mooring.engine.group_binding import CalledOff
+from mooring.engine.group_binding import CalledOff, GroupBinding
 from mooring.engine.pod_status_reporter import PodScheduledReason, PodStatusReporter, failure_reason
 from mooring.engine.scheduler_state import BindingUnderWay, SchedulerState
 from mooring.framework.pipeline import Pipeline
@@ -251,18 +251,38 @@ async def bind(
                     await together.all_ready()
                     await requests.enter_async_context(together.requests)
             if together is not None:
-                once = partial(_bind_once, assumed, extenders)
+                once = partial(_bind_once, assumed, scheduler, extenders)
                 await together.bind(once, BindingFailed, not_sent)
             else:
-                await _bind_once(assumed, extenders)
+                await _bind_once(assumed, scheduler, extenders)
         pipeline.api.annotate(pod, {})
         assumed.undo.pop_all()
 
 
-async def _bind_once(assumed: AssumedPod, extenders: Extenders) -> None:
-    """Have the extender bind the pod, or run the Bind plugins until one has bound it."""
+async def _bind_once(assumed: AssumedPod, scheduler: SchedulerState, extenders: Extenders) -> None:
+    """Have the extender bind the pod, or run the Bind plugins until one has bound it.
+
+    The pod is bound, too, if the plugins fail, and a Binding that one of them has sent is accepted.
+    """
     if await _bound_by_extender(assumed, extenders):
         return
+    wanted = partial(_is_wanted, assumed.together)
+    async with scheduler.at_bind.attempt(assumed.pod, assumed.node, wanted) as attempt:
+        try:
+            await _run_bind_plugins(assumed)
+        except BindingFailed:
+            if not await attempt.is_bound():
+                raise
+        else:
+            await attempt.is_bound()  # so that nothing of it is on its way any more
+
+
+def _is_wanted(together: GroupBinding | None) -> bool:
+    return together is None or together.called_off is None
+
+
+async def _run_bind_plugins(assumed: AssumedPod) -> None:
+    """Run the Bind plugins until one has bound the pod."""
     with _measured(assumed, ExtensionPoint.BIND):
         for binder in assumed.pipeline.bind:
             if await _run(assumed, binder, ExtensionPoint.BIND, binder.bind) is not SKIP:

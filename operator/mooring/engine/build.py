@@ -11,6 +11,7 @@ from random import Random
 from typing import Final
 
 from mooring.engine.api import PluginApi
+from mooring.engine.at_bind import AtBind
 from mooring.engine.extenders.extenders import Extenders, tls_problem
 from mooring.engine.extenders.objects import ApiObjects
 from mooring.engine.groups.pod_group_status_reporter import PodGroupStatusReporter
@@ -256,9 +257,17 @@ def build_engine(
     """
     metrics = metrics or Metrics()
     writer = PodWriter(client, random=random, sleep=sleep)
-    api = PluginApi(client, writer, now=now, sleep=sleep, random=random)
+    at_bind = AtBind()
+    api = PluginApi(client, writer, at_bind, now=now, sleep=sleep, random=random)
     scheduler = build_scheduler_state(
-        state, api, registry, options=options, metrics=metrics, decisions=decisions, clock=clock
+        state,
+        api,
+        registry,
+        at_bind=at_bind,
+        options=options,
+        metrics=metrics,
+        decisions=decisions,
+        clock=clock,
     )
     outside = _Environment(
         client=client,
@@ -280,6 +289,7 @@ def build_scheduler_state(
     api: Api,
     registry: Registry,
     *,
+    at_bind: AtBind | None = None,
     options: Options = Options(),
     metrics: Metrics | None = None,
     decisions: DecisionLog | None = None,
@@ -287,7 +297,7 @@ def build_scheduler_state(
 ) -> SchedulerState:
     """Return what the parts of an engine share: no profile is in force and no pod waits.
 
-    Without `metrics` nothing is counted.
+    Without `metrics` nothing is counted. `at_bind` is what the `api` asks, if it asks anything.
     """
     cluster, waiting = ClusterView(state), WaitingPods()
     device_metrics = metrics if metrics is not None else DeviceMetrics()
@@ -315,7 +325,15 @@ def build_scheduler_state(
         namespaces_take_turns=options.namespaces_take_turns,
     )
     log = decisions if decisions is not None else DecisionLog()
-    return SchedulerState(state, cluster, queue, profiles, waiting, decisions=log)
+    return SchedulerState(
+        state,
+        cluster,
+        queue,
+        profiles,
+        waiting,
+        at_bind=at_bind if at_bind is not None else AtBind(),
+        decisions=log,
+    )
 
 
 def _has_extenders(scheduler: SchedulerState, pod: Pod) -> bool:

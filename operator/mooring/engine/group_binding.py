@@ -149,7 +149,12 @@ class GroupBinding:
             with pausing():
                 await asyncio.sleep(pause)
         self._check()
-        return await call()
+        try:
+            return await call()
+        except worth_repeating as failure:
+            if not getattr(failure, "gone", False):
+                self._check()  # perhaps it has failed because it was not sent any more
+            raise
 
     def ended(self, bound: Pod | None, pipeline: Pipeline) -> None:
         """Note that a member with this pipeline is bound, or (None) will not be."""

@@ -56,6 +56,8 @@ _SEARCH_REST: Final = 0.5
 """For how many times the duration of a step of a search for victims others run after it."""
 _IDLE_SECONDS: Final = 10.0
 """The loop turns at least so often, which shows that it is alive."""
+_NOTHING_SECONDS: Final = 0.0005
+"""A turn of the event loop takes less where no other task has anything to do."""
 _STUCK_SECONDS: Final = 60.0
 """A loop that has not turned for longer needs a restart; one decision takes milliseconds."""
 _CANCELLED_SECONDS: Final = 1.0
@@ -169,6 +171,7 @@ class SchedulingLoop:
                 await self._attempt(queued)
             elif not more_hints and not self._compare(slices.end) and not more_values:
                 await self._idle(now)
+                slices.begin()
             await slices.pause()
 
     async def finish(self, seconds: float) -> None:
@@ -237,15 +240,32 @@ class SchedulingLoop:
         return self._shadow is not None and self._may_bind() and self._shadow.compare(until)
 
     async def _idle(self, now: float) -> None:
-        """Wait for work, for the end of a binding or the next backoff; for a while at most."""
+        """Wait for work, for the end of a binding or the next backoff; for a while at most.
+
+        An attempt that goes on later goes on now, if no other task has anything to do.
+        """
         self._work.clear()
-        due = self._scheduler.queue.next_due() if self._may_bind() else None
+        queue = self._scheduler.queue
+        due = queue.next_due() if self._may_bind() else None
+        if due is not None and queue.has_paused and await self._others_rest(due):
+            queue.resume(self._clock())
+            return
         seconds = _IDLE_SECONDS if due is None else min(max(due - now, 0.0), _IDLE_SECONDS)
         try:
             async with asyncio.timeout(seconds):
                 await self._work.wait()
         except TimeoutError:
             return
+
+    async def _others_rest(self, due: float) -> bool:
+        """Let other tasks run until they have nothing to do or it is time; False: there is work."""
+        while not self._work.is_set():
+            before = self._clock()
+            await asyncio.sleep(0)
+            after = self._clock()
+            if after - before < _NOTHING_SECONDS or after >= due:
+                return not self._work.is_set()
+        return False
 
     async def _attempt(self, queued: QueuedPod) -> None:
         """Run one attempt: the pod is handed to its binding, or is in a queue again.
@@ -326,9 +346,9 @@ class SchedulingLoop:
         except StillSearching:
             raise
         except StillEvaluating:
-            now = self._clock()
-            until = attempt.pipeline.evaluations.refused(now)
-            self._scheduler.queue.postpone(attempt.queued, until, now)
+            now, evaluations = self._clock(), attempt.pipeline.evaluations
+            until, goes_on = evaluations.refused(now), not evaluations.is_behind
+            self._scheduler.queue.postpone(attempt.queued, until, now, goes_on=goes_on)
         except Exception as error:
             if not isinstance(error, PluginFailed):
                 logger.exception("scheduling pod %s failed", pod.key)

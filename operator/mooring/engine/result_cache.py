@@ -179,7 +179,7 @@ class SpecResults:
         }
         metrics.lap(PRE_SCORE)
         filters, scores = self._filters(), self._scores()
-        self._read_devices = _reading_devices(filters, scores)
+        self._read_devices = _reading_devices(pipeline, filters, scores)
         self.evaluations = _evaluations(pipeline, filters, scores)
         self._by_node, self._by_node_and_pods = (
             _RowResults(
@@ -280,11 +280,13 @@ class SpecResults:
 
 
 def _reading_devices(
-    filters: Sequence[tuple[FilterPlugin, Any]], scores: Sequence[tuple[WeightedScorePlugin, Any]]
+    pipeline: Pipeline,
+    filters: Sequence[tuple[FilterPlugin, Any]],
+    scores: Sequence[tuple[WeightedScorePlugin, Any]],
 ) -> list[DeviceReadingPlugin]:
-    """Return the plugins whose results may also depend on devices, each once."""
-    plugins = {p.name: p for p in (*(f for f, _ in filters), *(s.plugin for s, _ in scores))}
-    return [p for p in plugins.values() if isinstance(p, DeviceReadingPlugin)]
+    """Return those of the plugins whose results may also depend on devices, each once."""
+    running = {plugin.name for plugin, _ in filters} | {score.name for score, _ in scores}
+    return [plugin for name, plugin in pipeline.device_reading.items() if name in running]
 
 
 def _evaluations(

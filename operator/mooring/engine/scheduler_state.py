@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from mooring.engine.at_bind import AtBind
 from mooring.engine.departures import Departures
 from mooring.engine.group_binding import GroupBinding
 from mooring.engine.profiles import Profiles
@@ -51,6 +52,8 @@ class SchedulerState:
     """By the pod's uid, what cancels its binding: from PreBind on, while no Binding is sent."""
     being_bound: dict[Uid, BindingUnderWay] = field(default_factory=dict)
     """The last binding of each assumed pod, by the pod's uid, if it has not ended."""
+    at_bind: AtBind = field(default_factory=AtBind)
+    """The attempts for which plugins may bind pods at this moment."""
     departures: Departures = field(default_factory=Departures)
     """The pods that were bound or deleted, for whoever reads a pod meanwhile."""
     decisions: DecisionLog = field(default_factory=DecisionLog)

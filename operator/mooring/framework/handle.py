@@ -26,7 +26,14 @@ class Api(Protocol):
     """The writes that plugins may make, from `reserve` on; errors are raised."""
 
     async def bind(self, pod: Pod, node: str) -> None:
-        """Bind the pod to the node through the Binding subresource."""
+        """Bind the pod to the node through the Binding subresource.
+
+        A plugin calls this in bind, and the Binding counts whatever becomes of the call: when it is
+        sent, its answer is waited for. Before and after Bind no Binding is sent.
+
+        Raises:
+            PluginError: the pod is not at Bind for this node, or the caller's attempt is over.
+        """
 
     def annotate(self, pod: Pod, annotations: Mapping[str, str]) -> None:
         """Add these annotations to the Binding: the pod gets node and annotations in one write.

@@ -13,6 +13,7 @@ from mooring.framework.handle import Api, Handle
 from mooring.framework.placements import GroupPolicy
 from mooring.framework.plugin import (
     BindPlugin,
+    DeviceReadingPlugin,
     EnqueueExtensions,
     FilterPlugin,
     PermitPlugin,
@@ -104,6 +105,8 @@ class Pipeline:
     """Whether later filters also run on nodes that an earlier one rejected."""
     plugins_of_node_only: frozenset[str]
     """The names of the plugins with `depends_on_node_only = True`."""
+    device_reading: Mapping[str, DeviceReadingPlugin]
+    """By name, the plugins whose results may also depend on devices."""
     enqueue_extensions: Mapping[str, EnqueueExtensions]
     """By name, the plugins that register cluster events with queueing hints."""
     resource_filters: Mapping[str, ResourceFilterPlugin]
@@ -180,6 +183,7 @@ def build_pipeline(
         preemption=profile.spec.preemption,
         always_check_all_filters=profile.spec.always_check_all_filters,
         plugins_of_node_only=frozenset(n for n, p in built.items() if p.depends_on_node_only),
+        device_reading={n: p for n, p in built.items() if isinstance(p, DeviceReadingPlugin)},
         enqueue_extensions={n: p for n, p in built.items() if hasattr(p, "events_to_register")},
         resource_filters={
             f.name: f for f in at(Point.FILTER) if isinstance(f, ResourceFilterPlugin)

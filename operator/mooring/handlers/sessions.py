@@ -55,6 +55,12 @@ MOST_GARBAGE_BYTES: Final = 2**25
 _LARGE_BYTES: Final = 2**14
 """From this size on an object counts; Python's collector runs often enough for smaller ones."""
 
+BOOKMARK_EVENTS: Final = 100
+"""kopf is told how far all was read after at most so many events that it was not shown."""
+
+_SLOW_BYTES: Final = 2**18
+"""To read the JSON of an object from this size on takes a millisecond and more by itself."""
+
 _WATCHED: Final = (POD, SCHEDULING_PROFILE, PRIORITY_CLASS)
 """What kopf lists and watches."""
 
@@ -383,28 +389,47 @@ class _Watch(_Content):
         self._garbage = garbage
         self._on_recovery = on_recovery
         self._bursts = bursts
+        self._taken, self._version = 0, ""
+        """How many events kopf does not know of, and the version of the last one."""
 
     async def iter_chunked(self, n: int) -> AsyncIterator[bytes]:
-        """Yield the body line by line, without an unfinished last one, because it comes again."""
+        """Yield the body line by line, without an unfinished last one, because it comes again.
+
+        kopf gets a bookmark after each `BOOKMARK_EVENTS` that were taken, and one where the body
+        ends or breaks off: it needs to know how far all was read when it asks for what comes next.
+        """
         splitter = LineSplitter()
-        async for data in self._content.iter_chunked(n):
-            taken: dict[str, Any] | None = None
-            slices = TimeSlices()
-            for line in splitter.feed(data):
-                try:
+        try:
+            async for data in self._content.iter_chunked(n):
+                slices = TimeSlices()
+                for line in splitter.feed(data):
                     kind, raw = self._event(line)
-                except aiohttp.ClientPayloadError:
-                    if taken is not None:
-                        yield _bookmark(taken)
-                    raise
-                if self._bursts is not None and await self._bursts.takes(kind, raw):
-                    taken = raw
+                    if len(line) >= _SLOW_BYTES:
+                        await asyncio.sleep(0)
+                    if self._bursts is None or not await self._bursts.takes(kind, raw):
+                        self._taken = 0
+                        yield cut_nesting(line) + b"\n"
+                        continue
+                    self._take(raw)
+                    if self._taken >= BOOKMARK_EVENTS:
+                        yield self._bookmark()
                     await slices.pause()
-                else:
-                    taken = None
-                    yield cut_nesting(line) + b"\n"
-            if taken is not None:
-                yield _bookmark(taken)
+        except Exception:
+            if self._taken:
+                yield self._bookmark()
+            raise
+        if self._taken:
+            yield self._bookmark()
+
+    def _take(self, raw: Mapping[str, Any]) -> None:
+        self._taken += 1
+        self._version = raw["metadata"]["resourceVersion"]
+
+    def _bookmark(self) -> bytes:
+        """Return the line that tells kopf to go on behind the last event that was taken."""
+        self._taken = 0
+        metadata = {"resourceVersion": self._version}
+        return orjson.dumps({"type": "BOOKMARK", "object": {"metadata": metadata}}) + b"\n"
 
     def _event(self, line: bytes) -> tuple[WatchEvent, dict[str, Any]]:
         """Return the event.
@@ -421,12 +446,6 @@ class _Watch(_Content):
             self._read.works()
             self._on_recovery()
         return event
-
-
-def _bookmark(raw: Mapping[str, Any]) -> bytes:
-    """Return the line that tells kopf to go on behind this version of an object."""
-    metadata = {"resourceVersion": raw["metadata"]["resourceVersion"]}
-    return orjson.dumps({"type": "BOOKMARK", "object": {"metadata": metadata}}) + b"\n"
 
 
 def _drop(request: asyncio.Future[aiohttp.ClientResponse]) -> None:

@@ -6,6 +6,7 @@
         UnreachableError       no connection: the request never left
           UnansweredError      it left, no whole answer came: a write may have happened
           NotLeadingError      a write that was not sent, because the lease is not valid
+          NotWantedError       a write that was not sent, because it is not wanted any more
         UnauthorizedError 401, ForbiddenError 403, NotFoundError 404, ConflictError 409,
         GoneError 410, InvalidError 400 and 422, ServerError 5xx
         TooManyRequestsError 429
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LEASE_NOT_VALID",
+    "NOT_WANTED",
     "ApiError",
     "ConfigError",
     "ConflictError",
@@ -40,6 +42,7 @@ __all__ = [
     "KubeError",
     "NotFoundError",
     "NotLeadingError",
+    "NotWantedError",
     "ServerError",
     "TooManyRequestsError",
     "UnansweredError",
@@ -56,6 +59,8 @@ _Typed = TypeVar("_Typed", int, str, list[Any], dict[str, Any])
 
 LEASE_NOT_VALID: Final = "the lease of this replica is not valid at the moment"
 """Why a write is not sent."""
+NOT_WANTED: Final = "it is not wanted any more"
+"""Why another write is not sent."""
 
 
 class KubeError(Exception):
@@ -124,6 +129,10 @@ class UnansweredError(UnreachableError):
 
 class NotLeadingError(UnreachableError):
     """This replica's lease is not valid at this moment, so the write was not sent."""
+
+
+class NotWantedError(UnreachableError):
+    """Nobody wants the write any more, so it was not sent."""
 
 
 class UnauthorizedError(ApiError):
@@ -251,7 +260,7 @@ def explain(error: KubeError) -> str:
     if not isinstance(error, ApiError):
         return " ".join(str(error).split())
     user = _refused_user(error)
-    if isinstance(error, NotLeadingError):
+    if isinstance(error, NotLeadingError | NotWantedError):
         line = f"{error.call} was not sent: {error.message}"
     elif isinstance(error, UnansweredError):
         line = (

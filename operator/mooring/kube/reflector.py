@@ -93,8 +93,13 @@ class Sink(Protocol):
     def relist(self, resource: Resource) -> Relist:
         """Begin a list of the resource, before it is asked for."""
 
-    def apply(self, resource: Resource, event: EventType, obj: dict[str, Any]) -> None:
-        """Take over one added, changed or deleted object; ADDED may repeat for a known one."""
+    def taking_over(
+        self, resource: Resource, event: EventType, obj: dict[str, Any]
+    ) -> Iterator[None]:
+        """Take over one added, changed or deleted object; other work runs between steps.
+
+        ADDED may repeat for a known object.
+        """
 
 
 class Reflector:
@@ -218,6 +223,7 @@ class Reflector:
         return {**params, "sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
 
     async def _feed(self, lines: list[bytes]) -> None:
+        self._slices.begin()
         for line in lines:
             try:
                 kind, obj = event_of(line)
@@ -225,13 +231,14 @@ class Reflector:
                 # What it said is lost, and with it the right to go on from here.
                 self._version = None
                 raise self._broken(f"unreadable event: {error}") from error
+            await self._slices.pause()  # to read the JSON of a large object takes long by itself
             if kind == "ERROR":
                 raise error_from_status(self._call, obj, server=self._client.url)
             version = obj["metadata"]["resourceVersion"]
             if kind == "BOOKMARK":
                 await self._end_initial_if_marked(obj)
             elif self._initial is None:
-                self._apply(kind, obj)
+                await self._take_over(kind, obj)
             elif kind == "DELETED":
                 self._initial.remove(obj)
             else:
@@ -266,9 +273,10 @@ class Reflector:
         except Exception as error:  # noqa: BLE001 - the list outlives whatever the sink does
             self._log_refusal(error)
 
-    def _apply(self, kind: EventType, obj: dict[str, Any]) -> None:
+    async def _take_over(self, kind: EventType, obj: dict[str, Any]) -> None:
+        """Hand one event to the sink; no other event of the resource comes in its pauses."""
         try:
-            self._sink.apply(self._resource, kind, obj)
+            await self._slices.run(self._sink.taking_over(self._resource, kind, obj))
         except Exception as error:  # noqa: BLE001 - the stream outlives whatever the sink does
             self._log_refusal(error)
 

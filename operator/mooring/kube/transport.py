@@ -21,8 +21,10 @@ from yarl import URL
 from mooring.kube.connecting import failure_text
 from mooring.kube.errors import (
     LEASE_NOT_VALID,
+    NOT_WANTED,
     DisruptionBudgetError,
     NotLeadingError,
+    NotWantedError,
     UnansweredError,
     UnreachableError,
     error_from_response,
@@ -68,6 +70,7 @@ class _Request(NamedTuple):
     params: Mapping[str, str] | None
     body: bytes | None
     headers: dict[str, str]
+    wanted: Callable[[], bool] | None = None
 
     @property
     def call(self) -> Call:
@@ -164,12 +167,17 @@ class Transport:
         content_type: str = JSON,
         accept: str = JSON,
         retries: int = RETRIES,
+        wanted: Callable[[], bool] | None = None,
     ) -> bytes:
-        """Return the body of a 2xx answer; raise an ApiError for any other outcome."""
+        """Return the body of a 2xx answer; raise an ApiError for any other outcome.
+
+        `wanted` is called immediately before a write is sent, also before it is sent again; where
+        it returns False, the write is not sent and NotWantedError is raised.
+        """
         headers = {"Accept": accept}
         if body is not None:
             headers["Content-Type"] = content_type
-        request = _Request(method, path, params, body, headers)
+        request = _Request(method, path, params, body, headers, wanted)
         tries = 0
         while True:
             answer = await self._authorised(request, self._send)
@@ -235,10 +243,10 @@ class Transport:
                 headers,
                 request.body,
                 seconds=self._timeout,
-                may_send=self._may_write if request.is_write else None,
+                may_send=partial(self._may_send, request) if request.is_write else None,
             )
         except NotSentError as error:
-            raise self._not_leading(request) from error
+            raise self._not_sent(request) from error
         except NoConnectionError as error:
             why = failure_text(error.__cause__ or error)
             raise UnreachableError(request.call, why, server=self.url) from error
@@ -247,8 +255,8 @@ class Transport:
 
     async def _ask_by_proxy(self, request: _Request, headers: Mapping[str, str]) -> Answer:
         """Return the whole answer through the proxy, which aiohttp knows how to talk to."""
-        if request.is_write and not self.may_write():
-            raise self._not_leading(request)
+        if request.is_write and not self._may_send(request):
+            raise self._not_sent(request)
         patience = aiohttp.ClientTimeout(total=self._timeout, sock_connect=CONNECT_SECONDS)
         response = await self._open(request, headers, patience=patience)
         with self._transport_errors(request):
@@ -286,8 +294,13 @@ class Transport:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise UnansweredError(request.call, failure_text(error), server=self.url) from error
 
-    def _not_leading(self, request: _Request) -> NotLeadingError:
-        return NotLeadingError(request.call, LEASE_NOT_VALID, server=self.url)
+    def _may_send(self, request: _Request) -> bool:
+        return self.may_write() and (request.wanted is None or request.wanted())
+
+    def _not_sent(self, request: _Request) -> UnreachableError:
+        if not self.may_write():
+            return NotLeadingError(request.call, LEASE_NOT_VALID, server=self.url)
+        return NotWantedError(request.call, NOT_WANTED, server=self.url)
 
     def _refusal(self, request: _Request, answer: Answer) -> ApiError:
         return error_from_response(

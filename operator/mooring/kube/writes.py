@@ -58,6 +58,8 @@ class PodWriter:
         uid: str,
         node: str,
         annotations: Mapping[str, str] | None = None,
+        *,
+        wanted: Callable[[], bool] | None = None,
     ) -> None:
         """Bind the pod to `node` and add the annotations to it, in one write.
 
@@ -70,7 +72,8 @@ class PodWriter:
         earlier try of it may have been carried out: the pod is then read until the server
         answers. An error is raised only if the pod is not bound to `node` with these annotations:
         ConflictError if it is bound to another node or names other GPU cards; NotFoundError if it
-        is gone, or another pod has its name.
+        is gone, or another pod has its name; NotWantedError if it was not sent, or not once more,
+        because `wanted` returned False then.
         """
         metadata: dict[str, Any] = {"namespace": namespace, "name": name, "uid": uid}
         if annotations:
@@ -85,7 +88,7 @@ class PodWriter:
         )
         path = POD.path(namespace, name, "binding")
         try:
-            await self._client.request("POST", path, body=body)
+            await self._client.request("POST", path, body=body, wanted=wanted)
         except (ConflictError, UnansweredError, ServerError):
             pod = await self._read(namespace, name, uid)
             if pod is None or pod["spec"].get("nodeName") != node:

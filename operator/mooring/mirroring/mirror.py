@@ -134,14 +134,29 @@ class Mirror:
         return MirroredList(self._state, _KINDS[resource])
 
     def apply(self, resource: Resource, event: EventType, obj: dict[str, Any]) -> None:
-        """Take over one object that was added, changed or deleted."""
+        """Take over one object that was added, changed or deleted, without a pause."""
+        for _ in self.taking_over(resource, event, obj):
+            pass
+
+    def taking_over(
+        self, resource: Resource, event: EventType, obj: dict[str, Any]
+    ) -> Iterator[None]:
+        """Take over one object; between reading a pod and counting it other work may run.
+
+        Nothing of the cluster is read before that, so it is as if the watch told of it later. What
+        is kept of a malformed claim depends on what is known of it: claims are taken over at once.
+        """
         kind, began = _KINDS[resource], self._clock()
-        key = identity(kind, obj)
+        key, paused = identity(kind, obj), 0.0
         if event == "DELETED":
             self._state.delete(kind, key)
         elif (value := _parsed(self._state, kind, key, obj)) is not None:
+            if kind is Kind.POD:
+                pause_began = self._clock()
+                yield
+                paused = self._clock() - pause_began
             self._state.put(kind, key, value)
-        self._handled(event_label(kind, ACTIONS[event]), self._clock() - began)
+        self._handled(event_label(kind, ACTIONS[event]), self._clock() - began - paused)
 
 
 class MirroredList:

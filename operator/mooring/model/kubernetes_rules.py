@@ -83,6 +83,8 @@ class KubernetesRules:
         resize_by_stage: The requests of a pod during an in-place resize are summed for each stage
             (asked for, allocated, in use), and the largest sum counts. Else each container counts
             with the largest of its amounts.
+        binding_gives_topology_labels: With the Binding the API server gives a pod its node's labels
+            of zone and region (PodTopologyLabelsAdmission).
     """
 
     version: str
@@ -112,6 +114,7 @@ class KubernetesRules:
     device_configs_once: bool
     selector_errors_name_device: bool
     resize_by_stage: bool
+    binding_gives_topology_labels: bool
 
 
 _1_34: Final = KubernetesRules(
@@ -142,8 +145,11 @@ _1_34: Final = KubernetesRules(
     device_configs_once=False,
     selector_errors_name_device=False,
     resize_by_stage=False,
+    binding_gives_topology_labels=False,
 )
-_1_35: Final = replace(_1_34, version="1.35", device_alternatives_scored=True)
+_1_35: Final = replace(
+    _1_34, version="1.35", device_alternatives_scored=True, binding_gives_topology_labels=True
+)
 _1_36: Final = replace(
     _1_35,
     version="1.36",

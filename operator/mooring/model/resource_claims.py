@@ -4,13 +4,13 @@ Every parser takes the raw API object and raises ManifestError naming the object
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 import orjson
 
-from mooring.model.bounded_cache import BoundedCache
+from mooring.model.bounded_cache import BoundedCache, bytes_of
 from mooring.model.errors import ManifestError
 from mooring.model.fields import (
     boolean,
@@ -149,6 +149,8 @@ class ClaimSpec:
     requests: tuple[DeviceRequest, ...]
     constraints: tuple[Constraint, ...]
     config: tuple[ClaimConfig, ...]
+    memory: int | None = field(default=None, compare=False, repr=False)
+    """About how many bytes this object takes if that is known: not to be measured again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -414,7 +416,8 @@ def parse_claim_spec(raw: Mapping[str, Any], where: str) -> ClaimSpec:
         return _claim_spec(raw, where)
     known = _SPECS.get(key)
     if known is None:
-        known = _claim_spec(raw, where)
+        parsed = _claim_spec(raw, where)
+        known = replace(parsed, memory=bytes_of(parsed))
         _SPECS.put(key, known)
     return known
 

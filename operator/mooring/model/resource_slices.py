@@ -4,10 +4,13 @@ Every parser takes the raw API object and raises ManifestError naming the object
 Names of attributes and capacities are kept as they are written, with or without a domain.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
 
+import orjson
+
+from mooring.model.bounded_cache import BoundedCache
 from mooring.model.errors import ManifestError
 from mooring.model.fields import (
     boolean,
@@ -33,6 +36,7 @@ __all__ = [
     "Device",
     "DeviceCapacity",
     "DeviceTaintRule",
+    "Likeness",
     "ResourceSlice",
     "Version",
     "parse_device_taint_rule",
@@ -116,11 +120,24 @@ class Device:
     allow_multiple_allocations: bool
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Likeness:
+    """What slices have in common whose devices and counters are equal but for some attributes.
+
+    `individual` has the full names of these attributes: each device of a slice has another text.
+    Slices may be alike without having the same one.
+    """
+
+    individual: frozenset[str] = frozenset()
+
+
 @dataclass(frozen=True, slots=True)
 class ResourceSlice:
     """Devices of a driver's pool, or counters that devices of the pool share.
 
     `node_name` is "" if not set. `slice_count` is how many slices of this generation the pool has.
+    Slices of the same `equal` have equal devices and counters, those of the same `alike` but for
+    individual attributes, such as UUIDs.
     """
 
     name: str
@@ -136,6 +153,8 @@ class ResourceSlice:
     per_device_node_selection: bool
     devices: tuple[Device, ...]
     shared_counters: tuple[CounterSet, ...]
+    equal: Likeness = field(compare=False)
+    alike: Likeness = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +179,7 @@ def parse_resource_slice(raw: Mapping[str, Any]) -> ResourceSlice:
     metadata, spec = mapping(raw, "metadata"), mapping(raw, "spec")
     pool = mapping(spec, "pool", "spec")
     node_selector = optional_mapping(spec, "nodeSelector", "spec")
+    content = _content(spec)
     return ResourceSlice(
         name=name_of(raw),
         uid=text(metadata, "uid", "metadata"),
@@ -172,15 +192,10 @@ def parse_resource_slice(raw: Mapping[str, Any]) -> ResourceSlice:
         node_selector=parse_node_selector(node_selector, "spec.nodeSelector"),
         all_nodes=boolean(spec, "allNodes", "spec"),
         per_device_node_selection=boolean(spec, "perDeviceNodeSelection", "spec"),
-        devices=tuple(
-            _device(device, f"spec.devices[{index}]")
-            for index, device in enumerate(mappings(spec, "devices", "spec"))
-        ),
-        shared_counters=tuple(
-            CounterSet(text(counters, "name", where), _counters(counters, where))
-            for index, counters in enumerate(mappings(spec, "sharedCounters", "spec"))
-            for where in [f"spec.sharedCounters[{index}]"]
-        ),
+        devices=content.devices,
+        shared_counters=content.shared_counters,
+        equal=content.equal,
+        alike=content.alike,
     )
 
 
@@ -207,6 +222,87 @@ def parse_quantities(raw: Mapping[str, Any], field: str, where: str) -> Mapping[
         name: parse_quantity(amount, f"{where}.{field}.{name}")
         for name, amount in mapping(raw, field, where).items()
     }
+
+
+@dataclass(frozen=True, slots=True)
+class _Content:
+    """What a slice has, without its pool and its nodes."""
+
+    devices: tuple[Device, ...]
+    shared_counters: tuple[CounterSet, ...]
+    equal: Likeness
+    alike: Likeness
+
+
+_PARSED_PER_BYTE: Final = 6
+"""How many bytes a device takes for each byte of its JSON."""
+_contents: Final[BoundedCache[bytes, _Content]] = BoundedCache(
+    32 * 2**20, lambda key, _: (1 + _PARSED_PER_BYTE) * len(key)
+)
+_likenesses: Final[BoundedCache[bytes, Likeness]] = BoundedCache(8 * 2**20)
+
+
+def _content(spec: Mapping[str, Any]) -> _Content:
+    """Return what a slice has; equal slices share it, as those of like nodes are equal."""
+    devices = mappings(spec, "devices", "spec")
+    try:
+        key = orjson.dumps((devices, spec.get("sharedCounters")))
+    except orjson.JSONEncodeError:
+        return _parsed_content(devices, spec)
+    known = _contents.get(key)
+    if known is None:
+        known = _parsed_content(devices, spec)
+        _contents.put(key, known)
+    return known
+
+
+def _parsed_content(raw: Sequence[Mapping[str, Any]], spec: Mapping[str, Any]) -> _Content:
+    devices = tuple(_device(device, f"spec.devices[{index}]") for index, device in enumerate(raw))
+    shared_counters = tuple(
+        CounterSet(text(counters, "name", where), _counters(counters, where))
+        for index, counters in enumerate(mappings(spec, "sharedCounters", "spec"))
+        for where in [f"spec.sharedCounters[{index}]"]
+    )
+    equal = Likeness()
+    return _Content(devices, shared_counters, equal, _alike(devices, raw, spec) or equal)
+
+
+def _alike(
+    devices: Sequence[Device], raw: Sequence[Mapping[str, Any]], spec: Mapping[str, Any]
+) -> Likeness | None:
+    """Return what slices share that differ in individual attributes; None if there are none."""
+    individual = _individual(devices)
+    if not individual:
+        return None
+    others = [
+        {**device, "attributes": {**device["attributes"], **dict.fromkeys(individual, 0)}}
+        for device in raw
+    ]
+    try:
+        key = orjson.dumps((others, spec.get("sharedCounters")))
+    except orjson.JSONEncodeError:
+        return None
+    known = _likenesses.get(key)
+    if known is None:
+        known = Likeness(individual)
+        _likenesses.put(key, known)
+    return known
+
+
+def _individual(devices: Sequence[Device]) -> frozenset[str]:
+    """Return the names of texts that all devices have, each another one."""
+    if len(devices) < _FEWEST_INDIVIDUALS:
+        return frozenset()
+    return frozenset(
+        name
+        for name in devices[0].attributes
+        for values in [{each.attributes.get(name) for each in devices}]
+        if len(values) == len(devices) and all(type(value) is str for value in values)
+    )
+
+
+_FEWEST_INDIVIDUALS: Final = 2
+"""How many devices must have different texts before these are taken for individual."""
 
 
 def _device(raw: Mapping[str, Any], where: str) -> Device:

@@ -62,13 +62,14 @@ class NodeResourcesBalancedAllocation:
         before: list[_Floats] = []
         after: list[_Floats] = []
         for allocatable, requested, more in columns:
-            some = np.maximum(allocatable, 1)
-            before.append(np.minimum(requested / some, 1.0))
+            some = np.maximum(allocatable, 1.0)
             # As floats: the request of a pod that fits nowhere may be as large as int64 allows.
-            after.append(np.minimum((requested + more) / some, 1.0))
+            used = requested.astype(np.float64)
+            before.append(_fraction(used, some))
+            after.append(_fraction(used + more, some))
         evenness = _of_two if len(offered) == 2 and _all_offered(offered) else _of_any
         even = evenness(after, offered)
-        return 50 + (50 + even - evenness(before, offered)) // 2 if self._compared else even
+        return 50 + ((50 + even - evenness(before, offered)) >> 1) if self._compared else even
 
 
 def _gains_of_two(columns: Sequence[tuple[IntArray, IntArray, float]]) -> list[int] | None:
@@ -89,6 +90,12 @@ def _gains_of_two(columns: Sequence[tuple[IntArray, IntArray, float]]) -> list[i
         after = abs(share - min((other_used + other_amount) / second, 1.0))
         gains.append(int((1 - after / 2) * 100) - int((1 - before / 2) * 100))
     return gains
+
+
+def _fraction(used: _Floats, offered: _Floats) -> _Floats:
+    """Return float64[nodes]: how much of what a node offers (not 0) is used, at most 1."""
+    fraction = used / offered
+    return np.minimum(fraction, 1.0, out=fraction)
 
 
 def _all_offered(offered: Sequence[IntArray]) -> bool:

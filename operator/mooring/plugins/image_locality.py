@@ -36,11 +36,15 @@ class ImageLocality:
         counted = spec.container_count
         if rules.image_volumes_counted:
             counted += len(spec.volume_images)
-        present = np.zeros(len(nodes), np.int64)
+        present, known = np.zeros(len(nodes), np.int64), False
         for image in images:
             size, holders, total = nodes.image_spread(image)
             if holders:
+                known = True
                 # Otherwise all pods would go to the one node that has the image.
                 present += nodes.with_image(image) * int(size * (holders / total))
+        if not known:
+            return present
         most = _MOST_PER_IMAGE * counted
-        return 100 * (np.clip(present, _LEAST, most) - _LEAST) // (most - _LEAST)
+        present = np.minimum(np.maximum(present, _LEAST), most)
+        return 100 * (present - _LEAST) // (most - _LEAST)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from operator import floordiv
 from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
@@ -32,7 +33,7 @@ from mooring.policy.legacy_args import (
     RequestedToCapacityRatioArgs,
 )
 from mooring.state.cluster_view import ClusterView
-from mooring.state.columns import IntArray, as_numbers
+from mooring.state.columns import IntArray, as_exact_floats, as_numbers
 from mooring.state.view import BoolArray, NodeView
 
 __all__ = [
@@ -48,18 +49,23 @@ _LARGEST: Final = 2**56
 """Larger amounts count as this in scores, so that a hundred times a sum fits into 64 bits."""
 
 
-class _MinMax(NamedTuple):
-    """How the lower and the higher one of two amounts are found."""
+class _Arithmetic(NamedTuple):
+    """How to compute with whole amounts: of one node, or of several."""
 
     minimum: Callable[[Any, Any], Any]
     maximum: Callable[[Any, Any], Any]
+    quotient: Callable[[Any, Any], Any]
+    """The whole number of times that the second amount is in the first; neither is negative."""
 
 
-_ARRAYS: Final = _MinMax(np.minimum, np.maximum)
-_NUMBERS: Final = _MinMax(min, max)
+_ARRAYS: Final = _Arithmetic(np.minimum, np.maximum, floordiv)
+_FLOATS: Final = _Arithmetic(np.minimum, np.maximum, lambda part, whole: np.floor(part / whole))
+"""Several times as fast as arrays of int64. Exact for whole numbers up to 2**53: a quotient that is
+not whole is farther from the next whole number than it is rounded."""
+_NUMBERS: Final = _Arithmetic(min, max, floordiv)
 
-_Score = Callable[[Any, Any, _MinMax], Any]
-"""Requested and allocatable (not 0) to 0-100, of one node (int) or of several (int64[nodes])."""
+_Score = Callable[[Any, Any, _Arithmetic], Any]
+"""Requested and allocatable (not 0) to 0-100, of one node (int) or of several (one per node)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +106,22 @@ class _AllocationScore:
         columns = [column for name, _, _ in scored for column in self._columns(name, nodes)]
         numbers = as_numbers(columns, *(amount for _, amount, _ in scored))
         if numbers is None:
-            columns = [np.clip(column, 0, _LARGEST) for column in columns]
-            return np.array(self._weighted_mean(columns, scored, _ARRAYS), np.int64)
+            return self._mean_of_arrays(columns, scored)
         by_node = zip(*numbers, strict=True)
         means = [self._weighted_mean(of_node, scored, _NUMBERS) for of_node in by_node]
         return np.array(means, np.int64)
+
+    def _mean_of_arrays(
+        self, columns: Sequence[IntArray], scored: Sequence[tuple[str, int, int]]
+    ) -> IntArray:
+        """Return int64[nodes]: `_weighted_mean`, with floats where they are exact."""
+        amounts = (amount for _, amount, _ in scored)
+        floats = None if self._by_ratio else as_exact_floats(columns, _MAX, *amounts)
+        if floats is not None:
+            means: IntArray = self._weighted_mean(floats, scored, _FLOATS).astype(np.int64)
+            return means
+        columns = [np.minimum(np.maximum(column, 0), _LARGEST) for column in columns]
+        return np.array(self._weighted_mean(columns, scored, _ARRAYS), np.int64)
 
     def _columns(self, resource: str, nodes: NodeView) -> tuple[IntArray, IntArray]:
         """Return what is allocatable and what is requested of the resource (int64[nodes] each)."""
@@ -116,9 +133,9 @@ class _AllocationScore:
         self,
         amounts: Sequence[Any],
         scored: Sequence[tuple[str, int, int]],
-        choose: _MinMax,
+        by: _Arithmetic,
     ) -> Any:
-        """Return 0 to 100: of one node (int), or of several (int64[nodes]).
+        """Return 0 to 100: of one node (int), or of several (one per node).
 
         `amounts` are what is allocatable and requested of each resource in turn. `scored` has the
         resources' names, what the pod requests of them, and their weights.
@@ -128,14 +145,15 @@ class _AllocationScore:
         pairs = zip(amounts[::2], amounts[1::2], strict=True)
         for (allocatable, requested), (_, amount, weight) in zip(pairs, scored, strict=True):
             counts = allocatable > 0
-            some = choose.maximum(allocatable, 1)
-            score = self._score(requested + amount, some, choose)
+            some = by.maximum(allocatable, 1)
+            score = self._score(requested + amount, some, by)
             if self._by_ratio:
                 counts = counts & (score > 0)
-            total = total + weight * score * counts
-            weights = weights + weight * counts
-        weights = choose.maximum(weights, 1)
-        return (total / weights + 0.5) // 1 if self._by_ratio else total // weights
+            counted = weight * counts
+            total = total + score * counted
+            weights = weights + counted
+        weights = by.maximum(weights, 1)
+        return (total / weights + 0.5) // 1 if self._by_ratio else by.quotient(total, weights)
 
 
 class NodeResourcesFit(_AllocationScore):
@@ -305,21 +323,21 @@ def _is_large_enough(node: Node, need: Mapping[str, int]) -> bool:
     return all(amount <= node.allocatable.get(name, 0) for name, amount in need.items())
 
 
-def _least_allocated(requested: Any, allocatable: Any, choose: _MinMax) -> Any:
+def _least_allocated(requested: Any, allocatable: Any, by: _Arithmetic) -> Any:
     """Return the percentage that stays free (least_allocated.go)."""
-    return choose.maximum(allocatable - requested, 0) * _MAX // allocatable
+    return by.quotient(by.maximum(allocatable - requested, 0) * _MAX, allocatable)
 
 
-def _most_allocated(requested: Any, allocatable: Any, choose: _MinMax) -> Any:
+def _most_allocated(requested: Any, allocatable: Any, by: _Arithmetic) -> Any:
     """Return the percentage in use, at most 100 (most_allocated.go)."""
-    return choose.minimum(requested, allocatable) * _MAX // allocatable
+    return by.quotient(by.minimum(requested, allocatable) * _MAX, allocatable)
 
 
 def _ratio(shape: tuple[ShapePoint, ...]) -> _Score:
     """Return a function with the score of each percent in use (requested_to_capacity_ratio.go)."""
     by_percent = scores_by_percent(shape)
 
-    def score(requested: Any, allocatable: Any, choose: _MinMax) -> Any:
-        return by_percent[_most_allocated(requested, allocatable, choose)]
+    def score(requested: Any, allocatable: Any, by: _Arithmetic) -> Any:
+        return by_percent[_most_allocated(requested, allocatable, by)]
 
     return score

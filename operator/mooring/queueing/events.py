@@ -1,13 +1,12 @@
 """The cluster events that some pod has still to be checked against, in the order they came."""
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Final
 
 from mooring.model.bounded_cache import bytes_of
 from mooring.model.events import ClusterEvent, Kind
 from mooring.model.pod import Pod
-from mooring.model.pod_spec import PodSpec
 
 __all__ = ["MOST_EVENTS", "EventLog"]
 
@@ -15,7 +14,7 @@ MOST_EVENTS: Final = 10_000
 """How many events are kept; a pod that missed an older one is tried again whatever it was."""
 _MOST_BYTES: Final = 64 * 2**20
 _EVENT: Final = 2048
-"""Bytes of an ordinary event; the specs that pods share are counted once."""
+"""Bytes of an ordinary event, without what it shares with others."""
 
 
 class EventLog:
@@ -25,7 +24,8 @@ class EventLog:
         self.most_bytes = most_bytes
         self.bytes = 0
         """About how many bytes the events take, with objects that may be gone."""
-        self._specs = Counter[PodSpec]()
+        self._shared: dict[int, _Shared] = {}
+        """What several events may refer to, by its id: an event keeps its objects alive."""
         self._events: list[ClusterEvent] = []
         self._sizes: list[int] = []
         self.start = 0
@@ -52,7 +52,9 @@ class EventLog:
         for event in events:
             self._events.append(event)
             self._sizes.append(_size(event))
-            self.bytes += self._sizes[-1] + self._specs_that_come(event)
+            self.bytes += self._sizes[-1]
+            for part in _shared(event):
+                self._refer_to(part)
         self.drop_before(self.end - MOST_EVENTS)
         while self.bytes > self.most_bytes:
             self.drop_before(self.start + 1 + len(self._events) // 8)
@@ -61,41 +63,52 @@ class EventLog:
         """Drop the events with smaller numbers."""
         if number > self.start:
             dropped = slice(number - self.start)
-            for event, size in zip(self._events[dropped], self._sizes[dropped], strict=True):
-                self.bytes -= size + self._specs_that_go(event)
+            self.bytes -= sum(self._sizes[dropped])
+            for event in self._events[dropped]:
+                for part in _shared(event):
+                    self._refer_no_more_to(part)
             del self._events[dropped], self._sizes[dropped]
             self.start = number
 
-    def _specs_that_come(self, event: ClusterEvent) -> int:
-        """Return how many bytes those specs take that no earlier event has."""
-        total = 0
-        for spec in _specs(event):
-            self._specs[spec] += 1
-            total += spec.memory if self._specs[spec] == 1 else 0
-        return total
+    def _refer_to(self, part: object) -> None:
+        known = self._shared.get(id(part))
+        if known is None:
+            known = self._shared[id(part)] = _Shared(bytes_of(part))
+            self.bytes += known.memory
+        known.uses += 1
 
-    def _specs_that_go(self, event: ClusterEvent) -> int:
-        """Return how many bytes those specs took that no other event has."""
-        total = 0
-        for spec in _specs(event):
-            self._specs[spec] -= 1
-            if not self._specs[spec]:
-                del self._specs[spec]
-                total += spec.memory
-        return total
+    def _refer_no_more_to(self, part: object) -> None:
+        known = self._shared[id(part)]
+        known.uses -= 1
+        if not known.uses:
+            del self._shared[id(part)]
+            self.bytes -= known.memory
 
 
-def _specs(event: ClusterEvent) -> list[PodSpec]:
-    return [pod.spec for pod in (event.before, event.after) if isinstance(pod, Pod)]
+@dataclass(slots=True)
+class _Shared:
+    """An object of `uses` places in events, and about how many bytes it takes."""
+
+    memory: int
+    uses: int = 0
+
+
+def _shared(event: ClusterEvent) -> list[object]:
+    """Return what other events may refer to as well: specs of pods, and whole other objects.
+
+    What is the newer version in one event is the older one in the next.
+    """
+    if event.kind is Kind.NODE:  # no tenant writes nodes
+        return []
+    found = [each for each in (event.before, event.after) if each is not None]
+    return [each.spec if isinstance(each, Pod) else each for each in found]
 
 
 def _size(event: ClusterEvent) -> int:
-    """Return about how many bytes the event takes, without the specs of its pods."""
+    """Return about how many bytes the event takes, without what others may refer to as well."""
     total = _EVENT
     for found in (event.before, event.after):
         if isinstance(found, Pod):
             texts = (found.labels, found.annotations)
             total += sum(sum(map(len, (*some, *some.values()))) for some in texts)
-        elif found is not None and event.kind is not Kind.NODE:  # no tenant writes nodes
-            total += bytes_of(found)
     return total

@@ -47,16 +47,22 @@ class QueueingHints:
             self._with_devices(pod),
         )
 
-    def _with_devices(self, pod: Pod) -> str | None:
-        """Return the uid of a pod of whose claims some have devices, which bind it to nodes.
+    def _with_devices(self, pod: Pod) -> Hashable:
+        """Return what tells pods apart of whose claims some have devices, which bind it to nodes.
 
-        So is a pod with a claim that was created for its extended resources.
+        Pods that share the same claims wait for the same. But a pod for which a claim was made or
+        is reserved is alone: it may give up the claim's devices, or has what the others lack.
         """
         devices = self._cluster.dynamic_resources
         if pod.spec.containers and devices.extended_resource_claims(pod.uid):
             return pod.uid
         claims = (devices.claim(key) for key in claim_keys(pod)) if pod.spec.resource_claims else ()
-        return pod.uid if any(c is not None and c.allocation for c in claims) else None
+        known = [claim for claim in claims if claim is not None]
+        if not any(claim.allocation for claim in known):
+            return None
+        if devices.reserved_for(pod.uid) or any(c.controller_uid == pod.uid for c in known):
+            return pod.uid
+        return tuple(claim.uid for claim in known)
 
     def _group(self, pod: Pod, *, by_specs: bool) -> Hashable:
         """Return a value that is equal for pods of equal groups; None if the pod is in no group.

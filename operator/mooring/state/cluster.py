@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import fields, replace
 from itertools import count
-from typing import Any
+from typing import Any, Final
 
 from mooring.model.devices import Assignment, CardFormat
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.kubernetes_rules import KubernetesRules, rules_of_server
-from mooring.model.node import Node
+from mooring.model.node import REGION, ZONE, Node
 from mooring.model.pod import Pod, Uid, claim_keys
 from mooring.model.pod_group import GroupFormat, GroupKey, PodGroup
 from mooring.model.resource_claims import (
@@ -45,6 +45,9 @@ from mooring.state.topology.counts import TopologyCounts
 from mooring.state.topology.default_selectors import DefaultSelectors
 
 __all__ = ["ClusterState", "EventSink", "Trial"]
+
+_TOPOLOGY_LABELS: Final = (ZONE, REGION)
+"""The labels that a pod gets from its node when it is bound."""
 
 EventSink = Callable[[tuple[ClusterEvent, ...]], None]
 
@@ -364,13 +367,23 @@ class ClusterState:
         self._evictions.stop_waiting(pod)
         nominee = self.nominations.get(pod.uid)
         withdrawn = self._withdraw_elsewhere(pod, row)
-        assumed = PlacedPod(
-            replace(pod, node_name=self.nodes.names[row]), row, assumed=True, announced=False
-        )
+        assumed = PlacedPod(self._as_bound(pod, row), row, assumed=True, announced=False)
         assumed.was_nominated = nominee is not None and not withdrawn
         self._attach(assumed)
         self._publish_demand(assumed)
         self._deliver((*gone, *withdrawn))
+
+    def _as_bound(self, pod: Pod, row: int) -> Pod:
+        """Return the pod as the watch will show it when it is bound to the row.
+
+        The API server gives it labels of its node. If they were counted only when the watch shows
+        them, each pod would be counted twice and its row's results be computed twice.
+        """
+        node, labels = self.nodes.nodes[row], pod.labels
+        if node is not None and self.kubernetes.binding_gives_topology_labels:
+            given = {key: node.labels[key] for key in _TOPOLOGY_LABELS if key in node.labels}
+            labels = {**labels, **given} if given else labels
+        return replace(pod, node_name=self.nodes.names[row], labels=labels)
 
     def announce(self, pod: Pod) -> None:
         """Deliver the ADD of an assumed pod that Reserve and Permit accept, or that waits there.
@@ -615,8 +628,8 @@ class ClusterState:
     def _update_in_place(self, known: PlacedPod, pod: Pod) -> tuple[ClusterEvent, ...]:
         """Take over a newer version, or the confirmation, of a pod whose place counts the same.
 
-        Almost every confirmation shows other labels than the assumed pod has: with the Binding the
-        API server gives the pod its node's zone and region (PodTopologyLabelsAdmission).
+        A confirmation shows other labels than the assumed pod has if they were changed meanwhile,
+        or if the API server does not give the pod labels of its node as it usually does.
         """
         before, announced = known.pod, known.announced
         known.pod, known.assumed, known.deadline, known.announced = pod, False, None, True

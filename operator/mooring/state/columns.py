@@ -13,6 +13,7 @@ __all__ = [
     "IntArray",
     "Interned",
     "ResourceColumns",
+    "as_exact_floats",
     "as_numbers",
     "read_only",
 ]
@@ -25,6 +26,7 @@ _GROWTH: Final = 4
 _FEW_ROWS: Final = 8
 """Up to so many rows, numbers are several times as fast; with twice as many, arrays are as fast."""
 _EXACT: Final = 2**53
+_max: Final = np.maximum.reduce
 _Value = TypeVar("_Value", bound=Hashable)
 
 
@@ -53,6 +55,24 @@ def as_numbers(columns: Sequence[IntArray], *amounts: int) -> list[list[int]] | 
             return None
         found.append(numbers)
     return found if max(amounts, default=0) <= _EXACT else None
+
+
+def as_exact_floats(
+    columns: Sequence[IntArray], factor: int, *amounts: int
+) -> list[npt.NDArray[np.float64]] | None:
+    """Return the columns as float64; None if sums with `amounts`, times `factor`, may be inexact.
+
+    That is so if a number in a column or of `amounts` is negative, or so large that the sum of two
+    of them, times `factor`, is over 2**53.
+    """
+    most = _EXACT // (2 * factor)
+    if max(amounts, default=0) > most or min(amounts, default=0) < 0:
+        return None
+    for column in columns:
+        # As unsigned numbers the negative ones are the largest, so one comparison finds both.
+        if len(column) and int(_max(column.view(np.uint64))) > most:
+            return None
+    return [column.astype(np.float64) for column in columns]
 
 
 class Column:

@@ -1,11 +1,27 @@
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 
 from conformance.scenes.draw import Draw
 from dra.families import FAMILIES
 from dra.in_cluster import KINDS, InCluster
-from dra.objects import Case, Object, claim, device_class, exactly, request
+from dra.objects import (
+    Case,
+    Object,
+    allocated_claim,
+    attributes,
+    case,
+    claim,
+    device,
+    device_class,
+    exactly,
+    node,
+    on_node,
+    request,
+    resource_slice,
+    result,
+)
 from dra.oracle import VERSIONS
 from mooring.model.events import Kind
 from mooring.plugins.dynamic_resources import fleet
@@ -92,3 +108,89 @@ def test_what_the_nodes_need_is_kept_however_much_it_is() -> None:
     asked.put(Kind.DEVICE_CLASS, device_class("gpu"))
     asked.in_slices(claims)
     assert asked.in_slices(claims)[1] == 1
+
+
+GPU = "gpu.example.com"
+NIC = "nic.example.com"
+OF_GPU = f'device.driver == "{GPU}" && device.attributes["{GPU}"]'
+WANTED = (
+    claim("c", [request("r", exactly("any", 2))]),
+    claim("c", [request("r", exactly("any", 1, f'{OF_GPU}.model == "b"'))]),
+    claim("c", [request("r", exactly("any", 1, f'{OF_GPU}.uuid < "n3"'))]),
+    claim("c", [request("r", exactly("any", 1, f'{OF_GPU}.uuid == "n3-{GPU}-01"'))]),
+)
+"""Claims that read nothing, what is common to devices, what is individual, and compare that."""
+
+
+def like_nodes(draw: Draw, names: list[str]) -> Iterator[Object]:
+    """Yield slices of a few kinds for these nodes, whose devices have individual UUIDs."""
+    for name in names:
+        for driver in draw.some([GPU, NIC], 1, 2):
+            parts = 1 + draw.chance(0.3)
+            model, pool = draw.choice("ab"), draw.choice([name, "pool-of-" + name])
+            for part in range(parts):
+                listed = [
+                    device(
+                        f"d{part}{i}", attributes(uuid=f"{name}-{driver}-{part}{i}", model=model)
+                    )
+                    for i in range(2)
+                ]
+                yield resource_slice(
+                    f"{draw.choice('xy')}-{name}-{driver}-{part}",
+                    on_node(name),
+                    listed,
+                    driver=driver,
+                    pool=pool,
+                    generation=draw.choice([1, 1, 1, 2]),
+                    count=1 if pool == name else 2,
+                )
+
+
+@pytest.mark.parametrize("number", range(12))
+def test_nodes_that_are_alike_have_the_answers_of_each(number: int) -> None:
+    draw, names = Draw(f"alike/{number}"), [f"n{index}" for index in range(6)]
+    asked = InCluster(case([node(each) for each in names], [], [device_class("any")], []))
+    for raw in like_nodes(draw, names * 3):  # the later ones take the place of earlier ones
+        asked.put(Kind.RESOURCE_SLICE, raw)
+        pool = raw["spec"]["pool"]["name"]
+        held = result(raw["spec"]["driver"], pool, draw.choice(["d00", "d01"]))
+        if draw.chance(0.4):
+            asked.put(Kind.RESOURCE_CLAIM, allocated_claim(f"t{draw.randint(0, 3)}", [held]))
+        for wanted in WANTED:
+            expected = shapes(asked.by_node([wanted]))
+            found = asked.by_pattern([wanted])
+            assert shapes([found.of(row) for row in range(len(expected))]) == expected
+
+
+def many_like_nodes(count: int) -> InCluster:
+    names = [f"n{index:03}" for index in range(count)]
+    asked = InCluster(
+        case([node(each) for each in names], [], [device_class("any")], []), most_per_decision=1_000
+    )
+    for name in names:
+        asked.put(Kind.RESOURCE_SLICE, like_slice(name))
+    return asked
+
+
+def like_slice(name: str, model: str = "a") -> Object:
+    listed = [device(f"d{i}", attributes(uuid=f"{name}-{i}", model=model)) for i in range(8)]
+    return resource_slice(f"s-{name}", on_node(name), listed, pool=name)
+
+
+def test_a_changed_slice_costs_only_the_nodes_of_its_pool() -> None:
+    asked = many_like_nodes(200)
+    _, decisions = asked.in_slices([WANTED[1]])
+    assert 10 < decisions < 60  # two to five rows in each, and a hundredth of that to look at each
+    for model in "ba":
+        asked.put(Kind.RESOURCE_SLICE, like_slice("n007", model))
+        found, decisions = asked.in_slices([WANTED[1]])
+        assert decisions < 10
+        assert found.fits.tolist() == [row == 7 and model == "b" for row in range(200)]
+
+
+def test_a_selector_that_compares_uuids_makes_only_the_node_different_that_has_one() -> None:
+    asked = many_like_nodes(50)
+    wanted = claim("c", [request("r", exactly("any", 1, f'{OF_GPU}.uuid == "n007-3"'))])
+    found, _ = asked.in_slices([wanted])
+    assert np.flatnonzero(found.fits).tolist() == [7]
+    assert len(found.by_pattern) == 2

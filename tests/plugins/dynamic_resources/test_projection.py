@@ -17,8 +17,13 @@ from mooring.model.resource_slices import (
 from mooring.model.taints import Taint
 from mooring.plugins.dynamic_resources.projection import (
     EVERYTHING,
+    Compared,
+    Reads,
     attributes_read,
+    attributes_seen,
+    compared,
     fixed_part,
+    individual_reads,
     read_part,
     reads_of,
 )
@@ -26,11 +31,26 @@ from mooring.plugins.dynamic_resources.projection import (
 GPU = 'device.attributes["gpu.example.com"]'
 
 
+def only(name: str, *texts: str) -> Compared:
+    return Compared(name, frozenset(texts))
+
+
 @pytest.mark.parametrize(
     ("expression", "names"),
     [
         ('device.driver == "gpu.example.com"', set()),
-        (f'{GPU}.model == "h100" && {GPU}["numa"] < 2', {"model", "numa"}),
+        (f'{GPU}.model != "h100" && {GPU}["numa"] < 2', {"model", "numa"}),
+        (f'{GPU}.model == "h100" && {GPU}["numa"] < 2', {only("model", "h100"), "numa"}),
+        (f'({GPU}.id == "a") || {GPU}["id"] == "b"', {only("id", "a", "b")}),
+        (f'{GPU}.id == "a" || {GPU}.id.startsWith("b")', {"id"}),
+        (f'{GPU}.id == "a" || {GPU}.id > "b"', {"id"}),
+        (f'{GPU}.id == "a" + "b"', {"id"}),
+        (f'"a" + {GPU}.id == "ab"', {"id"}),
+        (f'{GPU}.id == "a" == true', {"id"}),
+        (f'({GPU}.id == "a" ? 1 : 2) == 1', {"id"}),
+        (f'{GPU}.id == """a"""', {"id"}),
+        (f"{GPU}.id == {GPU}.other", {"id", "other"}),
+        (f'[1].exists(device, {GPU}.id == "a")', EVERYTHING),
         (f'"model" in {GPU} && has({GPU}.index)', {"model", "index"}),
         (f'{GPU}.?model.orValue("none") != "l4"', {"model"}),
         ('device.capacity["gpu.example.com"].memory.sign() == 1', set()),
@@ -49,7 +69,7 @@ GPU = 'device.attributes["gpu.example.com"]'
     ],
 )
 def test_an_expression_reads_the_attributes_it_names_or_else_all(
-    expression: str, names: set[str] | None
+    expression: str, names: set[str | Compared] | None
 ) -> None:
     assert attributes_read(expression) == (None if names is None else frozenset(names))
 
@@ -64,13 +84,20 @@ def answer(expression: str, view: DeviceView) -> object:
         return str(error)
 
 
-@pytest.mark.parametrize("expression", [*GOOD, *FAILING])
+COMPARING = [
+    f'{GPU}.{name} == "{text}" {operator} {GPU}.model == "h100"'
+    for name, text in (("uuid", "GPU-1"), ("model", "a100"), ("numa", "0"), ("none", ""))
+    for operator in ("&&", "||")
+]
+
+
+@pytest.mark.parametrize("expression", [*GOOD, *FAILING, *COMPARING])
 def test_attributes_that_are_not_read_make_no_difference(expression: str) -> None:
     reads = attributes_read(expression)
     for case in drawn(15, "projection", ["counts"]):
         for each in map(parse_resource_slice, case["slices"]):
             for one in each.devices:
-                fewer = {n: v for n, v in one.attributes.items() if reads is None or n in reads}
+                fewer = {name: value for name, _, value in attributes_seen(one.attributes, reads)}
                 view = DeviceView(each.driver, one.attributes, {})
                 assert answer(expression, view) == answer(
                     expression, DeviceView(each.driver, fewer, {})
@@ -87,7 +114,7 @@ def test_claims_read_what_their_selectors_constraints_and_classes_name() -> None
         }
     )
     claims = [parse_resource_claim(raw)]
-    assert reads_of(claims, [gpu]) == frozenset(("index", "numa", "model"))
+    assert reads_of(claims, [gpu]) == frozenset(("index", "numa", only("model", "h100")))
     everything = replace(gpu, selectors=(f"{GPU}.size() == 2",))
     assert reads_of(claims, [everything]) is EVERYTHING
 
@@ -116,3 +143,33 @@ def test_both_parts_leave_out_what_is_not_read_and_nothing_else() -> None:
     everything = read_part(one, EVERYTHING)
     assert everything != read_part(other_name, EVERYTHING)
     assert read_part(one, frozenset()) == read_part(other_name, frozenset()) == ()
+
+
+def test_what_one_reads_as_a_whole_is_not_only_compared() -> None:
+    texts = [f'{GPU}.id == "a"', f'{GPU}.id == "b"', f'{GPU}.id > "c"']
+    wanted = [claim("c", [request("r", exactly("gpu", 1, text))]) for text in texts]
+    claims = [parse_resource_claim(raw) for raw in wanted]
+    assert reads_of(claims[:2], []) == frozenset([only("id", "a", "b")])
+    assert reads_of(claims, []) == frozenset(["id"])
+
+
+def test_texts_that_equal_none_of_those_compared_are_one_for_each_length() -> None:
+    texts = frozenset(["abc"])
+    assert compared("abc", texts) == "abc"
+    assert compared("xyz", texts) == compared("uvw", texts) != "xyz"
+    assert compared("xy", texts) != compared("xyz", texts)
+    assert compared("äöü", texts) == "äöü"
+    assert compared("xyz", frozenset(["\0\0\0"])) == "xyz"
+
+
+def test_attributes_that_are_only_compared_are_known_with_and_without_a_domain() -> None:
+    reads: Reads = frozenset([only("id", "a"), "model"])
+    names = ("driver.example/id", "uuid")
+    assert individual_reads(reads, names) == (("driver.example/id", frozenset({"a"})),)
+    assert individual_reads(reads, ("model", "id")) is None
+    assert individual_reads(EVERYTHING, names) is None
+
+
+def test_numbers_and_booleans_are_never_taken_for_texts() -> None:
+    seen = attributes_seen({"id": 1, "x/id": True, "y/id": "b"}, frozenset({only("id", "a")}))
+    assert seen == (("id", int, 1), ("x/id", bool, True), ("y/id", str, "\0"))

@@ -149,13 +149,16 @@ class _Nodes:
         """Begin a list of all nodes."""
         return _NodeList(self)
 
-    def apply(self, _resource: Resource, event: EventType, obj: dict[str, Any]) -> None:
-        """Take in a node that was added, changed or deleted."""
+    def taking_over(
+        self, _resource: Resource, event: EventType, obj: dict[str, Any]
+    ) -> Iterator[None]:
+        """Take in a node that was added, changed or deleted, in one step."""
         name = obj["metadata"]["name"]
         if event == "DELETED":
             self.json.pop(name, None)
         else:
             self.json[name] = as_json(obj)
+        yield
 
 
 class _NodeList:

@@ -75,7 +75,7 @@ class Allocator:
         self._budget = budget
         self._begun: _Begun | None = None
         self.moves: Moves | None = None
-        """The last solution, for `repeat`; None if it was found at once, or there was none."""
+        """The last solution, for `repeat`; None if there was none."""
 
     @property
     def claims(self) -> Sequence[ResourceClaim]:

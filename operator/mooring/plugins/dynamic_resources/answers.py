@@ -35,14 +35,22 @@ Answer = list[Allocation] | AllocationError | None
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AnswersOnNodes:
-    """The answers for the nodes of a view: those of its patterns, and which pattern each has."""
+    """The answers for the nodes of a view: those of its patterns, and which pattern each has.
+
+    `moves` are the solutions, by pattern.
+    """
 
     patterns: IntArray
     by_pattern: Mapping[int, Answer]
+    moves: Mapping[int, Moves]
 
     def of(self, index: int) -> Answer:
         """Return the answer for the node at a position of the view; its devices are another's."""
         return self.by_pattern[int(self.patterns[index])]
+
+    def moves_of(self, index: int) -> Moves | None:
+        """Return the solution for the node at a position of the view; None if there is none."""
+        return self.moves.get(int(self.patterns[index]))
 
     def where(self, holds: Callable[[Answer], bool]) -> BoolArray:
         """Return True for the nodes for whose answer it holds."""
@@ -66,7 +74,7 @@ class _Kind:
     def __init__(self) -> None:
         self.answers: dict[int, Answer] = {}
         self.moves: dict[int, Moves] = {}
-        """The solutions that took a search."""
+        """The solutions, which any node of the pattern repeats without a search."""
         self.budget: Budget | None = None
         """That of the searches for all patterns that are there, until each has an answer."""
         self.paused: tuple[int, str, Allocator] | None = None
@@ -122,14 +130,7 @@ class Answers:
         patterns, kind = self._of(claims, cluster)
         numbers = patterns.numbers[nodes.rows]
         self._search(nodes, numbers, kind, claims, allocator)
-        return AnswersOnNodes(numbers, kind.answers)
-
-    def moves(
-        self, row: int, claims: Sequence[ResourceClaim], cluster: ClusterView
-    ) -> Moves | None:
-        """Return the solution for the row, if it is known and took a search."""
-        patterns, kind = self._of(claims, cluster)
-        return kind.moves.get(int(patterns.numbers[row]))
+        return AnswersOnNodes(numbers, kind.answers, kind.moves)
 
     def patterns(self, claims: Sequence[ResourceClaim], cluster: ClusterView) -> Patterns:
         """Return the patterns of all rows for these claims."""

@@ -4,9 +4,12 @@ A node's pattern is all that a search on it depends on: its pools in order, the 
 their devices, and how these are in use. Claims get equal answers on nodes of equal patterns, but
 for names. So they are searched for once per pattern. Patterns are numbers in a column, of which
 only the rows are made anew whose slices, labels or devices in use have changed.
+
+The devices of most nodes are alike but for UUIDs, and slices tell that without a look at devices
+(`Likeness`). A node with such slices has the pattern of the first one.
 """
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,10 +19,22 @@ from mooring.framework.evaluations import Evaluations, StillEvaluating
 from mooring.model.kubernetes_rules import KubernetesRules
 from mooring.model.node import Node
 from mooring.model.resource_claims import DeviceId
-from mooring.model.resource_slices import ResourceSlice
+from mooring.model.resource_slices import Likeness, ResourceSlice
 from mooring.plugins.dynamic_resources.counters import Counters
-from mooring.plugins.dynamic_resources.pools import Inventory, Pool, node_matches, pools_of_node
-from mooring.plugins.dynamic_resources.projection import Reads, fixed_part, read_part
+from mooring.plugins.dynamic_resources.pools import (
+    Inventory,
+    Pool,
+    PoolKey,
+    node_matches,
+    pools_of_node,
+)
+from mooring.plugins.dynamic_resources.projection import (
+    Reads,
+    compared,
+    fixed_part,
+    individual_reads,
+    read_part,
+)
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.dynamic_resources.allocated_devices import AllocatedDevices
@@ -31,24 +46,28 @@ _MOST_PATTERNS: Final = 8
 _MOST_BYTES: Final = 128 * 2**20
 """What is remembered before all begins anew, unless the nodes that there are need half of it."""
 _BYTES_PER_ENTRY: Final = 200
+_BYTES_IF_ALIKE: Final = 600
 _BYTES_PER_PART: Final = 60
-"""What a tuple takes, and a place in one with its value."""
+"""What entries of dicts take, and a place in a tuple with its value."""
 _UNITS_TO_LOOK: Final = 20
-_UNITS_PER_ROW: Final = 100
-_UNITS_PER_DEVICE: Final = 10
+_UNITS_IF_ALIKE: Final = 40
+_UNITS_PER_ROW: Final = 300
+_UNITS_PER_DEVICE: Final = 40
 """What rows that are made anew cost a decision, in the units of `Evaluations`."""
 
 _NOT_KNOWN: Final = -1
-_PoolKey = tuple[str, str]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class _Row:
-    """A node, its pools, and what they were made from."""
+    """A node as it was looked at.
+
+    `anywhere` are the pools that other nodes may use, too; `pools` all of them, once they are made.
+    """
 
     node: Node
-    basis: tuple[object, ...]
-    pools: list[Pool]
+    anywhere: Collection[PoolKey]
+    pools: list[Pool] | None = None
 
 
 class _Numbers:
@@ -59,7 +78,7 @@ class _Numbers:
         self._known: dict[Hashable, int] = {}
         self._sized = 0
         self._slices: dict[int, tuple[ResourceSlice, tuple[int, ...]]] = {}
-        self._pools: dict[_PoolKey, dict[int, tuple[Pool, int]]] = {}
+        self._pools: dict[PoolKey, dict[int, tuple[Pool, int]]] = {}
         """By pool and its identity: a pool may look different from node to node."""
         self.bytes = 0
         """About how many bytes all values take."""
@@ -74,9 +93,13 @@ class _Numbers:
             self.bytes += _BYTES_PER_ENTRY + _bytes_of(value)
         return known
 
-    def outdate(self, key: _PoolKey) -> None:
+    def outdate(self, key: PoolKey) -> None:
         """Forget what a pool looked like."""
         self._pools.pop(key, None)
+
+    def outdate_all(self) -> None:
+        """Forget what all pools looked like."""
+        self._pools.clear()
 
     def of_pool(self, pool: Pool, allocated: AllocatedDevices) -> int:
         """Return the number of the pool as all claims see it."""
@@ -115,6 +138,10 @@ class Patterns:
         """The number of each row's pattern."""
         self._stale: set[int] = set()
         self._slices: dict[int, tuple[ResourceSlice, int]] = {}
+        self._alike: dict[Hashable, int] = {}
+        """The numbers of nodes by what their slices say."""
+        self._individual: dict[Likeness, tuple[tuple[str, frozenset[str]], ...] | None] = {}
+        """What is read of the attributes in which slices differ, see `individual_reads`."""
 
     @property
     def generation(self) -> int:
@@ -124,49 +151,107 @@ class Patterns:
     @property
     def bytes(self) -> int:
         """About how many bytes are remembered, without what all patterns share."""
-        return self.numbers.nbytes + _BYTES_PER_ENTRY * len(self._slices)
+        entries = len(self._slices) + len(self._individual)
+        return self.numbers.nbytes + _BYTES_PER_ENTRY * entries + _BYTES_IF_ALIKE * len(self._alike)
 
     def outdate(self, rows: Iterable[int]) -> None:
         """Have these rows made anew when they are read."""
         self._stale.update(rows)
 
-    def update(
-        self,
-        rows: Sequence[_Row | None],
-        allocated: AllocatedDevices,
-        rules: KubernetesRules,
-        evaluations: Evaluations,
-    ) -> None:
+    def update(self, fleet: "Fleet", allocated: AllocatedDevices, evaluations: Evaluations) -> None:
         """Make the patterns of all rows that are out of date.
 
         Raises:
             StillEvaluating: the decision has done enough; the next call goes on.
         """
-        if len(self.numbers) != len(rows):
-            self._stale.update(range(len(self.numbers), len(rows)))
-            self.numbers = np.resize(self.numbers, len(rows))
+        if len(self.numbers) != fleet.size:
+            self._stale.update(range(len(self.numbers), fleet.size))
+            self.numbers = np.resize(self.numbers, fleet.size)
         while self._stale:
             row = self._stale.pop()
-            if row < len(rows):
-                before = self._known.devices
-                self.numbers[row] = self._pattern(rows[row], allocated, rules)
-                looked_at = self._known.devices - before
-                _spend(evaluations, _UNITS_PER_ROW + _UNITS_PER_DEVICE * looked_at)
+            if row < fleet.size:
+                self.numbers[row], units = self._number(fleet, row, allocated)
+                _spend(evaluations, units)
+
+    def _number(self, fleet: "Fleet", row: int, allocated: AllocatedDevices) -> tuple[int, int]:
+        """Return the number of the row's pattern, and what finding it has cost."""
+        node = fleet.node(row)
+        if node is None:
+            return self._known.of(None), _UNITS_IF_ALIKE
+        likeness = self._likeness(fleet.inventory.own(node.name), allocated)
+        number = self._alike.get(likeness) if likeness is not None else None
+        if number is not None:
+            return number, _UNITS_IF_ALIKE
+        before = self._known.devices
+        number = self._pattern(node, fleet.pools(row), allocated, fleet.rules)
+        if likeness is not None:
+            self._alike[likeness] = number
+        return number, _UNITS_PER_ROW + _UNITS_PER_DEVICE * (self._known.devices - before)
+
+    def _likeness(
+        self, slices: Collection[ResourceSlice] | None, allocated: AllocatedDevices
+    ) -> Hashable | None:
+        """Return what is equal only for nodes of one pattern; None if that is not so simple.
+
+        `slices` are those of all pools of the node, which no other node has a part in.
+        """
+        if slices is None:
+            return None
+        if len(slices) > 1:
+            slices = sorted(slices, key=_place_in_search)
+        parts, pools, counts = list[Hashable](), list[str](), dict[PoolKey, int]()
+        for each in slices:
+            if each.per_device_node_selection or each.node_selector is not None or each.all_nodes:
+                return None
+            if each.pool not in pools:
+                pools.append(each.pool)
+            if counts.setdefault((each.driver, each.pool), each.slice_count) != each.slice_count:
+                return None  # the order in which slices came decides
+            used = allocated.of_pool(each.driver, each.pool)
+            if used and any(
+                DeviceId(each.driver, each.pool, name) in allocated.shares for name in used
+            ):
+                return None
+            parts += (
+                self._told_apart_by(each),
+                each.driver,
+                pools.index(each.pool),
+                each.generation if len(slices) > 1 else 0,
+                each.slice_count,
+                frozenset(used) if used else None,
+            )
+        return tuple(parts)
+
+    def _told_apart_by(self, each: ResourceSlice) -> Hashable:
+        """Return what is equal only for slices of which the claims read the same."""
+        alike = each.alike
+        if not alike.individual:
+            return each.equal
+        if alike not in self._individual:
+            self._individual[alike] = individual_reads(self._reads, alike.individual)
+        read = self._individual[alike]
+        if not read:
+            return each.equal if read is None else alike
+        values = [
+            compared(value, texts)
+            for name, texts in read
+            for device in each.devices
+            if isinstance(value := device.attributes[name], str)
+        ]
+        return alike, *values
 
     def _pattern(
-        self, row: _Row | None, allocated: AllocatedDevices, rules: KubernetesRules
+        self, node: Node, pools: Sequence[Pool], allocated: AllocatedDevices, rules: KubernetesRules
     ) -> int:
-        if row is None:
-            return self._known.of(None)
         looks = tuple(
             [
-                (self._known.of_pool(pool, allocated), *self._attributes(pool, row.node))
-                for pool in row.pools
+                (self._known.of_pool(pool, allocated), *self._attributes(pool, node))
+                for pool in pools
             ]
         )
         if rules.counters_by_driver:
             return self._known.of(looks)
-        names = [pool.name for pool in row.pools]  # those of one name share counters
+        names = [pool.name for pool in pools]  # those of one name share counters
         return self._known.of((looks, tuple([names.index(name) for name in names])))
 
     def _attributes(self, pool: Pool, node: Node) -> Iterator[Hashable]:
@@ -180,6 +265,10 @@ class Patterns:
                 known = self._slices[id(each)] = each, self._known.of(read)
                 self._known.devices += len(each.devices)
             yield known[1]
+
+
+def _place_in_search(each: ResourceSlice) -> tuple[bytes, bytes, bytes]:
+    return each.driver.encode(), each.pool.encode(), each.name.encode()
 
 
 def _spend(evaluations: Evaluations, units: int) -> None:
@@ -238,7 +327,7 @@ class Fleet:
     def __init__(
         self, rules: KubernetesRules, evaluations: Evaluations, most_bytes: int = _MOST_BYTES
     ) -> None:
-        self._rules = rules
+        self.rules = rules
         self._evaluations = evaluations
         self.most_bytes = most_bytes
         self._needed = 0
@@ -249,8 +338,11 @@ class Fleet:
         """Versions of slices and devices in use, of the set of nodes, the position of its log."""
         self._rows: list[_Row | None] = []
         self._unseen: dict[int, None] = {}
-        """Rows of which node or slices may have changed."""
-        self._rows_of: dict[_PoolKey, set[int]] = {}
+        """Rows of which the node may have changed."""
+        self._outdated: set[int] = set()
+        """Those of them whose slices have changed."""
+        self._rows_of: dict[PoolKey, set[int]] = {}
+        """The rows of nodes with a slice of the pool that others may use, too."""
         self._patterns: dict[Reads, Patterns] = {}
         self._numbers = _Numbers(0)
 
@@ -270,8 +362,7 @@ class Fleet:
         while len(self._patterns) >= _MOST_PATTERNS:
             del self._patterns[next(iter(self._patterns))]
         self._patterns[reads] = found
-        allocated = cluster.dynamic_resources.allocated
-        found.update(self._rows, allocated, self._rules, self._evaluations)
+        found.update(self, cluster.dynamic_resources.allocated, self._evaluations)
         if self._needed == _NOT_KNOWN:
             self._needed = self.bytes
         return found
@@ -281,10 +372,25 @@ class Fleet:
         """About how many bytes are remembered besides pools."""
         return self._numbers.bytes + sum(each.bytes for each in self._patterns.values())
 
+    @property
+    def size(self) -> int:
+        """The number of rows."""
+        return len(self._rows)
+
+    def node(self, row: int) -> Node | None:
+        """Return the node of a row, as it was when patterns were last asked for."""
+        known = self._rows[row]
+        return known.node if known is not None else None
+
     def pools(self, row: int) -> Sequence[Pool]:
         """Return the pools of a row, as they were when patterns were last asked for."""
         known = self._rows[row]
-        return known.pools if known is not None else ()
+        if known is None:
+            return ()
+        if known.pools is None:
+            node = known.node
+            known.pools = pools_of_node(self.inventory, node.name, node.labels, self.rules)
+        return known.pools
 
     def _see(self, cluster: ClusterView) -> None:
         """Take over what has changed in the cluster."""
@@ -296,55 +402,101 @@ class Fleet:
         self._seen = (*versions, log.position)
         changed = log.since(position)
         rows = range(versions[2]) if changed is None else changed.tolist()
-        if slices != versions[0]:
-            self.inventory = Inventory(devices.slices, self._rules)
-            rows = range(versions[2])
-        elif count != versions[2]:
-            rows = [*rows, *range(count, versions[2])]
+        if count != versions[2]:
+            rows = [*rows, *range(count, versions[2])] if count >= 0 else range(versions[2])
         self._unseen.update(dict.fromkeys(rows))
         for row in range(versions[2], len(self._rows)):
             self._put(row, None)
         self._rows[versions[2] :] = [None] * (versions[2] - len(self._rows))
-        self._take_uses(devices.allocated.changed_since(allocated))
+        if slices != versions[0]:
+            self._take_slices(cluster, devices.slices_changed_since(slices))
+        self._take_uses(cluster, devices.allocated.changed_since(allocated))
+
+    def _take_slices(self, cluster: ClusterView, changed: Collection[str] | None) -> None:
+        """Take over the slices of these names, None: all, and find the rows that have them."""
+        devices = cluster.dynamic_resources
+        if changed is None:
+            self.inventory = Inventory(devices.slices, self.rules)
+            self._numbers.outdate_all()
+            self._have_seen_again(range(len(self._rows)))
+            return
+        for name in changed:
+            before, after = self.inventory.get(name), devices.resource_slice(name)
+            for each in (before, after):
+                if each is not None:
+                    self._outdate((each.driver, each.pool), cluster)
+            self.inventory.put(name, after)
+            if after is not None and self.inventory.is_on_node(after):
+                self._outdate((after.driver, after.pool), cluster)
+            elif after is not None:
+                self._have_seen_again(self._rows_for(after))
+
+    def _outdate(self, key: PoolKey, cluster: ClusterView) -> None:
+        """Have the rows looked at again that have slices of a pool."""
+        self._numbers.outdate(key)
+        self._have_seen_again(self._rows_with(key, cluster))
+
+    def _have_seen_again(self, rows: Iterable[int]) -> None:
+        for row in rows:
+            self._unseen[row] = None
+            self._outdated.add(row)
+
+    def _rows_with(self, key: PoolKey, cluster: ClusterView) -> list[int]:
+        """Return the rows of nodes with slices of a pool."""
+        rows = [cluster.row(name) for name in self.inventory.nodes_of(key)]
+        return [*self._rows_of.get(key, ()), *(row for row in rows if row is not None)]
+
+    def _rows_for(self, each: ResourceSlice) -> Iterator[int]:
+        """Yield the rows of nodes that can use a slice."""
+        for row, known in enumerate(self._rows):
+            if known is not None and self.inventory.is_relevant(
+                each, known.node.name, known.node.labels
+            ):
+                yield row
 
     def _take_nodes(self, cluster: ClusterView) -> None:
-        """Find the pools of rows of which node or slices have changed."""
-        of_all = self.inventory.basis_of_all()
+        """Look at the rows of which node or slices have changed."""
         while self._unseen:
             row, _ = self._unseen.popitem()
             if row >= len(self._rows):
                 continue
-            self._evaluations.spend(_UNITS_TO_LOOK)
             node, before = cluster.node(row), self._rows[row]
-            if node is None:
-                self._put(row, None)
-                continue
-            basis = (of_all, *self.inventory.basis(node.name))
-            if before is not None and (before.node.name, before.node.labels, before.basis) == (
-                node.name,
-                node.labels,
-                basis,
+            if (
+                row not in self._outdated
+                and node is not None
+                and before is not None
+                and (before.node.name, before.node.labels) == (node.name, node.labels)
             ):
+                self._evaluations.spend(_UNITS_TO_LOOK)
                 continue
-            pools = pools_of_node(self.inventory, node.name, node.labels, self._rules)
-            self._put(row, _Row(node, basis, pools))
-            _spend(self._evaluations, _UNITS_PER_ROW)
+            self._outdated.discard(row)
+            after = None
+            if node is not None:
+                after = _Row(node, self.inventory.pools_anywhere(node.name, node.labels))
+            self._put(row, after)
+            _spend(self._evaluations, _UNITS_TO_LOOK * (2 + self.inventory.size_anywhere))
 
     def _put(self, row: int, after: _Row | None) -> None:
         before = self._rows[row]
         self._rows[row] = after
-        gone = [(p.driver, p.name) for p in before.pools] if before is not None else []
-        for key in gone:
-            self._rows_of[key].discard(row)
-            self._numbers.outdate(key)
-        for pool in after.pools if after is not None else ():
-            self._rows_of.setdefault((pool.driver, pool.name), set()).add(row)
+        for key in before.anywhere if before is not None else ():
+            rows = self._rows_of[key]
+            rows.discard(row)
+            if not rows:
+                del self._rows_of[key]
+        for key in after.anywhere if after is not None else ():
+            self._rows_of.setdefault(key, set()).add(row)
         for patterns in self._patterns.values():
             patterns.outdate((row,))
 
-    def _take_uses(self, changed: Iterable[DeviceId] | None) -> None:
-        pools = self._rows_of if changed is None else {(d.driver, d.pool): None for d in changed}
-        for key in pools:
-            self._numbers.outdate(key)
+    def _take_uses(self, cluster: ClusterView, changed: Iterable[DeviceId] | None) -> None:
+        if changed is None:
+            self._numbers.outdate_all()
             for patterns in self._patterns.values():
-                patterns.outdate(self._rows_of.get(key, ()))
+                patterns.outdate(range(len(self._rows)))
+            return
+        for key in {(device.driver, device.pool): None for device in changed}:
+            self._numbers.outdate(key)
+            rows = self._rows_with(key, cluster)
+            for patterns in self._patterns.values():
+                patterns.outdate(rows)

@@ -448,18 +448,18 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
     def _allocated(self, nodes: NodeView, waiting: Sequence[ResourceClaim]) -> Answer:
         """Return the devices of the only node for the claims without any.
 
+        Nothing is searched that Filter has answered, if the node's pattern is still the same.
+
         Raises:
             PluginError: as `_answered`.
         """
-        answer, node = self._answered(nodes, waiting).of(0), nodes.node(0)
-        if not isinstance(answer, list) or node is None:
+        found, node = self._answered(nodes, waiting), nodes.node(0)
+        answer, moves = found.of(0), found.moves_of(0)
+        if not isinstance(answer, list) or moves is None or node is None:
             return answer
         pools = self._fleet.pools(int(nodes.rows[0]))
-        moves = self._answers.moves(int(nodes.rows[0]), waiting, self._cluster)
-        allocator, share_ids = self._allocator(waiting, Budget()), _share_ids(waiting)
-        if moves is not None:
-            return allocator.repeat(node.name, node.labels, share_ids, pools, moves)
-        return allocator.allocate(node.name, node.labels, share_ids, pools)
+        allocator = self._allocator(waiting, Budget())
+        return allocator.repeat(node.name, node.labels, _share_ids(waiting), pools, moves)
 
     def _allocator(
         self, claims: Sequence[ResourceClaim], budget: Budget | None = None

@@ -5,14 +5,15 @@ them are there. The order of the pools, and in them of the slices, is that of th
 set priorities by names.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final, TypeVar
 
 from mooring.model.kubernetes_rules import KubernetesRules
 from mooring.model.resource_slices import CounterSet, Device, ResourceSlice
 from mooring.model.selectors import NodeSelector
 
-__all__ = ["Inventory", "Pool", "node_matches", "pools_of_node"]
+__all__ = ["Inventory", "Pool", "PoolKey", "node_matches", "pools_of_node"]
 
 PoolKey = tuple[str, str]
 """The driver and the name of a pool: two drivers may use one name."""
@@ -49,44 +50,116 @@ class Pool:
 class Inventory:
     """All slices of the cluster, by where they are looked for."""
 
-    __slots__ = ("_anywhere", "_built", "_by_pool", "_on_node")
+    __slots__ = ("_anywhere", "_built", "_by_name", "_by_pool", "_on_node", "_rules")
 
     def __init__(self, slices: Iterable[ResourceSlice], rules: KubernetesRules) -> None:
-        self._on_node: dict[str, list[ResourceSlice]] = {}
-        self._anywhere: list[ResourceSlice] = []
-        self._by_pool: dict[PoolKey, list[ResourceSlice]] = {}
-        self._built: dict[tuple[PoolKey, tuple[int, ...]], Pool | None] = {}
+        self._rules = rules
+        self._by_name: dict[str, ResourceSlice] = {}
+        self._on_node: dict[str, dict[str, ResourceSlice]] = {}
+        self._anywhere: dict[str, ResourceSlice] = {}
+        self._by_pool: dict[PoolKey, dict[str, ResourceSlice]] = {}
+        """The last three by the names of the slices."""
+        self._built: dict[PoolKey, dict[tuple[int, ...], Pool | None]] = {}
         """Pools by their slices for a node: many nodes may see the same ones."""
         for each in slices:
-            self._by_pool.setdefault((each.driver, each.pool), []).append(each)
-            if each.node_name and (rules.counter_slices_by_node or not each.shared_counters):
-                self._on_node.setdefault(each.node_name, []).append(each)
+            self.put(each.name, each)
+
+    def get(self, name: str) -> ResourceSlice | None:
+        """Return the slice of this name; None if there is none."""
+        return self._by_name.get(name)
+
+    def put(self, name: str, after: ResourceSlice | None) -> None:
+        """Take over the slice of this name; None: there is none."""
+        before = self._by_name.get(name)
+        for each in (before, after):
+            if each is not None:
+                self._built.pop((each.driver, each.pool), None)
+        if before is not None and (after is None or self._place(before) != self._place(after)):
+            self._remove(before)
+        if after is not None:
+            self._by_name[name] = after
+            self._by_pool.setdefault((after.driver, after.pool), {})[name] = after
+            if self.is_on_node(after):
+                self._on_node.setdefault(after.node_name, {})[name] = after
             else:
-                self._anywhere.append(each)
+                self._anywhere[name] = after
+
+    def _place(self, each: ResourceSlice) -> tuple[str, str, str, bool]:
+        return each.driver, each.pool, each.node_name, self.is_on_node(each)
+
+    def is_on_node(self, each: ResourceSlice) -> bool:
+        """Return whether the slice is looked for on one node only."""
+        return bool(each.node_name) and (
+            self._rules.counter_slices_by_node or not each.shared_counters
+        )
+
+    def nodes_of(self, key: PoolKey) -> list[str]:
+        """Return the names of the nodes on which slices of the pool are looked for."""
+        slices = self._by_pool.get(key, _NO_SLICES).values()
+        return [each.node_name for each in slices if self.is_on_node(each)]
+
+    def pools_anywhere(self, node_name: str, labels: Mapping[str, str]) -> set[PoolKey]:
+        """Return the pools with slices that the node can use, and others may."""
+        return {
+            (each.driver, each.pool)
+            for each in self._anywhere.values()
+            if _relevant(each, node_name, labels, self._rules)
+        }
+
+    @property
+    def size_anywhere(self) -> int:
+        """How many slices every node has to be compared with."""
+        return len(self._anywhere)
+
+    def is_relevant(self, each: ResourceSlice, node_name: str, labels: Mapping[str, str]) -> bool:
+        """Return whether the slice is one for the node."""
+        return _relevant(each, node_name, labels, self._rules)
+
+    def own(self, node_name: str) -> Collection[ResourceSlice] | None:
+        """Return the slices of all pools of the node, if no other node has a part in them.
+
+        None: the pools may depend on the node's labels, or on slices of other nodes.
+        """
+        here = self._on_node.get(node_name, _NO_SLICES)
+        if self._anywhere:
+            return None
+        pools = {(each.driver, each.pool): None for each in here.values()}
+        if len(here) != sum(len(self._by_pool[key]) for key in pools):
+            return None
+        return here.values()
 
     def candidates(self, node_name: str) -> list[ResourceSlice]:
         """Return the slices that may be relevant to the node."""
-        return [*self._on_node.get(node_name, ()), *self._anywhere]
+        return [*self._on_node.get(node_name, _NO_SLICES).values(), *self._anywhere.values()]
 
     def pool(
         self, key: PoolKey, slices: list[ResourceSlice], rules: KubernetesRules
     ) -> Pool | None:
         """Return the pool of which a node sees these slices; None if they are out of date."""
-        made_of = (key, tuple(map(id, slices)))
-        if made_of not in self._built:
-            self._built[made_of] = _pool(key, slices, self._by_pool[key], rules)
-        return self._built[made_of]
+        built, made_of = self._built.setdefault(key, {}), tuple(map(id, slices))
+        if made_of not in built:
+            built[made_of] = _pool(key, slices, [*self._by_pool[key].values()], rules)
+        return built[made_of]
 
-    def basis(self, node_name: str) -> tuple[Sequence[ResourceSlice], ...]:
-        """Return what the pools of this node depend on, but for its labels and `basis_of_all`."""
-        here = self._on_node.get(node_name, ())
-        pools = {(each.driver, each.pool): None for each in here}
-        return here, *(self._by_pool[key] for key in pools)
+    def _remove(self, each: ResourceSlice) -> None:
+        del self._by_name[each.name]
+        _drop(self._by_pool, (each.driver, each.pool), each.name)
+        if self.is_on_node(each):
+            _drop(self._on_node, each.node_name, each.name)
+        else:
+            del self._anywhere[each.name]
 
-    def basis_of_all(self) -> tuple[Sequence[ResourceSlice], ...]:
-        """Return what the pools of every node depend on."""
-        pools = {(each.driver, each.pool): None for each in self._anywhere}
-        return self._anywhere, *(self._by_pool[key] for key in pools)
+
+_NO_SLICES: Final[Mapping[str, ResourceSlice]] = {}
+_Key = TypeVar("_Key", bound=Hashable)
+
+
+def _drop(slices: dict[_Key, dict[str, ResourceSlice]], key: _Key, name: str) -> None:
+    """Remove the slice of this name from a key's, and the entry with its last one."""
+    of_key = slices[key]
+    del of_key[name]
+    if not of_key:
+        del slices[key]
 
 
 def pools_of_node(

@@ -159,10 +159,8 @@ class Search:
             self._budget.pause()
 
     @property
-    def moves(self) -> Moves | None:
-        """The devices that were found; None if they were found at once."""
-        if not self._gave_back:
-            return None
+    def moves(self) -> Moves:
+        """The devices that were found, in order."""
         chosen = self.chosen()
         return tuple(
             (

@@ -30,6 +30,7 @@ class AllocatedDevices:
         self._consuming: Counter[DeviceId] = Counter()
         self._consumed: dict[DeviceId, dict[str, int]] = {}
         self._of_driver: Counter[str] = Counter()
+        self._of_pool: dict[tuple[str, str], dict[str, None]] = {}
         self._holders: defaultdict[DeviceId, dict[str, None]] = defaultdict(dict)
         self.version = 0
         """Grows with every change."""
@@ -68,6 +69,10 @@ class AllocatedDevices:
     def of_driver(self) -> Mapping[str, int]:
         """How many devices of each driver are in use; a shared one counts once."""
         return MappingProxyType(self._of_driver)
+
+    def of_pool(self, driver: str, pool: str) -> Collection[str]:
+        """Return the names of the pool's devices that are in use."""
+        return self._of_pool.get((driver, pool), ())
 
     def holders(self, device: DeviceId) -> Collection[str]:
         """Return the uids of the claims that have the device, also those with admin access."""
@@ -110,6 +115,7 @@ class AllocatedDevices:
         is_in_use = device in self._dedicated or device in self._shares
         if is_in_use != was_in_use:
             _add(self._of_driver, device.driver, sign)
+            self._count_in_pool(device, is_in_use=is_in_use)
         if not result.share_id:
             return
         if result.consumed is None:
@@ -121,6 +127,15 @@ class AllocatedDevices:
         consumed = self._consumed.setdefault(device, {})
         for name, amount in result.consumed.items():
             consumed[name] = consumed.get(name, 0) + sign * amount.nano
+
+    def _count_in_pool(self, device: DeviceId, *, is_in_use: bool) -> None:
+        of_pool = self._of_pool.setdefault((device.driver, device.pool), {})
+        if is_in_use:
+            of_pool[device.device] = None
+            return
+        del of_pool[device.device]
+        if not of_pool:
+            del self._of_pool[device.driver, device.pool]
 
 
 def _add(counts: Counter[_Counted], what: _Counted, amount: int) -> None:

@@ -110,6 +110,14 @@ class DynamicResourcesView:
         """Grows when any slice changes, or the taints of its devices."""
         return self._writer.slices.version
 
+    def resource_slice(self, name: str) -> ResourceSlice | None:
+        """Return the slice of this name with the taints of its devices; None if it is unknown."""
+        return self._writer.slices.get(name)
+
+    def slices_changed_since(self, version: int) -> Collection[str] | None:
+        """Return the names of slices that changed after this version; None: too long ago."""
+        return self._writer.slices.changed_since(version)
+
     def device_class(self, name: str) -> DeviceClass | None:
         """Return the class of this name; None if there is none."""
         return self._writer.classes.get(name)

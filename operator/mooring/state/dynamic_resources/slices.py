@@ -3,16 +3,20 @@
 See resourceslice/tracker of k8s.io/dynamic-resource-allocation.
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Collection, Iterable
 from dataclasses import replace
+from typing import Final
 
 from mooring.model.events import Kind
-from mooring.model.resource_slices import Device, DeviceTaintRule, ResourceSlice
+from mooring.model.resource_slices import Device, DeviceTaintRule, Likeness, ResourceSlice
 from mooring.model.taints import Taint
 from mooring.state.objects import Objects
 
 __all__ = ["ResourceSlices"]
+
+_KEPT: Final = 16_384
+"""Changes that readers can catch up with."""
 
 
 class ResourceSlices:
@@ -26,6 +30,15 @@ class ResourceSlices:
         """How many devices of each driver are in slices."""
         self.version = 0
         """Grows with every change."""
+        self._changes: deque[str] = deque(maxlen=_KEPT)
+        """The names of the slices that the last versions have changed."""
+
+    def changed_since(self, version: int) -> Collection[str] | None:
+        """Return the names of slices that changed after this version; None: too long ago."""
+        changes = self.version - version
+        if not 0 <= changes <= len(self._changes):
+            return None
+        return {self._changes[-each]: None for each in range(changes, 0, -1)}
 
     def all(self) -> Collection[ResourceSlice]:
         """Return all slices, in no certain order; not to be changed."""
@@ -41,15 +54,18 @@ class ResourceSlices:
         if after is None:
             if known is not None:
                 del self._tainted[name]
-                self._changed(known, None)
+                self._changed(name, known, None)
             return
         tainted = self._with_rules(after)
         if known != tainted:
             self._tainted[name] = tainted
-            self._changed(known, tainted)
+            self._changed(name, known, tainted)
 
-    def _changed(self, before: ResourceSlice | None, after: ResourceSlice | None) -> None:
+    def _changed(
+        self, name: str, before: ResourceSlice | None, after: ResourceSlice | None
+    ) -> None:
         self.version += 1
+        self._changes.append(name)
         if before is not None:
             self.of_driver[before.driver] -= len(before.devices)
             if not self.of_driver[before.driver]:
@@ -69,7 +85,8 @@ class ResourceSlices:
         rules = sorted((r for r in rules if _may_select(r, each)), key=lambda rule: rule.name)
         if not rules:
             return each
-        return replace(each, devices=tuple(_tainted(device, rules) for device in each.devices))
+        devices, own = tuple(_tainted(device, rules) for device in each.devices), Likeness()
+        return replace(each, devices=devices, equal=own, alike=own)
 
 
 def _may_select(rule: DeviceTaintRule, each: ResourceSlice) -> bool:

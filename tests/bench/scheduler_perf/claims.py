@@ -1,0 +1,77 @@
+"""Allocates claims that no pod has, as upstream's operation does with kube-scheduler's allocator.
+
+Here the allocator is Mooring's, which finds the same devices on a node (`make dra` compares them).
+The nodes are tried in an order that is drawn, but the same for every run.
+"""
+
+import uuid
+from collections.abc import Iterator, Sequence
+from random import Random
+from typing import Any, Final
+
+from mooring.model.device_classes import parse_device_class
+from mooring.model.kubernetes_rules import KUBERNETES_RULES
+from mooring.model.resource_claims import allocation_fields, parse_resource_claim
+from mooring.model.resource_slices import parse_resource_slice
+from mooring.plugins.dynamic_resources.allocation_error import AllocationError
+from mooring.plugins.dynamic_resources.allocator import Allocator
+from mooring.plugins.dynamic_resources.budget import Budget
+from mooring.plugins.dynamic_resources.pools import Inventory
+from mooring.plugins.dynamic_resources.selectors import cel_selectors
+from mooring.state.dynamic_resources.allocated_devices import AllocatedDevices
+
+__all__ = ["NoDevicesError", "allocations"]
+
+Raw = dict[str, Any]
+
+SEED: Final = 26
+
+
+class NoDevicesError(Exception):
+    """No node has devices for a claim."""
+
+
+def allocations(
+    claims: Sequence[Raw],
+    slices: Sequence[Raw],
+    classes: Sequence[Raw],
+    nodes: Sequence[Raw],
+    minor: str,
+) -> Iterator[tuple[Raw, Raw]]:
+    """Yield each claim that has no allocation yet, and one for it, under a minor version's rules.
+
+    Raises:
+        NoDevicesError: no node has devices for a claim, or a claim or its devices are at fault.
+    """
+    rules, random, in_use = KUBERNETES_RULES[minor], Random(SEED), AllocatedDevices()  # noqa: S311 - no secret is drawn
+    by_name = {found.name: found for found in map(parse_device_class, classes)}
+    inventory = Inventory([parse_resource_slice(raw) for raw in slices], rules)
+    selectors = cel_selectors(rules)
+    waiting = []
+    for raw in claims:
+        claim = parse_resource_claim(raw)
+        if claim.allocation is None:
+            waiting.append((raw, claim))
+        else:
+            in_use.put(raw["metadata"]["uid"], claim.allocation.results)
+    order = [*nodes]
+    for raw, claim in waiting:
+        random.shuffle(order)
+        allocator = Allocator([claim], inventory, in_use, by_name.get, selectors, rules, Budget())
+        tried = (
+            allocator.allocate(
+                node["metadata"]["name"],
+                node["metadata"].get("labels", {}),
+                lambda: str(uuid.UUID(int=random.getrandbits(128), version=4)),
+            )
+            for node in order
+        )
+        name = raw["metadata"]["name"]
+        try:
+            found = next((found for found in tried if found), None)
+        except AllocationError as error:
+            raise NoDevicesError(f"the claim {name}: {error.text}") from error
+        if not found:
+            raise NoDevicesError(f"no node has devices for the claim {name}")
+        in_use.put(raw["metadata"]["uid"], found[0].results)
+        yield raw, allocation_fields(found[0])

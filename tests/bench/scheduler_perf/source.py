@@ -1,0 +1,35 @@
+"""Where the workloads of the chosen release of Kubernetes stand."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+from controlplane import ControlPlaneError
+from controlplane.build import cache_root
+from controlplane.progress import Progress
+from controlplane.releases import Release
+from controlplane.toolchain import find_go
+
+__all__ = ["workloads_folder"]
+
+MODULE = "k8s.io/kubernetes"
+
+
+def workloads_folder(release: Release) -> Path:
+    """Return the folder in Go's module cache, which has it once the control plane was built.
+
+    Raises:
+        ControlPlaneError: Go cannot get the module.
+    """
+    answer = subprocess.run(
+        [find_go(cache_root(), Progress()), "mod", "download", "-json", MODULE],
+        cwd=release.folder,
+        env={**os.environ, "GOTOOLCHAIN": "local", "GOWORK": "off"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if answer.returncode:
+        raise ControlPlaneError(f"{MODULE} {release.version}: {answer.stderr or answer.stdout}")
+    return Path(json.loads(answer.stdout)["Dir"]) / "test/integration/scheduler_perf"

@@ -1,0 +1,104 @@
+"""The server that a workload needs, and one run of a workload beside a scheduler."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import replica
+from bench.observer import watched_bound_pods
+from bench.runs import CONTROLLER, CONTROLLER_FLAGS, SERVER_FLAGS
+from bench.scheduler_perf.bound_pods import BoundPods
+from bench.scheduler_perf.claims import NoDevicesError
+from bench.scheduler_perf.configuration import profiles_of
+from bench.scheduler_perf.operations import Execution, StalledError
+from bench.scheduler_perf.reading import Workload
+from bench.scheduler_perf.throughput import Throughput
+from bench.schedulers import Mooring, Scheduler
+from controlplane import Access, ControlPlane, ControlPlaneError
+from controlplane.client import ApiError
+from controlplane.cluster import NEEDS_CONTROLLER_MANAGER
+from controlplane.namespaces import Baseline
+from controlplane.releases import chosen_release
+
+__all__ = ["PerfRun", "perf_server", "run_once"]
+
+ADMISSION_OFF = NEEDS_CONTROLLER_MANAGER | {"Priority"}
+"""As upstream: pods have a priority without a class."""
+PROFILES = "/apis/scheduling.mooring.dev/v1alpha1/schedulingprofiles"
+DEVICE_VERSIONS = ("v1", "v1beta2", "v1beta1", "v1alpha3")
+
+
+@dataclass(frozen=True)
+class PerfRun:
+    """One workload beside one scheduler, once."""
+
+    scheduler: str
+    measured: tuple[Throughput, ...]
+    """In the order of the workload; what a fault has kept from being measured is absent."""
+    fault: str = ""
+    """Why the workload did not come to its end."""
+
+
+@contextmanager
+def perf_server(gates: Mapping[str, bool]) -> Iterator[ControlPlane]:
+    """Yield a control plane with these feature gates and Mooring's manifests.
+
+    As upstream's, it runs the claim controller for workloads with devices.
+    """
+    switched = ",".join(f"{gate}={str(value).lower()}" for gate, value in gates.items())
+    gate_flags = [f"--feature-gates={switched}"] if switched else []
+    served: list[str] = []
+    if gates.get("GenericWorkload"):
+        versions = chosen_release().pod_group_versions
+        served += [f"scheduling.k8s.io/{version}=true" for version in versions]
+    claims = gates.get("DynamicResourceAllocation", False)
+    if claims:
+        served += [f"resource.k8s.io/{version}=true" for version in DEVICE_VERSIONS]
+    serving = [f"--runtime-config={','.join(served)}"] if served else []
+    with ControlPlane(
+        {"kube-controller-manager"} if claims else (),
+        flags={
+            "kube-apiserver": [*SERVER_FLAGS, *gate_flags, *serving],
+            "kube-scheduler": gate_flags,
+            CONTROLLER: [*CONTROLLER_FLAGS, *gate_flags],
+        },
+        admission_off=ADMISSION_OFF,
+    ) as control_plane:
+        replica.apply_manifests(control_plane.access)
+        yield control_plane
+
+
+def run_once(control_plane: ControlPlane, workload: Workload, scheduler: Scheduler) -> PerfRun:
+    """Run the workload beside the scheduler, then delete all that it has made.
+
+    What goes wrong, also that the scheduler ends, is the run's fault.
+    """
+    access = control_plane.access
+    before, bound = Baseline(access), BoundPods()
+    if workload.configuration:
+        # kube-scheduler has it as a file, and these concern no pod of its own.
+        profiles, _ = profiles_of(workload.configuration, Mooring.scheduler_name)
+        _put_profiles(access, profiles)
+    scheduler.start()
+    try:
+        with watched_bound_pods(access, bound.on_event):
+            execution = Execution(access, workload, scheduler.scheduler_name, scheduler.pid, bound)
+            try:
+                execution.run()
+            except (StalledError, NoDevicesError, ControlPlaneError, ApiError, OSError) as error:
+                return PerfRun(scheduler.label, tuple(execution.measured), str(error))
+            return PerfRun(scheduler.label, tuple(execution.measured))
+    finally:
+        scheduler.stop()
+        before.restore()
+
+
+def _put_profiles(access: Access, profiles: Sequence[dict[str, Any]]) -> None:
+    """Create the profiles, in the place of the shipped ones with their names."""
+    with access.client() as client:
+        names = {item["metadata"]["name"] for item in client.get(PROFILES)["items"]}
+        for profile in profiles:
+            if profile["metadata"]["name"] in names:
+                client.delete(f"{PROFILES}/{profile['metadata']['name']}")
+            client.post(PROFILES, profile)
