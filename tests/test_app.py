@@ -129,7 +129,9 @@ async def replica(server: ApiServer) -> AsyncIterator[tuple[str, asyncio.Task[in
 
 
 @asynccontextmanager
-async def electing(cluster: Cluster) -> AsyncIterator[asyncio.Task[int]]:
+async def electing(
+    cluster: Cluster, spare_mirror: Callable[[], None] = lambda: None
+) -> AsyncIterator[asyncio.Task[int]]:
     """Yield a replica that takes part in the election; `cluster.ends` gets its ends at once."""
     settings = RunSettings(bind_address="127.0.0.1", secure_port=0, stop_seconds=0.2, **QUICK)
     leadership = Leadership()
@@ -151,7 +153,9 @@ async def electing(cluster: Cluster) -> AsyncIterator[asyncio.Task[int]]:
             Connection(server.url, user_agent=KOPF),
             client,
             elector,
-            environment=app_module.Environment(end_process=cluster.ends.append),
+            environment=app_module.Environment(
+                end_process=cluster.ends.append, spare_mirror=spare_mirror
+            ),
         )
         running = asyncio.create_task(scheduler.run())
         try:
@@ -225,6 +229,17 @@ async def test_only_a_leader_outside_of_a_pod_says_in_the_lease_where_it_is(
     server, certificate = found[SERVER], found[CERTIFICATE]
     assert re.fullmatch(r"https://127\.0\.0\.1:[1-9]\d+", server)
     assert x509.load_pem_x509_certificate(certificate.encode())
+
+
+async def test_the_collector_is_told_of_the_mirror_before_the_first_list_comes() -> None:
+    cluster, listed_before = Cluster(), list[int]()
+
+    def spare() -> None:
+        listed_before.append(sum(request.path == NODE.path() for request in cluster.seen))
+
+    async with electing(cluster, spare):
+        await until(lambda: cluster.holder == "here")
+    assert listed_before == [0]
 
 
 async def test_a_replica_asks_for_the_lease_only_once_it_has_seen_the_whole_cluster() -> None:

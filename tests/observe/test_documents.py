@@ -9,6 +9,7 @@ import orjson
 import pytest
 
 from mooring.framework.decision import NodeScore, PodRef, TextAboutPods
+from mooring.model.sharing import FrozenDict
 from mooring.observe.documents import HIDDEN, dumps, fields_of, plain
 
 WEB = PodRef.of_key("shop/web")
@@ -62,6 +63,11 @@ def test_characters_that_utf_8_has_not_are_replaced_wherever_they_are() -> None:
     colour = TextAboutPods("\ud800", (), "")
     document = {"a": [DOCUMENT, ("\ud800", colour, 1, 2.5, True, None)]}
     assert plain(document) == {"a": [plain(DOCUMENT), ["?", "?", 1, 2.5, True, None]]}
+
+
+def test_labels_that_many_share_are_part_of_documents() -> None:
+    document = {"labels": FrozenDict({"app": "web"}), "message": "\ud800"}
+    assert plain(document) == {"labels": {"app": "web"}, "message": "?"}
 
 
 def test_what_is_no_document_is_an_error() -> None:

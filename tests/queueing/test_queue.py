@@ -651,7 +651,7 @@ class TestNamespacesTakeTurns:
         pod = make_pod("greedy", namespace="greedy")
         for i in range(greedy):
             name = f"greedy-{i}"
-            queue.add(replace(pod, name=name, key=f"greedy/{name}", uid=Uid(name)), DEFAULT, 0.0)
+            queue.add(replace(pod, key=f"greedy/{name}", uid=Uid(name)), DEFAULT, 0.0)
         for i in range(3):
             queue.add(make_pod(f"modest-{i}", namespace="modest"), DEFAULT, 1.0)
         attempts = 1

@@ -169,6 +169,7 @@ class Replica:
             registry=Registry(SHIPPED, self._announced),
             kopf=lambda *args: SimulatedKopf(*args, clock=self.clock, random=self._random),
             end_process=self._end_process,
+            spare_mirror=lambda: None,
             calm_collector=lambda: None,
         )
         settings = RunSettings(

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Final, NewType
 
 from mooring.model.fields import (
@@ -24,6 +25,7 @@ from mooring.model.resource_claims import (
     parse_claim_statuses,
     parse_extended_resource_claim,
 )
+from mooring.model.sharing import Sharing, shared_strings, shared_text
 from mooring.model.volumes import PodVolume, pod_volumes
 
 __all__ = ["OwnerRef", "Pod", "Uid", "claim_keys", "is_of_workload", "parse_pod", "workload_of"]
@@ -31,6 +33,7 @@ __all__ = ["OwnerRef", "Pod", "Uid", "claim_keys", "is_of_workload", "parse_pod"
 Uid = NewType("Uid", str)
 
 _DEFAULT_GRACE: Final = 30
+_NO_CLAIMS: Final[Mapping[str, str | None]] = MappingProxyType({})
 _START_SECONDS: Final = 60
 """How long the binding and the start of a pod, and the end of its containers, may take."""
 
@@ -55,7 +58,6 @@ class Pod:
 
     key: str
     namespace: str
-    name: str
     uid: Uid
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
@@ -81,10 +83,15 @@ class Pod:
     active_deadline_seconds: int | None = None
     """How long the pod may run; None: for ever."""
     termination_grace_period_seconds: int = _DEFAULT_GRACE
-    claim_names: Mapping[str, str | None] = field(default_factory=dict)
+    claim_names: Mapping[str, str | None] = field(default_factory=lambda: _NO_CLAIMS)
     """The claims that were created for the templates in the pod's resourceClaims, by entry."""
     extended_resource_claim: ExtendedResourceClaim | None = None
     """The claim that a scheduler created for the pod's extended resources."""
+
+    @property
+    def name(self) -> str:
+        """The pod's name, which its key ends with."""
+        return self.key[len(self.namespace) + 1 :]
 
     @property
     def finished(self) -> bool:
@@ -116,19 +123,18 @@ class Pod:
 @naming_the_object("Pod")
 def parse_pod(raw: Mapping[str, Any]) -> Pod:
     """Parse a Pod; ManifestError names the pod and the malformed field."""
-    namespace, name = namespace_of(raw), name_of(raw)
+    namespace, name = shared_text(namespace_of(raw)), name_of(raw)
     metadata, spec, status = raw["metadata"], required(raw, "spec"), mapping(raw, "status")
-    node_name = text(spec, "nodeName", "spec") or None
+    node_name = shared_text(text(spec, "nodeName", "spec")) or None
     unscheduled, disruption = _conditions(mappings(status, "conditions", "status"))
-    annotations = strings(metadata, "annotations", "metadata")
+    annotations = shared_strings(strings(metadata, "annotations", "metadata"))
     group = mapping(spec, "schedulingGroup", "spec")
     grace = integer(spec, "terminationGracePeriodSeconds", "spec")
     return Pod(
         key=f"{namespace}/{name}",
         namespace=namespace,
-        name=name,
         uid=Uid(text(metadata, "uid", "metadata")),
-        labels=strings(metadata, "labels", "metadata"),
+        labels=shared_strings(strings(metadata, "labels", "metadata")),
         annotations=annotations,
         spec=pod_spec(namespace, spec, status, annotations, assigned=node_name is not None),
         created=timestamp(metadata, "creationTimestamp", "metadata") or 0.0,
@@ -138,7 +144,7 @@ def parse_pod(raw: Mapping[str, Any]) -> Pod:
         terminating=metadata.get("deletionTimestamp") is not None,
         disrupted=disruption == "PreemptionByScheduler",
         evicted=disruption == "EvictionByEvictionAPI",
-        phase=text(status, "phase", "status") or "Pending",
+        phase=shared_text(text(status, "phase", "status") or "Pending"),
         owner=_controller(mappings(metadata, "ownerReferences", "metadata")),
         volumes=pod_volumes(raw),
         unscheduled_message=unscheduled[1] if unscheduled is not None else None,
@@ -147,7 +153,7 @@ def parse_pod(raw: Mapping[str, Any]) -> Pod:
         scheduling_group=text(group, "podGroupName", "spec.schedulingGroup") or None,
         active_deadline_seconds=integer(spec, "activeDeadlineSeconds", "spec"),
         termination_grace_period_seconds=_DEFAULT_GRACE if grace is None else grace,
-        claim_names=parse_claim_statuses(status),
+        claim_names=parse_claim_statuses(status) or _NO_CLAIMS,
         extended_resource_claim=parse_extended_resource_claim(status),
     )
 
@@ -206,7 +212,24 @@ def _controller(raw: Iterable[Mapping[str, Any]]) -> OwnerRef | None:
     for index, owner in enumerate(raw):
         if owner.get("controller"):
             where = f"metadata.ownerReferences[{index}]"
-            return OwnerRef(
+            return _shared_owner(
                 text(owner, "kind", where), text(owner, "name", where), text(owner, "uid", where)
             )
     return None
+
+
+_OWNERS: Final[Sharing[tuple[str, str, str], OwnerRef]] = Sharing(
+    8 * 2**20, lambda key: _OWNER_BYTES + 4 * sum(map(len, key))
+)
+_OWNER_BYTES: Final = 512
+"""What an owner's object, tuple and strings take beside their characters."""
+
+
+def _shared_owner(kind: str, name: str, uid: str) -> OwnerRef:
+    """Return the owner, the same object for all of its pods that are seen one after the other."""
+    key = kind, name, uid
+    owner = _OWNERS.get(key)
+    if owner is None:
+        owner = OwnerRef(shared_text(kind), name, uid)
+        _OWNERS.put(key, owner)
+    return owner

@@ -103,7 +103,7 @@ def _replaced(value: Any, value_of: Callable[[Any], Any]) -> Any:
         return value
     if isinstance(value, str):
         return value.encode(errors="replace").decode()
-    if type(value) is dict:
+    if isinstance(value, dict):
         return {_replaced(k, value_of): _replaced(v, value_of) for k, v in value.items()}
     if type(value) in (list, tuple):
         return [_replaced(each, value_of) for each in value]

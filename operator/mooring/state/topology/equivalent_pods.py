@@ -10,6 +10,7 @@ from typing import Final
 
 from mooring.model.affinity import AffinityTerm, PodAffinity
 from mooring.model.pod import Pod
+from mooring.model.sharing import FrozenDict
 from mooring.state.topology.domain_counts import MutableDomainCounts
 from mooring.state.topology.selection import (
     Pair,
@@ -25,7 +26,7 @@ __all__ = ["EquivalenceTable", "EquivalentPods", "OwnedTerm", "Role", "key_of"]
 _MANY: Final = 64
 """From so many counts on dropped ones are removed, each time that their number has doubled."""
 
-_Key = tuple[str, frozenset[Pair], bool, PodAffinity]
+_Key = tuple[str, FrozenDict, bool, PodAffinity]
 
 
 class Role(Enum):
@@ -81,8 +82,11 @@ class EquivalenceTable:
 
     def __init__(self) -> None:
         self._by_key: dict[_Key, EquivalentPods] = {}
-        self._by_label: dict[str, dict[Pair | None, set[EquivalentPods]]] = {}
-        """By namespace, then by label; None has all of the namespace."""
+        self._by_label: dict[str, dict[Pair | None, EquivalentPods | set[EquivalentPods]]] = {}
+        """By namespace, then by label; None has all of the namespace.
+
+        Those that are alone with their label, as pods of a StatefulSet are, have no set.
+        """
         self._owned: dict[tuple[Role, int, AffinityTerm], OwnedTerm] = {}
         self.terms: dict[Role, SelectionIndex[OwnedTerm]] = {r: SelectionIndex() for r in Role}
         """The distinct terms of placed pods, found by the pods that they select."""
@@ -94,13 +98,17 @@ class EquivalenceTable:
     def add(self, pod: Pod, key: _Key) -> EquivalentPods:
         """Add a pod that no placed pod is equivalent to; `key` is that of `key_of`."""
         terms = tuple(self._owned_term(*stated) for stated in _stated(pod.spec.affinity))
-        equivalent = EquivalentPods(key, pod.namespace, pod.labels, pod.terminating, terms)
+        equivalent = EquivalentPods(key, pod.namespace, key[1], pod.terminating, terms)
         self._by_key[equivalent.key] = equivalent
         for term in terms:
             term.owners.add(equivalent)
         by_label = self._by_label.setdefault(equivalent.namespace, {})
         for label in (None, *equivalent.labels.items()):
-            by_label.setdefault(label, set()).add(equivalent)
+            known = by_label.setdefault(label, equivalent)
+            if isinstance(known, set):
+                known.add(equivalent)
+            elif known is not equivalent:
+                by_label[label] = {known, equivalent}
         return equivalent
 
     def drop(self, equivalent: EquivalentPods) -> list[OwnedTerm]:
@@ -108,8 +116,10 @@ class EquivalenceTable:
         del self._by_key[equivalent.key]
         by_label = self._by_label[equivalent.namespace]
         for label in (None, *equivalent.labels.items()):
-            by_label[label].discard(equivalent)
-            if not by_label[label]:
+            known = by_label[label]
+            if isinstance(known, set) and len(known) > 1:
+                known.discard(equivalent)
+            else:
                 del by_label[label]
         if not by_label:
             del self._by_label[equivalent.namespace]
@@ -130,13 +140,18 @@ class EquivalenceTable:
 
     def in_namespace(self, namespace: str) -> tuple[EquivalentPods, ...]:
         """Return all placed pods of a namespace."""
-        return tuple(self._by_label.get(namespace, {}).get(None, ()))
+        return self._having(namespace, None)
 
     def candidates(self, pods: Selection) -> Iterator[EquivalentPods]:
         """Return placed pods that the selection may include; none that it includes is missing."""
         for namespace, label in lookup_keys(pods):
             for name in self._by_label if namespace is None else (namespace,):
-                yield from self._by_label.get(name, {}).get(label, ())
+                yield from self._having(name, label)
+
+    def _having(self, namespace: str, label: Pair | None) -> tuple[EquivalentPods, ...]:
+        """Return the placed pods of a namespace with a label; None stands for every pod."""
+        known = self._by_label.get(namespace, {}).get(label, ())
+        return (known,) if isinstance(known, EquivalentPods) else tuple(known)
 
     def _owned_term(self, role: Role, weight: int, term: AffinityTerm) -> OwnedTerm:
         owned = self._owned.get((role, weight, term))
@@ -149,7 +164,8 @@ class EquivalenceTable:
 
 def key_of(pod: Pod) -> _Key:
     """Return what equivalent pods have in common; with 20,000 labels that takes 10 ms."""
-    return pod.namespace, frozenset(pod.labels.items()), pod.terminating, pod.spec.affinity
+    labels = pod.labels if isinstance(pod.labels, FrozenDict) else FrozenDict(pod.labels)
+    return pod.namespace, labels, pod.terminating, pod.spec.affinity
 
 
 def _stated(affinity: PodAffinity) -> Iterator[tuple[Role, int, AffinityTerm]]:

@@ -1,0 +1,129 @@
+"""Equal texts, labels and owners of pods share one object.
+
+Most pods are copies of a template: their labels and their owner are equal, and so are the names of
+their node and namespace in many. What was seen last is kept in two generations: when the young one
+is full it becomes the old one, which is dropped then. So what is seen often stays, what differs in
+every pod goes, and a look costs one or two dicts. Who is missed has an object of its own.
+"""
+
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, Final, Generic, NoReturn, TypeVar
+
+__all__ = ["FrozenDict", "Sharing", "shared_strings", "shared_text"]
+
+_Key = TypeVar("_Key", bound=Hashable)
+_Value = TypeVar("_Value")
+
+_ENTRY: Final = 256
+"""What an entry takes beside its characters: its places in both generations, and its objects."""
+_ITEM: Final = 256
+"""What a label takes beside its characters: two strings, a tuple and its place in a dict."""
+
+
+class FrozenDict(dict[str, str]):
+    """A dict that many share, and that nobody can change; `|` and `dict` make one that can be."""
+
+    __slots__ = ("_hash",)
+    _hash: int
+
+    def __hash__(self) -> int:  # type: ignore[override]  # a dict has none, as it may change
+        try:
+            return self._hash
+        except AttributeError:
+            self._hash = hash(frozenset(self.items()))
+            return self._hash
+
+    def __copy__(self) -> "FrozenDict":
+        return self
+
+    def __deepcopy__(self, memo: object) -> "FrozenDict":
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FrozenDict, (dict(self),)
+
+    def _refuse(self, *_args: object, **_kwargs: object) -> NoReturn:
+        raise TypeError("many share this dict, so it cannot be changed; change a copy: dict(x)")
+
+    __setitem__ = __delitem__ = __ior__ = _refuse
+    clear = pop = popitem = setdefault = update = _refuse
+
+
+class Sharing(Generic[_Key, _Value]):
+    """Values by what they were made from: those seen last, in at most `most_bytes`.
+
+    `size` says about how many bytes a key and its value take.
+    """
+
+    __slots__ = ("_old", "_old_bytes", "_size", "_young", "_young_bytes", "most_bytes")
+
+    def __init__(self, most_bytes: int, size: Callable[[_Key], int]) -> None:
+        self.most_bytes = most_bytes
+        self._size = size
+        self._young: dict[_Key, _Value] = {}
+        self._old: dict[_Key, _Value] = {}
+        self._young_bytes = self._old_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._young) + len(self._old)
+
+    @property
+    def bytes(self) -> int:
+        """About how many bytes all entries take."""
+        return self._young_bytes + self._old_bytes
+
+    def get(self, key: _Key) -> _Value | None:
+        """Return the value of the key; None if it was not seen lately."""
+        value = self._young.get(key)
+        if value is None and (value := self._old.pop(key, None)) is not None:
+            self._old_bytes -= _ENTRY + self._size(key)
+            self.put(key, value)
+        return value
+
+    def put(self, key: _Key, value: _Value) -> None:
+        """Keep the value, unless it takes more than a hundredth of the bound."""
+        size = _ENTRY + self._size(key)
+        if size * 100 > self.most_bytes:
+            return
+        if 2 * (self._young_bytes + size) > self.most_bytes:
+            self._old, self._old_bytes = self._young, self._young_bytes
+            self._young, self._young_bytes = {}, 0
+        self._young[key] = value
+        self._young_bytes += size
+
+
+_Items = tuple[tuple[str, str], ...]
+
+
+def _size_of_text(text: str) -> int:
+    return 4 * len(text)
+
+
+def _size_of_items(items: _Items) -> int:
+    return sum(_ITEM + 4 * (len(key) + len(value)) for key, value in items)
+
+
+_TEXTS: Final[Sharing[str, str]] = Sharing(8 * 2**20, _size_of_text)
+_STRINGS: Final[Sharing[_Items, FrozenDict]] = Sharing(16 * 2**20, _size_of_items)
+
+
+def shared_text(text: str) -> str:
+    """Return an equal text, the same for all who ask while it is seen often."""
+    known = _TEXTS.get(text)
+    if known is None:
+        _TEXTS.put(text, text)
+        return text
+    return known
+
+
+def shared_strings(strings: Mapping[str, str]) -> FrozenDict:
+    """Return an equal dict that cannot be changed, the same for all while it is seen often.
+
+    Its keys and values are shared too.
+    """
+    items = tuple(strings.items())
+    known = _STRINGS.get(items)
+    if known is None:
+        known = FrozenDict((shared_text(key), shared_text(value)) for key, value in items)
+        _STRINGS.put(tuple(known.items()), known)
+    return known

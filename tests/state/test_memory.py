@@ -1,0 +1,71 @@
+"""What is kept of a pod on a node: bytes that are allocated, which are the same on any machine."""
+
+import gc
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+import pytest
+
+from memory import traced_memory
+from mooring.model.events import Kind
+from mooring.model.objects import parse_object
+from mooring.state.cluster import ClusterState
+from mooring.testing.builders import node, pod
+
+PODS = 3000
+
+
+def of_a_deployment(number: int) -> dict[str, Any]:
+    """Return a pod that is equal to many."""
+    return _replica(number, "ReplicaSet", {"pod-template-hash": "5d4f8c7b9d"})
+
+
+def of_a_stateful_set(number: int) -> dict[str, Any]:
+    """Return a pod with labels of its own."""
+    index = {"apps.kubernetes.io/pod-index": str(number % 40)}
+    return _replica(
+        number, "StatefulSet", {**index, "statefulset.kubernetes.io/pod-name": f"web-{number}"}
+    )
+
+
+def _replica(number: int, kind: str, labels: dict[str, str]) -> dict[str, Any]:
+    app = f"web-{number // 40}"
+    return pod(
+        f"{app}-5d4f8c7b9d-{number:05}",
+        namespace="team-a",
+        labels={"app": app, "topology.kubernetes.io/zone": f"zone-{number % 3}", **labels},
+        annotations={"prometheus.io/scrape": "true"},
+        owner={"kind": kind, "name": f"{app}-5d4f8c7b9d", "uid": f"a-uid-of-a-usual-length-{app}"},
+        node=f"n{number % 100}",
+        cpu="100m",
+    )
+
+
+def put_all(state: ClusterState, pod_of: Callable[[int], dict[str, Any]]) -> None:
+    """Have the state hold the pods as it does after their JSON was read."""
+    for number in range(PODS):
+        value = parse_object(Kind.POD, orjson.loads(orjson.dumps(pod_of(number))))
+        state.put(Kind.POD, value.uid, value)
+
+
+@pytest.mark.parametrize(("pod_of", "most"), [(of_a_deployment, 1200), (of_a_stateful_set, 2700)])
+def test_a_placed_pod_takes_few_bytes(pod_of: Callable[[int], dict[str, Any]], most: int) -> None:
+    state = ClusterState()
+    for number in range(100):
+        state.put(Kind.NODE, f"n{number}", parse_object(Kind.NODE, node(f"n{number}")))
+    with traced_memory() as taken_so_far:
+        put_all(state, pod_of)
+        gc.collect()
+        assert taken_so_far() <= most * PODS
+
+
+def test_a_pod_that_is_shown_again_and_again_takes_no_more_bytes() -> None:
+    state = ClusterState()
+    put_all(state, of_a_deployment)
+    with traced_memory() as taken_so_far:
+        put_all(state, of_a_deployment)
+        once = taken_so_far()
+        for _ in range(2):
+            put_all(state, of_a_deployment)
+        assert taken_so_far() <= 1.05 * once
