@@ -92,7 +92,7 @@ def test_help_lists_every_target(tmp_path: Path) -> None:
 def test_a_suite_of_the_bench_is_chosen_by_name(tmp_path: Path) -> None:
     shutil.copy(ROOT / "Makefile", tmp_path)
     (tmp_path / "requirements.lock").touch()
-    dry = ["make", "--dry-run", "bench"]
+    dry = ["make", "--no-print-directory", "--dry-run", "bench"]
     for words, ran in (
         (["BENCH=basic"], "-m bench basic"),
         (["SUITE=scheduler_perf", "BENCH=--quick"], "-m bench.scheduler_perf --quick"),

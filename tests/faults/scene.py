@@ -185,8 +185,8 @@ class Kubelets:
     Protected pods run: the Eviction API asks no budget about a pod that has never run.
     """
 
-    def __init__(self, access: Access) -> None:
-        self._access = access
+    def __init__(self, connect: Callable[[], Client]) -> None:
+        self._connect = connect
         self._waiting: queue.Queue[PodSeen | None] = queue.Queue()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -211,18 +211,22 @@ class Kubelets:
             namespace, _, name = found.key.partition("/")
             path = f"/api/v1/namespaces/{namespace}/pods/{name}"
             try:
-                with self._access.client() as client:
+                with self._connect() as client:
                     if found.leaving:
                         options = {"gracePeriodSeconds": 0, "preconditions": {"uid": found.uid}}
                         client.request("DELETE", path, options)
                     else:
                         running = {"metadata": {"uid": found.uid}, "status": RUNNING}
                         client.patch(f"{path}/status", running)
-            except ApiError:
-                continue  # it has gone
+            except ApiError as error:
+                if error.status in {404, 409}:
+                    continue  # it has gone
             except (OSError, HTTPException):
-                self._waiting.put(found)  # the API server is being restarted
-                time.sleep(LOOK_AGAIN)
+                pass
+            else:
+                continue
+            self._waiting.put(found)  # the API server is being restarted
+            time.sleep(LOOK_AGAIN)
 
 
 @dataclass(eq=False)
@@ -263,7 +267,7 @@ class Scene:
     def of(cls, plane: ControlPlane, folder: Path, *, seed: int = 0) -> Iterator["Scene"]:
         """Yield a scene without replicas; those that are started end with it."""
         with ExitStack() as stack:
-            kubelets = stack.enter_context(Kubelets(plane.access))
+            kubelets = stack.enter_context(Kubelets(plane.access.client))
             books = stack.enter_context(Books(plane.access, kubelets.saw))
             group = stack.enter_context(ProcessGroup())
             yield cls(plane, folder, group, books, seed)

@@ -168,7 +168,6 @@ def build_pipeline(
     failures, evaluations = failures or PluginFailures(), Evaluations(most_per_decision)
     built = _built_plugins(profile, effective, registry, handle, failures, evaluations)
     at = partial(_plugins_at, effective, built)
-    filters = at(Point.FILTER)
     return Pipeline(
         profile=profile.name,
         generation=profile.generation,
@@ -177,7 +176,7 @@ def build_pipeline(
         pre_enqueue=at(Point.PRE_ENQUEUE),
         queue_sort=at(Point.QUEUE_SORT)[0],
         pre_filter=at(Point.PRE_FILTER),
-        filters=filters,
+        filters=at(Point.FILTER),
         post_filter=at(Point.POST_FILTER),
         pre_score=at(Point.PRE_SCORE),
         scores=_scores(effective, built),
@@ -190,10 +189,10 @@ def build_pipeline(
         always_check_all_filters=profile.spec.always_check_all_filters,
         plugins_of_node_only=frozenset(n for n, p in built.items() if p.depends_on_node_only),
         device_reading=_of_kind(built.values(), DeviceReadingPlugin),
-        keyed_filters=_keyed(filters, KeyedFilterPlugin),
+        keyed_filters=_keyed(at(Point.FILTER), KeyedFilterPlugin),
         keyed_scores=_keyed(at(Point.SCORE), KeyedScorePlugin),
         enqueue_extensions={n: p for n, p in built.items() if hasattr(p, "events_to_register")},
-        resource_filters=_of_kind(filters, ResourceFilterPlugin),
+        resource_filters=_of_kind(at(Point.FILTER), ResourceFilterPlugin),
         distributions={name: registry.distribution(name) for name in built},
         failures=failures,
         api=handle.api,
