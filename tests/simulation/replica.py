@@ -13,7 +13,7 @@ from functools import partial
 from importlib.metadata import EntryPoint
 from math import inf
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import UnixConnector
 
@@ -36,6 +36,8 @@ __all__ = ["Replica"]
 
 _MOST_TURNS: Final = 20_000
 """In so many turns all tasks of a process that was ended must have ended."""
+_RUNS_A_PLUGIN: Final = "_checked"
+"""The function of engine/binding.py that a task for a plugin of another distribution runs."""
 LEASE_NAMESPACE: Final = "mooring-system"
 _PLUGIN_SECONDS: Final = 5.0
 """How long asynchronous calls of plugins of other distributions may take."""
@@ -204,7 +206,7 @@ class Replica:
             self.exit_code = 1 if task.exception() is not None else task.result()
             left = [left for left in asyncio.all_tasks(self.loop) if not left.done()]
             self.left_behind += [
-                getattr(task.get_coro(), "__qualname__", "?") for task in sorted(left, key=hash)
+                _began_as(task) for task in sorted(left, key=hash) if not _lingers(task)
             ]
 
     def _bury(self) -> None:
@@ -227,3 +229,13 @@ class Replica:
             self._failed(f"{self.identity} leaves tasks: {sorted(map(repr, left))[:3]}")
         loop.close()
         self._apart = None
+
+
+def _began_as(task: "asyncio.Task[Any]") -> str:
+    """Return the name of the function that the task runs."""
+    return getattr(task.get_coro(), "__qualname__", "?")
+
+
+def _lingers(task: "asyncio.Task[Any]") -> bool:
+    """Return whether it runs a plugin that goes on after it was cancelled: nothing can end that."""
+    return _began_as(task) == _RUNS_A_PLUGIN and task.cancelling() > 0
