@@ -140,9 +140,11 @@ def node_suits(node: NodeSeen, pod: PodSeen) -> bool:
     return node.schedulable and pod.selector.items() <= node.labels.items()
 
 
-def known_nodes(world: "World", identity: str, name: str) -> list[NodeSeen]:
-    """Return what the node has been for the replica in the last moments, or is since."""
-    told = world.server.watches.told(identity, NODE, at=world.timeline.now - LATE_SECONDS)
+def known_nodes(
+    world: "World", identity: str, name: str, late: float = LATE_SECONDS
+) -> list[NodeSeen]:
+    """Return what the node has been for the replica in the last `late` seconds, or is since."""
+    told = world.server.watches.told(identity, NODE, at=world.timeline.now - late)
     found: list[NodeSeen] = []
     for change, node in reversed(world.books.versions[name]):
         found.append(node)

@@ -11,9 +11,9 @@ Those that look into a replica's state are in `state_invariants.py`. Break the c
 seed find it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
@@ -32,6 +32,7 @@ from simulation.claim_invariants import (
     the_volumes_of_a_bound_pod_are_on_its_node,
 )
 from simulation.cluster_books import (
+    LATE_SECONDS,
     kept_for_others,
     known_nodes,
     known_pods,
@@ -95,6 +96,9 @@ def no_pod_is_bound_to_a_second_node(world: "World", sent: "Sent") -> str | None
 
 # At every change.
 
+_LATE_WITH_CLAIMS: Final = 120.0
+"""A claim is written up to four times before the Binding, each time for 30 s without an answer."""
+
 
 def no_node_holds_more_than_it_has(world: "World", change: Change) -> str | None:
     """Check what the pod requests; what others bound counts if this replica was told of it."""
@@ -103,10 +107,18 @@ def no_node_holds_more_than_it_has(world: "World", change: Change) -> str | None
     name = change.object["spec"]["nodeName"]
     there = known_pods(world, change.by, name)
     used = _requested_by(PodSeen.read(change.object), sum((pod.need for pod in there), Amount()))
-    had = [node.allocatable for node in known_nodes(world, change.by, name)]
+    late = _LATE_WITH_CLAIMS if _has_claims(change.object) else LATE_SECONDS
+    had = [node.allocatable for node in known_nodes(world, change.by, name, late)]
     if any(amount.covers(used) for amount in had):
         return None
     return f"{name} has {had[-1] if had else 'nothing'}, its pods take {used}"
+
+
+def _has_claims(pod: Mapping[str, Any]) -> bool:
+    """Return whether claims are written, or waited for, between the decision and the Binding."""
+    spec = pod["spec"]
+    has_volumes = any("persistentVolumeClaim" in volume for volume in spec.get("volumes", ()))
+    return bool(spec.get("resourceClaims") or has_volumes)
 
 
 def _requested_by(pod: PodSeen, used: Amount) -> Amount:
