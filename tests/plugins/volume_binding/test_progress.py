@@ -57,6 +57,13 @@ def lost(progress: BindingProgress) -> str:
     return str(caught.value)
 
 
+def test_a_claim_that_was_deleted_and_created_again_is_not_the_one_that_was_written_for() -> None:
+    again = pvc("data")
+    again["metadata"]["uid"] = "another"
+    reason = lost(binding(shown(taken(), again)))
+    assert reason == 'pvc "data" was deleted and created again'
+
+
 def test_a_binding_is_done_once_its_claim_is_bound_for_good() -> None:
     assert not binding(shown(taken(), pvc("data"))).done()
     assert binding(shown(taken(), BOUND)).done()

@@ -74,6 +74,9 @@ class BindingProgress:
         if shown is None:
             missing = f'persistentvolumeclaim "{claim.name}" not found'
             raise VolumesLostError(f"failed to check binding: {missing}")
+        if shown.uid != claim.uid:
+            # kube-scheduler waits until its time is up, for a volume that nobody binds any more.
+            raise VolumesLostError(f'pvc "{claim.name}" was deleted and created again')
         if _older(volume, written):
             return False
         self._check_node_affinity(volume, node)
