@@ -53,13 +53,19 @@ def profile(
     *,
     name: str = "packed",
     uid: str = "u1",
+    version: int = 1,
     status: Raw | None = None,
     **spec: Any,
 ) -> Raw:
     return {
         "apiVersion": "scheduling.mooring.dev/v1alpha1",
         "kind": "SchedulingProfile",
-        "metadata": {"name": name, "uid": uid, "generation": generation},
+        "metadata": {
+            "name": name,
+            "uid": uid,
+            "generation": generation,
+            "resourceVersion": str(version),
+        },
         "spec": spec,
         **({"status": status} if status else {}),
     }
@@ -120,6 +126,17 @@ def test_a_broken_profile_leaves_the_last_good_one_in_force(
     assert status["observedGeneration"] == 2
     assert "inForceGeneration" not in status, "it is still 1, so the patch need not say it"
     assert shared.profiles.in_force["packed"].profile.generation == 1
+
+
+def test_what_kopf_tells_late_of_a_former_profile_of_the_name_changes_nothing(
+    profile_handler: ProfileHandler, shared: SchedulerState
+) -> None:
+    profile_handler.applied(profile(uid="u1", version=9))
+    profile_handler.applied(profile(uid="u2", version=11))
+    assert profile_handler.applied(profile(uid="u1", version=10)) is None
+    profile_handler.gone("packed", "u1")
+    assert profile_handler.known() == {"u2": "packed"}
+    assert list(shared.profiles.in_force) == ["packed"]
 
 
 def test_a_profile_is_ready_while_its_newest_spec_is_in_force(

@@ -82,6 +82,7 @@ class ProfileHandler:
         self._now = now
         self._verdicts: dict[str, _Verdict] = {}
         self._shown: dict[str, Mapping[str, Any]] = {}
+        self._shown_versions: dict[str, str] = {}
         self._told: dict[str, _Surroundings] = {}
         """What the last status said of nodes and API server, also where an old CRD prunes it."""
         self._outdated: set[str] = set()
@@ -95,13 +96,15 @@ class ProfileHandler:
         """The profiles that were deleted, for whoever reads a profile meanwhile."""
 
     def applied(self, raw: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Put the profile in force if it is valid.
+        """Put the profile in force if it is valid, and not one that another has followed.
 
         Returns a merge patch of its status, None if the status is right already.
         """
         metadata, before = raw["metadata"], raw.get("status") or {}
         verdict = self._verdicts.get(metadata["name"])
         if verdict is not None and verdict.uid != metadata["uid"]:
+            if _is_older(metadata, self._shown_versions[metadata["name"]]):
+                return None  # kopf tells of two objects of one name in any order
             self.gone(metadata["name"], verdict.uid)
             verdict = None
         if verdict is None or verdict.generation != metadata["generation"]:
@@ -112,6 +115,7 @@ class ProfileHandler:
             spec = in_force.profile.manifest()["spec"] if in_force is not None else None
             self._remember(metadata["name"], verdict, spec)
         self._shown[metadata["name"]] = before
+        self._shown_versions[metadata["name"]] = metadata.get("resourceVersion", "")
         self._told[metadata["name"]] = self._surroundings(metadata["name"])
         self._outdated.discard(metadata["name"])
         after = self._status(metadata["name"], verdict, before)
@@ -221,7 +225,7 @@ class ProfileHandler:
         if self.knows(name, uid):
             self._remember(name, replace(self._verdicts[name], ready=False, reason="Deleted"), None)
             del self._verdicts[name]
-            del self._shown[name]
+            del self._shown[name], self._shown_versions[name]
             del self._told[name]
             self._unsettled.update(self._profiles.conflicts(name))
             self._unsettled.discard(name)
@@ -466,6 +470,12 @@ def _scheduler_names(raw: Mapping[str, Any]) -> tuple[str, ...]:
     if isinstance(names, list | tuple) and names:
         return tuple(name for name in names if isinstance(name, str))
     return (raw["metadata"]["name"],)
+
+
+def _is_older(metadata: Mapping[str, Any], than: str) -> bool:
+    """Return whether an object's version is older than another; False if they do not say."""
+    version = metadata.get("resourceVersion", "")
+    return version.isdecimal() and than.isdecimal() and int(version) < int(than)
 
 
 def _transition_time(kind: str, holds: str, before: Mapping[str, Any], now: float) -> str:
