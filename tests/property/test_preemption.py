@@ -19,7 +19,8 @@ from mooring.model.events import Kind
 from mooring.model.objects import parse_object
 from mooring.model.pod import Pod, Uid, parse_pod
 from mooring.plugins.default_preemption.candidates import Candidate, select_victims
-from mooring.testing.builders import cluster, node, pdb, pod
+from mooring.plugins.default_preemption.victims import Victim
+from mooring.testing.builders import cluster, node, pdb, pod, pod_group
 
 Raw = dict[str, Any]
 
@@ -63,7 +64,8 @@ def _by_dry_runs(deciding: Deciding, raw: Raw) -> list[Candidate]:
             if not lower or dry_run.rejection(row):
                 continue
 
-            def reprieve(back: Pod, row: int = row) -> bool:
+            def reprieve(back: Victim, row: int = row) -> bool:
+                assert isinstance(back, Pod)
                 trial.add(back, row)
                 if not dry_run.rejection(row):
                     return True
@@ -113,6 +115,134 @@ def test_the_chosen_candidate_costs_what_the_cheapest_dry_run_costs(
     assert len(match) == 1
     assert {v.key for v in match[0].all_victims} == {v.key for v in chosen.victims}
     assert match[0].cost == min(candidate.cost for candidate in candidates)
+
+
+_in_groups = st.lists(
+    st.tuples(
+        st.integers(2, 4),
+        st.lists(
+            st.tuples(st.integers(1, 2), st.sampled_from(["", "w0", "w1", "w2"]), st.booleans()),
+            min_size=1,
+            max_size=4,
+        ),
+    ),
+    min_size=1,
+    max_size=4,
+)
+"""Nodes: their CPUs, and of each pod the CPUs, its group, and whether a budget matches it."""
+_PRIORITIES = {"": 10, "w0": 0, "w1": 10, "w2": 20}
+
+
+def _with_groups(drawn: list[tuple[int, list[tuple[int, str, bool]]]], allowed: int) -> list[Raw]:
+    """Return nodes with pods, of which some are in groups that are disrupted as a whole."""
+    objects = [pdb("guard", {"guarded": "yes"}, allowed=allowed)]
+    for name, priority in _PRIORITIES.items():
+        if name:
+            objects.append(pod_group(name, 1, disruption_mode="PodGroup", priority=priority))
+    for n, (cpus, pods) in enumerate(drawn):
+        objects.append(node(f"n{n}", cpu=str(cpus), pods=4))
+        for i, (cpu, group, guarded) in enumerate(pods):
+            fields: dict[str, Any] = {"group": group} if group else {}
+            labels = {"guarded": "yes" if guarded else "no"}
+            objects.append(
+                pod(
+                    f"n{n}-{i}",
+                    cpu=str(cpu),
+                    node=f"n{n}",
+                    priority=_PRIORITIES[group],
+                    labels=labels,
+                    ports=[80] if i == 0 else [],
+                    started=f"2026-01-0{i + 1}T00:00:0{n}Z",
+                    **fields,
+                )
+            )
+    return objects
+
+
+@dataclass(frozen=True)
+class Together:
+    """Pods that leave together, with their rows."""
+
+    pods: tuple[tuple[Pod, int], ...]
+    is_group: bool
+
+    @property
+    def importance(self) -> tuple[int, bool, int, float]:
+        """The most important has the smallest."""
+        priority = self.pods[0][0].spec.priority
+        earliest = min(pod.started or 0.0 for pod, _ in self.pods)
+        return (-priority, not self.is_group, -len(self.pods), earliest)
+
+
+def _units(deciding: Deciding) -> list[Together]:
+    """Return what leaves together, on whatever nodes."""
+    found: dict[str, list[tuple[Pod, int]]] = {}
+    for placed in deciding.state.pods:
+        name = placed.pod.scheduling_group or placed.pod.uid
+        found.setdefault(name, []).append((placed.pod, placed.row))
+    return [Together(tuple(ps), ps[0][0].scheduling_group is not None) for ps in found.values()]
+
+
+def _by_budget(units: list[Together], allowed: int) -> list[tuple[Together, int]]:
+    """Return the units in the order in which they are reprieved, with their violations."""
+    found = list[tuple[Together, int]]()
+    for unit in sorted(units, key=lambda unit: unit.importance):
+        guarded = sum(gone.labels["guarded"] == "yes" for gone, _ in unit.pods)
+        found.append((unit, min(guarded, max(guarded - allowed, 0))))
+        allowed = max(allowed - guarded, 0)
+    return sorted(found, key=lambda each: not each[1])
+
+
+def _slow_candidate(
+    dry_run: LiveDryRun, row: int, lower: list[Together], allowed: int
+) -> tuple[Any, set[str]] | None:
+    """Return the cost and the victims on a row, as SelectVictimsOnNode of 1.37 finds them."""
+    here = [unit for unit in lower if any(at == row for _, at in unit.pods)]
+    victims, violated = list[Pod](), 0
+    with dry_run.trial() as trial:
+        for unit in here:
+            for gone, _ in unit.pods:
+                trial.remove(gone.uid)
+        if not here or dry_run.rejection(row):
+            return None
+        for unit, violations in _by_budget(here, allowed):
+            for back, at in unit.pods:
+                trial.add(back, at)
+            if dry_run.rejection(row):
+                victims += (gone for gone, _ in unit.pods)
+                violated += violations
+                for gone, _ in unit.pods:
+                    trial.remove(gone.uid)
+    highest = max(gone.spec.priority for gone in victims)
+    earliest = min(gone.started or 0.0 for gone in victims if gone.spec.priority == highest)
+    total = sum(gone.spec.priority + 2**31 for gone in victims)
+    return (violated, highest, total, len(victims), -earliest), {gone.key for gone in victims}
+
+
+@given(_in_groups, st.integers(1, 3), st.integers(0, 2), st.sampled_from([[], [80]]))
+def test_groups_that_are_disrupted_as_a_whole_are_victims_as_in_a_slow_search(
+    drawn: list[Any], cpus: int, allowed: int, ports: list[int]
+) -> None:
+    deciding = Deciding(*_with_groups(drawn, allowed))
+    raw = pod("new", cpu=str(cpus), priority=15, ports=ports)
+    outcome = deciding.outcome(raw)
+    if not isinstance(outcome, FitError):
+        return
+    search, asked = deciding.search(raw)
+    kept = search.rejected_with_nominated(asked, search.feasible(asked))
+    lower = [unit for unit in _units(deciding) if unit.pods[0][0].spec.priority < 15]
+    expected = dict[str, tuple[Any, set[str]]]()
+    for row in search.diagnose(asked, kept).resolvable_rows.tolist():
+        found = _slow_candidate(LiveDryRun(search, asked), row, lower, allowed)
+        if found is not None:
+            expected[deciding.cluster.node_names[row]] = found
+    if outcome.nomination is None:
+        assert expected == {}
+        return
+    chosen = outcome.nomination
+    cost, victims = expected[chosen.node]
+    assert {victim.key for victim in chosen.victims} == victims
+    assert cost == min(cost for cost, _ in expected.values())
 
 
 VICTIMS, PREEMPTORS = ("v0", "v1", "v2"), ("p0", "p1")

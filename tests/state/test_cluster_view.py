@@ -7,7 +7,15 @@ import numpy as np
 from mooring.model.events import Kind
 from mooring.model.pod import Uid, parse_pod
 from mooring.state.cluster_view import ClusterView
-from mooring.testing.builders import cluster, namespace, node, pod, priority_class, uid_of
+from mooring.testing.builders import (
+    cluster,
+    namespace,
+    node,
+    pod,
+    pod_group,
+    priority_class,
+    uid_of,
+)
 
 STATE = cluster(
     node("a", zone="z1"),
@@ -91,3 +99,17 @@ def test_a_dry_run_is_undone() -> None:
         assert cluster_view.pod(uid_of("web")) is None
     assert cluster_view.nodes.requested("cpu").tolist() == [1000]
     assert [placed.pod.key for placed in cluster_view.pods_on(0)] == ["default/web"]
+
+
+def test_the_members_of_a_group_leave_together_if_it_is_disrupted_as_a_whole() -> None:
+    objects = [
+        node("a"),
+        node("b"),
+        pod_group("whole", 2, disruption_mode="PodGroup"),
+        pod_group("loose", 2),
+        pod("alone", node="a"),
+        *(pod(f"{g}-{n}", node=n, group=g) for g in ("whole", "loose") for n in ("a", "b")),
+    ]
+    state = cluster(*objects)
+    found = ClusterView(state).disrupted_with(state.nodes.row_of["a"])
+    assert sorted(p.name for p in found.values()) == ["alone", "loose-a", "whole-a", "whole-b"]

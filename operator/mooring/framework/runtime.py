@@ -262,6 +262,7 @@ def run_post_filter(
 ) -> PostFilterResult:
     """Run `post_filter` and check that a nominated node exists, and the victims are on it.
 
+    Members of a group that is disrupted as a whole may be elsewhere, if one of them is on it.
     Candidates are returned only where extenders have to see them, and have not yet; Unfinished
     only where the search may pause.
     """
@@ -462,8 +463,10 @@ def _wrong_victims(node: object, victims: object, cluster: ClusterView) -> str:
         return f"nominated the node {one_line(node)!r}, which does not exist"
     if not isinstance(victims, tuple) or not all(isinstance(v, Pod) for v in victims):
         return "returned victims that are no tuple of pods"
-    on_node = {placed.pod.uid for placed in cluster.pods_on(row)}
-    if len(victims) > len(on_node) or not {v.uid for v in victims} <= on_node:
+    uids, on_node = {v.uid for v in victims}, {placed.pod.uid for placed in cluster.pods_on(row)}
+    if len(victims) > len(uids) or not (
+        uids <= on_node or uids <= cluster.disrupted_with(row).keys()
+    ):
         return "returned victims that are not on the nominated node"
     return ""
 

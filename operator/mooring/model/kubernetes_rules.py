@@ -61,6 +61,8 @@ class KubernetesRules:
             than the group or the other members.
         group_progress_in_message: A gang of scheduling.k8s.io that does not fit says how many
             members have a node and how many were left when that was clear.
+        whole_groups_preempted_by_pods: A group that is disrupted as a whole is one victim of a
+            single pod, on whatever nodes its members are. Else they are no victims of single pods.
         counter_slices_by_node: A slice with shared counters is looked for like any other slice, by
             its node or node selector. Else it is relevant to every node.
         counters_by_driver: Counters belong to a driver's pool. Else two drivers with a pool of the
@@ -103,6 +105,7 @@ class KubernetesRules:
     pod_level_resize: bool
     group_members_agree: bool
     group_progress_in_message: bool
+    whole_groups_preempted_by_pods: bool
     counter_slices_by_node: bool
     counters_by_driver: bool
     capacity_errors: bool
@@ -134,6 +137,7 @@ _1_34: Final = KubernetesRules(
     pod_level_resize=False,
     group_members_agree=False,
     group_progress_in_message=False,
+    whole_groups_preempted_by_pods=False,
     counter_slices_by_node=False,
     counters_by_driver=False,
     capacity_errors=False,
@@ -172,6 +176,7 @@ _1_37: Final = replace(
     pod_level_defaults_last=True,
     group_members_agree=True,
     group_progress_in_message=True,
+    whole_groups_preempted_by_pods=True,
     counter_slices_by_node=True,
     counters_by_driver=True,
     capacity_errors=True,

@@ -103,6 +103,20 @@ class ClusterView:
         """
         return self._state.pods_of(node)
 
+    def disrupted_with(self, row: int) -> dict[Uid, Pod]:
+        """Return by uid the pods on a row, and those that leave with one of them.
+
+        These are the other members of groups that are disrupted as a whole, wherever they are.
+        """
+        groups = self.pod_groups
+        found = {placed.pod.uid: placed.pod for placed in self.pods_on(row)}
+        if groups.disrupted_whole:
+            of_pods = {group.key: group for pod in found.values() if (group := groups.of(pod))}
+            for group in groups.disrupted_whole:
+                if group.key in of_pods:
+                    found |= {placed.pod.uid: placed.pod for placed in group.on_nodes}
+        return found
+
     @property
     def pod_columns(self) -> PodColumns:
         """Placed and nominated pods as columns."""

@@ -136,6 +136,12 @@ class PodGroupState:
         return len(self._assumed) + len(self._assigned)
 
     @property
+    def on_nodes(self) -> Iterator[PlacedPod]:
+        """The members on a node, terminating ones left out."""
+        yield from self._assumed.values()
+        yield from self._assigned.values()
+
+    @property
     def minimum(self) -> int:
         """How many members are placed together or not at all; 0 without a definition."""
         return self.definition.minimum if self.definition is not None else 0

@@ -25,13 +25,17 @@ from mooring.model.pod import Pod, parse_pod
 from mooring.policy.extender import Extender
 from mooring.policy.reading import read
 from mooring.state.cluster_view import ClusterView
-from mooring.testing.builders import cluster, node, pod, uid_of
+from mooring.testing.builders import cluster, node, pod, pod_group, uid_of
 
 WEB = parse_pod(pod("web", priority=10))
 NODES = ("n1", "n2", "n3")
 ON_N1, ALSO_ON_N1 = pod("v1", node="n1", priority=1), pod("v2", node="n1", priority=1)
 ON_N2, ABOVE = pod("v3", node="n2"), pod("above", node="n2", priority=10)
-CLUSTER = ClusterView(cluster(*map(node, NODES), ON_N1, ALSO_ON_N1, ON_N2, ABOVE))
+TOGETHER = (
+    pod_group("whole", 2, disruption_mode="PodGroup"),
+    *(pod(f"whole-{name}", node=name, group="whole") for name in ("n2", "n3")),
+)
+CLUSTER = ClusterView(cluster(*map(node, NODES), ON_N1, ALSO_ON_N1, ON_N2, ABOVE, *TOGETHER))
 
 
 class Stage:
@@ -253,6 +257,17 @@ async def test_an_empty_answer_ends_the_preemption(stage: Stage) -> None:
     assert left.candidates == ()
     assert left.error is None
     assert second.asked == []
+
+
+async def test_an_extender_may_leave_a_victim_elsewhere_that_leaves_with_one_on_the_node(
+    stage: Stage,
+) -> None:
+    both = Answers(preempt=meta(n2=["whole-n2", "whole-n3"]))
+    left = await stage.preempt(await stage.serve(both, "preempt"))
+    assert [[v.name for v in c.victims] for c in left.candidates] == [["whole-n2", "whole-n3"]]
+    other = Answers(preempt=meta(n1=["whole-n3"]))
+    left = await stage.preempt(await stage.serve(other, "preempt"))
+    assert "not found on that node" in (left.error or "")
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,10 @@
 from mooring.model.pod import Pod, parse_pod
 from mooring.plugins.default_preemption.candidates import (
     Candidate,
-    by_importance,
     select_candidate,
     select_victims,
 )
+from mooring.plugins.default_preemption.victims import Victim
 from mooring.testing.builders import cluster, node, pdb, pod
 
 
@@ -18,11 +18,6 @@ def victim(name: str, priority: int = 0, day: int | None = None, app: str = "") 
 
 def names(pods: tuple[Pod, ...] | list[Pod]) -> list[str]:
     return [p.name for p in pods]
-
-
-def test_importance_is_priority_then_age() -> None:
-    pods = [victim("new", 5, 9), victim("unstarted", 5), victim("old", 5, 1), victim("top", 9)]
-    assert names(by_importance(pods)) == ["top", "old", "new", "unstarted"]
 
 
 def test_fewer_violated_budgets_outweigh_every_other_criterion() -> None:
@@ -56,7 +51,7 @@ def test_a_candidate_without_victims_costs_least() -> None:
 def test_the_most_important_pods_are_reprieved_while_they_fit() -> None:
     free_slots = 2
 
-    def reprieve(_: Pod) -> bool:
+    def reprieve(_: Victim) -> bool:
         nonlocal free_slots
         free_slots -= 1
         return free_slots >= 0
@@ -71,7 +66,8 @@ def test_pods_whose_budget_would_be_violated_are_reprieved_first() -> None:
     potential = [victim("a", 3, 1, "web"), victim("b", 2, 1, "web"), victim("c", 9, 1)]
     reprieve_order: list[str] = []
 
-    def reprieve(victim: Pod) -> bool:
+    def reprieve(victim: Victim) -> bool:
+        assert isinstance(victim, Pod)
         reprieve_order.append(victim.name)
         return False
 

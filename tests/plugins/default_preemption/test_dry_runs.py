@@ -15,7 +15,7 @@ from mooring.framework.post_filter import Nomination
 from mooring.model.events import Kind
 from mooring.model.objects import parse_object
 from mooring.model.pod import Uid, parse_pod
-from mooring.testing.builders import Raw, node, pdb, pod, uid_of
+from mooring.testing.builders import Raw, node, pdb, pod, pod_group, uid_of
 
 MODULE = "mooring.plugins.default_preemption.dry_runs"
 PREEMPTOR = pod("new", cpu="2", priority=100, ports=[80])
@@ -203,3 +203,26 @@ def test_a_node_that_changes_in_every_pause_is_left_out() -> None:
     assert outcome.nomination is None
     assert "1 node(s) changed again and again while they were tried" in outcome.message
     assert pauses < 12
+
+
+@pytest.mark.parametrize("preemptor", [PREEMPTOR, BY_REQUESTS])
+def test_a_search_notices_that_a_member_on_another_node_has_left(preemptor: Raw) -> None:
+    """Each of the nodes has a member of a group that is disrupted as a whole."""
+    group = pod_group("g", 3, disruption_mode="PodGroup", priority=0)
+    names = ("a", "b", "c")
+    members = [
+        pod(f"on-{name}", cpu="2", node=name, group="g", priority=0, ports=[80]) for name in names
+    ]
+    cluster = Deciding(*(node(name, cpu="2") for name in names), group, *members)
+
+    def leave() -> None:
+        cluster.state.delete(Kind.POD, uid_of("on-c"))
+        raw = node("c", cpu="2", unschedulable=True)
+        cluster.state.put(Kind.NODE, "c", parse_object(Kind.NODE, raw))
+
+    with short_steps(1):
+        outcome, paused = cluster.outcome_in_steps(preemptor, leave)
+    assert paused
+    assert isinstance(outcome, FitError)
+    assert outcome.nomination is not None
+    assert sorted(victim.name for victim in outcome.nomination.victims) == ["on-a", "on-b"]

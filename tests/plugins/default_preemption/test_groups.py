@@ -137,14 +137,19 @@ def test_a_group_that_is_disrupted_as_a_whole_is_evicted_whole() -> None:
     assert victims(deciding, gang(1)) == ["w1", "w2"]
 
 
-def test_a_single_pod_takes_no_member_of_a_group_that_is_disrupted_as_a_whole() -> None:
+def test_a_group_of_which_a_member_has_not_run_long_enough_is_not_evicted() -> None:
     deciding = Deciding(
         node("a", cpu="1"),
-        pod_group("whole", 1, disruption_mode="PodGroup", priority=0),
-        running("w1", "a", group="whole"),
+        node("b", cpu="1"),
+        pod_group("g", 1),
+        pod_group("whole", 2, disruption_mode="PodGroup", priority=0),
+        running("w1", "a", group="whole", started="1969-12-31T00:00:00Z"),
+        running("w2", "b", group="whole", started="1969-12-31T23:59:30Z"),
+        preemption={"minRuntimeSeconds": 60},
     )
-    outcome = deciding.outcome(pod("x", cpu="1", priority=100))
-    assert getattr(outcome, "nomination", None) is None
+    assert reason(deciding, gang(1)) == (
+        "preemption: No preemption victims found for incoming pod group."
+    )
 
 
 def test_a_group_above_its_minimum_gives_up_its_surplus_first() -> None:

@@ -414,15 +414,16 @@ def _chosen(
     """Return the candidate that an extender answered with (convertToVictims).
 
     Raises:
-        AnswerError: if there is no such node, or a victim is not on it or has too high a priority.
+        AnswerError: if there is no such node, or a victim is neither on it nor a member of a group
+            that is disrupted with a pod on it, or has too high a priority.
     """
     row = cluster.row(node)
     if row is None or cluster.node(row) is None:
         raise AnswerError(f'claims to preempt on node "{node[:253]}", which is not found')
-    on_node: dict[str, Pod] = {placed.pod.uid: placed.pod for placed in cluster.pods_on(row)}
+    there: dict[str, Pod] = {pod.uid: pod for pod in cluster.disrupted_with(row).values()}
     pods: list[Pod] = []
     for uid in victims.uids:
-        pod = on_node.get(uid)
+        pod = there.get(uid)
         if pod is None:
             raise AnswerError(
                 f"claims to preempt pod (UID: {uid[:64]}) on node: {node}, but the pod is not "

@@ -7,23 +7,31 @@ pickOneNodeForPreemption in framework/preemption/preemption.go.
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from math import inf
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from mooring.model.pod import Pod
+from mooring.model.workloads import PodDisruptionBudget
+from mooring.plugins.default_preemption.victims import (
+    Victim,
+    WholeGroup,
+    by_importance,
+    pods_of,
+    started,
+)
 from mooring.state.evictions import Evictions
 
 __all__ = [
+    "BudgetsOf",
     "Candidate",
     "SplitVictims",
-    "by_importance",
     "select_candidate",
     "select_victims",
     "split_by_budgets",
-    "started",
 ]
 
 _Victim = TypeVar("_Victim")
+BudgetsOf: TypeAlias = Callable[[_Victim], Iterable[Sequence[PodDisruptionBudget]]]
+"""Returns the disruption budgets of each pod of a victim; pods without any may be left out."""
 
 _PRIORITY_OFFSET = 2**31
 """Makes every priority positive, so that a sum grows with the number of victims."""
@@ -62,39 +70,45 @@ class Candidate:
 
 
 class SplitVictims(NamedTuple, Generic[_Victim]):
-    """Victims by whether their eviction violates a budget, and how often a budget matched one."""
+    """Victims by whether their eviction violates a budget, and how often a budget matched one.
 
-    violating: list[_Victim]
+    Of those that violate one, the number of their pods that do.
+    """
+
+    violating: dict[_Victim, int]
     others: list[_Victim]
     matches: int
 
 
-def by_importance(pods: Iterable[Pod]) -> list[Pod]:
-    """Return the pods by priority, highest first, then earliest start first (MoreImportantPod)."""
-    return sorted(pods, key=lambda pod: (-pod.spec.priority, started(pod)))
-
-
 def select_victims(
-    row: int, potential: Iterable[Pod], reprieve: Callable[[Pod], bool], evictions: Evictions
+    row: int,
+    potential: Iterable[Victim],
+    reprieve: Callable[[Victim], bool],
+    evictions: Evictions,
+    budgets_of: BudgetsOf[Victim] | None = None,
 ) -> Candidate:
     """Reprieve as many of the row's potential victims as possible; the others are its victims.
 
-    All potential victims have been removed from the row before. `reprieve` adds one back, and
-    returns False and removes it again if the pod does not fit beside it. Pods whose eviction
+    All potential victims have been removed before, groups from all rows. `reprieve` adds one back,
+    and returns False and removes it again if the pod does not fit beside it. Those whose eviction
     violates a disruption budget are reprieved first, then the others, the most important first.
     Pods that are being evicted already are not reprieved.
     """
     evicting: list[Pod] = []
-    staying: list[Pod] = []
-    for pod in potential:
-        (evicting if evictions.evicting(pod) else staying).append(pod)
-    split = split_by_budgets(by_importance(staying), lambda pod: (pod,), evictions)
-    violating_victims = [pod for pod in split.violating if not reprieve(pod)]
-    victims = [pod for pod in split.others if not reprieve(pod)]
+    staying: list[Victim] = []
+    for victim in potential:
+        if not isinstance(victim, WholeGroup) and evictions.evicting(victim):
+            evicting.append(victim)
+        else:
+            staying.append(victim)
+    budgets_of = budgets_of or (lambda victim: map(evictions.matching_budgets, pods_of(victim)))
+    split = split_by_budgets(by_importance(staying), budgets_of, evictions)
+    violating = [victim for victim in split.violating if not reprieve(victim)]
+    victims = [victim for victim in split.others if not reprieve(victim)]
     return Candidate(
         row,
-        tuple(by_importance((*violating_victims, *victims))),
-        len(violating_victims),
+        tuple(pod for victim in by_importance((*violating, *victims)) for pod in pods_of(victim)),
+        sum(split.violating[victim] for victim in violating),
         tuple(evicting),
         split.matches,
     )
@@ -106,24 +120,22 @@ def select_candidate(candidates: Sequence[Candidate]) -> Candidate:
 
 
 def split_by_budgets(
-    victims: Iterable[_Victim],
-    pods_of: Callable[[_Victim], Iterable[Pod]],
-    evictions: Evictions,
+    victims: Iterable[_Victim], budgets_of: BudgetsOf[_Victim], evictions: Evictions
 ) -> SplitVictims[_Victim]:
     """Split victims into those whose eviction, in this order, violates a budget, and others."""
     disruptions: Counter[str] = Counter()
-    violating: list[_Victim] = []
+    violating: dict[_Victim, int] = {}
     others: list[_Victim] = []
     for victim in victims:
-        violates = False
-        for pod in pods_of(victim):
-            for budget in evictions.matching_budgets(pod):
+        violations = 0
+        for budgets in budgets_of(victim):
+            violates = False
+            for budget in budgets:
                 disruptions[budget.key] += 1
                 violates |= disruptions[budget.key] > evictions.disruptions_allowed(budget)
-        (violating if violates else others).append(victim)
+            violations += violates
+        if violations:
+            violating[victim] = violations
+        else:
+            others.append(victim)
     return SplitVictims(violating, others, disruptions.total())
-
-
-def started(pod: Pod) -> float:
-    """Return when the pod started, in seconds since the epoch; infinity if it has not."""
-    return inf if pod.started is None else pod.started

@@ -7,14 +7,25 @@ while its pods are the same; the node that is chosen in the end is checked once 
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from mooring.framework.post_filter import PostFilterState
 from mooring.model.pod import Pod, Uid
-from mooring.plugins.default_preemption.candidates import Candidate, select_victims
+from mooring.model.workloads import PodDisruptionBudget
+from mooring.plugins.default_preemption.candidates import BudgetsOf, Candidate, select_victims
 from mooring.plugins.default_preemption.potential_victims import FreeResources
+from mooring.plugins.default_preemption.victims import (
+    Victim,
+    WholeGroup,
+    key_of,
+    pods_of,
+    pods_on,
+    with_rows,
+)
+from mooring.state.evictions import Evictions
+from mooring.state.pod_groups import PodGroupState
 
 __all__ = ["REMOVALS_PER_CHECK", "TERMS_PER_CHECK", "DryRuns", "StepEnds"]
 
@@ -44,16 +55,17 @@ class _OnNode:
     """What is known of one node: what was there, and how each check of it ended, in their order.
 
     `was_there` has the node, its pods and those nominated to it by their ids. The first check is
-    without all potential victims; each other one decides about the pod of that uid. `found` is the
-    result: a candidate, or why the node is none. `verified_in` is the step in which that was found,
-    or checked once more. `by_requests` says that nothing had to be checked.
+    without all potential victims; each other one decides about the pod of that uid, or the group of
+    that number. `found` is the result: a candidate, or why the node is none. `verified_in` is the
+    step in which that was found, or checked once more. `by_requests` says that nothing had to be
+    checked.
     """
 
     was_there: dict[int, object]
-    potential: tuple[Pod, ...]
+    potential: tuple[Victim, ...]
     by_requests: bool
     rejection: tuple[str, ...] | None = None
-    reprieves: list[tuple[Uid, bool]] = field(default_factory=list)
+    reprieves: list[tuple[Uid | int, bool]] = field(default_factory=list)
     found: Candidate | tuple[str, ...] | None = None
     verified_in: int = 0
 
@@ -73,6 +85,8 @@ class DryRuns:
         terms = pod.spec.affinity.term_count + len(pod.spec.spread)
         self._cost = 1 + terms / TERMS_PER_CHECK
         self._nodes: dict[str, _OnNode] = {}
+        self._groups: dict[int, WholeGroup] = {}
+        self._budgets: dict[WholeGroup, list[Sequence[PodDisruptionBudget]]] = {}
         self._times: Counter[str] = Counter()
         self._step = 0
         self._spent, self._checked = 0.0, 0.0
@@ -81,17 +95,26 @@ class DryRuns:
         """Begin the next step."""
         self._step += 1
         self._spent, self._checked = 0.0, 0.0
+        self._budgets = {}
+
+    def whole_group(self, group: PodGroupState, state: PostFilterState) -> WholeGroup:
+        """Return the group as a victim: what an earlier step had, if nothing of it has changed."""
+        now, known = WholeGroup(group, state.cluster), self._groups.get(group.number)
+        if known is not None and known.is_like(now):
+            return known
+        self._groups[group.number] = now
+        return now
 
     def candidate(
         self,
         state: PostFilterState,
         row: int,
-        potential: Sequence[Pod],
+        potential: Sequence[Victim],
         free: FreeResources | None = None,
     ) -> Candidate | tuple[str, ...]:
-        """Return the candidate of the row without some of these pods, or why there is none.
+        """Return the candidate of the row without some of these victims, or why there is none.
 
-        Where only requests reject the pod, and not without all of these pods, `free` is what is
+        Where only requests reject the pod, and not without all of these victims, `free` is what is
         free there then, beside the pod.
 
         Raises:
@@ -139,13 +162,16 @@ class DryRuns:
 
     def _is_found_again(self, state: PostFilterState, found: Candidate, known: _OnNode) -> bool:
         """Return whether the victims are the same, and the pod fits without them."""
-        order, answers = list[Uid](), dict(known.reprieves)
+        order, answers = list[Uid | int](), dict(known.reprieves)
 
-        def reprieve(pod: Pod) -> bool:
-            order.append(pod.uid)
-            return answers.get(pod.uid, False)
+        def reprieve(victim: Victim) -> bool:
+            key = key_of(victim)
+            order.append(key)
+            return answers.get(key, False)
 
-        again = select_victims(found.row, known.potential, reprieve, state.cluster.evictions)
+        evictions = state.cluster.evictions
+        budgets_of = self._budgets_of(evictions)
+        again = select_victims(found.row, known.potential, reprieve, evictions, budgets_of)
         if order != [*answers] or again.violations != found.violations:
             return False
         with state.dry_run.trial() as trial:
@@ -157,40 +183,66 @@ class DryRuns:
         """Find the candidate of the row; what an earlier step has checked is not checked again."""
         decided, known.reprieves = iter(known.reprieves), []
         with state.dry_run.trial() as trial:
-            for pod in known.potential:
+            pods = [pod for victim in known.potential for pod in pods_of(victim)]
+            for pod in pods:
                 trial.remove(pod.uid)
-            self._spent += len(known.potential) / REMOVALS_PER_CHECK
+            self._spent += len(pods) / REMOVALS_PER_CHECK
             if known.rejection is None:
                 known.rejection = self._check(state, row)
             if known.rejection:
                 return known.rejection
 
-            def reprieve(pod: Pod) -> bool:
+            def reprieve(victim: Victim) -> bool:
                 nonlocal decided
-                uid, reprieved = next(decided, (None, False))
-                if uid != pod.uid:  # it was not checked, or in another order
+                key, reprieved = next(decided, (None, False))
+                was_checked = key == key_of(victim)
+                if not was_checked:  # or in another order
                     decided = iter(())
-                    trial.add(pod, row)
+                if not was_checked or reprieved:
+                    for pod, at in with_rows(victim, row):
+                        trial.add(pod, at)
+                if not was_checked:
                     reprieved = not self._check(state, row)
-                    if not reprieved:
+                    for pod in () if reprieved else pods_of(victim):
                         trial.remove(pod.uid)
-                elif reprieved:
-                    trial.add(pod, row)
-                known.reprieves.append((pod.uid, reprieved))
+                known.reprieves.append((key_of(victim), reprieved))
                 return reprieved
 
-            return select_victims(row, known.potential, reprieve, state.cluster.evictions)
+            evictions = state.cluster.evictions
+            budgets_of = self._budgets_of(evictions)
+            return select_victims(row, known.potential, reprieve, evictions, budgets_of)
 
     def _by_requests(
         self, state: PostFilterState, row: int, known: _OnNode, free: FreeResources
     ) -> Candidate:
         """Find the candidate of the row where only requests reject the pod."""
         self._end_step_if_over(state)
-        found = select_victims(row, known.potential, free.reprieve, state.cluster.evictions)
+        evictions = state.cluster.evictions
+        found = select_victims(
+            row,
+            known.potential,
+            lambda victim: free.reprieve(*pods_on(victim, row)),
+            evictions,
+            self._budgets_of(evictions),
+        )
         checks = len(known.potential) / _REPRIEVES_PER_CHECK + found.matches / _MATCHES_PER_CHECK
         self._spent += checks
         self._checked += checks
         return found
+
+    def _budgets_of(self, evictions: Evictions) -> BudgetsOf[Victim]:
+        """Return what looks up the budgets of victims; those of a group once in a step."""
+
+        def budgets_of(victim: Victim) -> Iterable[Sequence[PodDisruptionBudget]]:
+            if not isinstance(victim, WholeGroup):
+                return (evictions.matching_budgets(victim),)
+            found = self._budgets.get(victim)
+            if found is None:
+                of_pods = map(evictions.matching_budgets, victim.pods)
+                found = self._budgets[victim] = [budgets for budgets in of_pods if budgets]
+            return found
+
+        return budgets_of
 
     def _check(self, state: PostFilterState, row: int) -> tuple[str, ...]:
         """Return why the row rejects the pod now; () if it does not."""
@@ -206,7 +258,7 @@ class DryRuns:
 
 
 def _there(
-    state: PostFilterState, row: int, potential: Sequence[Pod], free: FreeResources | None
+    state: PostFilterState, row: int, potential: Sequence[Victim], free: FreeResources | None
 ) -> _OnNode:
     cluster = state.cluster
     pods = [placed.pod for placed in cluster.pods_on(row)]

@@ -23,7 +23,8 @@ from mooring.framework.post_filter import (
 )
 from mooring.framework.verdicts import Unschedulable
 from mooring.model.pod import Pod, Uid
-from mooring.plugins.default_preemption.candidates import split_by_budgets, started
+from mooring.plugins.default_preemption.candidates import split_by_budgets
+from mooring.plugins.default_preemption.victims import may_be_victims, started
 from mooring.state.pod_groups import PodGroupState
 
 __all__ = ["preempt_for_group"]
@@ -68,7 +69,7 @@ class _Unit:
         group = self.group
         if group is None or group.priority > self.priority:
             return ()
-        return tuple((p.pod, p.row) for p in (*group.assumed.values(), *group.assigned.values()))
+        return tuple((placed.pod, placed.row) for placed in group.on_nodes)
 
     @property
     def importance(self) -> tuple[int, bool, bool, int, float]:
@@ -89,12 +90,13 @@ def preempt_for_group(state: PodGroupPostFilterState) -> _Pausing[GroupPreemptio
     if any(cluster.evictions.awaits_victims(pod) for pod in state.members):
         return NotEligible(_TERMINATING)
     units = sorted(_potential(state), key=lambda unit: unit.importance)[-_MOST_UNITS:]
-    violating, others, _ = split_by_budgets(
-        units, lambda unit: (pod for pod, _ in unit.pods), cluster.evictions
+    split = split_by_budgets(
+        units,
+        lambda unit: (cluster.evictions.matching_budgets(pod) for pod, _ in unit.pods),
+        cluster.evictions,
     )
     strict = limits.disruption_budgets == "Strict"
-    if strict:
-        violating = []
+    violating, others = [] if strict else [*split.violating], split.others
     if not violating and not others:
         return Unschedulable(_NO_VICTIMS, resolvable=True)
     reprieve = _Reprieve(state, [*violating, *others])
@@ -124,20 +126,18 @@ def _potential(state: PodGroupPostFilterState) -> Iterator[_Unit]:
     """
     cluster, priority = state.cluster, state.group.priority
     whole = cluster.pod_groups.disrupted_whole
-    for group in whole:
-        if group.priority >= priority or group.key == state.group.key:
-            continue
+    lower = (g for g in whole if g.priority < priority and g.key != state.group.key)
+    for group in may_be_victims(lower, cluster, state.limits, state.now):
         unit = _Unit(None, group.priority, group)
-        pods = unit.pods
-        if pods and all(cluster.node(row) is not None for _, row in pods):
+        if unit.pods:
             yield unit
     columns = cluster.pod_columns
-    lower = (columns.rows >= 0) & ~columns.nominated & (columns.priority < priority)
-    lower &= ~columns.evicting & ~columns.in_groups(group.number for group in whole)
+    chosen = (columns.rows >= 0) & ~columns.nominated & (columns.priority < priority)
+    chosen &= ~columns.evicting & ~columns.in_groups(group.number for group in whole)
     if state.limits.min_runtime_seconds:
-        lower &= columns.started <= state.now - state.limits.min_runtime_seconds
+        chosen &= columns.started <= state.now - state.limits.min_runtime_seconds
     surplus = _surplus(state)
-    slots = np.flatnonzero(lower)
+    slots = np.flatnonzero(chosen)
     # As _Unit.importance of single pods; equal ones stay in the order in which they came.
     ranked = columns.by_importance(slots, -columns.priority[slots], surplus[slots])
     single = list[_Unit]()

@@ -8,7 +8,8 @@ in a dry run where filters need it, as kube-scheduler does for all nodes
 """
 
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from functools import partial
 from typing import ClassVar, Final
 
 import numpy as np
@@ -28,11 +29,7 @@ from mooring.framework.post_filter import (
     Unfinished,
 )
 from mooring.framework.verdicts import Unschedulable
-from mooring.plugins.default_preemption.candidates import (
-    Candidate,
-    by_importance,
-    select_candidate,
-)
+from mooring.plugins.default_preemption.candidates import Candidate, select_candidate
 from mooring.plugins.default_preemption.dry_runs import (
     REMOVALS_PER_CHECK,
     TERMS_PER_CHECK,
@@ -41,8 +38,14 @@ from mooring.plugins.default_preemption.dry_runs import (
 )
 from mooring.plugins.default_preemption.groups import preempt_for_group
 from mooring.plugins.default_preemption.potential_victims import PotentialVictims
+from mooring.plugins.default_preemption.victims import (
+    by_importance,
+    may_be_victims,
+    pods_of,
+)
 from mooring.policy.args import DefaultPreemptionArgs
 from mooring.state.columns import IntArray
+from mooring.state.pod_groups import PodGroupState
 
 __all__ = ["DefaultPreemption"]
 
@@ -55,6 +58,8 @@ _MOST_CHECKS: Final = 600
 """Checks of the pod on a node in the dry runs of one decision; each takes about 0.1 ms."""
 _MOST_LOOKED_AT: Final = 8_000
 """Potential victims that one decision compares with disruption budgets, 8 us each."""
+_MOST_IN_DRY_RUN: Final = 1_000
+"""Members of a whole group that a dry run removes, and puts back, in one step."""
 _NO_VICTIMS: Final = "No preemption victims found for incoming pod"
 _NO_CANDIDATE: Final = "no candidate node for preemption"
 
@@ -70,6 +75,7 @@ class DefaultPreemption:
         self._percentage = args.min_candidate_nodes_percentage
         self._absolute = args.min_candidate_nodes_absolute
         self._says_placement = handle.kubernetes.placement_in_preemption_message
+        self._whole_groups = handle.kubernetes.whole_groups_preempted_by_pods
 
     def post_filter(self, state: PostFilterState) -> PostFilterResult:
         """Return the cheapest candidate as a nomination, or why there is none.
@@ -123,10 +129,17 @@ class DefaultPreemption:
         if not len(rows):
             return []
         needs = state.dry_run.resource_requests
-        potential = PotentialVictims(state.pod, needs or {}, rows, state.cluster, _protected(state))
+        groups = self._groups(state, needs)
+        wholes = {n: partial(dry_runs.whole_group, g, state) for n, g in groups.items()}
+
+        def potential_victims(needs: Mapping[str, int]) -> PotentialVictims:
+            protected = _protected(state, groups)  # by slots, which dry runs change
+            return PotentialVictims(state.pod, needs, rows, state.cluster, protected, wholes)
+
+        potential = potential_victims(needs or {})
         if needs is None:
             return self._that_hold(
-                lambda why: self._dry_run(state, potential, why, dry_runs),
+                lambda why: self._dry_run(state, potential, potential_victims, why, dry_runs),
                 lambda best: dry_runs.still_holds(state, best),
                 state,
                 rejections,
@@ -136,7 +149,8 @@ class DefaultPreemption:
             return []
         victims = potential.victims()
         ranked = potential.ranked(victims)
-        if state.limits.max_victims or potential.may_match_budgets(state.cluster):
+        is_exact = not (potential.has_groups or potential.may_match_budgets(state.cluster))
+        if state.limits.max_victims or not is_exact:
             return self._that_hold(
                 lambda why: self._by_requests(state, potential, ranked, why, dry_runs),
                 lambda best: dry_runs.still_holds(state, best, potential.free_on(best.row)),
@@ -145,6 +159,22 @@ class DefaultPreemption:
             )
         most = self._wanted(len(rows)) if state.preempt_extenders else 1
         return [potential.candidate(position, victims) for position in ranked[:most].tolist()]
+
+    def _groups(
+        self, state: PostFilterState, needs: Mapping[str, int] | None
+    ) -> dict[int, PodGroupState]:
+        """Return by number the groups that are disrupted as a whole, and may be for this pod."""
+        cluster = state.cluster
+        if not self._whole_groups or not cluster.pod_groups.disrupted_whole:
+            return {}
+        most = np.inf if needs is not None else _MOST_IN_DRY_RUN
+        groups = (
+            group
+            for group in cluster.pod_groups.disrupted_whole
+            if group.priority < state.pod.spec.priority and group.scheduled_pods_count <= most
+        )
+        may_be = may_be_victims(groups, cluster, state.limits, state.now)
+        return {group.number: group for group in may_be}
 
     def _wanted(self, nodes: int) -> int:
         """Return how many candidates to find on so many nodes (calculateNumCandidates)."""
@@ -202,8 +232,8 @@ class DefaultPreemption:
         candidates, looked = list[Candidate](), 0
         for position in _looked_at(ranked, potential.counts, state.seed):
             row, looked = int(potential.rows[position]), looked + 1
-            pods, free = potential.pods_at(position), potential.free_on(row)
-            found = dry_runs.candidate(state, row, pods, free)
+            victims, free = potential.victims_at(position), potential.free_on(row)
+            found = dry_runs.candidate(state, row, victims, free)
             if isinstance(found, Candidate):
                 candidates.append(found)
             else:
@@ -219,6 +249,7 @@ class DefaultPreemption:
         self,
         state: PostFilterState,
         potential: PotentialVictims,
+        by_requests: Callable[[Mapping[str, int]], PotentialVictims],
         rejections: Counter[str],
         dry_runs: DryRuns,
     ) -> list[Candidate]:
@@ -227,8 +258,8 @@ class DefaultPreemption:
         One decision must not hold up all others for long. So where there can be more candidates
         than kube-scheduler compares in any cluster, the number of checks is bounded; of a pod with
         many inter-pod terms there are fewer, because each check is about all of them. Then half of
-        the checks are about the nodes where requests alone would need the cheapest victims, and in
-        each attempt the others begin at another node.
+        the checks are about the nodes where requests alone would need the cheapest victims, which
+        `by_requests` tells, and in each attempt the others begin at another node.
         """
         terms = state.pod.spec.affinity.term_count + len(state.pod.spec.spread)
         left = _MOST_CHECKS / (1 + terms / TERMS_PER_CHECK)
@@ -236,7 +267,7 @@ class DefaultPreemption:
         rejections[_NO_VICTIMS] += len(potential.counts) - len(order)
         best, always = np.zeros(0, np.int64), len(order)
         if len(order) > _COMPARED_ALWAYS and len(order) + potential.counts.sum() > left:
-            best, always = _cheapest(state, potential, left / 2)
+            best, always = _cheapest(by_requests(state.pod.spec.demand.resources), left / 2)
             order = np.roll(order, -(state.seed % len(order)))
         order = order[np.argsort(~potential.fits[order], kind="stable")]
         order = np.concatenate((best, order[~np.isin(order, best)]))
@@ -245,12 +276,12 @@ class DefaultPreemption:
             if left <= 0 and number >= always:
                 rejections[_NOT_TRIED] += len(order) - number
                 break
-            pods = potential.pods_at(position)
-            found = dry_runs.candidate(state, int(potential.rows[position]), pods)
-            left -= 1 + len(pods) / REMOVALS_PER_CHECK
+            victims = potential.victims_at(position)
+            found = dry_runs.candidate(state, int(potential.rows[position]), victims)
+            left -= 1 + sum(len(pods_of(victim)) for victim in victims) / REMOVALS_PER_CHECK
             if isinstance(found, Candidate):
                 candidates.append(found)
-                left -= len(pods)
+                left -= len(victims)
             else:
                 rejections.update(found)
             if self._enough(state, candidates, len(potential.rows)):
@@ -285,8 +316,8 @@ class DefaultPreemption:
             row = cluster.row(left.node)
             if row is None or row not in resolvable:
                 continue
-            on_node = {placed.pod.uid: placed.pod for placed in cluster.pods_on(row)}
-            victims = [on_node[v.uid] for v in by_importance(left.victims) if v.uid in on_node]
+            there = cluster.disrupted_with(row)
+            victims = [there[v.uid] for v in by_importance(left.victims) if v.uid in there]
             if len(victims) < len(left.victims):
                 continue
             evicting = tuple(victim for victim in victims if cluster.evictions.evicting(victim))
@@ -298,20 +329,16 @@ class DefaultPreemption:
         return self._nomination(state, allowed)
 
 
-def _cheapest(
-    state: PostFilterState, potential: PotentialVictims, checks: float
-) -> tuple[IntArray, int]:
+def _cheapest(potential: PotentialVictims, checks: float) -> tuple[IntArray, int]:
     """Return the positions of the cheapest candidates by requests alone, for so many checks.
 
     And how many of them to compare at any cost: all, if there are so few candidates that
     kube-scheduler compares all of them, else none.
     """
-    needs = state.pod.spec.demand.resources
-    guess = PotentialVictims(state.pod, needs, potential.rows, state.cluster, _protected(state))
-    ranked = guess.ranked(guess.victims())
+    ranked = potential.ranked(potential.victims())
     if len(ranked) <= _COMPARED_ALWAYS:
         return ranked, len(ranked)
-    most = int(np.searchsorted(np.cumsum(1 + guess.counts[ranked]), checks))
+    most = int(np.searchsorted(np.cumsum(1 + potential.counts[ranked]), checks))
     return ranked[:most], 0
 
 
@@ -387,18 +414,21 @@ def _not_eligible_to_preempt_others(state: PostFilterState) -> str | None:
     return None
 
 
-def _protected(state: PostFilterState) -> npt.NDArray[np.bool_] | None:
+def _protected(
+    state: PostFilterState, groups: Mapping[int, PodGroupState]
+) -> npt.NDArray[np.bool_] | None:
     """Return True for slots of pods that may not be victims of a single pod; None if all may.
 
-    Those have not run long enough, or belong to a group that is disrupted as a whole: that may take
-    more nodes than the one that the pod needs.
+    Those have not run long enough, or belong to a group that is disrupted as a whole and none of
+    `groups`, which may be victims.
     """
     columns = state.cluster.pod_columns
     protected: npt.NDArray[np.bool_] | None = None
     if state.limits.min_runtime_seconds:
         protected = np.asarray(columns.started > state.now - state.limits.min_runtime_seconds)
-    if whole := state.cluster.pod_groups.disrupted_whole:
-        members = columns.in_groups(group.number for group in whole)
+    whole = {group.number for group in state.cluster.pod_groups.disrupted_whole}
+    if whole := whole - groups.keys():
+        members = columns.in_groups(whole)
         protected = members if protected is None else protected | members
     return protected
 

@@ -5,9 +5,11 @@ a potential victim. Elsewhere it gives the order in which to look at the nodes. 
 unless the docstring says otherwise.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +17,7 @@ import numpy.typing as npt
 from mooring.model.events import Kind
 from mooring.model.pod import Pod
 from mooring.plugins.default_preemption.candidates import Candidate
+from mooring.plugins.default_preemption.victims import Victim, WholeGroup
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray
@@ -31,14 +34,17 @@ class FreeResources:
     amounts: dict[str, int]
     slots: int
 
-    def reprieve(self, pod: Pod) -> bool:
-        """Return whether the pod fits; if it does, subtract its requests from what is free."""
-        demand = pod.spec.demand.resources
-        if self.slots < 1 or any(free < demand.get(name, 0) for name, free in self.amounts.items()):
+    def reprieve(self, *pods: Pod) -> bool:
+        """Return whether the pods fit; if they do, subtract their requests from what is free."""
+        demands = [pod.spec.demand.resources for pod in pods]
+        left = {
+            name: free - sum(demand.get(name, 0) for demand in demands)
+            for name, free in self.amounts.items()
+        }
+        if self.slots < len(pods) or any(amount < 0 for amount in left.values()):
             return False
-        self.slots -= 1
-        for name in self.amounts:
-            self.amounts[name] -= demand.get(name, 0)
+        self.slots -= len(pods)
+        self.amounts = left
         return True
 
 
@@ -56,11 +62,31 @@ class VictimSlots:
     evicting: BoolArray
 
 
+class _Costs(NamedTuple):
+    """What victims cost: an item for each pod, and for each group on each node it has members on.
+
+    All int64: the position of the node in `PotentialVictims.rows`, the highest priority of the
+    pods, the sum of their priorities, each made positive, and their number. `earliest` (float64) is
+    the first start of those of the highest priority.
+    """
+
+    at: IntArray
+    highest: IntArray
+    total: IntArray
+    number: IntArray
+    earliest: npt.NDArray[np.float64]
+
+
+_NO_GROUPS: Final[Mapping[int, Callable[[], WholeGroup]]] = MappingProxyType({})
+
+
 class PotentialVictims:
     """The pods of lower priority on the nodes at `rows`, and what is free without them.
 
     `needs` is what the pod requests, by resource. `protected` (bool per pod slot) is True for pods
-    that may not be victims although their priority is lower; None if there are none.
+    that may not be victims although their priority is lower; None if there are none. `groups` has,
+    by their numbers, how to make the victims of groups that are disrupted as a whole and may be
+    victims, whatever the priorities of their members are.
     """
 
     def __init__(
@@ -70,19 +96,25 @@ class PotentialVictims:
         rows: IntArray,
         cluster: ClusterView,
         protected: npt.NDArray[np.bool_] | None = None,
+        groups: Mapping[int, Callable[[], WholeGroup]] = _NO_GROUPS,
     ) -> None:
         self._needs = needs
+        self._make, self._groups = groups, dict[int, WholeGroup]()
         self._columns = columns = cluster.pod_columns
         nodes = cluster.nodes.take(rows)
         self.rows = rows
         position = np.full(len(cluster.nodes), -1, np.int64)
         position[rows] = np.arange(len(rows))
         at = np.where(columns.rows >= 0, position[columns.rows], -1)
-        lower = (at >= 0) & ~columns.nominated & (columns.priority < pod.spec.priority)
+        in_group = columns.in_groups(groups)
+        lower = (columns.priority < pod.spec.priority) | in_group
+        lower &= (at >= 0) & ~columns.nominated
         if protected is not None:
             lower &= ~protected | columns.evicting
         self._slots = np.flatnonzero(lower)
         self._at = at[self._slots]
+        self._in_group = (in_group & ~columns.evicting)[self._slots]
+        self._numbers = columns.groups[self._slots]
         self.counts = np.bincount(self._at, minlength=len(rows))
         """int64[len(rows)]: how many potential victims each node has."""
         nominated, nominated_requests = columns.nominated_demand(
@@ -104,6 +136,18 @@ class PotentialVictims:
         in_namespaces = self._columns.in_namespaces({budget.namespace for budget in budgets})
         return bool(in_namespaces[self._slots].any())
 
+    @property
+    def has_groups(self) -> bool:
+        """Whether a potential victim is a whole group."""
+        return bool(self._in_group.any())
+
+    def _group(self, number: int) -> WholeGroup:
+        """Return the group of this number as a victim."""
+        found = self._groups.get(number)
+        if found is None:
+            found = self._groups[number] = self._make[number]()
+        return found
+
     @cached_property
     def fits(self) -> BoolArray:
         """True where the pod fits without the potential victims, and there is at least one."""
@@ -118,11 +162,23 @@ class PotentialVictims:
         reasons += [(f"Insufficient {name}", free < 0) for name, free in self._free.items()]
         return reasons
 
-    def pods_at(self, position: int) -> list[Pod]:
-        """Return the potential victims of one of the rows."""
+    def victims_at(self, position: int) -> list[Victim]:
+        """Return the potential victims of one of the rows; a group with members elsewhere too."""
         ends = self._ends
         first = int(ends[position - 1]) if position else 0
-        return list(self._pods(self._slots[self._by_node[first : int(ends[position])]]))
+        here = self._by_node[first : int(ends[position])]
+        if not self.has_groups:
+            return list(self._pods(self._slots[here]))
+        in_group = self._in_group[here]
+        single = (self._all_pods[index] for index in here[~in_group].tolist())
+        numbers = np.unique(self._numbers[here[in_group]]).tolist()
+        return [*(pod for pod in single if pod is not None), *map(self._group, numbers)]
+
+    @cached_property
+    def _all_pods(self) -> list[Pod | None]:
+        """The potential victims, before a dry run gives members on other nodes other slots."""
+        pods = self._columns.pods
+        return [pods[slot] for slot in self._slots.tolist()]
 
     @cached_property
     def _by_node(self) -> IntArray:
@@ -172,21 +228,46 @@ class PotentialVictims:
         return VictimSlots(slots[victim], at[victim], evicting[victim])
 
     def ranked(self, victims: VictimSlots) -> IntArray:
-        """Return the positions in `rows` where the pod fits, by `Candidate.cost`, best first."""
-        new = ~victims.evicting
-        at, slots = victims.at[new], victims.slots[new]
-        priority, started = self._columns.priority[slots], self._columns.started[slots]
-        count = np.bincount(at, minlength=len(self.rows))
+        """Return the positions in `rows` where the pod fits, by `Candidate.cost`, best first.
+
+        A group costs what all its members cost, wherever they are.
+        """
+        costs = self._costs(victims)
+        count = np.zeros(len(self.rows), np.int64)
+        np.add.at(count, costs.at, costs.number)
         highest = np.full(len(self.rows), -_OFFSET, np.int64)
-        np.maximum.at(highest, at, priority)
+        np.maximum.at(highest, costs.at, costs.highest)
         total = np.zeros(len(self.rows), np.int64)
-        np.add.at(total, at, priority + _OFFSET)
+        np.add.at(total, costs.at, costs.total)
         earliest = np.full(len(self.rows), np.inf)
-        top = priority == highest[at]
-        np.minimum.at(earliest, at[top], started[top])
+        top = costs.highest == highest[costs.at]
+        np.minimum.at(earliest, costs.at[top], costs.earliest[top])
         order = np.lexsort((-earliest, count, total, highest))
         ranked: IntArray = order[self.fits[order]]
         return ranked
+
+    def _costs(self, victims: VictimSlots) -> _Costs:
+        """Return what the victims cost that are not being evicted already."""
+        numbers = self._columns.groups[victims.slots]
+        in_group = np.isin(numbers, [*self._make]) & ~victims.evicting
+        single = ~victims.evicting & ~in_group
+        at, slots = victims.at[single], victims.slots[single]
+        priority, started = self._columns.priority[slots], self._columns.started[slots]
+        costs = _Costs(at, priority, priority + _OFFSET, np.ones(len(slots), np.int64), started)
+        if not in_group.any():
+            return costs
+        pairs = np.unique(np.stack((victims.at[in_group], numbers[in_group])), axis=1)
+        whole = {number: self._cost_of(number) for number in np.unique(pairs[1]).tolist()}
+        of_groups = [whole[number] for number in pairs[1].tolist()]
+        highest, total, count = np.array([c[:3] for c in of_groups], np.int64).T
+        earliest = np.array([c[3] for c in of_groups])
+        added = (pairs[0], highest, total, count, earliest)
+        return _Costs(*map(np.concatenate, zip(costs, added, strict=True)))
+
+    def _cost_of(self, number: int) -> tuple[int, int, int, float]:
+        """Return the highest priority, the sum, the number and the earliest start of a group."""
+        _, highest, total, size, latest = Candidate(-1, self._group(number).by_priority).cost
+        return highest, total, size, -latest
 
     def candidate(self, position: int, victims: VictimSlots) -> Candidate:
         """Return the candidate for one of the rows where the pod fits."""
