@@ -83,6 +83,8 @@ _UNABLE_SECONDS: Final = 60.0
 It becomes unready after a watch has been dead for a minute; together that is longer than an API
 server needs to restart, or etcd to elect a leader.
 """
+_ENTITY: Final = "pod"
+"""What an entry of the queues is, as metrics name it."""
 _MOST_CERTIFICATE: Final = 16 * 1024
 """Bytes of a certificate that the lease is given; certificates of servers have one or two KiB."""
 
@@ -575,6 +577,12 @@ class Scheduler:
             gpu_mismatches=lambda: scheduler.state.devices.mismatches,
             pod_groups=engine.group_reports.phases,
             queue_incoming_pods=scheduler.queue.incoming,
+            queued_entities=lambda: {
+                (queue, _ENTITY): number for queue, number in scheduler.queue.counts().items()
+            },
+            queue_incoming_entities=lambda: {
+                (*key, _ENTITY): number for key, number in scheduler.queue.incoming().items()
+            },
             inflight_events=scheduler.queue.in_flight_events,
             profiles_ready=self._profile_handler.ready,
             leading=lambda: self._leading,

@@ -123,12 +123,12 @@ def everything_happened_once() -> Metrics:
     metrics.pod_bound(1, 0.1)
     metrics.permit_waited("Success", 2.0)
     metrics.preemption_attempted()
-    metrics.preempted(victims=3)
+    metrics.preempted(victims=3, violations=2)
     metrics.relisted("nodes")
     metrics.preemption_evaluated("podgroup", Status.UNSCHEDULABLE, 0.125)
     metrics.preemption_ended("podgroup", "success", 0.5)
-    metrics.pod_group_preempted(5)
-    metrics.pod_group_preempted(None)
+    metrics.pod_group_preempted(5, 4)
+    metrics.pod_group_cannot_preempt()
     metrics.extension_point(ExtensionPoint.FILTER, Status.SUCCESS, "mooring")(0.25)
     metrics.plugin_ran("NodeName", ExtensionPoint.FILTER, Status.UNSCHEDULABLE, 0.125)
     metrics.evaluations("NodeName", ExtensionPoint.FILTER, "mooring").add()
@@ -154,6 +154,8 @@ WAITING = {"result": "waiting_on_preemption", "profile": "mooring"}
         ("scheduler_permit_wait_duration_seconds_sum", {"result": "Success"}, 2),
         ("scheduler_preemption_attempts_total", {}, 1),
         ("scheduler_preemption_victims_sum", {}, 3),
+        ("scheduler_preemption_pdb_violations_total", {"preemptor": "pod"}, 2),
+        ("scheduler_preemption_pdb_violations_total", {"preemptor": "podgroup"}, 4),
         ("scheduler_workload_preemption_attempts_total", {"result": "Success"}, 1),
         ("scheduler_workload_preemption_attempts_total", {"result": "Unschedulable"}, 1),
         ("scheduler_workload_preemption_victims_sum", {}, 5),

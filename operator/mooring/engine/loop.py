@@ -437,7 +437,8 @@ class SchedulingLoop:
         scheduler, queued, pod = self._scheduler, attempt.queued, attempt.queued.pod
         if outcome.nomination is not None:
             self._metrics.preemption_attempted()
-            self._metrics.preempted(self._preemptions.begin(queued, outcome.nomination))
+            victims = self._preemptions.begin(queued, outcome.nomination)
+            self._metrics.preempted(victims, outcome.nomination.violations)
         elif not outcome.keeps_nomination:
             scheduler.state.withdraw(pod.uid)
         self._attempts.unschedulable(attempt, outcome.diagnosis.plugins, outcome.message)

@@ -79,13 +79,15 @@ class Nomination:
     """The pod fits on `node` once the victims are gone (NominatingInfo in kube-scheduler).
 
     With `strict` they are evicted through the Eviction API only, which enforces disruption budgets.
-    `message` is added to what the pod's condition says of the nodes.
+    `message` is added to what the pod's condition says of the nodes. `violations` is the number of
+    victims whose eviction violates a disruption budget.
     """
 
     node: str
     victims: tuple[Pod, ...]
     strict: bool = False
     message: str = ""
+    violations: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -143,11 +145,15 @@ PostFilterResult: TypeAlias = Nomination | Candidates | Unschedulable | NotEligi
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupNomination:
-    """The members fit on these nodes (by uid) once the victims, of any nodes, are gone."""
+    """The members fit on these nodes (by uid) once the victims, of any nodes, are gone.
+
+    `violations` counts the victims whose eviction violates a disruption budget.
+    """
 
     nodes: Mapping[Uid, str]
     victims: tuple[Pod, ...]
     strict: bool = False
+    violations: int = 0
 
 
 GroupPreemption: TypeAlias = GroupNomination | Unschedulable | NotEligible

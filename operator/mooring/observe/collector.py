@@ -61,6 +61,23 @@ class StateCollector:
             "event",
         )
     )
+    queued_entities: Callable[[], Mapping[tuple[str, str], int]] = field(
+        metadata=_gauge(
+            "scheduler_queued_entities",
+            "Entries of the queues, by queue and type; each pod is one.",
+            "queue",
+            "type",
+        )
+    )
+    queue_incoming_entities: Callable[[], Mapping[tuple[str, str, str], int]] = field(
+        metadata=_counter(
+            "scheduler_queue_incoming_entities_total",
+            "Entries added to the queues, by queue, event and type; each pod is one.",
+            "queue",
+            "event",
+            "type",
+        )
+    )
     inflight_events: Callable[[], Mapping[str, int]] = field(
         metadata=_gauge(
             "scheduler_inflight_events",

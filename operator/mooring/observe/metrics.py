@@ -205,6 +205,13 @@ class Metrics(Collector, DeviceMetrics):
             "Victims of a preemption by a single pod.",
             exponential_buckets(1, 2, 7),
         )
+        self._violations = self._counter(
+            "scheduler_preemption_pdb_violations_total",
+            "Victims whose eviction violates a disruption budget, by who preempts.",
+            ("preemptor",),
+        )
+        for preemptor in ("pod", "podgroup"):
+            self._violations.child(preemptor)
         self._group_preemptions = self._counter(
             "scheduler_workload_preemption_attempts_total",
             "Attempts of pod groups to preempt pods, by result.",
@@ -380,17 +387,23 @@ class Metrics(Collector, DeviceMetrics):
         """Count that a single pod preempts others."""
         self._preemption_attempts.child().add()
 
-    def preempted(self, victims: int) -> None:
-        """Count the victims of a single pod, without those that were leaving already."""
-        self._preemption_victims.child().observe(victims)
+    def preempted(self, victims: int, violations: int) -> None:
+        """Count the victims of a single pod, without those that were leaving already.
 
-    def pod_group_preempted(self, victims: int | None) -> None:
-        """Count the victims of a pod group, as for `preempted`; None: preemption does not help."""
-        if victims is None:
-            self._group_preemptions.child(Status.UNSCHEDULABLE).add()
-            return
+        And of them those whose eviction violates a disruption budget.
+        """
+        self._preemption_victims.child().observe(victims)
+        self._violations.child("pod").add(violations)
+
+    def pod_group_preempted(self, victims: int, violations: int) -> None:
+        """Count the victims of a pod group, as for `preempted`."""
         self._group_preemptions.child(Status.SUCCESS).add()
         self._group_victims.child().observe(victims)
+        self._violations.child("podgroup").add(violations)
+
+    def pod_group_cannot_preempt(self) -> None:
+        """Count that preemption does not help a pod group."""
+        self._group_preemptions.child(Status.UNSCHEDULABLE).add()
 
     def pod_group_placed(self, seconds: float) -> None:
         """Count a pod group that a decision placed `seconds` after it had enough members."""

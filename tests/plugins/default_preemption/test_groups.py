@@ -118,7 +118,10 @@ def test_a_budget_is_violated_only_where_no_other_victim_would_do() -> None:
         running("other", "a", priority=5),
     ]
     assert victims(Deciding(*objects), gang(1)) == ["other"]
-    assert victims(Deciding(*objects, pod_group("g", 2)), gang(2)) == ["guarded", "other"]
+    answer = preempted(Deciding(*objects, pod_group("g", 2)), gang(2))
+    assert isinstance(answer, GroupNomination)
+    assert sorted(victim.name for victim in answer.victims) == ["guarded", "other"]
+    assert answer.violations == 1
     strict = {"disruptionBudgets": "Strict"}
     assert "does not fit" in reason(
         Deciding(*objects, pod_group("g", 2), preemption=strict), gang(2)

@@ -7,6 +7,7 @@ import pytest
 from deciding import Deciding
 from mooring.engine.cycle import decide
 from mooring.engine.extenders.answers import ExtenderAnswers
+from mooring.engine.outcome import FitError
 from mooring.framework.post_filter import ProcessedCandidates
 from mooring.model.events import Kind
 from mooring.model.pod import Pod, parse_pod
@@ -147,6 +148,15 @@ def test_budgets_count_for_each_member() -> None:
         pod("p", cpu="1", node="c", priority=50),
     )
     assert found(deciding) == ("c", ["p"])
+    violating = Deciding(
+        node("a", cpu="1"),
+        node("b", cpu="1"),
+        *whole("g", "a", "b", labels={"app": "db"}),
+        pdb("guard", {"app": "db"}, allowed=0),
+    ).outcome(URGENT)
+    assert isinstance(violating, FitError)
+    assert violating.nomination is not None
+    assert violating.nomination.violations == 2
     strict = Deciding(
         node("a", cpu="1"),
         node("b", cpu="1"),

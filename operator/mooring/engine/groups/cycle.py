@@ -616,10 +616,11 @@ class GroupCycle:
             for member in members:
                 if (node := answer.nodes.get(member.pod.uid)) is not None:
                     scheduler.decisions.nominated(member.pod.uid, node, victims, now)
-            self._metrics.pod_group_preempted(self._preemptions.begin_group(members, answer))
+            evicted = self._preemptions.begin_group(members, answer)
+            self._metrics.pod_group_preempted(evicted, answer.violations)
             return decision, True
         if isinstance(answer, Unschedulable) and answer.reason:
-            self._metrics.pod_group_preempted(None)
+            self._metrics.pod_group_cannot_preempt()
         if isinstance(answer, Unschedulable) and not self._reservation.holds(group):
             for member in members:
                 scheduler.state.withdraw(member.pod.uid)

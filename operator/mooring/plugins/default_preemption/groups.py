@@ -115,7 +115,8 @@ def preempt_for_group(state: PodGroupPostFilterState) -> _Pausing[GroupPreemptio
     freeing = (pod for pod, row in _evicting(state) if row in set(rows.values()))
     nodes = {uid: names[row] for uid, row in rows.items()}
     also = (pod for pod in freeing if pod.uid not in known)
-    return GroupNomination(nodes, (*victims, *also), strict)
+    violations = sum(split.violating.get(unit, 0) for unit in chosen)
+    return GroupNomination(nodes, (*victims, *also), strict, violations)
 
 
 def _potential(state: PodGroupPostFilterState) -> Iterator[_Unit]:

@@ -298,7 +298,7 @@ class DefaultPreemption:
                 f"preempting {len(victims)} victims"
             )
         strict = state.limits.disruption_budgets == "Strict"
-        return Nomination(node, victims, strict, message)
+        return Nomination(node, victims, strict, message, best.violations)
 
     def _of_processed(
         self, state: PostFilterState, processed: ProcessedCandidates
