@@ -31,12 +31,14 @@ from e2e.replicas import (
     pod,
 )
 from mooring.kube.resources import POD_GROUP
+from mooring.model.kubernetes_rules import KUBERNETES_RULES
 from mooring.model.pod_group import COSCHEDULING_LABEL
 from mooring.testing.builders import coscheduling_pod_group, pod_group
 
 ROOT: Final = Path(__file__).parents[2]
 CRD: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/podgroups.scheduling.x-k8s.io"
 RELEASE: Final = chosen_release()
+CLASSES: Final = "/apis/scheduling.k8s.io/v1/priorityclasses"
 COSCHEDULING: Final = "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/{}/podgroups"
 
 Raw = dict[str, Any]
@@ -323,3 +325,28 @@ def test_a_minimum_that_cannot_be_used_is_said_to_be_so(client: Client, namespac
     client.post(collection, zero)
     create_pods(client, namespace, pod("z", **OF_COSCHEDULING.fields("zero")))
     eventually(lambda: bound(client, namespace), lambda names: set(names) == {"z"}, "z bound")
+
+
+@pytest.mark.pod_groups
+@pytest.mark.usefixtures("scheduler")
+def test_an_urgent_pod_preempts_a_group_that_is_disrupted_as_a_whole_on_all_its_nodes(
+    client: Client, namespace: str
+) -> None:
+    """Until 1.36 such a group is no victim of a pod. Its two members are on two nodes."""
+    rules = KUBERNETES_RULES[RELEASE.minor]
+    mode = {"all": {}} if rules.whole_groups_preempted_by_pods else "PodGroup"
+    raw = versioned_pod_group("train", 2, namespace=namespace)
+    raw["spec"]["disruptionMode"] = mode
+    client.post(RELEASE.pod_groups(namespace), raw)
+    client.post(CLASSES, {"metadata": {"name": namespace}, "value": 1000})
+    fields = {**OF_KUBERNETES.fields("train"), "terminationGracePeriodSeconds": 0}
+    create_pods(client, namespace, *(pod(f"m{i}", cpu="3", **fields) for i in range(2)))
+    eventually(lambda: bound(client, namespace), lambda found: len(found) == 2, "both bound")
+    create_pods(client, namespace, pod("urgent", cpu="3", priorityClassName=namespace))
+    if rules.whole_groups_preempted_by_pods:
+        eventually(lambda: bound(client, namespace), lambda found: {*found} == {"urgent"}, "urgent")
+    else:
+        said = partial(messages_of, client, namespace)
+        eventually(said, lambda m: any("No preemption victims" in text for text in m), "the reason")
+        assert {*bound(client, namespace)} == {"m0", "m1"}
+    client.delete(f"{CLASSES}/{namespace}")
