@@ -334,7 +334,7 @@ def test_an_urgent_pod_preempts_a_group_that_is_disrupted_as_a_whole_on_all_its_
 ) -> None:
     """Until 1.36 such a group is no victim of a pod. Its two members are on two nodes."""
     rules = KUBERNETES_RULES[RELEASE.minor]
-    mode = {"all": {}} if rules.whole_groups_preempted_by_pods else "PodGroup"
+    mode = {"all": {}} if rules.groups_in_pod_preemption else "PodGroup"
     raw = versioned_pod_group("train", 2, namespace=namespace)
     raw["spec"]["disruptionMode"] = mode
     client.post(RELEASE.pod_groups(namespace), raw)
@@ -343,7 +343,7 @@ def test_an_urgent_pod_preempts_a_group_that_is_disrupted_as_a_whole_on_all_its_
     create_pods(client, namespace, *(pod(f"m{i}", cpu="3", **fields) for i in range(2)))
     eventually(lambda: bound(client, namespace), lambda found: len(found) == 2, "both bound")
     create_pods(client, namespace, pod("urgent", cpu="3", priorityClassName=namespace))
-    if rules.whole_groups_preempted_by_pods:
+    if rules.groups_in_pod_preemption:
         eventually(lambda: bound(client, namespace), lambda found: {*found} == {"urgent"}, "urgent")
     else:
         said = partial(messages_of, client, namespace)

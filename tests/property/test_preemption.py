@@ -113,7 +113,7 @@ def test_the_chosen_candidate_costs_what_the_cheapest_dry_run_costs(
     chosen = outcome.nomination
     match = [c for c in candidates if deciding.cluster.node_names[c.row] == chosen.node]
     assert len(match) == 1
-    assert {v.key for v in match[0].all_victims} == {v.key for v in chosen.victims}
+    assert {v.key for v in match[0].all_pods} == {v.key for v in chosen.victims}
     assert match[0].cost == min(candidate.cost for candidate in candidates)
 
 

@@ -61,8 +61,10 @@ class KubernetesRules:
             than the group or the other members.
         group_progress_in_message: A gang of scheduling.k8s.io that does not fit says how many
             members have a node and how many were left when that was clear.
-        whole_groups_preempted_by_pods: A group that is disrupted as a whole is one victim of a
-            single pod, on whatever nodes its members are. Else they are no victims of single pods.
+        groups_in_pod_preemption: A group that is disrupted as a whole is one victim of a single
+            pod, on whatever nodes its members are, and of equal priority members of PodGroups of
+            scheduling.k8s.io stay before other pods. Else members of such a group are no victims of
+            single pods, and those of others are as other pods.
         counter_slices_by_node: A slice with shared counters is looked for like any other slice, by
             its node or node selector. Else it is relevant to every node.
         counters_by_driver: Counters belong to a driver's pool. Else two drivers with a pool of the
@@ -105,7 +107,7 @@ class KubernetesRules:
     pod_level_resize: bool
     group_members_agree: bool
     group_progress_in_message: bool
-    whole_groups_preempted_by_pods: bool
+    groups_in_pod_preemption: bool
     counter_slices_by_node: bool
     counters_by_driver: bool
     capacity_errors: bool
@@ -137,7 +139,7 @@ _1_34: Final = KubernetesRules(
     pod_level_resize=False,
     group_members_agree=False,
     group_progress_in_message=False,
-    whole_groups_preempted_by_pods=False,
+    groups_in_pod_preemption=False,
     counter_slices_by_node=False,
     counters_by_driver=False,
     capacity_errors=False,
@@ -176,7 +178,7 @@ _1_37: Final = replace(
     pod_level_defaults_last=True,
     group_members_agree=True,
     group_progress_in_message=True,
-    whole_groups_preempted_by_pods=True,
+    groups_in_pod_preemption=True,
     counter_slices_by_node=True,
     counters_by_driver=True,
     capacity_errors=True,

@@ -12,11 +12,13 @@ match its victim until the victim is seen terminating or gone, and the budget's 
 written since the eviction began.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from mooring.model.events import Kind
-from mooring.model.pod import Pod
+from mooring.model.pod import Pod, Uid
 from mooring.model.workloads import PodDisruptionBudget
 from mooring.state.objects import Objects
 from mooring.state.pod_columns import MutablePodColumns
@@ -53,11 +55,15 @@ class _Records:
     selections: dict[str, Selection] = field(default_factory=dict)
     """What each of these budgets selects."""
 
-    def matching(self, objects: Objects, pod: Pod) -> list[PodDisruptionBudget]:
-        """Return the budgets of the pod; a cluster has thousands, and a preemption asks often."""
+    def selecting(self, objects: Objects, pod: Pod) -> list[PodDisruptionBudget]:
+        """Return the budgets that select the pod; there are thousands, and it is asked often."""
         budgets: Mapping[str, PodDisruptionBudget] = objects.of(Kind.POD_DISRUPTION_BUDGET)
         keys = self.by_pods.selecting(pod.namespace, None, pod.labels) if pod.labels else ()
-        found = (budgets[key] for key in keys)
+        return [budgets[key] for key in keys]
+
+    def matching(self, objects: Objects, pod: Pod) -> list[PodDisruptionBudget]:
+        """Return the budgets of the pod, without those that are charged for it already."""
+        found = self.selecting(objects, pod)
         return [budget for budget in found if pod.name not in budget.disrupted_pods]
 
 
@@ -74,6 +80,10 @@ class Evictions:
         """Return whether this scheduler is evicting the pod, which is still on its node."""
         return pod.uid in self._records.evicting
 
+    def among(self, uids: AbstractSet[Uid]) -> AbstractSet[Uid]:
+        """Return the uids of those of these pods that this scheduler is evicting."""
+        return uids & self._records.evicting.keys()
+
     def awaits_victims(self, preemptor: Pod) -> bool:
         """Return whether a victim of the pod's last preemption is still on its node."""
         return preemptor.uid in self._records.victims
@@ -85,6 +95,26 @@ class Evictions:
         filterPodsWithPDBViolation in framework/plugins/defaultpreemption/default_preemption.go.
         """
         return [] if self.evicting(pod) else self._records.matching(self._objects, pod)
+
+    def budgets_of_many(self, pods: Iterable[Pod]) -> list[tuple[list[PodDisruptionBudget], int]]:
+        """Return what `matching_budgets` returns of the pods, with the number of pods alike.
+
+        Pods without a budget are left out. Equal pods share their labels, which are looked up once.
+        """
+        selecting: dict[int, list[PodDisruptionBudget]] = {}
+        alike: Counter[tuple[str, ...]] = Counter()
+        found: dict[tuple[str, ...], list[PodDisruptionBudget]] = {}
+        for pod in pods:
+            budgets = selecting.get(id(pod.labels))
+            if budgets is None:
+                budgets = self._records.selecting(self._objects, pod)
+                selecting[id(pod.labels)] = budgets
+            left = [budget for budget in budgets if pod.name not in budget.disrupted_pods]
+            if left and not self.evicting(pod):
+                keys = tuple(budget.key for budget in left)
+                alike[keys] += 1
+                found[keys] = left
+        return [(found[keys], number) for keys, number in alike.items()]
 
     def disruptions_allowed(self, budget: PodDisruptionBudget) -> int:
         """Return how many more disruptions the budget allows; may be negative."""

@@ -58,7 +58,7 @@ def test_the_most_important_pods_are_reprieved_while_they_fit() -> None:
 
     potential = [victim("a", 1), victim("b", 3), victim("c", 2)]
     candidate = select_victims(4, potential, reprieve, cluster().evictions)
-    assert (candidate.row, names(candidate.victims), candidate.violations) == (4, ["a"], 0)
+    assert (candidate.row, names(candidate.pods), candidate.violations) == (4, ["a"], 0)
 
 
 def test_pods_whose_budget_would_be_violated_are_reprieved_first() -> None:
@@ -73,7 +73,7 @@ def test_pods_whose_budget_would_be_violated_are_reprieved_first() -> None:
 
     candidate = select_victims(0, potential, reprieve, state.evictions)
     assert reprieve_order == ["b", "c", "a"], "only one disruption is allowed"
-    assert (names(candidate.victims), candidate.violations) == (["c", "a", "b"], 1)
+    assert (names(candidate.pods), candidate.violations) == (["c", "a", "b"], 1)
 
 
 def test_pods_that_are_being_evicted_already_are_not_reprieved_and_cost_nothing() -> None:
@@ -82,6 +82,6 @@ def test_pods_that_are_being_evicted_already_are_not_reprieved_and_cost_nothing(
     state.begin_evictions(victim("earlier", 100), evicting)
     pods = [placed.pod for placed in state.pods]
     candidate = select_victims(0, pods, lambda _: False, state.evictions)
-    assert (names(candidate.victims), names(candidate.evicting)) == (["b"], ["a"])
-    assert names(candidate.all_victims) == ["a", "b"]
+    assert (names(candidate.pods), names(candidate.evicting)) == (["b"], ["a"])
+    assert names(candidate.all_pods) == ["a", "b"]
     assert candidate.cost == Candidate(0, candidate.victims).cost

@@ -52,7 +52,7 @@ def test_what_is_insufficient_without_them_has_kube_schedulers_words() -> None:
 def test_the_least_important_pods_are_the_victims() -> None:
     potential = potential_victims(two_nodes(), 1000)
     victims = potential.victims()
-    assert [p.name for p in potential.candidate(0, victims).victims] == ["a-low"]
+    assert [p.name for p in potential.candidate(0, victims).pods] == ["a-low"]
 
 
 def test_rows_are_ranked_by_the_cost_of_their_victims() -> None:
@@ -83,7 +83,7 @@ def test_a_pod_is_reprieved_only_into_a_free_slot() -> None:
     potential = PotentialVictims(
         parse_pod(pod("new", priority=9)), {}, cluster_view.nodes_in_order, cluster_view
     )
-    assert [p.name for p in potential.candidate(0, potential.victims()).victims] == ["x"]
+    assert [p.name for p in potential.candidate(0, potential.victims()).pods] == ["x"]
 
 
 def test_the_requests_of_nominated_pods_are_not_free() -> None:
@@ -141,5 +141,5 @@ def test_the_victim_of_equal_pods_is_the_one_that_came_last_whatever_trials_have
         trial.add(back.pod, back.row)
     potential = potential_victims(state, 1000)
     assert names_at(potential) == ["p1", "p2"]
-    victims = potential.candidate(0, potential.victims()).victims
+    victims = potential.candidate(0, potential.victims()).pods
     assert [p.name for p in victims] == ["p2"]

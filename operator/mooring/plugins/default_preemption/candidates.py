@@ -12,11 +12,12 @@ from typing import Generic, NamedTuple, TypeAlias, TypeVar
 from mooring.model.pod import Pod
 from mooring.model.workloads import PodDisruptionBudget
 from mooring.plugins.default_preemption.victims import (
+    PRIORITY_OFFSET,
     Victim,
     WholeGroup,
     by_importance,
+    cost_of,
     pods_of,
-    started,
 )
 from mooring.state.evictions import Evictions
 
@@ -30,11 +31,8 @@ __all__ = [
 ]
 
 _Victim = TypeVar("_Victim")
-BudgetsOf: TypeAlias = Callable[[_Victim], Iterable[Sequence[PodDisruptionBudget]]]
-"""Returns the disruption budgets of each pod of a victim; pods without any may be left out."""
-
-_PRIORITY_OFFSET = 2**31
-"""Makes every priority positive, so that a sum grows with the number of victims."""
+BudgetsOf: TypeAlias = Callable[[_Victim], Iterable[tuple[Sequence[PodDisruptionBudget], int]]]
+"""Returns the disruption budgets of a victim's pods, each with how many of them have these."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,25 +46,28 @@ class Candidate:
     """
 
     row: int
-    victims: tuple[Pod, ...]
+    victims: tuple[Victim, ...]
     violations: int = 0
     evicting: tuple[Pod, ...] = ()
     matches: int = 0
 
     @property
-    def all_victims(self) -> tuple[Pod, ...]:
-        """The victims and the pods being evicted already, most important first."""
-        return tuple(by_importance((*self.victims, *self.evicting)))
+    def pods(self) -> tuple[Pod, ...]:
+        """The pods of the victims, those of groups on other nodes too."""
+        return tuple(pod for victim in self.victims for pod in pods_of(victim))
+
+    @property
+    def all_pods(self) -> tuple[Pod, ...]:
+        """The pods of the victims and those being evicted already, most important first."""
+        return tuple(by_importance((*self.pods, *self.evicting)))
 
     @property
     def cost(self) -> tuple[int, int, int, int, float]:
         """kube-scheduler's criteria in its order; smaller is better (pickOneNodeForPreemption)."""
         if not self.victims:
-            return (self.violations, -_PRIORITY_OFFSET, 0, 0, 0.0)
-        highest = self.victims[0].spec.priority
-        earliest = min(started(v) for v in self.victims if v.spec.priority == highest)
-        total = sum(v.spec.priority + _PRIORITY_OFFSET for v in self.victims)
-        return (self.violations, highest, total, len(self.victims), -earliest)
+            return (self.violations, -PRIORITY_OFFSET, 0, 0, 0.0)
+        cost = cost_of(self.victims)
+        return (self.violations, cost.highest, cost.total, cost.number, -cost.earliest)
 
 
 class SplitVictims(NamedTuple, Generic[_Victim]):
@@ -86,13 +87,15 @@ def select_victims(
     reprieve: Callable[[Victim], bool],
     evictions: Evictions,
     budgets_of: BudgetsOf[Victim] | None = None,
+    *,
+    members_first: bool = False,
 ) -> Candidate:
     """Reprieve as many of the row's potential victims as possible; the others are its victims.
 
     All potential victims have been removed before, groups from all rows. `reprieve` adds one back,
     and returns False and removes it again if the pod does not fit beside it. Those whose eviction
     violates a disruption budget are reprieved first, then the others, the most important first.
-    Pods that are being evicted already are not reprieved.
+    Pods that are being evicted already are not reprieved. For `members_first` see `by_importance`.
     """
     evicting: list[Pod] = []
     staying: list[Victim] = []
@@ -101,13 +104,14 @@ def select_victims(
             evicting.append(victim)
         else:
             staying.append(victim)
-    budgets_of = budgets_of or (lambda victim: map(evictions.matching_budgets, pods_of(victim)))
-    split = split_by_budgets(by_importance(staying), budgets_of, evictions)
+    budgets_of = budgets_of or (lambda victim: evictions.budgets_of_many(pods_of(victim)))
+    ordered = by_importance(staying, members_first=members_first)
+    split = split_by_budgets(ordered, budgets_of, evictions)
     violating = [victim for victim in split.violating if not reprieve(victim)]
     victims = [victim for victim in split.others if not reprieve(victim)]
     return Candidate(
         row,
-        tuple(pod for victim in by_importance((*violating, *victims)) for pod in pods_of(victim)),
+        tuple(by_importance((*violating, *victims))),
         sum(split.violating[victim] for victim in violating),
         tuple(evicting),
         split.matches,
@@ -126,16 +130,19 @@ def split_by_budgets(
     disruptions: Counter[str] = Counter()
     violating: dict[_Victim, int] = {}
     others: list[_Victim] = []
+    matches = 0
     for victim in victims:
         violations = 0
-        for budgets in budgets_of(victim):
-            violates = False
+        for budgets, pods in budgets_of(victim):
+            allowed = pods
             for budget in budgets:
-                disruptions[budget.key] += 1
-                violates |= disruptions[budget.key] > evictions.disruptions_allowed(budget)
-            violations += violates
+                left = evictions.disruptions_allowed(budget) - disruptions[budget.key]
+                allowed = min(allowed, max(left, 0))
+                disruptions[budget.key] += pods
+            violations += pods - allowed
+            matches += len(budgets)
         if violations:
             violating[victim] = violations
         else:
             others.append(victim)
-    return SplitVictims(violating, others, disruptions.total())
+    return SplitVictims(violating, others, matches)

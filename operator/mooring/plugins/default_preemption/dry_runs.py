@@ -7,7 +7,7 @@ while its pods are the same; the node that is chosen in the end is checked once 
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -37,6 +37,8 @@ _REPRIEVES_PER_CHECK: Final = 16
 """Where requests alone decide, so many potential victims are looked at in the time of a check."""
 _MATCHES_PER_CHECK: Final = 100
 """So many disruption budgets are, too, each for every potential victim that it is for."""
+_MEMBERS_PER_CHECK: Final = 25
+"""So many members of a group are looked at in the time of a check."""
 _CHECKS_PER_STEP: Final = 200
 """Checks of the pod on a node in one step; each takes about 0.1 ms."""
 _LEAST_PER_STEP: Final = 25
@@ -79,14 +81,18 @@ class _OnNode:
 
 
 class DryRuns:
-    """The dry runs of one attempt about a pod, in one step or more."""
+    """The dry runs of one attempt about a pod, in one step or more.
 
-    def __init__(self, pod: Pod) -> None:
+    For `members_first` see `by_importance`.
+    """
+
+    def __init__(self, pod: Pod, *, members_first: bool = False) -> None:
+        self._members_first = members_first
         terms = pod.spec.affinity.term_count + len(pod.spec.spread)
         self._cost = 1 + terms / TERMS_PER_CHECK
         self._nodes: dict[str, _OnNode] = {}
         self._groups: dict[int, WholeGroup] = {}
-        self._budgets: dict[WholeGroup, list[Sequence[PodDisruptionBudget]]] = {}
+        self._budgets: dict[WholeGroup, Sequence[tuple[Sequence[PodDisruptionBudget], int]]] = {}
         self._times: Counter[str] = Counter()
         self._step = 0
         self._spent, self._checked = 0.0, 0.0
@@ -99,11 +105,16 @@ class DryRuns:
 
     def whole_group(self, group: PodGroupState, state: PostFilterState) -> WholeGroup:
         """Return the group as a victim: what an earlier step had, if nothing of it has changed."""
-        now, known = WholeGroup(group, state.cluster), self._groups.get(group.number)
-        if known is not None and known.is_like(now):
-            return known
-        self._groups[group.number] = now
-        return now
+        known = self._groups.get(group.number)
+        if known is None or not known.is_current(state.cluster):
+            known = self._groups[group.number] = WholeGroup(group, state.cluster)
+            self._spend(len(known.pods) / _MEMBERS_PER_CHECK)
+        return known
+
+    def _spend(self, checks: float) -> None:
+        """Count what took as long as so many checks, and will not be done again."""
+        self._spent += checks
+        self._checked += checks
 
     def candidate(
         self,
@@ -169,13 +180,11 @@ class DryRuns:
             order.append(key)
             return answers.get(key, False)
 
-        evictions = state.cluster.evictions
-        budgets_of = self._budgets_of(evictions)
-        again = select_victims(found.row, known.potential, reprieve, evictions, budgets_of)
+        again = self._select(state, found.row, known, reprieve)
         if order != [*answers] or again.violations != found.violations:
             return False
         with state.dry_run.trial() as trial:
-            for pod in again.all_victims:
+            for pod in again.all_pods:
                 trial.remove(pod.uid)
             return not self._check(state, found.row)
 
@@ -208,38 +217,46 @@ class DryRuns:
                 known.reprieves.append((key_of(victim), reprieved))
                 return reprieved
 
-            evictions = state.cluster.evictions
-            budgets_of = self._budgets_of(evictions)
-            return select_victims(row, known.potential, reprieve, evictions, budgets_of)
+            return self._select(state, row, known, reprieve)
 
     def _by_requests(
         self, state: PostFilterState, row: int, known: _OnNode, free: FreeResources
     ) -> Candidate:
         """Find the candidate of the row where only requests reject the pod."""
         self._end_step_if_over(state)
+        found = self._select(state, row, known, lambda victim: free.reprieve(*pods_on(victim, row)))
+        checks = len(known.potential) / _REPRIEVES_PER_CHECK + found.matches / _MATCHES_PER_CHECK
+        self._spend(checks)
+        return found
+
+    def _select(
+        self,
+        state: PostFilterState,
+        row: int,
+        known: _OnNode,
+        reprieve: Callable[[Victim], bool],
+    ) -> Candidate:
+        """Return the candidate of the row, see `select_victims`."""
         evictions = state.cluster.evictions
-        found = select_victims(
+        return select_victims(
             row,
             known.potential,
-            lambda victim: free.reprieve(*pods_on(victim, row)),
+            reprieve,
             evictions,
             self._budgets_of(evictions),
+            members_first=self._members_first,
         )
-        checks = len(known.potential) / _REPRIEVES_PER_CHECK + found.matches / _MATCHES_PER_CHECK
-        self._spent += checks
-        self._checked += checks
-        return found
 
     def _budgets_of(self, evictions: Evictions) -> BudgetsOf[Victim]:
         """Return what looks up the budgets of victims; those of a group once in a step."""
 
-        def budgets_of(victim: Victim) -> Iterable[Sequence[PodDisruptionBudget]]:
+        def budgets_of(victim: Victim) -> Iterable[tuple[Sequence[PodDisruptionBudget], int]]:
             if not isinstance(victim, WholeGroup):
-                return (evictions.matching_budgets(victim),)
+                return ((evictions.matching_budgets(victim), 1),)
             found = self._budgets.get(victim)
             if found is None:
-                of_pods = map(evictions.matching_budgets, victim.pods)
-                found = self._budgets[victim] = [budgets for budgets in of_pods if budgets]
+                found = self._budgets[victim] = evictions.budgets_of_many(victim.pods)
+                self._spent += len(victim.pods) / _MEMBERS_PER_CHECK
             return found
 
         return budgets_of
@@ -247,8 +264,7 @@ class DryRuns:
     def _check(self, state: PostFilterState, row: int) -> tuple[str, ...]:
         """Return why the row rejects the pod now; () if it does not."""
         self._end_step_if_over(state)
-        self._spent += self._cost
-        self._checked += self._cost
+        self._spend(self._cost)
         return state.dry_run.rejection(row)
 
     def _end_step_if_over(self, state: PostFilterState) -> None:

@@ -92,7 +92,7 @@ def preempt_for_group(state: PodGroupPostFilterState) -> _Pausing[GroupPreemptio
     units = sorted(_potential(state), key=lambda unit: unit.importance)[-_MOST_UNITS:]
     split = split_by_budgets(
         units,
-        lambda unit: (cluster.evictions.matching_budgets(pod) for pod, _ in unit.pods),
+        lambda unit: cluster.evictions.budgets_of_many(pod for pod, _ in unit.pods),
         cluster.evictions,
     )
     strict = limits.disruption_budgets == "Strict"

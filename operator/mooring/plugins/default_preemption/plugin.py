@@ -39,6 +39,8 @@ from mooring.plugins.default_preemption.dry_runs import (
 from mooring.plugins.default_preemption.groups import preempt_for_group
 from mooring.plugins.default_preemption.potential_victims import PotentialVictims
 from mooring.plugins.default_preemption.victims import (
+    Victim,
+    WholeGroup,
     by_importance,
     may_be_victims,
     pods_of,
@@ -58,8 +60,9 @@ _MOST_CHECKS: Final = 600
 """Checks of the pod on a node in the dry runs of one decision; each takes about 0.1 ms."""
 _MOST_LOOKED_AT: Final = 8_000
 """Potential victims that one decision compares with disruption budgets, 8 us each."""
-_MOST_IN_DRY_RUN: Final = 1_000
-"""Members of a whole group that a dry run removes, and puts back, in one step."""
+_MOST_IN_DRY_RUN: Final = 200
+"""Potential victims on a node, members of its groups elsewhere included, with which a dry run may
+be made: it removes all of them, and puts them back, in one step, 60 us each time."""
 _NO_VICTIMS: Final = "No preemption victims found for incoming pod"
 _NO_CANDIDATE: Final = "no candidate node for preemption"
 
@@ -75,7 +78,7 @@ class DefaultPreemption:
         self._percentage = args.min_candidate_nodes_percentage
         self._absolute = args.min_candidate_nodes_absolute
         self._says_placement = handle.kubernetes.placement_in_preemption_message
-        self._whole_groups = handle.kubernetes.whole_groups_preempted_by_pods
+        self._knows_groups = handle.kubernetes.groups_in_pod_preemption
 
     def post_filter(self, state: PostFilterState) -> PostFilterResult:
         """Return the cheapest candidate as a nomination, or why there is none.
@@ -83,7 +86,11 @@ class DefaultPreemption:
         If extenders take part, all candidates are returned for them first.
         """
         kept = state.kept
-        dry_runs = kept if isinstance(kept, DryRuns) else DryRuns(state.pod)
+        dry_runs = (
+            kept
+            if isinstance(kept, DryRuns)
+            else DryRuns(state.pod, members_first=self._knows_groups)
+        )
         dry_runs.begin_step()
         try:
             return self._preempt(state, dry_runs)
@@ -129,12 +136,20 @@ class DefaultPreemption:
         if not len(rows):
             return []
         needs = state.dry_run.resource_requests
-        groups = self._groups(state, needs)
+        groups = self._groups(state)
         wholes = {n: partial(dry_runs.whole_group, g, state) for n, g in groups.items()}
 
         def potential_victims(needs: Mapping[str, int]) -> PotentialVictims:
             protected = _protected(state, groups)  # by slots, which dry runs change
-            return PotentialVictims(state.pod, needs, rows, state.cluster, protected, wholes)
+            return PotentialVictims(
+                state.pod,
+                needs,
+                rows,
+                state.cluster,
+                protected,
+                wholes,
+                members_first=self._knows_groups,
+            )
 
         potential = potential_victims(needs or {})
         if needs is None:
@@ -160,20 +175,14 @@ class DefaultPreemption:
         most = self._wanted(len(rows)) if state.preempt_extenders else 1
         return [potential.candidate(position, victims) for position in ranked[:most].tolist()]
 
-    def _groups(
-        self, state: PostFilterState, needs: Mapping[str, int] | None
-    ) -> dict[int, PodGroupState]:
+    def _groups(self, state: PostFilterState) -> dict[int, PodGroupState]:
         """Return by number the groups that are disrupted as a whole, and may be for this pod."""
         cluster = state.cluster
-        if not self._whole_groups or not cluster.pod_groups.disrupted_whole:
+        if not self._knows_groups or not cluster.pod_groups.disrupted_whole:
             return {}
-        most = np.inf if needs is not None else _MOST_IN_DRY_RUN
-        groups = (
-            group
-            for group in cluster.pod_groups.disrupted_whole
-            if group.priority < state.pod.spec.priority and group.scheduled_pods_count <= most
-        )
-        may_be = may_be_victims(groups, cluster, state.limits, state.now)
+        priority = state.pod.spec.priority
+        lower = (g for g in cluster.pod_groups.disrupted_whole if g.priority < priority)
+        may_be = may_be_victims(lower, cluster, state.limits, state.now)
         return {group.number: group for group in may_be}
 
     def _wanted(self, nodes: int) -> int:
@@ -276,7 +285,7 @@ class DefaultPreemption:
             if left <= 0 and number >= always:
                 rejections[_NOT_TRIED] += len(order) - number
                 break
-            victims = potential.victims_at(position)
+            victims = _few_enough(potential.victims_at(position))
             found = dry_runs.candidate(state, int(potential.rows[position]), victims)
             left -= 1 + sum(len(pods_of(victim)) for victim in victims) / REMOVALS_PER_CHECK
             if isinstance(found, Candidate):
@@ -291,7 +300,7 @@ class DefaultPreemption:
     def _nomination(self, state: PostFilterState, candidates: Sequence[Candidate]) -> Nomination:
         """Return the candidate that costs least as a nomination."""
         best, message = select_candidate(candidates), ""
-        node, victims = state.cluster.nodes.name(best.row), best.all_victims
+        node, victims = state.cluster.nodes.name(best.row), best.all_pods
         if self._says_placement:
             message = (
                 f"preemption: found a potential placement for pod on node {node}, "
@@ -329,6 +338,19 @@ class DefaultPreemption:
         return self._nomination(state, allowed)
 
 
+def _few_enough(victims: list[Victim]) -> list[Victim]:
+    """Return the potential victims of a dry run: the largest groups stay if there are too many."""
+    left = _MOST_IN_DRY_RUN - sum(not isinstance(victim, WholeGroup) for victim in victims)
+    chosen = list[Victim]()
+    for victim in sorted(victims, key=lambda victim: len(pods_of(victim))):
+        if isinstance(victim, WholeGroup):
+            left -= len(victim.pods)
+            if left < 0:
+                break
+        chosen.append(victim)
+    return chosen
+
+
 def _cheapest(potential: PotentialVictims, checks: float) -> tuple[IntArray, int]:
     """Return the positions of the cheapest candidates by requests alone, for so many checks.
 
@@ -361,7 +383,7 @@ def _looked_at(ranked: IntArray, counts: IntArray, seed: int) -> Iterator[int]:
 
 def _for_extenders(state: PostFilterState, candidate: Candidate) -> PreemptionCandidate:
     node = state.cluster.nodes.name(candidate.row)
-    return PreemptionCandidate(node, candidate.all_victims, candidate.violations)
+    return PreemptionCandidate(node, candidate.all_pods, candidate.violations)
 
 
 def _without_victims(
@@ -452,7 +474,7 @@ def _exceeded_limit(state: PostFilterState, candidate: Candidate) -> str | None:
     limits = state.limits
     if limits.disruption_budgets == "Strict" and candidate.violations:
         return "node(s) need a disruption that a PodDisruptionBudget does not allow"
-    if limits.max_victims is not None and len(candidate.victims) > limits.max_victims:
+    if limits.max_victims is not None and len(candidate.pods) > limits.max_victims:
         return f"node(s) need more than {limits.max_victims} victims"
     return None
 

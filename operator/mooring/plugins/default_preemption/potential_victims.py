@@ -16,15 +16,18 @@ import numpy.typing as npt
 
 from mooring.model.events import Kind
 from mooring.model.pod import Pod
+from mooring.model.pod_group import GroupSource
 from mooring.plugins.default_preemption.candidates import Candidate
-from mooring.plugins.default_preemption.victims import Victim, WholeGroup
+from mooring.plugins.default_preemption.victims import (
+    PRIORITY_OFFSET,
+    Victim,
+    WholeGroup,
+)
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray
 
 __all__ = ["FreeResources", "PotentialVictims", "VictimSlots"]
-
-_OFFSET = 2**31
 
 
 @dataclass(slots=True, eq=False)
@@ -86,7 +89,7 @@ class PotentialVictims:
     `needs` is what the pod requests, by resource. `protected` (bool per pod slot) is True for pods
     that may not be victims although their priority is lower; None if there are none. `groups` has,
     by their numbers, how to make the victims of groups that are disrupted as a whole and may be
-    victims, whatever the priorities of their members are.
+    victims, whatever the priorities of their members are. For `members_first` see `by_importance`.
     """
 
     def __init__(
@@ -97,9 +100,14 @@ class PotentialVictims:
         cluster: ClusterView,
         protected: npt.NDArray[np.bool_] | None = None,
         groups: Mapping[int, Callable[[], WholeGroup]] = _NO_GROUPS,
+        *,
+        members_first: bool = False,
     ) -> None:
         self._needs = needs
         self._make, self._groups = groups, dict[int, WholeGroup]()
+        self._members_first = members_first and any(
+            group.key.source is GroupSource.KUBERNETES for group in cluster.pod_groups
+        )
         self._columns = columns = cluster.pod_columns
         nodes = cluster.nodes.take(rows)
         self.rows = rows
@@ -206,7 +214,7 @@ class PotentialVictims:
         on_candidates = self.fits[self._at]
         slots, at = self._slots[on_candidates], self._at[on_candidates]
         # By node, then most important first: the order in which pods are reprieved.
-        order = columns.by_importance(slots, at)
+        order = columns.by_importance(slots, at, -columns.priority[slots], self._is_pod(slots))
         slots, at = slots[order], at[order]
         evicting = columns.evicting[slots]
         requests = {name: columns.requests(name)[slots] for name in self._needs}
@@ -227,6 +235,15 @@ class PotentialVictims:
             victim[index] = ~reprieved
         return VictimSlots(slots[victim], at[victim], evicting[victim])
 
+    def _is_pod(self, slots: IntArray) -> BoolArray:
+        """Return False for pods that are as important as a group (see `by_importance`)."""
+        is_pod = np.ones(len(slots), np.bool_)
+        if self._members_first:
+            pods = (self._columns.pods[slot] for slot in slots.tolist())
+            named = (pod is None or pod.scheduling_group is None for pod in pods)
+            is_pod = np.fromiter(named, np.bool_, len(slots))
+        return is_pod
+
     def ranked(self, victims: VictimSlots) -> IntArray:
         """Return the positions in `rows` where the pod fits, by `Candidate.cost`, best first.
 
@@ -235,7 +252,7 @@ class PotentialVictims:
         costs = self._costs(victims)
         count = np.zeros(len(self.rows), np.int64)
         np.add.at(count, costs.at, costs.number)
-        highest = np.full(len(self.rows), -_OFFSET, np.int64)
+        highest = np.full(len(self.rows), -PRIORITY_OFFSET, np.int64)
         np.maximum.at(highest, costs.at, costs.highest)
         total = np.zeros(len(self.rows), np.int64)
         np.add.at(total, costs.at, costs.total)
@@ -253,21 +270,34 @@ class PotentialVictims:
         single = ~victims.evicting & ~in_group
         at, slots = victims.at[single], victims.slots[single]
         priority, started = self._columns.priority[slots], self._columns.started[slots]
-        costs = _Costs(at, priority, priority + _OFFSET, np.ones(len(slots), np.int64), started)
+        costs = _Costs(
+            at, priority, priority + PRIORITY_OFFSET, np.ones(len(slots), np.int64), started
+        )
         if not in_group.any():
             return costs
         pairs = np.unique(np.stack((victims.at[in_group], numbers[in_group])), axis=1)
-        whole = {number: self._cost_of(number) for number in np.unique(pairs[1]).tolist()}
-        of_groups = [whole[number] for number in pairs[1].tolist()]
-        highest, total, count = np.array([c[:3] for c in of_groups], np.int64).T
-        earliest = np.array([c[3] for c in of_groups])
-        added = (pairs[0], highest, total, count, earliest)
-        return _Costs(*map(np.concatenate, zip(costs, added, strict=True)))
+        groups, which = np.unique(pairs[1], return_inverse=True)
+        whole = self._costs_of_groups(groups)
+        return _Costs(
+            *map(np.concatenate, zip(costs, (pairs[0], *(w[which] for w in whole)), strict=True))
+        )
 
-    def _cost_of(self, number: int) -> tuple[int, int, int, float]:
-        """Return the highest priority, the sum, the number and the earliest start of a group."""
-        _, highest, total, size, latest = Candidate(-1, self._group(number).by_priority).cost
-        return highest, total, size, -latest
+    def _costs_of_groups(
+        self, groups: IntArray
+    ) -> tuple[IntArray, IntArray, IntArray, npt.NDArray[np.float64]]:
+        """Return the costs of the groups of these numbers, in ascending order, as in _Costs."""
+        columns, size = self._columns, len(groups)
+        member = columns.in_groups(groups) & (columns.rows >= 0)
+        slots = np.flatnonzero(member & ~columns.nominated & ~columns.evicting)
+        at, priority = np.searchsorted(groups, columns.groups[slots]), columns.priority[slots]
+        highest = np.full(size, -PRIORITY_OFFSET, np.int64)
+        np.maximum.at(highest, at, priority)
+        total = np.zeros(size, np.int64)
+        np.add.at(total, at, priority + PRIORITY_OFFSET)
+        earliest = np.full(size, np.inf)
+        top = priority == highest[at]
+        np.minimum.at(earliest, at[top], columns.started[slots[top]])
+        return highest, total, np.bincount(at, minlength=size), earliest
 
     def candidate(self, position: int, victims: VictimSlots) -> Candidate:
         """Return the candidate for one of the rows where the pod fits."""

@@ -4,8 +4,9 @@ See Victim and MoreImportantVictim in framework/preemption of 1.37.
 """
 
 from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from math import inf
-from typing import TypeAlias, TypeVar
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -15,9 +16,12 @@ from mooring.state.cluster_view import ClusterView
 from mooring.state.pod_groups import PodGroupState
 
 __all__ = [
+    "PRIORITY_OFFSET",
+    "Cost",
     "Victim",
     "WholeGroup",
     "by_importance",
+    "cost_of",
     "key_of",
     "may_be_victims",
     "pods_of",
@@ -27,36 +31,66 @@ __all__ = [
 ]
 
 
+PRIORITY_OFFSET: Final = 2**31
+"""Makes every priority positive, so that a sum grows with the number of victims."""
+
+
 class WholeGroup:
     """The members on nodes of a group that is disrupted as a whole, on whatever nodes they are.
 
-    Those that are being evicted already are left out. `members` has each with its row.
+    Those that are being evicted already are left out. `members` has each with its row. `cost` is
+    what its pods cost, see `cost_of`.
     """
 
-    __slots__ = ("_on", "group", "members", "pods", "priority")
+    __slots__ = (
+        "_evicting",
+        "_on",
+        "_placed",
+        "cost",
+        "group",
+        "importance",
+        "members",
+        "pods",
+        "priority",
+    )
 
     def __init__(self, group: PodGroupState, cluster: ClusterView) -> None:
         self.group = group
         self.priority = group.priority
-        evicting = cluster.evictions.evicting
-        self.members = tuple((p.pod, p.row) for p in group.on_nodes if not evicting(p.pod))
-        self.pods = tuple(pod for pod, _ in self.members)
+        self._placed = tuple(group.on_nodes)
+        evicting = self._evicting = _evicting(group, cluster)
+        staying = (
+            [p for p in self._placed if p.pod.uid not in evicting] if evicting else self._placed
+        )
+        self.members = tuple([(placed.pod, placed.row) for placed in staying])
+        self.pods = tuple([placed.pod for placed in staying])
         self._on: dict[int, list[Pod]] = {}
         for pod, row in self.members:
             self._on.setdefault(row, []).append(pod)
-
-    @property
-    def by_priority(self) -> tuple[Pod, ...]:
-        """The pods, those of the highest priority first."""
-        return tuple(sorted(self.pods, key=lambda pod: -pod.spec.priority))
+        starts = [started(pod) for pod in self.pods]
+        priorities = [pod.spec.priority for pod in self.pods]
+        self.importance = (-self.priority, False, -len(starts), min(starts))
+        highest, total = max(priorities), sum(priorities) + PRIORITY_OFFSET * len(starts)
+        both = zip(priorities, starts, strict=True)
+        earliest = min(start for priority, start in both if priority == highest)
+        self.cost = Cost(highest, total, len(starts), earliest)
 
     def on(self, row: int) -> Sequence[Pod]:
         """Return the members on the row."""
         return self._on.get(row, ())
 
-    def is_like(self, other: "WholeGroup") -> bool:
-        """Return whether the other one has the same members on the same rows, and its priority."""
-        return self.priority == other.priority and self.members == other.members
+    def is_current(self, cluster: ClusterView) -> bool:
+        """Return whether the group has the same priority, and the same members on the same rows."""
+        return (
+            self.priority == self.group.priority
+            and self._placed == tuple(self.group.on_nodes)
+            and self._evicting == _evicting(self.group, cluster)
+        )
+
+
+def _evicting(group: PodGroupState, cluster: ClusterView) -> AbstractSet[Uid]:
+    among = cluster.evictions.among
+    return among(group.assumed.keys()) | among(group.assigned.keys())
 
 
 Victim: TypeAlias = Pod | WholeGroup
@@ -83,18 +117,50 @@ def with_rows(victim: Victim, row: int) -> Sequence[tuple[Pod, int]]:
     return victim.members if isinstance(victim, WholeGroup) else ((victim, row),)
 
 
-def by_importance(victims: Iterable[_Victim]) -> list[_Victim]:
+def by_importance(victims: Iterable[_Victim], *, members_first: bool = False) -> list[_Victim]:
     """Return the victims, the most important first (MoreImportantVictim).
 
-    By priority, then groups before pods, then the largest group, then the earliest start.
+    By priority, then groups before pods, then the largest group, then the earliest start. With
+    `members_first`, pods that name a PodGroup of scheduling.k8s.io are groups of one.
     """
-    return sorted(victims, key=_importance)
+
+    def importance(victim: Victim) -> tuple[int, bool, int, float]:
+        if isinstance(victim, WholeGroup):
+            return victim.importance
+        is_pod = not members_first or victim.scheduling_group is None
+        return (-victim.spec.priority, is_pod, -1, started(victim))
+
+    return sorted(victims, key=importance)
 
 
-def _importance(victim: Victim) -> tuple[int, bool, int, float]:
-    if isinstance(victim, WholeGroup):
-        return (-victim.priority, False, -len(victim.pods), min(map(started, victim.pods)))
-    return (-victim.spec.priority, True, 0, started(victim))
+class Cost(NamedTuple):
+    """What pods cost by kube-scheduler's criteria (pickOneNodeForPreemption).
+
+    The highest priority, the sum of all, each made positive, the number of pods, and the earliest
+    start of those of the highest priority.
+    """
+
+    highest: int
+    total: int
+    number: int
+    earliest: float
+
+
+def cost_of(victims: Iterable[Victim]) -> Cost:
+    """Return what all pods of these victims cost; there must be one."""
+    costs = [v.cost if isinstance(v, WholeGroup) else _cost_of_pod(v) for v in victims]
+    highest = max(cost.highest for cost in costs)
+    return Cost(
+        highest,
+        sum(cost.total for cost in costs),
+        sum(cost.number for cost in costs),
+        min(cost.earliest for cost in costs if cost.highest == highest),
+    )
+
+
+def _cost_of_pod(pod: Pod) -> Cost:
+    priority = pod.spec.priority
+    return Cost(priority, priority + PRIORITY_OFFSET, 1, started(pod))
 
 
 def started(pod: Pod) -> float:
