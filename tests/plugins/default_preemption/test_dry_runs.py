@@ -127,6 +127,31 @@ def test_a_search_with_pauses_ends_like_one_without(
         assert [victim.name for victim in found.victims] == [v.name for v in expected.victims]
 
 
+@pytest.mark.parametrize("preemptor", [PREEMPTOR, BY_REQUESTS])
+def test_a_search_with_pauses_finds_groups_that_are_disrupted_as_a_whole(preemptor: Raw) -> None:
+    """A dry run puts their members back in another order, which is no change."""
+    objects = [node(f"n{n}", cpu="3") for n in range(6)]
+    for name, on in (("g0", (0, 1, 2)), ("g1", (3, 4, 5)), ("g2", (1, 3, 5))):
+        objects.append(pod_group(name, 1, disruption_mode="PodGroup", priority=0))
+        objects += [pod(f"{name}-{n}", cpu="1", node=f"n{n}", group=name, priority=0) for n in on]
+    objects += [
+        pod(f"p{n}", cpu="1", node=f"n{n}", priority=n, ports=[80 + n % 2]) for n in range(6)
+    ]
+    at_once = Deciding(*objects).outcome(preemptor)
+    with short_steps(1):
+        outcome, paused = Deciding(*objects).outcome_in_steps(preemptor, lambda: None)
+    assert paused >= 6
+    assert isinstance(at_once, FitError)
+    assert isinstance(outcome, FitError)
+    assert outcome.message == at_once.message
+    assert outcome.nomination is not None
+    assert at_once.nomination is not None
+    assert outcome.nomination.node == at_once.nomination.node
+    assert [v.uid for v in outcome.nomination.victims] == [
+        v.uid for v in at_once.nomination.victims
+    ]
+
+
 @given(nodes, preemptors, st.integers(1, 4), st.lists(change, max_size=12))
 def test_what_a_search_with_pauses_finds_holds_in_the_cluster_of_its_end(
     drawn: list[Any], preemptor: Raw, checks: int, changes: list[tuple[str, int, int]]

@@ -45,7 +45,7 @@ class WholeGroup:
     __slots__ = (
         "_evicting",
         "_on",
-        "_placed",
+        "_rows",
         "cost",
         "group",
         "importance",
@@ -57,11 +57,9 @@ class WholeGroup:
     def __init__(self, group: PodGroupState, cluster: ClusterView) -> None:
         self.group = group
         self.priority = group.priority
-        self._placed = tuple(group.on_nodes)
+        self._rows = _rows(group)
         evicting = self._evicting = _evicting(group, cluster)
-        staying = (
-            [p for p in self._placed if p.pod.uid not in evicting] if evicting else self._placed
-        )
+        staying = [placed for placed in group.on_nodes if placed.pod.uid not in evicting]
         self.members = tuple([(placed.pod, placed.row) for placed in staying])
         self.pods = tuple([placed.pod for placed in staying])
         self._on: dict[int, list[Pod]] = {}
@@ -83,9 +81,14 @@ class WholeGroup:
         """Return whether the group has the same priority, and the same members on the same rows."""
         return (
             self.priority == self.group.priority
-            and self._placed == tuple(self.group.on_nodes)
+            and self._rows == _rows(self.group)
             and self._evicting == _evicting(self.group, cluster)
         )
+
+
+def _rows(group: PodGroupState) -> dict[Pod, int]:
+    """Return the row of each member; a dry run puts them back in another order."""
+    return {placed.pod: placed.row for placed in group.on_nodes}
 
 
 def _evicting(group: PodGroupState, cluster: ClusterView) -> AbstractSet[Uid]:
