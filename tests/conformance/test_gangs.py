@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from conformance.gangs.__main__ import main, summary
+from conformance.gangs.__main__ import main, summary, summary_of_evictions
 from conformance.gangs.cases import Gang, random_gang, wrong_placement
 from conformance.gangs.comparing import Verdict
+from conformance.gangs.urgent import Evicted, random_scene
 from mooring.testing.builders import node, pod, pod_group
 
 RACK = "example.com/rack"
@@ -97,3 +98,24 @@ def test_a_number_of_cases_below_one_is_wrong_use(capsys: pytest.CaptureFixture[
         main(["--cases", "0"])
     assert ended.value.code == 2
     assert "--cases must be 1 or more" in capsys.readouterr().err
+
+
+def test_both_schedulers_get_the_same_scene_with_an_urgent_pod() -> None:
+    for number in range(20):
+        theirs, ours = (random_scene(7, number, name, "ns") for name in ("default", "mooring"))
+        assert len(theirs.nodes) == len(ours.nodes)
+        assert len(theirs.groups) == len(ours.groups)
+        for a, b in zip(theirs.running, ours.running, strict=True):
+            assert a["spec"]["containers"] == b["spec"]["containers"]
+            assert a["status"] == b["status"]
+        assert ours.urgent["spec"]["schedulerName"] == "mooring"
+        classes = {scene.urgent["spec"]["priorityClassName"] for scene in (theirs, ours)}
+        assert len(classes) == 1
+
+
+def test_the_summary_of_evictions_names_each_pod_for_which_others_are_evicted() -> None:
+    found = [Evicted(0, ("n0-1",), ("n0-1",)), Evicted(1, (), ("n1-0", "n1-1")), Evicted(2, (), ())]
+    assert summary_of_evictions(found) == (
+        "3 urgent pods, 1 of which kube-scheduler evicts others for: the same are evicted for 2\n"
+        "pod 1: kube-scheduler evicts nobody, Mooring n1-0, n1-1\n"
+    )

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 
 from conformance.gangs.comparing import Verdict, both_schedulers, verdicts
+from conformance.gangs.urgent import Evicted, evictions
 from controlplane import ApiError, ControlPlaneError
 from controlplane.progress import Progress
 
@@ -19,12 +20,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "the same API server. Wherever kube-scheduler places a gang, Mooring must.",
     )
     parser.add_argument("--cases", type=int, default=200, metavar="N", help="default: %(default)s")
+    parser.add_argument(
+        "--urgent",
+        action="store_true",
+        help="instead, an urgent pod beside groups of lower priority: whom do both evict for it?",
+    )
     parser.add_argument("--seed", type=int, default=7, metavar="N", help="default: %(default)s")
     chosen = parser.parse_args(arguments)
     if chosen.cases < 1:
         parser.error("--cases must be 1 or more")
     try:
-        return _compare(chosen.cases, chosen.seed)
+        compare = _compare_evictions if chosen.urgent else _compare
+        return compare(chosen.cases, chosen.seed)
     except (ControlPlaneError, ApiError) as error:
         sys.stderr.write(f"error: {error}\n")
         return 1
@@ -42,6 +49,38 @@ def _compare(cases: int, seed: int) -> int:
     progress.end("done")
     sys.stdout.write(summary(found))
     return int(any(v.wrong or (v.kube_scheduler and not v.mooring) for v in found))
+
+
+def _compare_evictions(cases: int, seed: int) -> int:
+    progress, found = Progress(), list[Evicted]()
+    progress.begin(f"{cases} urgent pods")
+    with both_schedulers() as access:
+        for evicted in evictions(access, seed, range(cases)):
+            found.append(evicted)
+            progress.tick()
+    progress.end("done")
+    sys.stdout.write(summary_of_evictions(found))
+    return int(any(e.kube_scheduler != e.mooring for e in found))
+
+
+def summary_of_evictions(found: Sequence[Evicted]) -> str:
+    """Return the counts, and a line for each pod for which the two evict other pods."""
+    alike = [e for e in found if e.kube_scheduler == e.mooring]
+    preempting = sum(bool(e.kube_scheduler) for e in found)
+    counts = (
+        f"{len(found)} urgent pods, {preempting} of which kube-scheduler evicts others for: "
+        f"the same are evicted for {len(alike)}"
+    )
+    lines = [
+        counts,
+        *(
+            f"pod {e.number}: kube-scheduler evicts {', '.join(e.kube_scheduler) or 'nobody'}, "
+            f"Mooring {', '.join(e.mooring) or 'nobody'}"
+            for e in found
+            if e.kube_scheduler != e.mooring
+        ),
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def summary(found: Sequence[Verdict]) -> str:

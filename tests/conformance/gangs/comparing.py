@@ -16,7 +16,7 @@ from controlplane.nodes import delete_nodes
 from controlplane.processes import ProcessGroup, free_ports
 from controlplane.releases import chosen_release
 
-__all__ = ["Verdict", "both_schedulers", "verdicts"]
+__all__ = ["SCHEDULERS", "Verdict", "both_schedulers", "verdicts"]
 
 SCHEDULERS: Final = ("default-scheduler", "mooring")
 TOGETHER: Final = 10
