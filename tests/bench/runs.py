@@ -199,6 +199,7 @@ class _Drain:
     def run(self, names: Sequence[str], others: Sequence[str]) -> Run:
         """Return the figures, audited; `others` are the names of the second kind's pods."""
         requests, servers = requests_so_far(self._access), self._servers()
+        beside = self._beside()
         then = self._successors.replace
         with (
             watched_binds(self._access, self._namespace, names, then=then) as binds,
@@ -210,7 +211,7 @@ class _Drain:
                 self._wait_for(binds)
                 wait_until_idle(self._scheduler.pid, IDLE_SECONDS)
                 used = usage_of(self._scheduler.pid)
-                servers_now = self._servers()
+                servers_now, beside_now = self._servers(), self._beside()
                 requests_now = requests_so_far(self._access)
             finally:
                 self._scheduler.stop()
@@ -235,6 +236,7 @@ class _Drain:
             refusals={key: n for key, n in answered.items() if key.split(" ")[-1] in REFUSALS},
             others=len(times_of_others),
             others_seconds=max(times_of_others, default=first_sign) - first_sign,
+            beside_cpu_seconds=beside_now - beside,
             **self._audit(names),
         )
 
@@ -254,6 +256,12 @@ class _Drain:
     def _servers(self) -> dict[str, float]:
         pids = self._control_plane.pids
         return {name: usage_of(pids[name]).cpu_seconds for name in ("kube-apiserver", "etcd")}
+
+    def _beside(self) -> float:
+        """Return the CPU seconds of the claim controller and of this process so far."""
+        controller = self._control_plane.pids.get(CONTROLLER)
+        used = usage_of(controller).cpu_seconds if controller is not None else 0.0
+        return used + time.process_time()
 
     def _audit(self, names: Sequence[str]) -> Mapping[str, Any]:
         workload = self._workload
