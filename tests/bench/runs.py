@@ -199,7 +199,6 @@ class _Drain:
     def run(self, names: Sequence[str], others: Sequence[str]) -> Run:
         """Return the figures, audited; `others` are the names of the second kind's pods."""
         requests, servers = requests_so_far(self._access), self._servers()
-        beside = self._beside()
         then = self._successors.replace
         with (
             watched_binds(self._access, self._namespace, names, then=then) as binds,
@@ -211,7 +210,7 @@ class _Drain:
                 self._wait_for(binds)
                 wait_until_idle(self._scheduler.pid, IDLE_SECONDS)
                 used = usage_of(self._scheduler.pid)
-                servers_now, beside_now = self._servers(), self._beside()
+                servers_now = self._servers()
                 requests_now = requests_so_far(self._access)
             finally:
                 self._scheduler.stop()
@@ -230,13 +229,11 @@ class _Drain:
             cpu_seconds=used.cpu_seconds,
             drain_cpu_seconds=used.cpu_seconds - at_first_sign.cpu_seconds,
             peak_mib=used.peak_mib,
-            apiserver_cpu_seconds=servers_now["kube-apiserver"] - servers["kube-apiserver"],
-            etcd_cpu_seconds=servers_now["etcd"] - servers["etcd"],
+            **{name: servers_now[name] - before for name, before in servers.items()},
             writes=dict(writes(answered)),
             refusals={key: n for key, n in answered.items() if key.split(" ")[-1] in REFUSALS},
             others=len(times_of_others),
             others_seconds=max(times_of_others, default=first_sign) - first_sign,
-            beside_cpu_seconds=beside_now - beside,
             **self._audit(names),
         )
 
@@ -253,15 +250,14 @@ class _Drain:
     def _on_first_sign(self) -> None:
         self._first_sign = time.monotonic(), usage_of(self._scheduler.pid)
 
-    def _servers(self) -> dict[str, float]:
-        pids = self._control_plane.pids
-        return {name: usage_of(pids[name]).cpu_seconds for name in ("kube-apiserver", "etcd")}
-
-    def _beside(self) -> float:
-        """Return the CPU seconds of the claim controller and of this process so far."""
-        controller = self._control_plane.pids.get(CONTROLLER)
-        used = usage_of(controller).cpu_seconds if controller is not None else 0.0
-        return used + time.process_time()
+    def _servers(self) -> dict[str, Any]:
+        """Return the CPU seconds that all but the scheduler have used so far, as `Run` has them."""
+        used = {name: usage_of(pid).cpu_seconds for name, pid in self._control_plane.pids.items()}
+        return {
+            "apiserver_cpu_seconds": used["kube-apiserver"],
+            "etcd_cpu_seconds": used["etcd"],
+            "beside_cpu_seconds": used.get(CONTROLLER, 0.0) + time.process_time(),
+        }
 
     def _audit(self, names: Sequence[str]) -> Mapping[str, Any]:
         workload = self._workload

@@ -265,7 +265,7 @@ def test_devices_of_a_class_back_an_extended_resource(cluster: Cluster) -> None:
 
 @pytest.fixture
 def large_node(cluster: Cluster) -> Iterator[str]:
-    """A node with room for 400 pods, while the test runs."""
+    """Add a node with room for 400 pods, while the test runs; yield its name."""
     room = {"cpu": "64", "memory": "256Gi", "pods": "400"}
     with cluster.access.client() as client:
         client.post("/api/v1/nodes", node_object("large", "zone-1", room, {}))
