@@ -233,11 +233,15 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         self, state: PodGroupPostFilterState
     ) -> Generator[None, None, Unschedulable]:
         """Free a claim of each member of the group, as `post_filter` does for a single pod."""
-        done, cluster = "", state.cluster
+        done, cluster, without = "", state.cluster, set[int]()
         for number, member in enumerate(state.members):
             if number % _MEMBERS_AT_ONCE == 0:
                 yield
+            if id(member.spec) in without:
+                continue
             claims = self.pre_filter(member, cluster)
+            if claims is SKIP and not member.spec.resource_claims:
+                without.add(id(member.spec))  # which the members keep
             if isinstance(claims, PodClaims):
                 nodes = cluster.nodes.take(cluster.nodes_in_order)
                 if self._freed(member, claims, nodes) is not None:
