@@ -41,6 +41,8 @@ class Run:
     """Bound pods of the workload's second kind, if it has one."""
     others_seconds: float = 0.0
     """From the first sign of a decision to their last binding."""
+    beside_cpu_seconds: float = 0.0
+    """The claim controller's, where it runs, and this program's, which makes and observes pods."""
     faults: tuple[str, ...] = ()
     """What is wrong with the placement; any fault makes the figures void."""
 
@@ -58,6 +60,13 @@ class Run:
     def cpu_us_per_pod(self) -> float:
         """The scheduler's CPU after its start-up, for each pod."""
         return 1e6 * self.drain_cpu_seconds / max(self.bound, 1)
+
+    @property
+    def whole_cpu_ms_per_pod(self) -> float:
+        """The CPU of all programs for each pod: so many pods/s a machine allows, however busy."""
+        servers = self.apiserver_cpu_seconds + self.etcd_cpu_seconds
+        whole = self.drain_cpu_seconds + servers + self.beside_cpu_seconds
+        return 1e3 * whole / max(self.bound, 1)
 
     @property
     def writes_per_pod(self) -> float:

@@ -2,9 +2,10 @@
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from rich.table import Table
@@ -82,6 +83,7 @@ def verdict(result: Comparison, runs: Sequence[Run]) -> list[str]:
     lines = [f"mooring / kube-scheduler: {rates}, {cpu}"]
     if result.of_limit is not None:
         lines.append(f"{_shown(result.of_limit)} times the pods/s of the API server's limit")
+    lines += _machine(runs)
     if result.whole_seconds is not None:
         ours, theirs = result.whole_seconds
         lines.append(f"from the start to the last binding: {ours:.0f} s and {theirs:.0f} s")
@@ -90,6 +92,19 @@ def verdict(result: Comparison, runs: Sequence[Run]) -> list[str]:
             f"of the pods of the second kind: {_shown(result.others_ratio)} times the pods/s"
         )
     return lines
+
+
+def _machine(runs: Sequence[Run]) -> Iterator[str]:
+    """Yield what all programs together cost, by which other load on the machine is no matter."""
+    cores = os.cpu_count() or 1
+    costs = {
+        name: median(each.whole_cpu_ms_per_pod for each in runs if each.scheduler == name)
+        for name in dict.fromkeys(run.scheduler for run in runs if run.beside_cpu_seconds)
+    }
+    if costs:
+        shown = ", ".join(f"{name} {cost:.0f} ms" for name, cost in costs.items())
+        rates = ", ".join(f"{1e3 * cores / cost:.0f}" for cost in costs.values())
+        yield f"CPU of all programs per pod: {shown}; {cores} cores allow {rates} pods/s"
 
 
 def write_json(
@@ -141,6 +156,10 @@ def _described(workload: Workload) -> dict[str, Any]:
 
 
 def _described_run(run: Run) -> Mapping[str, Any]:
-    rates = {"pods_per_second": run.pods_per_second, "cpu_us_per_pod": run.cpu_us_per_pod}
+    rates = {
+        "pods_per_second": run.pods_per_second,
+        "cpu_us_per_pod": run.cpu_us_per_pod,
+        "whole_cpu_ms_per_pod": run.whole_cpu_ms_per_pod,
+    }
     others = {"others_per_second": run.others_per_second} if run.others else {}
     return {**rates, **others, **asdict(run)}

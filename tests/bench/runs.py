@@ -229,8 +229,7 @@ class _Drain:
             cpu_seconds=used.cpu_seconds,
             drain_cpu_seconds=used.cpu_seconds - at_first_sign.cpu_seconds,
             peak_mib=used.peak_mib,
-            apiserver_cpu_seconds=servers_now["kube-apiserver"] - servers["kube-apiserver"],
-            etcd_cpu_seconds=servers_now["etcd"] - servers["etcd"],
+            **{name: servers_now[name] - before for name, before in servers.items()},
             writes=dict(writes(answered)),
             refusals={key: n for key, n in answered.items() if key.split(" ")[-1] in REFUSALS},
             others=len(times_of_others),
@@ -251,9 +250,14 @@ class _Drain:
     def _on_first_sign(self) -> None:
         self._first_sign = time.monotonic(), usage_of(self._scheduler.pid)
 
-    def _servers(self) -> dict[str, float]:
-        pids = self._control_plane.pids
-        return {name: usage_of(pids[name]).cpu_seconds for name in ("kube-apiserver", "etcd")}
+    def _servers(self) -> dict[str, Any]:
+        """Return the CPU seconds that all but the scheduler have used so far, as `Run` has them."""
+        used = {name: usage_of(pid).cpu_seconds for name, pid in self._control_plane.pids.items()}
+        return {
+            "apiserver_cpu_seconds": used["kube-apiserver"],
+            "etcd_cpu_seconds": used["etcd"],
+            "beside_cpu_seconds": used.get(CONTROLLER, 0.0) + time.process_time(),
+        }
 
     def _audit(self, names: Sequence[str]) -> Mapping[str, Any]:
         workload = self._workload

@@ -1,5 +1,6 @@
 import io
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -54,6 +55,17 @@ def test_a_void_run_shows_no_figures_and_its_faults_are_told() -> None:
         "void:",
         "mooring: node n1 is over its allocatable cpu",
     ]
+
+
+def test_a_verdict_says_what_all_programs_cost_and_how_many_pods_the_cores_allow() -> None:
+    runs = [
+        replace(RUN, scheduler=name, beside_cpu_seconds=beside)
+        for name, beside in (("mooring", 0.96), ("kube-scheduler", 4.96))
+    ]
+    cores = os.cpu_count() or 1
+    costs = "CPU of all programs per pod: mooring 60 ms, kube-scheduler 100 ms"
+    rates = f"{cores} cores allow {1000 * cores / 60:.0f}, {10 * cores} pods/s"
+    assert verdict(Comparison(1.5, 0.25, 2.0), runs)[1:] == [f"{costs}; {rates}"]
 
 
 def test_a_verdict_says_both_ratios_and_whether_the_goal_is_reached() -> None:

@@ -18,11 +18,14 @@ from mooring.model.pod_group import (
     GroupSource,
     GroupTopology,
     PodGroup,
+    consumer_of,
     group_of_members,
     parse_coscheduling_pod_group,
     parse_pod_group,
 )
+from mooring.model.resource_claims import parse_resource_claim
 from mooring.testing.builders import coscheduling_pod_group, pod, pod_group
+from mooring.testing.device_builders import device_claim
 
 KOORDINATOR = GroupFormat(
     "gang.scheduling.koordinator.sh/name", "gang.scheduling.koordinator.sh/min-available"
@@ -229,6 +232,29 @@ def test_a_group_that_is_part_of_another_is_refused_with_a_reason() -> None:
         "spec.parentCompositePodGroupName: makes the group a part of a CompositePodGroup, which "
         "Mooring does not place together; make groups without it"
     )
+
+
+def test_a_claim_is_used_by_the_group_if_it_has_the_pods_entry_and_else_by_the_pod() -> None:
+    own = [
+        {"name": "net", "resourceClaimName": "claim"},
+        {"name": "gpu", "resourceClaimTemplateName": "one"},
+    ]
+    group = kubernetes(resourceClaims=own)
+    entries = [*own, {"name": "mine", "resourceClaimName": "another"}]
+    raw = pod("web", spec={"resourceClaims": entries})
+    raw["status"] = {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "made"}]}
+    users = {
+        name: consumer_of(parse_pod(raw), parse_resource_claim(device_claim(name)), group)
+        for name in ("claim", "made", "another")
+    }
+    assert {name: user.name for name, user in users.items()} == {
+        "claim": "train",
+        "made": "train",
+        "another": "web",
+    }
+    assert users["claim"].uid == group.uid
+    assert users["claim"].resource == "podgroups"
+    assert consumer_of(parse_pod(raw), parse_resource_claim(device_claim()), None).name == "web"
 
 
 def test_the_preemption_policy_of_a_group_is_read() -> None:

@@ -256,6 +256,33 @@ def test_the_claims_of_templates_are_made_with_the_pod() -> None:
     assert found.ignored == {}
 
 
+def test_the_claim_of_a_groups_template_is_made_once_for_all_members() -> None:
+    own = {"name": "gpu", "resourceClaimTemplateName": "one"}
+    group = pod_group("g", 2, claims=[own])
+    members = [
+        new(pod(name, group="g", spec={"resourceClaims": [own, {**own, "name": "mine"}]}))
+        for name in ("a", "b")
+    ]
+    found = inputs(*members, group, claim_template("one", request()))
+    a, b = found.pending
+    assert a.claim_names["gpu"] == b.claim_names["gpu"]
+    assert a.claim_names["mine"] != b.claim_names["mine"]
+    claim = found.state.dynamic_resources.claims.get(f"default/{a.claim_names['gpu']}")
+    assert claim is not None
+    assert claim.controller_uid == group["metadata"]["uid"]
+    assert len(found.state.objects.of(Kind.RESOURCE_CLAIM)) == 3
+
+
+def test_a_new_member_uses_the_claim_that_its_group_has() -> None:
+    own = {"name": "gpu", "resourceClaimTemplateName": "one"}
+    status = {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "claim"}]}
+    group = pod_group("g", 2, claims=[own], status=status)
+    member = new(pod("a", group="g", spec={"resourceClaims": [own]}))
+    found = inputs(member, group, device_claim(group="g"), claim_template("one", request()))
+    assert found.pending[0].claim_names == {"gpu": "claim"}
+    assert len(found.state.objects.of(Kind.RESOURCE_CLAIM)) == 1
+
+
 def test_the_names_of_made_claims_are_as_long_as_a_generated_name_may_be() -> None:
     template = claim_template("two", request())
     (web,) = inputs(with_template("w" * 63, "two"), template).pending

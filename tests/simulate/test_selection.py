@@ -7,8 +7,8 @@ from mooring.plugins import SHIPPED
 from mooring.simulate.inputs import Inputs, inputs_of
 from mooring.simulate.manifests import Manifest
 from mooring.simulate.selection import Selection, TypeAndName, take_off, type_and_name
-from mooring.testing.builders import node, pod, uid_of
-from mooring.testing.device_builders import allocated, device_claim
+from mooring.testing.builders import node, pod, pod_group, uid_of
+from mooring.testing.device_builders import allocated, device_claim, group_consumer
 
 
 def inputs(*objects: dict[str, Any]) -> Inputs:
@@ -72,6 +72,19 @@ def test_claims_of_pods_that_are_taken_off_are_free_unless_others_use_them() -> 
     free = claims.get("default/own")
     assert free is not None
     assert (free.allocation, free.reserved_for) == (None, ())
+
+
+def test_the_claim_of_a_group_is_free_when_all_its_pods_are_taken_off() -> None:
+    own = [{"name": "gpu", "resourceClaimName": "claim"}]
+    status = {
+        "allocation": allocated("d0", node="n1"),
+        "reservedFor": [group_consumer("g")],
+    }
+    members = [pod(name, node="n1", group="g") for name in ("a", "b")]
+    objects = node("n1"), pod_group("g", 2, claims=own), device_claim(status=status)
+    for taken, in_use in (({"a"}, 1), ({"a", "b"}, 0)):
+        found = take_off(inputs(*objects, *members), lambda each: each.name in taken)  # noqa: B023 - called at once
+        assert len({*found.state.dynamic_resources.claims.allocated.dedicated}) == in_use
 
 
 def test_the_claim_for_the_extended_resources_of_a_pod_that_is_taken_off_is_gone() -> None:

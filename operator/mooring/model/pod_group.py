@@ -30,6 +30,13 @@ from mooring.model.fields import (
     timestamp,
 )
 from mooring.model.pod import Pod
+from mooring.model.resource_claims import (
+    ConsumerReference,
+    PodClaim,
+    ResourceClaim,
+    parse_claim_statuses,
+    parse_pod_claims,
+)
 from mooring.model.resources import parse_amounts
 
 __all__ = [
@@ -47,6 +54,7 @@ __all__ = [
     "GroupTopology",
     "PodGroup",
     "PodGroupStatus",
+    "consumer_of",
     "group_of_members",
     "parse_coscheduling_pod_group",
     "parse_pod_group",
@@ -145,6 +153,8 @@ class PodGroupStatus:
     """`scheduleStartTime`."""
     occupied_by: str = ""
     scheduled: GroupCondition | None = None
+    claim_names: Mapping[str, str | None] = field(default_factory=dict)
+    """The claims that were created for the templates in the group's resourceClaims, by entry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +171,7 @@ class PodGroup:
         preempts: Whether the members may preempt, if the object says so; None: each says it.
         min_resources: What must be free for the group, as demand: millicores, bytes, counts.
         invalid: Why the group cannot be scheduled as it is, as a sentence; None if it can.
+        resource_claims: Claims for devices that are the group's own (DRAWorkloadResourceClaims).
     """
 
     key: GroupKey
@@ -176,6 +187,7 @@ class PodGroup:
     min_resources: Mapping[str, int] = field(default_factory=dict)
     invalid: str | None = None
     status: PodGroupStatus = PodGroupStatus()
+    resource_claims: tuple[PodClaim, ...] = ()
 
     @property
     def requirements(self) -> Hashable:
@@ -189,6 +201,7 @@ class PodGroup:
             self.preempts,
             frozenset(self.min_resources.items()),
             self.invalid,
+            self.resource_claims,
         )
 
     @property
@@ -287,6 +300,20 @@ def group_of_members(key: GroupKey, declared: DeclaredByPod, created: float) -> 
     )
 
 
+def consumer_of(pod: Pod, claim: ResourceClaim, group: PodGroup | None) -> ConsumerReference:
+    """Return for whom the pod's claim is reserved: for the pod, or for its group.
+
+    It is the group if an entry of the pod that names the claim is one of the group's own, too
+    (resourceclaim.go, BindTo).
+    """
+    if group is not None and group.resource_claims:
+        for entry in pod.spec.resource_claims:
+            names_it = claim.name == (entry.claim or pod.claim_names.get(entry.name))
+            if names_it and entry in group.resource_claims:
+                return ConsumerReference("scheduling.k8s.io", "podgroups", group.name, group.uid)
+    return ConsumerReference("", "pods", pod.name, pod.uid)
+
+
 _SpecParser = Callable[[Mapping[str, Any], Mapping[str, str]], dict[str, Any]]
 
 
@@ -354,6 +381,7 @@ def _kubernetes_spec(spec: Mapping[str, Any], annotations: Mapping[str, str]) ->
         "disruption_mode": _disruption_mode(spec) or annotated.disruption_mode,
         "priority": integer(spec, "priority", "spec"),
         "preempts": _preempts(spec),
+        "resource_claims": parse_pod_claims(spec),
     }
 
 
@@ -465,4 +493,5 @@ def _status(raw: Mapping[str, Any]) -> PodGroupStatus:
         started=text(raw, "scheduleStartTime", "status"),
         occupied_by=text(raw, "occupiedBy", "status"),
         scheduled=scheduled,
+        claim_names=parse_claim_statuses(raw),
     )

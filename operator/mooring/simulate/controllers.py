@@ -61,27 +61,28 @@ def ephemeral_claims(pod: Raw) -> Iterator[Raw]:
 
 
 def device_claims(
-    pod: Raw, templates: Mapping[str, Raw], taken: Container[str]
+    owner: Raw, templates: Mapping[str, Raw], taken: Container[str]
 ) -> Iterator[tuple[str, Raw]]:
-    """Yield the claims for devices of the pod's templates (controller/resourceclaim).
+    """Yield the claims for devices of the owner's templates (controller/resourceclaim).
 
-    Each comes with the name of its entry in the pod's resourceClaims. `templates` are by namespace
-    and name; without its template a claim is not made. Keys that are `taken` are not used again.
+    The owner is a pod or a PodGroup. Each claim comes with the name of its entry in the owner's
+    resourceClaims. `templates` are by namespace and name; without its template a claim is not
+    made. Keys that are `taken` are not used again.
     """
-    namespace = namespace_of(pod)
-    for entry in mappings(mapping(pod, "spec"), "resourceClaims", "spec"):
+    namespace = namespace_of(owner)
+    for entry in mappings(mapping(owner, "spec"), "resourceClaims", "spec"):
         template = templates.get(f"{namespace}/{entry.get('resourceClaimTemplateName')}")
         if template is None:
             continue
         name = str(entry.get("name"))
         body = _body(mapping(template, "spec"))
         body["annotations"] = {**body["annotations"], _POD_CLAIM_NAME: name}
-        base = f"{name_of(pod)}-{name}-"[:_LONGEST_BASE]
-        seeds = (["ResourceClaim", namespace, name_of(pod), name, number] for number in count())
+        base = f"{name_of(owner)}-{name}-"[:_LONGEST_BASE]
+        seeds = (["ResourceClaim", namespace, name_of(owner), name, number] for number in count())
         names = (base + _digest(seed)[:_SUFFIX] for seed in seeds)
         made = next(each for each in names if f"{namespace}/{each}" not in taken)
-        claim = _made("resource.k8s.io/v1", "ResourceClaim", made, pod, **body)
-        claim["metadata"]["ownerReferences"][0]["uid"] = pod["metadata"]["uid"]
+        claim = _made("resource.k8s.io/v1", "ResourceClaim", made, owner, **body)
+        claim["metadata"]["ownerReferences"][0]["uid"] = owner["metadata"]["uid"]
         yield name, claim
 
 

@@ -14,7 +14,7 @@ from mooring.model.events import Kind
 from mooring.model.fields import mapping, mappings, name_of, namespace_of, text
 from mooring.model.objects import object_key, parse_object
 from mooring.model.pod import Pod, Uid
-from mooring.model.resource_claims import parse_resource_claim_template
+from mooring.model.resource_claims import parse_pod_claims, parse_resource_claim_template
 from mooring.simulate.admission import as_stored
 from mooring.simulate.controllers import CONTROLLERS, device_claims, ephemeral_claims, is_new
 from mooring.simulate.manifests import Manifest
@@ -125,6 +125,8 @@ class _Reader:
         }
         self._templates: dict[str, tuple[Manifest, bool]] = {}
         """The templates of claims for devices, by namespace and name, and whether each is new."""
+        self._of_groups: dict[str, Mapping[str, str]] = {}
+        """The names of the claims of groups' templates by entry, by the uid of the group."""
 
     def read(self, manifest: Manifest) -> None:
         """Take in one object of the input."""
@@ -262,12 +264,45 @@ class _Reader:
         self._add_pod(pod)
 
     def _with_device_claims(self, manifest: Manifest, pod: dict[str, Any]) -> dict[str, Any]:
-        """Make the claims of the pod's templates; return the pod with their names."""
-        templates = {key: template.raw for key, (template, _) in self._templates.items()}
-        known = self.state.objects.of(Kind.RESOURCE_CLAIM)
-        names = []
-        for entry, claim in device_claims(pod, templates, known):
-            self._put(Kind.RESOURCE_CLAIM, replace(manifest, raw=claim), new=True)
-            names.append({"name": entry, "resourceClaimName": name_of(claim)})
-        status = mapping(pod, "status")
+        """Make the claims of the pod's templates; return the pod with their names.
+
+        Those that are its group's own are made once, for the group.
+        """
+        spec, status = mapping(pod, "spec"), mapping(pod, "status")
+        named = self._claims_of_group(manifest, pod)
+        entries = mappings(spec, "resourceClaims", "spec")
+        own = [entry for entry in entries if entry.get("name") not in named]
+        owner = {**pod, "spec": {**spec, "resourceClaims": own}}
+        named = {**named, **self._made_claims(manifest, owner)}
+        names = [{"name": entry, "resourceClaimName": name} for entry, name in named.items()]
         return {**pod, "status": {**status, "resourceClaimStatuses": names}} if names else pod
+
+    def _made_claims(self, manifest: Manifest, owner: dict[str, Any]) -> dict[str, str]:
+        """Make the claims of the templates that a pod or a group names; return them by entry."""
+        templates = {key: template.raw for key, (template, _) in self._templates.items()}
+        known, names = self.state.objects.of(Kind.RESOURCE_CLAIM), dict[str, str]()
+        for entry, claim in device_claims(owner, templates, known):
+            self._put(Kind.RESOURCE_CLAIM, replace(manifest, raw=claim), new=True)
+            names[entry] = name_of(claim)
+        return names
+
+    def _claims_of_group(self, manifest: Manifest, pod: dict[str, Any]) -> Mapping[str, str]:
+        """Return by entry the claims that the pod has in common with its group, made if need be."""
+        wanted = parse_pod_claims(mapping(pod, "spec"))
+        name = mapping(mapping(pod, "spec"), "schedulingGroup", "spec").get("podGroupName")
+        key = f"{namespace_of(pod)}/{name}"
+        group = self.state.objects.of(Kind.POD_GROUP).get(key) if wanted and name else None
+        if group is None or not group.resource_claims:
+            return {}
+        if group.uid not in self._of_groups:
+            made = {e: c for e, c in group.status.claim_names.items() if c is not None}
+            entries = [
+                {"name": each.name, "resourceClaimTemplateName": each.template}
+                for each in group.resource_claims
+                if each.template and each.name not in group.status.claim_names
+            ]
+            metadata = {"name": group.name, "namespace": group.namespace, "uid": group.uid}
+            owner = {"kind": "PodGroup", "metadata": metadata, "spec": {"resourceClaims": entries}}
+            self._of_groups[group.uid] = made | self._made_claims(manifest, owner)
+        shared = {each.name for each in wanted if each in group.resource_claims}
+        return {e: c for e, c in self._of_groups[group.uid].items() if e in shared}

@@ -11,7 +11,7 @@ from mooring.model.events import Kind
 if TYPE_CHECKING:  # `mooring explain` reads TYPE/NAME alone
     from collections.abc import Callable, Collection, Mapping
 
-    from mooring.model.pod import Pod, Uid
+    from mooring.model.pod import Pod
     from mooring.simulate.inputs import Inputs
     from mooring.state.cluster import ClusterState
 
@@ -98,7 +98,7 @@ def take_off(inputs: Inputs, selected: Callable[[Pod], bool]) -> Inputs:
     """Return the inputs with the selected running pods pending, as if they had no node yet.
 
     Pods that no scheduler places (static pods) and terminating pods stay where they are. Claims for
-    devices that no other pod uses are free again.
+    devices that no other pod uses are free again, and so are those of a group without a pod left.
     """
     running = [placed.pod for placed in inputs.state.pods if placed.pod.node_name is not None]
     taken = []
@@ -106,12 +106,16 @@ def take_off(inputs: Inputs, selected: Callable[[Pod], bool]) -> Inputs:
         if not pod.terminating and _MIRROR not in pod.annotations and selected(pod):
             inputs.state.delete(Kind.POD, pod.uid)
             taken.append(replace(pod, node_name=None, nominated_node=None))
-    _free_claims(inputs.state, {pod.uid: None for pod in taken})
+    gone: dict[str, None] = {pod.uid: None for pod in taken}
+    for group in filter(None, map(inputs.state.pod_groups.of, taken)):
+        if group.definition is not None and not group.scheduled_pods_count + len(group.terminating):
+            gone[group.definition.uid] = None
+    _free_claims(inputs.state, gone)
     return replace(inputs, pending=(*taken, *inputs.pending))
 
 
-def _free_claims(state: ClusterState, gone: Collection[Uid]) -> None:
-    """Free the claims of these pods as kube-controller-manager does (controller/resourceclaim).
+def _free_claims(state: ClusterState, gone: Collection[str]) -> None:
+    """Free the claims of these pods and groups as their controller does (controller/resourceclaim).
 
     A claim that a scheduler created for one of them is deleted.
     """

@@ -21,11 +21,10 @@ from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.kubernetes_rules import KubernetesRules, rules_of_server
 from mooring.model.node import REGION, ZONE, Node
 from mooring.model.pod import Pod, Uid, claim_keys
-from mooring.model.pod_group import GroupFormat, GroupKey, PodGroup
+from mooring.model.pod_group import GroupFormat, GroupKey, PodGroup, consumer_of
 from mooring.model.resource_claims import (
     Allocation,
     ClaimSpec,
-    ConsumerReference,
     ResourceClaim,
     claim_of_scheduler,
 )
@@ -522,10 +521,12 @@ class ClusterState:
         This is for simulations, which write nothing to an API server.
         """
         claims = self.dynamic_resources.claims
-        mine = ConsumerReference("", "pods", pod.name, pod.uid)
+        of_group = self.pod_groups.of(pod)
+        group = of_group.definition if of_group is not None else None
         for claim in filter(None, map(claims.get, claim_keys(pod))):
             allocation = claim.allocation or claims.in_flight(claim.uid)
-            others = [each for each in claim.reserved_for if each.uid != pod.uid]
+            mine = consumer_of(pod, claim, group)
+            others = [each for each in claim.reserved_for if each.uid != mine.uid]
             if allocation is not None:
                 reserved = replace(claim, allocation=allocation, reserved_for=(*others, mine))
                 self.put(Kind.RESOURCE_CLAIM, claim.key, reserved)
@@ -533,7 +534,9 @@ class ClusterState:
             if claims.of_uid(uid) is None:  # the claim for extended resources, which is created
                 name = f"{pod.name}-extended-resources-{pod.uid}"
                 new = claim_of_scheduler(pod.namespace, name, uid, pod.uid)
-                made = replace(new, allocation=allocation, reserved_for=(mine,))
+                made = replace(
+                    new, allocation=allocation, reserved_for=(consumer_of(pod, new, None),)
+                )
                 self.put(Kind.RESOURCE_CLAIM, made.key, made)
         self.release_claims(pod.uid)
 

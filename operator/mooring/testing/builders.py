@@ -267,6 +267,7 @@ def pod_group(
     annotations: Labels | None = None,
     created: str = CREATED,
     status: Mapping[str, Any] | None = None,
+    claims: Sequence[Mapping[str, Any]] = (),
 ) -> Raw:
     """Return a PodGroup of scheduling.k8s.io: a gang with a minimum, or of the policy `basic`."""
     policy: Raw = {"basic": {}} if minimum is None else {"gang": {"minCount": minimum}}
@@ -277,6 +278,7 @@ def pod_group(
     raw["spec"] = {
         "schedulingPolicy": policy,
         **given(schedulingConstraints=constraints, disruptionMode=disruption_mode),
+        **given(resourceClaims=list(claims)),
         **({} if priority is None else {"priority": priority}),
     }
     raw["status"] = dict(status or {})

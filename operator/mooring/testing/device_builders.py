@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from mooring.model.resource_claims import FINALIZER
-from mooring.testing.builders import api_object, given, uid_of
+from mooring.testing.builders import api_object, given, pod_group, uid_of
 
 __all__ = [
     "DRIVER",
@@ -14,6 +14,7 @@ __all__ = [
     "device_class",
     "device_result",
     "device_taint_rule",
+    "group_consumer",
     "request",
     "resource_slice",
 ]
@@ -82,13 +83,16 @@ def device_claim(
     *requests: Mapping[str, Any],
     namespace: str = "default",
     owner: str | None = None,
+    group: str | None = None,
     version: int = 1,
     allocation: Mapping[str, Any] | None = None,
     reserved_for: Sequence[str] = (),
     status: Mapping[str, Any] | None = None,
     **devices: Any,
 ) -> dict[str, Any]:
-    """Return a claim; `owner` and `reserved_for` name pods of its namespace.
+    """Return a claim; `owner` and `reserved_for` name pods of its namespace, `group` a PodGroup.
+
+    It was created for the one or the other.
 
     Without requests it is for one device of class gpu. `devices` are further fields of its spec.
     """
@@ -96,6 +100,10 @@ def device_claim(
     raw["metadata"]["resourceVersion"] = str(version)
     if owner is not None:
         reference = {"kind": "Pod", "name": owner, "uid": uid_of(owner, namespace)}
+        raw["metadata"]["ownerReferences"] = [reference | {"controller": True}]
+    if group is not None:
+        uid = group_consumer(group, namespace)["uid"]
+        reference = {"kind": "PodGroup", "name": group, "uid": uid}
         raw["metadata"]["ownerReferences"] = [reference | {"controller": True}]
     if allocation is not None:
         raw["metadata"]["finalizers"] = [FINALIZER]
@@ -105,6 +113,12 @@ def device_claim(
     ]
     raw["status"] = {**given(allocation=allocation, reservedFor=consumers), **(status or {})}
     return raw
+
+
+def group_consumer(name: str, namespace: str = "default") -> dict[str, str]:
+    """Return the reference to a PodGroup for which a claim is reserved."""
+    uid = pod_group(name, namespace=namespace)["metadata"]["uid"]
+    return {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": name, "uid": uid}
 
 
 def allocated(

@@ -13,7 +13,14 @@ from mooring.kube.config import Connection
 from mooring.model.events import Kind
 from mooring.model.resource_claims import parse_resource_claim
 from mooring.testing.builders import node, pod, pod_group, uid_of
-from mooring.testing.device_builders import device_claim, device_class, request, resource_slice
+from mooring.testing.device_builders import (
+    allocated,
+    device_claim,
+    device_class,
+    group_consumer,
+    request,
+    resource_slice,
+)
 
 Raw = dict[str, Any]
 
@@ -193,3 +200,120 @@ async def test_a_shared_claim_whose_first_writer_fails_is_not_left_in_flight(
         await until(lambda: not claims.consumers("shared"))
         await until(lambda: not any(in_flight(engine, n) for n in range(2)))
     assert not claims.made
+
+
+FOUR_DEVICES = (
+    device_class("gpu"),
+    resource_slice("s1", ["a0", "a1"], node="a"),
+    resource_slice("s2", ["b0", "b1"], node="b"),
+)
+
+
+def engine_after_failover(client: ApiClient, claims: Claims, *raws: Raw) -> Engine:
+    """Return an engine that finds devices of node a allocated to claims of a group of two.
+
+    A former leader wrote them and did not bind the members; meanwhile another pod has filled a.
+    """
+    claims.stored = {raw["metadata"]["name"]: raw for raw in raws}
+    full = pod("full", node="a", cpu="8")
+    claims.engine = Engine(client, *NODES, *FOUR_DEVICES, pod_group("g", 2), full, *raws)
+    return claims.engine
+
+
+async def test_a_group_that_fits_no_more_where_its_devices_are_gets_others(
+    client: ApiClient, claims: Claims
+) -> None:
+    written = (
+        device_claim(f"c{n}", allocation=allocated(f"a{n}", node="a"), reserved_for=[f"g-{n}"])
+        for n in range(2)
+    )
+    engine = engine_after_failover(client, claims, *written)
+    engine.pending(*(member(n, cpu="1") for n in range(2)))
+    with engine.running():
+        await until(lambda: len(claims.made) == 2 and not engine.loop.binding)
+    assert dict(claims.made) == {"g-0": "b", "g-1": "b"}
+    assert in_use(engine) == ["b0", "b1"]
+
+
+async def test_a_claim_that_members_share_is_freed_if_none_of_them_is_on_a_node(
+    client: ApiClient, claims: Claims
+) -> None:
+    written = device_claim(
+        "shared", allocation=allocated("a0", node="a"), reserved_for=["g-0", "g-1"]
+    )
+    engine = engine_after_failover(client, claims, written)
+    engine.pending(*(member(n, "shared", cpu="1") for n in range(2)))
+    with engine.running():
+        await until(lambda: len(claims.made) == 2 and not engine.loop.binding)
+    assert dict(claims.made) == {"g-0": "b", "g-1": "b"}
+    assert in_use(engine) == ["b0"]
+
+
+OWN = {"name": "gpu", "resourceClaimTemplateName": "one"}
+"""The entry of a group and of its members."""
+
+
+def member_of_owner(number: int) -> Raw:
+    """Return a member that uses the claim `own`, which was created for the group."""
+    raw = pod(f"g-{number}", cpu="1", group="g", spec={"resourceClaims": [OWN]})
+    raw["status"] = {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "own"}]}
+    return raw
+
+
+def engine_with_own_claim(client: ApiClient, claims: Claims, **claim: Any) -> Engine:
+    """Return an engine over a group of two that has the claim `own` itself."""
+    raw = device_claim("own", group="g", **claim)
+    claims.stored = {"own": raw}
+    group = pod_group("g", 2, claims=[OWN])
+    full = pod("full", node="a", cpu="8")
+    claims.engine = Engine(client, *NODES, *FOUR_DEVICES, group, full, raw)
+    return claims.engine
+
+
+def reservations(claims: Claims) -> list[tuple[str, str, str]]:
+    consumers = claims.stored["own"]["status"]["reservedFor"]
+    return [(each["apiGroup"], each["resource"], each["name"]) for each in consumers]
+
+
+async def test_a_claim_of_the_group_is_reserved_once_for_the_group(
+    client: ApiClient, claims: Claims
+) -> None:
+    engine = engine_with_own_claim(client, claims)
+    engine.pending(*(member_of_owner(n) for n in range(2)))
+    with engine.running():
+        await until(lambda: len(claims.made) == 2 and not engine.loop.binding)
+    assert dict(claims.made) == {"g-0": "b", "g-1": "b"}
+    assert reservations(claims) == [("scheduling.k8s.io", "podgroups", "g")]
+    assert in_use(engine) == ["b0"]
+
+
+async def test_a_claim_of_the_group_is_freed_if_the_group_fits_no_more_where_it_is(
+    client: ApiClient, claims: Claims
+) -> None:
+    engine = engine_with_own_claim(
+        client,
+        claims,
+        status={"reservedFor": [group_consumer("g")], "allocation": allocated("a0", node="a")},
+    )
+    engine.pending(*(member_of_owner(n) for n in range(2)))
+    with engine.running():
+        await until(lambda: len(claims.made) == 2 and not engine.loop.binding)
+    assert dict(claims.made) == {"g-0": "b", "g-1": "b"}
+    assert reservations(claims) == [("scheduling.k8s.io", "podgroups", "g")]
+    assert in_use(engine) == ["b0"]
+
+
+async def test_a_group_that_is_called_off_keeps_the_claim_that_is_its_own(
+    client: ApiClient, claims: Claims
+) -> None:
+    """As in kube-scheduler; the next attempt has the devices, or frees them."""
+    engine = engine_with_own_claim(client, claims)
+    fails = member_of_owner(1)
+    fails["metadata"]["labels"] = {"does": "fail in pre_bind"}
+    engine.pending(member_of_owner(0), fails)
+    with engine.running():
+        await until(lambda: len(claims.statuses) >= 2)
+        await until(lambda: not any(in_flight(engine, n) for n in range(2)))
+    assert not claims.made
+    assert reservations(claims) == [("scheduling.k8s.io", "podgroups", "g")]
+    assert in_use(engine) == ["b0"]

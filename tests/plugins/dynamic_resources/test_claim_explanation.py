@@ -11,13 +11,14 @@ from mooring.model.pod import parse_pod
 from mooring.plugins.dynamic_resources.plugin import DynamicResources
 from mooring.policy.args import DynamicResourcesArgs
 from mooring.state.cluster import ClusterState
-from mooring.testing.builders import cluster, node, pod
+from mooring.testing.builders import cluster, node, pod, pod_group
 from mooring.testing.device_builders import (
     DRIVER,
     allocated,
     device,
     device_claim,
     device_class,
+    group_consumer,
     request,
     resource_slice,
 )
@@ -26,13 +27,15 @@ from mooring.testing.fakes import handle
 Raw = dict[str, Any]
 
 
-def reports(state: ClusterState, *claims: str, most: int | None = None) -> list[ClaimsReport]:
+def reports(
+    state: ClusterState, *claims: str, most: int | None = None, group: str | None = None
+) -> list[ClaimsReport]:
     """Return all reports about a pod that names these claims; `most` a decision may evaluate."""
     plugin = DynamicResources(
         DynamicResourcesArgs(), replace(handle(state), evaluations=Evaluations(most))
     )
     entries = [{"name": claim, "resourceClaimName": claim} for claim in claims]
-    return [*plugin.explain_claims(parse_pod(pod(spec={"resourceClaims": entries})))]
+    return [*plugin.explain_claims(parse_pod(pod(group=group, spec={"resourceClaims": entries})))]
 
 
 def fleet(nodes: int, *devices: str | Raw, **spec: Any) -> list[Raw]:
@@ -44,6 +47,24 @@ def fleet(nodes: int, *devices: str | Raw, **spec: Any) -> list[Raw]:
 
 def excluded(report: ClaimsReport) -> list[ExcludedDevices]:
     return [each for claim in report.claims for asked in claim.requests for each in asked.excluded]
+
+
+def test_a_claim_says_for_whom_it_is_reserved() -> None:
+    used: Raw = {"allocation": allocated("d0", node="n0")}
+    own = [{"name": "group", "resourceClaimName": "group"}]
+    state = cluster(
+        *fleet(1, "d0"),
+        pod_group("g", 2, claims=own),
+        device_claim("mine", status=used, reserved_for=["web"]),
+        device_claim("group", status={**used, "reservedFor": [group_consumer("g")]}),
+        device_claim("others", status=used, reserved_for=["a", "b"]),
+    )
+    (report,) = reports(state, "mine", "group", "others", group="g")
+    assert [claim.state for claim in report.claims] == [
+        "allocated, reserved for this pod",
+        "allocated, reserved for its group",
+        "allocated, used by 2 pods",
+    ]
 
 
 def test_nodes_that_are_alike_are_one_step() -> None:

@@ -13,16 +13,18 @@ from mooring.plugins.dynamic_resources.pod_claims import (
     claims_of,
     is_bindable,
     is_reserved,
+    may_be_freed,
     pod_claims,
 )
 from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
-from mooring.testing.builders import cluster, node, pod, pod_group
+from mooring.testing.builders import cluster, node, pod, pod_group, uid_of
 from mooring.testing.device_builders import (
     allocated,
     device_claim,
     device_class,
     device_result,
+    group_consumer,
     request,
 )
 
@@ -93,8 +95,78 @@ def test_a_request_without_a_class_is_an_error() -> None:
 
 def test_a_claim_is_reserved_for_a_pod_of_this_uid() -> None:
     claim = parse_resource_claim(device_claim(reserved_for=["web"]))
-    assert is_reserved(claim, using("claim"))
-    assert not is_reserved(claim, using("claim", name="db"))
+    view = ClusterView(cluster())
+    assert is_reserved(claim, using("claim"), view)
+    assert not is_reserved(claim, using("claim", name="db"), view)
+
+
+GROUPS_OWN = [{"name": "e0", "resourceClaimName": "claim"}]
+"""An entry that a group and the pods of `using("claim")` have in common."""
+
+
+def test_a_claim_is_reserved_for_the_group_of_a_pod_that_has_the_same_entry() -> None:
+    claim = parse_resource_claim(device_claim(status={"reservedFor": [group_consumer("g")]}))
+    view = ClusterView(cluster(pod_group("g", 2, claims=GROUPS_OWN), pod_group("h", 2)))
+    assert is_reserved(claim, using("claim", group="g"), view)
+    assert not is_reserved(claim, using("claim", group="h"), view)
+    assert not is_reserved(claim, using("other", "claim", group="g"), view)
+
+
+def of_template(group: str | None = None) -> Pod:
+    """Return a pod whose entry of a template has the claim `claim`."""
+    entries = [{"name": "gpu", "resourceClaimTemplateName": "one"}]
+    statuses = [{"name": "gpu", "resourceClaimName": "claim"}]
+    raw = pod("web", group=group, spec={"resourceClaims": entries})
+    raw["status"] = {"resourceClaimStatuses": statuses}
+    return parse_pod(raw)
+
+
+def test_a_pod_uses_the_claim_that_was_created_for_it_or_for_its_group() -> None:
+    own = [{"name": "gpu", "resourceClaimTemplateName": "one"}]
+    group = pod_group("g", 2, claims=own)
+    for claim, wanted in (
+        (device_claim(owner="web"), of_template()),
+        (device_claim(group="g"), of_template("g")),
+    ):
+        view = ClusterView(cluster(group, claim))
+        claims = claims_of(wanted, view)
+        assert isinstance(claims, list)
+        assert [claim.name for claim in claims] == ["claim"]
+    view = ClusterView(cluster(group, device_claim(owner="another")))
+    assert claims_of(of_template(), view) == Unschedulable(
+        "ResourceClaim default/claim was not created for Pod default/web (Pod is not owner)"
+    )
+    assert claims_of(of_template("g"), view) == Unschedulable(
+        "ResourceClaim default/claim was not created for Pod default/web "
+        "(neither Pod nor PodGroup g is the owner)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("reserved_for", "others", "expected"),
+    [
+        ((), (), True),
+        (("a",), (), True),
+        (("a", "b"), (), True),
+        (("a", "b"), (pod("b", group="g", node="n1"),), False),
+        (("a", "elsewhere"), (), False),
+        (("g",), (), True),
+        (("g",), (pod("c", group="g", node="n1"),), False),
+        (("g",), (pod("c", group="g", node="n1", terminating=True),), False),
+    ],
+)
+def test_a_claim_may_be_freed_if_no_pod_on_a_node_uses_it(
+    reserved_for: tuple[str, ...], others: tuple[dict[str, Any], ...], *, expected: bool
+) -> None:
+    state = cluster(N1, pod_group("g", 2, claims=GROUPS_OWN), *others)
+    for name in ("a", "b"):
+        if state.pods.get(uid_of(name)) is None:
+            state.put_unscheduled(using("claim", name=name, group="g"))
+    pods = [{"resource": "pods", "name": p, "uid": uid_of(p)} for p in reserved_for if p != "g"]
+    consumers = [*pods, *([group_consumer("g")] if "g" in reserved_for else [])]
+    raw = device_claim(allocation=allocated("d0", node="n1"), status={"reservedFor": consumers})
+    claim, wanted = parse_resource_claim(raw), using("claim", name="a", group="g")
+    assert may_be_freed(claim, wanted, ClusterView(state)) is expected
 
 
 def bound(*told: tuple[str, dict[str, str]]) -> ResourceClaim:

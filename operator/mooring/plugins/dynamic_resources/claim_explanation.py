@@ -19,7 +19,7 @@ from mooring.plugins.dynamic_resources.allocation_error import AllocationError
 from mooring.plugins.dynamic_resources.allocator import Allocator
 from mooring.plugins.dynamic_resources.explanation import BY_USE, ExplainedRequest
 from mooring.plugins.dynamic_resources.fleet import Fleet, Patterns
-from mooring.plugins.dynamic_resources.pod_claims import is_bindable, is_reserved
+from mooring.plugins.dynamic_resources.pod_claims import is_bindable, is_owned, is_reserved
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 
@@ -62,14 +62,17 @@ def _state(entry: PodClaim, pod: Pod, cluster: ClusterView) -> tuple[str | None,
 def _state_of(claim: ResourceClaim, entry: PodClaim, pod: Pod, cluster: ClusterView) -> str:
     if claim.deleting:
         return "is being deleted"
-    if not entry.claim and claim.controller_uid != pod.uid:
+    if not entry.claim and not is_owned(claim, pod, cluster):
         return "was not created for this pod"
     if claim.allocation is None:
         if cluster.dynamic_resources.in_flight(claim.uid) is not None:
             return "is being allocated"
         return _TO_ALLOCATE
-    reserved = is_reserved(claim, pod)
-    whose = "reserved for this pod" if reserved else f"used by {len(claim.reserved_for)} pods"
+    whose = f"used by {len(claim.reserved_for)} pods"
+    if any(each.uid == pod.uid for each in claim.reserved_for):
+        whose = "reserved for this pod"
+    elif is_reserved(claim, pod, cluster):
+        whose = "reserved for its group"
     waits = "" if is_bindable(claim) else ", its devices are not bound yet"
     return f"allocated, {whose}{waits}"
 

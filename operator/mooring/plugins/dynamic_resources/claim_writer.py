@@ -24,7 +24,7 @@ from mooring.model.resource_claims import (
     unreadable_claim,
 )
 from mooring.plugins.dynamic_resources.extended_resources import NewClaim
-from mooring.plugins.dynamic_resources.pod_claims import is_reserved
+from mooring.plugins.dynamic_resources.pod_claims import consumer, is_reserved, may_be_freed
 from mooring.state.cluster_view import ClusterView
 
 __all__ = ["ClaimWriter"]
@@ -131,7 +131,7 @@ class ClaimWriter:
                 latest is None
                 or latest.allocation != claim.allocation
                 or self._cluster.is_placed(pod)
-                or any(consumer.uid != pod.uid for consumer in latest.reserved_for)
+                or not may_be_freed(latest, pod, self._cluster)
             ):
                 return
             freed = {"allocation": None, "reservedFor": None, "devices": None}
@@ -147,7 +147,7 @@ class ClaimWriter:
         for _ in range(_MOST_TRIES):
             if (changed := _changed(claim, allocation, is_new=is_new)) is not None:
                 raise PluginError(changed)
-            if is_reserved(claim, pod):
+            if is_reserved(claim, pod, self._cluster):
                 return claim
             try:
                 if claim.allocation is None and FINALIZER not in claim.finalizers:
@@ -165,7 +165,7 @@ class ClaimWriter:
         self, pod: Pod, claim: ResourceClaim, allocation: Allocation
     ) -> dict[str, Any]:
         """Return the status by which the claim is allocated and reserved for the pod."""
-        mine = ConsumerReference("", "pods", pod.name, pod.uid)
+        mine = consumer(claim, pod, self._cluster)
         status: dict[str, Any] = {"reservedFor": _consumers([*claim.reserved_for, mine])}
         known = claim.allocation
         if known is None:
@@ -181,9 +181,9 @@ class ClaimWriter:
             if latest is None:
                 return
             self._cache.assume_claim(latest)
-            if not is_reserved(latest, pod):
-                return
-            others = [consumer for consumer in latest.reserved_for if consumer.uid != pod.uid]
+            others = [each for each in latest.reserved_for if each.uid != pod.uid]
+            if len(others) == len(latest.reserved_for):
+                return  # that for its group stays: other members may use the claim
             try:
                 status = {"reservedFor": _consumers(others) or None}
                 self._cache.assume_claim(await self._update(latest, status=status))

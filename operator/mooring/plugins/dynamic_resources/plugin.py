@@ -5,7 +5,7 @@ flight. PreBind writes it to the claims, and waits for devices that must be boun
 takes back what was written.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from itertools import count
 from typing import Any, ClassVar, Final
@@ -19,7 +19,7 @@ from mooring.framework.evaluations import StillEvaluating
 from mooring.framework.handle import Handle
 from mooring.framework.hints import QueueingHint, queue_if
 from mooring.framework.plugin import Normalize
-from mooring.framework.post_filter import PostFilterState
+from mooring.framework.post_filter import PodGroupPostFilterState, PostFilterState
 from mooring.framework.verdicts import SKIP, Explanation, PluginError, Skip, Unschedulable
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.node import Node
@@ -47,6 +47,7 @@ from mooring.plugins.dynamic_resources.pod_claims import (
     claims_of,
     is_bindable,
     is_reserved,
+    may_be_freed,
     pod_claims,
 )
 from mooring.plugins.dynamic_resources.selectors import cel_selectors
@@ -61,6 +62,8 @@ _NO_DEVICES: Final = "cannot allocate all claims"
 _ELSEWHERE: Final = "resourceclaim not available on the node"
 _LEAST_STEPS: Final = 1_000
 """The steps of the search on a node when those on others have used up the budget."""
+_MEMBERS_AT_ONCE: Final = 20
+"""The claims of so many members of a group are looked at without a pause."""
 _MOST_SUBREQUESTS: Final = 8
 """A request has so many subrequests at most; the first one of them scores highest."""
 
@@ -219,15 +222,31 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         claims = self.pre_filter(state.pod, state.cluster)
         if not isinstance(claims, PodClaims):
             return self._nothing_to_free("no new claims to deallocate")
-        if claims.extended is not None and claims.extended.stale is not None:
-            self._api.later(partial(self._writer.delete, state.pod, claims.extended.stale))
-            return Unschedulable("deletion of ResourceClaim completed", resolvable=True)
-        for claim in self._unavailable(claims, state):
-            if all(consumer.uid == state.pod.uid for consumer in claim.reserved_for):
-                self._overdue.pop(claim.uid, None)
-                self._writer.deallocate_later(state.pod, claim)
-                return Unschedulable("deallocation of ResourceClaim completed", resolvable=True)
-        return self._nothing_to_free("still not schedulable")
+        rows = [group.rows for group in state.diagnosis.rejected if group.plugin == self.name]
+        nodes = state.cluster.nodes.take(np.unique(np.concatenate(rows))) if rows else None
+        freed = self._freed(state.pod, claims, nodes)
+        if freed is None:
+            return self._nothing_to_free("still not schedulable")
+        return Unschedulable(freed, resolvable=True)
+
+    def pod_group_post_filter(
+        self, state: PodGroupPostFilterState
+    ) -> Generator[None, None, Unschedulable]:
+        """Free a claim of each member of the group, as `post_filter` does for a single pod."""
+        done, cluster, without = "", state.cluster, set[int]()
+        for number, member in enumerate(state.members):
+            if number % _MEMBERS_AT_ONCE == 0:
+                yield
+            if id(member.spec) in without:
+                continue
+            claims = self.pre_filter(member, cluster)
+            if claims is SKIP and not member.spec.resource_claims:
+                without.add(id(member.spec))  # which the members keep
+            if isinstance(claims, PodClaims):
+                nodes = cluster.nodes.take(cluster.nodes_in_order)
+                if self._freed(member, claims, nodes) is not None:
+                    done = "deallocation and deletion of ResourceClaims completed"
+        return Unschedulable(done, resolvable=True)
 
     def pre_score(self, pod: Pod, _nodes: NodeView, cluster: ClusterView) -> Skip | PodClaims:
         """Return the pod's claims; SKIP if no request has alternatives."""
@@ -305,7 +324,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         for claim in claims:
             if claim.uid not in expected:
                 raise PluginError(f"claim {claim.key} is another one than before")
-            if not is_reserved(claim, pod):
+            if not is_reserved(claim, pod, self._cluster):
                 self._begun.setdefault(pod.uid, {})[claim.uid] = claim
             await self._writer.reserve(pod, claim, expected[claim.uid], is_new=claim.uid in held)
         if new is not None:
@@ -362,15 +381,25 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
             claim.uid in self._overdue and not is_bindable(claim)
         )
 
-    def _unavailable(self, claims: PodClaims, state: PostFilterState) -> Iterator[ResourceClaim]:
-        """Yield the allocated claims whose devices some node cannot use that this plugin rejected.
+    def _freed(self, pod: Pod, claims: PodClaims, nodes: NodeView | None) -> str | None:
+        """Have a claim freed or deleted that keeps the pod off some of the nodes.
 
-        kube-scheduler takes them in random order.
+        Return what PostFilter says then; None if there is no such claim. kube-scheduler takes any.
         """
-        rows = [group.rows for group in state.diagnosis.rejected if group.plugin == self.name]
-        if not rows:
+        if claims.extended is not None and claims.extended.stale is not None:
+            self._api.later(partial(self._writer.delete, pod, claims.extended.stale))
+            return "deletion of ResourceClaim completed"
+        for claim in self._unavailable(claims, nodes):
+            if may_be_freed(claim, pod, self._cluster):
+                self._overdue.pop(claim.uid, None)
+                self._writer.deallocate_later(pod, claim)
+                return "deallocation of ResourceClaim completed"
+        return None
+
+    def _unavailable(self, claims: PodClaims, nodes: NodeView | None) -> Iterator[ResourceClaim]:
+        """Yield the allocated claims whose devices some of the nodes cannot use."""
+        if nodes is None:
             return
-        nodes = state.cluster.nodes.take(np.unique(np.concatenate(rows)))
         for claim in claims.claims:
             if claim.allocation is None:
                 continue

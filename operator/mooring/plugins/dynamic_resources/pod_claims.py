@@ -8,9 +8,11 @@ import numpy as np
 
 from mooring.framework.verdicts import PluginError, Unschedulable
 from mooring.model.pod import Pod
+from mooring.model.pod_group import PodGroup, consumer_of
 from mooring.model.resource_claims import (
     Allocation,
     Condition,
+    ConsumerReference,
     DeviceRequest,
     DeviceResult,
     PodClaim,
@@ -22,7 +24,17 @@ from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.view import NodeView
 
-__all__ = ["PodClaims", "binding_failure", "claims_of", "is_bindable", "is_reserved", "pod_claims"]
+__all__ = [
+    "PodClaims",
+    "binding_failure",
+    "claims_of",
+    "consumer",
+    "is_bindable",
+    "is_owned",
+    "is_reserved",
+    "may_be_freed",
+    "pod_claims",
+]
 
 
 @dataclass(slots=True, eq=False)
@@ -87,21 +99,40 @@ def claims_of(pod: Pod, cluster: ClusterView) -> list[ResourceClaim] | Unschedul
         claim = cluster.dynamic_resources.claim(f"{pod.namespace}/{name}")
         if claim is None:
             return Unschedulable(f'could not find ResourceClaim "{pod.namespace}/{name}"')
-        if (why_not := _why_unusable(pod, entry, claim)) is not None:
+        if (why_not := _why_unusable(pod, entry, claim, cluster)) is not None:
             return Unschedulable(why_not)
         found[claim.uid] = claim
     return [*found.values()]
 
 
-def _why_unusable(pod: Pod, entry: PodClaim, claim: ResourceClaim) -> str | None:
+def _why_unusable(
+    pod: Pod, entry: PodClaim, claim: ResourceClaim, cluster: ClusterView
+) -> str | None:
     """Return why the pod cannot use the claim that an entry names; None if it can."""
     if claim.malformed:
         return f"a claim cannot be read: {claim.malformed}"
     if claim.deleting:
         return f'resourceclaim "{claim.name}" is being deleted'
-    if not entry.claim and claim.controller_uid != pod.uid:
-        return f"ResourceClaim {claim.key} was not created for Pod {pod.key} (Pod is not owner)"
-    return None
+    if entry.claim or is_owned(claim, pod, cluster):
+        return None
+    group, owners = _group(pod, cluster), "Pod is not"
+    if group is not None and group.resource_claims:
+        owners = f"neither Pod nor PodGroup {group.name} is the"
+    return f"ResourceClaim {claim.key} was not created for Pod {pod.key} ({owners} owner)"
+
+
+def is_owned(claim: ResourceClaim, pod: Pod, cluster: ClusterView) -> bool:
+    """Return whether the claim was created for the pod, or for its group."""
+    if claim.controller_uid == pod.uid:
+        return True
+    group = _group(pod, cluster)
+    return group is not None and bool(group.uid) and claim.controller_uid == group.uid
+
+
+def _group(pod: Pod, cluster: ClusterView) -> PodGroup | None:
+    """Return what is required of the pod's group; None if it has none, or that is not known."""
+    group = cluster.pod_groups.of(pod)
+    return group.definition if group is not None else None
 
 
 def _name_of_created(pod: Pod, entry: PodClaim) -> str | Unschedulable | None:
@@ -139,9 +170,37 @@ def pod_claims(pod: Pod, cluster: ClusterView) -> PodClaims | Unschedulable:
     return found
 
 
-def is_reserved(claim: ResourceClaim, pod: Pod) -> bool:
-    """Return whether the claim is reserved for the pod."""
-    return any(consumer.uid == pod.uid for consumer in claim.reserved_for)
+def consumer(claim: ResourceClaim, pod: Pod, cluster: ClusterView) -> ConsumerReference:
+    """Return for whom the claim is to be reserved: for the pod, or for its group."""
+    return consumer_of(pod, claim, _group(pod, cluster))
+
+
+def is_reserved(claim: ResourceClaim, pod: Pod, cluster: ClusterView) -> bool:
+    """Return whether the claim is reserved for the pod, or for its group as a claim of its own."""
+    if not claim.reserved_for:
+        return False
+    uids = {pod.uid, consumer(claim, pod, cluster).uid}
+    return any(each.uid in uids for each in claim.reserved_for)
+
+
+def may_be_freed(claim: ResourceClaim, pod: Pod, cluster: ClusterView) -> bool:
+    """Return whether nobody on a node uses the claim, so that it may have devices elsewhere.
+
+    It may be reserved for the pod, for other members of its group without a node, and for the
+    group itself while it has no member on a node.
+    """
+    group = cluster.pod_groups.of(pod)
+    for each in claim.reserved_for:
+        if each.uid == pod.uid:
+            continue
+        if group is None:
+            return False
+        definition, on_nodes = group.definition, group.scheduled_pods_count + len(group.terminating)
+        if definition is not None and each.uid == definition.uid and not on_nodes:
+            continue
+        if each.uid not in group.unscheduled:
+            return False
+    return True
 
 
 def is_bindable(claim: ResourceClaim) -> bool:
