@@ -5,12 +5,15 @@ Measures the scheduler's CPU a pod until it has nothing left to do, and the time
 creation to its binding, as a watch of the observer's shows it.
 """
 
+import json
+import os
+import platform
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any, Final
@@ -26,14 +29,17 @@ from bench.live_load import Load, names_of
 from bench.observer import Binds, watched_binds
 from bench.requests import requests_so_far
 from bench.runs import IDLE_SECONDS, bench_server, load_nodes
+from bench.sampling import read_samples
 from bench.schedulers import KubeScheduler, Mooring, Scheduler
+from bench.shares import shares_table
 from bench.usage import usage_of, wait_until_idle
 from bench.workloads import WORKLOADS, Workload
 from controlplane import ControlPlane, ControlPlaneError
 from controlplane.access import ADMIN
 from controlplane.namespaces import create_namespace, delete_namespace
+from controlplane.releases import chosen_release
 
-__all__ = ["LiveRun", "live_run", "live_table"]
+__all__ = ["LiveRun", "interpreter", "live_run", "live_table", "write_json"]
 
 STALL_SECONDS = 10.0
 """Without a binding for so long after the load has ended, the rest of the pods is given up."""
@@ -104,6 +110,24 @@ def live_table(runs: Sequence[LiveRun]) -> Table:
     return table
 
 
+def interpreter() -> str:
+    """Return the version of Python and where it is: one built without PGO is a quarter slower."""
+    return f"Python {platform.python_version()} of {sys.base_prefix}"
+
+
+def write_json(folder: Path, runs: Sequence[LiveRun]) -> Path:
+    """Write all figures of all runs to a file; return its path."""
+    path = folder / "live.json"
+    document = {
+        "kubernetes": chosen_release().version,
+        "python": interpreter(),
+        "machine": {"cpus": os.cpu_count(), "load": os.getloadavg()},
+        "runs": [asdict(run) for run in runs],
+    }
+    path.write_text(json.dumps(document) + "\n")
+    return path
+
+
 def _cells(runs: Sequence[LiveRun]) -> Iterator[str]:
     yield f"{median(run.bound for run in runs):,.0f}"
     yield f"{median(run.created for run in runs):,.0f}"
@@ -171,11 +195,12 @@ def _watched(
 @click.option("--nodes", type=click.IntRange(1), default=1000, help="How many nodes there are.")
 @click.option("--rounds", type=click.IntRange(1), default=1, help="How often to repeat A B B A.")
 @click.option("--only-mooring", is_flag=True, help="Leave out kube-scheduler.")
+@click.option("--profile", is_flag=True, help="Run only Mooring, and say where its CPU goes.")
 @click.option(
     "--output",
     type=click.Path(file_okay=False, path_type=Path),
     default=replica.ROOT / "build" / "bench",
-    help="Folder for Mooring's log.  [default: build/bench]",
+    help="Folder for the figures and Mooring's log.  [default: build/bench]",
 )
 def main(
     rates: Sequence[float],
@@ -185,10 +210,11 @@ def main(
     output: Path,
     *,
     only_mooring: bool,
+    profile: bool,
 ) -> None:
     """Create RATE pods a second beside each scheduler; RATE 0: 60 names that come and go.
 
-    Without RATE: 50, 150, 300 and 0. For example:
+    Without RATE: 50, 150, 300 and 0. Writes the figures to build/bench/live.json. For example:
 
         python -m bench.live 50 150 --seconds 60 --rounds 2
     """
@@ -196,20 +222,25 @@ def main(
     output.mkdir(parents=True, exist_ok=True)
     runs: list[LiveRun] = []
     workload = Workload("live", "pods one by one", goal=0.0, nodes=nodes, pods=0)
+    samples = output / "live-samples.json" if profile else None
     try:
         with bench_server() as control_plane:
             load_nodes(control_plane.access, workload)
-            ours: Scheduler = Mooring(control_plane, output / "live-mooring.log")
+            ours: Scheduler = Mooring(control_plane, output / "live-mooring.log", samples)
             theirs: Scheduler = KubeScheduler(control_plane)
-            order = [ours] if only_mooring else [ours, theirs, theirs, ours]
+            order = [ours] if only_mooring or profile else [ours, theirs, theirs, ours]
             for rate in rates or (50.0, 150.0, 300.0, 0.0):
                 for scheduler in order * rounds:
                     progress.begin(f"{_words(rate)}, {scheduler.label}")
                     runs.append(live_run(control_plane, scheduler, rate, seconds))
                     progress.end(f"{runs[-1].cpu_ms_per_pod:.2f} ms of CPU a pod")
+                    if samples is not None:
+                        cost = 1e3 * runs[-1].cpu_ms_per_pod
+                        console.print(shares_table(read_samples(samples), cost))
     except ControlPlaneError as error:
         raise click.ClickException(str(error)) from error
     console.print(live_table(runs))
+    console.print(f"with {interpreter()}; written to {write_json(output, runs)}", soft_wrap=True)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,11 @@
 """What `bench.live` says of its runs."""
 
+import json
+from pathlib import Path
+
 from rich.console import Console
 
-from bench.live import LiveRun, live_table
+from bench.live import LiveRun, live_table, write_json
 
 
 def run(scheduler: str, rate: float, bound: int, cpu: float, *latencies: float) -> LiveRun:
@@ -47,3 +50,11 @@ def test_a_row_has_the_medians_of_a_schedulers_runs_at_one_rate() -> None:
     ]
     (churn,) = [line for line in text.splitlines() if "names come and go" in line]
     assert [cell.strip() for cell in churn.split("│")[3:-1]] == ["90", "100", "10.00", *"---"]
+
+
+def test_the_file_has_each_latency_of_each_run(tmp_path: Path) -> None:
+    path = write_json(tmp_path, [run("mooring", 50.0, 2, 0.1, 0.01, 0.02)])
+    written = json.loads(path.read_text())
+    assert written["python"].startswith("Python 3")
+    (found,) = written["runs"]
+    assert (found["scheduler"], found["latencies"]) == ("mooring", [0.01, 0.02])
