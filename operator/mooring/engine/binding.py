@@ -66,7 +66,11 @@ class BindingFailed(Exception):  # noqa: N818 - says what happened; its text is 
 
 
 class BindingCycle:
-    """Binds each assumed pod in a task of its own; `wake` is called when one has ended."""
+    """Binds each assumed pod in a task of its own.
+
+    `wake` is called when one has ended that others may have waited for: another pod may be popped
+    now if `waits` is set, a pod that is not bound is tried again, and so may its group be.
+    """
 
     def __init__(
         self,
@@ -84,6 +88,8 @@ class BindingCycle:
         self._extenders = extenders
         self._reports = reports
         self._metrics = metrics
+        self.waits = False
+        """Whether the loop waits for the end of a binding."""
         self._wake = wake
         self._clock = clock
         self._decisions = scheduler.decisions
@@ -150,7 +156,8 @@ class BindingCycle:
         if under_way.left_watch and not bound and not unknown:
             self._decisions.gone(pod.uid, self._clock())
         assumed.ended(pod if bound else None)
-        self._wake()
+        if self.waits or not bound or under_way.together is not None:
+            self._wake()
 
     async def _bind(self, attempt: Attempt, assumed: AssumedPod) -> bool:
         """Bind the pod, or put it in a queue again; return whether it is bound."""

@@ -255,7 +255,9 @@ class SchedulingLoop:
         """
         self._work.clear()
         queue = self._scheduler.queue
-        due = queue.next_due() if self._may_bind() else None
+        may_bind = self._may_bind()
+        self._bindings.waits = not may_bind
+        due = queue.next_due() if may_bind else None
         if due is not None and queue.has_paused and await self._others_rest(due):
             queue.resume(self._clock())
             return
