@@ -39,7 +39,7 @@ from controlplane.access import ADMIN
 from controlplane.namespaces import create_namespace, delete_namespace
 from controlplane.releases import chosen_release
 
-__all__ = ["LiveRun", "interpreter", "live_run", "live_table", "write_json"]
+__all__ = ["LiveRun", "interpreter", "live_run", "live_table", "words_of", "write_json"]
 
 STALL_SECONDS = 10.0
 """Without a binding for so long after the load has ended, the rest of the pods is given up."""
@@ -106,7 +106,7 @@ def live_table(runs: Sequence[LiveRun]) -> Table:
         table.add_column(title, justify="right")
     for rate, label in dict.fromkeys((run.rate, run.scheduler) for run in runs):
         some = [run for run in runs if (run.rate, run.scheduler) == (rate, label)]
-        table.add_row(_words(rate), label, *_cells(some))
+        table.add_row(words_of(rate), label, *_cells(some))
     return table
 
 
@@ -140,7 +140,8 @@ def _cells(runs: Sequence[LiveRun]) -> Iterator[str]:
     yield f"{1e3 * median(max(run.latencies, default=0.0) for run in runs):.0f}"
 
 
-def _words(rate: float) -> str:
+def words_of(rate: float) -> str:
+    """Return the load as tables name it."""
     return f"{rate:g} pods/s" if rate else "names come and go"
 
 
@@ -231,7 +232,7 @@ def main(
             order = [ours] if only_mooring or profile else [ours, theirs, theirs, ours]
             for rate in rates or (50.0, 150.0, 300.0, 0.0):
                 for scheduler in order * rounds:
-                    progress.begin(f"{_words(rate)}, {scheduler.label}")
+                    progress.begin(f"{words_of(rate)}, {scheduler.label}")
                     runs.append(live_run(control_plane, scheduler, rate, seconds))
                     progress.end(f"{runs[-1].cpu_ms_per_pod:.2f} ms of CPU a pod")
                     if samples is not None:
