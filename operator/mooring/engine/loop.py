@@ -75,6 +75,9 @@ class SchedulingLoop:
     profile may have to be found first (`PodEnqueuer.settle`).
     """
 
+    _alarm: asyncio.TimerHandle | None = None
+    """Wakes the loop at the latest when it has to look for work again."""
+
     def __init__(
         self,
         scheduler: SchedulerState,
@@ -101,8 +104,6 @@ class SchedulingLoop:
         self._shared = ResultCache(scheduler.state.nodes)
         self._slow = SlowDecisions()
         self._work = work
-        self._alarm: asyncio.TimerHandle | None = None
-        """Wakes the loop, at the latest when it has to look for work again."""
         self._start, self._turns = 0, 0
         self._turned: float | None = None
         self._attempts = Attempts(scheduler, reports, metrics, clock)
