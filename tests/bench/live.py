@@ -39,7 +39,7 @@ from controlplane.access import ADMIN
 from controlplane.namespaces import create_namespace, delete_namespace
 from controlplane.releases import chosen_release
 
-__all__ = ["LiveRun", "interpreter", "live_run", "live_table", "words_of", "write_json"]
+__all__ = ["LiveRun", "interpreter", "live_runs", "live_table", "words_of", "write_json"]
 
 STALL_SECONDS = 10.0
 """Without a binding for so long after the load has ended, the rest of the pods is given up."""
@@ -72,29 +72,36 @@ class LiveRun:
         return 1e3 * quantiles(self.latencies, n=100, method="inclusive")[hundredths - 1]
 
 
-def live_run(
-    control_plane: ControlPlane, scheduler: Scheduler, rate: float, seconds: float
-) -> LiveRun:
-    """Run the load beside the scheduler, in a new namespace that is deleted at the end."""
-    access = control_plane.access
-    namespace = create_namespace(access, "live")
-    load = Load(
-        url=access.url,
-        token=access.tokens[ADMIN],
-        ca_file=str(access.ca_file),
-        path=f"/api/v1/namespaces/{namespace}/pods",
-        pod=_pod(namespace, scheduler.scheduler_name),
-        seconds=seconds,
-        rate=rate,
-    )
+def live_runs(
+    control_plane: ControlPlane, scheduler: Scheduler, rates: Sequence[float], seconds: float
+) -> Iterator[LiveRun]:
+    """Run the loads one after the other beside the scheduler, each in a namespace of its own.
+
+    The scheduler goes on from one to the next, as in a cluster, and nothing is deleted before it
+    has stopped.
+    """
+    access, namespaces = control_plane.access, list[str]()
     try:
         scheduler.start()
         try:
-            return _measured(control_plane, scheduler, namespace, load)
+            for rate in rates:
+                namespaces.append(create_namespace(access, "live"))
+                load = _load(control_plane, scheduler, namespaces[-1], rate, seconds)
+                progress.begin(f"{words_of(rate)}, {scheduler.label}")
+                run = _measured(control_plane, scheduler, namespaces[-1], load)
+                progress.end(", ".join(_told(run)))
+                yield run
         finally:
             scheduler.stop()
     finally:
-        delete_namespace(access, namespace)
+        for namespace in namespaces:
+            delete_namespace(access, namespace)
+
+
+def _told(run: LiveRun) -> Iterator[str]:
+    yield f"{run.cpu_ms_per_pod:.2f} ms of CPU for each of {run.bound}"
+    if run.latencies:
+        yield f"bound after {run.latency_ms(50):.0f}, at p99 {run.latency_ms(99):.0f} ms"
 
 
 def live_table(runs: Sequence[LiveRun]) -> Table:
@@ -143,6 +150,21 @@ def _cells(runs: Sequence[LiveRun]) -> Iterator[str]:
 def words_of(rate: float) -> str:
     """Return the load as tables name it."""
     return f"{rate:g} pods/s" if rate else "names come and go"
+
+
+def _load(
+    control_plane: ControlPlane, scheduler: Scheduler, namespace: str, rate: float, seconds: float
+) -> Load:
+    access = control_plane.access
+    return Load(
+        url=access.url,
+        token=access.tokens[ADMIN],
+        ca_file=str(access.ca_file),
+        path=f"/api/v1/namespaces/{namespace}/pods",
+        pod=_pod(namespace, scheduler.scheduler_name),
+        seconds=seconds,
+        rate=rate,
+    )
 
 
 def _pod(namespace: str, scheduler: str) -> dict[str, Any]:
@@ -230,16 +252,15 @@ def main(
             ours: Scheduler = Mooring(control_plane, output / "live-mooring.log", samples)
             theirs: Scheduler = KubeScheduler(control_plane)
             order = [ours] if only_mooring or profile else [ours, theirs, theirs, ours]
-            for rate in rates or (50.0, 150.0, 300.0, 0.0):
-                for scheduler in order * rounds:
-                    progress.begin(f"{words_of(rate)}, {scheduler.label}")
-                    runs.append(live_run(control_plane, scheduler, rate, seconds))
-                    progress.end(f"{runs[-1].cpu_ms_per_pod:.2f} ms of CPU a pod")
-                    if samples is not None:
-                        cost = 1e3 * runs[-1].cpu_ms_per_pod
-                        console.print(shares_table(read_samples(samples), cost))
-    except ControlPlaneError as error:
-        raise click.ClickException(str(error)) from error
+            for scheduler in order * rounds:
+                loads = rates or (50.0, 150.0, 300.0, 0.0)
+                runs += live_runs(control_plane, scheduler, loads, seconds)
+    except (ControlPlaneError, KeyboardInterrupt) as error:
+        if isinstance(error, ControlPlaneError) or not runs:
+            raise click.ClickException(str(error)) from error
+    if samples is not None:
+        cost = 1e3 * median(run.cpu_ms_per_pod for run in runs)
+        console.print(shares_table(read_samples(samples), cost))
     console.print(live_table(runs))
     console.print(f"with {interpreter()}; written to {write_json(output, runs)}", soft_wrap=True)
 
