@@ -44,6 +44,7 @@ __all__ = ["LiveRun", "interpreter", "live_runs", "live_table", "words_of", "wri
 STALL_SECONDS = 10.0
 """Without a binding for so long after the load has ended, the rest of the pods is given up."""
 BINDINGS: Final = "POST pods/binding 201"
+EVENTS: Final = "POST events 201"
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,8 @@ class LiveRun:
     """The scheduler's, from the beginning of the load until it had nothing left to do."""
     latencies: tuple[float, ...]
     """Seconds from creation to binding, ascending; empty if names came and went."""
+    events: int = 0
+    """Events that were written meanwhile: a scheduler may put that off until it is stopped."""
 
     @property
     def cpu_ms_per_pod(self) -> float:
@@ -109,7 +112,7 @@ def live_table(runs: Sequence[LiveRun]) -> Table:
     table = Table(title="pods created one by one beside the running scheduler")
     table.add_column("load")
     table.add_column("scheduler")
-    for title in ("bound", "of", "CPU ms/pod", "p50 ms", "p99 ms", "max ms"):
+    for title in ("bound", "of", "events", "CPU ms/pod", "p50 ms", "p99 ms", "max ms"):
         table.add_column(title, justify="right")
     for rate, label in dict.fromkeys((run.rate, run.scheduler) for run in runs):
         some = [run for run in runs if (run.rate, run.scheduler) == (rate, label)]
@@ -138,6 +141,7 @@ def write_json(folder: Path, runs: Sequence[LiveRun]) -> Path:
 def _cells(runs: Sequence[LiveRun]) -> Iterator[str]:
     yield f"{median(run.bound for run in runs):,.0f}"
     yield f"{median(run.created for run in runs):,.0f}"
+    yield f"{median(run.events for run in runs):,.0f}"
     yield f"{median(run.cpu_ms_per_pod for run in runs):.2f}"
     if not runs[0].rate:
         yield from "---"
@@ -177,7 +181,7 @@ def _measured(
 ) -> LiveRun:
     wait_until_idle(scheduler.pid, IDLE_SECONDS)
     access, names = control_plane.access, names_of(load)
-    before, bindings = usage_of(scheduler.pid), requests_so_far(access)[BINDINGS]
+    before, requests = usage_of(scheduler.pid), requests_so_far(access)
     with _watched(control_plane, namespace, names) as binds:
         done = subprocess.run(
             [sys.executable, "-m", "bench.live_load"],
@@ -189,15 +193,17 @@ def _measured(
             binds.wait(STALL_SECONDS)
         wait_until_idle(scheduler.pid, IDLE_SECONDS)
     used = usage_of(scheduler.pid).cpu_seconds - before.cpu_seconds
+    answered = requests_so_far(access) - requests
     told: dict[str, Any] = orjson.loads(done.stdout)
     times, sent = binds.times if binds is not None else {}, told["sent"]
     return LiveRun(
         scheduler.label,
         load.rate,
         created=told["created"],
-        bound=requests_so_far(access)[BINDINGS] - bindings,
+        bound=answered[BINDINGS],
         cpu_seconds=used,
         latencies=tuple(sorted(times[name] - sent[name] for name in times)),
+        events=answered[EVENTS],
     )
 
 

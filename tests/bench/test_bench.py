@@ -118,6 +118,7 @@ def test_pods_that_come_one_by_one_are_bound_and_timed(
     for run in (steady, churn):
         assert run.scheduler == which
         assert 0 < run.bound <= run.created
+        assert run.events >= run.bound
         assert run.cpu_ms_per_pod > 0
     assert steady.created == steady.bound == len(steady.latencies) == 20
     assert 0 < steady.latency_ms(50) <= steady.latency_ms(99) <= 1e3 * steady.latencies[-1]

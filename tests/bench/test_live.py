@@ -9,11 +9,11 @@ from bench.live import LiveRun, live_table, write_json
 
 
 def run(scheduler: str, rate: float, bound: int, cpu: float, *latencies: float) -> LiveRun:
-    return LiveRun(scheduler, rate, 100, bound, cpu, latencies)
+    return LiveRun(scheduler, rate, 100, bound, cpu, latencies, events=7)
 
 
 def printed(*runs: LiveRun) -> str:
-    console = Console(width=100)
+    console = Console(width=120)
     with console.capture() as capture:
         console.print(live_table(runs))
     return capture.get()
@@ -43,13 +43,14 @@ def test_a_row_has_the_medians_of_a_schedulers_runs_at_one_rate() -> None:
         "mooring",
         "100",
         "100",
+        "7",
         "2.00",
         "20.0",
         "20.0",
         "20",
     ]
     (churn,) = [line for line in text.splitlines() if "names come and go" in line]
-    assert [cell.strip() for cell in churn.split("│")[3:-1]] == ["90", "100", "10.00", *"---"]
+    assert [cell.strip() for cell in churn.split("│")[3:-1]] == ["90", "100", "7", "10.00", *"---"]
 
 
 def test_the_file_has_each_latency_of_each_run(tmp_path: Path) -> None:
