@@ -2,6 +2,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import pytest
@@ -103,14 +104,28 @@ def test_a_command_does_not_pay_for_what_it_does_not_use(words: str, needed: str
     assert {*SLOW} & imported_by(words) == {*needed.split()}
 
 
+def test_a_replica_in_a_pod_does_not_import_the_models_of_another_client(tmp_path: Path) -> None:
+    """If they are installed, kopf does so by itself."""
+    for name in ("token", "ca.crt"):
+        (tmp_path / name).write_text("x")
+    imported = modules_after(
+        "import mooring.service; from mooring.kube.config import _ServiceAccount as Account;"
+        "from pathlib import Path;"
+        "environ = {'KUBERNETES_SERVICE_HOST': 'a', 'KUBERNETES_SERVICE_PORT': '1'};"
+        f"assert Account(Path({str(tmp_path)!r}), environ).read()"
+    )
+    assert {*SLOW} - imported == {"kubernetes_asyncio"}
+
+
 def imported_by(words: str) -> set[str]:
     """Return the names of all modules that the command imports."""
-    program = (
-        "import sys; from mooring.__main__ import main;"
-        "main(sys.argv[1:], standalone_mode=False);"
-        "print(*sys.modules)"
-    )
-    command = [sys.executable, "-c", program, *words.split()]
+    main = "from mooring.__main__ import main"
+    return modules_after(f"{main}; main({words.split()!r}, standalone_mode=False)")
+
+
+def modules_after(program: str) -> set[str]:
+    """Return the names of all modules that the program imports."""
+    command = [sys.executable, "-c", f"import sys; {program}; print(*sys.modules)"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     return {*done.stdout.splitlines()[-1].split()}
 

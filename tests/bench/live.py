@@ -5,12 +5,15 @@ Measures the scheduler's CPU a pod until it has nothing left to do, and the time
 creation to its binding, as a watch of the observer's shows it.
 """
 
+import json
+import os
+import platform
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any, Final
@@ -26,18 +29,22 @@ from bench.live_load import Load, names_of
 from bench.observer import Binds, watched_binds
 from bench.requests import requests_so_far
 from bench.runs import IDLE_SECONDS, bench_server, load_nodes
+from bench.sampling import read_samples
 from bench.schedulers import KubeScheduler, Mooring, Scheduler
+from bench.shares import shares_table
 from bench.usage import usage_of, wait_until_idle
 from bench.workloads import WORKLOADS, Workload
 from controlplane import ControlPlane, ControlPlaneError
 from controlplane.access import ADMIN
 from controlplane.namespaces import create_namespace, delete_namespace
+from controlplane.releases import chosen_release
 
-__all__ = ["LiveRun", "live_run", "live_table"]
+__all__ = ["LiveRun", "interpreter", "live_runs", "live_table", "words_of", "write_json"]
 
 STALL_SECONDS = 10.0
 """Without a binding for so long after the load has ended, the rest of the pods is given up."""
 BINDINGS: Final = "POST pods/binding 201"
+EVENTS: Final = "POST events 201"
 
 
 @dataclass(frozen=True)
@@ -53,6 +60,8 @@ class LiveRun:
     """The scheduler's, from the beginning of the load until it had nothing left to do."""
     latencies: tuple[float, ...]
     """Seconds from creation to binding, ascending; empty if names came and went."""
+    events: int = 0
+    """Events that were written meanwhile: a scheduler may put that off until it is stopped."""
 
     @property
     def cpu_ms_per_pod(self) -> float:
@@ -66,29 +75,36 @@ class LiveRun:
         return 1e3 * quantiles(self.latencies, n=100, method="inclusive")[hundredths - 1]
 
 
-def live_run(
-    control_plane: ControlPlane, scheduler: Scheduler, rate: float, seconds: float
-) -> LiveRun:
-    """Run the load beside the scheduler, in a new namespace that is deleted at the end."""
-    access = control_plane.access
-    namespace = create_namespace(access, "live")
-    load = Load(
-        url=access.url,
-        token=access.tokens[ADMIN],
-        ca_file=str(access.ca_file),
-        path=f"/api/v1/namespaces/{namespace}/pods",
-        pod=_pod(namespace, scheduler.scheduler_name),
-        seconds=seconds,
-        rate=rate,
-    )
+def live_runs(
+    control_plane: ControlPlane, scheduler: Scheduler, rates: Sequence[float], seconds: float
+) -> Iterator[LiveRun]:
+    """Run the loads one after the other beside the scheduler, each in a namespace of its own.
+
+    The scheduler goes on from one to the next, as in a cluster, and nothing is deleted before it
+    has stopped.
+    """
+    access, namespaces = control_plane.access, list[str]()
     try:
         scheduler.start()
         try:
-            return _measured(control_plane, scheduler, namespace, load)
+            for rate in rates:
+                namespaces.append(create_namespace(access, "live"))
+                load = _load(control_plane, scheduler, namespaces[-1], rate, seconds)
+                progress.begin(f"{words_of(rate)}, {scheduler.label}")
+                run = _measured(control_plane, scheduler, namespaces[-1], load)
+                progress.end(", ".join(_told(run)))
+                yield run
         finally:
             scheduler.stop()
     finally:
-        delete_namespace(access, namespace)
+        for namespace in namespaces:
+            delete_namespace(access, namespace)
+
+
+def _told(run: LiveRun) -> Iterator[str]:
+    yield f"{run.cpu_ms_per_pod:.2f} ms of CPU for each of {run.bound}"
+    if run.latencies:
+        yield f"bound after {run.latency_ms(50):.0f}, at p99 {run.latency_ms(99):.0f} ms"
 
 
 def live_table(runs: Sequence[LiveRun]) -> Table:
@@ -96,17 +112,36 @@ def live_table(runs: Sequence[LiveRun]) -> Table:
     table = Table(title="pods created one by one beside the running scheduler")
     table.add_column("load")
     table.add_column("scheduler")
-    for title in ("bound", "of", "CPU ms/pod", "p50 ms", "p99 ms", "max ms"):
+    for title in ("bound", "of", "events", "CPU ms/pod", "p50 ms", "p99 ms", "max ms"):
         table.add_column(title, justify="right")
     for rate, label in dict.fromkeys((run.rate, run.scheduler) for run in runs):
         some = [run for run in runs if (run.rate, run.scheduler) == (rate, label)]
-        table.add_row(_words(rate), label, *_cells(some))
+        table.add_row(words_of(rate), label, *_cells(some))
     return table
+
+
+def interpreter() -> str:
+    """Return the version of Python and where it is: one built without PGO is a quarter slower."""
+    return f"Python {platform.python_version()} of {sys.base_prefix}"
+
+
+def write_json(folder: Path, runs: Sequence[LiveRun]) -> Path:
+    """Write all figures of all runs to a file; return its path."""
+    path = folder / "live.json"
+    document = {
+        "kubernetes": chosen_release().version,
+        "python": interpreter(),
+        "machine": {"cpus": os.cpu_count(), "load": os.getloadavg()},
+        "runs": [asdict(run) for run in runs],
+    }
+    path.write_text(json.dumps(document) + "\n")
+    return path
 
 
 def _cells(runs: Sequence[LiveRun]) -> Iterator[str]:
     yield f"{median(run.bound for run in runs):,.0f}"
     yield f"{median(run.created for run in runs):,.0f}"
+    yield f"{median(run.events for run in runs):,.0f}"
     yield f"{median(run.cpu_ms_per_pod for run in runs):.2f}"
     if not runs[0].rate:
         yield from "---"
@@ -116,8 +151,24 @@ def _cells(runs: Sequence[LiveRun]) -> Iterator[str]:
     yield f"{1e3 * median(max(run.latencies, default=0.0) for run in runs):.0f}"
 
 
-def _words(rate: float) -> str:
+def words_of(rate: float) -> str:
+    """Return the load as tables name it."""
     return f"{rate:g} pods/s" if rate else "names come and go"
+
+
+def _load(
+    control_plane: ControlPlane, scheduler: Scheduler, namespace: str, rate: float, seconds: float
+) -> Load:
+    access = control_plane.access
+    return Load(
+        url=access.url,
+        token=access.tokens[ADMIN],
+        ca_file=str(access.ca_file),
+        path=f"/api/v1/namespaces/{namespace}/pods",
+        pod=_pod(namespace, scheduler.scheduler_name),
+        seconds=seconds,
+        rate=rate,
+    )
 
 
 def _pod(namespace: str, scheduler: str) -> dict[str, Any]:
@@ -130,7 +181,7 @@ def _measured(
 ) -> LiveRun:
     wait_until_idle(scheduler.pid, IDLE_SECONDS)
     access, names = control_plane.access, names_of(load)
-    before, bindings = usage_of(scheduler.pid), requests_so_far(access)[BINDINGS]
+    before, requests = usage_of(scheduler.pid), requests_so_far(access)
     with _watched(control_plane, namespace, names) as binds:
         done = subprocess.run(
             [sys.executable, "-m", "bench.live_load"],
@@ -142,15 +193,17 @@ def _measured(
             binds.wait(STALL_SECONDS)
         wait_until_idle(scheduler.pid, IDLE_SECONDS)
     used = usage_of(scheduler.pid).cpu_seconds - before.cpu_seconds
+    answered = requests_so_far(access) - requests
     told: dict[str, Any] = orjson.loads(done.stdout)
     times, sent = binds.times if binds is not None else {}, told["sent"]
     return LiveRun(
         scheduler.label,
         load.rate,
         created=told["created"],
-        bound=requests_so_far(access)[BINDINGS] - bindings,
+        bound=answered[BINDINGS],
         cpu_seconds=used,
         latencies=tuple(sorted(times[name] - sent[name] for name in times)),
+        events=answered[EVENTS],
     )
 
 
@@ -171,11 +224,12 @@ def _watched(
 @click.option("--nodes", type=click.IntRange(1), default=1000, help="How many nodes there are.")
 @click.option("--rounds", type=click.IntRange(1), default=1, help="How often to repeat A B B A.")
 @click.option("--only-mooring", is_flag=True, help="Leave out kube-scheduler.")
+@click.option("--profile", is_flag=True, help="Run only Mooring, and say where its CPU goes.")
 @click.option(
     "--output",
     type=click.Path(file_okay=False, path_type=Path),
     default=replica.ROOT / "build" / "bench",
-    help="Folder for Mooring's log.  [default: build/bench]",
+    help="Folder for the figures and Mooring's log.  [default: build/bench]",
 )
 def main(
     rates: Sequence[float],
@@ -185,10 +239,11 @@ def main(
     output: Path,
     *,
     only_mooring: bool,
+    profile: bool,
 ) -> None:
     """Create RATE pods a second beside each scheduler; RATE 0: 60 names that come and go.
 
-    Without RATE: 50, 150, 300 and 0. For example:
+    Without RATE: 50, 150, 300 and 0. Writes the figures to build/bench/live.json. For example:
 
         python -m bench.live 50 150 --seconds 60 --rounds 2
     """
@@ -196,20 +251,24 @@ def main(
     output.mkdir(parents=True, exist_ok=True)
     runs: list[LiveRun] = []
     workload = Workload("live", "pods one by one", goal=0.0, nodes=nodes, pods=0)
+    samples = output / "live-samples.json" if profile else None
     try:
         with bench_server() as control_plane:
             load_nodes(control_plane.access, workload)
-            ours: Scheduler = Mooring(control_plane, output / "live-mooring.log")
+            ours: Scheduler = Mooring(control_plane, output / "live-mooring.log", samples)
             theirs: Scheduler = KubeScheduler(control_plane)
-            order = [ours] if only_mooring else [ours, theirs, theirs, ours]
-            for rate in rates or (50.0, 150.0, 300.0, 0.0):
-                for scheduler in order * rounds:
-                    progress.begin(f"{_words(rate)}, {scheduler.label}")
-                    runs.append(live_run(control_plane, scheduler, rate, seconds))
-                    progress.end(f"{runs[-1].cpu_ms_per_pod:.2f} ms of CPU a pod")
-    except ControlPlaneError as error:
-        raise click.ClickException(str(error)) from error
+            order = [ours] if only_mooring or profile else [ours, theirs, theirs, ours]
+            for scheduler in order * rounds:
+                loads = rates or (50.0, 150.0, 300.0, 0.0)
+                runs += live_runs(control_plane, scheduler, loads, seconds)
+    except (ControlPlaneError, KeyboardInterrupt) as error:
+        if isinstance(error, ControlPlaneError) or not runs:
+            raise click.ClickException(str(error)) from error
+    if samples is not None:
+        cost = 1e3 * median(run.cpu_ms_per_pod for run in runs)
+        console.print(shares_table(read_samples(samples), cost))
     console.print(live_table(runs))
+    console.print(f"with {interpreter()}; written to {write_json(output, runs)}", soft_wrap=True)
 
 
 if __name__ == "__main__":

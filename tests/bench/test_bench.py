@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from bench import objects
-from bench.live import live_run
+from bench.live import live_runs
 from bench.loader import create
 from bench.runs import bench_server, delete_stage, load_nodes, run_once
 from bench.sampling import read_samples
@@ -106,22 +106,22 @@ def test_a_scheduler_drains_a_small_workload_and_its_figures_are_valid(
     assert min(run.peak_mib, run.apiserver_cpu_seconds, run.etcd_cpu_seconds) > 0
 
 
-@pytest.mark.parametrize("rate", [20.0, 0.0])
 @pytest.mark.parametrize("which", ["mooring", "kube-scheduler"])
 def test_pods_that_come_one_by_one_are_bound_and_timed(
-    server: ControlPlane, which: str, rate: float, tmp_path: Path
+    server: ControlPlane, which: str, tmp_path: Path
 ) -> None:
     scheduler: Scheduler = KubeScheduler(server)
     if which == "mooring":
         scheduler = Mooring(server, tmp_path / "mooring.log")
     with nodes_of(server, WORKLOADS["basic"].scaled(SCALE)):
-        run = live_run(server, scheduler, rate, seconds=1.0)
-    assert run.scheduler == which
-    assert 0 < run.bound <= run.created
-    assert run.cpu_ms_per_pod > 0
-    if rate:
-        assert run.created == run.bound == len(run.latencies) == 20
-        assert 0 < run.latency_ms(50) <= run.latency_ms(99) <= 1e3 * run.latencies[-1]
+        steady, churn = live_runs(server, scheduler, (20.0, 0.0), seconds=1.0)
+    for run in (steady, churn):
+        assert run.scheduler == which
+        assert 0 < run.bound <= run.created
+        assert run.events >= run.bound
+        assert run.cpu_ms_per_pod > 0
+    assert steady.created == steady.bound == len(steady.latencies) == 20
+    assert 0 < steady.latency_ms(50) <= steady.latency_ms(99) <= 1e3 * steady.latencies[-1]
 
 
 @pytest.mark.parametrize("name", [*filter(known, ("claims-half", "claims-extended"))])

@@ -1,16 +1,19 @@
 """What `bench.live` says of its runs."""
 
+import json
+from pathlib import Path
+
 from rich.console import Console
 
-from bench.live import LiveRun, live_table
+from bench.live import LiveRun, live_table, write_json
 
 
 def run(scheduler: str, rate: float, bound: int, cpu: float, *latencies: float) -> LiveRun:
-    return LiveRun(scheduler, rate, 100, bound, cpu, latencies)
+    return LiveRun(scheduler, rate, 100, bound, cpu, latencies, events=7)
 
 
 def printed(*runs: LiveRun) -> str:
-    console = Console(width=100)
+    console = Console(width=120)
     with console.capture() as capture:
         console.print(live_table(runs))
     return capture.get()
@@ -40,10 +43,19 @@ def test_a_row_has_the_medians_of_a_schedulers_runs_at_one_rate() -> None:
         "mooring",
         "100",
         "100",
+        "7",
         "2.00",
         "20.0",
         "20.0",
         "20",
     ]
     (churn,) = [line for line in text.splitlines() if "names come and go" in line]
-    assert [cell.strip() for cell in churn.split("│")[3:-1]] == ["90", "100", "10.00", *"---"]
+    assert [cell.strip() for cell in churn.split("│")[3:-1]] == ["90", "100", "7", "10.00", *"---"]
+
+
+def test_the_file_has_each_latency_of_each_run(tmp_path: Path) -> None:
+    path = write_json(tmp_path, [run("mooring", 50.0, 2, 0.1, 0.01, 0.02)])
+    written = json.loads(path.read_text())
+    assert written["python"].startswith("Python 3")
+    (found,) = written["runs"]
+    assert (found["scheduler"], found["latencies"]) == ("mooring", [0.01, 0.02])

@@ -630,6 +630,30 @@ async def test_pods_rejected_at_reserve_do_not_move_one_another(
     assert all(attempts[f"m{i}"] <= 2 for i in range(3))
 
 
+async def test_the_end_of_a_binding_lets_the_next_pod_be_decided_where_no_more_may_be_bound(
+    client: ApiClient, bindings: Bindings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop_module, "_MOST_BINDING", 1)
+    monkeypatch.setattr(loop_module, "_IDLE_SECONDS", 3600.0)
+    engine = Engine(client, node("a"))
+    engine.pending(*(pod(f"p{i}") for i in range(3)))
+    with engine.running():
+        await until(lambda: len(bindings.made) == 3)
+
+
+async def test_a_binding_that_fails_wakes_the_loop_for_the_end_of_the_backoff(
+    client: ApiClient, bindings: Bindings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop_module, "_IDLE_SECONDS", 3600.0)
+    engine = Engine(client, node("a"), options=Options(initial_backoff=0.01))
+    bindings.refuse["web"] = 403
+    engine.pending(pod("web"))
+    with engine.running():
+        await until(lambda: bindings.statuses)
+        del bindings.refuse["web"]
+        await until(lambda: bindings.made)
+
+
 async def test_pods_that_wait_at_permit_do_not_block_other_bindings(
     client: ApiClient, bindings: Bindings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

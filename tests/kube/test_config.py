@@ -270,6 +270,19 @@ async def test_a_pod_without_a_service_account_token_says_so(tmp_path: Path) -> 
     assert "automountServiceAccountToken" in line
 
 
+@pytest.mark.parametrize("name", ["token", "ca.crt"])
+async def test_an_empty_file_of_a_service_account_is_named(tmp_path: Path, name: str) -> None:
+    (service_account(tmp_path) / name).write_text("\n")
+    line = await refused(environ=IN_A_POD, service_account=tmp_path)
+    assert f"{tmp_path / name} is empty; check automountServiceAccountToken" in line
+
+
+async def test_a_pod_that_is_not_told_of_the_api_servers_port_says_so(tmp_path: Path) -> None:
+    environ = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
+    line = await refused(environ=environ, service_account=service_account(tmp_path))
+    assert "KUBERNETES_SERVICE_PORT is not set" in line
+
+
 def test_the_namespace_is_that_of_the_context(tmp_path: Path) -> None:
     path = kubeconfig(tmp_path, user=plugin(tmp_path))
     assert default_namespace(path) == "default"

@@ -997,3 +997,15 @@ def test_a_pod_that_missed_too_many_events_is_tried_without_hints(
     queue.add_unschedulable(queued, FIT, 0.0)
     run_all_hints(queue, 0.0)
     assert (hints.run, queue_of(queue, "web")) == ([], "backoff")
+
+
+def test_the_queue_says_whether_pods_wait_for_their_turn_or_for_their_backoff(
+    queue: SchedulingQueue,
+) -> None:
+    assert (queue.has_active, queue.has_next) == (False, False)
+    queue.add(make_pod("web"), DEFAULT, 0.0)
+    assert (queue.has_active, queue.has_next) == (True, True)
+    queued = popped(queue, 0.0)
+    assert (queue.has_active, queue.has_next) == (False, False)
+    queue.add_after_error(queued, 0.0)
+    assert (queue.has_active, queue.has_next) == (False, True)

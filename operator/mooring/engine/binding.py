@@ -66,7 +66,11 @@ class BindingFailed(Exception):  # noqa: N818 - says what happened; its text is 
 
 
 class BindingCycle:
-    """Binds each assumed pod in a task of its own; `wake` is called when one has ended."""
+    """Binds each assumed pod in a task of its own.
+
+    `wake` is called when one has ended that others may have waited for: another pod may be popped
+    now if `waits` is set, a pod that is not bound is tried again, and so may its group be.
+    """
 
     def __init__(
         self,
@@ -84,6 +88,8 @@ class BindingCycle:
         self._extenders = extenders
         self._reports = reports
         self._metrics = metrics
+        self.waits = False
+        """Whether the loop waits for the end of a binding."""
         self._wake = wake
         self._clock = clock
         self._decisions = scheduler.decisions
@@ -150,7 +156,8 @@ class BindingCycle:
         if under_way.left_watch and not bound and not unknown:
             self._decisions.gone(pod.uid, self._clock())
         assumed.ended(pod if bound else None)
-        self._wake()
+        if self.waits or not bound or under_way.together is not None:
+            self._wake()
 
     async def _bind(self, attempt: Attempt, assumed: AssumedPod) -> bool:
         """Bind the pod, or put it in a queue again; return whether it is bound."""
@@ -234,29 +241,45 @@ async def bind(
         CalledOff: too many other members of the pod's group failed.
     """
     pod, pipeline, together = assumed.pod, assumed.pipeline, assumed.together
-    not_sent = partial(_may_be_called_off, assumed, scheduler)
     with assumed.undo:
         if assumed.permitted is not None:
             with _its_group_may_call_off(assumed):
                 await assumed.permitted
-        async with AsyncExitStack() as requests:
-            with not_sent():
+        if together is None:
+            with _may_be_called_off(assumed, scheduler):
                 await reported(pod)
-                if together is not None:
-                    await together.all_permitted()
-                with _measured(assumed, ExtensionPoint.PRE_BIND):
-                    for plugin in pipeline.pre_bind:
-                        await _run(assumed, plugin, ExtensionPoint.PRE_BIND, plugin.pre_bind)
-                if together is not None:
-                    await together.all_ready()
-                    await requests.enter_async_context(together.requests)
-            if together is not None:
-                once = partial(_bind_once, assumed, scheduler, extenders)
-                await together.bind(once, BindingFailed, not_sent)
-            else:
-                await _bind_once(assumed, scheduler, extenders)
+                await _pre_bind(assumed)
+            await _bind_once(assumed, scheduler, extenders)
+        else:
+            await _bind_together(assumed, scheduler, extenders, reported, together)
         pipeline.api.annotate(pod, {})
         assumed.undo.pop_all()
+
+
+async def _bind_together(
+    assumed: AssumedPod,
+    scheduler: SchedulerState,
+    extenders: Extenders,
+    reported: Callable[[Pod], Awaitable[None]],
+    together: GroupBinding,
+) -> None:
+    """Bind a member of a group when all members may be bound; see `bind`."""
+    not_sent = partial(_may_be_called_off, assumed, scheduler)
+    async with AsyncExitStack() as requests:
+        with not_sent():
+            await reported(assumed.pod)
+            await together.all_permitted()
+            await _pre_bind(assumed)
+            await together.all_ready()
+            await requests.enter_async_context(together.requests)
+        once = partial(_bind_once, assumed, scheduler, extenders)
+        await together.bind(once, BindingFailed, not_sent)
+
+
+async def _pre_bind(assumed: AssumedPod) -> None:
+    with _measured(assumed, ExtensionPoint.PRE_BIND):
+        for plugin in assumed.pipeline.pre_bind:
+            await _run(assumed, plugin, ExtensionPoint.PRE_BIND, plugin.pre_bind)
 
 
 async def _bind_once(assumed: AssumedPod, scheduler: SchedulerState, extenders: Extenders) -> None:
@@ -264,7 +287,7 @@ async def _bind_once(assumed: AssumedPod, scheduler: SchedulerState, extenders: 
 
     The pod is bound, too, if the plugins fail, and a Binding that one of them has sent is accepted.
     """
-    if await _bound_by_extender(assumed, extenders):
+    if assumed.pipeline.extenders and await _bound_by_extender(assumed, extenders):
         return
     wanted = partial(_is_wanted, assumed.together)
     async with scheduler.at_bind.attempt(assumed.pod, assumed.node, wanted) as attempt:

@@ -27,7 +27,6 @@ from mooring.framework.evaluations import MOST_PER_DECISION
 from mooring.framework.handle import Api, DeviceMetrics, Handle
 from mooring.framework.plugin_failures import PluginFailures
 from mooring.framework.plugin_metrics import PluginMetrics
-from mooring.framework.queued_pod import SubQueue
 from mooring.framework.registry import Registry
 from mooring.framework.waiting_pods import WaitingPods
 from mooring.kube.client import ApiClient
@@ -206,7 +205,7 @@ class Engine:
         """Return whether pods wait to be decided, or for an API server that has fallen behind."""
         if self.loop.requesting + self.preemptions.in_flight >= _BUSY:
             return True
-        return bool(self.scheduler.queue.counts()[SubQueue.ACTIVE])
+        return self.scheduler.queue.has_active
 
     def on_events(self, events: tuple[ClusterEvent, ...]) -> None:
         """Tell every part what has changed in the cluster."""

@@ -75,6 +75,9 @@ class SchedulingLoop:
     profile may have to be found first (`PodEnqueuer.settle`).
     """
 
+    _alarm: asyncio.TimerHandle | None = None
+    """Wakes the loop at the latest when it has to look for work again."""
+
     def __init__(
         self,
         scheduler: SchedulerState,
@@ -162,17 +165,24 @@ class SchedulingLoop:
     async def run(self) -> None:
         """Schedule until cancelled or halted."""
         slices = TimeSlices(clock=self._clock)
-        while not self._attempts.halted:
-            self._turned = now = self._clock()
-            more_hints, more_values = self._run_hints(now), self._evaluate()
-            if self._groups.answered and self._may_bind():
-                await self._groups.decide_answered()
-            elif (queued := self._pop(now)) is not None:
-                await self._attempt(queued)
-            elif not more_hints and not self._compare(slices.end) and not more_values:
-                await self._idle(now)
-                slices.begin()
-            await slices.pause()
+        try:
+            while not self._attempts.halted:
+                await self._turn(slices)
+        finally:
+            self._set_alarm(None)
+
+    async def _turn(self, slices: TimeSlices) -> None:
+        """Do what is to be done next, and wait if that is nothing."""
+        self._turned = now = self._clock()
+        more_hints, more_values = self._run_hints(now), self._evaluate()
+        if self._groups.answered and self._may_bind():
+            await self._groups.decide_answered()
+        elif (queued := self._pop(now)) is not None:
+            await self._attempt(queued)
+        elif not more_hints and not self._compare(slices.end) and not more_values:
+            await self._idle(now)
+            slices.begin()
+        await slices.pause()
 
     async def finish(self, seconds: float) -> None:
         """End all bindings, those at Permit at once; cancel what takes more than `seconds`.
@@ -246,16 +256,31 @@ class SchedulingLoop:
         """
         self._work.clear()
         queue = self._scheduler.queue
-        due = queue.next_due() if self._may_bind() else None
+        may_bind = self._may_bind()
+        self._bindings.waits = not may_bind
+        due = queue.next_due() if may_bind else None
         if due is not None and queue.has_paused and await self._others_rest(due):
             queue.resume(self._clock())
             return
         seconds = _IDLE_SECONDS if due is None else min(max(due - now, 0.0), _IDLE_SECONDS)
-        try:
-            async with asyncio.timeout(seconds):
-                await self._work.wait()
-        except TimeoutError:
-            return
+        self._set_alarm(asyncio.get_running_loop().time() + seconds)
+        await self._work.wait()
+
+    def _set_alarm(self, at: float | None) -> None:
+        """Have the loop woken at this time of the event loop or sooner; None: not at all.
+
+        An alarm that is due sooner stays, and wakes the loop for nothing: to set one for each pod
+        would cost more.
+        """
+        if self._alarm is not None:
+            if at is not None and self._alarm.when() <= at:
+                return
+            self._alarm.cancel()
+        self._alarm = None if at is None else asyncio.get_running_loop().call_at(at, self._ring)
+
+    def _ring(self) -> None:
+        self._alarm = None
+        self.wake()
 
     async def _others_rest(self, due: float) -> bool:
         """Let other tasks run until they have nothing to do or it is time; False: there is work."""

@@ -153,8 +153,9 @@ class PodEnqueuer:
         self._scheduler.without_profile.pop(uid, None)
         self._gated_since.pop(uid, None)
         self._unsettled.pop(uid, None)
-        if self._scheduler.queue.remove(uid, self._clock()) is not None:
-            self._wake()
+        queue = self._scheduler.queue
+        if queue.remove(uid, self._clock()) is not None and queue.has_next:
+            self._wake()  # it was tried for others, which are tried now
         self._forget_no_profile(uid)
         self._not_pending(uid)
         call_off = self._scheduler.in_pre_bind.get(uid)

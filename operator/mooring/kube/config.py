@@ -1,11 +1,11 @@
 """Where the API server is and how to be let in: kubeconfig or service account.
 
-kubernetes_asyncio reads the files, runs login plugins and refreshes tokens; this module turns
+kubernetes_asyncio reads kubeconfigs, runs login plugins and refreshes tokens; this module turns
 the result into a frozen `Connection` and every user's mistake into one `ConfigError` line.
 Client certificates are read once, at the start; tokens are kept fresh by `Credentials`.
 
 The library is imported where it is used, because its 800 models take 0.2 seconds and 36 MB, and
-a command that reads files alone, or shows its help, does not need it.
+neither a replica in a pod needs it, nor a command that reads files alone or shows its help.
 """
 
 from __future__ import annotations
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 __all__ = ["Connection", "default_namespace", "load_connection"]
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+_SERVER: Final = ("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT")
+"""The variables that tell a pod where the API server is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +230,20 @@ def _current_context(merger: Any) -> str | None:
     return next((name for name in settings if name), None)
 
 
+@dataclass(slots=True)
+class _PodConfiguration:
+    """What a `Connection` is made of, in the words of the library's `Configuration`."""
+
+    host: str
+    ssl_ca_cert: str
+    api_key: dict[str, str]
+    verify_ssl: bool = True
+    cert_file: str | None = None
+    key_file: str | None = None
+    tls_server_name: str | None = None
+    proxy: str | None = None
+
+
 class _ServiceAccount:
     """What a pod's service account volume holds; a `TokenSource`."""
 
@@ -237,31 +254,38 @@ class _ServiceAccount:
     def __str__(self) -> str:
         return f"service account in {self._folder}"
 
-    def read(self) -> Any:
+    def read(self) -> _PodConfiguration:
         """Return a configuration with server, CA and token as the files say now."""
-        from kubernetes_asyncio.config import ConfigException  # noqa: PLC0415 - slow, see the top
-        from kubernetes_asyncio.config.incluster_config import (  # noqa: PLC0415 - slow, as above
-            InClusterConfigLoader,
-        )
-
-        configuration = _new_configuration()
-        loader: Any = InClusterConfigLoader(
-            str(self._folder / "token"), str(self._folder / "ca.crt"), environ=self._environ
-        )
         try:
-            loader.load_and_set(configuration)
-        except (ConfigException, OSError) as error:
-            raise ConfigError(
-                f"{self} is not usable: {error}; "
-                "check automountServiceAccountToken of the pod, or set KUBECONFIG"
-            ) from error
-        return configuration
+            server = [self._environ[name] for name in _SERVER]
+            token, _ = self._text_of("token"), self._text_of("ca.crt")
+        except KeyError as error:
+            raise self._unusable(f"{error.args[0]} is not set") from None
+        except (OSError, ValueError) as error:
+            raise self._unusable(str(error)) from error
+        host, port = server
+        netloc = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        return _PodConfiguration(
+            f"https://{netloc}", str(self._folder / "ca.crt"), {"BearerToken": f"Bearer {token}"}
+        )
 
     async def current(self) -> str | None:
         """Return the token as the kubelet last wrote it."""
         return _token(self.read())
 
     replaced = current
+
+    def _text_of(self, name: str) -> str:
+        path = self._folder / name
+        if not (text := path.read_text().strip()):
+            raise ValueError(f"{path} is empty")
+        return text
+
+    def _unusable(self, problem: str) -> ConfigError:
+        return ConfigError(
+            f"{self} is not usable: {problem}; "
+            "check automountServiceAccountToken of the pod, or set KUBECONFIG"
+        )
 
 
 def _token(configuration: Any) -> str | None:

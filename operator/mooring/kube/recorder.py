@@ -11,9 +11,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, NoReturn
 
 import orjson
 
@@ -46,8 +45,7 @@ PAUSE_SECONDS: Final = 0.05
 """How often a lane that gives way looks again."""
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectRef:
+class ObjectRef(NamedTuple):
     """The object an event is about."""
 
     kind: str
@@ -58,14 +56,13 @@ class ObjectRef:
 
     def as_json(self) -> dict[str, str]:
         """Return a core/v1 ObjectReference without its empty fields."""
-        fields = {
-            "apiVersion": self.api_version,
-            "kind": self.kind,
-            "namespace": self.namespace,
-            "name": self.name,
-            "uid": self.uid,
-        }
-        return {key: value for key, value in fields.items() if value}
+        fields = {"apiVersion": self.api_version, "kind": self.kind}
+        if self.namespace:
+            fields["namespace"] = self.namespace
+        fields["name"] = self.name
+        if self.uid:
+            fields["uid"] = self.uid
+        return fields
 
 
 _Key = tuple[ObjectRef, str, str, str, str, ObjectRef | None]

@@ -6,6 +6,7 @@ say which verb on which resource was refused without the request having to carry
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote, unquote
@@ -78,16 +79,24 @@ class Resource:
         """
         parts = [f"/apis/{self.group}" if self.group else "/api", self.version]
         if namespace is not None:
-            parts += ("namespaces", quote(namespace, safe=""))
+            parts += ("namespaces", _quoted(namespace))
         parts.append(self.plural)
         if name is not None:
-            parts.append(quote(name, safe=":"))
+            parts.append(_quoted(name))
         if subresource is not None:
             parts.append(subresource)
         return "/".join(parts)
 
     def __str__(self) -> str:
         return f"{self.plural}.{self.group}" if self.group else self.plural
+
+
+_is_plain: Final = re.compile(r"[a-z0-9.-]+").fullmatch
+
+
+def _quoted(name: str) -> str:
+    """Return the name as a part of a path; almost none has a character that is quoted."""
+    return name if _is_plain(name) else quote(name, safe=":")
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,4 +14,5 @@ def rfc3339(seconds: float) -> str:
 
 def micro_time(at: datetime) -> str:
     """Return RFC 3339 in UTC with six digits of a second; `at` must know its time zone."""
-    return at.astimezone(UTC).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
+    in_utc = at if at.tzinfo is UTC else at.astimezone(UTC)
+    return in_utc.isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"

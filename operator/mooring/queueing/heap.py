@@ -85,6 +85,8 @@ class PodHeap(Generic[_Key]):
 
     def _with_first(self) -> list[_Entry[_Key]]:
         """Return the heap whose first entry is the smallest and not void; an empty one without."""
+        if not self._entries and not self._searched:
+            return self._entries
         for heap in (self._entries, self._searched):
             _drop_void_first(heap)
         if self._searched and not (self._entries and self._entries[0] < self._searched[0]):

@@ -121,6 +121,16 @@ class SchedulingQueue:
         """Return how many pods are in each queue, by its name."""
         return {queue.value: number for queue, number in self._counts.items()}
 
+    @property
+    def has_active(self) -> bool:
+        """Whether pods wait only for their turn."""
+        return bool(self._counts[SubQueue.ACTIVE])
+
+    @property
+    def has_next(self) -> bool:
+        """Whether `pop` may return a pod, now or after a backoff."""
+        return bool(self._counts[SubQueue.ACTIVE] or self._counts[SubQueue.BACKOFF])
+
     def incoming(self) -> Mapping[tuple[str, str], int]:
         """Return how many pods were added to each queue, by (queue, event) as metrics name them.
 
@@ -214,6 +224,8 @@ class SchedulingQueue:
 
     def pop(self, now: float) -> QueuedPod | None:
         """Return the next pod to schedule, in flight from now on; None if there is none."""
+        if not self.has_next:
+            return None
         self._flush_backoff(self._backoff, now)
         self._flush_backoff(self._error_backoff, now)
         queued = self._active.pop()

@@ -75,6 +75,7 @@ class ClusterState:
         self._on_unknown_nodes: dict[str, dict[str, PlacedPod]] = {}
         """The pods whose node does not exist, by the node's name, then by their uid."""
         self._server_version = ""
+        self._kubernetes = rules_of_server("")
         self._to_resize: list[Uid] = []
         """The pods that may still count by the rules of the server's former version."""
         self._sink: EventSink = _drop
@@ -102,8 +103,9 @@ class ClusterState:
 
         What pods request that are resized in place follows when `recount` comes to them.
         """
-        before, self._server_version = self.kubernetes, version
-        if self.kubernetes is not before:
+        before, self._server_version = self._kubernetes, version
+        self._kubernetes = rules_of_server(version)
+        if self._kubernetes is not before:
             resized = (placed.pod for placed in self.pods if placed.pod.spec.demands is not None)
             self._to_resize = [pod.uid for pod in resized]
 
@@ -141,7 +143,7 @@ class ClusterState:
     @property
     def kubernetes(self) -> KubernetesRules:
         """The rules of the API server's version, which hold for what profiles share."""
-        return rules_of_server(self.server_version)
+        return self._kubernetes
 
     @contextmanager
     def delivered_after(self) -> Iterator[None]:
