@@ -720,18 +720,18 @@ class ClusterState:
         if not moved:
             return
         before = moved[0].row
+        self.devices.detach_all(moved)
         self.nodes.move_pods([placed.pod for placed in moved], before, row)
         for placed in moved:
             pod = placed.pod
             self._leave_unknown_node(placed)
-            self.devices.detach(placed)
             self.storage.remove_pod(before, pod)
             self.storage.add_pod(row, pod)
             self.topology.move(placed.equivalent, before, row)
             self.pods.move(placed, row)
             self._pod_columns.move(pod.uid, row)
             self._enter_unknown_node(placed)
-            self.devices.attach(placed)
+        self.devices.attach_all(moved)
 
     def _attach(self, placed: PlacedPod) -> None:
         """Add the pod to every table and count; `_detach` is the exact reverse."""
