@@ -11,6 +11,7 @@ from mooring.model.volumes import (
     DiskKind,
     PodVolume,
     RbdVolume,
+    has_local_storage,
     parse_disk,
     pod_volumes,
 )
@@ -105,3 +106,20 @@ def test_the_disk_of_a_persistent_volume_is_read_from_its_spec() -> None:
 def test_a_storage_class_names_the_csi_driver_of_its_in_tree_provisioner() -> None:
     assert CSI_DRIVERS["kubernetes.io/aws-ebs"] == "ebs.csi.aws.com"
     assert "kubernetes.io/iscsi" not in CSI_DRIVERS
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ({"emptyDir": {}}, True),
+        ({"emptyDir": {"sizeLimit": "1Gi"}}, True),
+        ({"emptyDir": {"medium": "Memory"}}, False),
+        ({"hostPath": {"path": "/var/log"}}, True),
+        ({"configMap": {"name": "settings"}}, False),
+        ({"persistentVolumeClaim": {"claimName": "data"}}, False),
+    ],
+)
+def test_a_pod_that_keeps_data_on_its_node_has_local_storage(
+    source: dict[str, Any], *, expected: bool
+) -> None:
+    assert has_local_storage(pod({"secret": {"secretName": "tls"}}, source)) is expected

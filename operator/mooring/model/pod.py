@@ -26,7 +26,7 @@ from mooring.model.resource_claims import (
     parse_extended_resource_claim,
 )
 from mooring.model.sharing import Sharing, shared_strings, shared_text
-from mooring.model.volumes import PodVolume, pod_volumes
+from mooring.model.volumes import PodVolume, has_local_storage, pod_volumes
 
 __all__ = ["OwnerRef", "Pod", "Uid", "claim_keys", "is_of_workload", "parse_pod", "workload_of"]
 
@@ -87,6 +87,8 @@ class Pod:
     """The claims that were created for the templates in the pod's resourceClaims, by entry."""
     extended_resource_claim: ExtendedResourceClaim | None = None
     """The claim that a scheduler created for the pod's extended resources."""
+    local_storage: bool = False
+    """Whether data on its node is lost with the pod: it has a hostPath or an emptyDir on disk."""
 
     @property
     def name(self) -> str:
@@ -155,6 +157,7 @@ def parse_pod(raw: Mapping[str, Any]) -> Pod:
         termination_grace_period_seconds=_DEFAULT_GRACE if grace is None else grace,
         claim_names=parse_claim_statuses(status) or _NO_CLAIMS,
         extended_resource_claim=parse_extended_resource_claim(status),
+        local_storage=has_local_storage(raw),
     )
 
 

@@ -18,6 +18,7 @@ __all__ = [
     "DiskKind",
     "PodVolume",
     "RbdVolume",
+    "has_local_storage",
     "parse_disk",
     "pod_volumes",
 ]
@@ -122,6 +123,23 @@ def pod_volumes(pod: Mapping[str, Any]) -> tuple[PodVolume, ...]:
         if disk is not None:
             found.append(disk)
     return tuple(found)
+
+
+def has_local_storage(pod: Mapping[str, Any]) -> bool:
+    """Return whether a raw pod has a hostPath, or an emptyDir that is not in memory.
+
+    Raises:
+        ManifestError: with the path, from `spec`, of a field of the wrong type.
+    """
+    for index, volume in enumerate(mappings(mapping(pod, "spec"), "volumes", "spec")):
+        if volume.get("hostPath") is not None:
+            return True
+        if volume.get("emptyDir") is not None:
+            where = f"spec.volumes[{index}]"
+            medium = text(mapping(volume, "emptyDir", where), "medium", f"{where}.emptyDir")
+            if medium != "Memory":
+                return True
+    return False
 
 
 def parse_disk(source: Mapping[str, Any], where: str) -> Disk | None:

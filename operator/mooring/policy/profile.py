@@ -12,6 +12,7 @@ from mooring.policy.extender import Extenders
 from mooring.policy.names import is_object_name
 from mooring.policy.points import Point
 from mooring.policy.reading import PolicyModel, read
+from mooring.policy.rebalancing import Rebalancing
 from mooring.policy.rules.rule import Rules
 from mooring.policy.selectors import LabelSelector
 
@@ -206,11 +207,17 @@ class SchedulingProfileSpec(PolicyModel):
     """HTTP services that are called in addition to the plugins."""
     preemption: Preemption = Preemption()
     """Limits to preemption by this profile's pods."""
+    rebalancing: Rebalancing | None = None
+    """Moves of running pods to where they would be placed today; absent: none, and no plans."""
 
     def mistakes(self) -> Iterator[FieldError]:
-        """Yield a mistake for extenders in mode Shadow, because they may change something."""
-        if self.mode == "Shadow" and self.extenders:
+        """Yield mistakes for what may change something in mode Shadow."""
+        if self.mode != "Shadow":
+            return
+        if self.extenders:
             yield FieldError("extenders", "are not called in mode Shadow: remove them")
+        if self.rebalancing is not None and self.rebalancing.mode == "Apply":
+            yield FieldError("rebalancing.mode", "must be Plan in mode Shadow, which evicts no pod")
 
 
 @dataclass(frozen=True, slots=True)

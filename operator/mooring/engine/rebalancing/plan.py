@@ -1,0 +1,73 @@
+"""A plan: which running pods to move from where to where, in which order, and what each gains."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from mooring.framework.decision import PodRef, TextAboutPods
+from mooring.model.pod import Pod
+from mooring.policy.rebalancing import Goal
+
+__all__ = ["Move", "Plan", "Step"]
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One running pod, the node that it leaves and the one for which its replacement is meant.
+
+    `pod` is as it was when the plan was made.
+    """
+
+    pod: Pod
+    source: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Moves that only help together, in the order in which they are carried out.
+
+    Attributes:
+        goal: What the moves are for.
+        moves: At least one. Each is possible when those before it have been carried out.
+        reason: What they gain, as a sentence without a full stop.
+        gain: What they gain as a number, to compare steps: points of the total score for Spread,
+            1,000 for each requirement that is met, pod that fits or node that is emptied.
+        fits: The pending pods that fit afterwards and did not before.
+        emptied: The nodes that have no pods afterwards but those that stay on their node.
+        group: The key of the pod group that is moved whole; empty if no group is.
+    """
+
+    goal: Goal
+    moves: tuple[Move, ...]
+    reason: str | TextAboutPods
+    gain: int
+    fits: tuple[PodRef, ...] = ()
+    emptied: tuple[str, ...] = ()
+    group: str = ""
+
+    @property
+    def gain_per_move(self) -> float:
+        """What the step gains for each pod that is disrupted."""
+        return self.gain / len(self.moves)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The steps in the order in which they are carried out, those that gain most per move first.
+
+    Attributes:
+        steps: The steps; none if nothing is to be gained.
+        pods: How many running pods the profile has.
+        examined: How many of these were compared with what would be decided today.
+        refused: By reason, how many pods would gain and are not moved.
+    """
+
+    steps: tuple[Step, ...]
+    pods: int = 0
+    examined: int = 0
+    refused: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def moves(self) -> tuple[Move, ...]:
+        """All moves in order."""
+        return tuple(move for step in self.steps for move in step.moves)
