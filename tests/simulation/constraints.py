@@ -116,7 +116,8 @@ def _node_refuses(
 ) -> str | None:
     if not _is_selected(pod, node):
         return f"its labels are {_labels(node)}"
-    taint = next(_untolerated(pod, node), None)
+    cordoned = bool((node.get("spec") or {}).get("unschedulable"))
+    taint = next(_untolerated(pod, node, (_CORDONED,) if cordoned else ()), None)
     return f"it has the taint {taint['key']}" if taint is not None else None
 
 
@@ -340,10 +341,9 @@ def _is_selected(pod: Raw, node: Raw) -> bool:
     )
 
 
-def _untolerated(pod: Raw, node: Raw) -> Iterator[Term]:
-    """Yield the taints of the node that keep the pod away."""
-    spec = node.get("spec") or {}
-    taints = [*(spec.get("taints") or ()), *([_CORDONED] if spec.get("unschedulable") else ())]
+def _untolerated(pod: Raw, node: Raw, more: Sequence[Term] = ()) -> Iterator[Term]:
+    """Yield the taints of the node, and of some more, that keep the pod away."""
+    taints = [*((node.get("spec") or {}).get("taints") or ()), *more]
     tolerations = pod["spec"].get("tolerations") or ()
     for taint in taints:
         tolerated = any(_tolerates(toleration, taint) for toleration in tolerations)
