@@ -38,10 +38,23 @@ from mooring.testing.builders import (
 from mooring.testing.storage_builders import pv, pvc
 from mooring.time_slices import TimeSlices
 
-__all__ = ["BOUND", "CASES", "WIDER_BOUNDS", "Case", "Hold", "hostile_pod", "longest_hold"]
+__all__ = [
+    "BOUND",
+    "CASES",
+    "WALK_BOUND",
+    "WIDER_BOUNDS",
+    "Case",
+    "Hold",
+    "hostile_pod",
+    "longest_hold",
+]
 
 BOUND: Final = 0.1
 """CPU seconds that no step of a task may take, unless `WIDER_BOUNDS` has more for its case."""
+
+WALK_BOUND: Final = 0.5
+"""CPU seconds that a walk of the collector over its oldest generation may take."""
+_OLDEST: Final = 2
 
 Work = Coroutine[Any, Any, object]
 Case = Callable[[FullReplica], Iterator[Work]]
@@ -49,10 +62,38 @@ Case = Callable[[FullReplica], Iterator[Work]]
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """The longest step of a task, in CPU seconds of all threads, and whose it was."""
+    """The longest step of a task, in CPU seconds of all threads, and whose it was.
+
+    `walk` is the longest walk of the collector over its oldest generation meanwhile, which is not
+    part of `seconds`: it comes when that has grown by a quarter, whatever is done then.
+    """
 
     seconds: float = 0.0
     task: str = ""
+    walk: float = 0.0
+
+
+class _Walks:
+    """When the collector walked its oldest generation, and for how long."""
+
+    def __init__(self) -> None:
+        self._began = 0.0
+        self._seen: list[tuple[float, float]] = []
+
+    def __call__(self, phase: str, info: Mapping[str, int]) -> None:
+        """Note the beginning or the end of a walk; the collector calls this."""
+        if info["generation"] == _OLDEST and phase == "start":
+            self._began = time.process_time()
+        elif info["generation"] == _OLDEST:
+            self._seen.append((self._began, time.process_time() - self._began))
+
+    def since(self, began: float) -> float:
+        """Return how long those took together that began after this time."""
+        return sum(seconds for when, seconds in self._seen if when >= began)
+
+    def longest(self) -> float:
+        """Return the seconds of the longest one."""
+        return max((seconds for _, seconds in self._seen), default=0.0)
 
 
 async def longest_hold(work: Work) -> Hold:
@@ -60,21 +101,24 @@ async def longest_hold(work: Work) -> Hold:
 
     Young garbage is collected before, so that a case does not pay for the one before it.
     """
-    longest = Hold()
+    longest, walks = Hold(), _Walks()
 
     def held(seconds: float, task: str) -> None:
         nonlocal longest
+        seconds -= walks.since(time.process_time() - seconds)
         if seconds > longest.seconds:
             longest = Hold(seconds, task)
 
     gc.collect(1)
+    gc.callbacks.append(walks)
     loop = asyncio.get_running_loop()
     loop.set_task_factory(HoldTimer(held, clock=time.process_time))
     try:
         await asyncio.create_task(work)
     finally:
         loop.set_task_factory(None)
-    return longest
+        gc.callbacks.remove(walks)
+    return replace(longest, walk=walks.longest())
 
 
 def relist_pods(r: FullReplica) -> Iterator[Work]:

@@ -1,5 +1,6 @@
 """The pods of the benchmark are scheduled, so what it measures is what a tenant can do."""
 
+import gc
 import time
 
 import pytest
@@ -54,6 +55,18 @@ async def test_the_longest_step_is_measured_by_its_cpu_time() -> None:
     hold = await longest_hold(busy())
     assert hold.seconds >= 0.003
     assert hold.task.endswith("busy")
+
+
+async def test_a_walk_over_the_oldest_generation_is_not_part_of_a_step() -> None:
+    kept: list[list[int]] = [[] for _ in range(100_000)]
+
+    async def work() -> None:
+        gc.collect()
+
+    hold = await longest_hold(work())
+    assert kept
+    assert hold.walk > 0.001
+    assert hold.seconds < hold.walk
 
 
 async def test_cases_are_chosen_by_words(capsys: pytest.CaptureFixture[str]) -> None:

@@ -350,6 +350,15 @@ def test_an_older_version_of_a_bound_pod_is_ignored(open_door: Door) -> None:
     assert (open_door.queue(), open_door.woken) == (None, 0)
 
 
+def test_an_older_version_of_a_bound_pod_that_has_ended_is_ignored(open_door: Door) -> None:
+    state, placed = open_door.scheduler_state.state, parse_pod(pod("web", node="a"))
+    state.put(Kind.POD, placed.uid, placed)
+    state.delete(Kind.POD, placed.uid)
+    woken = open_door.woken
+    open_door.comes()
+    assert (open_door.queue(), open_door.woken) == (None, woken)
+
+
 def test_a_successor_of_a_bound_pod_is_queued(open_door: Door) -> None:
     raw = pod("web")
     raw["metadata"]["uid"] = "predecessor"

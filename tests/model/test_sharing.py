@@ -74,6 +74,13 @@ def test_a_frozen_dict_is_like_the_dict_that_it_was_made_from() -> None:
     assert copy.copy(frozen) is copy.deepcopy(frozen) is frozen
 
 
+def test_labels_that_are_too_many_to_be_shared_push_out_nobody_elses() -> None:
+    shared = shared_text("web".upper())
+    for i in range(100):
+        shared_strings({f"{i}-{k}": f"v{i}-{k}" for k in range(10_000)})
+    assert shared_text("web".upper()) is shared
+
+
 def test_texts_and_labels_are_found_again_while_others_come() -> None:
     parts = ("often", " seen")
     text, labels = shared_text("".join(parts)), shared_strings({"often": "seen"})

@@ -6,12 +6,20 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from faults.books import GPU_COUNT, GPU_MEMORY, Amount, NodeSeen, PodSeen
 from mooring.kube.resources import LEASE, NODE, POD, SCHEDULING_PROFILE
-from simulation.storage import Change
+from simulation.constraints import Surroundings, refusal
+from simulation.storage import Change, Raw
 
 if TYPE_CHECKING:
     from simulation.world import World
 
-__all__ = ["LATE_SECONDS", "Books", "kept_for_others", "known_nodes", "known_pods", "node_suits"]
+__all__ = [
+    "LATE_SECONDS",
+    "Books",
+    "kept_for_others",
+    "known_nodes",
+    "known_pods",
+    "known_versions",
+]
 
 LATE_SECONDS: Final = 10.0
 """What a replica decides rests on what it was told so long ago at most: its requests may wait."""
@@ -28,6 +36,10 @@ class Books:
         """By uid, those that exist."""
         self.nodes: dict[str, NodeSeen] = {}
         """By name."""
+        self.raw: dict[str, Raw] = {}
+        """By uid, each pod that exists, or as it was last."""
+        self._around: Surroundings | None = None
+        """What is on the nodes now; None if it has changed since somebody asked."""
         self.on_node: dict[str, dict[str, PodSeen]] = defaultdict(dict)
         """By node and uid, those that take something there."""
         self.bound_by: dict[str, Change] = {}
@@ -51,6 +63,8 @@ class Books:
 
     def note(self, change: Change) -> None:
         """Take a change in."""
+        if change.resource in {POD, NODE}:
+            self._around = None
         if change.resource is POD:
             self._note_pod(change)
         elif change.resource is NODE:
@@ -69,6 +83,7 @@ class Books:
 
     def _note_pod(self, change: Change) -> None:
         pod = PodSeen.read(change.object)
+        self.raw[pod.uid] = change.object
         before = self.pods.pop(pod.uid, None)
         if before is not None and self.on_node[before.node].pop(pod.uid, None) is not None:
             self.changed_at[before.node] = change.at
@@ -100,14 +115,23 @@ class Books:
 
     def takes(self, name: str, pod: PodSeen) -> bool:
         """Return whether the node would take the pod now."""
-        suits = node_suits(self.nodes[name], pod) and not self.refuses(name, pod)
-        if not suits or not self.free(name).covers(pod.need):
+        if not self.free(name).covers(pod.need) or self.refuses(name, pod):
+            return False
+        if refusal(self.raw[pod.uid], name, self._surroundings()) is not None:
             return False
         return not pod.wants_cards or self._has_card(name, dict(pod.need.others)[GPU_MEMORY])
 
     def refuses(self, name: str, pod: PodSeen) -> bool:
         """Return whether an extender or a plugin refuses the node for the pod."""
         return any(refuses(name, pod) for refuses in self.refusals)
+
+    def _surroundings(self) -> Surroundings:
+        """Return what is on the nodes now."""
+        if self._around is None:
+            nodes = (self.versions[name][-1][0].object for name in self.nodes)
+            uids = (uid for pods in self.on_node.values() for uid in pods)
+            self._around = Surroundings.known_exactly(nodes, (self.raw[uid] for uid in uids))
+        return self._around
 
     def is_new(self, uid: str, now: float) -> bool:
         """Return whether the pod was bound a moment ago."""
@@ -135,19 +159,21 @@ class Books:
         return any(node.card_memory - used[card] >= memory for card in range(count))
 
 
-def node_suits(node: NodeSeen, pod: PodSeen) -> bool:
-    """Return whether the pod may run on the node, apart from what is free."""
-    return node.schedulable and pod.selector.items() <= node.labels.items()
-
-
 def known_nodes(
     world: "World", identity: str, name: str, late: float = LATE_SECONDS
 ) -> list[NodeSeen]:
     """Return what the node has been for the replica in the last `late` seconds, or is since."""
+    return [node for _, node in known_versions(world, identity, name, late)]
+
+
+def known_versions(
+    world: "World", identity: str, name: str, late: float = LATE_SECONDS
+) -> list[tuple[Raw, NodeSeen]]:
+    """Return the same with the objects."""
     told = world.server.watches.told(identity, NODE, at=world.timeline.now - late)
-    found: list[NodeSeen] = []
+    found: list[tuple[Raw, NodeSeen]] = []
     for change, node in reversed(world.books.versions[name]):
-        found.append(node)
+        found.append((change.object, node))
         if change.version <= told:
             break
     return found[::-1]

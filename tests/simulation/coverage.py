@@ -25,6 +25,7 @@ from mooring.model.storage import SELECTED_NODE
 from simulation.actors.devices import claim_of, pool_of
 from simulation.actors.faults import FAULTS
 from simulation.actors.groups import group_of
+from simulation.actors.neighbours import KINDS, kinds_of
 from simulation.actors.plugins import WRONGS
 from simulation.scenario import NAMESPACE
 from simulation.state_invariants import leader
@@ -158,6 +159,16 @@ def devices(world: "World", change: Change) -> Iterator[Pair]:
         yield events[change.verb], "devices: in use" if pool in pools else "devices: free"
 
 
+def constraints(_world: "World", change: Change) -> Iterator[Pair]:
+    """Yield what happens to a pod with a constraint, and the kind of the constraint."""
+    if change.resource is POD:
+        event = "pod comes" if change.before is None else _event(change)
+        for kind in kinds_of(change.object):
+            yield f"{event}, with a constraint", kind
+            if change.by == "neighbours" and change.before is not None:
+                yield "labels of a pod with a constraint change", kind
+
+
 def _state_in_leader(world: "World", uid: str) -> str:
     """Return where the leader has the pod of this uid."""
     found = leader(world)
@@ -239,6 +250,7 @@ SITUATIONS: Final[list[Callable[["World", Change], Iterator[Pair]]]] = [
     groups,
     claims,
     devices,
+    constraints,
 ]
 
 _WAITING: Final = ("pending", "unschedulable", "nominated")
@@ -293,5 +305,13 @@ POSSIBLE: Final[list[Pair]] = [
     *product(("claim for devices changes",), _DEVICES[1:]),
     ("claim for devices goes", "devices: none"),
     *product(("slice comes", "slice changes", "slice goes"), ("devices: free", "devices: in use")),
+    *product(
+        (
+            *("pod comes, with a constraint", "pod bound, with a constraint"),
+            *("pod gone, with a constraint", "pod terminates, with a constraint"),
+            "labels of a pod with a constraint change",
+        ),
+        KINDS,
+    ),
     *((f"plugin: {method}", how) for method, ways in WRONGS.items() for how in ways),
 ]

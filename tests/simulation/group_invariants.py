@@ -28,7 +28,7 @@ _GRACE_SECONDS: Final = 15.0
 _LATE_SECONDS: Final = 2.0
 """What a Binding was decided on may be so old."""
 _ON_ITS_WAY_SECONDS: Final = 10.0
-"""So long a Binding may be repeated or wait, after it was decided that it is sent."""
+"""What happens to a gang so shortly before a Binding may not be known to the replica."""
 
 
 def no_part_of_a_gang_is_bound(world: "World", change: Change) -> str | None:
@@ -40,13 +40,14 @@ def no_part_of_a_gang_is_bound(world: "World", change: Change) -> str | None:
     if change.what == "bind" and (name := group_of(change.object)) is not None:
         definition = world.server.storage.get(POD_GROUP, name, NAMESPACE)
         if definition is not None:
-            minimum, at = _minimum(definition), change.at
+            minimum, uid = _minimum(definition), change.object["metadata"]["uid"]
+            at = world.decisions.decided_at(change.by, uid, change.at)
             world.after(_GRACE_SECONDS, lambda: _look_at(world, name, minimum, at))
     return None
 
 
-def _look_at(world: "World", name: str, minimum: int, bound_at: float) -> None:
-    groups, since = world.actor(Groups), bound_at - _LATE_SECONDS
+def _look_at(world: "World", name: str, minimum: int, decided_at: float) -> None:
+    groups, since = world.actor(Groups), decided_at - _LATE_SECONDS
     if groups.was_disturbed(name, since) or world.actor(Faults).over_at >= since:
         return
     if groups.is_of_plugin(name) and world.actor(Plugins).troubled_until >= since:
@@ -60,7 +61,10 @@ def _look_at(world: "World", name: str, minimum: int, bound_at: float) -> None:
 def no_binding_of_a_gang_is_sent_before_its_minimum_has_nodes(
     world: "World", sent: "Sent"
 ) -> str | None:
-    """Check that the replica has assumed as many members as it must, whatever goes wrong later."""
+    """Check that the replica has assumed as many members as it must, whatever goes wrong later.
+
+    A Binding without an answer is sent once more after half a minute: what counts is the decision.
+    """
     if sent.what != "bind":
         return None
     namespace, name = sent.path.split("/")[4], sent.path.split("/")[6]
@@ -69,7 +73,9 @@ def no_binding_of_a_gang_is_sent_before_its_minimum_has_nodes(
     engine = dict(engines(world)).get(sent.identity)
     if group is None or engine is None:
         return None
-    if world.actor(Groups).was_disturbed(group, world.timeline.now - _ON_ITS_WAY_SECONDS):
+    now, uid = world.timeline.now, raw["metadata"]["uid"] if raw is not None else ""
+    since = min(now - _ON_ITS_WAY_SECONDS, world.decisions.decided_at(sent.identity, uid, now))
+    if world.actor(Groups).was_disturbed(group, since):
         return None
     state = engine.scheduler.state
     key = GroupKey(GroupSource.KUBERNETES, namespace, group)

@@ -36,8 +36,9 @@ from simulation.cluster_books import (
     kept_for_others,
     known_nodes,
     known_pods,
-    node_suits,
+    known_versions,
 )
+from simulation.constraints import is_suitable
 from simulation.device_invariants import (
     every_pod_that_requests_a_card_has_one,
     no_card_has_more_pods_than_memory,
@@ -50,6 +51,7 @@ from simulation.group_invariants import (
     no_binding_of_a_gang_is_sent_before_its_minimum_has_nodes,
     no_part_of_a_gang_is_bound,
 )
+from simulation.placement_invariants import a_placement_keeps_the_constraints_of_its_pod
 from simulation.state_invariants import (
     a_replica_leads,
     every_pod_without_a_node_is_queued_once,
@@ -159,8 +161,8 @@ def _may_need(world: "World", identity: str, pod: PodSeen, name: str) -> bool:
     """Return whether the pod would fit on the node without any pods of lower priority."""
     others = _requested_by(pod, _others_need(world, pod, name))
     return any(
-        node_suits(node, pod) and (node.allocatable - others).covers(pod.need)
-        for node in known_nodes(world, identity, name)
+        is_suitable(world.books.raw[pod.uid], raw) and (node.allocatable - others).covers(pod.need)
+        for raw, node in known_versions(world, identity, name)
     )
 
 
@@ -226,6 +228,7 @@ AT_EVERY_REQUEST: Final[tuple[Callable[["World", "Sent"], str | None], ...]] = (
 )
 AT_EVERY_CHANGE: Final[tuple[Callable[["World", Change], str | None], ...]] = (
     no_node_holds_more_than_it_has,
+    a_placement_keeps_the_constraints_of_its_pod,
     victims_go_only_where_somebody_needs_them,
     no_part_of_a_gang_is_bound,
     no_card_has_more_pods_than_memory,

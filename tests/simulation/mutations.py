@@ -179,6 +179,41 @@ MUTATIONS: Final = (
         "        scheduler.state.expect_confirmation(pod, now + _CONFIRMATION_SECONDS)\n",
         "",
     ),
+    Mutation(
+        "every-address-free",
+        "a host port at every address is free where it is taken at one",
+        "state/nodes.py",
+        "return port.ip == EVERY_ADDRESS or port.ip in taken or EVERY_ADDRESS in taken",
+        "return port.ip in taken",
+    ),
+    Mutation(
+        "others-avoid-nothing",
+        "the anti-affinity of pods on nodes does not keep away a pod without terms",
+        "plugins/inter_pod_affinity.py",
+        "if not (affinity.required or affinity.required_anti or avoiding):",
+        "if not (affinity.required or affinity.required_anti):",
+    ),
+    Mutation(
+        "anti-affinity-not-tried",
+        "a pod is not tried again when those have gone that it must not be with",
+        "plugins/inter_pod_affinity.py",
+        "    if any(left(pods) for pods, _ in terms.anti):\n        return True\n",
+        "",
+    ),
+    Mutation(
+        "spread-not-tried",
+        "a pod is not tried again when a counted pod comes into another domain",
+        "plugins/pod_topology_spread/plugin.py",
+        "_is_counted(before, rule, cluster) != _is_counted(after, rule, cluster)",
+        "_is_counted(before, rule, cluster) > _is_counted(after, rule, cluster)",
+    ),
+    Mutation(
+        "ended-pod-tried",
+        "a pod that has ended is tried again when kopf shows late that it had no node",
+        "engine/pod_enqueuer.py",
+        "if scheduler.state.has_ended(pod.uid):",
+        "if False:",
+    ),
 )
 
 

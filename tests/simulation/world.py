@@ -38,6 +38,7 @@ from simulation.actors.plugins import Plugins
 from simulation.api_server import ApiServer
 from simulation.cluster_books import Books
 from simulation.coverage import Coverage
+from simulation.decisions import Decisions
 from simulation.network import API, Network, Request
 from simulation.progress_invariants import LOOK_SECONDS, Progress
 from simulation.replica import Replica
@@ -118,6 +119,7 @@ class World:
         self.server = ApiServer(self.timeline, self._random("watches"), self._changed)
         self.network.servers[API] = self.server
         self.books = Books()
+        self.decisions = Decisions(self.server.storage, self.server.watches)
         self.is_calm = False
         self._is_stopping = False
         self.problems: list[str] = []
@@ -251,6 +253,7 @@ class World:
             for replica in replicas:
                 if replica.next_due() <= timeline.now:
                     replica.turn()
+                    self.decisions.look(replica, timeline.now)
                     timeline.now += _TURN_SECONDS
                     self._turns += 1
             if self._turns > _MOST_TURNS:

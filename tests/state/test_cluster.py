@@ -7,7 +7,7 @@ import pytest
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.node import REGION, ZONE, parse_node
 from mooring.model.objects import parse_object
-from mooring.model.pod import Pod, parse_pod
+from mooring.model.pod import Pod, Uid, parse_pod
 from mooring.state.cluster import ClusterState
 from mooring.testing.builders import CREATED, cluster, namespace, node, pod, uid_of
 from relists import replace_all
@@ -489,3 +489,12 @@ def test_pods_that_are_resized_count_by_the_rules_of_the_servers_version() -> No
     assert cpu(state) == [1000]
     state.delete(Kind.POD, web.uid)
     assert cpu(state) == [0]
+
+
+def test_only_the_pods_that_ended_last_are_known_to_have_ended() -> None:
+    state = ClusterState()
+    for number in range(10_000):
+        state.delete(Kind.POD, f"{number:036}")
+    ended = [number for number in range(10_000) if state.has_ended(Uid(f"{number:036}"))]
+    assert 2_000 < len(ended) < 4_000
+    assert ended == [*range(10_000 - len(ended), 10_000)]

@@ -116,6 +116,8 @@ class PodEnqueuer:
         """Take in a pod that the API server shows without a node, or showed so a moment ago."""
         scheduler = self._scheduler
         known = scheduler.queue.get(pod.uid)
+        if scheduler.state.has_ended(pod.uid):
+            return  # an older version of a pod that was bound, and has ended by now
         if known is None and scheduler.cluster.is_placed(pod):
             if pod.uid in scheduler.without_profile:
                 scheduler.without_profile[pod.uid] = pod  # what is tried if its binding fails

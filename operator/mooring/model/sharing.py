@@ -80,6 +80,10 @@ class Sharing(Generic[_Key, _Value]):
             self.put(key, value)
         return value
 
+    def keeps(self, key: _Key) -> bool:
+        """Return whether a value of this key is kept: it takes a hundredth of the bound at most."""
+        return (_ENTRY + self._size(key)) * 100 <= self.most_bytes
+
     def put(self, key: _Key, value: _Value) -> None:
         """Keep the value, unless it takes more than a hundredth of the bound."""
         size = _ENTRY + self._size(key)
@@ -119,10 +123,13 @@ def shared_text(text: str) -> str:
 def shared_strings(strings: Mapping[str, str]) -> FrozenDict:
     """Return an equal dict that cannot be changed, the same for all while it is seen often.
 
-    Its keys and values are shared too.
+    Its keys and values are shared too, unless they are so many that they would push out those of
+    many pods.
     """
     items = tuple(strings.items())
     known = _STRINGS.get(items)
+    if known is None and not _STRINGS.keeps(items):
+        return FrozenDict(items)
     if known is None:
         known = FrozenDict((shared_text(key), shared_text(value)) for key, value in items)
         _STRINGS.put(tuple(known.items()), known)

@@ -14,8 +14,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import fields, replace
 from itertools import count
+from sys import getsizeof
 from typing import Any, Final
 
+from mooring.model.bounded_cache import BoundedCache
 from mooring.model.devices import Assignment, CardFormat
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.kubernetes_rules import KubernetesRules, rules_of_server
@@ -45,6 +47,8 @@ from mooring.state.topology.default_selectors import DefaultSelectors
 
 __all__ = ["ClusterState", "EventSink", "Trial"]
 
+_ENDED_BYTES: Final = 2**20
+"""For the uids of about 3,000 pods."""
 _TOPOLOGY_LABELS: Final = (ZONE, REGION)
 """The labels that a pod gets from its node when it is bound."""
 
@@ -74,6 +78,10 @@ class ClusterState:
         self.evictions = self._evictions.evictions
         self._on_unknown_nodes: dict[str, dict[str, PlacedPod]] = {}
         """The pods whose node does not exist, by the node's name, then by their uid."""
+        self._ended: BoundedCache[Uid, Uid] = BoundedCache(
+            _ENDED_BYTES, lambda uid, _: getsizeof(uid)
+        )
+        """The pods on nodes that were deleted or ended last."""
         self._server_version = ""
         self._kubernetes = rules_of_server("")
         self._to_resize: list[Uid] = []
@@ -168,6 +176,8 @@ class ClusterState:
 
     def delete(self, kind: Kind, key: str) -> None:
         """Remove an object that does not exist any more; for `key` see `put`."""
+        if kind is Kind.POD:
+            self._ended.put(uid := Uid(key), uid)
         self._deliver(self._delete(kind, key))
 
     def _deliver(self, events: tuple[ClusterEvent, ...]) -> None:
@@ -297,6 +307,13 @@ class ClusterState:
             if key not in values and not (kind is Kind.POD and Uid(key) in self.pods.assumed):
                 self.delete(kind, key)
             yield
+
+    def has_ended(self, uid: Uid) -> bool:
+        """Return whether the pod was on a node and has ended, unless thousands have since.
+
+        Another watch, which is late, may still show it without a node.
+        """
+        return self._ended.get(uid) is not None
 
     def unconfirmed(self) -> tuple[Uid, ...]:
         """Return the assumed pods whose binding went through."""
@@ -701,21 +718,25 @@ class ClusterState:
     def _move(self, pods: Iterable[PlacedPod], row: int) -> None:
         """Count the pods on another row, because their node has come or gone.
 
-        That is one step however many they are, so it changes no more than the row.
+        They were on one row, too. That is one step however many they are, so it changes no more
+        than the row, and what they request is moved as one sum.
         """
-        for placed in tuple(pods):
-            pod, before = placed.pod, placed.row
+        moved = tuple(pods)
+        if not moved:
+            return
+        before = moved[0].row
+        self.devices.detach_all(moved)
+        self.nodes.move_pods([placed.pod for placed in moved], before, row)
+        for placed in moved:
+            pod = placed.pod
             self._leave_unknown_node(placed)
-            self.devices.detach(placed)
             self.storage.remove_pod(before, pod)
             self.storage.add_pod(row, pod)
             self.topology.move(placed.equivalent, before, row)
-            self.nodes.remove_pod(before, pod)
-            self.nodes.add_pod(row, pod)
             self.pods.move(placed, row)
             self._pod_columns.move(pod.uid, row)
             self._enter_unknown_node(placed)
-            self.devices.attach(placed)
+        self.devices.attach_all(moved)
 
     def _attach(self, placed: PlacedPod) -> None:
         """Add the pod to every table and count; `_detach` is the exact reverse."""

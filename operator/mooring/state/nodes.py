@@ -8,7 +8,7 @@ rows whose `present` is True are nodes that can be chosen.
 
 import heapq
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -250,24 +250,39 @@ class NodeTable:
 
     def add_pod(self, row: int, pod: Pod) -> None:
         """Add the pod's requests to the row."""
-        self._account(row, pod, 1)
+        self._account(row, (pod,), 1)
         for port in pod.spec.host_ports:
-            rows = self.host_ports.setdefault((port.protocol, port.port), {})
-            rows.setdefault(row, Counter())[port.ip] += 1
+            self._take_port(row, port)
 
     def remove_pod(self, row: int, pod: Pod) -> None:
         """Remove the pod's requests from the row."""
-        self._account(row, pod, -1)
+        self._account(row, (pod,), -1)
         for port in pod.spec.host_ports:
             self._free_port(row, port)
 
-    def _account(self, row: int, pod: Pod, sign: int) -> None:
-        demand = pod.spec.demand
-        self.pod_count.data[row] += sign
-        for resource, amount in demand.resources.items():
+    def move_pods(self, pods: Sequence[Pod], before: int, row: int) -> None:
+        """Move the requests of many pods from one row to another; each column is written once."""
+        for pod in pods:
+            for port in pod.spec.host_ports:
+                self._free_port(before, port)
+                self._take_port(row, port)
+        self._account(before, pods, -1)
+        self._account(row, pods, 1)
+
+    def _account(self, row: int, pods: Sequence[Pod], sign: int) -> None:
+        """Add what the pods request to the row, or remove it if the sign is negative."""
+        requested, cpu, memory = dict[str, int](), 0, 0
+        for pod in pods:
+            demand = pod.spec.demand
+            for resource, amount in demand.resources.items():
+                requested[resource] = requested.get(resource, 0) + amount
+            cpu += demand.node_scored_cpu
+            memory += demand.node_scored_memory
+        for resource, amount in requested.items():
             self.requested.add(resource, row, sign * amount)
-        self.requested_scored_cpu.data[row] += sign * demand.node_scored_cpu
-        self.requested_scored_memory.data[row] += sign * demand.node_scored_memory
+        self.pod_count.data[row] += sign * len(pods)
+        self.requested_scored_cpu.data[row] += sign * cpu
+        self.requested_scored_memory.data[row] += sign * memory
         self.changes.mark(row)
 
     def fits_requests(self, row: int, amounts: Mapping[str, int]) -> bool:
@@ -285,6 +300,10 @@ class NodeTable:
         if not taken:
             return False
         return port.ip == EVERY_ADDRESS or port.ip in taken or EVERY_ADDRESS in taken
+
+    def _take_port(self, row: int, port: HostPort) -> None:
+        rows = self.host_ports.setdefault((port.protocol, port.port), {})
+        rows.setdefault(row, Counter())[port.ip] += 1
 
     def _free_port(self, row: int, port: HostPort) -> None:
         key = (port.protocol, port.port)

@@ -18,7 +18,9 @@ from simulation.actors.extenders import Extenders
 from simulation.actors.faults import Faults
 from simulation.actors.groups import Groups
 from simulation.actors.kubelets import Kubelets
+from simulation.actors.neighbours import Neighbours
 from simulation.actors.nodes import Nodes
+from simulation.actors.owners import DaemonSets, Jobs
 from simulation.actors.plugins import Plugins
 from simulation.actors.pods import Pods
 from simulation.actors.profiles import Profiles
@@ -39,4 +41,7 @@ ACTORS: tuple[type[Actor], ...] = (
     Tenants,
     Plugins,
     Devices,
+    Neighbours,
+    DaemonSets,
+    Jobs,
 )

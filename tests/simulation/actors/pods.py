@@ -69,10 +69,11 @@ class Pods(Actor):
             return
         pods = self._of(world, name)
         if pods:
-            self._do(world, step.does, pods[step.args["index"] % len(pods)])
+            self._do(world, step, pods[step.args["index"] % len(pods)])
 
-    def _do(self, world: "World", does: str, raw: "Raw") -> None:
-        server = world.server
+    def _do(self, world: "World", step: Step, raw: "Raw") -> None:
+        """Do to a pod what the step says."""
+        server, does = world.server, step.does
         if does == "delete":
             server.delete(POD, raw, self.name)
         elif does == "remove":
@@ -102,9 +103,13 @@ class Pods(Actor):
         if workload is None:
             return
         self._made[name] = max(self._made.get(name, 0), index + 1)
+        world.server.create(POD, self._raw(f"{name}-{index}", name, workload), self.name)
+
+    def _raw(self, called: str, name: str, workload: dict[str, Any]) -> "Raw":
+        """Return a pod of the workload of this name."""
         card = workload.get("card", 0)
-        raw = pod(
-            f"{name}-{index}",
+        return pod(
+            called,
             namespace=NAMESPACE,
             cpu=workload["cpu"],
             priority=workload["priority"],
@@ -116,7 +121,6 @@ class Pods(Actor):
             gates=("simulation/gate",) if workload["gated"] else (),
             spec={"schedulerName": SCHEDULER},
         )
-        world.server.create(POD, raw, self.name)
 
     def _open_gates(self, world: "World", name: str) -> None:
         if name in self._workloads:

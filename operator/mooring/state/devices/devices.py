@@ -4,6 +4,7 @@ Books begin when a plugin is built that reads them, and go with the last such pl
 kinds of devices, such as those of dynamic resource allocation, would have books of their own here.
 """
 
+from collections.abc import Sequence
 from functools import partial
 from weakref import WeakValueDictionary
 
@@ -51,17 +52,27 @@ class Devices:
 
     def attach(self, placed: PlacedPod) -> None:
         """Count the pod on its cards; `detach` is the exact reverse."""
-        if not self._cards or not self._is_counted(placed):
-            return  # asking for the items of a weak dictionary takes longer than all else here
-        for form, cards in self._cards.items():
-            cards.put_pod(placed.row, placed.pod, _known(placed, form))
+        self.attach_all((placed,))
 
     def detach(self, placed: PlacedPod) -> None:
         """Stop counting the pod on its cards."""
-        if not self._cards:
+        self.detach_all((placed,))
+
+    def attach_all(self, pods: Sequence[PlacedPod]) -> None:
+        """Count pods of one row on their cards."""
+        if not self._cards or not self._is_counted(pods[0]):
+            return  # asking for the items of a weak dictionary takes longer than all else here
+        for form, cards in self._cards.items():
+            for placed in pods:
+                cards.put_pod(placed.row, placed.pod, _known(placed, form))
+
+    def detach_all(self, pods: Sequence[PlacedPod]) -> None:
+        """Stop counting pods of one row on their cards."""
+        if not self._cards or not self._is_counted(pods[0]):
             return
         for cards in self._cards.values():
-            cards.drop_pod(placed.row, placed.pod.uid)
+            for placed in pods:
+                cards.drop_pod(placed.row, placed.pod.uid)
 
     def assign(self, placed: PlacedPod, form: CardFormat, assignment: Assignment) -> bool:
         """Assign these cards to an assumed pod; return whether the books changed."""

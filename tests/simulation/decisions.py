@@ -1,0 +1,146 @@
+"""When each replica decided about each pod, and what it knew of the cluster then.
+
+After each turn of a replica's event loop `Decisions` looks which pods it has assumed: the first
+turn after which a pod is assumed is the one in which it was decided about. What the replica knew in
+that turn is at least what its watches had told it some time before, and at most what the server had
+by then, and the pods that it had assumed itself.
+"""
+
+from bisect import bisect_right
+from collections import defaultdict, deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from mooring.kube.resources import NODE, POD, Resource
+from simulation.constraints import Surroundings
+from simulation.storage import Change, Raw, Storage
+
+if TYPE_CHECKING:
+    from simulation.replica import Replica
+    from simulation.watches import Watches
+
+__all__ = ["Decision", "Decisions"]
+
+_TAKES_SECONDS: Final = 0.5
+_TAKES_TURNS: Final = 100
+"""What a watch has told is in the replica's books so many seconds and turns later at most."""
+
+
+@dataclass
+class _Assumption:
+    """A pod that a replica had assumed on a node."""
+
+    node: str
+    since: float
+    until: float
+    """The last time at which it was still assumed."""
+
+
+class Decision(NamedTuple):
+    """What a replica knew when it chose a node for a pod."""
+
+    pods: list[Raw]
+    """The versions of the pod that it can have known."""
+    around: Surroundings
+
+
+class Decisions:
+    """Remembers what each process has assumed, and when."""
+
+    def __init__(self, storage: Storage, watches: "Watches") -> None:
+        self._storage = storage
+        self._watches = watches
+        self._assumed: defaultdict[str, dict[str, list[_Assumption]]]
+        self._assumed = defaultdict(lambda: defaultdict(list))
+        """By identity and uid."""
+        self._turned: defaultdict[str, deque[float]]
+        self._turned = defaultdict(lambda: deque(maxlen=_TAKES_TURNS))
+        """When each process had its last turns."""
+        self._begins: dict[tuple[str, str], float] = {}
+        """By identity and uid, the time before the turn after which the pod was assumed."""
+
+    def look(self, replica: "Replica", now: float) -> None:
+        """Note what the replica has assumed; to be called after each turn of it."""
+        identity = replica.identity
+        turns = self._turned[identity]
+        turns.append(now)
+        if not replica.alive or replica.scheduler is None:
+            return
+        state = replica.scheduler.engine.scheduler.state
+        if not state.pods.assumed:
+            return
+        known, before = self._assumed[identity], turns[-2] if len(turns) > 1 else now
+        for uid, placed in state.pods.assumed.items():
+            node, periods = state.nodes.names[placed.row], known[uid]
+            if periods and periods[-1].node == node and periods[-1].until >= before:
+                periods[-1].until = now
+            else:
+                periods.append(_Assumption(node, now, now))
+                self._begins[identity, uid] = min(turns[0], now - _TAKES_SECONDS)
+
+    def decided_at(self, identity: str, uid: str, now: float) -> float:
+        """Return when the process last decided about the pod, or now if it has not."""
+        periods = self._assumed[identity].get(uid)
+        return periods[-1].since if periods else now
+
+    def about(self, binding: Change) -> Decision | None:
+        """Return what led to a Binding; None if the replica has not assumed the pod there."""
+        identity, raw = binding.by, binding.object
+        uid, node = raw["metadata"]["uid"], raw["spec"]["nodeName"]
+        periods = self._assumed[identity].get(uid) or ()
+        at = next((period.since for period in reversed(periods) if period.node == node), None)
+        if at is None:
+            return None
+        since = self._begins[identity, uid]
+        told = self._watches.told
+        pods = self._versions(POD, told(identity, POD, at=since), at)
+        nodes = self._versions(NODE, told(identity, NODE, at=since), at)
+        pending = self._versions(POD, told(identity, POD, "kopf", at=since), at)
+        for other, versions in pods.items():
+            versions.extend(self._as_assumed(identity, other, versions, at))
+        by_name: dict[str, list[Raw | None]] = defaultdict(list)
+        for versions in nodes.values():
+            names = {one["metadata"]["name"] for one in versions if one is not None}
+            for name in names:
+                by_name[name] += versions
+        own = [one for one in pending[uid] if one is not None]
+        return Decision(own, Surroundings(by_name, pods))
+
+    def _as_assumed(
+        self, identity: str, uid: str, versions: list[Raw | None], at: float
+    ) -> Iterator[Raw | None]:
+        """Yield the pod on the node where it may have been assumed at that time.
+
+        If it was assumed before and still is, nothing else counts but that it may have gone.
+        """
+        periods = self._assumed[identity].get(uid) or ()
+        last = next((period for period in reversed(periods) if period.since <= at), None)
+        if last is None or last.until < at - _TAKES_SECONDS:
+            return
+        shown = [one for one in versions if one is not None]
+        if last.since < at <= last.until and len(shown) == len(versions):
+            versions.clear()
+        for one in shown:
+            yield {**one, "spec": {**one["spec"], "nodeName": last.node}}
+
+    def _versions(self, resource: Resource, since: int, at: float) -> dict[str, list[Raw | None]]:
+        """Return by uid what each object was from a version on until a time; None for not there."""
+        found: dict[str, list[Raw | None]] = {
+            raw["metadata"]["uid"]: [raw] for raw in self._storage.all(resource)
+        }
+        history = self._storage.history
+        until = bisect_right(history, at, key=lambda change: change.at)
+        for index in range(len(history) - 1, -1, -1):
+            change = history[index]
+            if change.version <= since and index < until:
+                break
+            if change.resource is not resource:
+                continue
+            before = change.before if change.verb != "ADDED" else None
+            versions = found.setdefault(change.object["metadata"]["uid"], [None])
+            if index >= until:
+                versions[:] = [before]
+            else:
+                versions.append(before)
+        return {uid: each for uid, each in found.items() if any(each)}
