@@ -8,7 +8,8 @@ import pytest
 
 from deciding import Deciding
 from mooring.engine.profiles import Profiles
-from mooring.engine.result_cache import ResultCache
+from mooring.engine.result_cache import NodeResults, ResultCache
+from mooring.engine.shared_columns import SharedColumn
 from mooring.framework.diagnosis import Diagnosis
 from mooring.framework.handle import Handle
 from mooring.framework.plugin import Normalize
@@ -124,8 +125,16 @@ class Cached:
     def rows_run_for(self, raw: dict[str, Any], *, scored: bool = True) -> list[list[int]]:
         """Return the rows on which the plugin ran for this pod."""
         self.plugin.ran_on.clear()
-        self.shared.of(parse_pod(raw), self.pipeline, ClusterView(self.state), scored=scored)
+        self.results(raw, scored=scored)
         return list(self.plugin.ran_on)
+
+    def results(self, raw: dict[str, Any], *, scored: bool = True) -> NodeResults:
+        """Return the results for this pod; with the scores if a decision would read them."""
+        wanted, view = parse_pod(raw), ClusterView(self.state)
+        found = self.shared.of(wanted, self.pipeline, view)
+        if scored:
+            found.spec.score(wanted, view.nodes, found.devices)
+        return found
 
     def bind(self, name: str, on: str) -> None:
         self.state.put(Kind.POD, uid_of(name), parse_pod(pod(name, cpu="1", node=on)))
@@ -191,6 +200,32 @@ def test_shared_results_are_dropped_with_the_last_spec_that_uses_them() -> None:
     assert cached.shared.bytes == alone
 
 
+def test_a_decision_may_still_read_the_columns_of_a_spec_that_was_dropped() -> None:
+    """The search for members of a group may: it asks about other members meanwhile."""
+    cached = Cached(CountingTolerations, most_bytes=0)
+    found, wanted = cached.results(pod("a", cpu="1")), parse_pod(pod("a", cpu="1"))
+    cached.results(pod("b", cpu="2", tolerations=[toleration("dedicated", "batch")]))
+    found.spec.score(wanted, ClusterView(cached.state).nodes, found.devices)
+    taints = found.spec.raw("TaintToleration")
+    assert isinstance(taints, SharedColumn)
+    assert taints.values.tolist() == [0] * 5
+
+
+def test_pods_whose_images_no_node_has_share_one_column_until_a_node_has_one() -> None:
+    cached = Cached(Counting)
+
+    def column(image: str) -> IntArray | SharedColumn:
+        return cached.results(pod("a", images=[image])).spec.raw("ImageLocality")
+
+    assert column("new:v1") is column("new:v2")
+    image = {"new:v1": 900 * MIB}
+    cached.state.put(Kind.NODE, "n1", parse_node(node("n1", images=image)))
+    assert column("new:v1") is not column("new:v2")
+    scores = column("new:v1")
+    assert isinstance(scores, SharedColumn)
+    assert np.flatnonzero(scores.values).tolist() == [1]
+
+
 def test_a_key_that_cannot_be_hashed_fails_the_attempt_and_leaves_nothing() -> None:
     cached = Cached(BrokenKey)
     for _ in range(2):
@@ -237,22 +272,19 @@ def test_a_score_that_failed_leaves_no_old_results_of_filters_behind() -> None:
     cached.plugin.broken = True
     with pytest.raises(PluginError):
         cached.rows_run_for(raw)
-    found = cached.shared.of(
-        parse_pod(raw), cached.pipeline, ClusterView(cached.state), scored=False
-    )
+    found = cached.results(raw, scored=False)
     assert found.fits.tolist() == [True, False, True, True, True]
 
 
 def test_results_take_space_also_if_a_score_fails() -> None:
     cached, failing = Cached(CountingScores), Cached(CountingScores)
-    raw = parse_pod(pod("a", cpu="1"))
-    found = cached.shared.of(raw, cached.pipeline, ClusterView(cached.state))
+    raw = pod("a", cpu="1")
+    found = cached.results(raw)
     failing.plugin.broken = True
     with pytest.raises(PluginError):
-        failing.shared.of(raw, failing.pipeline, ClusterView(failing.state))
+        failing.results(raw)
     failing.plugin.broken = False
-    again = failing.shared.of(raw, failing.pipeline, ClusterView(failing.state), scored=False)
-    assert found.bytes == again.bytes
+    assert found.spec.bytes == failing.results(raw, scored=False).spec.bytes
 
 
 @pytest.mark.parametrize("plugin", [Counting, CountingNodes, CountingScores])

@@ -73,3 +73,26 @@ def test_weights_multiply_normalized_scores() -> None:
         for deciding in (plain, heavy)
     ]
     assert shares[1] == 7 * shares[0]
+
+
+def test_scores_are_normalized_by_the_highest_of_a_feasible_node() -> None:
+    """A node that would have a higher one, and is full, does not count."""
+    weights = {"good": 10, "fair": 5, "full": 40}
+    preferred = [
+        {
+            "weight": weight,
+            "preference": {"matchExpressions": [{"key": "k", "operator": "In", "values": [name]}]},
+        }
+        for name, weight in weights.items()
+    ]
+    nodes = (node(n, cpu="1" if n == "full" else "9", labels={"k": n}) for n in weights)
+    deciding = Deciding(*nodes)
+    field = "preferredDuringSchedulingIgnoredDuringExecution"
+    wanted = pod("new", cpu="2", affinity={"nodeAffinity": {field: preferred}})
+    for _ in range(2):
+        scores = deciding.decision(wanted).scores
+        assert scores is not None
+        assert {n: s.plugins["NodeAffinity"] for n, s in scores.items()} == {
+            "good": 200,
+            "fair": 100,
+        }

@@ -4,6 +4,7 @@ from typing import Any
 
 from deciding import Deciding
 from mooring.engine.shared_columns import SharedColumn, SharedColumns
+from mooring.framework.plugin import Normalize
 from mooring.model.events import Kind
 from mooring.model.node import parse_node
 from mooring.model.pod import Pod, parse_pod
@@ -75,8 +76,24 @@ def test_a_dropped_column_that_is_still_read_is_not_counted() -> None:
     assert sharing.columns.bytes == 0
 
 
-def test_a_plugin_without_a_key_shares_nothing() -> None:
-    sharing = Sharing()
-    filters = {plugin.name: plugin for plugin in sharing.deciding.pipeline.filters}
-    ports = filters["NodePorts"]
-    assert sharing.columns.of_filter(sharing.deciding.pipeline, ports, tolerating(), None) is None
+def test_scores_are_normalized_once_for_each_version_of_the_nodes() -> None:
+    flaky = node("n1", taints=["flaky:PreferNoSchedule"])
+    deciding = Deciding(node("n0"), flaky)
+    columns = SharedColumns(deciding.state.nodes)
+    scorer = next(s for s in deciding.pipeline.scores if s.name == "TaintToleration")
+    column = columns.of_score(deciding.pipeline, scorer, tolerating(), None)
+
+    def normalized() -> list[int]:
+        column.refresh(tolerating(), deciding.cluster.nodes)
+        scores = column.normalized(Normalize.REVERSED)
+        assert column.normalized(Normalize.REVERSED) is scores
+        assert columns.bytes >= column.bytes >= column.values.nbytes + scores.nbytes
+        found: list[int] = scores.tolist()
+        return found
+
+    assert normalized() == [100, 0]
+    deciding.state.put(Kind.NODE, "n0", parse_node(flaky | {"metadata": {"name": "n0"}}))
+    assert normalized() == [0, 0]
+    assert column.highest == 1
+    columns.release(column)
+    assert columns.bytes == 0

@@ -102,9 +102,7 @@ def decide(
     Raises:
         StillSearching: a plugin paused.
     """
-    # No decision reads scores before the extenders have filtered.
-    scored = answers is None or answers.filtered is not None
-    results = cache.of(pod, pipeline, cluster, scored=scored)
+    results = cache.of(pod, pipeline, cluster)
     search = NodeSearch(pod, pipeline, cluster, results, pod.ends_by(now))
     pre_filtered = search.pre_filter() if cluster.node_count else search.diagnosis_without_nodes()
     if isinstance(pre_filtered, Diagnosis):

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from mooring.engine.extenders.answers import Filtered
-from mooring.engine.result_cache import SpecResults
+from mooring.engine.result_cache import NodeResults
 from mooring.framework.card_plugin import assign_cards
 from mooring.framework.diagnosis import EXTENDER, Diagnosis, RejectedNodes
 from mooring.framework.pipeline import Pipeline
@@ -62,7 +62,7 @@ class PreFiltered:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeSearch:
-    """The search for nodes that fit one pod; `results` are those kept for the pod's spec.
+    """The search for nodes that fit one pod; `results` are those of the node-only plugins.
 
     `ends` is when the pod has ended if it is bound now, in seconds since the epoch: nodes that are
     reserved for longer are open to it.
@@ -71,7 +71,7 @@ class NodeSearch:
     pod: Pod
     pipeline: Pipeline
     cluster: ClusterView
-    results: SpecResults
+    results: NodeResults
     ends: float = math.inf
 
     def pre_filter(self) -> PreFiltered | Diagnosis:
@@ -87,7 +87,8 @@ class NodeSearch:
         names: frozenset[str] | None = None
         restricted_by: list[str] = []
         rejections: dict[str, Unschedulable] = {}
-        cached, evaluations = self.results.pre_filtered, self.results.evaluations.pre_filter
+        spec = self.results.spec
+        cached, evaluations = spec.pre_filtered, spec.running.evaluations.pre_filter
         for number, plugin in enumerate(self.pipeline.pre_filter, start=1):
             name = plugin.name
             answer = (
@@ -121,12 +122,11 @@ class NodeSearch:
     def feasible(self, pre_filtered: PreFiltered) -> BoolArray:
         """Return the nodes that pass every filter: bool[rows].
 
-        The results of node-only filters are taken from the cache; the other filters run on what
-        is left.
+        The node-only filters have run already; the other ones run on what is left.
         """
         nodes, fits, metrics = self.cluster.nodes, self.results.fits, self.pipeline.metrics
         metrics.mark()
-        evaluations = self.results.evaluations
+        evaluations = self.results.spec.running.evaluations
         metrics.evaluated(evaluations.filters)
         if pre_filtered.restricted_by:
             candidate_rows = np.zeros(len(nodes), np.bool_)
@@ -134,7 +134,7 @@ class NodeSearch:
             fits = fits & candidate_rows
         for plugin in self.pipeline.filters:
             if not plugin.depends_on_node_only and pre_filtered.runs(plugin):
-                rows = np.flatnonzero(fits)
+                rows = fits.nonzero()[0]
                 state = pre_filtered.states.get(plugin.name)
                 passed = run_filter(self.pipeline, plugin, self.pod, self.nodes_at(rows), state)
                 metrics.evaluated(evaluations.others(FILTER, plugin.name))
@@ -348,9 +348,9 @@ def sampled(
     again at 0, until it has found enough.
     """
     wanted = nodes_to_find(candidates, pipeline.percentage_of_nodes_to_score)
-    rows = np.flatnonzero(fits)
-    if len(rows) <= wanted:
-        return rows, candidates
+    number = np.count_nonzero(fits)
+    if number <= wanted:
+        return cluster.nodes.rows if number == len(fits) else fits.nonzero()[0], candidates
     order = np.roll(cluster.nodes_in_order, -start)
     found = np.flatnonzero(fits[order])[:wanted]
     return order[found], int(found[-1]) + 1

@@ -7,17 +7,20 @@ nodes themselves, for plugins that ignore the pods on a node. The results are al
 running every plugin on all nodes would give; `tests/property/test_shared_work.py` checks that.
 """
 
-from collections import Counter, OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Container, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from functools import partial
+from itertools import compress
+from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
 
+from mooring.engine.last_results import LastResults
 from mooring.engine.shared_columns import SharedColumn, SharedColumns, changed_rows
 from mooring.framework.diagnosis import Diagnosis
 from mooring.framework.pipeline import Pipeline, WeightedScorePlugin
-from mooring.framework.plugin import DeviceReadingPlugin, FilterPlugin, Normalize
+from mooring.framework.plugin import DeviceReadingPlugin, FilterPlugin
 from mooring.framework.plugin_failures import ExtensionPoint
 from mooring.framework.plugin_metrics import (
     FILTER,
@@ -41,7 +44,7 @@ from mooring.state.columns import ChangeLog, IntArray
 from mooring.state.nodes import NodeTable
 from mooring.state.view import BoolArray, NodeView
 
-__all__ = ["ResultCache", "SpecResults"]
+__all__ = ["NodeResults", "ResultCache", "SpecResults"]
 
 _MOST_BYTES: Final = 128 * 1024 * 1024
 """Enough for some 500 specs on 5,000 nodes."""
@@ -76,11 +79,10 @@ class SpecEvaluations:
 
 
 class _RowResults:
-    """The results of some node-only plugins, kept up to date from one change log.
+    """The results of some node-only plugins for one spec, kept up to date from one change log.
 
-    After `filter`, `fits` is bool[rows]: the row exists and passes every filter here. After
-    `score`, `unnormalized_total` (int64[rows]) is the weighted sum of the scores that are not
-    normalized, and `raw` has each plugin's scores (int64[rows]).
+    After `filter`, `fits` is bool[rows]: the row passes every filter here. After `score`, `raw` has
+    each plugin's scores (int64[rows]).
     """
 
     def __init__(
@@ -89,126 +91,208 @@ class _RowResults:
         filters: Sequence[tuple[FilterPlugin, Any]],
         scores: Sequence[tuple[WeightedScorePlugin, Any]],
         changes: ChangeLog,
-        masks: Sequence[SharedColumn] = (),
-        scored: Sequence[tuple[WeightedScorePlugin, SharedColumn]] = (),
+        *,
+        reads_pods: bool,
     ) -> None:
-        """Run the plugins with their states; `masks` and `scored` have the results of others."""
         self._pipeline = pipeline
+        self.reads_pods = reads_pods
+        """Whether the plugins read the pods on a node."""
         self._filters = filters
         self._scores = scores
-        self._masks = masks
-        self._scored = scored
         self._changes = changes
         self.forget()
         self.fits: BoolArray = np.zeros(0, np.bool_)
-        self.unnormalized_total: IntArray = np.zeros(0, np.int64)
         self.raw: dict[str, IntArray] = {}
+        self.bytes_per_row = bool(filters) * _BOOL_BYTES + len(scores) * _INT64_BYTES
 
     def forget(self) -> None:
         """Run the plugins on all rows the next time."""
         self._filtered_position = self._scored_position = -1
 
-    def filter(self, pod: Pod, nodes: NodeView) -> bool:
-        """Bring `fits` up to date; True if the plugins had to run."""
-        if self._filtered_position == self._changes.position:
-            return False
-        dirty, looked_at = changed_rows(self._changes, self._filtered_position, nodes)
-        fits = looked_at.present.copy()
-        for plugin, state in self._filters:
-            fits &= run_filter(self._pipeline, plugin, pod, looked_at, state)
-        for mask in self._masks:
-            mask.refresh(pod, nodes)
-            fits &= mask.values if dirty is None else mask.values[dirty]
-        if dirty is None:
-            self.fits = fits
-        else:
-            self.fits[dirty] = fits
-        # Only now: after an exception of a plugin, the same rows are looked at again.
-        self._filtered_position = self._changes.position
-        return True
+    def filter(self, pod: Pod, nodes: NodeView, among: BoolArray) -> BoolArray:
+        """Bring `fits` up to date, and return which of the rows in `among` (bool[rows]) fit."""
+        if not self._filters:
+            return among
+        if self._filtered_position != self._changes.position:
+            dirty, looked_at = changed_rows(self._changes, self._filtered_position, nodes)
+            fits = np.ones(len(looked_at), np.bool_)
+            for plugin, state in self._filters:
+                fits &= run_filter(self._pipeline, plugin, pod, looked_at, state)
+            if dirty is None:
+                self.fits = fits
+            else:
+                self.fits[dirty] = fits
+            # Only now: after an exception of a plugin, the same rows are looked at again.
+            self._filtered_position = self._changes.position
+        return among & self.fits
 
-    def score(self, pod: Pod, nodes: NodeView) -> bool:
-        """Bring the scores up to date; True if the plugins had to run."""
-        if self._scored_position == self._changes.position:
-            return False
+    def score(self, pod: Pod, nodes: NodeView) -> None:
+        """Bring the scores up to date."""
+        if not self._scores or self._scored_position == self._changes.position:
+            return
         dirty, looked_at = changed_rows(self._changes, self._scored_position, nodes)
-        unnormalized_total = np.zeros(len(looked_at), np.int64)
-        raw: dict[str, IntArray] = {}
-        for score, state in self._scores:
-            column = run_score(self._pipeline, score.plugin, pod, looked_at, state)
-            raw[score.name] = column
-            if score.plugin.normalize is Normalize.NONE:
-                unnormalized_total += score.weight * column
-        for score, shared in self._scored:
-            shared.refresh(pod, nodes)
-            if score.plugin.normalize is Normalize.NONE:
-                values = shared.values if dirty is None else shared.values[dirty]
-                unnormalized_total += score.weight * values
+        raw = {
+            score.name: run_score(self._pipeline, score.plugin, pod, looked_at, state)
+            for score, state in self._scores
+        }
         if dirty is None:
-            self.unnormalized_total = unnormalized_total
             # Copied, because a plugin may return a column of the node table, which changes.
             self.raw = {name: column.copy() for name, column in raw.items()}
         else:
-            self.unnormalized_total[dirty] = unnormalized_total
             for name, column in raw.items():
                 self.raw[name][dirty] = column
         self._scored_position = self._changes.position
-        return True
+
+
+_Plugin = TypeVar("_Plugin")
+
+
+@dataclass(slots=True, eq=False)
+class _Sorted(Generic[_Plugin]):
+    """Node-only plugins by how their results are kept."""
+
+    by_key: list[_Plugin] = field(default_factory=list)
+    """Once for all specs with an equal key."""
+    by_node: list[_Plugin] = field(default_factory=list)
+    """Per spec, until the node changes."""
+    by_node_and_pods: list[_Plugin] = field(default_factory=list)
+    """Per spec, until the node or its pods change."""
+    live: list[_Plugin] = field(default_factory=list)
+    """For the last spec alone: they run for every pod."""
+
+    def add(self, plugin: _Plugin, described: Any, keyed: Container[str]) -> None:
+        """Add a filter, or a score with its weight; `described` is the plugin itself."""
+        if described.name in keyed:
+            self.by_key.append(plugin)
+        elif getattr(described, "depends_on_node_object_only", False):
+            self.by_node.append(plugin)
+        elif getattr(described, "runs_for_every_pod", False):
+            self.live.append(plugin)
+        else:
+            self.by_node_and_pods.append(plugin)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Running:
+    """The node-only plugins that run for a spec, by how their results are kept."""
+
+    filters: _Sorted[FilterPlugin]
+    scores: _Sorted[WeightedScorePlugin]
+    live_scores: frozenset[str]
+    """The names of the scores that run for every pod."""
+    reading_devices: Sequence[DeviceReadingPlugin]
+    """Those whose results may also depend on devices, each once."""
+    evaluations: SpecEvaluations
+
+
+class _Layout:
+    """The node-only plugins of a pipeline, and which of them run for the specs that were seen."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self.pipeline = pipeline
+        self.specs = 0
+        """For how many specs results are kept."""
+        self.pre_filter = [p for p in pipeline.pre_filter if p.depends_on_node_only]
+        self.pre_score = [p for p in pipeline.pre_score if p.depends_on_node_only]
+        self._filters = [p for p in pipeline.filters if p.depends_on_node_only]
+        self._scores = [s for s in pipeline.scores if s.depends_on_node_only]
+        self._filter_names = [plugin.name for plugin in self._filters]
+        self._score_names = [score.name for score in self._scores]
+        self._running: dict[tuple[bool, ...], _Running] = {}
+
+    def running(self, pre_filtered: Mapping[str, Any], pre_scored: Mapping[str, Any]) -> _Running:
+        """Return which plugins run after these results of pre_filter and pre_score."""
+        filters = [pre_filtered.get(name) is not SKIP for name in self._filter_names]
+        scores = [pre_scored.get(name) is not SKIP for name in self._score_names]
+        key = (*filters, *scores)
+        running = self._running.get(key)
+        if running is None:
+            running = self._running[key] = self._found(
+                [*compress(self._filters, filters)], [*compress(self._scores, scores)]
+            )
+        return running
+
+    def _found(
+        self, filters: Sequence[FilterPlugin], scores: Sequence[WeightedScorePlugin]
+    ) -> _Running:
+        pipeline = self.pipeline
+        filters_by: _Sorted[FilterPlugin] = _Sorted()
+        scores_by: _Sorted[WeightedScorePlugin] = _Sorted()
+        for plugin in filters:
+            filters_by.add(plugin, plugin, pipeline.keyed_filters)
+        for score in scores:
+            scores_by.add(score, score.plugin, pipeline.keyed_scores)
+        running = {plugin.name for plugin in filters} | {score.name for score in scores}
+        counters = partial(pipeline.metrics.evaluations, profile=pipeline.profile)
+        return _Running(
+            filters=filters_by,
+            scores=scores_by,
+            live_scores=frozenset(score.name for score in scores_by.live),
+            reading_devices=[p for name, p in pipeline.device_reading.items() if name in running],
+            evaluations=SpecEvaluations(
+                pipeline,
+                pre_filter=counters([p.name for p in pipeline.pre_filter], PRE_FILTER),
+                pre_score=counters([p.name for p in pipeline.pre_score], PRE_SCORE),
+                filters=counters([plugin.name for plugin in filters], FILTER),
+                scores=counters([score.name for score in scores], SCORE),
+            ),
+        )
 
 
 class SpecResults:
-    """The results of all node-only plugins of one pipeline for one pod spec.
+    """What is kept of the node-only plugins of one pipeline for one pod spec.
 
-    `pre_filtered` and `pre_scored` have the results of pre_filter and pre_score by plugin. After
-    `refresh`, `fits` is bool[rows]: the row exists and passes every node-only filter. After one
-    with `scored`, `unnormalized_total` (int64[rows]) is the weighted sum of the node-only scores
-    that are not normalized. `evaluations` are the counters of the plugins.
+    `pre_filtered` and `pre_scored` have the results of pre_filter and pre_score by plugin;
+    `running` says which plugins run then.
     """
 
     def __init__(
         self,
         pod: Pod,
-        pipeline: Pipeline,
+        layout: _Layout,
         cluster: ClusterView,
         table: NodeTable,
         shared: SharedColumns,
     ) -> None:
         self._table = table
         self._shared = shared
-        self._pipeline = pipeline
-        self._as_of: tuple[Hashable, ...] = ()
-        self.pre_filtered, self.pre_scored = _prepared(pod, pipeline, cluster)
-        filters, scores = self._filters(), self._scores()
-        self._read_devices = _reading_devices(pipeline, filters, scores)
-        self.evaluations = _evaluations(pipeline, filters, scores)
-        self._by_node_and_pods = _RowResults(
-            pipeline,
-            [entry for entry in filters if not _object_only(entry[0])],
-            [entry for entry in scores if not _object_only(entry[0].plugin)],
-            table.changes,
-        )
-        self._shared_columns = list[SharedColumn]()
+        self._pipeline = layout.pipeline
+        self.pre_filtered, self.pre_scored = _prepared(pod, layout, cluster)
+        self.running = layout.running(self.pre_filtered, self.pre_scored)
+        filters, scores = self.running.filters, self.running.scores
+        self.live_filters = self._with_states(filters.live)
+        """The filters that run for every pod, with their states."""
+        self._own = [
+            self._results(*kept)
+            for kept in (
+                (filters.by_node, scores.by_node, table.node_changes),
+                (filters.by_node_and_pods, scores.by_node_and_pods, table.changes),
+            )
+            if kept[0] or kept[1]
+        ]
+        """Those of plugins whose results are kept for each spec."""
+        self._taken = list[SharedColumn]()
+        """The columns to give back."""
+        self._masks = list[SharedColumn]()
         self._shared_scores: dict[str, SharedColumn] = {}
-        self._by_node = self._results_by_node(pod, filters, scores)
-        self.fits: BoolArray = np.zeros(0, np.bool_)
-        self.unnormalized_total: IntArray = np.zeros(0, np.int64)
+        self._shared_as_of = -1
+        self._as_of: tuple[Hashable, ...] = ()
+        self._rows = 0
         self.prefers_full_nodes: bool | None = None
         """Whether the scores prefer a node that has an identical pod; None if not known yet."""
         self._diagnosed: tuple[tuple[Hashable, ...], Diagnosis] | None = None
         self._fixed_bytes = pod.spec.memory + _BYTES_PER_SPEC
-        self._array_bytes = 0
-        own_scores = len(scores) - len(self._shared_scores)
-        self._bytes_per_row = 3 * _BOOL_BYTES + (3 + own_scores) * _INT64_BYTES
         self.counted_bytes = 0
         """What the cache has counted for it so far."""
+        self._share(pod)
 
-    def diagnosis(self, diagnose: Callable[[], Diagnosis]) -> Diagnosis:
-        """Return the result of `diagnose`, kept until a row changes.
+    def diagnosis(self, devices: Hashable, diagnose: Callable[[], Diagnosis]) -> Diagnosis:
+        """Return the result of `diagnose`, kept until a row or these devices change.
 
         A diagnosis with more than 64 reasons of one plugin is not kept: with thousands of invented
         resources it takes megabytes, and there may be many such specs.
         """
-        as_of = (self._table.set_version, self._table.changes.position, self._as_of)
+        as_of = (self._table.set_version, self._table.changes.position, devices)
         if self._diagnosed is not None and self._diagnosed[0] == as_of:
             return self._diagnosed[1]
         diagnosis = diagnose()
@@ -220,100 +304,97 @@ class SpecResults:
     def bytes(self) -> int:
         """About how much memory the results and the spec take."""
         diagnosed = 0 if self._diagnosed is None else self._diagnosed[1].nbytes
-        return self._fixed_bytes + self._array_bytes + diagnosed
-
-    @property
-    def fits_without_pods(self) -> BoolArray:
-        """bool[rows]: the row passes the filters that ignore the pods on a node; a copy."""
-        return self._by_node.fits.copy()
+        own = sum([own.bytes_per_row for own in self._own]) * self._rows if self._own else 0
+        return self._fixed_bytes + own + diagnosed
 
     @property
     def rejection(self) -> Unschedulable | None:
         """The rejection by the first node-only pre_filter that rejects the spec, if any."""
         return next((r for r in self.pre_filtered.values() if isinstance(r, Unschedulable)), None)
 
-    def raw(self, plugin: str) -> IntArray:
-        """Return a node-only plugin's scores before they are normalized: int64[rows]."""
+    def devices(self, pod: Pod) -> Hashable:
+        """Return the versions of the devices that the results for the pod depend on."""
+        reading, pipeline = self.running.reading_devices, self._pipeline
+        return tuple([run_devices_version(pipeline, plugin, pod) for plugin in reading])
+
+    def raw(self, plugin: str) -> IntArray | SharedColumn:
+        """Return a node-only plugin's kept scores before they are normalized, by row."""
         shared = self._shared_scores.get(plugin)
         if shared is not None:
-            return shared.values
-        raw = self._by_node_and_pods.raw.get(plugin)
-        return self._by_node.raw[plugin] if raw is None else raw
+            return shared
+        return next(own.raw[plugin] for own in self._own if plugin in own.raw)
 
     def release(self) -> None:
-        """Give back the columns that are shared with other specs."""
-        while self._shared_columns:
-            self._shared.release(self._shared_columns.pop())
+        """Give back the columns shared with other specs; a decision may still read them."""
+        while self._taken:
+            self._shared.release(self._taken.pop())
 
-    def refresh(self, pod: Pod, nodes: NodeView, *, scored: bool = True) -> None:
-        """Bring all results up to date with the node table; the scores only if `scored`."""
-        alone, with_pods, metrics = self._by_node, self._by_node_and_pods, self._pipeline.metrics
-        devices = (run_devices_version(self._pipeline, p, pod) for p in self._read_devices)
-        as_of = (self._table.set_version, *devices)
-        if as_of != self._as_of or len(self.fits) != len(nodes):
-            alone.forget()
-            with_pods.forget()
-            self._array_bytes = len(nodes) * self._bytes_per_row
-        metrics.mark()
-        changed = alone.filter(pod, nodes)
-        if with_pods.filter(pod, nodes) or changed:
-            self.fits = alone.fits & with_pods.fits
-            metrics.lap(FILTER)
-        if scored:
-            changed = alone.score(pod, nodes)
-            if with_pods.score(pod, nodes) or changed:
-                self.unnormalized_total = alone.unnormalized_total + with_pods.unnormalized_total
-                metrics.lap(SCORE)
-        self._as_of = as_of
+    def filter(self, pod: Pod, nodes: NodeView, devices: Hashable) -> tuple[BoolArray, BoolArray]:
+        """Return which rows pass the filters that ignore the pods on a node, and all kept ones."""
+        self._begin(nodes, devices)
+        if self._shared_as_of != self._table.set_version:
+            self.release()
+            self._share(pod)
+        fits = nodes.present.copy()
+        for mask in self._masks:
+            mask.refresh(pod, nodes)
+            fits &= mask.values
+        without_pods = fits
+        for own in self._own:
+            fits = own.filter(pod, nodes, fits)
+            if not own.reads_pods:
+                without_pods = fits
+        return without_pods, fits
 
-    def _results_by_node(
-        self,
-        pod: Pod,
-        filters: Sequence[tuple[FilterPlugin, Any]],
-        scores: Sequence[tuple[WeightedScorePlugin, Any]],
-    ) -> _RowResults:
-        """Return the results that change with nodes alone, and take what other specs share."""
-        pipeline, shared = self._pipeline, self._shared
-        own_filters = list[tuple[FilterPlugin, Any]]()
-        own_scores = list[tuple[WeightedScorePlugin, Any]]()
-        masks = list[SharedColumn]()
-        scored = list[tuple[WeightedScorePlugin, SharedColumn]]()
+    def score(self, pod: Pod, nodes: NodeView, devices: Hashable) -> None:
+        """Bring the kept scores up to date."""
+        self._begin(nodes, devices)
+        for shared in self._shared_scores.values():
+            shared.refresh(pod, nodes)
+        for own in self._own:
+            own.score(pod, nodes)
+
+    def _begin(self, nodes: NodeView, devices: Hashable) -> None:
+        """Forget the kept results if they are not of these nodes and devices."""
+        as_of = (self._table.set_version, devices)
+        if as_of != self._as_of or self._rows != len(nodes):
+            for own in self._own:
+                own.forget()
+            self._rows, self._as_of = len(nodes), as_of
+
+    def _share(self, pod: Pod) -> None:
+        """Take the columns that specs with equal keys share."""
+        shared, pipeline, taken = self._shared, self._pipeline, self._taken
+        masks, scores = list[SharedColumn](), dict[str, SharedColumn]()
         try:
-            for plugin, state in filters:
-                if (mask := shared.of_filter(pipeline, plugin, pod, state)) is not None:
-                    masks.append(mask)
-                    self._shared_columns.append(mask)
-                elif _object_only(plugin):
-                    own_filters.append((plugin, state))
-            for score, state in scores:
-                if (column := shared.of_score(pipeline, score, pod, state)) is not None:
-                    scored.append((score, column))
-                    self._shared_columns.append(column)
-                    self._shared_scores[score.name] = column
-                elif _object_only(score.plugin):
-                    own_scores.append((score, state))
+            for plugin, state in self._with_states(self.running.filters.by_key):
+                masks.append(shared.of_filter(pipeline, plugin, pod, state))
+                taken.append(masks[-1])
+            for score in self.running.scores.by_key:
+                state = self.pre_scored.get(score.name)
+                scores[score.name] = shared.of_score(pipeline, score, pod, state)
+                taken.append(scores[score.name])
         except BaseException:
             self.release()
             raise
-        changes = self._table.node_changes
-        return _RowResults(pipeline, own_filters, own_scores, changes, masks, scored)
+        self._masks, self._shared_scores = masks, scores
+        self._shared_as_of = self._table.set_version
 
-    def _filters(self) -> list[tuple[FilterPlugin, Any]]:
-        """Return the node-only filters that run for this spec, with their state."""
-        return [
-            (plugin, state)
-            for plugin in self._pipeline.filters
-            if plugin.depends_on_node_only
-            and (state := self._filter_state(plugin.name)) is not SKIP
-        ]
+    def _results(
+        self,
+        filters: Sequence[FilterPlugin],
+        scores: Sequence[WeightedScorePlugin],
+        changes: ChangeLog,
+    ) -> _RowResults:
+        """Return the results of these plugins, which follow this log."""
+        with_states = [(score, self.pre_scored.get(score.name)) for score in scores]
+        reads_pods = changes is self._table.changes
+        filtered = self._with_states(filters)
+        return _RowResults(self._pipeline, filtered, with_states, changes, reads_pods=reads_pods)
 
-    def _scores(self) -> list[tuple[WeightedScorePlugin, Any]]:
-        """Return the node-only scores that run for this spec, with their state."""
-        return [
-            (score, self.pre_scored.get(score.name))
-            for score in self._pipeline.scores
-            if score.depends_on_node_only and self.pre_scored.get(score.name) is not SKIP
-        ]
+    def _with_states(self, filters: Sequence[FilterPlugin]) -> list[tuple[FilterPlugin, Any]]:
+        """Return the filters with their states."""
+        return [(plugin, self._filter_state(plugin.name)) for plugin in filters]
 
     def _filter_state(self, plugin: str) -> Any:
         state = self.pre_filtered.get(plugin)
@@ -321,114 +402,116 @@ class SpecResults:
 
 
 def _prepared(
-    pod: Pod, pipeline: Pipeline, cluster: ClusterView
+    pod: Pod, layout: _Layout, cluster: ClusterView
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the results of pre_filter and of pre_score of the node-only plugins, by plugin."""
+    pipeline = layout.pipeline
     metrics = pipeline.metrics
     metrics.mark()
-    pre_filtered = {
-        p.name: run_pre_filter(pipeline, p, pod, cluster)
-        for p in pipeline.pre_filter
-        if p.depends_on_node_only
-    }
+    pre_filtered = {p.name: run_pre_filter(pipeline, p, pod, cluster) for p in layout.pre_filter}
     metrics.lap(PRE_FILTER)
-    pre_scored = {
-        p.name: run_pre_score(pipeline, p, pod, cluster.nodes, cluster)
-        for p in pipeline.pre_score
-        if p.depends_on_node_only
-    }
+    nodes = cluster.nodes
+    pre_scored = {p.name: run_pre_score(pipeline, p, pod, nodes, cluster) for p in layout.pre_score}
     metrics.lap(PRE_SCORE)
     return pre_filtered, pre_scored
 
 
-def _reading_devices(
-    pipeline: Pipeline,
-    filters: Sequence[tuple[FilterPlugin, Any]],
-    scores: Sequence[tuple[WeightedScorePlugin, Any]],
-) -> list[DeviceReadingPlugin]:
-    """Return those of the plugins whose results may also depend on devices, each once."""
-    running = {plugin.name for plugin, _ in filters} | {score.name for score, _ in scores}
-    return [plugin for name, plugin in pipeline.device_reading.items() if name in running]
+@dataclass(frozen=True, slots=True, eq=False)
+class NodeResults:
+    """The results of all node-only plugins for one pod, as a decision uses them.
 
+    `fits` is bool[rows]: the row exists and passes every node-only filter. `fits_without_pods` does
+    so without the filters that read the pods on a node.
+    """
 
-def _evaluations(
-    pipeline: Pipeline,
-    filters: Sequence[tuple[FilterPlugin, Any]],
-    scores: Sequence[tuple[WeightedScorePlugin, Any]],
-) -> SpecEvaluations:
-    """Return the counters of these filters and scores, and of all that runs before them."""
-    counters, profile = pipeline.metrics.evaluations, pipeline.profile
-    pre_filter = [plugin.name for plugin in pipeline.pre_filter]
-    pre_score = [plugin.name for plugin in pipeline.pre_score]
-    return SpecEvaluations(
-        pipeline,
-        pre_filter=counters(pre_filter, PRE_FILTER, profile),
-        pre_score=counters(pre_score, PRE_SCORE, profile),
-        filters=counters([plugin.name for plugin, _ in filters], FILTER, profile),
-        scores=counters([score.name for score, _ in scores], SCORE, profile),
-    )
+    spec: SpecResults
+    last: LastResults
+    devices: Hashable
+    fits_without_pods: BoolArray
+    fits: BoolArray
 
-
-def _object_only(plugin: Any) -> bool:
-    return bool(getattr(plugin, "depends_on_node_object_only", False))
+    def diagnosis(self, diagnose: Callable[[], Diagnosis]) -> Diagnosis:
+        """Return the result of `diagnose`, kept until a row changes (`SpecResults.diagnosis`)."""
+        return self.spec.diagnosis(self.devices, diagnose)
 
 
 class ResultCache:
-    """The results for the specs that were used last; they take at most `most_bytes`."""
+    """What is kept for the specs that were used last; it takes at most `most_bytes`."""
 
     def __init__(self, table: NodeTable, most_bytes: int = _MOST_BYTES) -> None:
         self._table = table
         self.most_bytes = most_bytes
         self._specs: OrderedDict[tuple[PodSpec, Pipeline], SpecResults] = OrderedDict()
         self._shared = SharedColumns(table)
+        self._last_results = LastResults(table)
         self._bytes = 0
-        self._pipelines = Counter[Pipeline]()
-        """How many results each pipeline has; a former one is dropped with its last result."""
+        self._layouts: dict[Pipeline, _Layout] = {}
+        """One for each pipeline with results; that of a former one is dropped with the last."""
         self._last: SpecResults | None = None
 
     @property
     def bytes(self) -> int:
         """About how many bytes the results, their specs and pipelines take."""
-        return self._bytes + self._shared.bytes
+        return self._bytes + self._shared.bytes + self._last_results.bytes
 
     def __len__(self) -> int:
         """Return for how many specs and pipelines results are kept."""
         return len(self._specs)
 
-    def of(
-        self, pod: Pod, pipeline: Pipeline, cluster: ClusterView, *, scored: bool = True
-    ) -> SpecResults:
-        """Return the results for the pod's spec and pipeline, up to date; scores if `scored`.
+    def of(self, pod: Pod, pipeline: Pipeline, cluster: ClusterView) -> NodeResults:
+        """Return the results for the pod, up to date; `NodeResults.scores` are not computed yet.
 
         Every decision begins with this call.
         """
         pipeline.evaluations.begin_decision()
-        if self._last is not None:
-            self._count(self._last)  # a diagnosis may have been added since
-        key = (pod.spec, pipeline)
-        results = self._specs.get(key)
-        if results is None:
-            results = SpecResults(pod, pipeline, cluster, self._table, self._shared)
-            self._specs[key] = results
-            if pipeline not in self._pipelines:
-                self._forget_former(pipeline)
-                self._bytes += pipeline.memory
-            self._pipelines[pipeline] += 1
-        else:
-            self._specs.move_to_end(key)
-        self._last = results
+        last, spec = self._last, self._kept(pod, pipeline, cluster)
+        if last is not None and last is not spec:
+            self._count(last)  # a diagnosis may have been added since
+        self._last = spec
         try:
-            if results.rejection is None:
-                results.refresh(pod, cluster.nodes, scored=scored)
+            if spec.rejection is not None:
+                nothing = np.zeros(0, np.bool_)
+                return NodeResults(spec, self._last_results, None, nothing, nothing)
+            return self._filtered(spec, pod, pipeline, cluster.nodes)
         finally:  # a plugin may fail for every spec
-            self._count(results)
+            self._count(spec)
             while self.bytes > self.most_bytes and len(self._specs) > 1:
                 self._drop(*self._specs.popitem(last=False))
-        return results
+
+    def _kept(self, pod: Pod, pipeline: Pipeline, cluster: ClusterView) -> SpecResults:
+        """Return what is kept for the pod's spec, which may be nothing yet."""
+        key = (pod.spec, pipeline)
+        spec = self._specs.get(key)
+        if spec is not None:
+            self._specs.move_to_end(key)
+            return spec
+        layout = self._layouts.get(pipeline) or _Layout(pipeline)
+        spec = SpecResults(pod, layout, cluster, self._table, self._shared)
+        self._specs[key] = spec
+        if not layout.specs:
+            self._forget_former(pipeline)
+            self._layouts[pipeline] = layout
+            self._bytes += pipeline.memory
+        layout.specs += 1
+        return spec
+
+    def _filtered(
+        self, spec: SpecResults, pod: Pod, pipeline: Pipeline, nodes: NodeView
+    ) -> NodeResults:
+        """Return the results of all filters."""
+        metrics, last = pipeline.metrics, self._last_results
+        metrics.mark()
+        devices = spec.devices(pod)
+        fits_without_pods, fits = spec.filter(pod, nodes, devices)
+        if spec.live_filters:
+            last.begin(spec, devices)
+            fits = last.filter(spec.live_filters, pipeline, pod, nodes, fits)
+        metrics.lap(FILTER)
+        return NodeResults(spec, last, devices, fits_without_pods, fits)
 
     def _forget_former(self, pipeline: Pipeline) -> None:
         """Drop the results of the pipelines that the profile had before."""
-        former = [p for p in self._pipelines if p.profile == pipeline.profile]
+        former = [p for p in self._layouts if p.profile == pipeline.profile]
         if former:
             for key in [key for key in self._specs if key[1] in former]:
                 self._drop(key, self._specs.pop(key))
@@ -437,9 +520,10 @@ class ResultCache:
         dropped.release()
         self._bytes -= dropped.counted_bytes
         _, pipeline = key
-        self._pipelines[pipeline] -= 1
-        if not self._pipelines[pipeline]:
-            del self._pipelines[pipeline]
+        layout = self._layouts[pipeline]
+        layout.specs -= 1
+        if not layout.specs:
+            del self._layouts[pipeline]
             self._bytes -= pipeline.memory
 
     def _count(self, results: SpecResults) -> None:

@@ -2,22 +2,26 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from mooring.engine.filtering import NodeSearch
+from mooring.engine.last_results import is_few
+from mooring.engine.shared_columns import SharedColumn
 from mooring.framework.decision import NodeScore
+from mooring.framework.pipeline import WeightedScorePlugin
 from mooring.framework.plugin import Normalize
 from mooring.framework.plugin_metrics import PRE_SCORE, SCORE
 from mooring.framework.runtime import run_pre_score, run_score
-from mooring.framework.scores import normalize_score
+from mooring.framework.scores import MAX_SCORE, normalize_score
 from mooring.framework.verdicts import SKIP
 from mooring.state.columns import IntArray
 from mooring.state.view import NodeView
 
 __all__ = ["PluginScores", "ScoreTable", "score", "with_extender_scores"]
 
+_max: Final = np.maximum.reduce
 _NONE_SO_LOW: Final = np.iinfo(np.int64).min
 """Lower than any total score."""
 
@@ -25,8 +29,8 @@ _NONE_SO_LOW: Final = np.iinfo(np.int64).min
 class PluginScores(NamedTuple):
     """One plugin's normalized and weighted scores of the feasible nodes."""
 
-    column: IntArray
-    """Its scores (int64): of each position, or of each row if there are `rows`."""
+    column: IntArray | int
+    """Its scores (int64) of each position, or of each row if there are `rows`; one if all equal."""
     weight: int = 1
     """What they must still be multiplied with."""
     rows: IntArray | None = None
@@ -34,6 +38,8 @@ class PluginScores(NamedTuple):
 
     def at(self, positions: Iterable[int]) -> list[int]:
         """Return the weighted scores at these positions."""
+        if isinstance(self.column, int):
+            return [self.weight * self.column for _ in positions]
         if self.rows is not None:
             positions = map(self.rows.item, positions)
         return [self.weight * value for value in map(self.column.item, positions)]
@@ -99,43 +105,131 @@ class ScoreTable:
 
 def score(search: NodeSearch, rows: IntArray) -> ScoreTable:
     """Run the score plugins for the feasible rows (int64, as `sampled` returns them)."""
-    pod, pipeline, cluster, results = search.pod, search.pipeline, search.cluster, search.results
-    metrics, evaluations = pipeline.metrics, results.evaluations
+    pod, pipeline, cluster, spec = search.pod, search.pipeline, search.cluster, search.results.spec
+    metrics, evaluations = pipeline.metrics, spec.running.evaluations
     metrics.mark()
     nodes = search.nodes_at(rows)
-    states = dict(results.pre_scored)
+    states = dict(spec.pre_scored)
     for plugin in pipeline.pre_score:
         if plugin.name not in states:
             states[plugin.name] = run_pre_score(pipeline, plugin, pod, nodes, cluster)
     metrics.lap(PRE_SCORE)
     metrics.evaluated(evaluations.pre_score)
     metrics.evaluated(evaluations.scores)
-    # If every row is feasible, which is common, the columns need not be gathered.
-    index = slice(None) if len(rows) == len(results.unnormalized_total) else rows
-    total = results.unnormalized_total[index]
-    plugins: dict[str, PluginScores] = {}
+    devices = spec.devices(pod)
+    spec.score(pod, cluster.nodes, devices)
+    # Since `ResultCache.of`, the results for another spec may have been asked for.
+    search.results.last.begin(spec, devices)
+    totals, plugins = _Totals(rows, cluster.nodes), dict[str, PluginScores]()
     for scorer in pipeline.scores:
         state = states.get(scorer.name)
         if state is SKIP:
             continue
-        how = scorer.plugin.normalize
-        if scorer.depends_on_node_only and how is Normalize.NONE:
-            plugins[scorer.name] = PluginScores(results.raw(scorer.name), scorer.weight, rows)
-            continue
         if scorer.depends_on_node_only:
-            raw = results.raw(scorer.name)[index]
+            scores = _node_only_scores(search, scorer, state, nodes, totals)
         else:
             raw = run_score(pipeline, scorer.plugin, pod, nodes, state)
             metrics.evaluated(evaluations.others(SCORE, scorer.name))
-        scores = scorer.weight * normalize_score(raw, how)
-        plugins[scorer.name] = PluginScores(scores)
-        total = total + scores
+            scores = PluginScores(normalize_score(raw, scorer.plugin.normalize), scorer.weight)
+        plugins[scorer.name] = scores
+        totals.add(scores)
+    total = totals.found()
     metrics.lap(SCORE)
-    return ScoreTable(nodes, total, np.flatnonzero(total == total.max()), plugins)
+    return ScoreTable(nodes, total, _best(total), plugins)
+
+
+def _best(total: IntArray) -> IntArray:
+    """Return the positions of the highest total."""
+    return np.equal(total, _max(total)).nonzero()[0]
+
+
+def _node_only_scores(
+    search: NodeSearch,
+    scorer: WeightedScorePlugin,
+    state: Any,
+    nodes: NodeView,
+    totals: "_Totals",
+) -> PluginScores:
+    """Return the scores of a node-only plugin, by row if most rows are feasible.
+
+    `nodes` are the feasible ones.
+    """
+    results, how, weight = search.results, scorer.plugin.normalize, scorer.weight
+    if scorer.name not in results.spec.running.live_scores:
+        kept = results.spec.raw(scorer.name)
+        if isinstance(kept, SharedColumn):
+            if not kept.highest:
+                return PluginScores(MAX_SCORE if how is Normalize.REVERSED else 0, weight)
+            if how is not Normalize.NONE and not totals.is_few:
+                highest = kept.highest if totals.is_whole else _max(kept.values[totals.rows])
+                if highest == kept.highest:
+                    return totals.of_rows(kept.normalized(how), weight)
+            kept = kept.values
+    elif totals.is_few:
+        raw = run_score(search.pipeline, scorer.plugin, search.pod, nodes, state)
+        return PluginScores(normalize_score(raw, how), weight)
+    else:
+        kept = results.last.score(
+            scorer.plugin, state, search.pipeline, search.pod, search.cluster.nodes
+        )
+    if how is Normalize.NONE:
+        return totals.of_rows(kept, weight)
+    return PluginScores(normalize_score(totals.at_rows(kept), how), weight)
+
+
+class _Totals:
+    """Adds up scores; columns of all rows are gathered once, after they have been added."""
+
+    def __init__(self, rows: IntArray, nodes: NodeView) -> None:
+        """Begin with none; `rows` are feasible, `nodes` is the view of all rows."""
+        self.rows = rows
+        self.is_whole = len(rows) == len(nodes)
+        self.is_few = is_few(len(rows), nodes)
+        self._by_row: IntArray | None = None
+        self._by_position: IntArray | None = None
+        self._of_all = 0
+
+    def of_rows(self, column: IntArray, weight: int) -> PluginScores:
+        """Return the scores of a column of all rows (int64)."""
+        if self.is_few:
+            return PluginScores(column[self.rows], weight)
+        return PluginScores(column, weight, self.rows)
+
+    def at_rows(self, column: IntArray) -> IntArray:
+        """Return the column of all rows at the feasible ones."""
+        return column if self.is_whole else column[self.rows]
+
+    def add(self, scores: PluginScores) -> None:
+        """Add a plugin's scores."""
+        if isinstance(scores.column, int):
+            self._of_all += scores.weight * scores.column
+        elif scores.rows is None:
+            self._by_position = _plus(self._by_position, scores.column, scores.weight)
+        else:
+            self._by_row = _plus(self._by_row, scores.column, scores.weight)
+
+    def found(self) -> IntArray:
+        """Return the total at each position (int64)."""
+        total = self._by_position
+        if self._by_row is not None:
+            by_row = self.at_rows(self._by_row)
+            total = by_row if total is None else total + by_row
+        if total is None:
+            return np.full(len(self.rows), self._of_all, np.int64)
+        return total + self._of_all if self._of_all else total
+
+
+def _plus(total: IntArray | None, column: IntArray, weight: int) -> IntArray:
+    """Return the total with the weighted column added; `total` itself is changed."""
+    more = column if weight == 1 else weight * column
+    if total is None:
+        return more.copy() if more is column else more
+    total += more
+    return total
 
 
 def with_extender_scores(table: ScoreTable, scores: Mapping[str, IntArray]) -> ScoreTable:
     """Return the table with the extenders' weighted scores added: int64 by extender and place."""
     total = table.total + sum(scores.values())
     plugins = {**table.plugins, **{name: PluginScores(column) for name, column in scores.items()}}
-    return ScoreTable(table.nodes, total, np.flatnonzero(total == total.max()), plugins)
+    return ScoreTable(table.nodes, total, _best(total), plugins)

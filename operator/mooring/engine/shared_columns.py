@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.framework.pipeline import Pipeline, WeightedScorePlugin
-from mooring.framework.plugin import FilterPlugin
+from mooring.framework.plugin import FilterPlugin, Normalize
 from mooring.framework.runtime import run_filter, run_filter_key, run_score, run_score_key
-from mooring.model.bounded_cache import bytes_of
+from mooring.framework.scores import normalize_score
 from mooring.model.pod import Pod
 from mooring.state.columns import ChangeLog, IntArray
 from mooring.state.nodes import NodeTable
@@ -38,11 +38,13 @@ class SharedColumn:
 
     __slots__ = (
         "_node_set",
+        "_normalized",
         "_other_bytes",
         "_owner",
         "_position",
         "_run",
         "_table",
+        "highest",
         "key",
         "users",
         "values",
@@ -56,6 +58,9 @@ class SharedColumn:
         self.users = 0
         """The results of how many specs use it."""
         self.values: npt.NDArray[Any] = np.zeros(0, np.bool_)
+        self.highest = 0
+        """The highest value."""
+        self._normalized: IntArray | None = None
         self._run = run
         self._table = table
         self._other_bytes = _BYTES_PER_COLUMN + state_bytes
@@ -65,7 +70,19 @@ class SharedColumn:
     @property
     def bytes(self) -> int:
         """About how much memory the column takes, without its key."""
-        return self._other_bytes + self.values.nbytes
+        normalized = self._normalized.nbytes if self._normalized is not None else 0
+        return self._other_bytes + self.values.nbytes + normalized
+
+    def normalized(self, how: Normalize) -> IntArray:
+        """Return the raw scores as 0-100 for decisions in which the highest one is feasible.
+
+        `how` is that of the plugin.
+        """
+        normalized = self._normalized
+        if normalized is None:
+            normalized = normalize_score(self.values, how)
+            self._replace(self.values, normalized)
+        return normalized
 
     def refresh(self, pod: Pod, nodes: NodeView) -> None:
         """Bring the values up to date with the node table; `pod` is one that has this key."""
@@ -81,13 +98,16 @@ class SharedColumn:
             self._replace(values.copy())
         else:
             self.values[rows] = values
+            self._replace(self.values)
+        self.highest = int(self.values.max(initial=0))
         # Only now: after an exception of the plugin, the same rows are looked at again.
         self._position, self._node_set = changes.position, table.set_version
 
-    def _replace(self, values: npt.NDArray[Any]) -> None:
+    def _replace(self, values: npt.NDArray[Any], normalized: IntArray | None = None) -> None:
+        before = self.bytes
+        self.values, self._normalized = values, normalized
         if self.users:  # else it is dropped, and a decision still reads it
-            self._owner.bytes += values.nbytes - self.values.nbytes
-        self.values = values
+            self._owner.bytes += self.bytes - before
 
 
 @dataclass(slots=True)
@@ -115,30 +135,26 @@ class SharedColumns:
 
     def of_filter(
         self, pipeline: Pipeline, plugin: FilterPlugin, pod: Pod, state: Any
-    ) -> SharedColumn | None:
-        """Return the column of the filter for the pod's spec; None if the plugin shares none."""
-        keyed = pipeline.keyed_filters.get(plugin.name)
-        if keyed is None:
-            return None
-        key = run_filter_key(pipeline, keyed, pod)
+    ) -> SharedColumn:
+        """Return the column of a filter with a key for the pod's spec."""
+        key = run_filter_key(pipeline, pipeline.keyed_filters[plugin.name], pod)
         return self._of(
             (pipeline, plugin.name, _FILTER, key),
             lambda pod, nodes: run_filter(pipeline, plugin, pod, nodes, state),
-            pod.spec.memory if state is not None else 0,
+            pod.spec.memory,
+            has_state=state is not None,
         )
 
     def of_score(
         self, pipeline: Pipeline, score: WeightedScorePlugin, pod: Pod, state: Any
-    ) -> SharedColumn | None:
-        """Return the column of raw scores for the pod's spec; None if the plugin shares none."""
-        keyed = pipeline.keyed_scores.get(score.name)
-        if keyed is None:
-            return None
-        key = run_score_key(pipeline, keyed, pod)
+    ) -> SharedColumn:
+        """Return the column of raw scores of a plugin with a key for the pod's spec."""
+        key = run_score_key(pipeline, pipeline.keyed_scores[score.name], pod)
         return self._of(
             (pipeline, score.name, _SCORE, key),
             lambda pod, nodes: run_score(pipeline, score.plugin, pod, nodes, state),
-            pod.spec.memory if state is not None else 0,
+            pod.spec.memory,
+            has_state=state is not None,
         )
 
     def release(self, column: SharedColumn) -> None:
@@ -153,17 +169,22 @@ class SharedColumns:
                 del self._parts[part.key]
                 self.bytes -= part.bytes
 
-    def _of(self, key: _Key, run: _Run, state_bytes: int) -> SharedColumn:
-        """Return the column; a plugin's state is a part of the spec, or made of it."""
+    def _of(self, key: _Key, run: _Run, spec_bytes: int, *, has_state: bool) -> SharedColumn:
+        """Return the column.
+
+        The key, and the plugin's state, is a part of the spec or made of it. To measure it would
+        take longer than to look the column up, so each is taken to be as large as the spec.
+        """
         column = self._columns.get(key)
         if column is None:
             pipeline, plugin, point, wanted = key
             part = self._parts.get(wanted)
             if part is None:
-                part = self._parts[wanted] = _SpecPart(wanted, bytes_of(wanted))
+                part = self._parts[wanted] = _SpecPart(wanted, spec_bytes)
                 self.bytes += part.bytes
             part.columns += 1
             key = (pipeline, plugin, point, part.key)
+            state_bytes = spec_bytes if has_state else 0
             column = self._columns[key] = SharedColumn(key, run, self._table, self, state_bytes)
             self.bytes += column.bytes
         column.users += 1

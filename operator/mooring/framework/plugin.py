@@ -79,7 +79,9 @@ class Plugin(Protocol):
     read the cluster. Then the results are kept for identical pods, and the plugin runs again only
     for nodes that changed. Such a node-only plugin may also set `depends_on_node_object_only =
     True` if it does not read what the pods on a node use; then it runs again only if the node
-    itself changed. See also `DeviceReadingPlugin`, `KeyedFilterPlugin` and `KeyedScorePlugin`.
+    itself changed. One with `runs_for_every_pod = True` computes all nodes in a few operations on
+    whole columns: nothing is kept of its results but those for the last pod. It returns new arrays
+    each time. See also `DeviceReadingPlugin`, `KeyedFilterPlugin` and `KeyedScorePlugin`.
     """
     # A plugin about pod groups may also have `pod_group_formats`, GroupFormats (model/pod_group.py)
     # of labels or annotations by which pods name a group that has no object.
@@ -329,6 +331,7 @@ _OTHER_NAMES: Final = (
     "resource_requests",
     "depends_on_node_only",
     "depends_on_node_object_only",
+    "runs_for_every_pod",
     "devices_version",
     "filter_key",
     "score_key",

@@ -8,7 +8,8 @@ Whatever a plugin raises or returns by mistake is recorded in the pipeline's `fa
 `PluginFailed`, a text of one line. SystemExit is treated as any exception; KeyboardInterrupt is
 passed on. Whether the methods that decide (from `pre_filter` to `score`) are too slow is not looked
 at here, because they run too often: see `mooring.framework.slow_decisions`. For the metrics, calls
-of one attempt in ten are measured (`mooring.framework.plugin_metrics`).
+of one attempt in ten are measured (`mooring.framework.plugin_metrics`). In the others, the methods
+that run in every decision are called directly: most of what a decision costs are calls.
 """
 
 from collections.abc import Callable, Generator, Hashable, Mapping
@@ -194,7 +195,13 @@ def run_pre_filter(
 ) -> Any | Skip | PreFilterResult | Unschedulable:
     """Run `pre_filter` and check its result."""
     point = PRE_FILTER
-    answer = _measured(pipeline, plugin, point, plugin.pre_filter, pod, cluster)
+    if pipeline.metrics.sampled:
+        answer = _measured(pipeline, plugin, point, plugin.pre_filter, pod, cluster)
+    else:
+        try:
+            answer = plugin.pre_filter(pod, cluster)
+        except BaseException as error:
+            raise _failed(pipeline, plugin, point, error) from error
     if type(answer) in NOT_A_FILTER_STATE and (problem := _wrong_pre_filter(answer)):
         raise _error(pipeline, plugin, point, f"pre_filter {problem}")
     return answer
@@ -204,7 +211,13 @@ def run_filter(
     pipeline: Pipeline, plugin: FilterPlugin, pod: Pod, nodes: NodeView, state: Any
 ) -> BoolArray:
     """Run `filter` and check its result: bool[nodes]."""
-    mask = _measured(pipeline, plugin, FILTER, plugin.filter, pod, nodes, state)
+    if pipeline.metrics.sampled:
+        mask = _measured(pipeline, plugin, FILTER, plugin.filter, pod, nodes, state)
+    else:
+        try:
+            mask = plugin.filter(pod, nodes, state)
+        except BaseException as error:
+            raise _failed(pipeline, plugin, FILTER, error) from error
     if not _is_array(mask, _BOOL, len(nodes)):
         problem = wrong_mask(mask, len(nodes))
         raise _error(pipeline, plugin, FILTER, f"filter {problem}")
@@ -237,7 +250,10 @@ def run_resource_requests(
 
 def run_devices_version(pipeline: Pipeline, plugin: DeviceReadingPlugin, pod: Pod) -> Hashable:
     """Run `devices_version`."""
-    return _called(pipeline, plugin, FILTER, plugin.devices_version, pod)
+    try:
+        return plugin.devices_version(pod)
+    except BaseException as error:
+        raise _failed(pipeline, plugin, FILTER, error) from error
 
 
 def run_filter_key(pipeline: Pipeline, plugin: KeyedFilterPlugin, pod: Pod) -> Hashable:
@@ -306,7 +322,13 @@ def run_pre_score(
 ) -> Any | Skip:
     """Run `pre_score` and check its result."""
     point = PRE_SCORE
-    answer = _measured(pipeline, plugin, point, plugin.pre_score, pod, nodes, cluster)
+    if pipeline.metrics.sampled:
+        answer = _measured(pipeline, plugin, point, plugin.pre_score, pod, nodes, cluster)
+    else:
+        try:
+            answer = plugin.pre_score(pod, nodes, cluster)
+        except BaseException as error:
+            raise _failed(pipeline, plugin, point, error) from error
     if type(answer) in NOT_A_FILTER_STATE:
         problem = f"pre_score {_instead(answer, 'a state for score or SKIP')}"
         raise _error(pipeline, plugin, point, problem)
@@ -317,7 +339,13 @@ def run_score(
     pipeline: Pipeline, plugin: ScorePlugin, pod: Pod, nodes: NodeView, state: Any
 ) -> IntArray:
     """Run `score` and check its result: int64[nodes], from 0 on, up to 100 if not normalized."""
-    raw = _measured(pipeline, plugin, SCORE, plugin.score, pod, nodes, state)
+    if pipeline.metrics.sampled:
+        raw = _measured(pipeline, plugin, SCORE, plugin.score, pod, nodes, state)
+    else:
+        try:
+            raw = plugin.score(pod, nodes, state)
+        except BaseException as error:
+            raise _failed(pipeline, plugin, SCORE, error) from error
     if problem := wrong_scores(raw, len(nodes), plugin.normalize):
         raise _error(pipeline, plugin, SCORE, f"score {problem}")
     return raw

@@ -1,6 +1,6 @@
 """Prefers nodes whose resources are used evenly (noderesources/balanced_allocation.go)."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import ClassVar, Final
 
 import numpy as np
@@ -11,14 +11,20 @@ from mooring.framework.handle import Handle
 from mooring.framework.plugin import Normalize
 from mooring.framework.verdicts import SKIP, Skip
 from mooring.model.pod import Pod
+from mooring.model.resources import CPU, MEMORY
 from mooring.policy.args import NodeResourcesBalancedAllocationArgs
 from mooring.state.cluster_view import ClusterView
-from mooring.state.columns import IntArray, as_numbers
+from mooring.state.columns import IntArray
+from mooring.state.usage import MOST_EXACT, Usage, evenness_of_two
 from mooring.state.view import NodeView
 
 __all__ = ["NodeResourcesBalancedAllocation"]
 
-_ALWAYS_SCORED: Final = ("cpu", "memory", "ephemeral-storage")
+_ALWAYS_SCORED: Final = (CPU, MEMORY, "ephemeral-storage")
+_USAGE: Final = {CPU, MEMORY}
+_TWICE_UNCHANGED: Final = 150
+"""Twice the score where the pod does not change the evenness: 50 + (50 + new - old) / 2, rounded
+down, is (150 + new - old) / 2, rounded down."""
 
 _Floats = npt.NDArray[np.float64]
 
@@ -28,11 +34,14 @@ class NodeResourcesBalancedAllocation:
 
     name: ClassVar[str] = "NodeResourcesBalancedAllocation"
     depends_on_node_only: ClassVar[bool] = True
+    runs_for_every_pod: ClassVar[bool] = True
     normalize: ClassVar[Normalize] = Normalize.NONE
     Args: ClassVar[type[NodeResourcesBalancedAllocationArgs]] = NodeResourcesBalancedAllocationArgs
 
     def __init__(self, args: NodeResourcesBalancedAllocationArgs, handle: Handle) -> None:
         self._resources = [resource.name for resource in args.resources]
+        self._of_usage = {*self._resources} == _USAGE
+        """Whether cpu and memory are all that is scored."""
         self._compared = handle.kubernetes.balance_compared
         self._devices = DeviceCounts(handle, self._resources)
 
@@ -51,45 +60,47 @@ class NodeResourcesBalancedAllocation:
         By the rules before 1.36 it is the evenness with the pod alone.
         """
         demand = pod.spec.demand.resources
-        columns = [
-            (*self._devices.columns(resource, nodes), float(amount))
-            for resource, amount in ((name, demand.get(name, 0)) for name in self._resources)
-            if amount or resource in _ALWAYS_SCORED
-        ]
-        if self._compared and len(columns) == 2 and (gains := _gains_of_two(columns)) is not None:
-            return np.array([50 + (50 + gain) // 2 for gain in gains], np.int64)
-        offered = [allocatable for allocatable, _, _ in columns]
+        cpu, memory = demand.get(CPU, 0), demand.get(MEMORY, 0)
+        usage = nodes.usage if self._of_usage and max(cpu, memory) <= MOST_EXACT else None
+        if usage is None:
+            return self._score(demand, nodes)
+        scores = self._score_of_usage(usage, cpu, memory)
+        if len(usage.inexact):
+            others = nodes.take(nodes.rows[usage.inexact])
+            scores[usage.inexact] = self._score(demand, others)
+        return scores
+
+    def _score_of_usage(self, usage: Usage, cpu: int, memory: int) -> IntArray:
+        """Return int64[nodes]: the score of cpu and memory alone."""
+        asked = np.array(((cpu,), (memory,)), np.float64)
+        shares = np.add(usage.requested, asked, out=usage.scratch)
+        shares /= usage.offered
+        np.minimum(shares, 1.0, out=shares)
+        even = evenness_of_two(shares).astype(np.int64)
+        if self._compared:
+            even += _TWICE_UNCHANGED
+            even -= usage.evenness
+            even >>= 1
+        return even
+
+    def _score(self, demand: Mapping[str, int], nodes: NodeView) -> IntArray:
+        """Return int64[nodes]: the score of any resources."""
+        offered: list[IntArray] = []
         before: list[_Floats] = []
         after: list[_Floats] = []
-        for allocatable, requested, more in columns:
+        for resource in self._resources:
+            more = float(demand.get(resource, 0))
+            if not more and resource not in _ALWAYS_SCORED:
+                continue
+            allocatable, requested = self._devices.columns(resource, nodes)
             some = np.maximum(allocatable, 1.0)
             # As floats: the request of a pod that fits nowhere may be as large as int64 allows.
             used = requested.astype(np.float64)
+            offered.append(allocatable)
             before.append(_fraction(used, some))
             after.append(_fraction(used + more, some))
-        evenness = _of_two if len(offered) == 2 and _all_offered(offered) else _of_any
-        even = evenness(after, offered)
-        return 50 + ((50 + even - evenness(before, offered)) >> 1) if self._compared else even
-
-
-def _gains_of_two(columns: Sequence[tuple[IntArray, IntArray, float]]) -> list[int] | None:
-    """Return how much more evenly a few nodes are used with the pod; None if arrays are needed.
-
-    Each column is what is allocatable and requested, and the pod's request.
-    """
-    (*_, amount), (*_, other_amount) = columns
-    numbers = as_numbers([column for pair in columns for column in pair[:2]])
-    if numbers is None:
-        return None
-    gains: list[int] = []
-    for first, used, second, other_used in zip(*numbers, strict=True):
-        if not first or not second:
-            return None
-        before = abs(min(used / first, 1.0) - min(other_used / second, 1.0))
-        share = min((used + amount) / first, 1.0)
-        after = abs(share - min((other_used + other_amount) / second, 1.0))
-        gains.append(int((1 - after / 2) * 100) - int((1 - before / 2) * 100))
-    return gains
+        even = _evenness(after, offered)
+        return 50 + ((50 + even - _evenness(before, offered)) >> 1) if self._compared else even
 
 
 def _fraction(used: _Floats, offered: _Floats) -> _Floats:
@@ -98,20 +109,11 @@ def _fraction(used: _Floats, offered: _Floats) -> _Floats:
     return np.minimum(fraction, 1.0, out=fraction)
 
 
-def _all_offered(offered: Sequence[IntArray]) -> bool:
-    return all(bool(amounts.all()) for amounts in offered)
-
-
 def _percent(deviation: _Floats) -> IntArray:
     return ((1 - deviation) * 100).astype(np.int64)
 
 
-def _of_two(fractions: Sequence[_Floats], _offered: Sequence[IntArray]) -> IntArray:
-    """Return the evenness of two fractions, whose standard deviation is half their distance."""
-    return _percent(np.abs(fractions[0] - fractions[1]) / 2)
-
-
-def _of_any(fractions: Sequence[_Floats], offered: Sequence[IntArray]) -> IntArray:
+def _evenness(fractions: Sequence[_Floats], offered: Sequence[IntArray]) -> IntArray:
     """Return int((1 - standard deviation) * 100) over the resources that a node offers at all."""
     counted = [amounts > 0 for amounts in offered]
     number = np.sum(counted, axis=0, dtype=np.int64, initial=0)

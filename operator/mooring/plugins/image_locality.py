@@ -29,10 +29,19 @@ class ImageLocality:
 
     def __init__(self, args: NoArgs, handle: Handle) -> None:
         self._rules = handle.kubernetes
+        self._cluster = handle.cluster
 
     def score_key(self, pod: Pod) -> Hashable:
-        """Return the images, and among how many containers they are divided."""
-        return pod.spec.images, pod.spec.volume_images, pod.spec.container_count
+        """Return the images that some node has, and among how many containers they are divided.
+
+        The set of nodes gets another version when the images of one change.
+        """
+        spec, has_image = pod.spec, self._cluster.nodes.has_image
+        images = tuple([image for image in spec.images if has_image(image)])
+        volume_images = tuple([image for image in spec.volume_images if has_image(image)])
+        if not images and not volume_images:
+            return None
+        return images, volume_images, spec.container_count, len(spec.volume_images)
 
     def score(self, pod: Pod, nodes: NodeView, _: None) -> IntArray:
         """Return int64[nodes]: 0 up to 23 MiB, 100 from 1000 MiB per image on."""

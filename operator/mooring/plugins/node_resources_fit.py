@@ -3,6 +3,7 @@
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from math import gcd
 from operator import floordiv
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -15,9 +16,11 @@ from mooring.framework.hints import QueueingHint, freed_node, queue_if
 from mooring.framework.plugin import Normalize
 from mooring.framework.scores import scores_by_percent
 from mooring.framework.verdicts import Explanation
+from mooring.model.demand import Demand
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.node import Node
 from mooring.model.pod import Pod
+from mooring.model.resources import CPU, MEMORY
 from mooring.policy.args import (
     LeastAllocated,
     MostAllocated,
@@ -33,7 +36,8 @@ from mooring.policy.legacy_args import (
     RequestedToCapacityRatioArgs,
 )
 from mooring.state.cluster_view import ClusterView
-from mooring.state.columns import IntArray, as_exact_floats, as_numbers
+from mooring.state.columns import IntArray, as_exact_floats
+from mooring.state.usage import MOST_EXACT, FloatArray, Usage
 from mooring.state.view import BoolArray, NodeView
 
 __all__ = [
@@ -43,14 +47,15 @@ __all__ = [
     "RequestedToCapacityRatioScore",
 ]
 
-_ALWAYS_SCORED: Final = ("cpu", "memory", "ephemeral-storage")
+_ALWAYS_SCORED: Final = (CPU, MEMORY, "ephemeral-storage")
+_USAGE: Final = {CPU, MEMORY}
 _MAX: Final = 100
 _LARGEST: Final = 2**56
 """Larger amounts count as this in scores, so that a hundred times a sum fits into 64 bits."""
 
 
 class _Arithmetic(NamedTuple):
-    """How to compute with whole amounts: of one node, or of several."""
+    """How to compute with whole amounts of several nodes."""
 
     minimum: Callable[[Any, Any], Any]
     maximum: Callable[[Any, Any], Any]
@@ -62,10 +67,11 @@ _ARRAYS: Final = _Arithmetic(np.minimum, np.maximum, floordiv)
 _FLOATS: Final = _Arithmetic(np.minimum, np.maximum, lambda part, whole: np.floor(part / whole))
 """Several times as fast as arrays of int64. Exact for whole numbers up to 2**53: a quotient that is
 not whole is farther from the next whole number than it is rounded."""
-_NUMBERS: Final = _Arithmetic(min, max, floordiv)
 
 _Score = Callable[[Any, Any, _Arithmetic], Any]
-"""Requested and allocatable (not 0) to 0-100, of one node (int) or of several (one per node)."""
+"""Requested and allocatable (not 0) to 0-100, one per node."""
+_ScoreOfUsage = Callable[[Usage, FloatArray], FloatArray]
+"""Usage, and what the pod requests of cpu and memory, to 0-100 (float64[2, nodes])."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +83,7 @@ class _AllocationScore:
     """Scores how full a node gets, by a strategy (resource_allocation.go)."""
 
     depends_on_node_only: ClassVar[bool] = True
+    runs_for_every_pod: ClassVar[bool] = True
     normalize: ClassVar[Normalize] = Normalize.NONE
 
     def __init__(self, strategy: ScoringStrategy, devices: DeviceCounts | None = None) -> None:
@@ -84,18 +91,54 @@ class _AllocationScore:
         self._devices = devices
         self._scored = [(resource.name, resource.weight) for resource in strategy.resources]
         self._by_ratio = isinstance(strategy, RequestedToCapacityRatio)
+        of_usage: _ScoreOfUsage | None = None
         match strategy:
             case LeastAllocated():
                 self._score: _Score = _least_allocated
+                of_usage = _least_of_usage
             case MostAllocated():
                 self._score = _most_allocated
+                of_usage = _most_of_usage
             case RequestedToCapacityRatio():
                 self._score = _ratio(strategy.requested_to_capacity_ratio.shape)
+        weights = dict(self._scored)
+        self._of_usage: tuple[_ScoreOfUsage, tuple[int, int]] | None = None
+        """How to score cpu and memory, and their weights, if they are all that is scored."""
+        if of_usage is not None and len(self._scored) == len(weights) and {*weights} == _USAGE:
+            common = gcd(*weights.values())
+            self._of_usage = of_usage, (weights[CPU] // common, weights[MEMORY] // common)
 
     def score(self, pod: Pod, nodes: NodeView, _: None) -> IntArray:
         """Return int64[nodes], 0 to 100: the weighted mean over the strategy's resources."""
         demand = pod.spec.demand
-        wanted = {"cpu": demand.scored_cpu, "memory": demand.scored_memory, **demand.scored_others}
+        exact = self._of_usage and max(demand.scored_cpu, demand.scored_memory) <= MOST_EXACT
+        usage = nodes.usage if exact else None
+        if usage is None or self._of_usage is None:
+            return self._mean(demand, nodes)
+        means = self._mean_of_usage(usage, demand, *self._of_usage)
+        if len(usage.inexact):
+            others = nodes.take(nodes.rows[usage.inexact])
+            means[usage.inexact] = self._mean(demand, others)
+        return means
+
+    def _mean_of_usage(
+        self, usage: Usage, demand: Demand, score: _ScoreOfUsage, weights: tuple[int, int]
+    ) -> IntArray:
+        """Return int64[nodes]: the weighted mean of cpu and memory."""
+        asked = np.array(((demand.scored_cpu,), (demand.scored_memory,)), np.float64)
+        scores = score(usage, asked)
+        np.floor(scores, out=scores)
+        total = scores[0]
+        if weights != (1, 1):
+            scores *= np.array(weights, np.float64)[:, None]
+        total += scores[1]
+        total /= sum(weights)
+        means: IntArray = total.astype(np.int64)
+        return means
+
+    def _mean(self, demand: Demand, nodes: NodeView) -> IntArray:
+        """Return int64[nodes]: `_weighted_mean`, with floats where they are exact."""
+        wanted = {CPU: demand.scored_cpu, MEMORY: demand.scored_memory, **demand.scored_others}
         scored = [
             (name, min(amount, _LARGEST), weight)
             for name, weight in self._scored
@@ -104,17 +147,6 @@ class _AllocationScore:
         if not scored:
             return np.zeros(len(nodes), np.int64)
         columns = [column for name, _, _ in scored for column in self._columns(name, nodes)]
-        numbers = as_numbers(columns, *(amount for _, amount, _ in scored))
-        if numbers is None:
-            return self._mean_of_arrays(columns, scored)
-        by_node = zip(*numbers, strict=True)
-        means = [self._weighted_mean(of_node, scored, _NUMBERS) for of_node in by_node]
-        return np.array(means, np.int64)
-
-    def _mean_of_arrays(
-        self, columns: Sequence[IntArray], scored: Sequence[tuple[str, int, int]]
-    ) -> IntArray:
-        """Return int64[nodes]: `_weighted_mean`, with floats where they are exact."""
         amounts = (amount for _, amount, _ in scored)
         floats = None if self._by_ratio else as_exact_floats(columns, _MAX, *amounts)
         if floats is not None:
@@ -135,7 +167,7 @@ class _AllocationScore:
         scored: Sequence[tuple[str, int, int]],
         by: _Arithmetic,
     ) -> Any:
-        """Return 0 to 100: of one node (int), or of several (one per node).
+        """Return 0 to 100, one per node.
 
         `amounts` are what is allocatable and requested of each resource in turn. `scored` has the
         resources' names, what the pod requests of them, and their weights.
@@ -326,6 +358,25 @@ def _is_large_enough(node: Node, need: Mapping[str, int]) -> bool:
 def _least_allocated(requested: Any, allocatable: Any, by: _Arithmetic) -> Any:
     """Return the percentage that stays free (least_allocated.go)."""
     return by.quotient(by.maximum(allocatable - requested, 0) * _MAX, allocatable)
+
+
+def _least_of_usage(usage: Usage, asked: FloatArray) -> FloatArray:
+    """Return `_least_allocated` of cpu and memory, not rounded down yet."""
+    score = np.subtract(usage.left_scored, asked, out=usage.scratch)
+    np.maximum(score, 0.0, out=score)
+    score *= _MAX
+    score /= usage.offered
+    return score
+
+
+def _most_of_usage(usage: Usage, asked: FloatArray) -> FloatArray:
+    """Return `_most_allocated` of cpu and memory, not rounded down yet."""
+    score = np.subtract(usage.offered, usage.left_scored, out=usage.scratch)
+    score += asked
+    np.minimum(score, usage.offered, out=score)
+    score *= _MAX
+    score /= usage.offered
+    return score
 
 
 def _most_allocated(requested: Any, allocatable: Any, by: _Arithmetic) -> Any:

@@ -68,8 +68,10 @@ class TaintToleration:
 def _per_taint_set(nodes: NodeView, measure: Callable[[tuple[Taint, ...]], int]) -> IntArray:
     """Return int64[nodes]: the result of `measure`, run once per distinct list of taints."""
     codes, sets = nodes.taint_codes, nodes.taint_sets
-    measured = np.zeros(len(sets), np.int64)
-    for code in np.flatnonzero(np.bincount(codes, minlength=len(sets))).tolist():
-        measured[code] = measure(sets[code])
-    per_node: IntArray = measured[codes]
-    return per_node
+    if len(codes) < len(sets):
+        measured = np.zeros(len(sets), np.int64)
+        for code in np.unique(codes).tolist():
+            measured[code] = measure(sets[code])
+    else:
+        measured = np.array([measure(taints) for taints in sets], np.int64)
+    return measured.take(codes)

@@ -37,10 +37,11 @@ class ClusterView:
     what the methods return longer than the call of your plugin.
     """
 
-    __slots__ = ("_state",)
+    __slots__ = ("_nodes", "_state")
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
+        self._nodes = NodeView(state.nodes)
 
     @property
     def server_version(self) -> str:
@@ -55,7 +56,10 @@ class ClusterView:
     @property
     def nodes(self) -> NodeView:
         """All rows of the node table."""
-        return NodeView(self._state.nodes)
+        table = self._state.nodes
+        if len(self._nodes.rows) != len(table.names):
+            self._nodes = NodeView(table)
+        return self._nodes
 
     @property
     def node_count(self) -> int:

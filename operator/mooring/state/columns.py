@@ -14,7 +14,6 @@ __all__ = [
     "Interned",
     "ResourceColumns",
     "as_exact_floats",
-    "as_numbers",
     "read_only",
 ]
 
@@ -23,8 +22,6 @@ IntArray = npt.NDArray[np.int64]
 _FIRST_CAPACITY: Final = 64
 _GROWTH: Final = 4
 """Columns grow by this fraction, so that an added row costs four copies of a value."""
-_FEW_ROWS: Final = 8
-"""Up to so many rows, numbers are several times as fast; with twice as many, arrays are as fast."""
 _EXACT: Final = 2**53
 _max: Final = np.maximum.reduce
 _Value = TypeVar("_Value", bound=Hashable)
@@ -35,26 +32,6 @@ def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     view = array.view()
     view.flags.writeable = False
     return view
-
-
-def as_numbers(columns: Sequence[IntArray], *amounts: int) -> list[list[int]] | None:
-    """Return the columns as Python's numbers, to compute by row; None if arrays have to be used.
-
-    An operation on an array takes about a microsecond for one row and for a hundred; an operation
-    on a number takes a tenth of that. Between two decisions one or two nodes change, so few rows
-    are common. The result is None for no rows or more than 8, and if a number in a column or of
-    `amounts` is negative or over 2**53: division of arrays (int64) rounds such numbers to floats
-    first, and Python's does not.
-    """
-    found: list[list[int]] = []
-    for column in columns:
-        if not 0 < len(column) <= _FEW_ROWS:
-            return None
-        numbers: list[int] = column.tolist()
-        if min(numbers) < 0 or max(numbers) > _EXACT:
-            return None
-        found.append(numbers)
-    return found if max(amounts, default=0) <= _EXACT else None
 
 
 def as_exact_floats(
@@ -78,17 +55,25 @@ def as_exact_floats(
 class Column:
     """One contiguous 1-D array that can grow; unused rows have the value `fill`."""
 
-    __slots__ = ("data", "fill")
+    __slots__ = ("_first", "data", "fill")
 
     def __init__(self, dtype: npt.DTypeLike, fill: int, capacity: int) -> None:
         self.fill = fill
         self.data: npt.NDArray[Any] = np.full(capacity, fill, dtype)
+        self._first: npt.NDArray[Any] = self.data[:0]
+
+    def first(self, rows: int) -> npt.NDArray[Any]:
+        """Return a read-only view of the first rows."""
+        if len(self._first) != rows:
+            self._first = read_only(self.data[:rows])
+        return self._first
 
     def grow(self, capacity: int) -> None:
         """Make space for `capacity` rows; existing rows keep their values."""
         grown = np.full(capacity, self.fill, self.data.dtype)
         grown[: len(self.data)] = self.data
         self.data = grown
+        self._first = grown[:0]
 
 
 class Columns:
@@ -185,7 +170,7 @@ class ResourceColumns:
         """Return int64[rows]: the amounts of the first rows, read-only; None if no row has any."""
         dense = self._dense.get(resource)
         if dense is not None:
-            return read_only(dense[0].data[:rows])
+            return dense[0].first(rows)
         sparse = self._sparse.get(resource)
         if sparse is None:
             return None

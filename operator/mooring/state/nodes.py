@@ -21,6 +21,7 @@ from mooring.model.pod_spec import HostPort
 from mooring.model.taints import Taint
 from mooring.state.columns import ChangeLog, Column, Columns, Interned, ResourceColumns, read_only
 from mooring.state.labels import EACH_NODE, Domains, LabelColumn, LabelColumns
+from mooring.state.usage import Usage, UsageColumns
 
 __all__ = ["EVERY_ADDRESS", "Conditions", "Image", "NodeTable"]
 
@@ -82,8 +83,13 @@ class NodeTable:
         self.topology_version = 0
         """Grows when a node is added or deleted, or its labels or taints change. Until then every
         row keeps its node, too."""
+        self._usage = self._usage_columns()
         self._all_rows: npt.NDArray[np.int64] = np.zeros(0, np.int64)
         self._order: tuple[int, npt.NDArray[np.int64]] = (-1, np.zeros(0, np.int64))
+
+    def _usage_columns(self) -> UsageColumns:
+        scored = self.requested_scored_cpu, self.requested_scored_memory
+        return UsageColumns(self.present, self.allocatable, self.requested, scored, self.changes)
 
     @property
     def row_count(self) -> int:
@@ -144,9 +150,14 @@ class NodeTable:
         return ResourceColumns(self._columns)
 
     @property
+    def usage(self) -> Usage:
+        """What all rows offer and use of cpu and memory."""
+        return self._usage.of_rows(len(self.names))
+
+    @property
     def bytes(self) -> int:
         """The memory of all columns."""
-        return self._columns.bytes
+        return self._columns.bytes + self._usage.bytes
 
     def label(self, key: str) -> LabelColumn:
         """Return the column of a node label, kept up to date as long as the caller keeps it."""

@@ -16,9 +16,10 @@ from mooring.model.selectors import (
     parse_int64,
 )
 from mooring.model.taints import Taint
-from mooring.state.columns import Column, IntArray, ResourceColumns, read_only
+from mooring.state.columns import Column, IntArray, ResourceColumns
 from mooring.state.labels import ABSENT, Domains, LabelColumn
 from mooring.state.nodes import Conditions, NodeTable
+from mooring.state.usage import Usage
 
 __all__ = ["BoolArray", "NodeView", "NodeViewWithNominated"]
 
@@ -32,12 +33,14 @@ class NodeView:
     Rows of names whose node does not exist are part of the full view: `present` tells.
     """
 
-    __slots__ = ("_all", "_rows", "_table")
+    __slots__ = ("_all", "_rows", "_table", "_taken_usage")
 
     def __init__(self, table: NodeTable, rows: IntArray | None = None) -> None:
         self._table = table
         self._all = rows is None
         self._rows = table.all_rows if rows is None else rows
+        self._taken_usage: tuple[int, Usage] | None = None
+        """What `usage` has gathered, and the position in the change log then."""
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -96,6 +99,16 @@ class NodeView:
     def requested_at(self, index: int, resource: str) -> int:
         """Return how much the pods of the node at a position request of a resource."""
         return self._table.requested.at(resource, int(self._rows[index]))
+
+    @property
+    def usage(self) -> Usage | None:
+        """What the nodes offer and use of cpu and memory, as float64; None if that is not kept."""
+        usage, position = self._table.usage, self._table.changes.position
+        if self._all:
+            return usage
+        if self._taken_usage is None or self._taken_usage[0] != position:
+            self._taken_usage = (position, usage.take(self._rows))
+        return self._taken_usage[1]
 
     def requested_scored(self, resource: str) -> IntArray:
         """Return `requested`, but with 100m and 200Mi for containers that name no cpu or memory."""
@@ -170,6 +183,10 @@ class NodeView:
     def node_count(self) -> int:
         """How many nodes exist, in this view or not."""
         return self._table.present_count
+
+    def has_image(self, image: str) -> bool:
+        """Return whether any node of the cluster has the image (a normalized name)."""
+        return image in self._table.images
 
     def with_image(self, image: str) -> BoolArray:
         """Return True where the node has the image (a normalized name)."""
@@ -249,14 +266,15 @@ class NodeView:
         return chosen if self._all else chosen[self._rows]
 
     def _amounts(self, resources: ResourceColumns, resource: str) -> IntArray:
+        rows = self._rows
         if not self._all:
-            return resources.of_rows(resource, self._rows)
-        amounts = resources.amounts(resource, self._table.row_count)
-        return np.zeros(len(self), np.int64) if amounts is None else amounts
+            return resources.of_rows(resource, rows)
+        amounts = resources.amounts(resource, len(rows))
+        return np.zeros(len(rows), np.int64) if amounts is None else amounts
 
     def _taken(self, column: Column) -> npt.NDArray[Any]:
         if self._all:
-            return read_only(column.data[: len(self._rows)])
+            return column.first(len(self._rows))
         return column.data[self._rows]
 
 
@@ -282,6 +300,11 @@ class NodeViewWithNominated(NodeView):
     def take(self, rows: IntArray) -> "NodeViewWithNominated":
         """Return a view of other rows with the same additional pods."""
         return NodeViewWithNominated(self._table, rows, self._more_pods, self._more_requested)
+
+    @property
+    def usage(self) -> Usage | None:
+        """None: the additional pods are not in the table's."""
+        return None
 
     @property
     def pod_count(self) -> IntArray:

@@ -167,7 +167,7 @@ class GroupCalls:
         nowhere = np.zeros(len(cluster.nodes), np.bool_)
         if not cluster.node_count:
             return nowhere
-        results = self._cache.of(pod, self._pipeline, cluster, scored=False)
+        results = self._cache.of(pod, self._pipeline, cluster)
         pre_filtered = NodeSearch(pod, self._pipeline, cluster, results).pre_filter()
         if isinstance(pre_filtered, Diagnosis):
             return nowhere

@@ -180,7 +180,7 @@ class CountingSearch:
         resource_filter = search.resource_filter(pre_filtered)
         if resource_filter is None:
             return None
-        eligible = search.results.fits_without_pods
+        eligible = search.results.fits_without_pods.copy()
         if pre_filtered.restricted_by:
             eligible &= mask_of(pre_filtered.candidate_rows, len(eligible))
         self.exclude_rejected(eligible, members)
@@ -206,7 +206,7 @@ class CountingSearch:
                 if name in pre_filtered.states:
                     state = pre_filtered.states[name]
                     needs |= run_resource_requests(self._searched.pipeline, plugin, state)
-        eligible = search.results.fits_without_pods
+        eligible = search.results.fits_without_pods.copy()
         if members.extended is not None:
             eligible &= members.extended.passed
         return CountedClass(search, needs, eligible)
@@ -415,7 +415,7 @@ class CountingSearch:
             return ranked, False
         if members.extended is not None and members.extended.scores is not None:
             return ranked, bool(self._prefers_full_nodes(members, ranked))
-        results = search.results
+        results = search.results.spec
         if results.prefers_full_nodes is None:
             results.prefers_full_nodes = self._prefers_full_nodes(members, ranked)
         return ranked, bool(results.prefers_full_nodes)

@@ -1,0 +1,179 @@
+"""What nodes offer and use of cpu and memory as float64, for the scores that every profile has.
+
+These scores divide amounts of all nodes for every pod. Division of float64 is several times as fast
+as of int64, and exact while amounts are not too large, but converting the columns costs as much as
+the division. So there are copies. They follow the table's change log: between two decisions one or
+two nodes change, and for so few, numbers of Python are several times as fast as arrays.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from mooring.model.resources import CPU, MEMORY
+from mooring.state.columns import ChangeLog, Column, IntArray, ResourceColumns, read_only
+
+__all__ = ["MOST_EXACT", "FloatArray", "Usage", "UsageColumns", "evenness_of_two"]
+
+FloatArray = npt.NDArray[np.float64]
+
+MOST_EXACT: Final = 2**53 // 200
+"""The sum of two such amounts, times a hundred, is exact as float64."""
+_FEW_ROWS: Final = 16
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Usage:
+    """Some nodes' cpu (index 0) and memory (1): each float64[2, nodes], or int64[nodes]."""
+
+    offered: FloatArray
+    """At least 1."""
+    requested: FloatArray
+    left_scored: FloatArray
+    """What is offered less `NodeView.requested_scored`; negative where more is requested."""
+    evenness: IntArray
+    """int64[nodes], 50 to 100: `evenness_of_two` of the shares in use, rounded down."""
+    inexact: IntArray
+    """Positions (int64) of nodes about which the arrays say nothing.
+
+    They do not offer both, or some amount is negative or more than MOST_EXACT.
+    """
+    scratch: FloatArray
+    """float64[2, nodes] to compute in, which the next one who does that overwrites."""
+
+    def take(self, positions: IntArray) -> "Usage":
+        """Return the usage of the nodes at these positions."""
+        inexact = self.inexact
+        if len(inexact):
+            inexact = np.flatnonzero(np.isin(positions, inexact))
+        return Usage(
+            self.offered.take(positions, 1),
+            self.requested.take(positions, 1),
+            self.left_scored.take(positions, 1),
+            self.evenness.take(positions),
+            inexact,
+            np.empty((2, len(positions))),
+        )
+
+
+def evenness_of_two(shares: FloatArray) -> FloatArray:
+    """Return (1 - deviation) * 100 of two shares, not rounded down; `shares` are overwritten.
+
+    `shares` is float64[2, nodes]. The standard deviation of two is half their distance, so this is
+    (2 - distance) * 50: halving and doubling do not round.
+    """
+    found: FloatArray = shares[0]
+    found -= shares[1]
+    np.abs(found, out=found)
+    np.subtract(2.0, found, out=found)
+    found *= 50.0
+    return found
+
+
+class UsageColumns:
+    """The usage of all rows of a node table, brought up to date when it is read.
+
+    A row without a node counts as one that offers 1 of each, so that it can be divided by.
+    """
+
+    def __init__(
+        self,
+        present: Column,
+        allocatable: ResourceColumns,
+        requested: ResourceColumns,
+        scored: tuple[Column, Column],
+        changes: ChangeLog,
+    ) -> None:
+        """Copy from these columns of one table; `scored` are the scored requests of both."""
+        self._present = present
+        self._allocatable = allocatable
+        self._requests = requested
+        self._resources = tuple(zip((CPU, MEMORY), scored, strict=True))
+        self._changes = changes
+        self._position = -1
+        self._inexact = set[int]()
+        self._renewed = False
+        """Whether `_inexact` may have changed."""
+        self._resize(0)
+
+    @property
+    def bytes(self) -> int:
+        """The memory of the copies."""
+        return sum(array.nbytes for array in (*self._arrays, self._scratch))
+
+    def of_rows(self, rows: int) -> Usage:
+        """Return the usage of the first rows, which are all."""
+        if rows != len(self._evenness):
+            self._resize(rows)
+        if self._position != self._changes.position:
+            self._follow()
+        return self._whole
+
+    def _resize(self, rows: int) -> None:
+        """Begin anew for so many rows."""
+        self._offered, self._requested, self._left_scored, self._scratch = np.zeros((4, 2, rows))
+        self._evenness: IntArray = np.zeros(rows, np.int64)
+        self._arrays = (self._offered, self._requested, self._left_scored, self._evenness)
+        self._inexact.clear()
+        self._whole = self._seen()
+        self._position = -1
+
+    def _seen(self) -> Usage:
+        """Return the arrays as others may see them."""
+        inexact = np.array(sorted(self._inexact), np.int64)
+        offered, requested, left_scored, evenness = map(read_only, self._arrays)
+        return Usage(offered, requested, left_scored, evenness, inexact, self._scratch)
+
+    def _follow(self) -> None:
+        rows, known = len(self._evenness), self._position >= 0
+        changed = self._changes.since(self._position) if known else None
+        if changed is None or len(changed) > rows:
+            self._put_many(np.arange(rows))
+        elif len(changed) > _FEW_ROWS:
+            self._put_many(changed)
+        else:
+            for row in changed.tolist():
+                self._put(row)
+        if self._renewed:
+            self._whole, self._renewed = self._seen(), False
+        self._position = self._changes.position
+
+    def _put(self, row: int) -> None:
+        """Compute one row, with numbers; the result is that of `_put_many`."""
+        present, exact = self._present.data.item(row), True
+        shares: list[float] = []
+        for index, (name, scored) in enumerate(self._resources):
+            offered = self._allocatable.at(name, row) if present else 1
+            requested, more = self._requests.at(name, row), scored.data.item(row)
+            if min(requested, more) < 0 or not 0 < offered <= MOST_EXACT >= max(requested, more):
+                exact, offered, requested, more = False, 1, 0, 0
+            self._offered[index, row] = offered
+            self._requested[index, row] = requested
+            self._left_scored[index, row] = offered - more
+            shares.append(min(requested / offered, 1.0))
+        self._evenness[row] = int((2.0 - abs(shares[0] - shares[1])) * 50.0)
+        if (row in self._inexact) != (present and not exact):
+            self._inexact ^= {row}
+            self._renewed = True
+
+    def _put_many(self, rows: IntArray) -> None:
+        """Compute these rows, with arrays."""
+        present = self._present.data[rows]
+        exact = np.ones(len(rows), np.bool_)
+        for index, (name, scored) in enumerate(self._resources):
+            offered = np.where(present, self._allocatable.of_rows(name, rows), 1)
+            requested, more = self._requests.of_rows(name, rows), scored.data[rows]
+            usable = (offered > 0) & (offered <= MOST_EXACT)
+            for amounts in (requested, more):
+                usable &= (amounts >= 0) & (amounts <= MOST_EXACT)
+            self._offered[index, rows] = np.where(usable, offered, 1)
+            self._requested[index, rows] = np.where(usable, requested, 0)
+            self._left_scored[index, rows] = np.where(usable, offered - more, 1)
+            exact &= usable
+        shares = np.minimum(self._requested[:, rows] / self._offered[:, rows], 1.0)
+        self._evenness[rows] = evenness_of_two(shares)
+        self._inexact.difference_update(rows.tolist())
+        self._inexact.update(rows[present & ~exact].tolist())
+        self._renewed = True
