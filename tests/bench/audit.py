@@ -9,6 +9,7 @@ Anything found makes the figures of the run void.
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 from bench.devices import DRIVER, ROOTS
@@ -88,6 +89,7 @@ def _results(claim: Raw) -> Sequence[Raw]:
     return results
 
 
+@lru_cache(4096)
 def quantity(text: str) -> Fraction:
     """Return the value of a quantity such as 250m or 2Gi."""
     digits = text.rstrip("".join(SUFFIXES))

@@ -93,6 +93,9 @@ def test_a_scheduler_drains_a_small_workload_and_its_figures_are_valid(
         scheduler = Mooring(server, tmp_path / "mooring.log")
     with nodes_of(server, workload):
         run = run_once(server, workload, scheduler)
+        if which != "mooring" and run.bound < workload.pods:
+            # Now and then kube-scheduler tries a preemptor again only after its five minutes.
+            run = run_once(server, workload, scheduler)
     assert run.faults == ()
     assert (run.scheduler, run.pods, run.bound) == (which, workload.pods, workload.pods)
     assert run.writes["POST pods/binding"] == workload.pods

@@ -113,6 +113,7 @@ CHANGES = st.one_of(
 
 @settings(max_examples=200, deadline=None)
 @example([spread(1, "n0"), spread(1, "n1"), spread(2, "n1")], 1)
+@example([counters("n0"), spread(1, "n0"), slice_of("n0", 1)], 1)
 @given(changes=st.lists(CHANGES, max_size=14), count=st.integers(1, 2))
 def test_nothing_is_known_that_is_not_so_any_more(
     changes: list[Raw | tuple[Kind, str]], count: int

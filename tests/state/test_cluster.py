@@ -331,6 +331,20 @@ def test_a_nomination_ends_when_its_pod_is_assumed_or_its_node_deleted() -> None
     assert len(state.nominations) == 0
 
 
+def test_a_nomination_that_is_passed_on_keeps_the_node_without_an_event() -> None:
+    state = cluster(node("n1"), node("n2"))
+    first, second = waiting("first"), waiting("second")
+    assert not state.pass_nomination(first.uid, second)
+    state.nominate(first, "n2")
+
+    def pass_on() -> None:
+        assert state.pass_nomination(first.uid, second)
+
+    assert delivered(state, pass_on) == []
+    [nominee] = state.nominations
+    assert (nominee.pod, state.nodes.names[nominee.row]) == (second, "n2")
+
+
 def test_a_nomination_that_ends_is_an_event_like_the_deletion_of_a_pod_on_its_node() -> None:
     state = cluster(node("n1"), node("n2"))
     web = waiting("web")

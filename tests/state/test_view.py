@@ -156,3 +156,26 @@ def test_nominated_pods_count_on_top_of_the_pods_of_a_node() -> None:
     assert crowd.take(np.array([2])).requested("cpu").tolist() == [750]
     assert crowd.requested_at(1, "cpu") == 750
     assert crowd.requested_at(0, "memory") == 0
+
+
+def test_rows_may_have_one_pod_less_each() -> None:
+    state = cluster(
+        node("a"),
+        node("b"),
+        *(pod(f"on-{on}", cpu="500m", memory="1Gi", node=on) for on in "ab"),
+        pod("other", requests={"example.com/x": 3}, node="a"),
+    )
+    placed = state.pods.get(uid_of("on-a"))
+    assert placed is not None
+    demand = placed.pod.spec.demand
+    every = ClusterView(state).nodes
+    view = ClusterView(state).nodes_without_pod(np.array([0, 1]), demand)
+    assert view.pod_count.tolist() == [1, 0]
+    for resource in ("cpu", "memory", "example.com/x"):
+        amounts = every.requested(resource) - demand.resources.get(resource, 0)
+        assert view.requested(resource).tolist() == amounts.tolist()
+        assert [view.requested_at(i, resource) for i in range(2)] == amounts.tolist()
+    assert view.requested_scored("example.com/x").tolist() == [3, 0]
+    assert view.requested_scored("cpu").tolist() == [100, 0]
+    assert view.requested_scored("memory").tolist() == [200 * 2**20, 0]
+    assert view.take(np.array([1])).pod_count.tolist() == [0]

@@ -89,6 +89,8 @@ class Pod:
     """The claim that a scheduler created for the pod's extended resources."""
     local_storage: bool = False
     """Whether data on its node is lost with the pod: it has a hostPath or an emptyDir on disk."""
+    ready: bool = False
+    """Whether it has the condition Ready=True."""
 
     @property
     def name(self) -> str:
@@ -128,7 +130,8 @@ def parse_pod(raw: Mapping[str, Any]) -> Pod:
     namespace, name = shared_text(namespace_of(raw)), name_of(raw)
     metadata, spec, status = raw["metadata"], required(raw, "spec"), mapping(raw, "status")
     node_name = shared_text(text(spec, "nodeName", "spec")) or None
-    unscheduled, disruption = _conditions(mappings(status, "conditions", "status"))
+    conditions = mappings(status, "conditions", "status")
+    unscheduled, disruption = _conditions(conditions)
     annotations = shared_strings(strings(metadata, "annotations", "metadata"))
     group = mapping(spec, "schedulingGroup", "spec")
     grace = integer(spec, "terminationGracePeriodSeconds", "spec")
@@ -158,6 +161,7 @@ def parse_pod(raw: Mapping[str, Any]) -> Pod:
         claim_names=parse_claim_statuses(status) or _NO_CLAIMS,
         extended_resource_claim=parse_extended_resource_claim(status),
         local_storage=has_local_storage(raw),
+        ready=any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions),
     )
 
 

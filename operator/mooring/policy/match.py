@@ -10,7 +10,13 @@ from mooring.model.selectors import parse_label_selector
 from mooring.policy.profile import SchedulingProfile
 from mooring.policy.selectors import LabelSelector
 
-__all__ = ["ProfileMatcher", "conflict_in_short", "conflict_text", "may_share_pods"]
+__all__ = [
+    "ProfileMatcher",
+    "compiled",
+    "conflict_in_short",
+    "conflict_text",
+    "may_share_pods",
+]
 
 _MOST_NAMED: Final = 10
 """Other profiles that a message names."""
@@ -38,7 +44,7 @@ class ProfileMatcher:
         for profile in sorted(profiles, key=lambda p: (-p.spec.match.precedence, p.name)):
             match = profile.spec.match
             rule = _Rule(
-                profile.name, _compiled(match.namespace_selector), _compiled(match.pod_selector)
+                profile.name, compiled(match.namespace_selector), compiled(match.pod_selector)
             )
             for scheduler_name in profile.scheduler_names:
                 self._rules.setdefault(scheduler_name, []).append(rule)
@@ -71,7 +77,7 @@ class ProfileMatcher:
         return None
 
 
-def _compiled(selector: LabelSelector | None) -> CompiledSelector:
+def compiled(selector: LabelSelector | None) -> CompiledSelector:
     """Return the compiled selector; an absent one matches everything, like an empty one."""
     if selector is None:
         return _EVERYTHING

@@ -51,7 +51,7 @@ class MovablePods(PolicyModel):
     minimum_age_seconds: int = Field(300, ge=0, le=_INT32)
     """Pods that were created more recently are not moved."""
     groups: Literal["Never", "Whole"] = "Never"
-    """Whether members of pod groups may be moved: never, or all members of a group together."""
+    """Whether pod groups may be moved: never, or all members together, for Violations alone."""
 
 
 class MoveLimits(PolicyModel):
@@ -63,7 +63,7 @@ class MoveLimits(PolicyModel):
     """The same of the pods of one controller."""
     moves_per_hour: int = Field(20, ge=1, le=_INT32)
     """Pods that are evicted within any hour."""
-    moves_per_plan: int = Field(100, ge=1, le=500)
+    moves_per_plan: int = Field(100, ge=1, le=300)
     """Moves of a plan."""
     replacement_seconds: int = Field(300, ge=10, le=86_400)
     """How long the replacement of a pod is awaited, until it is bound and ready."""

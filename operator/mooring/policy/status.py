@@ -16,7 +16,12 @@ __all__ = [
     "Condition",
     "EffectivePolicy",
     "ExtenderInForce",
+    "MoveBegun",
+    "MoveEnded",
+    "PlannedMove",
     "PluginInForce",
+    "RebalancingStatus",
+    "RefusedMoves",
     "SchedulingProfileStatus",
     "ShadowStatus",
 ]
@@ -150,6 +155,88 @@ class ShadowStatus(PolicyModel):
     """The same of the nodes that this profile chose."""
 
 
+class PlannedMove(PolicyModel):
+    """A move of the last plan."""
+
+    pod: str
+    """The pod's namespace and name."""
+    from_: str = Field(alias="from")
+    """The node that it leaves."""
+    to: str
+    """The node for which its replacement is meant."""
+    goal: str
+    """What it is for."""
+    reason: str
+    """What it gains."""
+
+
+class RefusedMoves(PolicyModel):
+    """Pods that would gain by a move and are not moved."""
+
+    reason: str
+    """Why."""
+    count: int = Field(ge=0)
+    """How many."""
+
+
+class MoveBegun(PolicyModel):
+    """A pod that is about to be evicted, or whose replacement is awaited."""
+
+    pod: str
+    """The pod's namespace and name."""
+    uid: str
+    """Its uid."""
+    owner: str
+    """The uid of its controller."""
+    to: str
+    """The node for which its replacement is meant."""
+    time: str = Field(json_schema_extra={"format": "date-time"})
+    """When the move began."""
+
+
+class MoveEnded(PolicyModel):
+    """A move that has ended."""
+
+    pod: str
+    """Namespace and name of the pod that was evicted."""
+    uid: str
+    """The uid of its replacement, which is left alone for a time; of its controller if none came.
+    """
+    from_: str = Field(alias="from")
+    """The node that it left."""
+    to: str
+    """The node for which its replacement was meant."""
+    result: str
+    """moved, elsewhere, late or gone."""
+    time: str = Field(json_schema_extra={"format": "date-time"})
+    """When the move ended."""
+
+
+class RebalancingStatus(PolicyModel):
+    """The last plan, and what became of the moves."""
+
+    observed_time: str = Field(json_schema_extra={"format": "date-time"})
+    """When this was true."""
+    planned_time: str | None = Field(None, json_schema_extra={"format": "date-time"})
+    """When the last plan was made."""
+    planned: int = Field(0, ge=0)
+    """Moves of the last plan."""
+    plan: tuple[PlannedMove, ...] = ()
+    """The first ten of them."""
+    done: int = Field(0, ge=0)
+    """Moves that ended with a ready replacement on its node, since the section was added."""
+    refused: tuple[RefusedMoves, ...] = ()
+    """By reason, the pods that would gain by a move and are not moved."""
+    message: str = Field("", max_length=1024)
+    """What is going on, or why the last plan was not carried out to its end."""
+    evicted_in_last_hour: int = Field(0, ge=0)
+    """Pods that were evicted within the hour before `observedTime`."""
+    under_way: tuple[MoveBegun, ...] = ()
+    """The moves that have begun and not ended. Another leader waits for their replacements."""
+    last_moves: tuple[MoveEnded, ...] = ()
+    """The last 50 moves. Another leader leaves their replacements alone, too."""
+
+
 class SchedulingProfileStatus(PolicyModel):
     """The result of reading the spec."""
 
@@ -172,6 +259,8 @@ class SchedulingProfileStatus(PolicyModel):
     """The profile in force, with all defaults."""
     shadow: ShadowStatus | None = None
     """For a profile with mode Shadow: how its choices differ."""
+    rebalancing: RebalancingStatus | None = None
+    """For a profile with `rebalancing`: the last plan, and what became of the moves."""
     in_force_spec: dict[str, Any] | None = Field(
         None, json_schema_extra={"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     )

@@ -456,6 +456,18 @@ class ClusterState:
         """Remove the pod's nomination; its DELETE is delivered if it had one."""
         self._deliver(self._withdraw(uid))
 
+    def pass_nomination(self, uid: Uid, pod: Pod) -> bool:
+        """Nominate the pod in place of the one of this uid; return False if that has none.
+
+        No event is delivered: as much of the node is kept as before.
+        """
+        nominee = self._nominations.drop(uid)
+        if nominee is None:
+            return False
+        self._evictions.stop_waiting(nominee.pod)
+        self._nominations.put(pod, nominee.row, nominee.backfill_until)
+        return True
+
     def _withdraw(self, uid: Uid) -> tuple[ClusterEvent, ...]:
         nominee = self._nominations.drop(uid)
         if nominee is None:

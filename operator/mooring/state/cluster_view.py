@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from mooring.model.demand import Demand
 from mooring.model.events import Kind
 from mooring.model.kubernetes_rules import KubernetesRules
 from mooring.model.node import Node
@@ -25,7 +26,7 @@ from mooring.state.storage.storage import StorageView
 from mooring.state.topology.domain_counts import DomainCounts
 from mooring.state.topology.equivalent_pods import Role
 from mooring.state.topology.selection import Selection
-from mooring.state.view import NodeView, NodeViewWithNominated
+from mooring.state.view import NodeView, NodeViewWithNominated, NodeViewWithoutPod
 
 __all__ = ["ClusterView"]
 
@@ -161,6 +162,10 @@ class ClusterView:
             resources, pod.spec.priority, pod.uid, table.row_count, ends
         )
         return NodeViewWithNominated(table, rows, more_pods, more_requested)
+
+    def nodes_without_pod(self, rows: IntArray, demand: Demand) -> NodeView:
+        """Return a view of rows as if each had one pod less that demands this."""
+        return NodeViewWithoutPod(self._state.nodes, rows, demand)
 
     def node(self, row: int) -> Node | None:
         """Return the node of a row, if it exists."""

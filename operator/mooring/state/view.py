@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from mooring.model.demand import Demand
 from mooring.model.node import Node
 from mooring.model.pod_spec import HostPort
 from mooring.model.selectors import (
@@ -21,7 +22,7 @@ from mooring.state.labels import ABSENT, Domains, LabelColumn
 from mooring.state.nodes import Conditions, NodeTable
 from mooring.state.usage import Usage
 
-__all__ = ["BoolArray", "NodeView", "NodeViewWithNominated"]
+__all__ = ["BoolArray", "NodeView", "NodeViewWithNominated", "NodeViewWithoutPod"]
 
 BoolArray = npt.NDArray[np.bool_]
 
@@ -322,6 +323,46 @@ class NodeViewWithNominated(NodeView):
         more = self._more_requested.get(resource)
         requested = super().requested_at(index, resource)
         return requested if more is None else requested + int(more[self._rows[index]])
+
+
+class NodeViewWithoutPod(NodeView):
+    """Rows as if each had one pod less with this demand: pod slots and requests are counted."""
+
+    __slots__ = ("_demand",)
+
+    def __init__(self, table: NodeTable, rows: IntArray, demand: Demand) -> None:
+        super().__init__(table, rows)
+        self._demand = demand
+
+    def take(self, rows: IntArray) -> "NodeViewWithoutPod":
+        """Return a view of other rows, also with one pod less each."""
+        return NodeViewWithoutPod(self._table, rows, self._demand)
+
+    @property
+    def usage(self) -> Usage | None:
+        """None: the table's is with the pod."""
+        return None
+
+    @property
+    def pod_count(self) -> IntArray:
+        """How many pods the node would have."""
+        return super().pod_count - 1
+
+    def requested(self, resource: str) -> IntArray:
+        """Return how much the node's pods would request of a resource."""
+        return super().requested(resource) - self._demand.resources.get(resource, 0)
+
+    def requested_at(self, index: int, resource: str) -> int:
+        """Return how much the pods of the node at a position would request of a resource."""
+        return super().requested_at(index, resource) - self._demand.resources.get(resource, 0)
+
+    def requested_scored(self, resource: str) -> IntArray:
+        """Return `requested` as scores count it."""
+        if resource == "cpu":
+            return super().requested_scored(resource) - self._demand.node_scored_cpu
+        if resource == "memory":
+            return super().requested_scored(resource) - self._demand.node_scored_memory
+        return self.requested(resource)
 
 
 def _among(codes: IntArray, column: LabelColumn, values: tuple[str, ...]) -> BoolArray:

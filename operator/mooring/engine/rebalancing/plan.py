@@ -58,14 +58,23 @@ class Plan:
     Attributes:
         steps: The steps; none if nothing is to be gained.
         pods: How many running pods the profile has.
-        examined: How many of these were compared with what would be decided today.
+        examined: How many of these were looked at for Violations and Spread, each counted once:
+            compared with what would be decided today, or found to stay on their node whatever is
+            decided. None for a plan with neither goal.
         refused: By reason, how many pods would gain and are not moved.
+        message: Why there are no steps, as a sentence without a full stop; "" if that is because
+            nothing is to be gained.
+        spent: Whether the decisions that it may cost were spent before all was looked at.
+        position: Where the next plan goes on, if this one could not look at all pods.
     """
 
     steps: tuple[Step, ...]
     pods: int = 0
-    examined: int = 0
+    examined: int | None = None
     refused: Mapping[str, int] = field(default_factory=dict)
+    message: str | TextAboutPods = ""
+    spent: bool = False
+    position: int = 0
 
     @property
     def moves(self) -> tuple[Move, ...]:

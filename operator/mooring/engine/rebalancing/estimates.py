@@ -1,0 +1,216 @@
+"""Finds out which of many alike pods may gain, without a decision about each of them.
+
+One search serves all of them. What their own nodes are worth without the pod is computed on columns
+for plugins that read nothing but a node and its pods. Other plugins see the pod itself on its node:
+their part is corrected by the decision about one pod of each kind of place.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from mooring.engine.filtering import NodeSearch, PreFiltered
+from mooring.engine.rebalancing.comparing import left_to_others
+from mooring.engine.rebalancing.movable import created_anew
+from mooring.engine.scoring import score
+from mooring.engine.what_if import WhatIf
+from mooring.framework.card_plugin import AssignsInTrials
+from mooring.framework.pipeline import Pipeline
+from mooring.framework.plugin import Normalize
+from mooring.framework.runtime import run_filter, run_score
+from mooring.framework.verdicts import SKIP
+from mooring.model.pod import Pod
+from mooring.state.columns import IntArray
+from mooring.state.view import BoolArray
+
+__all__ = ["Estimate", "estimates"]
+
+_REJECT_LESS_WITHOUT_A_POD: Final = frozenset(
+    {
+        "CloudVolumeCounts",
+        "NodeName",
+        "NodeVolumeLimits",
+        "PodTopologySpread",
+        "VolumeBinding",
+        "VolumeRestrictions",
+        "VolumeZone",
+    }
+)
+"""Filters that reject no node once a pod has left it that they did not reject before."""
+_AFFINITY: Final = "InterPodAffinity"
+"""The same holds for it, unless pods must be near others, which may be they themselves."""
+_NO_GAIN: Final = np.iinfo(np.int64).min // 2
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What the pods of one node may gain.
+
+    Attributes:
+        pods: The pods.
+        suspect: Whether the node may reject them.
+        gain: By how much the total score of another node may be higher.
+        place: Equal for nodes where the estimate is wrong by about as much.
+        exact: Whether all scores were computed without the pod.
+    """
+
+    pods: tuple[Pod, ...]
+    suspect: bool
+    gain: int
+    place: tuple[int, ...]
+    exact: bool
+
+
+def estimates(pods: Sequence[Pod], pipeline: Pipeline, what_if: WhatIf) -> list[Estimate] | None:
+    """Return an estimate for each node of these pods, which are alike; None if none can be made.
+
+    The nodes are in no particular order. Those that others take care of are left out.
+    """
+    by_row, anew = _by_row(pods, what_if)
+    if anew is None:
+        return []
+    rows = np.array(sorted(by_row), np.int64)
+    search = what_if.search(anew, pipeline)
+    pre_filtered = search.pre_filter()
+    if not isinstance(pre_filtered, PreFiltered) or _has_devices(pipeline, pre_filtered):
+        return None
+    return _Rows(search, pre_filtered, rows).estimates(by_row)
+
+
+def _by_row(pods: Sequence[Pod], what_if: WhatIf) -> tuple[dict[int, list[Pod]], Pod | None]:
+    """Return the pods by row, and one of them as it would be created now."""
+    found: dict[int, list[Pod]] = {}
+    anew, cluster = None, what_if.cluster
+    for pod in pods:
+        placed = cluster.pod(pod.uid)
+        node = cluster.node(placed.row) if placed is not None else None
+        if placed is not None and node is not None and not left_to_others(node, pod):
+            found.setdefault(placed.row, []).append(pod)
+            anew = anew or created_anew(pod, node)
+    return found, anew
+
+
+def _has_devices(pipeline: Pipeline, pre_filtered: PreFiltered) -> bool:
+    """Return whether the pods have devices, which are not counted on the columns of nodes."""
+    assigning = (p for p in pipeline.filters if isinstance(p, AssignsInTrials))
+    return any(pre_filtered.runs(plugin) for plugin in assigning)
+
+
+def _object_only(plugin: object) -> bool:
+    return bool(getattr(plugin, "depends_on_node_object_only", False))
+
+
+class _Rows:
+    """The rows of some alike pods: whether they fit there, and what the rows are worth."""
+
+    def __init__(self, search: NodeSearch, pre_filtered: PreFiltered, rows: IntArray) -> None:
+        self._search = search
+        self._pipeline = search.pipeline
+        self._pre_filtered = pre_filtered
+        self._rows = rows
+        demand = search.pod.spec.demand
+        self._without = search.cluster.nodes_without_pod(rows, demand)
+
+    def estimates(self, by_row: dict[int, list[Pod]]) -> list[Estimate]:
+        """Return the estimate for each row."""
+        alone, others = self._fits_alone(), self._fits_beside_others()
+        gains, places = self._gains(alone)
+        exact = not places.shape[1]
+        return [
+            Estimate(tuple(by_row[row]), suspect, gain, tuple(place), exact)
+            for row, suspect, gain, place in zip(
+                self._rows.tolist(),
+                (~(alone & others)).tolist(),
+                gains.tolist(),
+                places.tolist(),
+                strict=True,
+            )
+        ]
+
+    def _fits_alone(self) -> BoolArray:
+        """Return which rows (bool) pass the node-only filters without the pod."""
+        search, pre_filtered = self._search, self._pre_filtered
+        fits = search.results.fits_without_pods[self._rows]
+        if pre_filtered.restricted_by:
+            fits &= np.isin(self._rows, pre_filtered.candidate_rows)
+        for plugin in self._pipeline.filters:
+            by_pods = plugin.depends_on_node_only and not _object_only(plugin)
+            if by_pods and pre_filtered.runs(plugin):
+                state = pre_filtered.states.get(plugin.name)
+                fits &= run_filter(self._pipeline, plugin, search.pod, self._without, state)
+        return fits
+
+    def _fits_beside_others(self) -> BoolArray:
+        """Return which rows (bool) surely pass the other filters."""
+        search, pre_filtered = self._search, self._pre_filtered
+        fits = np.ones(len(self._rows), np.bool_)
+        for plugin in self._pipeline.filters:
+            if plugin.depends_on_node_only or not pre_filtered.runs(plugin):
+                continue
+            if not self._rejects_less(plugin.name):
+                return np.zeros(len(self._rows), np.bool_)
+            state = pre_filtered.states.get(plugin.name)
+            nodes = search.nodes_at(self._rows)
+            fits &= run_filter(self._pipeline, plugin, search.pod, nodes, state)
+        return fits
+
+    def _rejects_less(self, plugin: str) -> bool:
+        if plugin == _AFFINITY:
+            return not self._search.pod.spec.affinity.required
+        return plugin in _REJECT_LESS_WITHOUT_A_POD
+
+    def _gains(self, alone: BoolArray) -> tuple[IntArray, IntArray]:
+        """Return by row by how much another node is better, and what makes places alike."""
+        search, pre_filtered, rows = self._search, self._pre_filtered, self._rows
+        fits = search.feasible(pre_filtered)
+        taken = search.rejected_with_nominated(pre_filtered, fits)
+        if taken:
+            fits = fits.copy()
+            fits[np.concatenate([group.rows for group in taken])] = False
+        targets, own = np.flatnonzero(fits), rows[alone]
+        gains, no_places = np.full(len(rows), _NO_GAIN), np.zeros((len(rows), 0), np.int64)
+        if not len(targets) or not len(own):
+            return gains, no_places
+        either = fits.copy()
+        either[own] = True
+        scored = np.flatnonzero(either)
+        table = score(search, scored)
+        at = np.searchsorted(scored, own)
+        elsewhere = self._best_elsewhere(table.total[np.searchsorted(scored, targets)], targets)
+        gains[alone] = elsewhere[alone] - table.total[at] - self._more_without(alone)
+        names = [s.name for s in self._pipeline.scores if not s.depends_on_node_only]
+        columns = [table.plugins[name].at(at.tolist()) for name in names if name in table.plugins]
+        if not columns:
+            return gains, no_places
+        places = np.zeros((len(rows), len(columns)), np.int64)
+        places[alone] = np.array(columns, np.int64).T
+        return gains, places
+
+    def _best_elsewhere(self, totals: IntArray, targets: IntArray) -> IntArray:
+        """Return for each row the highest total score of a target (int64) that is another row."""
+        best = int(np.argmax(totals))
+        found = np.full(len(self._rows), totals[best])
+        others = np.delete(totals, best)
+        second = others.max() if len(others) else _NO_GAIN
+        found[self._rows == targets[best]] = second
+        return found
+
+    def _more_without(self, alone: BoolArray) -> IntArray:
+        """Return how much more the rows that fit are worth by node-only scores without the pod."""
+        search, rows = self._search, self._rows[alone]
+        pre_scored, present = search.results.spec.pre_scored, search.nodes_at(rows)
+        without = self._without.take(rows)
+        more = np.zeros(len(rows), np.int64)
+        for scorer in self._pipeline.scores:
+            plugin = scorer.plugin
+            state = pre_scored.get(scorer.name)
+            is_sum = scorer.depends_on_node_only and plugin.normalize is Normalize.NONE
+            if is_sum and not _object_only(plugin) and state is not SKIP:
+                changed = run_score(self._pipeline, plugin, search.pod, without, state)
+                more += scorer.weight * changed
+                more -= scorer.weight * run_score(
+                    self._pipeline, plugin, search.pod, present, state
+                )
+        return more

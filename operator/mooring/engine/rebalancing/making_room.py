@@ -1,0 +1,145 @@
+"""The goal MakeRoom: the fewest moves after which a pod or a group that waits fits."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from mooring.engine.extenders.answers import interested
+from mooring.engine.groups.decision import placements_of
+from mooring.engine.groups.slices import Pausing
+from mooring.engine.rebalancing.group_decisions import group_decision
+from mooring.engine.rebalancing.placing import share_of
+from mooring.engine.rebalancing.plan import Step
+from mooring.engine.rebalancing.planning import Planning
+from mooring.engine.rebalancing.room import Placed, RoomSearch, carry_out
+from mooring.engine.what_if import held_back
+from mooring.framework.decision import PodRef, TextAboutPods
+from mooring.framework.verdicts import Unschedulable
+from mooring.model.pod import Pod
+from mooring.policy.rebalancing import Goal
+from mooring.state.pod_groups import PodGroupState
+
+__all__ = ["MakingRoom", "why_not"]
+
+_FITS_GAIN: Final = 1_000
+_MOST_PLACEMENTS: Final = 8
+"""Topology domains in which room is made for a group."""
+
+
+@dataclass(slots=True)
+class MakingRoom:
+    """Makes room for pods and groups that wait, one after the other."""
+
+    planning: Planning
+    said: str = ""
+    """What the last decision about a group said, if it found no nodes without moves."""
+
+    def for_pod(self, pod: Pod) -> Pausing[bool]:
+        """Add the step that makes the pod fit, if it needs one; return whether it fits then.
+
+        The pod has its room in all later trials of the plan.
+        """
+        planning = self.planning
+        if why_not(planning, pod):
+            return False
+        found = yield from RoomSearch(planning).room(pod, planning.moves_left)
+        if found is None:
+            return False
+        carry_out(planning, found.moves)
+        planning.place(pod, found.node)
+        if found.moves:
+            planning.accept(_step(found.moves, (pod,), f"pod {pod.key} fits then"))
+        return True
+
+    def for_group(self, group: PodGroupState) -> Pausing[bool]:
+        """Add the step that makes the group fit, if it needs one; return whether it fits then."""
+        planning = self.planning
+        members = [pod for pod in group.unscheduled.values() if not why_not(planning, pod)]
+        needed = max(group.minimum - group.scheduled_pods_count, 1)
+        if group.incomplete is not None or len(members) < needed:
+            self.said = group.incomplete or f"{len(members)} of {needed} members can be scheduled"
+            return False
+        decision = yield from group_decision(planning, group, members)
+        self.said = decision.message
+        moves: tuple[Placed, ...] | None = ()
+        if not decision.rows:
+            moves = yield from self._fewest_for(group, members, needed)
+            if moves is None:
+                return False
+            carry_out(planning, moves)
+            decision = yield from group_decision(planning, group, members)
+            if not decision.rows:
+                planning.trial.back_to(len(planning.trial) - len(moves))
+                return False
+        names = planning.cluster.node_names
+        nodes = {uid: names[row] for uid, row in decision.rows.items()}
+        fitting = [pod for pod in members if pod.uid in nodes]
+        for pod in fitting:
+            planning.place(pod, nodes[pod.uid])
+        if moves:
+            step = _step(moves, fitting, f"group {group.key} fits then")
+            planning.accept(step)
+        return True
+
+    def _fewest_for(
+        self, group: PodGroupState, members: Sequence[Pod], needed: int
+    ) -> Pausing[tuple[Placed, ...] | None]:
+        """Return the fewest moves after which so many members fit in one placement of the group."""
+        planning, best = self.planning, None
+        placements = placements_of(group, planning.pipeline, planning.cluster)
+        if isinstance(placements, Unschedulable):
+            return None
+        names = planning.cluster.node_names
+        allowed = [
+            None if not each.key else frozenset(names[row] for row in each.rows.tolist())
+            for each in placements[:_MOST_PLACEMENTS]
+        ]
+        for nodes in allowed:
+            most = planning.moves_left if best is None else len(best) - 1
+            found = yield from self._for_members(members, needed, nodes, most)
+            if found is not None:
+                best = found
+        return best
+
+    def _for_members(
+        self, members: Sequence[Pod], needed: int, nodes: Collection[str] | None, most: int
+    ) -> Pausing[tuple[Placed, ...] | None]:
+        """Return moves, at most `most`, after which so many members fit on these nodes."""
+        planning, moves = self.planning, list[Placed]()
+        mark, fitting = len(planning.trial), 0
+        for pod in sorted(members, key=lambda pod: (-share_of(planning, pod), pod.uid)):
+            found = yield from RoomSearch(planning).room(pod, most - len(moves), nodes)
+            if found is None:
+                continue
+            carry_out(planning, found.moves)
+            planning.trial.add(pod, found.node)
+            moves += found.moves
+            fitting += 1
+            if fitting == needed:
+                break
+        planning.trial.back_to(mark)
+        return tuple(moves) if fitting == needed else None
+
+
+def why_not(planning: Planning, pod: Pod) -> str:
+    """Return why no room is made for the pod, whether it fits or not; "" if there is no reason."""
+    if (why := held_back(pod, planning.pipeline)) is not None:
+        return why
+    if interested(planning.pipeline, pod):
+        return "an extender is asked about it, and plans ask no extender"
+    if planning.cluster.is_placed(pod):
+        return "it is on a node"
+    if planning.cluster.nominations.get(pod.uid) is not None:
+        return "it is nominated to a node, which others are leaving"
+    return ""
+
+
+def _step(moves: Sequence[Placed], fits: Sequence[Pod], text: str) -> Step:
+    refs = tuple(map(PodRef.of, fits))
+    return Step(
+        Goal.MAKE_ROOM,
+        tuple(placed.move for placed in moves),
+        TextAboutPods(text, refs, "pods that wait fit then"),
+        _FITS_GAIN * len(fits),
+        fits=refs,
+    )

@@ -1,0 +1,234 @@
+"""Plans which running pods of one profile to move.
+
+The planner changes nothing. It makes each move in a trial on the live state, in which all moves
+before it are made, by the decision that the profile would make today.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from typing import Final, Protocol
+
+from mooring.engine.groups.slices import Pausing, SearchBudget
+from mooring.engine.profiles import ActiveProfile
+from mooring.engine.rebalancing.alike import AlikePods, alike_pods
+from mooring.engine.rebalancing.improving import Candidate, find, improve
+from mooring.engine.rebalancing.making_room import MakingRoom, why_not
+from mooring.engine.rebalancing.movable import Movable
+from mooring.engine.rebalancing.packing import pack
+from mooring.engine.rebalancing.plan import Plan
+from mooring.engine.rebalancing.planning import Planning
+from mooring.engine.rebalancing.replaying import in_order
+from mooring.engine.rebalancing.trial import PlanTrial
+from mooring.engine.rebalancing.whole_groups import move_groups
+from mooring.engine.result_cache import ResultCache
+from mooring.engine.what_if import WhatIf, without_preemption
+from mooring.framework.decision import PodRef, TextAboutPods
+from mooring.model.pod import Pod
+from mooring.model.pod_group import GroupKey
+from mooring.policy.rebalancing import Goal, Rebalancing
+from mooring.state.cluster_view import ClusterView
+
+__all__ = ["Planner", "TakesPods"]
+
+
+class TakesPods(Protocol):
+    """Says which profile takes a pod, as `Profiles` does."""
+
+    def of(self, pod: Pod, cluster: ClusterView) -> ActiveProfile | None:
+        """Return the profile that decides about the pod; None if there is none."""
+
+    def shadow_of(self, pod: Pod, cluster: ClusterView) -> ActiveProfile | None:
+        """Return the profile in mode Shadow that takes the pod; None if there is none."""
+
+
+_ALL_NODES: Final = 100
+_NO_ROOM: Final = "does not fit, and no moves were found that make room for it"
+_NO_PODS: Final = "no running pod is of this profile"
+_PART_FOR_MOVES: Final = 3
+_ONE_BY_ONE: Final = frozenset((Goal.VIOLATIONS, Goal.SPREAD))
+
+
+class Planner:
+    """Makes one plan of one profile.
+
+    Args:
+        cluster: The live state.
+        cache: Results of decisions. It should serve nothing else, because plans look at all nodes.
+        entry: The profile, which takes the pods that may be moved. In mode Shadow these are the
+            pods of other schedulers that it decides about for comparison.
+        profiles: Say which profile takes a pod.
+        section: The profile's section `rebalancing`, or another.
+        now: Returns the time since the epoch, in seconds.
+        budget: What the plan may cost, in decisions about one pod, and when to pause. What is not
+            looked at therefore is looked at first in a plan from `Plan.position`.
+        pending: The unschedulable pods of the profile, those with the highest priority first.
+        resting: The uids of pods that are left alone because they are replacements of pods that
+            were moved lately; or of controllers, all of whose pods are left alone.
+        salt: Chooses among nodes of equal score, together with the pod's uid.
+        position: Where the last plan has ended.
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterView,
+        cache: ResultCache,
+        entry: ActiveProfile,
+        profiles: TakesPods,
+        section: Rebalancing,
+        *,
+        now: Callable[[], float],
+        budget: SearchBudget,
+        pending: Sequence[Pod] = (),
+        resting: Collection[str] = frozenset(),
+        salt: int = 0,
+        position: int = 0,
+    ) -> None:
+        # A place is chosen once and kept, so that all nodes are compared.
+        pipeline = replace(
+            without_preemption(entry.pipeline), percentage_of_nodes_to_score=_ALL_NODES
+        )
+        what_if = WhatIf(cluster, cache, now=now, salt=salt)
+        movable = Movable(section, cluster, pipeline, resting, now)
+        trial = PlanTrial(what_if, pipeline, budget)
+        self._planning = Planning(what_if, pipeline, trial, budget, movable, section, self._takes)
+        self._cluster = cluster
+        self._entry = entry
+        self._profiles = profiles
+        self._pending = pending
+        self._position = position
+
+    def plan(self, only_for: PodRef | GroupKey | None = None) -> Pausing[Plan]:
+        """Return the plan; with `only_for` the one with the fewest moves that makes this pod fit.
+
+        That is a pod or a group that waits. Nothing else is planned then, and nobody is preempted.
+        """
+        planning = self._planning
+        if only_for is not None:
+            with planning.trial:
+                message = yield from self._room_for(only_for)
+                spent = planning.budget.spent
+                planning.steps = yield from in_order(planning)
+            return self._plan(0, None, message, spent=spent)
+        classes = yield from alike_pods(self._takes, self._cluster, planning.budget)
+        with planning.trial:
+            yield from self._steps(classes)
+            pods, examined = sum(len(alike.pods) for alike in classes), self._examined(classes)
+            left_out = examined is not None and examined < pods and planning.moves_left > 0
+            spent = planning.budget.spent or left_out
+            planning.steps = yield from in_order(planning)
+        return self._plan(pods, examined, "" if pods else _NO_PODS, spent=spent)
+
+    def _plan(
+        self,
+        pods: int,
+        examined: int | None,
+        message: str | TextAboutPods = "",
+        *,
+        spent: bool,
+    ) -> Plan:
+        planning = self._planning
+        return Plan(
+            steps=tuple(planning.steps),
+            pods=pods,
+            examined=examined,
+            refused=planning.refused,
+            message="" if planning.steps else message,
+            spent=spent,
+            position=self._position,
+        )
+
+    def _examined(self, classes: Sequence[AlikePods]) -> int | None:
+        """Return how many of the pods were looked at; None if the goals ask for no such look."""
+        planning = self._planning
+        if _ONE_BY_ONE.isdisjoint(planning.section.goals):
+            return None
+        return sum(pod.uid in planning.looked_at for alike in classes for pod in alike.pods)
+
+    def _steps(self, classes: Sequence[AlikePods]) -> Pausing[None]:
+        """Add steps for all goals."""
+        planning = self._planning
+        goals = set(planning.section.goals)
+        if Goal.MAKE_ROOM in goals:
+            yield from self._make_room()
+        if Goal.VIOLATIONS in goals and planning.section.pods.groups == "Whole":
+            yield from move_groups(planning)
+        if not _ONE_BY_ONE.isdisjoint(goals):
+            yield from self._improve(classes)
+        if Goal.PACK in goals:  # last, because pods that leave their nodes may fill empty ones
+            yield from pack(planning)
+
+    def _make_room(self) -> Pausing[None]:
+        """Make room for the pods and groups that wait, in the order of their priorities."""
+        room, groups = MakingRoom(self._planning), set[GroupKey]()
+        for pod in self._pending:
+            if self._planning.done:
+                return
+            group = self._cluster.pod_groups.of(pod)
+            if group is None:
+                yield from room.for_pod(pod)
+            elif group.key not in groups:
+                groups.add(group.key)
+                yield from room.for_group(group)
+
+    def _room_for(self, wanted: PodRef | GroupKey) -> Pausing[str | TextAboutPods]:
+        """Make room for one pod or group; return why there is no step, "" if there is one."""
+        planning = self._planning
+        room = MakingRoom(planning)
+        if isinstance(wanted, GroupKey):
+            group = self._cluster.pod_groups.get(wanted)
+            if group is None:
+                return f"group {wanted} is not known"
+            fits = yield from room.for_group(group)
+            name, refs = f"group {wanted}", tuple(map(PodRef.of, group.unscheduled.values()))
+        else:
+            pod = next((pod for pod in self._pending if _is(pod, wanted)), None)
+            if pod is None:
+                return TextAboutPods(
+                    f"pod {wanted.key} does not wait", (wanted,), "it does not wait"
+                )
+            if why := why_not(planning, pod):
+                return TextAboutPods(f"pod {pod.key}: {why}", (wanted,), why)
+            fits = yield from room.for_pod(pod)
+            name, refs = f"pod {pod.key}", (PodRef.of(pod),)
+        if planning.steps:
+            return ""
+        why = "fits without any move" if fits else _NO_ROOM
+        if not fits and room.said:
+            why = f"{why}: {room.said}"
+        return TextAboutPods(f"{name} {why}", refs, f"it {why}")
+
+    def _improve(self, classes: Sequence[AlikePods]) -> Pausing[None]:
+        """Move pods one by one until a look at all finds none, or the plan may be no longer."""
+        planning = self._planning
+        while not planning.done:
+            before = len(planning.steps)
+            candidates = yield from self._candidates(classes)
+            yield from improve(planning, candidates)
+            if len(planning.steps) == before:
+                return
+
+    def _candidates(self, classes: Sequence[AlikePods]) -> Pausing[list[Candidate]]:
+        """Return who may gain; begin where the last plan has ended, and note where this one has."""
+        planning, found = self._planning, list[Candidate]()
+        # The rest of the budget is for the moves.
+        least = planning.budget.remaining // _PART_FOR_MOVES
+        start = next((n for n, each in enumerate(classes) if each.position > self._position), 0)
+        for alike in (*classes[start:], *classes[:start]):
+            if planning.budget.remaining <= least:
+                break
+            found += yield from find(planning, alike)
+            self._position = alike.position
+        return found
+
+    def _takes(self, pod: Pod) -> bool:
+        """Return whether the pod is of the profile."""
+        entry, profiles = self._entry, self._profiles
+        is_shadow = entry.profile.spec.mode == "Shadow"
+        of = (
+            profiles.shadow_of(pod, self._cluster) if is_shadow else profiles.of(pod, self._cluster)
+        )
+        return of is not None and of.profile.name == entry.profile.name
+
+
+def _is(pod: Pod, wanted: PodRef) -> bool:
+    return pod.key == wanted.key and wanted.uid in ("", pod.uid)

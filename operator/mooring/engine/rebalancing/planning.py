@@ -1,0 +1,84 @@
+"""What the searches of one plan share: the state with the moves so far, limits and refusals."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from mooring.engine.groups.slices import Pausing, SearchBudget
+from mooring.engine.rebalancing.movable import Movable
+from mooring.engine.rebalancing.plan import Step
+from mooring.engine.rebalancing.trial import PlanTrial
+from mooring.engine.what_if import WhatIf
+from mooring.framework.pipeline import Pipeline
+from mooring.model.pod import Pod, Uid
+from mooring.policy.rebalancing import Rebalancing
+from mooring.state.cluster_view import ClusterView
+
+__all__ = ["NOWHERE_ELSE", "Planning"]
+
+NOWHERE_ELSE = "fits on no other node"
+
+
+@dataclass(slots=True)
+class Planning:
+    """One plan while it is made; `trial` has the moves of `steps` carried out."""
+
+    what_if: WhatIf
+    pipeline: Pipeline
+    trial: PlanTrial
+    budget: SearchBudget
+    movable: Movable
+    section: Rebalancing
+    takes: Callable[[Pod], bool]
+    """Whether a pod is of the profile."""
+    steps: list[Step] = field(default_factory=list)
+    moved: set[Uid] = field(default_factory=set)
+    """The pods that are moved, which are moved once only."""
+    places: dict[Uid, tuple[Pod, str]] = field(default_factory=dict)
+    """The nodes of the pods that wait and fit, with moves or without; they keep their places."""
+    looked_at: set[Uid] = field(default_factory=set)
+    """The pods on nodes that were looked at for Violations and Spread."""
+    _refused: dict[Uid, str] = field(default_factory=dict)
+
+    @property
+    def cluster(self) -> ClusterView:
+        """The state."""
+        return self.what_if.cluster
+
+    @property
+    def moves_left(self) -> int:
+        """How many more pods the plan may move."""
+        return self.section.limits.moves_per_plan - len(self.moved)
+
+    @property
+    def done(self) -> bool:
+        """Whether the plan is as long as it may be, or the budget is spent."""
+        return self.moves_left <= 0 or self.budget.spent
+
+    def may_move(self, pod: Pod) -> bool:
+        """Return whether the plan may move the pod, by itself."""
+        return pod.uid not in self.moved and self.takes(pod) and self.movable.refusal(pod) is None
+
+    def accept(self, step: Step) -> None:
+        """Add a step whose moves have been made in the trial."""
+        self.steps.append(step)
+        self.moved.update(move.pod.uid for move in step.moves)
+
+    def place(self, pod: Pod, node: str) -> None:
+        """Give a pod that waits its place on the node in the trial."""
+        self.trial.add(pod, node)
+        self.places[pod.uid] = pod, node
+
+    def refuse(self, pod: Pod, why: str) -> None:
+        """Note that the pod would gain and is not moved."""
+        self._refused.setdefault(pod.uid, why)
+
+    @property
+    def refused(self) -> dict[str, int]:
+        """How many pods would gain and are not moved, by reason, the most frequent first."""
+        counted = Counter(why for uid, why in self._refused.items() if uid not in self.moved)
+        return dict(sorted(counted.items(), key=lambda each: (-each[1], each[0])))
+
+    def pause(self) -> Pausing[None]:
+        """Pause if that is due; rows mean nothing afterwards."""
+        yield from self.trial.pause()

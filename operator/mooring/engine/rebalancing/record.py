@@ -1,0 +1,331 @@
+"""What the rebalancing of one profile has planned and done, as documents and as its status."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, Final
+
+from mooring.engine.rebalancing.executor import Ended, Result
+from mooring.engine.rebalancing.limits import HOUR, Evictions, Rests
+from mooring.engine.rebalancing.plan import Move, Plan, Step
+from mooring.engine.rebalancing.report import named_group
+from mooring.framework.decision import PodRef, TextAboutPods
+from mooring.kube.timestamps import rfc3339
+from mooring.model.bounded_cache import BoundedCache
+from mooring.model.fields import timestamp
+from mooring.model.pod import Uid
+from mooring.policy.profile import SchedulingProfile
+from mooring.policy.reading import read
+from mooring.policy.rebalancing import Rebalancing
+from mooring.policy.status import (
+    MoveBegun,
+    MoveEnded,
+    PlannedMove,
+    RebalancingStatus,
+    RefusedMoves,
+)
+
+__all__ = [
+    "FormerMove",
+    "Published",
+    "RebalancingReport",
+    "Record",
+    "ShownMove",
+    "UnderWay",
+    "whole",
+]
+
+_MOST_PLANNED: Final = 10
+_MOST_REFUSED: Final = 20
+_MOST_LAST: Final = 50
+_MOST_UNDER_WAY: Final = 100
+_LAST_BYTES: Final = 256 * 1024
+_LONGEST_TEXT: Final = 512
+_LONGEST_MESSAGE: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ShownMove:
+    """A move as documents show it; moves of one `step` help only together."""
+
+    pod: PodRef
+    source: str
+    target: str
+    goal: str
+    reason: str | TextAboutPods
+    step: int
+    gain: int
+    group: TextAboutPods | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A plan as documents show it."""
+
+    time: str
+    pods: int
+    spent: bool
+    moves: tuple[ShownMove, ...]
+    fits: tuple[PodRef, ...]
+    emptied: tuple[str, ...]
+    refused: Mapping[str, int]
+    examined: int | None = None
+
+    @classmethod
+    def of(cls, plan: Plan, now: float) -> "Published":
+        """Return what is shown of a plan that was made now, in seconds since the epoch."""
+        return cls(
+            time=rfc3339(now),
+            pods=plan.pods,
+            examined=plan.examined,
+            spent=plan.spent,
+            moves=tuple(_shown(plan)),
+            fits=tuple(pod for step in plan.steps for pod in step.fits),
+            emptied=tuple(node for step in plan.steps for node in step.emptied),
+            refused=dict(islice(_by_count(plan.refused), _MOST_REFUSED)),
+        )
+
+
+def _shown(plan: Plan) -> Iterable[ShownMove]:
+    for number, step in enumerate(plan.steps):
+        group = named_group(step.group, (PodRef.of(move.pod) for move in step.moves))
+        for move in step.moves:
+            yield ShownMove(
+                pod=PodRef.of(move.pod),
+                source=move.source,
+                target=move.target,
+                goal=str(step.goal),
+                reason=step.reason,
+                step=number,
+                gain=step.gain,
+                group=group,
+            )
+
+
+def _by_count(refused: Mapping[str, int]) -> Iterable[tuple[str, int]]:
+    """Return the reasons, those of most pods first."""
+    ordered = sorted(refused.items(), key=lambda item: (-item[1], item[0]))
+    return ((reason[:_LONGEST_TEXT], count) for reason, count in ordered)
+
+
+@dataclass(frozen=True, slots=True)
+class RebalancingReport:
+    """What /debug/rebalancing shows of a profile; `plan` is absent before the first one."""
+
+    profile: str
+    mode: str
+    message: str | TextAboutPods
+    done: int
+    evicted_in_last_hour: int
+    under_way: tuple[ShownMove, ...]
+    plan: Published | None = None
+
+
+@dataclass(slots=True, eq=False)
+class UnderWay:
+    """A move that has begun; `began` is in seconds since the epoch."""
+
+    move: Move
+    step: Step
+    began: float
+    evicted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FormerMove:
+    """A move that a former leader began: the pod, its controller and until when it is awaited.
+
+    `began` is in seconds since the epoch, `until` by the monotonic clock.
+    """
+
+    pod: Uid
+    owner: str
+    began: float
+    until: float
+    shown: MoveBegun
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of the pod and its controller."""
+        return self.shown.pod.partition("/")[0]
+
+
+@dataclass(slots=True, eq=False)
+class Record:
+    """What one profile's rebalancing has planned and done; it outlives versions of the profile.
+
+    Attributes:
+        uid: The uid of the profile's object.
+        message: What is going on, or why the last plan was not carried out to its end.
+        done: Moves that ended with a ready replacement on its node.
+        evictions: Those of the last hour.
+        under_way: The moves that have begun, by the uid of the pod that leaves.
+        former: Moves that a former leader began and that may not have ended.
+        plan: The last plan; it is a cache of one, so that its bytes are counted.
+    """
+
+    now: Callable[[], float]
+    clock: Callable[[], float]
+    evictions: Evictions
+    uid: str = ""
+    message: str | TextAboutPods = ""
+    done: int = 0
+    position: int = 0
+    """Where the last plan has ended, so that the next one goes on there."""
+    under_way: dict[Uid, UnderWay] = field(default_factory=dict)
+    former: list[FormerMove] = field(default_factory=list)
+    found: object = None
+    """What the status said when the profile came, until that is taken over."""
+    written: bytes = b""
+    """A digest of the status that was written last."""
+    _plan: BoundedCache[str, Published] = field(
+        default_factory=lambda: BoundedCache[str, Published](4 * 2**20)
+    )
+    _last: BoundedCache[int, MoveEnded] = field(
+        default_factory=lambda: BoundedCache[int, MoveEnded](_LAST_BYTES)
+    )
+    _ended: int = 0
+
+    @property
+    def plan(self) -> Published | None:
+        """The last plan, None before the first."""
+        return self._plan.get("plan")
+
+    @property
+    def in_flight(self) -> int:
+        """How many pods are about to be evicted or have replacements that are awaited."""
+        return len(self.under_way) + len(self.former)
+
+    @property
+    def used_of_hour(self) -> int:
+        """How many pods were evicted within an hour or are about to be."""
+        return len(self.evictions) + sum(not each.evicted for each in self.under_way.values())
+
+    def in_flight_of(self, owner: str) -> int:
+        """Return the same as `in_flight` of the pods of the controller of this uid."""
+        own = (u.move.pod.owner for u in self.under_way.values())
+        count = sum(each is not None and each.uid == owner for each in own)
+        return count + sum(each.owner == owner for each in self.former)
+
+    def publish(self, plan: Plan) -> None:
+        """Show this plan from now on."""
+        self._plan.put("plan", Published.of(plan, self.now()))
+
+    def note(self, under_way: UnderWay, ended: Ended) -> None:
+        """Note the end of a move that has evicted its pod."""
+        move, replacement = under_way.move, ended.replacement
+        if ended.result is Result.MOVED:
+            self.done += 1
+        owner = move.pod.owner.uid if move.pod.owner is not None else ""
+        self._ended += 1
+        last = MoveEnded.model_validate(
+            {
+                "pod": move.pod.key,
+                "uid": replacement.uid if replacement is not None else owner,
+                "from": move.source,
+                "to": move.target,
+                "result": str(ended.result),
+                "time": rfc3339(self.now()),
+            }
+        )
+        self._last.put(self._ended, last)
+        self._last.pop(self._ended - _MOST_LAST)
+
+    def restore(self, raw: object, section: Rebalancing, rests: Rests) -> None:
+        """Take over what the status says that a former leader did.
+
+        Raises:
+            ProfileInvalid, ManifestError: The status is malformed.
+        """
+        status = read(RebalancingStatus, raw, "status.rebalancing")
+        limits, since = section.limits, self._seconds_since(status.observed_time)
+        self.done = status.done
+        if since < HOUR:
+            count = status.evicted_in_last_hour + len(status.under_way)
+            self.evictions.note(count, seconds_ago=since)
+        for begun in status.under_way[:_MOST_UNDER_WAY]:
+            ago = self._seconds_since(begun.time)
+            until = self.clock() + limits.replacement_seconds - ago
+            self.former.append(
+                FormerMove(Uid(begun.uid), begun.owner, self.now() - ago, until, begun)
+            )
+        for ended in status.last_moves[-_MOST_LAST:]:
+            rests.rest(ended.uid, limits.rest_seconds - self._seconds_since(ended.time))
+            self._ended += 1
+            self._last.put(self._ended, ended)
+
+    def _seconds_since(self, time: str) -> float:
+        """Return how long ago the time of a status is; never less than nothing."""
+        at = timestamp({"time": time}, "time", "status.rebalancing")
+        return max(0.0, self.now() - (at or 0.0))
+
+    def status(self) -> dict[str, Any]:
+        """Return what the profile's status says of it."""
+        plan = self.plan
+        begun = [_begun(each) for each in self.under_way.values()]
+        begun += [each.shown for each in self.former]
+        status = RebalancingStatus(
+            observed_time=rfc3339(self.now()),
+            planned_time=plan.time if plan is not None else None,
+            planned=len(plan.moves) if plan is not None else 0,
+            plan=tuple(map(_planned, plan.moves[:_MOST_PLANNED])) if plan is not None else (),
+            done=self.done,
+            refused=tuple(
+                RefusedMoves(reason=reason, count=count)
+                for reason, count in (plan.refused.items() if plan is not None else ())
+            ),
+            message=whole(self.message)[:_LONGEST_MESSAGE],
+            evicted_in_last_hour=len(self.evictions),
+            under_way=tuple(begun[:_MOST_UNDER_WAY]),
+            last_moves=tuple(self._last.values()),
+        )
+        return status.model_dump(mode="json", by_alias=True)
+
+    def report(self, profile: SchedulingProfile) -> RebalancingReport:
+        """Return the document about the profile."""
+        section = profile.spec.rebalancing
+        return RebalancingReport(
+            profile=profile.name,
+            mode=section.mode if section is not None else "",
+            message=self.message,
+            done=self.done,
+            evicted_in_last_hour=len(self.evictions),
+            under_way=tuple(
+                shown for each in self.under_way.values() for shown in _shown(Plan((_only(each),)))
+            ),
+            plan=self.plan,
+        )
+
+
+def whole(text: str | TextAboutPods) -> str:
+    """Return the text with the names of pods, as the profile's status has them."""
+    return text.text if isinstance(text, TextAboutPods) else text
+
+
+def _only(under_way: UnderWay) -> Step:
+    """Return the step with this move alone."""
+    step = under_way.step
+    return Step(step.goal, (under_way.move,), step.reason, step.gain, group=step.group)
+
+
+def _planned(move: ShownMove) -> PlannedMove:
+    return PlannedMove.model_validate(
+        {
+            "pod": move.pod.key,
+            "from": move.source,
+            "to": move.target,
+            "goal": move.goal,
+            "reason": whole(move.reason)[:_LONGEST_TEXT],
+        }
+    )
+
+
+def _begun(under_way: UnderWay) -> MoveBegun:
+    pod = under_way.move.pod
+    return MoveBegun(
+        pod=pod.key,
+        uid=pod.uid,
+        owner=pod.owner.uid if pod.owner is not None else "",
+        to=under_way.move.target,
+        time=rfc3339(under_way.began),
+    )

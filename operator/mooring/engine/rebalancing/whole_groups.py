@@ -1,0 +1,103 @@
+"""Moves pod groups whole, for Violations: if the node of a member rejects it by now."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from mooring.engine.groups.slices import Pausing
+from mooring.engine.rebalancing.group_decisions import decided_group
+from mooring.engine.rebalancing.improving import VIOLATION_GAIN, violates
+from mooring.engine.rebalancing.movable import created_anew
+from mooring.engine.rebalancing.plan import Move, Step
+from mooring.engine.rebalancing.planning import NOWHERE_ELSE, Planning
+from mooring.framework.decision import PodRef, TextAboutPods
+from mooring.model.pod import Pod, Uid
+from mooring.policy.rebalancing import Goal
+from mooring.state.pod_groups import PodGroupState
+
+__all__ = ["move_groups"]
+
+_BUDGET: Final = "is in a group whose disruption budgets do not allow to evict all members"
+_NOT_WHOLE: Final = "is in a group of which not all members are on nodes"
+
+
+def move_groups(planning: Planning) -> Pausing[None]:
+    """Add a step for each group of which a member's node rejects it, if all members fit then."""
+    for key in sorted(group.key for group in planning.cluster.pod_groups):
+        group = planning.cluster.pod_groups.get(key)
+        if planning.done:
+            return
+        if group is None or not group.assigned:
+            continue
+        members = [placed.pod for placed in group.assigned.values()]
+        if not all(map(planning.takes, members)):
+            continue
+        violating = list[Pod]()
+        for pod in members:
+            planning.looked_at.add(pod.uid)
+            planning.budget.spend(1)
+            if (yield from violates(planning, pod)):
+                violating.append(pod)
+        if violating:
+            yield from _move(planning, group, members, violating)
+
+
+def _move(
+    planning: Planning, group: PodGroupState, members: Sequence[Pod], violating: Sequence[Pod]
+) -> Pausing[None]:
+    if (why := _refusal(planning, group, members)) is not None:
+        for pod in violating:
+            planning.refuse(pod, why)
+        return
+    if len(members) > planning.moves_left:
+        return
+    trial = planning.trial
+    mark, sources, anew = len(trial), dict[Uid, str](), list[Pod]()
+    for pod in members:
+        placed = planning.cluster.pod(pod.uid)
+        node = planning.cluster.node(placed.row) if placed is not None else None
+        if node is not None:
+            sources[pod.uid] = node.name
+            anew.append(created_anew(pod, node))
+    for pod in members:
+        trial.remove(pod)
+    nodes = yield from decided_group(planning, group, anew)
+    if len(nodes) < len(members) or len(anew) < len(members):
+        trial.back_to(mark)
+        for pod in violating:
+            planning.refuse(pod, NOWHERE_ELSE)
+        return
+    for pod in anew:
+        trial.add(pod, nodes[pod.uid])
+    planning.accept(_step(group, members, sources, nodes, len(violating)))
+
+
+def _refusal(planning: Planning, group: PodGroupState, members: Sequence[Pod]) -> str | None:
+    """Return why the group may not be moved; None if it may."""
+    if group.unscheduled or group.assumed or group.terminating:
+        return _NOT_WHOLE
+    for pod in members:
+        if (why := planning.movable.refusal(pod, with_group=True)) is not None:
+            return why
+    evictions = planning.cluster.evictions
+    budgets = [budget for pod in members for budget in evictions.matching_budgets(pod)]
+    needed = Counter(budget.key for budget in budgets)
+    allowed = {budget.key: evictions.disruptions_allowed(budget) for budget in budgets}
+    return _BUDGET if any(allowed[key] < count for key, count in needed.items()) else None
+
+
+def _step(
+    group: PodGroupState,
+    members: Sequence[Pod],
+    sources: Mapping[Uid, str],
+    nodes: Mapping[Uid, str],
+    violating: int,
+) -> Step:
+    moves = tuple(Move(pod, sources[pod.uid], nodes[pod.uid]) for pod in members)
+    how_many = "the node of 1 member does" if violating == 1 else f"the nodes of {violating} do"
+    otherwise = f"{how_many} not pass the filters any more"
+    text = f"group {group.key}: {otherwise}"
+    refs = tuple(map(PodRef.of, members))
+    reason = TextAboutPods(text, refs, otherwise)
+    gain = VIOLATION_GAIN * violating
+    return Step(Goal.VIOLATIONS, moves, reason, gain, group=str(group.key))

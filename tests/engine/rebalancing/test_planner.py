@@ -1,0 +1,303 @@
+"""Plans with what pods may have and clusters may do: volumes, devices, rules, other profiles."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from devices.objects import gpu_node, share_pod
+from engines import Marked
+from mooring.engine.groups.slices import SearchBudget, run_whole
+from mooring.model.events import Kind
+from mooring.policy.rebalancing import Goal
+from mooring.testing.builders import node, pdb, pod, uid_of
+from mooring.testing.device_builders import (
+    allocated,
+    device_claim,
+    device_class,
+    request,
+    resource_slice,
+)
+from mooring.testing.storage_builders import pv, pvc
+from replanning import Replanning, moves, owned
+
+ON_SSD = {"disk": "ssd"}
+BOTH = {"goals": ["Violations", "Spread"]}
+ALL_GOALS = {"goals": ["Violations", "MakeRoom", "Pack"]}
+GPU_SHARE = {"multiPoint": {"enabled": [{"name": "GPUShare"}]}}
+OWNER = {"kind": "ReplicaSet", "name": "web", "uid": "rs"}
+
+
+def test_a_pod_whose_volume_is_on_its_node_is_never_moved() -> None:
+    replanning = Replanning(
+        node("a", cpu="4"),
+        node("b", cpu="4"),
+        node("c", cpu="4"),
+        pv("local", nodes=("a",), claim="default/data"),
+        pvc("data", volume="local"),
+        owned("db", cpu="1", node="a", claims=["data"]),
+        owned("full", cpu="3", node="a"),
+        owned("web", cpu="1", node="b"),
+        waiting=[pod("big", cpu="4")],
+        rebalancing=BOTH | {"minimumGain": 1},
+    )
+    assert "db" not in {name for name, _, _ in moves(replanning.plan())}
+
+
+def test_a_pod_with_a_card_is_moved_to_a_card_that_is_free_in_every_later_step() -> None:
+    shares = [
+        share_pod(f"s{n}", 6, node="old", card=n % 2, node_selector=ON_SSD, owner=OWNER)
+        for n in range(2)
+    ]
+    replanning = Replanning(
+        gpu_node("old", 2, 10),
+        gpu_node("new", 1, 10, labels=ON_SSD),
+        *shares,
+        plugins=GPU_SHARE,
+        rebalancing={"goals": ["Violations"]},
+    )
+    plan = replanning.plan()
+    assert len(plan.moves) == 1
+    assert plan.refused == {"fits on no other node": 1}
+
+
+def test_a_claim_is_allocated_anew_where_its_pod_may_run_and_nothing_is_left_of_the_trial() -> None:
+    held = allocated("g0", node="a")
+    claim = device_claim("mine", request(), allocation=held, reserved_for=["web"])
+    objects = [
+        node("a"),
+        node("b", labels=ON_SSD),
+        device_class(),
+        resource_slice("on-a", ["g0"], node="a"),
+        resource_slice("on-b", ["g1"], node="b"),
+        claim,
+        owned(
+            "web",
+            node="a",
+            node_selector=ON_SSD,
+            spec={"resourceClaims": [{"name": "gpu", "resourceClaimName": "mine"}]},
+        ),
+    ]
+    replanning = Replanning(*objects)
+    plan = replanning.plan()
+    assert moves(plan) == [("web", "a", "b")]
+    assert replanning.plan() == plan
+
+
+def test_what_is_kept_for_a_nominated_pod_is_not_taken() -> None:
+    replanning = Replanning(
+        node("a"),
+        node("b", cpu="2", labels=ON_SSD),
+        owned("web", cpu="1", node="a", node_selector=ON_SSD),
+    )
+    replanning.nominate(pod("first", cpu="2", priority=9), "b")
+    plan = replanning.plan()
+    assert (plan.steps, plan.refused) == ((), {"fits on no other node": 1})
+
+
+def test_a_pod_is_no_violation_where_only_a_nominated_pod_keeps_it_out() -> None:
+    replanning = Replanning(node("a", cpu="2"), node("b"), owned("web", cpu="1", node="a"))
+    replanning.nominate(pod("first", cpu="2", priority=9), "a")
+    assert replanning.plan().steps == ()
+
+
+def test_a_plan_waits_for_the_values_of_rules_and_for_counted_pods() -> None:
+    rules = [
+        {"name": "ssd", "filter": "'disk' in node.labels && node.labels.disk.matches('^s+d$')"},
+    ]
+    replanning = Replanning(
+        *(node(f"n{n}", labels={"disk": f"hdd-{n}"}) for n in range(300)),
+        node("b", labels=ON_SSD),
+        owned("web", node="n0"),
+        rules=rules,
+        most_per_decision=100,
+    )
+    pauses = 0
+    work = replanning.planner(budget=SearchBudget(10_000)).plan()
+    while True:
+        try:
+            next(work)
+        except StopIteration as ended:
+            plan = ended.value
+            break
+        pauses += 1
+        for evaluations in replanning.scheduler.profiles.evaluations:
+            evaluations.advance()
+    assert pauses
+    assert moves(plan) == [("web", "n0", "b")]
+
+
+def test_pods_of_other_profiles_are_counted_and_not_moved() -> None:
+    replanning = Replanning(
+        node("a"),
+        node("b", labels=ON_SSD),
+        owned("mine", node="a", node_selector=ON_SSD),
+        owned("other", node="a", node_selector=ON_SSD, spec={"schedulerName": "other"}),
+    )
+    plan = replanning.plan()
+    assert moves(plan) == [("mine", "a", "b")]
+    assert plan.pods == 1
+
+
+def test_a_profile_in_mode_shadow_plans_for_the_pods_that_it_would_take() -> None:
+    replanning = Replanning(
+        node("a"),
+        node("b", labels=ON_SSD),
+        owned("web", node="a", node_selector=ON_SSD),
+        mode="Shadow",
+    )
+    assert moves(replanning.plan()) == [("web", "a", "b")]
+
+
+def test_members_of_groups_are_counted_and_stay() -> None:
+    replanning = Replanning(
+        node("a"),
+        node("b", labels=ON_SSD),
+        owned("m", node="a", node_selector=ON_SSD, group="train"),
+        rebalancing=ALL_GOALS,
+    )
+    plan = replanning.plan()
+    assert (plan.steps, plan.refused) == ((), {"is a member of a pod group": 1})
+
+
+def test_moves_of_one_budget_follow_one_another() -> None:
+    replanning = Replanning(
+        node("a"),
+        node("b", labels=ON_SSD),
+        pdb("web", {"app": "web"}, allowed=1),
+        *(owned(f"w{n}", labels={"app": "web"}, node="a", node_selector=ON_SSD) for n in range(3)),
+    )
+    assert len(replanning.plan().moves) == 3
+
+
+def test_a_plan_that_costs_too_much_goes_on_where_it_ended() -> None:
+    objects = [
+        node("a"),
+        node("b", labels=ON_SSD),
+        *(
+            owned(f"w{n}", owner=f"o{n}", cpu=f"{n + 1}m", node="a", node_selector=ON_SSD)
+            for n in range(40)
+        ),
+    ]
+    replanning, position, moved = Replanning(*objects), 0, set[str]()
+    for _ in range(40):
+        plan = replanning.plan(budget=SearchBudget(12), position=position)
+        assert (plan.examined or 0) < plan.pods
+        assert plan.spent
+        replanning.carry_out(plan)
+        position = plan.position
+        moved |= {move.pod.uid for move in plan.moves}
+    assert len(moved) == 40
+
+
+@pytest.mark.parametrize("goals", [["Violations", "Spread"], ["Pack"], ["MakeRoom"]])
+def test_pods_and_nodes_that_go_in_a_pause_are_in_no_step(goals: list[str]) -> None:
+    objects: list[Mapping[str, Any]] = [
+        *(node(f"n{n}", cpu="4", labels=ON_SSD if n > 3 else None) for n in range(8)),
+        *(
+            owned(f"w{n}", cpu="1", node=f"n{n}", node_selector=ON_SSD if n < 3 else None)
+            for n in range(8)
+        ),
+    ]
+    waiting = [pod("big", cpu="4")]
+    times = iter(range(10**6))
+    for last in range(1, 60, 3):
+        replanning = Replanning(*objects, waiting=waiting, rebalancing={"goals": goals})
+        budget = SearchBudget(10_000, clock=lambda: float(next(times)), slice_seconds=0.5)
+        work = replanning.planner(budget=budget).plan()
+        plan = None
+        for number in range(10_000):
+            try:
+                next(work)
+            except StopIteration as ended:
+                plan = ended.value
+                break
+            if number == last:
+                replanning.state.delete(Kind.POD, uid_of("w1"))
+                replanning.state.delete(Kind.NODE, "n6")
+        assert plan is not None
+        if number > last:
+            assert uid_of("w1") not in {move.pod.uid for move in plan.moves}
+            assert "n6" not in {move.target for move in plan.moves}
+
+
+def test_a_plugin_that_fails_for_a_pod_keeps_no_other_from_moving() -> None:
+    bad = owned("bad", node="a", labels={"does": "break"}, node_selector=ON_SSD)
+    replanning = Replanning(
+        node("a"),
+        node("b", labels=ON_SSD),
+        bad,
+        owned("good", node="a", node_selector=ON_SSD),
+        extra=(Marked,),
+        plugins={"multiPoint": {"enabled": [{"name": "Marked"}]}},
+    )
+    plan = replanning.plan()
+    assert moves(plan) == [("good", "a", "b")]
+    assert plan.refused == {"is one that a plugin fails for": 1}
+
+
+def test_steps_that_gain_most_per_move_come_first() -> None:
+    replanning = Replanning(
+        node("a", cpu="4"),
+        node("b", cpu="4", labels=ON_SSD),
+        node("c", cpu="4"),
+        owned("web", cpu="1", node="a", node_selector=ON_SSD),
+        *(owned(f"c{n}", cpu="500m", node="c", labels={"app": "c"}) for n in range(2)),
+        rebalancing=ALL_GOALS,
+    )
+    plan = replanning.plan()
+    gains = [step.gain_per_move for step in plan.steps]
+    assert gains == sorted(gains, reverse=True)
+    assert {step.goal for step in plan.steps} == {Goal.VIOLATIONS, Goal.PACK}
+
+
+@pytest.mark.parametrize("goals", [["Violations"], ["Spread"], ["Violations", "Spread"]])
+def test_each_pod_that_was_looked_at_is_counted_once(goals: list[str]) -> None:
+    replanning = Replanning(
+        node("a"),
+        node("b", labels=ON_SSD),
+        owned("own", kind="DaemonSet", node="a"),
+        owned("m", node="a", group="train"),
+        *(owned(f"w{n}", node="a", node_selector=ON_SSD) for n in range(6)),
+        rebalancing={"goals": goals, "pods": {"groups": "Whole"}},
+    )
+    plan = replanning.plan()
+    assert (plan.pods, plan.examined, plan.spent) == (8, 8, False)
+
+
+@pytest.mark.parametrize("goal", ["Pack", "MakeRoom"])
+def test_a_plan_that_compares_no_pods_counts_none_and_says_if_its_decisions_were_spent(
+    goal: str,
+) -> None:
+    replanning = Replanning(
+        *(node(f"n{n}", cpu="4") for n in range(6)),
+        *(owned(f"w{n}", cpu="1500m", node=f"n{n}") for n in range(6)),
+        waiting=[pod("big", cpu="4")],
+        rebalancing={"goals": [goal]},
+    )
+    whole = replanning.plan()
+    assert (whole.examined, whole.spent, bool(whole.steps)) == (None, False, True)
+    little = replanning.plan(budget=SearchBudget(0))
+    assert (little.examined, little.spent) == (None, True)
+
+
+def test_a_plan_that_is_as_long_as_it_may_be_has_not_spent_its_decisions() -> None:
+    replanning = Replanning(
+        node("a"),
+        node("b", labels=ON_SSD),
+        *(owned(f"w{n}", node="a", node_selector=ON_SSD) for n in range(6)),
+        rebalancing={"goals": ["Violations"], "limits": {"movesPerPlan": 1}},
+    )
+    plan = replanning.plan()
+    assert (len(plan.moves), plan.spent) == (1, False)
+
+
+def test_a_plan_of_a_profile_without_pods_says_so() -> None:
+    plan = Replanning(node("a")).plan()
+    assert (plan.steps, plan.message) == ((), "no running pod is of this profile")
+
+
+def test_a_plan_can_be_made_of_nothing() -> None:
+    assert run_whole(Replanning().planner().plan()).steps == ()
+    waits = Replanning(waiting=[pod("big")], rebalancing=ALL_GOALS)
+    assert waits.plan().steps == ()

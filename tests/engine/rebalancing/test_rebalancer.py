@@ -1,0 +1,403 @@
+"""Plans that are made from time to time, shown, and carried out while the profile says so."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from background import in_background
+from kube.api_server import ApiServer, Request
+from mooring.engine.rebalancing.executor import LOOK_SECONDS
+from mooring.engine.rebalancing.rebalancer import FIRST_SECONDS, STATUS_SECONDS
+from mooring.kube.client import ApiClient
+from mooring.kube.config import Connection
+from mooring.testing.builders import uid_of
+from rebalancing_stage import OWNER, Stage, running
+from scheduler_states import put_profile
+
+WAIT_SECONDS = 20.0
+UID = "uid-of-profile"
+NEW = "1970-01-01T00:17:00Z"
+"""After a thousand seconds, at which the clock of the tests begins."""
+DATABASE = {**OWNER, "name": "db", "uid": "rs-db"}
+
+
+class Api:
+    """Answers writes; keeps statuses of profiles, evictions and events.
+
+    Attributes:
+        evict: Called with the name of a pod that is evicted.
+        held: Writes of statuses that are not answered yet; None to answer each at once.
+    """
+
+    def __init__(self) -> None:
+        self.statuses: list[dict[str, Any]] = []
+        self.evicted: list[str] = []
+        self.events: list[dict[str, Any]] = []
+        self.refuse_status = False
+        self.held: list[Request] | None = None
+        self.evict: Callable[[str], object] = lambda _name: None
+
+    def __call__(self, request: Request) -> None:
+        """Answer one request."""
+        if "/schedulingprofiles/" in request.path:
+            if self.refuse_status:
+                request.refuse(403, "Forbidden", "no")
+                return
+            self.statuses.append(request.body["status"]["rebalancing"])
+            if self.held is not None:
+                self.held.append(request)
+                return
+        elif request.path.endswith("/eviction"):
+            name = request.path.split("/")[-2]
+            self.evicted.append(name)
+            self.evict(name)
+        elif "/events" in request.path:
+            self.events.append(request.body)
+        request.reply({}, 201)
+
+
+@pytest.fixture
+def api() -> Api:
+    return Api()
+
+
+@pytest.fixture
+async def connected(api: Api) -> AsyncIterator[ApiClient]:
+    async with ApiServer(api) as server, ApiClient(Connection(server.url)) as client:
+        yield client
+
+
+@pytest.fixture
+def stage(connected: ApiClient) -> Stage:
+    stage = Stage(connected, running("web-1", "a"), running("web-2", "a"))
+    stage.rebalancer.profile_found("default-scheduler", UID, {})
+    return stage
+
+
+@asynccontextmanager
+async def working(stage: Stage) -> AsyncIterator[None]:
+    """Have the rebalancer and the events work inside."""
+    async with in_background(stage.rebalancer.run(), stage.parts.recorder.run()):
+        yield
+    assert (stage.nominated(), len(stage.expected)) == ({}, 0)
+
+
+async def until(stage: Stage, holds: Callable[[], object], *, within: float = 3600.0) -> None:
+    """Let time pass in small steps, each as soon as all is quiet, until it holds."""
+    async with asyncio.timeout(WAIT_SECONDS):
+        end = stage.clock.time + within
+        while not holds():
+            assert stage.clock.time < end, "it does not come about"
+            await stage.clock.sleepers(seconds=None)
+            await stage.clock.advance(LOOK_SECONDS)
+            for _ in range(30):
+                await asyncio.sleep(0)
+
+
+def replace_at(stage: Stage, node: str) -> Callable[[str], None]:
+    """Return what does after an eviction what a controller and a kubelet do."""
+
+    def evicted(name: str) -> None:
+        stage.gone(name)
+        stage.come(f"{name}-new")
+        stage.show(running(f"{name}-new", node))
+
+    return evicted
+
+
+def last_status(api: Api) -> dict[str, Any]:
+    return api.statuses[-1] if api.statuses else {}
+
+
+async def test_a_plan_is_made_at_once_and_after_each_interval(stage: Stage, api: Api) -> None:
+    async with working(stage):
+        await until(stage, lambda: stage.plans == 1, within=FIRST_SECONDS + 5)
+        began = stage.clock.time
+        await until(stage, lambda: stage.plans == 2, within=400)
+        assert 295 <= stage.clock.time - began <= 305
+    assert api.evicted == []
+
+
+async def test_in_mode_plan_moves_are_shown_and_none_is_carried_out(stage: Stage, api: Api) -> None:
+    stage.put_profile(mode="Plan")
+    stage.steps = [stage.step(stage.move("web-1", "b"))]
+    async with working(stage):
+        await until(stage, lambda: last_status(api).get("planned") == 1)
+        assert stage.rebalancer.planned() == {"default-scheduler": 1}
+        [report] = stage.rebalancer.report()
+        assert report.plan is not None
+        assert [move.pod.name for move in report.plan.moves] == ["web-1"]
+    assert api.evicted == []
+    assert last_status(api)["message"] == "1 move is planned; mode Plan carries out none"
+
+
+async def test_a_plan_that_could_not_look_at_all_pods_says_so(stage: Stage, api: Api) -> None:
+    stage.examined = 1
+    async with working(stage):
+        await until(stage, lambda: last_status(api).get("message"))
+    assert last_status(api)["message"] == (
+        "no move was found; the decisions that a plan may cost were spent before all was looked "
+        "at: 1 of 2 running pods were, and the next plan goes on with the others"
+    )
+
+
+async def test_in_mode_apply_pods_are_evicted_and_counted(stage: Stage, api: Api) -> None:
+    api.evict = replace_at(stage, "b")
+    stage.steps = [stage.step(stage.move(name, "b")) for name in ("web-1", "web-2")]
+    async with working(stage):
+        await until(stage, lambda: last_status(api).get("done") == 2)
+        await until(stage, lambda: last_status(api).get("message", "").startswith("all"))
+    assert api.evicted == ["web-1", "web-2"]
+    status = last_status(api)
+    assert (status["evictedInLastHour"], status["underWay"]) == (2, [])
+    assert [move["result"] for move in status["lastMoves"]] == ["moved", "moved"]
+    assert status["message"] == "all 2 moves of the last plan were carried out"
+
+
+async def test_the_status_tells_of_a_move_before_the_pod_is_evicted(stage: Stage, api: Api) -> None:
+    told: list[list[str]] = []
+    api.evict = lambda _name: told.append([m["pod"] for m in last_status(api)["underWay"]])
+    stage.steps = [stage.step(stage.move("web-1", "b"))]
+    async with working(stage):
+        await until(stage, lambda: told)
+    assert told == [["default/web-1"]]
+
+
+async def test_nothing_is_evicted_while_the_status_cannot_be_written(
+    stage: Stage, api: Api
+) -> None:
+    api.refuse_status = True
+    stage.steps = [stage.step(stage.move("web-1", "b"))]
+    async with working(stage):
+        await until(stage, lambda: stage.plans == 2)
+    assert api.evicted == []
+
+
+async def test_what_was_moved_is_left_alone_by_the_next_plans(stage: Stage, api: Api) -> None:
+    api.evict = replace_at(stage, "b")
+    stage.steps = [stage.step(stage.move("web-1", "b"))]
+    async with working(stage):
+        await until(stage, lambda: stage.plans == 2)
+        assert stage.resting == {uid_of("web-1-new")}
+        stage.put_profile(minimumGain=20)
+        await until(stage, lambda: stage.plans == 3)
+        assert stage.resting == {uid_of("web-1-new")}
+        await until(stage, lambda: not stage.resting, within=4000)
+    assert api.evicted == ["web-1"]
+
+
+async def test_a_replacement_that_lands_elsewhere_stops_the_plan_with_an_event(
+    stage: Stage, api: Api
+) -> None:
+    api.evict = replace_at(stage, "a")
+    stage.steps = [stage.step(stage.move(name, "b")) for name in ("web-1", "web-2")]
+    async with working(stage):
+        await until(stage, lambda: len(api.events) == 2)
+    assert api.evicted == ["web-1"]
+    told = {event["reason"]: event for event in api.events}
+    assert told["Rebalanced"]["note"] == (
+        "Evicted from node a by profile default-scheduler, so that it runs on node b "
+        "(Pack): node a is emptied"
+    )
+    stopped = told["RebalancingStopped"]
+    assert stopped["regarding"]["uid"] == UID
+    assert stopped["note"] == "a pod, the replacement of a pod, is on node a and not on b"
+
+
+async def test_the_status_names_the_pods_that_the_event_of_a_profile_does_not(
+    stage: Stage, api: Api
+) -> None:
+    """The Event is in the namespace default, where people read who may get no other pods."""
+    api.evict = replace_at(stage, "a")
+    stage.steps = [stage.step(stage.move("web-1", "b"))]
+    async with working(stage):
+        await until(stage, lambda: "web-1-new" in last_status(api).get("message", ""))
+        await until(stage, lambda: len(api.events) == 2)
+    [note] = [each["note"] for each in api.events if each["reason"] == "RebalancingStopped"]
+    assert "web-1" not in note
+
+
+async def test_the_pods_of_a_controller_without_a_replacement_are_left_alone(
+    stage: Stage, api: Api
+) -> None:
+    stage.steps = [stage.step(stage.move("web-1", "b"))]
+    async with working(stage):
+        await until(stage, lambda: stage.plans == 2)
+    assert api.evicted == ["web-1"]
+    assert stage.resting == {"rs-web"}
+
+
+@pytest.mark.parametrize("does", ["mode Plan", "no section", "deleted"])
+async def test_places_are_given_back_when_the_profile_says_so(
+    stage: Stage, api: Api, does: str
+) -> None:
+    stage.steps = [stage.step(stage.move(name, "b")) for name in ("web-1", "web-2")]
+    async with working(stage):
+        await until(stage, lambda: api.evicted)
+        assert [*stage.nominated().values()] == ["b"]
+        if does == "deleted":
+            stage.scheduler.profiles.remove("default-scheduler")
+        elif does == "mode Plan":
+            stage.put_profile(mode="Plan")
+        else:
+            stage.put_profile_without_section()
+        await until(stage, lambda: not stage.nominated(), within=2)
+        assert api.evicted == ["web-1"]
+
+
+async def test_a_move_of_the_former_version_of_a_profile_counts_for_the_limits(
+    stage: Stage, api: Api
+) -> None:
+    stage.steps = [stage.step(stage.move("web-1", "b"))]
+    async with working(stage):
+        await until(stage, lambda: api.evicted)
+        stage.put_profile(minimumGain=20)
+        stage.steps = [stage.step(stage.move("web-2", "b"))]
+        await until(stage, lambda: stage.plans == 2)
+        await stage.clock.advance(60)
+        assert api.evicted == ["web-1"]
+        stage.gone("web-1")
+        stage.come("web-1-new")
+        stage.show(running("web-1-new", "b"))
+        await until(stage, lambda: len(api.evicted) == 2)
+
+
+async def test_a_leader_that_stops_gives_its_places_back(stage: Stage, api: Api) -> None:
+    stage.steps = [stage.step(stage.move("web-1", "b"))]
+    async with working(stage):
+        await until(stage, lambda: api.evicted)
+        assert stage.nominated()
+
+
+async def test_another_leader_keeps_to_the_limits(
+    stage: Stage, api: Api, connected: ApiClient
+) -> None:
+    """The first one evicts and ends; the next one waits for the replacement before it goes on."""
+    stage.steps = [stage.step(stage.move("web-1", "b"))]
+    async with working(stage):
+        await until(stage, lambda: api.evicted)
+    status = last_status(api)
+    terminating = running("web-1", "a", terminating=True)
+    others = running("web-2", "a"), running("db-1", "a", owner=DATABASE)
+    second = Stage(connected, terminating, *others)
+    second.clock.time = stage.clock.time
+    second.rebalancer.profile_found("default-scheduler", UID, {"rebalancing": status})
+    second.steps = [second.step(second.move("db-1", "b"))]
+    async with working(second):
+        await until(second, lambda: second.clock.time > stage.clock.time + 60)
+        assert (second.plans, api.evicted) == (0, ["web-1"])
+        second.gone("web-1")
+        second.come("web-1-new", created=NEW)
+        await until(second, lambda: second.clock.time > stage.clock.time + 90)
+        assert second.plans == 0
+        second.show(running("web-1-new", "b", created=NEW))
+        await until(second, lambda: len(api.evicted) == 2)
+        await until(second, lambda: second.plans == 2)
+        assert uid_of("web-1-new") in second.resting
+        assert not second.resting & {"rs-web", uid_of("web-2")}
+
+
+async def test_a_controller_whose_pods_do_not_become_ready_is_left_alone_by_another_leader(
+    stage: Stage, api: Api, connected: ApiClient
+) -> None:
+    stage.steps = [stage.step(stage.move("web-1", "b"))]
+    async with working(stage):
+        await until(stage, lambda: api.evicted)
+    second = Stage(connected, running("web-2", "a"))
+    second.clock.time = stage.clock.time
+    status = {"rebalancing": last_status(api)}
+    second.rebalancer.profile_found("default-scheduler", UID, status)
+    async with working(second):
+        second.come("web-1-new", node_selector={"no": "node"})
+        await until(second, lambda: second.plans)
+        assert second.clock.time >= stage.clock.time + 280
+    assert second.resting == {"rs-web"}
+
+
+async def test_a_pod_of_another_namespace_that_names_the_controller_holds_no_leader_up(
+    stage: Stage, api: Api, connected: ApiClient
+) -> None:
+    stage.steps = [stage.step(stage.move("web-1", "b"))]
+    async with working(stage):
+        await until(stage, lambda: api.evicted)
+    second = Stage(connected, running("web-1-new", "b", created=NEW))
+    second.clock.time = stage.clock.time
+    status = {"rebalancing": last_status(api)}
+    second.rebalancer.profile_found("default-scheduler", UID, status)
+    second.come("lies", namespace="mallory", node_selector={"no": "node"})
+    async with working(second):
+        await until(second, lambda: second.plans, within=100)
+    assert second.resting == {uid_of("web-1-new")}
+
+
+async def test_an_eviction_that_a_former_leader_did_not_send_is_not_awaited(
+    stage: Stage, api: Api, connected: ApiClient
+) -> None:
+    stage.steps = [stage.step(stage.move("web-1", "b"))]
+    async with working(stage):
+        await until(stage, lambda: api.evicted)
+    second = Stage(connected, running("web-1", "a"))
+    second.clock.time = stage.clock.time
+    status = {"rebalancing": last_status(api)}
+    second.rebalancer.profile_found("default-scheduler", UID, status)
+    async with working(second):
+        await until(second, lambda: second.plans, within=FIRST_SECONDS + 5)
+
+
+async def test_a_spoilt_status_holds_nothing_up(
+    stage: Stage, connected: ApiClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = Stage(connected, running("web-1", "a"))
+    other.rebalancer.profile_found("default-scheduler", UID, {"rebalancing": {"done": "x"}})
+    async with working(other):
+        await until(other, lambda: other.plans)
+    assert "the status of rebalancing of profile default-scheduler is unreadable" in caplog.text
+    assert stage.plans == 0
+
+
+async def test_a_planner_that_fails_is_told_and_tried_again(
+    stage: Stage, caplog: pytest.LogCaptureFixture, api: Api
+) -> None:
+    stage.breaks = True
+    async with working(stage):
+        await until(stage, lambda: stage.plans == 1)
+        await until(stage, lambda: last_status(api).get("message") == "no plan: broken")
+        stage.breaks = False
+        await until(stage, lambda: stage.plans == 2)
+    assert "rebalancing for profile default-scheduler failed" in caplog.text
+
+
+async def test_plans_of_a_shadow_profile_are_shown_only(stage: Stage, api: Api) -> None:
+    stage.steps = [stage.step(stage.move("web-1", "b"))]
+    stage.put_profile(mode="Plan", profile_mode="Shadow")
+    async with working(stage):
+        await until(stage, lambda: last_status(api).get("planned") == 1)
+    assert api.evicted == []
+
+
+async def test_a_status_is_written_only_when_something_has_changed(stage: Stage, api: Api) -> None:
+    async with working(stage):
+        await until(stage, lambda: last_status(api).get("plannedTime"))
+        count, began = len(api.statuses), stage.clock.time
+        await until(stage, lambda: stage.clock.time > began + 10 * STATUS_SECONDS)
+        assert len(api.statuses) == count
+        await until(stage, lambda: len(api.statuses) == count + 1)
+    assert stage.plans == 2
+
+
+async def test_a_profile_may_go_while_the_status_of_another_is_written(
+    stage: Stage, api: Api
+) -> None:
+    section = {"mode": "Plan", "goals": ["Pack"]}
+    put_profile(stage.scheduler, "other", match={"schedulerNames": ["other"]}, rebalancing=section)
+    held = api.held = []
+    async with working(stage):
+        await until(stage, lambda: held)
+        stage.scheduler.profiles.remove("other")
+        await until(stage, lambda: len(stage.rebalancer.report()) == 1)
+        api.held = None
+        held[0].reply({}, 201)
+        await until(stage, lambda: stage.plans == 3)

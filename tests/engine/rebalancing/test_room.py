@@ -1,0 +1,98 @@
+"""The search for room: which pods leave which node, and where they go."""
+
+from typing import Any
+
+from mooring.engine.groups.slices import SearchBudget, run_whole
+from mooring.engine.rebalancing.plan import Move
+from mooring.engine.rebalancing.room import Room, RoomSearch, carry_out
+from mooring.model.pod import parse_pod
+from mooring.testing.builders import node, pod, uid_of
+from replanning import Replanning, owned
+
+
+def room(
+    replanning: Replanning, wanted: dict[str, Any], most: int = 9, **about: Any
+) -> Room | None:
+    """Return the room that is found for the pod."""
+    planning = replanning.planning()
+    with planning.trial:
+        found = run_whole(RoomSearch(planning, **about).room(parse_pod(wanted), most))
+        assert len(planning.trial) == 0
+        return found
+
+
+def names(found: Room | None) -> list[tuple[str, str, str]]:
+    """Return name, source and target of each move."""
+    assert found is not None
+    return [(each.pod.name, each.source, each.target) for each in found.moves]
+
+
+FULL = [
+    node("a", cpu="4"),
+    node("b", cpu="4"),
+    node("c", cpu="4"),
+    owned("a-1", cpu="1", node="a"),
+    owned("a-2", cpu="2", node="a"),
+    owned("b-1", cpu="3", node="b"),
+    owned("c-1", cpu="2", node="c"),
+]
+
+
+def test_a_pod_that_fits_needs_no_moves() -> None:
+    assert room(Replanning(*FULL), pod("new", cpu="2")) == Room("c", ())
+
+
+def test_the_node_that_needs_the_fewest_moves_is_chosen() -> None:
+    found = room(Replanning(*FULL), pod("new", cpu="3"))
+    assert found is not None
+    assert len(found.moves) == 1
+
+
+def test_no_more_moves_are_made_than_allowed() -> None:
+    assert room(Replanning(*FULL), pod("new", cpu="3"), most=0) is None
+
+
+def test_pods_go_to_no_other_nodes_than_these() -> None:
+    assert names(room(Replanning(*FULL), pod("new", cpu="3"))) == [("a-2", "a", "c")]
+    assert names(room(Replanning(*FULL), pod("new", cpu="3"), within=["a", "b"])) == [
+        ("a-1", "a", "b"),
+        ("c-1", "c", "a"),
+    ]
+    assert room(Replanning(*FULL), pod("new", cpu="3"), within=["b"]) is None
+
+
+def test_pods_that_may_not_move_make_no_room() -> None:
+    replanning = Replanning(node("a", cpu="4"), node("b"), pod("bare", cpu="1", node="a"))
+    assert room(replanning, pod("new", cpu="4", node_selector={"x": "y"})) is None
+
+
+def test_room_is_made_where_a_pod_keeps_another_away() -> None:
+    apart = {
+        "podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [
+                {
+                    "topologyKey": "kubernetes.io/hostname",
+                    "labelSelector": {"matchLabels": {"app": "web"}},
+                }
+            ]
+        }
+    }
+    replanning = Replanning(
+        node("a", labels={"disk": "ssd"}), node("b"), owned("web", labels={"app": "web"}, node="a")
+    )
+    wanted = pod("new", affinity=apart, node_selector={"disk": "ssd"})
+    assert names(room(replanning, wanted)) == [("web", "a", "b")]
+
+
+def test_moves_are_made_in_the_trial_and_kept_as_the_plan_has_them() -> None:
+    replanning = Replanning(*FULL)
+    planning = replanning.planning(SearchBudget(100))
+    with planning.trial:
+        found = run_whole(RoomSearch(planning).room(parse_pod(pod("new", cpu="3")), 9))
+        assert found is not None
+        carry_out(planning, found.moves)
+        placed = replanning.cluster.pod(uid_of("a-2"))
+        assert placed is not None
+        assert replanning.cluster.node_names[placed.row] == "c"
+    (made,) = found.moves
+    assert made.move == Move(made.pod, "a", "c")

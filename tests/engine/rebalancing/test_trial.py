@@ -1,0 +1,115 @@
+"""The trial of a plan: changes that are made and taken back, and what pauses do with them."""
+
+from collections.abc import Callable
+
+import pytest
+
+from mooring.engine.groups.slices import SearchBudget, run_whole
+from mooring.engine.rebalancing.movable import created_anew
+from mooring.engine.rebalancing.trial import PlanTrial
+from mooring.engine.result_cache import ResultCache
+from mooring.engine.what_if import WhatIf
+from mooring.framework.evaluations import StillEvaluating
+from mooring.model.events import Kind
+from mooring.model.pod import parse_pod
+from mooring.testing.builders import node, pod, uid_of
+from replanning import Replanning, owned
+
+
+class Stage:
+    """Two nodes, one pod, and a trial that pauses whenever it may."""
+
+    def __init__(self, steps: int = 100) -> None:
+        self.replanning = Replanning(node("a"), node("b"), owned("web", cpu="1", node="a"))
+        self.cluster = self.replanning.cluster
+        what_if = WhatIf(self.cluster, ResultCache(self.replanning.state.nodes))
+        times = iter(range(1000))
+        budget = SearchBudget(steps, clock=lambda: float(next(times)), slice_seconds=0.5)
+        self.trial = PlanTrial(what_if, self.replanning.pipeline, budget)
+
+    def move(self) -> None:
+        """Move the pod from a to b."""
+        placed = self.cluster.pod(uid_of("web"))
+        assert placed is not None
+        here = self.cluster.node(placed.row)
+        assert here is not None
+        self.trial.move(placed.pod, created_anew(placed.pod, here), "b")
+
+    def where(self, name: str = "web") -> str | None:
+        """Return the pod's node in the present state."""
+        placed = self.cluster.pod(uid_of(name))
+        return self.cluster.node_names[placed.row] if placed is not None else None
+
+
+def test_moves_are_seen_inside_and_undone_in_pauses_and_at_the_end() -> None:
+    stage = Stage()
+    with stage.trial:
+        stage.move()
+        assert stage.where() == "b"
+        for _ in stage.trial.pause():
+            assert stage.where() == "a"
+        assert stage.where() == "b"
+        stage.trial.back_to(0)
+        assert stage.where() == "a"
+        stage.move()
+    assert stage.where() == "a"
+
+
+def test_a_pod_that_leaves_in_a_pause_is_replaced_by_nothing() -> None:
+    stage = Stage()
+    with stage.trial:
+        stage.move()
+        for _ in stage.trial.pause():
+            stage.replanning.state.delete(Kind.POD, uid_of("web"))
+        assert stage.where() is None
+    assert stage.where() is None
+
+
+def test_a_node_that_goes_in_a_pause_gets_no_pod() -> None:
+    stage = Stage()
+    with stage.trial:
+        stage.move()
+        for _ in stage.trial.pause():
+            stage.replanning.state.delete(Kind.NODE, "b")
+        assert stage.where() is None
+    assert stage.where() == "a"
+
+
+def test_a_pod_without_a_node_may_come_and_one_may_be_left_out_for_a_moment() -> None:
+    stage = Stage()
+    with stage.trial:
+        stage.trial.add(parse_pod(pod("new")), "b")
+        assert stage.where("new") == "b"
+        placed = stage.cluster.pod(uid_of("web"))
+        assert placed is not None
+        with stage.trial.without(placed.pod):
+            assert stage.where() is None
+        assert stage.where() == "a"
+    assert stage.where("new") is None
+
+
+def failing(times: int) -> Callable[[], str]:
+    """Return work that lacks values so many times."""
+    left = iter(range(times))
+
+    def work() -> str:
+        for _ in left:
+            raise StillEvaluating("soon")
+        return "done"
+
+    return work
+
+
+def test_work_that_lacks_values_is_tried_again_after_a_pause() -> None:
+    stage = Stage()
+    with stage.trial:
+        stage.move()
+        assert run_whole(stage.trial.tried(failing(3))) == "done"
+        assert stage.where() == "b"
+
+
+def test_work_that_never_gets_its_values_ends_with_the_budget() -> None:
+    stage = Stage(steps=5)
+    with stage.trial, pytest.raises(StillEvaluating):
+        run_whole(stage.trial.tried(failing(100)))
+    assert stage.where() == "a"

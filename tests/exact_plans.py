@@ -1,0 +1,157 @@
+"""Small clusters, and the best plans for them that an integer program finds.
+
+The program knows cpu and memory alone, as do the pods of these clusters. It knows no order of the
+moves: where pods would have to change places, its plan may not be possible, and is better than any.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any, NamedTuple
+
+import highspy
+
+from mooring.testing.builders import node, pod
+from replanning import owned
+
+__all__ = ["Amounts", "SmallCluster", "SmallPod", "fewest_moves", "most_emptied", "small_cluster"]
+
+
+class Amounts(NamedTuple):
+    """Cpu in quarters of a core, and memory in GiB."""
+
+    cpu: int
+    memory: int
+
+
+class SmallPod(NamedTuple):
+    """A pod, the number of its node, and whether it may be moved."""
+
+    amounts: Amounts
+    node: int
+    movable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class SmallCluster:
+    """Nodes with what they have, the pods on them, and a pod that waits."""
+
+    nodes: tuple[Amounts, ...]
+    pods: tuple[SmallPod, ...]
+    waiting: Amounts
+
+    def objects(self) -> list[dict[str, Any]]:
+        """Return nodes and pods as API objects."""
+        return [
+            *(
+                node(f"n{number}", cpu=f"{250 * has.cpu}m", memory=f"{has.memory}Gi")
+                for number, has in enumerate(self.nodes)
+            ),
+            *(_pod(f"p{number}", each) for number, each in enumerate(self.pods)),
+        ]
+
+    def big(self) -> dict[str, Any]:
+        """Return the pod that waits."""
+        return pod("big", cpu=f"{250 * self.waiting.cpu}m", memory=f"{self.waiting.memory}Gi")
+
+
+def _pod(name: str, small: SmallPod) -> dict[str, Any]:
+    made = owned if small.movable else pod
+    cpu, memory = f"{250 * small.amounts.cpu}m", f"{small.amounts.memory}Gi"
+    return made(name, cpu=cpu, memory=memory, node=f"n{small.node}")
+
+
+def small_cluster(seed: int) -> SmallCluster:
+    """Return a cluster of 5 to 10 nodes that are between a third and nine tenths full."""
+    random = Random(seed)  # noqa: S311 - so that every run has the same clusters
+    sizes = random.choice([[Amounts(16, 16)], [Amounts(16, 32), Amounts(32, 32)]])
+    nodes = tuple(random.choice(sizes) for _ in range(random.randint(5, 10)))
+    full, bare = random.uniform(0.35, 0.9), random.choice([0.0, 0.0, 0.15])
+    pods = list[SmallPod]()
+    for number, has in enumerate(nodes):
+        left = Amounts(int(has.cpu * full), int(has.memory * full))
+        while left.cpu and left.memory:
+            wanted = Amounts(random.choice([1, 2, 2, 4, 6]), random.choice([1, 2, 2, 4, 8]))
+            wanted = Amounts(min(wanted.cpu, left.cpu), min(wanted.memory, left.memory))
+            pods.append(SmallPod(wanted, number, random.random() >= bare))
+            left = Amounts(left.cpu - wanted.cpu, left.memory - wanted.memory)
+            if random.random() < 0.2:
+                break
+    cpu, memory = (max(each[k] for each in nodes) for k in range(2))
+    waiting = Amounts(random.randint(cpu // 3, cpu), random.randint(memory // 3, memory))
+    return SmallCluster(nodes, tuple(pods), waiting)
+
+
+_Solver: Any = highspy.Highs
+"""Its methods have no types."""
+
+
+class _Program:
+    """An integer program in which each pod that may move is on one node."""
+
+    def __init__(self, cluster: SmallCluster, targets: Sequence[int]) -> None:
+        self.model: Any = _Solver()
+        self.model.silent()
+        self.cluster = cluster
+        self.on = {
+            (number, at): self.model.addBinary()
+            for number, each in enumerate(cluster.pods)
+            for at in {each.node, *(targets if each.movable else ())}
+        }
+        for number in range(len(cluster.pods)):
+            self.model.addConstr(sum(v for (p, _), v in self.on.items() if p == number) == 1)
+
+    def demand(self, at: int, resource: int) -> Any:
+        """Return the sum of what the pods on a node request."""
+        return sum(
+            self.cluster.pods[number].amounts[resource] * variable
+            for (number, on), variable in self.on.items()
+            if on == at
+        )
+
+    def moved(self) -> Any:
+        """Return how many pods are on another node than before."""
+        return sum(v for (p, on), v in self.on.items() if on != self.cluster.pods[p].node)
+
+    def best(self, objective: Any, *, most: bool) -> int | None:
+        """Return the largest or smallest value of the objective; None if nothing is possible."""
+        (self.model.maximize if most else self.model.minimize)(objective)
+        if self.model.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+            return None
+        value: float = self.model.getObjectiveValue()
+        return round(value)
+
+
+def fewest_moves(cluster: SmallCluster) -> int | None:
+    """Return how many moves at least make the waiting pod fit; None if no moves do."""
+    nodes = range(len(cluster.nodes))
+    program = _Program(cluster, nodes)
+    model = program.model
+    big = [model.addBinary() for _ in nodes]
+    model.addConstr(sum(big) == 1)
+    for at, has in enumerate(cluster.nodes):
+        for resource in range(2):
+            demand = program.demand(at, resource) + cluster.waiting[resource] * big[at]
+            model.addConstr(demand <= has[resource])
+    return program.best(program.moved() + 0 * big[0], most=False)
+
+
+def most_emptied(cluster: SmallCluster) -> int:
+    """Return how many nodes at most can be emptied onto others that have pods now."""
+    in_use = sorted({each.node for each in cluster.pods})
+    program = _Program(cluster, in_use)
+    model = program.model
+    empty = {at: model.addBinary() for at in in_use}
+    for at in in_use:
+        has = cluster.nodes[at]
+        for resource in range(2):
+            demand = program.demand(at, resource) + has[resource] * empty[at]
+            model.addConstr(demand <= has[resource])
+        for (_, on), variable in program.on.items():
+            if on == at:
+                model.addConstr(variable + empty[at] <= 1)
+    return program.best(_sum(empty.values()), most=True) or 0
+
+
+def _sum(variables: Iterable[Any]) -> Any:
+    return sum(variables)

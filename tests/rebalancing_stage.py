@@ -1,0 +1,150 @@
+"""A cluster with pods of a ReplicaSet, an engine over it, and a clock that stands."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from kube.virtual_clock import VirtualClock
+from mooring.engine.build import build_engine
+from mooring.engine.groups.slices import Pausing
+from mooring.engine.profiles import ActiveProfile
+from mooring.engine.rebalancing.expected import Expected
+from mooring.engine.rebalancing.plan import Move, Plan, Step
+from mooring.kube.client import ApiClient
+from mooring.model.events import Kind
+from mooring.model.node import parse_node
+from mooring.model.pod import Pod, parse_pod
+from mooring.model.workloads import parse_pod_disruption_budget
+from mooring.policy.rebalancing import Goal, Rebalancing
+from mooring.testing.builders import cluster, node, pod, uid_of
+from scheduler_states import SHIPPED_ONLY, put_profile
+
+__all__ = ["APPLY", "OWNER", "READY", "Stage", "running"]
+
+Raw = dict[str, Any]
+OWNER: Final = {"kind": "ReplicaSet", "name": "web", "uid": "rs-web", "apiVersion": "apps/v1"}
+OLD: Final = "1970-01-01T00:00:00Z"
+READY: Final = {"conditions": [{"type": "Ready", "status": "True"}]}
+APPLY: Final = {"mode": "Apply", "goals": ["Pack"], "intervalSeconds": 300}
+
+
+def running(name: str, node_name: str, *, owner: Mapping[str, str] = OWNER, **fields: Any) -> Raw:
+    """Return a ready pod of a controller."""
+    shown = {"cpu": "1", "labels": {"app": "web"}, "status": READY, "created": OLD, **fields}
+    return pod(name, node=node_name, owner=owner, phase="Running", **shown)
+
+
+class Stage:
+    """Two nodes of four cores and what a test adds; `steps` are those of the next plan.
+
+    Attributes:
+        steps: What is planned next: each is carried out whole.
+        resting: What the last plan was told to leave alone.
+        examined: How many pods a plan looks at until its decisions are spent; None: at all.
+    """
+
+    def __init__(self, client: ApiClient, *objects: Raw, **section: Any) -> None:
+        self.clock = VirtualClock()
+        self.steps: list[Step] = []
+        self.plans = 0
+        self.breaks = False
+        self.examined: int | None = None
+        self.resting: frozenset[str] = frozenset()
+        parts = self.parts = build_engine(
+            client,
+            cluster(node("a"), node("b"), *objects),
+            SHIPPED_ONLY,
+            identity="test",
+            make_plan=self._make_plan,
+            clock=self.clock,
+            now=self.clock,
+            sleep=self.clock.sleep,
+        )
+        self.scheduler, self.state = parts.scheduler, parts.scheduler.state
+        self.executor, self.rebalancer = parts.executor, parts.rebalancer
+        self.expected = parts.executor.expected
+        self.entry = self.put_profile(**section)
+
+    def put_profile(self, *, profile_mode: str = "Active", **section: Any) -> ActiveProfile:
+        """Put the profile in force with this section."""
+        own = {**APPLY, **section}
+        self.entry = put_profile(self.scheduler, mode=profile_mode, rebalancing=own)
+        self.parts.pod_enqueuer.profiles_changed()
+        return self.entry
+
+    def put_profile_without_section(self) -> None:
+        """Put the profile in force without a section."""
+        self.entry = put_profile(self.scheduler)
+
+    def _make_plan(
+        self,
+        _entry: ActiveProfile,
+        _section: Rebalancing,
+        resting: Collection[str],
+        _position: int,
+    ) -> Pausing[Plan]:
+        yield
+        self.plans += 1
+        if self.breaks:
+            raise ValueError("broken")
+        self.resting = frozenset(resting)
+        steps, self.steps = self.steps, []
+        pods = len(self.state.pods)
+        return Plan(tuple(steps), pods, self.examined, spent=self.examined is not None)
+
+    def placed(self, name: str) -> Pod:
+        """Return the pod of this name as the cluster shows it on its node."""
+        found = self.state.pods.get(uid_of(name))
+        assert found is not None
+        return found.pod
+
+    def move(self, name: str, target: str) -> Move:
+        """Return the move of this pod."""
+        found = self.placed(name)
+        return Move(found, found.node_name or "", target)
+
+    def step(self, *moves: Move, group: str = "") -> Step:
+        """Return a step of these moves."""
+        return Step(Goal.PACK, moves, "node a is emptied", 1000, group=group)
+
+    def keep(self, name: str, target: str) -> Expected:
+        """Keep a place for the replacement of this pod."""
+        return self.executor.keep(self.move(name, target))
+
+    def show(self, raw: Raw) -> None:
+        """Have the watch of assigned pods show the pod."""
+        shown = parse_pod(raw)
+        self.state.put(Kind.POD, shown.uid, shown)
+
+    def pending(self, raw: Raw) -> Pod:
+        """Have kopf show a pod without a node."""
+        shown = parse_pod(raw)
+        self.parts.pod_enqueuer.pending(shown)
+        return shown
+
+    def come(self, name: str, **fields: Any) -> Pod:
+        """Have kopf show a new pod of the ReplicaSet."""
+        shown = {"cpu": "1", "labels": {"app": "web"}, "owner": OWNER, **fields}
+        return self.pending(pod(name, **shown))
+
+    def add_node(self, name: str) -> None:
+        """Have the watch show one more node."""
+        self.state.put(Kind.NODE, name, parse_node(node(name)))
+
+    def put_budget(self, raw: Raw) -> None:
+        """Have the watch show this disruption budget."""
+        budget = parse_pod_disruption_budget(raw)
+        self.state.put(Kind.POD_DISRUPTION_BUDGET, budget.key, budget)
+
+    def gone(self, name: str) -> None:
+        """Have the watch of assigned pods show that the pod was deleted."""
+        self.state.delete(Kind.POD, uid_of(name))
+
+    def nominated(self) -> dict[str, str]:
+        """Return the node of each nomination, by the uid of the pod."""
+        nominations, names = self.state.nominations, self.state.nodes.names
+        return {nominee.pod.uid: names[nominee.row] for nominee in nominations}
+
+    def as_pending(self, name: str) -> Pod:
+        """Return the placed pod as it would be without a node."""
+        return replace(self.placed(name), node_name=None)

@@ -1,0 +1,94 @@
+"""A cluster, a profile with a section `rebalancing`, and the plans that are made of it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from deciding import Deciding
+from mooring.engine.groups.slices import SearchBudget, run_whole
+from mooring.engine.rebalancing.movable import Movable
+from mooring.engine.rebalancing.plan import Plan
+from mooring.engine.rebalancing.planner import Planner
+from mooring.engine.rebalancing.planning import Planning
+from mooring.engine.rebalancing.trial import PlanTrial
+from mooring.engine.result_cache import ResultCache
+from mooring.engine.what_if import WhatIf
+from mooring.framework.decision import PodRef
+from mooring.model.events import Kind
+from mooring.model.pod import Pod, parse_pod
+from mooring.model.pod_group import GroupKey
+from mooring.policy.reading import read
+from mooring.policy.rebalancing import Rebalancing
+from mooring.testing.builders import pod
+
+__all__ = ["MANY", "NOW", "Replanning", "moves", "owned"]
+
+MANY: Final = 1_000_000
+"""Decisions: more than any test needs."""
+NOW: Final = 1_800_000_000.0
+"""When plans are made: all pods of the builders are old enough by then."""
+
+
+def owned(name: str, owner: str = "web", kind: str = "ReplicaSet", **fields: Any) -> dict[str, Any]:
+    """Return a pod with a controller of this name."""
+    return pod(name, owner={"kind": kind, "name": owner, "uid": f"{kind}-{owner}"}, **fields)
+
+
+class Replanning(Deciding):
+    """Plans for the pods of one profile.
+
+    `rebalancing` is the section as a user writes it, `waiting` are pods without a node. Other
+    arguments are those of `Deciding`.
+    """
+
+    def __init__(
+        self,
+        *objects: Mapping[str, Any],
+        rebalancing: Mapping[str, Any] | None = None,
+        waiting: Sequence[Mapping[str, Any]] = (),
+        **spec: Any,
+    ) -> None:
+        super().__init__(*objects, **spec)
+        self.section = read(Rebalancing, dict(rebalancing or {}), "rebalancing")
+        self.waiting = [parse_pod(raw) for raw in waiting]
+        for each in self.waiting:
+            self.state.put_unscheduled(each)
+
+    def planner(self, **arguments: Any) -> Planner:
+        """Return a planner; the arguments are its own."""
+        profiles = self.scheduler.profiles
+        (entry,) = profiles.in_force.values()
+        given: dict[str, Any] = {
+            "now": lambda: NOW,
+            "budget": SearchBudget(MANY),
+            "pending": self.waiting,
+            **arguments,
+        }
+        cache = ResultCache(self.state.nodes)
+        return Planner(self.cluster, cache, entry, profiles, self.section, **given)
+
+    def planning(self, budget: SearchBudget | None = None) -> Planning:
+        """Return what the searches of one plan share; all pods are of the profile."""
+        pipeline, budget = self.pipeline, budget or SearchBudget(MANY)
+        what_if = WhatIf(self.cluster, ResultCache(self.state.nodes))
+        movable = Movable(self.section, self.cluster, pipeline, (), lambda: NOW)
+        trial = PlanTrial(what_if, pipeline, budget)
+        return Planning(what_if, pipeline, trial, budget, movable, self.section, lambda _: True)
+
+    def plan(self, only_for: PodRef | GroupKey | None = None, **arguments: Any) -> Plan:
+        """Return the plan; the arguments are those of the planner."""
+        return run_whole(self.planner(**arguments).plan(only_for))
+
+    def carry_out(self, plan: Plan) -> None:
+        """Have the pods of the plan on their targets, one after the other."""
+        for move in plan.moves:
+            self.carry_out_move(move.pod, move.target)
+
+    def carry_out_move(self, moved: Pod, target: str) -> None:
+        """Have the pod on the node."""
+        self.state.put(Kind.POD, moved.uid, replace(moved, node_name=target))
+
+
+def moves(plan: Plan) -> list[tuple[str, str, str]]:
+    """Return name, source and target of each move."""
+    return [(move.pod.name, move.source, move.target) for move in plan.moves]
