@@ -206,7 +206,7 @@ class Patterns:
             if each.pool not in pools:
                 pools.append(each.pool)
             if counts.setdefault((each.driver, each.pool), each.slice_count) != each.slice_count:
-                return None  # the order in which slices came decides
+                return None  # so rare that the pool itself is looked at
             used = allocated.of_pool(each.driver, each.pool)
             if used and any(
                 DeviceId(each.driver, each.pool, name) in allocated.shares for name in used

@@ -89,9 +89,7 @@ class Inventory:
 
     def is_on_node(self, each: ResourceSlice) -> bool:
         """Return whether the slice is looked for on one node only."""
-        return bool(each.node_name) and (
-            self._rules.counter_slices_by_node or not each.shared_counters
-        )
+        return _is_on_node(each, self._rules)
 
     def nodes_of(self, key: PoolKey) -> list[str]:
         """Return the names of the nodes on which slices of the pool are looked for."""
@@ -162,6 +160,10 @@ def _drop(slices: dict[_Key, dict[str, ResourceSlice]], key: _Key, name: str) ->
         del slices[key]
 
 
+def _is_on_node(each: ResourceSlice, rules: KubernetesRules) -> bool:
+    return bool(each.node_name) and (rules.counter_slices_by_node or not each.shared_counters)
+
+
 def pools_of_node(
     inventory: Inventory, node_name: str, labels: Mapping[str, str], rules: KubernetesRules
 ) -> list[Pool]:
@@ -218,7 +220,7 @@ def _pool(
     rules: KubernetesRules,
 ) -> Pool | None:
     """Return the pool; None if all slices for this node are out of date."""
-    generation, count = slices[0].generation, slices[0].slice_count
+    generation, count = slices[0].generation, _slice_count(slices, rules)
     others: list[ResourceSlice] = []
     if len(slices) != count:
         if any(each.generation > generation for each in all_slices):
@@ -234,6 +236,19 @@ def _pool(
     if rules.counter_slices_by_node:
         return _built(key, ordered, others, [*ordered, *others])
     return _built(key, ordered, others, ordered)
+
+
+def _slice_count(slices: Sequence[ResourceSlice], rules: KubernetesRules) -> int:
+    """Return how many slices the pool has by the first of these.
+
+    If they contradict each other, that is the first name of those of a single node, else of all. In
+    kube-scheduler it is the one that its cache lists first, which may be any of them.
+    """
+    count = slices[0].slice_count
+    if all(each.slice_count == count for each in slices):
+        return count
+    first = min(slices, key=lambda each: (not _is_on_node(each, rules), each.name.encode()))
+    return first.slice_count
 
 
 def _built(
