@@ -58,6 +58,7 @@ from mooring.page.objects import PodObjects
 from mooring.page.pods import Pods
 from mooring.page.policy import Policy
 from mooring.page.queue import Queue
+from mooring.page.rebalancing import PlansView
 from mooring.page.search import PodSearch
 from mooring.page.trials import WhatIfRunner
 from mooring.plugins import SHIPPED
@@ -197,7 +198,10 @@ class Scheduler:
         self._extender_client = ApiClient(connection)
         engine = self.engine = self._new_engine(state)
         self._profile_handler = ProfileHandler(
-            engine.scheduler.profiles, engine.pod_enqueuer, now=environment.now
+            engine.scheduler.profiles,
+            engine.pod_enqueuer,
+            found=engine.rebalancer.profile_found,
+            now=environment.now,
         )
         self._profile_status = ProfileStatusWriter(
             self._profile_handler, client, engine.recorder, clock=environment.clock
@@ -389,6 +393,7 @@ class Scheduler:
             self.engine.housekeeping.run(),
             self._comparer.run(),
             self._shadow_status.run(),
+            self.engine.rebalancer.run(),
         ]
         if self._elector is not None:
             work.append(self._give_up_when_unable())
@@ -455,6 +460,7 @@ class Scheduler:
             task.cancel()
         await asyncio.gather(
             engine.preemptions.finish(deadline - now()),
+            engine.rebalancer.finish(deadline - now()),
             engine.loop.finish(deadline - now()),
         )
         await engine.recorder.drain(max(0.0, min(_EVENT_SECONDS, deadline - now())))
@@ -500,11 +506,8 @@ class Scheduler:
         pod_reports = PodReportBuilder(
             scheduler, groups=engine.group_reports.report, unserved=self._reflectors.unserved
         )
-        queue = Queue(
-            scheduler,
-            bound=lambda: self._metrics.pods_bound,
-            cause=scheduler.decisions.cause,
-        )
+        bound, cause = lambda: self._metrics.pods_bound, scheduler.decisions.cause
+        queue = Queue(scheduler, bound=bound, cause=cause)
         looks_up_ca = not settings.authentication_skip_lookup and settings.client_ca_file is None
         return Endpoints(
             live={
@@ -523,6 +526,7 @@ class Scheduler:
             pod_groups=pod_reports.of_groups,
             queue=queue,
             shadow=engine.shadow.report,
+            rebalancing=engine.rebalancer.report,
             cache_dump=partial(cache_dump, scheduler),
             configuration=partial(configuration, scheduler),
             tls=ServingTls(
@@ -545,6 +549,7 @@ class Scheduler:
             pod_groups=pod_reports.of_groups,
             policy=Policy(scheduler.profiles, self._profile_handler, engine.shadow.report),
             trials=WhatIfRunner(scheduler, engine.registry),
+            plans=PlansView(scheduler, engine.rebalancer.report),
             search=PodSearch(scheduler),
             objects=PodObjects(client, scheduler.uid_of),
             queue=queue,
@@ -574,6 +579,7 @@ class Scheduler:
             events_dropped=lambda: engine.recorder.dropped,
             spans_dropped=lambda: self._traces.dropped if self._traces is not None else 0,
             kopf_restarts=lambda: self._kopf.restarts,
+            rebalancing_planned=engine.rebalancer.planned,
             gpu_mismatches=lambda: scheduler.state.devices.mismatches,
             pod_groups=engine.group_reports.phases,
             queue_incoming_pods=scheduler.queue.incoming,

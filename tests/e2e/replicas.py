@@ -54,9 +54,15 @@ WAIT_SECONDS: Final = 60.0
 LOOK_AGAIN: Final = 0.05
 
 
-def eventually(ask: Callable[[], T], holds: Callable[[T], object], what: str) -> T:
+def eventually(
+    ask: Callable[[], T],
+    holds: Callable[[T], object],
+    what: str,
+    *,
+    seconds: float = WAIT_SECONDS,
+) -> T:
     """Ask until the answer is as it should be, and return it."""
-    deadline = time.monotonic() + WAIT_SECONDS
+    deadline = time.monotonic() + seconds
     while not holds(answer := ask()):
         assert time.monotonic() < deadline, f"{what} did not come about; at last: {answer!r:.2000}"
         time.sleep(LOOK_AGAIN)

@@ -390,3 +390,28 @@ async def test_a_victim_that_stays_because_of_a_conflict_ends_the_preemption(
     assert not stage.scheduler.state.evictions.evicting(victim)
     assert stage.scheduler.state.nominations.get(uid_of("high")) is None
     assert stage.queued.queue is SubQueue.BACKOFF
+
+
+async def test_nothing_is_written_about_a_place_that_is_kept_for_no_pod_yet(
+    stage: Stage, answers: Answers
+) -> None:
+    """Rebalancing keeps such places; a pod of higher priority takes one."""
+    place = replace(parse_pod(pod("lower", cpu="1", priority=5)), uid=Uid("uid/replacement"))
+    stage.scheduler.state.nominate(place, "a")
+    await stage.carry_out(0)
+    assert stage.scheduler.state.nominations.get(place.uid) is None
+    assert not [path for _, path in answers.requests if "lower" in path]
+
+
+async def test_preemptors_are_tried_again_if_a_pod_stays_that_somebody_else_began_to_evict(
+    stage: Stage,
+) -> None:
+    [victim] = stage.victims(0)
+    other = parse_pod(pod("other"))
+    assert stage.scheduler.state.begin_evictions(other, [victim]) == [victim]
+    await stage.carry_out(0)
+    assert stage.scheduler.state.evictions.awaits_victims(stage.preemptor)
+    stage.preemptions.stays(victim)
+    assert not stage.scheduler.state.evictions.awaits_victims(stage.preemptor)
+    assert stage.queued.queue is SubQueue.BACKOFF
+    assert stage.woken.is_set()

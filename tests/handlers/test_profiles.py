@@ -106,6 +106,35 @@ def test_a_profile_in_mode_shadow_says_so_and_keeps_what_its_comparisons_show(
     assert shared.profiles.in_force["packed"].profile.spec.mode == "Active"
 
 
+def test_what_rebalancing_has_written_stays_while_the_profile_has_a_section(
+    profile_handler: ProfileHandler,
+) -> None:
+    status = profile_handler.applied(profile(rebalancing={}))
+    moved = {**(status or {}), "rebalancing": {"done": 7}}
+    assert profile_handler.applied(profile(status=moved, rebalancing={})) is None
+    without = profile_handler.applied(profile(2, status=moved))
+    assert without is not None
+    assert without["rebalancing"] is None
+
+
+def test_rebalancing_is_told_of_a_profile_before_its_spec_is_in_force(
+    shared: SchedulerState,
+) -> None:
+    told: list[tuple[object, ...]] = []
+
+    def found(*profile: object) -> None:
+        told.append((*profile, list(shared.profiles.in_force)))
+
+    handler = ProfileHandler(shared.profiles, silent_pod_enqueuer(shared), found=found)
+    handler.applied(profile(uid="first", status={"rebalancing": {"done": 1}}))
+    assert told == [("packed", "first", {"rebalancing": {"done": 1}}, [])]
+    handler.applied(profile(uid="first", status={"rebalancing": {"done": 2}}))
+    assert len(told) == 1
+    handler.applied(profile(2, uid="first"))
+    handler.applied(profile(uid="second", version=2))
+    assert [uid for _, uid, *_ in told] == ["first", "first", "second"]
+
+
 def test_a_status_that_is_right_already_is_not_written_again(
     profile_handler: ProfileHandler,
 ) -> None:

@@ -111,6 +111,15 @@ def test_conditions_show_earlier_attempts_and_preemption(
     assert parsed.evicted == (disruption == "evicted")
 
 
+@pytest.mark.parametrize("status", ["True", "False", "Unknown"])
+def test_a_pod_is_ready_if_its_condition_says_so(status: str) -> None:
+    conditions = [
+        {"type": "ContainersReady", "status": "True"},
+        {"type": "Ready", "status": status},
+    ]
+    assert parse_pod(pod(status={"conditions": conditions})).ready == (status == "True")
+
+
 @pytest.mark.parametrize(
     ("raw", "message"),
     [

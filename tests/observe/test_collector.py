@@ -16,6 +16,7 @@ def readings(*, leading: bool = True) -> StateCollector:
         kopf_restarts=lambda: 6,
         gpu_mismatches=lambda: 7,
         pod_groups=lambda: {"Running": 8},
+        rebalancing_planned=lambda: {"mooring": 3},
         queue_incoming_pods=lambda: {("active", "UnscheduledPodAdd"): 9},
         queued_entities=lambda: {("active", "pod"): 3},
         queue_incoming_entities=lambda: {("active", "UnscheduledPodAdd", "pod"): 9},
@@ -58,6 +59,7 @@ def test_every_reading_is_shown_under_its_name_and_labels() -> None:
         "mooring_spans_dropped": {(): 11},
         "mooring_kopf_restarts": {(): 6},
         "mooring_gpu_assignment_mismatches": {(): 7},
+        "mooring_rebalancing_planned_moves": {("mooring",): 3},
     }
 
 

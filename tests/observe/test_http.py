@@ -2,7 +2,7 @@ import asyncio
 import json
 import logging
 import ssl
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import MappingProxyType
@@ -14,11 +14,12 @@ import pytest
 
 from certificates import Authority, Pair, insecure
 from deciding import keep
+from mooring.engine.rebalancing.record import RebalancingReport, ShownMove
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.decision import Decision, PodRef, TextAboutPods
 from mooring.model.access import Attributes, ReviewError, User
 from mooring.model.pod import Uid, parse_pod
-from mooring.observe.documents import plain
+from mooring.observe.documents import HIDDEN, plain
 from mooring.observe.http import Check, Endpoints, ListenError
 from mooring.observe.metrics import Metrics
 from mooring.observe.records import DecisionLog
@@ -76,6 +77,7 @@ def endpoints(
     groups: Mapping[tuple[str, str], list[dict[str, Any]]] = MappingProxyType({}),
     pending: SchedulerState | None = None,
     shadow: Callable[[str], Mapping[str, Any]] = lambda _: {},
+    rebalancing: Callable[[], Sequence[object]] = list,
     cache: Callable[[], Iterator[Mapping[str, Any]]] = lambda: iter(()),
     dump_seconds: float = 60.0,
     configuration: Callable[[], dict[str, Any]] = dict,
@@ -105,6 +107,7 @@ def endpoints(
         pod_groups=pod_groups,
         queue=queue,
         shadow=shadow,
+        rebalancing=rebalancing,
         cache_dump=cache,
         dump_seconds=dump_seconds,
         configuration=configuration,
@@ -267,6 +270,7 @@ PROTECTED = pytest.mark.parametrize(
         "/debug/decisions",
         "/debug/pending",
         "/debug/shadow",
+        "/debug/rebalancing",
         "/debug/cache",
     ],
 )
@@ -699,3 +703,16 @@ async def test_a_dump_that_takes_too_long_is_cut_off_and_the_next_client_has_its
                     pass
         cache.records = 0
         assert await get(client, "/debug/cache") == (200, "")
+
+
+async def test_names_of_pods_that_are_moved_are_shown_to_those_who_may_get_them() -> None:
+    move = ShownMove(PodRef("team-a", "web-1", Uid("1")), "a", "b", "Pack", "why", 0, 1000)
+    report = RebalancingReport("mooring", "Plan", "1 move is planned", 0, 0, (move,))
+    rights = Rights(ADMIN, ("ann", 'get path "/debug/rebalancing"'))
+    shown = endpoints(reviews=rights, rebalancing=lambda: (report,))
+    for user, name in (("admin", "team-a/web-1"), ("ann", HIDDEN)):
+        async with served(shown, user=user) as client:
+            async with client.get("/debug/rebalancing") as answer:
+                (found,) = (await answer.json())["profiles"]
+            assert found["underWay"][0]["pod"] == name
+            assert found["underWay"][0]["source"] == "a"

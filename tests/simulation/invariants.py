@@ -19,6 +19,7 @@ import orjson
 
 from faults.books import Amount, PodSeen
 from mooring.kube.resources import POD
+from simulation.actors.rebalancing import MOVED
 from simulation.allocation_invariants import (
     every_pod_whose_devices_are_free_is_bound,
     no_claim_is_kept_for_a_pod_that_has_ended,
@@ -52,6 +53,11 @@ from simulation.group_invariants import (
     no_part_of_a_gang_is_bound,
 )
 from simulation.placement_invariants import a_placement_keeps_the_constraints_of_its_pod
+from simulation.rebalancing_invariants import (
+    an_eviction_is_told_in_the_status_before,
+    no_more_pods_are_moved_than_the_limits_say,
+    no_place_is_kept_that_nobody_waits_for,
+)
 from simulation.state_invariants import (
     a_replica_leads,
     every_pod_without_a_node_is_queued_once,
@@ -148,6 +154,8 @@ def victims_go_only_where_somebody_needs_them(world: "World", change: Change) ->
     if change.resource is not POD or not by_replica or not removes or change.before is None:
         return None
     victim = PodSeen.read(change.before)
+    if change.what == "evict" and victim.scheduler == MOVED:
+        return None  # rebalancing has evicted it
     names = [victim.node] if victim.node else [*world.books.nodes]  # it was being bound
     told = partial(world.server.watches.told, change.by, POD, "kopf")
     for pod in world.books.waited_lately(change.at, told):
@@ -225,6 +233,7 @@ AT_EVERY_REQUEST: Final[tuple[Callable[["World", "Sent"], str | None], ...]] = (
     nobody_writes_while_another_holds_the_lease,
     no_pod_is_bound_to_a_second_node,
     no_binding_of_a_gang_is_sent_before_its_minimum_has_nodes,
+    an_eviction_is_told_in_the_status_before,
 )
 AT_EVERY_CHANGE: Final[tuple[Callable[["World", Change], str | None], ...]] = (
     no_node_holds_more_than_it_has,
@@ -239,6 +248,7 @@ AT_EVERY_CHANGE: Final[tuple[Callable[["World", Change], str | None], ...]] = (
     the_volumes_of_a_bound_pod_are_on_its_node,
     no_device_is_allocated_twice,
     the_devices_of_a_bound_pod_are_on_its_node,
+    no_more_pods_are_moved_than_the_limits_say,
 )
 WHEN_CALM: Final[tuple[Callable[["World"], str | None], ...]] = (
     a_replica_leads,
@@ -252,6 +262,7 @@ WHEN_CALM: Final[tuple[Callable[["World"], str | None], ...]] = (
     the_claim_of_a_bound_pod_is_reserved_for_it,
     the_devices_in_use_equal_a_recount,
     every_pod_whose_devices_are_free_is_bound,
+    no_place_is_kept_that_nobody_waits_for,
 )
 WHEN_EMPTY: Final[tuple[Callable[["World"], str | None], ...]] = (
     the_books_equal_a_recount,

@@ -128,6 +128,8 @@ class World:
         self.replicas = {name: self._replica(name) for name in scenario.replicas}
         self.books.refusals = [self.actor(Extenders).refuses, Plugins.refuses]
         self.bound = 0
+        self.moved: list[str] = []
+        """The uids of pods that were evicted to be moved."""
         self._progress = Progress()
         self.coverage = coverage if coverage is not None else Coverage()
         self._trace = hashlib.sha256()

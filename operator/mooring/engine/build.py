@@ -3,10 +3,11 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from heapq import nsmallest
 from random import Random
 from typing import Final
 
@@ -15,18 +16,25 @@ from mooring.engine.at_bind import AtBind
 from mooring.engine.extenders.extenders import Extenders, tls_problem
 from mooring.engine.extenders.objects import ApiObjects
 from mooring.engine.groups.pod_group_status_reporter import PodGroupStatusReporter
+from mooring.engine.groups.slices import Pausing, SearchBudget
 from mooring.engine.housekeeping import Housekeeping
 from mooring.engine.loop import SchedulingLoop
 from mooring.engine.pod_enqueuer import PodEnqueuer
 from mooring.engine.pod_status_reporter import PodStatusReporter
 from mooring.engine.preemption_executor import PreemptionExecutor
-from mooring.engine.profiles import Profiles
+from mooring.engine.profiles import ActiveProfile, Profiles
+from mooring.engine.rebalancing.executor import Executor
+from mooring.engine.rebalancing.plan import Plan
+from mooring.engine.rebalancing.planner import Planner
+from mooring.engine.rebalancing.rebalancer import MakePlan, Rebalancer
+from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.engine.shadow import Shadow
 from mooring.framework.evaluations import MOST_PER_DECISION
 from mooring.framework.handle import Api, DeviceMetrics, Handle
 from mooring.framework.plugin_failures import PluginFailures
 from mooring.framework.plugin_metrics import PluginMetrics
+from mooring.framework.queued_pod import SubQueue
 from mooring.framework.registry import Registry
 from mooring.framework.waiting_pods import WaitingPods
 from mooring.kube.client import ApiClient
@@ -38,6 +46,7 @@ from mooring.model.kubernetes_rules import unknown_server
 from mooring.model.pod import Pod
 from mooring.observe.metrics import Metrics
 from mooring.observe.records import DecisionLog
+from mooring.policy.rebalancing import Goal, Rebalancing
 from mooring.queueing.hints import QueueingHints
 from mooring.queueing.queue import SchedulingQueue
 from mooring.state.cluster import ClusterState
@@ -47,6 +56,11 @@ logger = logging.getLogger(__name__)
 
 __all__ = ["Engine", "Options", "build_engine", "build_scheduler_state"]
 
+_MOST_DECISIONS: Final = 20_000
+"""What a plan of rebalancing may cost, in decisions about one pod: some seconds."""
+_PLAN_SLICE_SECONDS: Final = 0.005
+_MOST_PENDING: Final = 1_000
+"""Unschedulable pods for which a plan makes room."""
 _BUSY: Final = 16
 """Requests in flight that matter more than events; a server that keeps up has fewer."""
 
@@ -76,6 +90,7 @@ class _Environment:
     extender_client: ApiClient
     identity: str
     served: Callable[[], Mapping[Kind, Resource]]
+    make_plan: MakePlan
     clock: Callable[[], float]
     now: Callable[[], float]
     sleep: Callable[[float], Awaitable[None]]
@@ -125,9 +140,13 @@ class Engine:
             bound_node=lambda pod: writer.bound_node(pod.namespace, pod.name, pod.uid),
             clock=clock,
         )
+        self.executor = Executor(
+            scheduler, writer, self.preemptions, now=now, clock=clock, sleep=sleep
+        )
         self.pod_enqueuer = self._new_pod_enqueuer(work, clock)
         self.loop = self._new_loop(work, outside)
         self.housekeeping = self._new_housekeeping(outside)
+        self.rebalancer = self._new_rebalancer(outside)
 
     def _new_group_reports(self, outside: _Environment) -> PodGroupStatusReporter:
         return PodGroupStatusReporter(
@@ -153,6 +172,7 @@ class Engine:
             gated=self.reports.gated,
             no_profile=self.reports.no_profile,
             misspelt=self.reports.misspelt,
+            arrived=self.executor.expected.arrived,
         )
 
     def _new_loop(self, work: asyncio.Event, outside: _Environment) -> SchedulingLoop:
@@ -168,6 +188,20 @@ class Engine:
             work=work,
             clock=outside.clock,
             now=outside.now,
+        )
+
+    def _new_rebalancer(self, outside: _Environment) -> Rebalancer:
+        return Rebalancer(
+            self.scheduler,
+            self.executor,
+            outside.make_plan,
+            client=outside.client,
+            recorder=self.recorder,
+            metrics=self.metrics,
+            busy=self.is_busy,
+            clock=outside.clock,
+            now=outside.now,
+            sleep=outside.sleep,
         )
 
     def _new_housekeeping(self, outside: _Environment) -> Housekeeping:
@@ -211,6 +245,7 @@ class Engine:
         """Tell every part what has changed in the cluster."""
         self.group_reports.on_events(events)
         self.pod_enqueuer.on_events(events)
+        self.executor.expected.on_events(events)
         self.shadow.on_events(events)
         self.api.cluster_changed()
 
@@ -232,6 +267,7 @@ def build_engine(
     decisions: DecisionLog | None = None,
     extender_client: ApiClient | None = None,
     served: Callable[[], Mapping[Kind, Resource]] = dict,
+    make_plan: MakePlan | None = None,
     clock: Callable[[], float] = time.monotonic,
     now: Callable[[], float] = time.time,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -249,6 +285,7 @@ def build_engine(
         decisions: Keeps the decisions and the paths of pods; by default a log of its own.
         extender_client: Reads what extenders get; by default `client`.
         served: The resources that the API server serves, by kind.
+        make_plan: Makes the plans of rebalancing; by default the planner does.
         clock: Monotonic, in seconds.
         now: The time of day, in seconds since the epoch.
         sleep: Waits for so many seconds of the clock.
@@ -274,6 +311,7 @@ def build_engine(
         extender_client=extender_client or client,
         identity=identity,
         served=served,
+        make_plan=make_plan or partial(_make_plan, scheduler, clock, now),
         clock=clock,
         now=now,
         sleep=sleep,
@@ -345,3 +383,39 @@ def _is_scheduled_in_groups(scheduler: SchedulerState, pod: Pod) -> bool:
     """Return whether the pod's profile has a plugin for pod groups."""
     entry = scheduler.profiles.of(pod, scheduler.cluster)
     return entry is not None and entry.pipeline.group_policy is not None
+
+
+def _make_plan(
+    scheduler: SchedulerState,
+    clock: Callable[[], float],
+    now: Callable[[], float],
+    entry: ActiveProfile,
+    section: Rebalancing,
+    resting: Collection[str],
+    position: int,
+) -> Pausing[Plan]:
+    """Make a plan of rebalancing with pauses, by the decisions that the profile makes now."""
+    planner = Planner(
+        scheduler.cluster,
+        ResultCache(scheduler.state.nodes),
+        entry,
+        scheduler.profiles,
+        section,
+        now=now,
+        budget=SearchBudget(_MOST_DECISIONS, clock, _PLAN_SLICE_SECONDS),
+        pending=_unschedulable(scheduler, entry) if Goal.MAKE_ROOM in section.goals else (),
+        resting=resting,
+        position=position,
+    )
+    return (yield from planner.plan())
+
+
+def _unschedulable(scheduler: SchedulerState, entry: ActiveProfile) -> list[Pod]:
+    """Return the profile's pods that fit nowhere, those of the highest priority first."""
+    waiting = (
+        queued
+        for queued in scheduler.queue
+        if queued.queue is SubQueue.UNSCHEDULABLE and queued.pipeline is entry.pipeline
+    )
+    first = nsmallest(_MOST_PENDING, waiting, key=lambda q: (-q.pod.spec.priority, q.pod.created))
+    return [queued.pod for queued in first]

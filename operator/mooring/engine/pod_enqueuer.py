@@ -55,7 +55,8 @@ class PodEnqueuer:
     PreEnqueue plugin failed, and why. `gated` is called with a pod that a PreEnqueue plugin has
     held back for some time, and why. `no_profile` is called with a pod that no profile takes, and
     why, `misspelt` with one that no scheduler takes and whose scheduler name is similar to a
-    profile's, and what to say of it.
+    profile's, and what to say of it. `arrived` is called with a pod that is
+    shown for the first time.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class PodEnqueuer:
         gated: Callable[[Pod, str], None],
         no_profile: Callable[[Pod, str], None],
         misspelt: Callable[[Pod, str], None],
+        arrived: Callable[[Pod], object] = lambda _pod: None,
     ) -> None:
         self._scheduler = scheduler
         self._clock = clock
@@ -82,6 +84,7 @@ class PodEnqueuer:
         By uid, of those that were not told why."""
         self._no_profile = no_profile
         self._misspelt = misspelt
+        self._arrived = arrived
         self._without_profile_since: dict[Uid, float] = {}
         self._perhaps_misspelt: dict[Uid, float] = {}
         """When pods that may be another scheduler's came, by uid, of those not looked at yet."""
@@ -129,10 +132,16 @@ class PodEnqueuer:
             if pipeline is None:
                 self._set_aside(pod)
                 return
-            if pod.nominated_node is not None and known is None and pod.limit_exceeded is None:
-                self._nominate_again(pod, pod.nominated_node)
+            if known is None:
+                self._nominate(pod)
             self._add(pod, pipeline)
             self._wake()
+
+    def _nominate(self, pod: Pod) -> None:
+        """Nominate a pod that is new to the node that is kept for it, if any is."""
+        if pod.nominated_node is not None and pod.limit_exceeded is None:
+            self._nominate_again(pod, pod.nominated_node)
+        self._arrived(pod)
 
     def _nominate_again(self, pod: Pod, node: str) -> None:
         """Nominate the pod as a former leader did, before this process knew the pod.

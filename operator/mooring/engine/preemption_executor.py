@@ -7,7 +7,7 @@ is not queued again before all of them are being evicted (framework/preemption/e
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from mooring.engine.pod_status_reporter import PodStatusReporter
 from mooring.engine.scheduler_state import SchedulerState
@@ -237,11 +237,20 @@ class PreemptionExecutor:
         preemptors = {pod.uid: pod for pod in nominated}
         for victim in victims.values():
             preemptors |= {p.uid: p for p in self._scheduler.state.abandon_eviction(victim)}
-        for pod in preemptors.values():
+        self._try_again(preemptors.values())
+
+    def stays(self, victim: Pod) -> None:
+        """Let a pod stay that somebody else began to evict; try those again that waited for it."""
+        self._try_again(self._scheduler.state.abandon_eviction(victim))
+        self._wake()
+
+    def _try_again(self, preemptors: Iterable[Pod]) -> None:
+        for pod in preemptors:
             self._withdraw(pod)
             self._scheduler.queue.retry(pod.uid, self._clock())
 
     def _withdraw(self, pod: Pod) -> None:
         """Withdraw the nomination: the node's resources are free for others."""
         self._scheduler.state.withdraw(pod.uid)
-        self._reports.nomination_cleared(pod)
+        if self._scheduler.queue.get(pod.uid) is not None:  # else it is a place for no pod yet
+            self._reports.nomination_cleared(pod)

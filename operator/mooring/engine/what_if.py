@@ -1,8 +1,9 @@
 """Decide as if some pods were on no node, others were on one, and other objects selected them.
 
 Whoever asks what would happen asks here: `mooring simulate` and `mooring gpus` in a state of their
-own, the page, shadow profiles and the suggestions of `mooring explain` in the live state. In the
-live state decisions are made in trials, which are undone before anything else runs.
+own, the page, shadow profiles, plans of rebalancing and the suggestions of `mooring explain` in the
+live state. In the live state decisions are made in trials, which are undone before anything else
+runs.
 """
 
 from collections.abc import Callable, Iterator, Sequence

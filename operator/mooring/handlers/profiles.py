@@ -68,6 +68,7 @@ class ProfileHandler:
     """Puts profiles in force as the API server has them; invalid specs never replace valid ones.
 
     The last valid spec is kept in the status, so that a scheduler that starts later can use it.
+    `found` is called with name, uid and status of a profile before its spec is put in force.
     """
 
     def __init__(
@@ -75,9 +76,11 @@ class ProfileHandler:
         profiles: Profiles,
         pod_enqueuer: PodEnqueuer,
         *,
+        found: Callable[[str, str, Mapping[str, Any]], object] = lambda _name, _uid, _status: None,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._profiles = profiles
+        self._found = found
         self._pod_enqueuer = pod_enqueuer
         self._now = now
         self._verdicts: dict[str, _Verdict] = {}
@@ -100,7 +103,7 @@ class ProfileHandler:
 
         Returns a merge patch of its status, None if the status is right already.
         """
-        metadata, before = raw["metadata"], raw.get("status") or {}
+        metadata, before = raw["metadata"], _without_moves(raw.get("status") or {})
         verdict = self._verdicts.get(metadata["name"])
         if verdict is not None and verdict.uid != metadata["uid"]:
             if _is_older(metadata, self._shown_versions[metadata["name"]]):
@@ -108,6 +111,7 @@ class ProfileHandler:
             self.gone(metadata["name"], verdict.uid)
             verdict = None
         if verdict is None or verdict.generation != metadata["generation"]:
+            self._found(metadata["name"], metadata["uid"], raw.get("status") or {})
             verdict = self._verdicts[metadata["name"]] = self._judge(raw)
             if (why := self._over_budget(metadata["name"])) is not None:
                 logger.warning("profile %s: %s", metadata["name"], why)
@@ -310,6 +314,9 @@ class ProfileHandler:
         found = status.model_dump(mode="json", by_alias=True, exclude_none=True)
         if in_force is not None and in_force.profile.spec.mode == "Shadow" and "shadow" in before:
             found["shadow"] = before["shadow"]  # which ShadowStatusWriter writes
+        has_section = in_force is not None and in_force.profile.spec.rebalancing is not None
+        if has_section and "rebalancing" in before:
+            found["rebalancing"] = before["rebalancing"]  # which Rebalancer writes
         return found
 
     def _conditions(
@@ -388,7 +395,9 @@ class ProfileHandler:
 
 
 class ProfileStatusWriter:
-    """Has a ProfileHandler take in profiles, and writes their statuses but for `shadow`.
+    """Has a ProfileHandler take in profiles, and writes their statuses but for two fields.
+
+    `shadow` and `rebalancing` are written by others.
 
     What cannot be written is written again after a while, or when the profile is shown again.
     An Event tells what is wrong with a profile once its status says so.
@@ -458,6 +467,11 @@ class ProfileStatusWriter:
             for regarding, reason, note in warnings:
                 self._recorder.record(regarding, "Warning", reason, "Applying", note)
         self._trouble = trouble
+
+
+def _without_moves(status: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the status without what Rebalancer has written, but that it has."""
+    return {**status, "rebalancing": {}} if "rebalancing" in status else status
 
 
 def _scheduler_names(raw: Mapping[str, Any]) -> tuple[str, ...]:

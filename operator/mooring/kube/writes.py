@@ -106,8 +106,11 @@ class PodWriter:
             return pod["spec"].get("nodeName") if pod is not None else None
         return None
 
-    async def _is_running(self, namespace: str, name: str, uid: str) -> bool:
-        """Return whether the API server has this very pod, and it is not terminating."""
+    async def is_running(self, namespace: str, name: str, uid: str) -> bool:
+        """Return whether the API server has this very pod, and it is not terminating.
+
+        Waits until the server answers.
+        """
         with suppress(NotFoundError):
             pod = await self._read(namespace, name, uid)
             return pod is not None and "deletionTimestamp" not in pod["metadata"]
@@ -183,7 +186,7 @@ class PodWriter:
         except NotFoundError:
             return False
         except ConflictError:
-            if await self._is_running(namespace, name, uid):
+            if await self.is_running(namespace, name, uid):
                 raise
             return False
         return True

@@ -160,6 +160,13 @@ class StateCollector:
             "Pods whose device plugin handed out other GPU cards than those chosen for them.",
         )
     )
+    rebalancing_planned: Callable[[], Mapping[str, int]] = field(
+        metadata=_gauge(
+            "mooring_rebalancing_planned_moves",
+            "Moves of pods that the last plan of the profile has.",
+            "profile",
+        )
+    )
 
     def collect(self) -> Iterator[Metric]:
         """Yield all metrics with their present values, in prometheus_client's form."""

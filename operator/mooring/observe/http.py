@@ -134,6 +134,7 @@ class Endpoints:
         pod_groups: Gives the documents about the pod groups of this namespace and name.
         queue: Gives the pending pods, which /debug/pending and the page count alike.
         shadow: Gives what /debug/shadow shows of a namespace; of all if it is "".
+        rebalancing: Gives the documents about the profiles that /debug/rebalancing shows.
         cache_dump: Begins what /debug/cache shows: records of the cache as JSON values.
         configuration: Gives the configuration in force, as JSON values, for /configz.
         tls: Gives the TLS context to serve with.
@@ -154,6 +155,7 @@ class Endpoints:
         pod_groups: Callable[[str, str], Awaitable[Sequence[Mapping[str, Any]]]],
         queue: PendingQueue,
         shadow: Callable[[str], Mapping[str, Any]],
+        rebalancing: Callable[[], Sequence[object]],
         cache_dump: Callable[[], Iterator[Mapping[str, Any]]],
         configuration: Callable[[], Mapping[str, Any]],
         tls: ServingTls,
@@ -169,6 +171,7 @@ class Endpoints:
         self._pod_groups = pod_groups
         self._queue = queue
         self._shadow = shadow
+        self._rebalancing = rebalancing
         self._cache_dump = cache_dump
         self._dump_seconds = dump_seconds
         self._dumping = False
@@ -213,6 +216,7 @@ class Endpoints:
         app.router.add_get("/debug/decisions", self._show_decisions)
         app.router.add_get("/debug/pending", self._show_pending)
         app.router.add_get("/debug/shadow", self._show_shadow)
+        app.router.add_get("/debug/rebalancing", self._show_rebalancing)
         app.router.add_get("/debug/cache", self._show_cache, allow_head=False)
         if self._page is not None:
             app.router.add_routes(self._page.start(self))
@@ -437,6 +441,11 @@ class Endpoints:
         namespace = request.query.get("namespace", "")
         await self._require(request, pod_read(namespace))
         return json_answer(orjson.dumps(self._shadow(namespace)))
+
+    async def _show_rebalancing(self, request: web.Request) -> web.Response:
+        """Return the last plan of each profile, and the moves under way; pods as the user may."""
+        viewer = await Viewer.of(self, request)
+        return json_answer(await viewer.shown({"profiles": self._rebalancing()}))
 
     async def _show_cache(self, request: web.Request) -> web.StreamResponse:
         """Send the cache as lines of JSON in slices, to one client at a time.

@@ -102,6 +102,11 @@ class Metrics(Collector, DeviceMetrics):
         self._define_devices()
         self._define_own()
         self._define_shadow()
+        self._rebalancing_moves = self._counter(
+            "mooring_rebalancing_moves_total",
+            "Moves of pods by rebalancing that have ended, by result.",
+            ("profile", "result"),
+        )
         self.registry = CollectorRegistry()
         self.registry.register(self)
         ProcessCollector(registry=self.registry)
@@ -483,6 +488,10 @@ class Metrics(Collector, DeviceMetrics):
         """
         self._shadow_utilization.child(profile, choice).observe(utilization)
         self._shadow_balance.child(profile, choice).observe(balance)
+
+    def rebalanced(self, profile: str, result: str) -> None:
+        """Count a move of a pod that has ended with this result."""
+        self._rebalancing_moves.child(profile, result).add()
 
     def devices_bound(
         self,

@@ -1,7 +1,7 @@
 """Run the scheduling engine without a cluster: one decision for every pending pod."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
@@ -18,7 +18,7 @@ from mooring.engine.groups.slices import run_whole
 from mooring.engine.outcome import FitError, Outcome, decision_of
 from mooring.engine.profiles import ActiveProfile, Profiles
 from mooring.engine.result_cache import ResultCache
-from mooring.engine.what_if import WhatIf, held_back
+from mooring.engine.what_if import WhatIf, held_back, without_preemption
 from mooring.framework.decision import Decision, PodRef
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.post_filter import GroupNomination
@@ -99,7 +99,10 @@ def simulate(
 
 
 class Simulation:
-    """Decides about pods one after the other; the arguments are those of `simulate`."""
+    """Decides about pods one after the other; the arguments are those of `simulate`.
+
+    Without `preempts`, no pod that finds no node preempts others.
+    """
 
     def __init__(
         self,
@@ -109,27 +112,39 @@ class Simulation:
         seed: int = 0,
         nodes: int | None = 1,
         profile: str | None = None,
+        preempts: bool = True,
     ) -> None:
         self._inputs = inputs
         self._state = inputs.state
-        self._cluster = ClusterView(inputs.state)
-        self._shared = ResultCache(inputs.state.nodes, _MOST_CACHE_BYTES)
+        self.cluster = ClusterView(inputs.state)
+        self.cache = ResultCache(inputs.state.nodes, _MOST_CACHE_BYTES)
         self._most = nodes
+        self._preempts = preempts
         now = self._now = _now(inputs.state, inputs.pending)
-        self._what_if = WhatIf(self._cluster, self._shared, now=lambda: now, salt=seed)
+        self._what_if = WhatIf(self.cluster, self.cache, now=lambda: now, salt=seed)
         self._profiles = Profiles(registry, offline_handle(inputs.state))
         profiles = [loaded.profile for loaded in inputs.profiles]
         for each in profiles or [SchedulingProfile(DEFAULT_SCHEDULER, SchedulingProfileSpec())]:
-            self._profiles.put(each, resolve(each.spec, registry, self._cluster.kubernetes))
+            self._profiles.put(each, resolve(each.spec, registry, self.cluster.kubernetes))
         inputs.state.track_pod_groups(self._profiles.pod_group_formats)
         for _ in inputs.state.recount():
             pass
-        self._always = self._named(profile) if profile is not None else None
+        self._always = self.named(profile) if profile is not None else None
         self._extenders: ExtenderCalls | None = None
         self._victims: dict[str, tuple[PodRef, ...]] = {}
         """The victims of the preemption for a group, by the key of its first member."""
 
-    def _named(self, name: str) -> ActiveProfile:
+    @property
+    def profiles(self) -> Sequence[ActiveProfile]:
+        """The profiles that decide, in the order of the input."""
+        return [self._always] if self._always else [*self._profiles.in_force.values()]
+
+    def named(self, name: str) -> ActiveProfile:
+        """Return the profile of this name.
+
+        Raises:
+            InputError: if there is none.
+        """
         found = self._profiles.in_force
         if name not in found:
             raise InputError(f'there is no profile "{name}"; there are {", ".join(sorted(found))}')
@@ -137,7 +152,11 @@ class Simulation:
 
     def profile_of(self, pod: Pod) -> ActiveProfile | None:
         """Return the profile that decides about the pod; None if there is none."""
-        return self._always or self._profiles.of(pod, self._cluster)
+        return self._always or self._profiles.of(pod, self.cluster)
+
+    def shadow_of(self, pod: Pod) -> ActiveProfile | None:
+        """Return the profile in mode Shadow that takes the pod; None if there is none."""
+        return self._always or self._profiles.shadow_of(pod, self.cluster)
 
     def takes(self, pod: Pod) -> bool:
         """Return whether any profile decides about the pod."""
@@ -187,7 +206,7 @@ class Simulation:
         while (first := active.pop()) is not None:
             if waiting.pop(first.pod.key, None) is None:
                 continue  # it was decided about with its group
-            group = group_of(first.pod, first.pipeline, self._cluster)
+            group = group_of(first.pod, first.pipeline, self.cluster)
             if group is None:
                 yield self.attempt(first.pod, chosen[first.ticket])
                 continue
@@ -211,19 +230,19 @@ class Simulation:
             if message is None:
                 if self._extenders is not None:
                     answers = self._extenders.answers_about(
-                        members, pipeline, self._cluster, self._shared
+                        members, pipeline, self.cluster, self.cache
                     )
                 planner = GroupPlanner(
                     group,
                     members,
                     pipeline,
-                    self._cluster,
-                    self._shared,
+                    self.cluster,
+                    self.cache,
                     seed=seed,
                     answers=answers,
                 )
                 decision = self._place_group(planner, pipeline)
-            if decision.tries and not decision.rows:
+            if self._preempts and decision.tries and not decision.rows:
                 decision = self._preempt_for_group(
                     group, members, pipeline, decision, seed, answers
                 )
@@ -265,8 +284,8 @@ class Simulation:
                 group,
                 members,
                 pipeline,
-                self._cluster,
-                self._shared,
+                self.cluster,
+                self.cache,
                 seed=seed,
                 now=self._now,
                 answers=answers,
@@ -323,11 +342,14 @@ class Simulation:
         return Attempt(decision, outcome.feasible_nodes, owner_of(pod))
 
     def _decide(self, pod: Pod, profile: ActiveProfile) -> Outcome:
-        extenders = interested(profile.pipeline, pod)
+        pipeline = profile.pipeline
+        if not self._preempts:
+            pipeline = without_preemption(pipeline)
+        extenders = interested(pipeline, pod)
         if self._extenders is None or not extenders:
-            return self._what_if.decide(pod, profile.pipeline)
-        decided = partial(self._what_if.decide, pod, profile.pipeline)
-        return self._extenders.decided(decided, extenders, pod, self._cluster)
+            return self._what_if.decide(pod, pipeline)
+        decided = partial(self._what_if.decide, pod, pipeline)
+        return self._extenders.decided(decided, extenders, pod, self.cluster)
 
     def _nominate(self, pod: Pod, outcome: FitError) -> None:
         """Record the pod's nomination and the evictions it needs, so that later pods see them."""

@@ -24,6 +24,7 @@ from simulation.actors.owners import DaemonSets, Jobs
 from simulation.actors.plugins import Plugins
 from simulation.actors.pods import Pods
 from simulation.actors.profiles import Profiles
+from simulation.actors.rebalancing import Rebalancing
 from simulation.actors.tenants import Tenants
 from simulation.scenario import Actor
 
@@ -44,4 +45,5 @@ ACTORS: tuple[type[Actor], ...] = (
     Neighbours,
     DaemonSets,
     Jobs,
+    Rebalancing,
 )

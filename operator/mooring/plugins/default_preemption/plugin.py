@@ -141,14 +141,9 @@ class DefaultPreemption:
 
         def potential_victims(needs: Mapping[str, int]) -> PotentialVictims:
             protected = _protected(state, groups)  # by slots, which dry runs change
+            first = self._knows_groups
             return PotentialVictims(
-                state.pod,
-                needs,
-                rows,
-                state.cluster,
-                protected,
-                wholes,
-                members_first=self._knows_groups,
+                state.pod, needs, rows, state.cluster, protected, wholes, members_first=first
             )
 
         potential = potential_victims(needs or {})

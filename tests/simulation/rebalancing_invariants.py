@@ -1,0 +1,88 @@
+"""What must hold of pods that rebalancing moves.
+
+How to add one: see `simulation.invariants`.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from mooring.engine.rebalancing.expected import place_of
+from mooring.kube.resources import POD, SCHEDULING_PROFILE
+from simulation.actors.rebalancing import MOVED
+from simulation.state_invariants import engines
+
+if TYPE_CHECKING:
+    from simulation.storage import Change
+    from simulation.world import Sent, World
+
+__all__ = [
+    "an_eviction_is_told_in_the_status_before",
+    "no_more_pods_are_moved_than_the_limits_say",
+    "no_place_is_kept_that_nobody_waits_for",
+]
+
+
+def an_eviction_is_told_in_the_status_before(world: "World", sent: "Sent") -> str | None:
+    """Check what the profile's status says when the eviction of a pod of it leaves a replica.
+
+    The pod is among those under way, of which there are no more than are allowed, and it is none
+    that was moved.
+    """
+    parts = sent.path.split("/")
+    if parts[-1] != "eviction":
+        return None
+    raw = world.server.storage.get(POD, parts[-2], parts[-4])
+    profile = world.server.storage.get(SCHEDULING_PROFILE, MOVED)
+    if raw is None or raw["spec"].get("schedulerName") != MOVED or profile is None:
+        return None
+    uid = orjson.loads(sent.body)["deleteOptions"]["preconditions"]["uid"]
+    status = (profile.get("status") or {}).get("rebalancing") or {}
+    if not status and _was_deleted(world):
+        return None  # it is another object since a moment ago
+    under_way = [move["uid"] for move in status.get("underWay", ())]
+    if uid not in under_way and not _was_deleted(world):
+        return f"{raw['metadata']['name']} ({uid}) is not among {under_way}"
+    if len(under_way) > _limits(world)["moves"]:
+        return f"{under_way} are under way, and {_limits(world)['moves']} are allowed"
+    moved = uid in (move["uid"] for move in status.get("lastMoves", ()))
+    return f"{raw['metadata']['name']} ({uid}) was moved already" if moved else None
+
+
+def _was_deleted(world: "World") -> bool:
+    """Return whether the profile is deleted at some time of this run."""
+    return any(step.does == "delete profile" for step in world.scenario.steps)
+
+
+def _limits(world: "World") -> dict[str, Any]:
+    """Return the limits of the profile, which are the same for a whole run."""
+    steps = world.scenario.steps
+    return next(dict(s.args) for s in steps if s.actor == "rebalancing" and s.does == "profile")
+
+
+def no_more_pods_are_moved_than_the_limits_say(world: "World", change: "Change") -> str | None:
+    """Check how many pods were evicted within an hour, and that none was twice."""
+    if change.what != "evict" or change.before is None:
+        return None
+    if change.before["spec"].get("schedulerName") != MOVED:
+        return None
+    uid = change.before["metadata"]["uid"]
+    if uid in world.moved:
+        return f"{change.name} ({uid}) is evicted twice"
+    world.moved.append(uid)
+    does = [step.does for step in world.scenario.steps]
+    if "jump" in does or "delete profile" in does or does.count("profile") > 1:
+        return None  # a clock or an object without the section may hide what was evicted
+    most = _limits(world)["hour"]
+    return f"{len(world.moved)} pods, {most} are allowed" if len(world.moved) > most else None
+
+
+def no_place_is_kept_that_nobody_waits_for(world: "World") -> str | None:
+    """Check, some time after the last move, that no replica keeps a place or awaits anything."""
+    for identity, engine in engines(world):
+        kept = [n.pod.key for n in engine.scheduler.state.nominations if place_of(n.pod.uid)]
+        if kept:
+            return f"{identity} keeps places for {kept}"
+        if len(engine.executor.expected):
+            return f"{identity} awaits {len(engine.executor.expected)} replacements"
+    return None
