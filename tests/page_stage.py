@@ -12,15 +12,19 @@ from typing import Any, Final
 
 from mooring.engine.cycle import decide
 from mooring.engine.outcome import FitError, decision_of
+from mooring.engine.rebalancing.plan import Move, Plan, Step
+from mooring.engine.rebalancing.record import Published, RebalancingReport
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
+from mooring.framework.decision import PodRef, TextAboutPods
 from mooring.framework.queued_pod import PodState
 from mooring.model.pod import parse_pod
 from mooring.observe.http import Endpoints
 from mooring.observe.records import DecisionLog
 from mooring.page.api import Page
 from mooring.page.queue import Queue
-from mooring.testing.builders import node, pod
+from mooring.policy.rebalancing import Goal
+from mooring.testing.builders import node, pod, uid_of
 from mooring.testing.device_builders import (
     allocated,
     device,
@@ -57,7 +61,30 @@ def cluster_in_trouble() -> Page:
     )
     for _ in range(360):
         queue.sample()
-    return page(shared, log, queue=queue, objects=_stored())
+    plans = [_plan(shared)]
+    return page(shared, log, queue=queue, objects=_stored(), plans=plans, now=2.0 * HOUR)
+
+
+def _plan(shared: SchedulerState) -> RebalancingReport:
+    """Return a plan that empties two nodes, makes room and refuses pods, one move of it done."""
+    steps = []
+    for source, target in (("general-0882", "general-0880"), ("general-0887", "general-0881")):
+        moves = tuple(_moves(shared, source, target))
+        steps.append(Step(Goal.PACK, moves, f"{source} is empty", 1000, emptied=(source,)))
+    waiting = PodRef("ml", "train-resnet-007", uid_of("train-resnet-007", "ml"))
+    (first, *_) = _moves(shared, "general-0100", "general-0890")
+    reason = TextAboutPods(f"{waiting.key} fits on general-0100", (waiting,), "a pod fits")
+    steps.append(Step(Goal.MAKE_ROOM, (first,), reason, 1000, fits=(waiting,)))
+    refused = {"has a disruption budget that allows no eviction now": 12, f"is {LONG} {EVIL}": 1}
+    found = Plan(tuple(steps), pods=2000, examined=1500, refused=refused, spent=True)
+    published = Published.of(found, HOUR)
+    message = "the replacement of a pod was bound to another node: planned anew in 5 minutes"
+    return RebalancingReport("packed", "Apply", message, 1, 1, published.moves[1:2], published)
+
+
+def _moves(shared: SchedulerState, source: str, target: str) -> Iterator[Move]:
+    for placed in shared.cluster.pods_of(source):
+        yield Move(placed.pod, source, target)
 
 
 def _stored() -> Iterator[dict[str, Any]]:
@@ -86,6 +113,7 @@ def _decided() -> tuple[SchedulerState, DecisionLog]:
         shared,
         "packed",
         pluginConfig=[{"name": "NodeResourcesFit", "args": PACKED}],
+        rebalancing={"mode": "Apply", "goals": ["Violations", "Pack", "MakeRoom"]},
     )
     log, cache = DecisionLog(), ResultCache(shared.state.nodes)
     for number, raw in enumerate(_pending()):

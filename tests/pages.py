@@ -9,6 +9,7 @@ import aiohttp
 
 from certificates import insecure
 from mooring.engine.pod_report import PodReportBuilder
+from mooring.engine.rebalancing.record import RebalancingReport
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.handlers.profiles import ProfileHandler
 from mooring.kube.client import Listing
@@ -25,6 +26,7 @@ from mooring.page.objects import PodObjects
 from mooring.page.pods import Pods
 from mooring.page.policy import Policy
 from mooring.page.queue import Queue
+from mooring.page.rebalancing import PlansView
 from mooring.page.search import PodSearch
 from mooring.page.trials import WhatIfRunner
 from scheduler_states import SHIPPED_ONLY, scheduler_state, silent_pod_enqueuer
@@ -95,11 +97,13 @@ def page(
     leading: bool = True,
     queue: Queue | None = None,
     objects: Iterable[Mapping[str, Any]] = (),
+    plans: Iterable[RebalancingReport] = (),
+    now: float = 0.0,
 ) -> Page:
     """Return the page over this state.
 
     `groups` describes pod groups, `queue` reads its queue. `objects` are pods and events that the
-    API server has.
+    API server has. `plans` are the reports of rebalancing; other plans are made at `now`.
     """
     handler = ProfileHandler(shared.profiles, silent_pod_enqueuer(shared))
     log = decisions or DecisionLog()
@@ -113,6 +117,7 @@ def page(
         pod_groups=reports.of_groups,
         policy=Policy(shared.profiles, handler, lambda _: no_shadows),
         trials=WhatIfRunner(shared, SHIPPED_ONLY, now=lambda: 0.0),
+        plans=PlansView(shared, lambda: plans, now=lambda: now),
         search=PodSearch(shared),
         objects=PodObjects(Stored(objects), shared.uid_of),
         leading=lambda: leading,
@@ -137,6 +142,7 @@ def endpoints(shown: Page, rights: Rights | None = None) -> Endpoints:
         pod_groups=no_groups,
         queue=Queue(scheduler_state(), bound=lambda: 0, cause=lambda _: None),
         shadow=lambda _namespace: {},
+        rebalancing=list,
         cache_dump=lambda: iter(()),
         configuration=dict,
         tls=ServingTls(),

@@ -14,6 +14,7 @@ from typing import Any
 import click
 import pytest
 import yaml
+from click.testing import CliRunner
 
 from deciding import Deciding
 from mooring.__main__ import main
@@ -240,6 +241,28 @@ def _parse(command: click.Command, words: list[str]) -> None:
         _parse(found, rest)
     else:
         command.make_context(command.name, words)
+
+
+_SESSION = re.compile(r"^```\n\$ mooring (rebalance .+)\n((?:.*\n)+?)^```$", re.MULTILINE)
+
+
+def test_rebalancing_md_prints_what_its_commands_print(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    sessions = _SESSION.findall((ROOT / "docs" / "rebalancing.md").read_text())
+    assert len(sessions) == 2
+    for words, printed in sessions:
+        result = CliRunner().invoke(main, shlex.split(words))
+        assert (result.stdout, result.exit_code) == (printed, 0)
+
+
+def test_the_picture_of_rebalancing_is_the_one_that_is_drawn(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(ROOT)
+    drawn = tmp_path / "moves.svg"
+    words = ["rebalance", "docs/half-empty-nodes.jsonl", "--goal", "Pack", "--plot", str(drawn)]
+    assert CliRunner().invoke(main, words).exit_code == 0
+    assert drawn.read_text() == (ROOT / "docs" / "images" / "rebalancing.svg").read_text()
 
 
 def test_command_lines_are_found_wherever_a_shell_would_run_them() -> None:

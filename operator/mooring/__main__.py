@@ -19,6 +19,7 @@ _COMMANDS: Final = {
     "top": "Show queues, rates and causes of pending pods, live.",
     "ui": "Open the page of the scheduler in a browser, until Ctrl-C.",
     "shadow": "Compare profiles in mode Shadow with what was bound.",
+    "rebalance": "Plan which running pods to move, and what each move gains.",
     "gpus": "Show the GPU cards and devices of every node and who has them.",
     "profile": "Check and compare profiles.",
     "convert": "Convert kube-scheduler configurations to SchedulingProfiles.",

@@ -132,6 +132,7 @@ async def serving(
         pod_groups=pod_groups,
         queue=queue or _Pending(pending),
         shadow=shadow,
+        rebalancing=list,
         cache_dump=lambda: iter(()),
         configuration=dict,
         tls=ServingTls(cert_file=str(folder / "tls.crt"), key_file=str(folder / "tls.key")),

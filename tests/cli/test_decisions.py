@@ -104,7 +104,7 @@ def test_a_row_without_scores_says_that_only_one_node_fits(
 def test_a_pod_that_preempts_says_whom_and_where(capsys: pytest.CaptureFixture[str]) -> None:
     victims = ("a/1", "a/2", "a/3", "a/4", "a/5")
     (row,) = printed(capsys, attempt(victims=victims, message="No fit."))
-    assert row[-1] == "Would preempt a/1, a/2, a/3 and 2 more on n9. Now: No fit."
+    assert row[-1] == "Would preempt a/1, a/2, a/3 and 2 more to run on n9. Now: No fit."
 
 
 def test_a_pod_that_waits_for_its_victims_says_on_which_node(

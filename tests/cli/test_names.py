@@ -82,6 +82,16 @@ async def test_names_are_completed_from_the_cluster(
     assert await shell.completed(*words) == completed
 
 
+async def test_what_room_is_made_for_is_completed_with_its_type(shell: Shell) -> None:
+    assert await shell.completed("rebalance", "--for", "p") == ["pod/", "podgroup/"]
+    assert await shell.completed("rebalance", "--for", "pod/web") == ["pod/web-1", "pod/web-2"]
+    assert await shell.completed("rebalance", "-n", "shop", "--for", "pod/") == ["pod/cart-1"]
+    assert await shell.completed("rebalance", "--for", "podgroup/t") == ["podgroup/train"]
+    assert await shell.completed("rebalance", "--for", "shop/c") == []
+    assert await shell.completed("rebalance", "--as", "p") == ["packed"]
+    assert await shell.completed("rebalance", "--goal", "P") == ["Pack"]
+
+
 async def test_kinds_are_completed_where_a_name_begins_like_one(shell: Shell) -> None:
     assert await shell.completed("explain", "podg") == ["podgroup/"]
 

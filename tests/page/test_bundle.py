@@ -23,6 +23,7 @@ VIEWS: Final = {
     "queue": ("queue", ".list-row"),
     "pod": ("pod/ml/train-resnet-007", "#funnel"),
     "try": ("try", "#try:enabled"),
+    "rebalancing": ("rebalancing", ".plan table"),
     "policy": ("policy", ".profile"),
 }
 """The address of each view after the #, and what it shows once it is complete."""
@@ -261,6 +262,47 @@ def test_events_and_yaml_of_a_pod_are_one_click_away(tab: Tab, stage: Stage, wid
     _open(tab.page, stage, "pod/ml/train-resnet-001")
     tab.page.get_by_text("YAML", exact=True).click()
     expect(tab.page.get_by_role("alert").filter(has_text="no pod")).to_be_visible()
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_last_plan_says_what_moves_where_and_what_that_leaves_of_the_nodes(
+    tab: Tab, stage: Stage, width: int
+) -> None:
+    tab.page.set_viewport_size({"width": width, "height": 900})
+    _open(tab.page, stage, "rebalancing")
+    plan = tab.page.locator(".plan")
+    expect(plan).to_contain_text("applied")
+    expect(plan).to_contain_text("1 pod moved so far")
+    expect(plan).to_contain_text("under way: batch/nightly-7 from general-0887 to general-0881")
+    expect(plan).to_contain_text("3 moves in 3 steps")
+    expect(plan).to_contain_text("not all was looked at, at 1,500 pods only, because")
+    expect(plan).to_contain_text("2 nodes emptied: general-0882, general-0887")
+    expect(plan).to_contain_text("1 pending pod that fits afterwards: ml/train-resnet-007")
+    moves = tab.page.get_by_role("region", name="Moves").locator("tbody tr")
+    expect(moves.first).to_have_text(
+        re.compile("1batch/nightly-2general-0882general-08801,000general-0882 is empty")
+    )
+    nodes = tab.page.get_by_role("region", name="Nodes before and after").locator("tbody tr")
+    expect(nodes.filter(has_text="general-0882")).to_contain_text("emptied")
+    tab.page.get_by_text("13 pods would gain, and are not moved").click()
+    expect(plan).to_contain_text(f"1: the pod is {LONG} {EVIL}")
+    _picture(tab.page, f"rebalancing-open-{width}")
+
+
+def test_a_plan_is_made_when_somebody_asks_for_it(tab: Tab, stage: Stage) -> None:
+    _open(tab.page, stage, "rebalancing")
+    page = tab.page
+    page.locator("#plan-profile").select_option("default-scheduler")
+    page.get_by_role("checkbox", name="Spread").check()
+    page.get_by_role("checkbox", name="Pack").check()
+    expect(page.get_by_role("checkbox", name="Spread")).not_to_be_checked()
+    page.get_by_role("checkbox", name="Pack").uncheck()
+    page.get_by_role("checkbox", name="Violations").check()
+    page.locator("#plan").click()
+    made = page.locator("#made")
+    expect(made).to_contain_text(re.compile("moves in|nothing to move|no move was found"))
+    expect(page.locator("#plan")).to_be_enabled()
+    _picture(page, "planned-1280")
 
 
 def test_escape_closes_the_node(tab: Tab, stage: Stage) -> None:

@@ -16,7 +16,8 @@ from mooring.model.limits import LIMITS, Counted
 from mooring.model.pod import parse_pod
 from mooring.observe.documents import plain
 from mooring.page import trials as trials_module
-from mooring.page.trials import MOST_PODS, CompareRequest, TrialsBusy, TryRequest, WhatIfRunner
+from mooring.page.trials import MOST_PODS, CompareRequest, TryRequest, WhatIfRunner
+from mooring.page.turns import TrialsBusy
 from mooring.simulate.inputs import inputs_of
 from mooring.simulate.manifests import InputError, Manifest, manifests_in
 from mooring.simulate.simulation import simulate

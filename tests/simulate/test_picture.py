@@ -1,12 +1,9 @@
-import sys
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-import pytest
 from PIL import Image
 
 from mooring.simulate.compare import Comparison, Move, PoolUse
-from mooring.simulate.manifests import InputError
 from mooring.simulate.picture import write_picture
 
 OLD = PoolUse(nodes=4, empty=0, cpu=0.25, memory=0.5, fragmentation=1.0)
@@ -37,24 +34,3 @@ def test_a_png_has_bars_in_both_colours(tmp_path: Path) -> None:
     with Image.open(path) as image:
         colours = {colour for _, colour in image.getcolors(1 << 20) or ()}
     assert {(141, 160, 179), (217, 119, 43)} <= colours
-
-
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [("p.pdf", "ends with .svg or .png"), ("no/p.svg", "no such file or directory")],
-)
-def test_a_picture_that_cannot_be_written_is_one_line(
-    tmp_path: Path, name: str, words: str
-) -> None:
-    with pytest.raises(InputError, match=words):
-        write_picture(COMPARISON, str(tmp_path / name))
-
-
-def test_without_pillow_png_is_one_line_that_says_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "PIL", None)
-    with pytest.raises(
-        InputError, match=r"pip install '\.\[plot\]' in a clone of Mooring; or write .svg"
-    ):
-        write_picture(COMPARISON, str(tmp_path / "p.png"))

@@ -172,4 +172,4 @@ def _preemption(attempt: Attempt) -> Iterator[str]:
     victims = ", ".join(victim.key for victim in decision.victims[:_MOST_VICTIMS])
     more = len(decision.victims) - _MOST_VICTIMS
     others = f" and {more} more" if more > 0 else ""
-    yield f"Would preempt {victims}{others} on {decision.nominated_node}. Now:"
+    yield f"Would preempt {victims}{others} to run on {decision.nominated_node}. Now:"

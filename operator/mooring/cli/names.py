@@ -28,6 +28,7 @@ __all__ = [
     "POD_GROUP_WORDS",
     "complete_namespaces",
     "complete_pods",
+    "complete_pods_with_type",
     "complete_profiles",
     "why_unknown",
 ]
@@ -55,6 +56,17 @@ def complete_pods(context: click.Context, _: click.Parameter, incomplete: str) -
     else:
         found = _names(context, (POD,), kind, begun)
     return [f"{kind}/{name}" for name in found]
+
+
+def complete_pods_with_type(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[str]:
+    """Return the pods and pod groups that begin so, as pod/NAME or podgroup/NAME."""
+    if "/" not in incomplete:
+        return [kind for kind in _KINDS if kind.startswith(incomplete)]
+    if incomplete.partition("/")[0] not in (*_POD_WORDS, *POD_GROUP_WORDS):
+        return []
+    return complete_pods(context, parameter, incomplete)
 
 
 def complete_namespaces(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:

@@ -33,8 +33,10 @@ from mooring.page.objects import NotReadError, PodObjects
 from mooring.page.pods import Pods
 from mooring.page.policy import Policy
 from mooring.page.queue import Queue, Selected
+from mooring.page.rebalancing import PlanRequest, PlansView
 from mooring.page.search import PodSearch
-from mooring.page.trials import MOST_BYTES, CompareRequest, TrialsBusy, TryRequest, WhatIfRunner
+from mooring.page.trials import MOST_BYTES, CompareRequest, TryRequest, WhatIfRunner
+from mooring.page.turns import TrialsBusy
 from mooring.simulate.manifests import InputError
 
 __all__ = ["MOST_STREAMS", "Page"]
@@ -90,6 +92,7 @@ class Page:
         pod_groups: Callable[[str, str], Awaitable[Sequence[Mapping[str, Any]]]],
         policy: Policy,
         trials: WhatIfRunner,
+        plans: PlansView,
         search: PodSearch,
         objects: PodObjects,
         leading: Callable[[], bool],
@@ -100,6 +103,7 @@ class Page:
         self._pod_groups = pod_groups
         self._policy = policy
         self._trials = trials
+        self._plans = plans
         self._search = search
         self._objects = objects
         self._leading = leading
@@ -140,7 +144,9 @@ class Page:
             web.get("/ui/api/object", self._show_object),
             web.get("/ui/api/events", self._show_events),
             web.get("/ui/api/policy", self._show_policy),
+            web.get("/ui/api/rebalancing", self._show_plans),
             web.post("/ui/api/try", self._try),
+            web.post("/ui/api/plan", self._plan),
             web.post("/ui/api/compare", self._compare),
         )
 
@@ -261,6 +267,19 @@ class Page:
         viewer = await self._viewer(request)
         visible = await viewer.visible(self._policy.namespaces())
         return _json(self._policy.document(visible))
+
+    async def _show_plans(self, request: web.Request) -> web.Response:
+        """Show the last plan of each profile; moves of pods that the user may not get as such."""
+        viewer = await self._viewer(request)
+        return json_answer(await viewer.shown(self._plans.document()))
+
+    async def _plan(self, request: web.Request) -> web.Response:
+        """Plan moves; see `mooring.page.rebalancing.PlanRequest` for the fields."""
+        viewer = await self._viewer(request)
+        wanted = await _body(request, PlanRequest)
+        with _answering():
+            found = await self._plans.planned(wanted)
+        return json_answer(await viewer.shown(found))
 
     async def _try(self, request: web.Request) -> web.Response:
         """Decide about the pods of a text; see `mooring.page.trials.TryRequest` for the fields."""

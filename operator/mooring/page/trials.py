@@ -10,7 +10,6 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from operator import itemgetter
@@ -38,6 +37,7 @@ from mooring.model.pod_group import GroupKey
 from mooring.observe.documents import fields_of
 from mooring.page.comparison import compared_nodes
 from mooring.page.decisions import DecisionInFull, decision_in_full
+from mooring.page.turns import Turns
 from mooring.policy.errors import ProfileInvalid
 from mooring.simulate.manifests import InputError, Limits, Manifest, manifests_in
 from mooring.simulate.new_objects import (
@@ -53,7 +53,7 @@ from mooring.state.pod_groups import GROUP_KINDS, PodGroupState, PodGroupsWriter
 from mooring.state.pods import PodTable
 from mooring.time_slices import REST, TimeSlices
 
-__all__ = ["MOST_BYTES", "MOST_PODS", "CompareRequest", "TrialsBusy", "TryRequest", "WhatIfRunner"]
+__all__ = ["MOST_BYTES", "MOST_PODS", "CompareRequest", "TryRequest", "WhatIfRunner"]
 
 MOST_BYTES: Final = 256 * 1024
 """Of a request, in all."""
@@ -61,10 +61,6 @@ MOST_PODS: Final = 100
 """Pods that one request decides about."""
 _LIMITS: Final = Limits(depth=64, values=50_000, objects=50, aliases=False)
 """Of a text in a request."""
-_MOST_WAITING: Final = 4
-"""Requests that wait while one is worked on."""
-_SECONDS: Final = 30.0
-"""How long one request may take."""
 _MOST_MISTAKES: Final = 20
 _SCHEDULING_GATES: Final = "SchedulingGates"
 _GROUPS: Final = {
@@ -76,10 +72,6 @@ _NO_RUNTIME_CLASS: Final = (
     "RuntimeClasses are not known here: their overhead and node selectors are not added"
 )
 _NO_CLAIMS: Final = "claims of volumeClaimTemplates are not made; such pods wait for them"
-
-
-class TrialsBusy(Exception):  # noqa: N818 - an answer, and no error of ours
-    """Too many requests wait already, or this one takes too long; the text says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +135,7 @@ class WhatIfRunner:
         self._registry = registry
         self._clock = clock
         self._now = now
-        self._one_at_a_time = asyncio.Lock()
-        self._waiting = 0
+        self._turns = Turns()
 
     async def tried(
         self, wanted: TryRequest, may_see: Callable[[Iterable[str]], Any]
@@ -159,7 +150,7 @@ class WhatIfRunner:
             InputError: for mistakes in the texts.
             TrialsBusy: if other requests are worked on, or this takes too long.
         """
-        async with self._turn():
+        async with self._turns.turn("try fewer pods"):
             pipeline = await self._pipeline(wanted.profile, wanted.profile_text)
             manifests = await asyncio.to_thread(_new_objects, wanted.manifests)
             objects = await self._objects(manifests)
@@ -194,7 +185,7 @@ class WhatIfRunner:
         Raises:
             InputError, TrialsBusy: as `tried`.
         """
-        async with self._turn():
+        async with self._turns.turn("try fewer pods"):
             if not (wanted.other or wanted.other_text):
                 raise InputError("name the other profile, or write it")
             pipelines = [
@@ -231,21 +222,6 @@ class WhatIfRunner:
             "total": total,
             "nodes": nodes,
         }
-
-    @asynccontextmanager
-    async def _turn(self) -> AsyncIterator[None]:
-        """Wait until this request is the only one that is worked on; bound how long that takes."""
-        if self._waiting >= _MOST_WAITING:
-            raise TrialsBusy("other requests are worked on; try again in some seconds")
-        self._waiting += 1
-        try:
-            async with asyncio.timeout(_SECONDS), self._one_at_a_time:
-                yield
-        except TimeoutError:
-            text = f"this takes longer than {_SECONDS:g} s; try fewer pods"
-            raise TrialsBusy(text) from None
-        finally:
-            self._waiting -= 1
 
     async def _pipeline(self, name: str, text: str) -> Pipeline | None:
         """Return the pipeline of the text, else of the profile of this name; None without both."""

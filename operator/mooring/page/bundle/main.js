@@ -7,6 +7,7 @@ import { podView } from "./pod.js";
 import { podGroupView } from "./podgroup.js";
 import { policyView } from "./policy.js";
 import { queueView } from "./queue.js";
+import { rebalancingView } from "./rebalancing.js";
 import { tryView } from "./try.js";
 
 // Name, title, view; the first two have a stream of their own.
@@ -16,6 +17,7 @@ const VIEWS = [
   ["pod", "Pod", podView],
   ["podgroup", "Pod group", podGroupView],
   ["try", "Try it", tryView],
+  ["rebalancing", "Rebalancing", rebalancingView],
   ["policy", "Policy", policyView],
 ];
 const THEMES = ["system", "light", "dark"];

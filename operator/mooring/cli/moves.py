@@ -1,0 +1,215 @@
+"""Print plans of moves: a table grouped by step, or JSON, and what they gain in sum."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from textwrap import wrap
+from typing import Any, Final
+
+import click
+from rich.cells import cell_len
+
+from mooring.cli.console import coloured, print_json, print_table, printable, terminal_width
+from mooring.engine.rebalancing.report import PlannedStep, PlanReport
+from mooring.framework.decision import TextAboutPods
+from mooring.observe.documents import plain
+from mooring.simulate.rebalancing import WantedPlan
+
+__all__ = ["print_plans", "print_plans_as_json", "print_wanted"]
+
+_HEAD: Final = ("STEP", "POD", "FROM", "TO", "GAIN", "WHY")
+_WIDE: Final = ("STEP", "POD", "OWNER", "FROM", "TO", "GOAL", "GAIN", "WHY")
+_NUMBERS: Final = ("STEP", "GAIN")
+_INDENT: Final = "  "
+_GAP: Final = "   "
+_ARROW: Final = " -> "
+_LEAST_WHY: Final = 24
+_GAPS: Final = 3 * (len(_HEAD) - 1)
+_USUAL_WIDTH: Final = 80
+
+
+def print_plans(reports: Sequence[PlanReport], output: str) -> None:
+    """Print the plans as a `table` or a `wide` table."""
+    for number, report in enumerate(reports):
+        if number:
+            click.echo()
+        _print_plan(report, wide=output == "wide")
+
+
+def print_plans_as_json(reports: Sequence[PlanReport], wanted: WantedPlan | None = None) -> None:
+    """Print `{"plans": [...]}`; with `for`, what was found for the pod or group that was named."""
+    document: dict[str, Any] = {}
+    if wanted is not None:
+        of = wanted.wanted
+        kind = "podGroup" if of.is_group else "pod"
+        document["for"] = {
+            kind: f"{of.namespace}/{of.name}",
+            "fits": wanted.fits,
+            "message": wanted.message,
+        }
+    print_json({**document, "plans": plain(reports)})
+
+
+def print_wanted(found: WantedPlan) -> None:
+    """Print the answer to --for as a sentence."""
+    text = str(printable(found.message)).rstrip(".")
+    if coloured():
+        text = click.style(text, fg="green" if found.fits else "yellow")
+    click.echo(f"{text}.")
+
+
+def _print_plan(report: PlanReport, *, wide: bool) -> None:
+    goals = ", ".join(report.goals)
+    if not report.steps:
+        why = f": {_text(report.message)}" if report.message else ""
+        nothing = "no move was found" if report.spent else "nothing to move"
+        click.echo(f"profile {report.profile} ({goals}): {nothing}{why}")
+    else:
+        moves, steps = _plural(report.moves, "move"), _plural(len(report.steps), "step")
+        click.echo(f"profile {report.profile} ({goals}): {moves} in {steps}\n")
+        _print_steps(report.steps, wide=wide)
+        click.echo()
+        if wide:
+            _print_nodes(report)
+    for line in _sums(report):
+        click.echo(line)
+
+
+def _print_steps(steps: Sequence[PlannedStep], *, wide: bool) -> None:
+    rows = [row for number, step in enumerate(steps, 1) for row in _rows(number, step, wide=wide)]
+    head, width = _WIDE if wide else _HEAD, terminal_width()
+    if wide or width is None or _fits(rows, width):
+        print_table(head, rows, numbers=_NUMBERS, prose=("WHY",))
+        return
+    widths = _widths(steps)
+    beside = sum(widths) + len(_ARROW) + len(_INDENT) + len(_GAP) <= width
+    for number, step in enumerate(steps, 1):
+        for line in _stacked(number, step, width, widths if beside else None):
+            click.echo(line)
+
+
+def _rows(number: int, step: PlannedStep, *, wide: bool) -> Iterator[tuple[str, ...]]:
+    """Yield a row for each move; what is said of the whole step stands in the first."""
+    for first, move in zip((True, *[False] * len(step.moves)), step.moves, strict=False):
+        owner = (move.owner or "-",) if wide else ()
+        goal = (step.goal if first else "",) if wide else ()
+        yield (
+            str(number) if first else "",
+            move.pod.key,
+            *owner,
+            move.from_,
+            move.to,
+            *goal,
+            str(step.gain) if first else "",
+            _why(step) if first else "",
+        )
+
+
+def _why(step: PlannedStep) -> str:
+    return _text(step.reason)
+
+
+def _text(text: str | TextAboutPods) -> str:
+    return str(printable(text.text if isinstance(text, TextAboutPods) else text))
+
+
+def _fits(rows: Sequence[Sequence[str]], width: int) -> bool:
+    """Return whether the names of all rows, and some words about each, fit side by side."""
+    columns = zip(_HEAD[:-1], *(row[:-1] for row in rows), strict=True)
+    return sum(max(map(cell_len, column)) for column in columns) + _GAPS + _LEAST_WHY <= width
+
+
+def _widths(steps: Iterable[PlannedStep]) -> tuple[int, int, int]:
+    """Return the widths of the longest pod, source and target."""
+    moves = [move for step in steps for move in step.moves]
+    return (
+        max(cell_len(move.pod.key) for move in moves),
+        max(cell_len(move.from_) for move in moves),
+        max(cell_len(move.to) for move in moves),
+    )
+
+
+def _stacked(
+    number: int, step: PlannedStep, width: int, beside: tuple[int, int, int] | None
+) -> Iterator[str]:
+    """Yield the lines of a step whose names are too long for a table; no name is cut.
+
+    `beside` has the widths of pods, sources and targets where these fit into one line.
+    """
+    yield from _folded(f"step {number}, gain {step.gain}: {_why(step)}", width)
+    for move in step.moves:
+        if beside is None:
+            yield f"{_INDENT}{move.pod.key}"
+            yield f"{_INDENT * 2}from {move.from_}"
+            yield f"{_INDENT * 2}to   {move.to}"
+        else:
+            pod, source, _ = beside
+            way = f"{move.from_:<{source}}{_ARROW}{move.to}"
+            yield f"{_INDENT}{move.pod.key:<{pod}}{_GAP}{way}"
+
+
+def _print_nodes(report: PlanReport) -> None:
+    rows = [
+        (
+            each.node,
+            f"{each.before.pods} -> {each.after.pods}",
+            f"{each.before.cpu:.0f}% -> {each.after.cpu:.0f}%",
+            f"{each.before.memory:.0f}% -> {each.after.memory:.0f}%",
+        )
+        for each in report.nodes
+    ]
+    print_table(("NODE", "PODS", "CPU", "MEMORY"), rows)
+    click.echo()
+
+
+def _sums(report: PlanReport) -> Iterator[str]:
+    """Yield what the plan gains in sum, and what is not moved."""
+    width = terminal_width() or _USUAL_WIDTH
+    if report.pods:
+        yield f"{_plural(report.pods, 'running pod')} of the profile"
+    if report.spent:
+        yield from _folded(_left_out(report), width)
+    if report.more:
+        yield "the plan is as long as limits.movesPerPlan allows; there may be more"
+    if report.violations:
+        yield f"{_plural(report.violations, 'violation')} mended"
+    if report.emptied:
+        yield from _named(f"{_plural(len(report.emptied), 'node')} emptied", report.emptied, width)
+    if report.fits:
+        fits = "fits" if len(report.fits) == 1 else "fit"
+        head = f"{_plural(len(report.fits), 'pending pod')} that {fits} afterwards"
+        yield from _named(head, [pod.key for pod in report.fits], width)
+    if report.refused:
+        total = sum(each.pods for each in report.refused)
+        yield f"{_plural(total, 'pod')} would gain, and {'is' if total == 1 else 'are'} not moved:"
+        for each in report.refused:
+            yield from _folded(f"  {each.pods:,}: the pod {printable(each.reason)}", width)
+
+
+def _left_out(report: PlanReport) -> str:
+    """Return that the plan did not look at all, and what helps."""
+    looked_at = ""
+    if report.examined is not None and report.examined < report.pods:
+        looked_at = f", at {report.examined:,} pods only"
+    return (
+        f"not all was looked at{looked_at}, because the decisions that a plan may cost were spent; "
+        "plan for fewer goals, or for fewer pods (`pods` in the profile's section rebalancing)"
+    )
+
+
+def _named(head: str, names: Iterable[str], width: int) -> Iterator[str]:
+    yield from _folded(f"{head}: {', '.join(names)}", width)
+
+
+def _folded(text: str, width: int) -> list[str]:
+    indent = " " * (len(text) - len(text.lstrip()))
+    return wrap(
+        text.lstrip(),
+        width,
+        initial_indent=indent,
+        subsequent_indent=f"{indent}  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _plural(count: int, word: str) -> str:
+    return f"{count:,} {word}{'' if count == 1 else 's'}"

@@ -1,0 +1,239 @@
+"""`mooring rebalance`."""
+
+import sys
+import time
+from collections.abc import Iterator
+from typing import TypeVar
+
+import click
+
+from mooring.cli.cluster import live_manifests
+from mooring.cli.console import (
+    DONE,
+    NO,
+    connection_options,
+    kubernetes_option,
+    mistakes_reported,
+    note,
+    output_option,
+    print_notes,
+)
+from mooring.cli.moves import print_plans, print_plans_as_json, print_wanted
+from mooring.cli.names import (
+    POD_GROUP_WORDS,
+    complete_namespaces,
+    complete_pods_with_type,
+    complete_profiles,
+)
+from mooring.cli.progress import Progress
+from mooring.engine.groups.slices import Pausing
+from mooring.engine.rebalancing.report import plan_report
+from mooring.framework.registry import Registry
+from mooring.plugins import SHIPPED
+from mooring.policy.rebalancing import Goal
+from mooring.simulate.before_and_after import write_before_and_after
+from mooring.simulate.inputs import inputs_of
+from mooring.simulate.manifests import Manifest, read_manifests
+from mooring.simulate.profiles import load_profiles
+from mooring.simulate.rebalancing import PlannedProfile, Rebalance, Wanted, WantedPlan
+from mooring.simulate.selection import type_and_name
+
+__all__ = ["rebalance"]
+
+_Result = TypeVar("_Result")
+
+
+@click.command(
+    short_help="Plan which running pods to move, and what each move gains.",
+    epilog="""\b
+Examples:
+  mooring rebalance
+  mooring rebalance --goal Pack --plot before-and-after.svg
+  mooring rebalance --for pod/trainer-0 -n ml
+  mooring rebalance --for podgroup/train -n ml -o json
+  mooring rebalance --profile packed.yaml --as packed -o wide
+  mooring rebalance cluster.jsonl --goal Violations --goal MakeRoom""",
+)
+@click.argument("files", nargs=-1, metavar="[FILE]...", type=click.Path())
+@click.option("--cluster", is_flag=True, help="Read the live cluster too, beside the FILEs.")
+@connection_options
+@click.option(
+    "--profile",
+    metavar="FILE",
+    type=click.Path(),
+    help="Use the profiles of this file (SchedulingProfile or KubeSchedulerConfiguration).",
+)
+@click.option(
+    "--as",
+    "as_profile",
+    metavar="PROFILE",
+    shell_complete=complete_profiles,
+    help="Plan for all pods with this profile, whatever their schedulerName.",
+)
+@click.option(
+    "--goal",
+    "goals",
+    multiple=True,
+    type=click.Choice([goal.value for goal in Goal]),
+    help="In place of the goals of the profiles; may be given several times. Without it, and "
+    "without a profile that has goals: Violations and Spread.",
+)
+@click.option(
+    "--for",
+    "wanted",
+    metavar="TYPE/NAME",
+    shell_complete=complete_pods_with_type,
+    help="Plan only the fewest moves that make this pod/NAME or podgroup/NAME fit.",
+)
+@click.option(
+    "-n",
+    "--namespace",
+    shell_complete=complete_namespaces,
+    help="With --for: the namespace. Without it: the only one that has such a name.",
+)
+@click.option(
+    "--seed",
+    type=int,
+    default=0,
+    show_default=True,
+    help="Chooses among nodes of equal score; the same seed gives the same choice.",
+)
+@click.option(
+    "--plot",
+    type=click.Path(),
+    metavar="FILE",
+    help="Draw the nodes before and after, as .svg or .png.",
+)
+@kubernetes_option("that of the cluster that is read or was saved, else the newest")
+@output_option("table", "wide", "json")
+def rebalance(
+    files: tuple[str, ...],
+    kubeconfig: str | None,
+    context: str | None,
+    profile: str | None,
+    as_profile: str | None,
+    goals: tuple[str, ...],
+    wanted: str | None,
+    namespace: str | None,
+    seed: int,
+    plot: str | None,
+    kubernetes: str | None,
+    output: str,
+    *,
+    cluster: bool,
+) -> None:
+    """Plan which running pods to move, and what each move gains, without changing anything.
+
+    Reads Kubernetes objects from FILEs (YAML or JSON; - is standard input), or without any FILE
+    from the cluster of the kubeconfig, in which it only lists objects and Mooring need not be
+    installed. Plans for the profiles that have a section rebalancing; without any such, for all
+    profiles, and without any profile with kube-scheduler's defaults. A pod is only moved to where
+    its profile would place it today; one that fits nowhere else stays where it is.
+
+    The steps that gain most for each moved pod come first, and each is possible when those before
+    it have been carried out. With --for, the answer is a sentence and the fewest moves that make
+    the pod or pod group fit without preempting any pod.
+
+    Exits with 0 if there is a plan, also one without moves; with --for with 1 if the pod or group
+    does not fit after any that was found; with 2 for bad input.
+    """
+    if namespace and not wanted:
+        raise click.UsageError("--namespace goes with --for")
+    if {Goal.SPREAD, Goal.PACK} <= {*goals}:
+        raise click.UsageError("--goal Spread and --goal Pack undo each other: give one of them")
+    target = _wanted(wanted, namespace) if wanted else None
+    live = cluster or not files or bool(kubeconfig or context)
+    with mistakes_reported(), Progress() as progress:
+        registry = Registry(SHIPPED)
+        profiles = load_profiles(read_manifests([profile]), registry) if profile else ()
+        print_notes(profile or "", (said for loaded in profiles for said in loaded.notes))
+        manifests = _manifests(files, kubeconfig, context, progress, live=live)
+        inputs = inputs_of(
+            progress.counting(manifests, "reading objects"),
+            registry,
+            profiles,
+            kubernetes=kubernetes,
+        )
+        planning = Rebalance(
+            inputs,
+            registry,
+            goals=tuple(Goal(goal) for goal in dict.fromkeys(goals)),
+            profile=as_profile,
+            now=time.time(),
+            seed=seed,
+        )
+        code = _answered(planning, target, output, plot, progress)
+    sys.exit(code)
+
+
+def _wanted(word: str, namespace: str | None) -> Wanted:
+    """Return what `pod/NAME` or `podgroup/NAME` names."""
+    kind, slash, name = word.partition("/")
+    if slash and name and "/" not in name and kind in POD_GROUP_WORDS:
+        return Wanted(name, namespace, is_group=True)
+    named = type_and_name(word)
+    if named is None or named.kind != "Pod":
+        raise click.BadParameter(
+            f"{word!r} is neither pod/NAME nor podgroup/NAME", param_hint="'--for'"
+        )
+    return Wanted(named.name, namespace)
+
+
+def _manifests(
+    files: tuple[str, ...],
+    kubeconfig: str | None,
+    context: str | None,
+    progress: Progress,
+    *,
+    live: bool,
+) -> Iterator[Manifest]:
+    """Yield the objects of the files, and of the live cluster if `live`."""
+    yield from read_manifests(files)
+    if live:
+        yield from live_manifests(kubeconfig, context, progress)
+
+
+def _answered(
+    planning: Rebalance, wanted: Wanted | None, output: str, plot: str | None, progress: Progress
+) -> int:
+    """Print the plans, draw them, and return the exit code."""
+    for _ in progress.counting(planning.place_pending(), "placing pending pods"):
+        pass
+    found: WantedPlan | None = None
+    planned = list[PlannedProfile]()
+    if wanted is not None:
+        found = _whole(planning.plan_for(wanted), progress)
+        planned += [found.planned] if found.planned is not None else []
+    else:
+        planned += [_whole(planning.plan(*each), progress) for each in planning.profiles()]
+    progress.clear()
+    if planning.placed and found is None:
+        fit = "pod fits" if planning.placed == 1 else "pods fit"
+        are = "is" if planning.placed == 1 else "are"
+        note(f"{planning.placed:,} pending {fit} without any move, and {are} taken to be there")
+    cluster = planning.cluster
+    reports = [plan_report(p.profile, p.section, p.plan, cluster) for p in planned]
+    if plot is not None:
+        write_before_and_after(cluster, [each.plan for each in planned], plot)
+    if output == "json":
+        print_plans_as_json(reports, found)
+    else:
+        if found is not None:
+            print_wanted(found)
+            reports = [report for report in reports if report.steps]
+            if reports:
+                click.echo()
+        print_plans(reports, output)
+    return DONE if found is None or found.fits else NO
+
+
+def _whole(steps: Pausing[_Result], progress: Progress) -> _Result:
+    """Return the result of work that pauses; say in each pause for how long it has gone on."""
+    began = time.monotonic()
+    while True:
+        try:
+            next(steps)
+        except StopIteration as ended:
+            result: _Result = ended.value
+            return result
+        progress.say(f"planning moves: {time.monotonic() - began:.0f} s")

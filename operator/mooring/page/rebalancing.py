@@ -1,0 +1,206 @@
+"""The view Rebalancing: the last plan of each profile, and plans that are made now.
+
+Nothing is written and no pod is moved: a plan is made in trials on the live state, in slices.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, Final
+
+from mooring.engine.groups.slices import Pausing, SearchBudget
+from mooring.engine.profiles import ActiveProfile
+from mooring.engine.rebalancing.plan import Plan
+from mooring.engine.rebalancing.planner import Planner
+from mooring.engine.rebalancing.record import Published, RebalancingReport, ShownMove
+from mooring.engine.rebalancing.report import (
+    MovedPod,
+    PlannedStep,
+    PlanReport,
+    RefusedPods,
+    nodes_before_and_after,
+    plan_report,
+)
+from mooring.engine.result_cache import ResultCache
+from mooring.engine.scheduler_state import SchedulerState
+from mooring.framework.decision import TextAboutPods
+from mooring.framework.plugin import by_priority
+from mooring.framework.queued_pod import PodState
+from mooring.framework.verdicts import PluginError
+from mooring.kube.timestamps import rfc3339
+from mooring.page.turns import Turns
+from mooring.policy.rebalancing import Goal, Rebalancing
+from mooring.simulate.manifests import InputError
+from mooring.state.cluster_view import ClusterView
+from mooring.time_slices import REST, TimeSlices
+
+__all__ = ["PlanRequest", "PlansView"]
+
+_MOST_DECISIONS: Final = 5_000
+"""Of a plan that somebody asks for; with its rests it takes as long as a request may."""
+_MOST_PENDING: Final = 200
+"""Pending pods that room is made for in such a plan, those of the highest priority."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRequest:
+    """Which profile to plan for; without goals, for those of its section."""
+
+    profile: str
+    goals: tuple[Goal, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ShownPlan:
+    """A plan, and when it was made."""
+
+    time: str
+    report: PlanReport
+
+
+@dataclass(frozen=True, slots=True)
+class ShownProfile:
+    """A profile, and what became of its moves; `mode` is None without a section `rebalancing`.
+
+    `done` counts the moves of all its plans, `message` says what is going on, `under_way` are the
+    moves that have begun.
+    """
+
+    profile: str
+    mode: str | None
+    goals: tuple[str, ...]
+    done: int
+    message: str | TextAboutPods
+    under_way: tuple[ShownMove, ...]
+    latest: ShownPlan | None
+
+
+class PlansView:
+    """Reads the plans of the leader, which `reports` returns by profile.
+
+    `clock` is monotonic, `now` the time since the epoch, both in seconds.
+    """
+
+    def __init__(
+        self,
+        scheduler: SchedulerState,
+        reports: Callable[[], Iterable[RebalancingReport]],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._scheduler = scheduler
+        self._reports = reports
+        self._clock = clock
+        self._now = now
+        self._turns = Turns()
+
+    def document(self) -> Mapping[str, Any]:
+        """Return the profiles with what is known of their plans, as a document."""
+        reports = {report.profile: report for report in self._reports()}
+        in_force = sorted(self._scheduler.profiles.in_force.items())
+        return {"profiles": [self._profile(*each, reports.get(each[0])) for each in in_force]}
+
+    def _profile(
+        self, name: str, entry: ActiveProfile, report: RebalancingReport | None
+    ) -> ShownProfile:
+        section = entry.profile.spec.rebalancing
+        mode, goals = (section.mode, tuple(section.goals)) if section is not None else (None, ())
+        if report is None or section is None:
+            return ShownProfile(name, mode, goals, 0, "", (), None)
+        shown = None
+        if report.plan is not None:
+            published = _published(name, section, report.plan, self._scheduler.cluster)
+            shown = ShownPlan(report.plan.time, published)
+        return ShownProfile(name, mode, goals, report.done, report.message, report.under_way, shown)
+
+    async def planned(self, wanted: PlanRequest) -> ShownPlan:
+        """Return a plan that is made now.
+
+        Raises:
+            InputError: if there is no such profile, or if the goals undo each other.
+            TrialsBusy: if other requests are worked on, or this takes too long.
+        """
+        async with self._turns.turn("choose fewer goals"):
+            entry = self._scheduler.profiles.in_force.get(wanted.profile)
+            if entry is None:
+                raise InputError(f'there is no profile "{wanted.profile}" in force')
+            section = _section(entry, wanted.goals)
+            planner = self._planner(entry, section)
+            try:
+                plan = await self._in_slices(planner.plan())
+            except PluginError as error:
+                raise InputError(str(error)) from None
+            report = plan_report(wanted.profile, section, plan, self._scheduler.cluster)
+            return ShownPlan(rfc3339(self._now()), report)
+
+    def _planner(self, entry: ActiveProfile, section: Rebalancing) -> Planner:
+        scheduler = self._scheduler
+        waiting = [
+            queued
+            for queued in scheduler.queue
+            if queued.pipeline is entry.pipeline and queued.times.state is PodState.UNSCHEDULABLE
+        ]
+        pending = [queued.pod for queued in sorted(waiting, key=by_priority)[:_MOST_PENDING]]
+        return Planner(
+            scheduler.cluster,
+            ResultCache(scheduler.state.nodes),
+            entry,
+            scheduler.profiles,
+            section,
+            now=self._now,
+            budget=SearchBudget(_MOST_DECISIONS, self._clock, 0.0),
+            pending=pending,
+        )
+
+    async def _in_slices(self, steps: Pausing[Plan]) -> Plan:
+        slices = TimeSlices(rest=REST, clock=self._clock)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as ended:
+                plan: Plan = ended.value
+                return plan
+            await slices.pause()
+
+
+def _section(entry: ActiveProfile, goals: tuple[Goal, ...]) -> Rebalancing:
+    section = entry.profile.spec.rebalancing or Rebalancing()
+    if not goals:
+        return section
+    chosen = section.model_copy(update={"goals": tuple(dict.fromkeys(goals))})
+    for mistake in chosen.mistakes():
+        raise InputError(str(mistake))
+    return chosen
+
+
+def _published(
+    profile: str, section: Rebalancing, plan: Published, cluster: ClusterView
+) -> PlanReport:
+    """Return the leader's plan; nodes are as they are now, and after the moves that are left."""
+    moves = [(each.pod.uid, each.source, each.target) for each in plan.moves]
+    steps = groupby(plan.moves, lambda move: move.step)
+    return PlanReport(
+        profile=profile,
+        mode=section.mode,
+        goals=tuple(section.goals),
+        pods=plan.pods,
+        examined=plan.examined,
+        moves=len(moves),
+        more=len(moves) >= section.limits.moves_per_plan,
+        spent=plan.spent,
+        violations=sum(each.goal == Goal.VIOLATIONS for each in plan.moves),
+        emptied=plan.emptied,
+        fits=plan.fits,
+        message="",
+        steps=tuple(_step([*moves]) for _, moves in steps),
+        refused=tuple(RefusedPods(reason, pods) for reason, pods in plan.refused.items()),
+        nodes=nodes_before_and_after(cluster, moves),
+    )
+
+
+def _step(shown: Sequence[ShownMove]) -> PlannedStep:
+    moves = tuple(MovedPod(each.pod, "", each.source, each.target) for each in shown)
+    first = shown[0]
+    return PlannedStep(first.goal, first.reason, first.gain, moves, (), (), first.group)

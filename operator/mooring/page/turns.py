@@ -1,0 +1,46 @@
+"""One request that takes long at a time: others wait, and further ones are refused."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+__all__ = ["TrialsBusy", "Turns"]
+
+_MOST_WAITING: Final = 4
+"""Requests at a time; one of them is worked on."""
+_SECONDS: Final = 30.0
+"""How long one request may usually take."""
+
+
+class TrialsBusy(Exception):  # noqa: N818 - an answer, and no error of ours
+    """Too many requests wait already, or this one takes too long; the text says so."""
+
+
+class Turns:
+    """The turns of the requests of one kind, each of which may take so many seconds."""
+
+    def __init__(self, seconds: float = _SECONDS) -> None:
+        self._seconds = seconds
+        self._one_at_a_time = asyncio.Lock()
+        self._waiting = 0
+
+    @asynccontextmanager
+    async def turn(self, hint: str) -> AsyncIterator[None]:
+        """Wait until this request is the only one that is worked on; bound how long that takes.
+
+        `hint` says what takes less time.
+
+        Raises:
+            TrialsBusy: if others wait already, or if it takes too long.
+        """
+        if self._waiting >= _MOST_WAITING:
+            raise TrialsBusy("other requests are worked on; try again in some seconds")
+        self._waiting += 1
+        try:
+            async with asyncio.timeout(self._seconds), self._one_at_a_time:
+                yield
+        except TimeoutError:
+            raise TrialsBusy(f"this takes longer than {self._seconds:g} s; {hint}") from None
+        finally:
+            self._waiting -= 1
