@@ -199,14 +199,12 @@ class Patterns:
             return None
         if len(slices) > 1:
             slices = sorted(slices, key=_place_in_search)
-        parts, pools, counts = list[Hashable](), list[str](), dict[PoolKey, int]()
+        parts, pools = list[Hashable](), list[str]()
         for each in slices:
             if each.per_device_node_selection or each.node_selector is not None or each.all_nodes:
                 return None
             if each.pool not in pools:
                 pools.append(each.pool)
-            if counts.setdefault((each.driver, each.pool), each.slice_count) != each.slice_count:
-                return None  # so rare that the pool itself is looked at
             used = allocated.of_pool(each.driver, each.pool)
             if used and any(
                 DeviceId(each.driver, each.pool, name) in allocated.shares for name in used
