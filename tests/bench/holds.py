@@ -74,45 +74,51 @@ class Hold:
 
 
 class _Walks:
-    """When the collector walked its oldest generation, and for how long."""
+    """When the collector's walks of its oldest generation ended, and how long each took."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
         self._began = 0.0
         self._seen: list[tuple[float, float]] = []
 
     def __call__(self, phase: str, info: Mapping[str, int]) -> None:
         """Note the beginning or the end of a walk; the collector calls this."""
         if info["generation"] == _OLDEST and phase == "start":
-            self._began = time.process_time()
+            self._began = self._clock()
         elif info["generation"] == _OLDEST:
-            self._seen.append((self._began, time.process_time() - self._began))
+            ended = self._clock()
+            self._seen.append((ended, ended - self._began))
 
     def since(self, began: float) -> float:
-        """Return how long those took together that began after this time."""
-        return sum(seconds for when, seconds in self._seen if when >= began)
+        """Return how long those took together that ended after this time.
+
+        A walk is a part of one step. Who asks when a step began knows it a little too late, so a
+        walk with which the step began would seem to have begun before it.
+        """
+        return sum(seconds for ended, seconds in self._seen if ended > began)
 
     def longest(self) -> float:
         """Return the seconds of the longest one."""
         return max((seconds for _, seconds in self._seen), default=0.0)
 
 
-async def longest_hold(work: Work) -> Hold:
-    """Run the work; return the longest step of any task meanwhile.
+async def longest_hold(work: Work, clock: Callable[[], float] = time.process_time) -> Hold:
+    """Run the work; return the longest step of any task meanwhile, in seconds of the clock.
 
     Young garbage is collected before, so that a case does not pay for the one before it.
     """
-    longest, walks = Hold(), _Walks()
+    longest, walks = Hold(), _Walks(clock)
 
     def held(seconds: float, task: str) -> None:
         nonlocal longest
-        seconds -= walks.since(time.process_time() - seconds)
+        seconds -= walks.since(clock() - seconds)
         if seconds > longest.seconds:
             longest = Hold(seconds, task)
 
     gc.collect(1)
     gc.callbacks.append(walks)
     loop = asyncio.get_running_loop()
-    loop.set_task_factory(HoldTimer(held, clock=time.process_time))
+    loop.set_task_factory(HoldTimer(held, clock=clock))
     try:
         await asyncio.create_task(work)
     finally:
