@@ -230,6 +230,33 @@ def test_events_that_free_volumes_raise_limits_or_add_the_claim_queue(
     ) is queue_if(expected)
 
 
+@pytest.mark.parametrize(
+    ("came", "expected"),
+    [
+        (with_volume(EBS, node="n1"), True),
+        (pod(claims=["data"], node="n1"), True),
+        (pod(claims=["other"], node="n1"), False),
+        (pod(claims=["data"], node="n1", namespace="team-a"), False),
+        (pod(node="n1"), False),
+    ],
+)
+def test_a_pod_that_brings_one_of_the_volumes_to_its_node_queues(
+    came: Raw, *, expected: bool
+) -> None:
+    ebs, other = (
+        {"csi": {"driver": "ebs.csi.aws.com", "volumeHandle": f"vol-{n}"}} for n in (1, 2)
+    )
+    asked = PluginAnswers(
+        NodeVolumeLimits,
+        pv("v", spec=ebs),
+        pv("w", spec=other),
+        pvc("data", volume="v"),
+        pvc("other", volume="w"),
+        pvc("data", volume="w", namespace="team-a"),
+    )
+    assert asked.queueing_hint(pod(claims=["data"]), after=came) == expected
+
+
 def test_before_1_37_a_driver_that_comes_to_a_node_frees_nothing() -> None:
     asked = PluginAnswers(NodeVolumeLimits, kubernetes="1.36")
     came = {"before": csi_node("n", {}), "after": csi_node("n", {DRIVER: 1})}

@@ -52,6 +52,7 @@ class NodeVolumeLimits:
             (Kind.CSI_NODE, Action.DELETE),
             (Kind.CSI_DRIVER, Action.UPDATE),
             (Kind.CSI_DRIVER, Action.DELETE),
+            (Kind.POD, Action.ADD),
             (Kind.POD, Action.DELETE),
             (Kind.PERSISTENT_VOLUME_CLAIM, Action.ADD),
             (Kind.PERSISTENT_VOLUME_CLAIM, Action.UPDATE),
@@ -68,20 +69,15 @@ class NodeVolumeLimits:
         """Return the volumes that drivers have to attach; SKIP if there are none."""
         if not any(map(_counts, pod.volumes)):
             return SKIP
-        sources: set[CSISource | None] = set()
         for volume in pod.volumes:
-            if isinstance(volume, Disk):
-                sources.add(csi_source(volume, {}))
-            elif isinstance(volume, ClaimVolume):
+            if isinstance(volume, ClaimVolume):
                 key = f"{pod.namespace}/{volume.claim}"
                 if key not in cluster.objects(Kind.PERSISTENT_VOLUME_CLAIM):
                     missing = f'persistentvolumeclaim "{volume.claim}" not found'
                     return _CSIVolumes({}, missing=f"looking up PVC {key}: {missing}")
-                sources.add(cluster.storage.source(key))
         by_driver: dict[str, list[CSISource]] = {}
-        for source in sources:
-            if source is not None:
-                by_driver.setdefault(source.driver, []).append(source)
+        for source in _sources(pod, cluster.storage):
+            by_driver.setdefault(source.driver, []).append(source)
         return _CSIVolumes(by_driver, self._required(by_driver)) if by_driver else SKIP
 
     def _required(self, drivers: Iterable[str]) -> list[str]:
@@ -120,11 +116,11 @@ class NodeVolumeLimits:
         masks.append((_FULL, undecided))
         return Explanation.from_masks(masks, resolvable=np.ones(len(nodes), np.bool_))
 
-    def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
+    def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: ClusterView) -> QueueingHint:
         """Return QUEUE when a node came or can attach more, or a volume or claim changed.
 
         Unlike kube-scheduler, also when a driver without a limit came to a node, or is not required
-        any more.
+        any more, and when another pod has one of the pod's volumes on its node now.
         """
         match event.before, event.after:
             case CSINode() as before, CSINode() as after:
@@ -139,8 +135,12 @@ class NodeVolumeLimits:
             case CSIDriver() as before, after:
                 needed = isinstance(after, CSIDriver) and after.required_on_node
                 return queue_if(self._may_require_drivers and before.required_on_node > needed)
-            case Pod() as gone, None:
-                return queue_if(any(map(_counts, gone.volumes)))
+            case (Pod() as other, None) | (None, Pod() as other):
+                gone = event.action is Action.DELETE
+                return queue_if(
+                    any(map(_counts, other.volumes))
+                    and (gone or _have_one_in_common(pod, other, cluster.storage))
+                )
             case _, PersistentVolumeClaim() as claim:
                 named = {v.claim for v in pod.volumes if isinstance(v, ClaimVolume)}
                 return queue_if(claim.namespace == pod.namespace and claim.name in named)
@@ -148,6 +148,22 @@ class NodeVolumeLimits:
                 return queue_if(any(_detached(volume, detached) for volume in pod.volumes))
             case _:
                 return QueueingHint.QUEUE
+
+
+def _sources(pod: Pod, storage: StorageView) -> set[CSISource]:
+    """Return the volumes of a pod that CSI drivers attach."""
+    sources: set[CSISource | None] = set()
+    for volume in pod.volumes:
+        if isinstance(volume, Disk):
+            sources.add(csi_source(volume, {}))
+        elif isinstance(volume, ClaimVolume):
+            sources.add(storage.source(f"{pod.namespace}/{volume.claim}"))
+    return {source for source in sources if source is not None}
+
+
+def _have_one_in_common(pod: Pod, other: Pod, storage: StorageView) -> bool:
+    """Return whether drivers attach some volume for both pods."""
+    return not _sources(pod, storage).isdisjoint(_sources(other, storage))
 
 
 def _new(volumes: Sequence[CSISource], rows: IntArray, storage: StorageView) -> IntArray:
