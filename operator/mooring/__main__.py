@@ -7,7 +7,7 @@ from click.exceptions import NoSuchCommand
 from click.shell_completion import CompletionItem
 
 from mooring import __version__
-from mooring.cli.importing import import_module_quickly
+from mooring.importing import import_module_quickly
 
 __all__ = ["main"]
 

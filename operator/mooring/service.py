@@ -1,4 +1,9 @@
-"""The process of `mooring run`: a connection, one replica, and an exit code."""
+"""The process of `mooring run`: a connection, one replica, and an exit code.
+
+The modules of a replica are imported only when the API server has answered, because they take most
+of the time of a start: whoever has named a wrong server hears so at once, and a process that has
+just started hears SIGTERM.
+"""
 
 import asyncio
 import logging
@@ -6,21 +11,22 @@ import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import uvloop
 
 from mooring import __version__
-from mooring.app import Environment, Scheduler
-from mooring.handlers.runner import is_kopfs
+from mooring.importing import import_module_quickly
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection, load_connection
 from mooring.kube.errors import KubeError, explain
 from mooring.kube.lease import LeaderElector, Leadership
 from mooring.kube.limiter import TokenBucket
 from mooring.kube.resources import SCHEDULING_PROFILE
-from mooring.observe.http import ListenError
 from mooring.settings import RunSettings
+
+if TYPE_CHECKING:
+    from mooring.app import Environment, Scheduler
 
 __all__ = ["StartError", "connected_replica", "on_loop_error", "run"]
 
@@ -66,24 +72,38 @@ async def _run(settings: RunSettings) -> int:
             context=settings.context,
             user_agent=f"mooring/{__version__}",
         )
-        async with connected_replica(settings, connection, Environment()) as scheduler:
-            return await scheduler.run()
+        async with connected_replica(settings, connection) as scheduler:
+            return await _run_replica(scheduler)
     except KubeError as error:
         raise StartError(explain(error)) from error
+
+
+async def _run_replica(scheduler: "Scheduler") -> int:
+    from mooring.observe.http import ListenError  # noqa: PLC0415 - slow, see the top
+
+    try:
+        return await scheduler.run()
     except ListenError as error:
         raise StartError(str(error)) from error
 
 
 @asynccontextmanager
 async def connected_replica(
-    settings: RunSettings, connection: Connection, environment: Environment
-) -> AsyncIterator[Scheduler]:
+    settings: RunSettings, connection: Connection, environment: "Environment | None" = None
+) -> AsyncIterator["Scheduler"]:
     """Yield one replica, ready to run, with the connections that it needs.
+
+    `environment` is by default the machine's.
 
     Raises:
         KubeError: if the API server cannot be asked for profiles.
     """
     async with AsyncExitStack() as stack:
+        # Renewals of the lease wait for no other request: a client of their own, without a limit.
+        leases = await stack.enter_async_context(ApiClient(connection))
+        await leases.request("GET", SCHEDULING_PROFILE.path(), params={"limit": "1"})
+        app = import_module_quickly("mooring.app")
+        environment = environment or app.Environment()
         leadership = Leadership(environment.clock) if settings.leader_elect else None
         client = ApiClient(
             connection,
@@ -91,13 +111,10 @@ async def connected_replica(
             may_write=leadership.valid if leadership is not None else None,
         )
         await stack.enter_async_context(client)
-        await client.request("GET", SCHEDULING_PROFILE.path(), params={"limit": "1"})
         elector = None
         if leadership is not None:
-            # Renewals wait for no other request: a client of their own, without a limit.
-            leases = await stack.enter_async_context(ApiClient(connection))
             elector = _elector(settings, leases, leadership, environment)
-        yield Scheduler(settings, connection, client, elector, environment=environment)
+        yield app.Scheduler(settings, connection, client, elector, environment=environment)
 
 
 def on_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -106,6 +123,8 @@ def on_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> N
     Of no interest are those of kopf's when it is stopped: it leaves generators half-way, which are
     then closed all at once and fail at it, and a callback of its that expects to be in a task.
     """
+    from mooring.handlers.runner import is_kopfs  # noqa: PLC0415 - slow, see the top
+
     error = context.get("exception")
     if "asyncgen" in context or (error is not None and is_kopfs(error)):
         logger.debug("kopf did not stop cleanly: %s", context["message"])
@@ -116,7 +135,7 @@ def on_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> N
 
 
 def _elector(
-    settings: RunSettings, client: ApiClient, leadership: Leadership, environment: Environment
+    settings: RunSettings, client: ApiClient, leadership: Leadership, environment: "Environment"
 ) -> LeaderElector:
     return LeaderElector(
         client,

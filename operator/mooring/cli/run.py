@@ -15,7 +15,7 @@ import click
 
 from mooring import __version__
 from mooring.cli.console import BAD_INPUT
-from mooring.cli.importing import import_module_quickly
+from mooring.importing import import_module_quickly
 from mooring.kube.errors import KubeError
 from mooring.kube.lease import JITTER
 from mooring.observe.logs import FORMATS, LEVELS, configure

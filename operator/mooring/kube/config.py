@@ -17,8 +17,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import yaml
-
 from mooring.kube.connecting import client_context
 from mooring.kube.credentials import REREAD_SECONDS, Credentials, NoToken
 from mooring.kube.errors import ConfigError
@@ -120,10 +118,11 @@ def _home_kubeconfig(environ: Mapping[str, str]) -> str:
 def _malformed() -> tuple[type[Exception], ...]:
     """Return what the library raises for files that are missing or not what they should be."""
     from kubernetes_asyncio.config import ConfigException  # noqa: PLC0415 - slow, see the top
+    from yaml import YAMLError  # noqa: PLC0415 - slow, and files alone need it
 
     return (
         ConfigException,
-        yaml.YAMLError,
+        YAMLError,
         OSError,
         ValueError,
         LookupError,

@@ -7,8 +7,6 @@ that kopf would end its watch again and again, for every profile or pod.
 
 from typing import Any, Final
 
-import numpy as np
-import numpy.typing as npt
 import orjson
 
 __all__ = ["DEEPEST", "cut_nesting", "parsed"]
@@ -31,7 +29,22 @@ def cut_nesting(text: bytes) -> bytes:
     empty = text.count(b"{}") + text.count(b"[]")
     if text.count(b"{") + text.count(b"[") - empty < DEEPEST:
         return text
-    at, change = _braces(text)
+    return _cut(text)
+
+
+def _cut(text: bytes) -> bytes:
+    """Return the text without what is nested too deeply.
+
+    The work is done on arrays, because a user can write a megabyte of braces, again and again.
+    """
+    import numpy as np  # noqa: PLC0415 - slow, and few answers need it
+
+    unescaped = text.replace(b"\\\\", b"__").replace(b'\\"', b"__") if b"\\" in text else text
+    data = np.frombuffer(unescaped, np.uint8)
+    in_string = np.cumsum(data == _QUOTE, dtype=np.uint8) & 1  # an overflow leaves it even or odd
+    folded = data | _LOWER
+    at = np.flatnonzero(((folded == _OPENS) | (folded == _CLOSES)) & (in_string == 0))
+    change = np.where(folded[at] == _OPENS, 1, -1).astype(np.int32)
     depth = np.cumsum(change)
     if depth.max(initial=0) <= DEEPEST:
         return text
@@ -42,21 +55,6 @@ def cut_nesting(text: bytes) -> bytes:
         kept += (text[start:begin], _TOO_DEEP)
         start = end + 1
     return b"".join((*kept, text[start:]))
-
-
-def _braces(text: bytes) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.int32]]:
-    """Return where braces and brackets are, and 1 for each that opens, -1 for each that closes.
-
-    Those inside strings are left out. The work is done on arrays, because a user can write a
-    megabyte of braces, again and again.
-    """
-    if b"\\" in text:
-        text = text.replace(b"\\\\", b"__").replace(b'\\"', b"__")
-    data = np.frombuffer(text, np.uint8)
-    in_string = np.cumsum(data == _QUOTE, dtype=np.uint8) & 1  # an overflow leaves it even or odd
-    folded = data | _LOWER
-    at = np.flatnonzero(((folded == _OPENS) | (folded == _CLOSES)) & (in_string == 0))
-    return at, np.where(folded[at] == _OPENS, 1, -1).astype(np.int32)
 
 
 def parsed(text: bytes) -> Any:

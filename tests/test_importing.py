@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mooring.cli.importing import import_module_quickly
+from mooring.importing import import_module_quickly
 
 
 @pytest.fixture(name="folder")
