@@ -18,6 +18,10 @@ from mooring.observe.records import DecisionLog
 __all__ = ["Holders", "most_bytes"]
 
 
+_NUMBERS: Final = frozenset({int, float, bool, type(None)})
+"""What has neither text nor parts."""
+
+
 class Holders:
     """Every object that the roots have, each reached once, and by which way.
 
@@ -42,12 +46,15 @@ class Holders:
         return sum(map(_size, self._keep[before:]))
 
     def _walk(self, left: "deque[tuple[str, object]]", bounded: list[tuple[str, Any]]) -> None:
+        seen, keep = self._seen, self._keep
         while left:
             where, found = left.popleft()
-            if id(found) in self._seen:
+            if id(found) in seen:
                 continue
-            self._seen.add(id(found))
-            self._keep.append(found)
+            seen.add(id(found))
+            keep.append(found)
+            if type(found) in _NUMBERS:
+                continue
             if isinstance(found, str | bytes):
                 text = found.encode(errors="replace") if isinstance(found, str) else found
                 self.marks[where].update(self._mark.findall(text))

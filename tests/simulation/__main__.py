@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from itertools import islice
+from typing import Final
 
 from simulation.actors import ACTORS
 from simulation.coverage import Coverage
@@ -28,6 +29,8 @@ __all__ = ["failures", "report", "scenario_of"]
 
 _BLOCK = 25
 """Seeds that a process runs before it tells how they ended."""
+_COLLECT: Final = (50_000, 20, 100)
+"""New objects after which the collector looks at them; a run leaves 100,000 or so."""
 
 
 def scenario_of(seed: int) -> Scenario:
@@ -57,12 +60,15 @@ def report(outcome: Outcome, *, shrink: bool = True) -> str:
 
 @contextmanager
 def _calm_collector() -> Iterator[None]:
-    """Have the collector leave alone what was there before, which is most."""
+    """Have the collector leave alone what was there before, which is most, and look rarely."""
     gc.collect()
     gc.freeze()
+    before = gc.get_threshold()
+    gc.set_threshold(*_COLLECT)
     try:
         yield
     finally:
+        gc.set_threshold(*before)
         gc.unfreeze()
 
 

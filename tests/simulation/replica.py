@@ -125,7 +125,9 @@ class Replica:
         if not self.alive:
             return inf
         due = self.loop.next_due()
-        return inf if due is None else max(due, self.paused_until)
+        if due is None:
+            return inf
+        return max(self.paused_until, due)
 
     def turn(self) -> bool:
         """Run what is ready; return whether there was anything."""

@@ -12,6 +12,7 @@ from asyncio import events
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import contextmanager
+from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 if TYPE_CHECKING:
@@ -47,6 +48,40 @@ class NumberedTask(asyncio.Task[_T]):
         cls._count = 0
 
 
+class _Call(asyncio.Handle):
+    """A call that is planned."""
+
+    def __init__(
+        self,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        loop: asyncio.AbstractEventLoop,
+        context: Context | None,
+    ) -> None:
+        self._callback, self._args, self._loop = callback, args, loop
+        self._context = context if context is not None else copy_context()
+        self._cancelled = False
+        self._repr = self._source_traceback = None
+
+
+class _TimedCall(asyncio.TimerHandle):
+    """A call that is planned at a time."""
+
+    def __init__(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        loop: asyncio.AbstractEventLoop,
+        context: Context | None,
+    ) -> None:
+        self._callback, self._args, self._loop = callback, args, loop
+        self._context = context if context is not None else copy_context()
+        self._cancelled = False
+        self._repr = self._source_traceback = None
+        self._when, self._scheduled = when, True
+
+
 class VirtualLoop(asyncio.BaseEventLoop):
     """The event loop of one process; `now` is the time on its clock.
 
@@ -57,8 +92,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         is_turning: Whether a turn is under way.
     """
 
-    _ready: deque[asyncio.Handle]
-    _scheduled: list[asyncio.TimerHandle]
+    _ready: deque[Any]
+    _scheduled: list[Any]
     _timer_cancelled_count: int
 
     def __init__(self, now: Callable[[], float], connect: Connect) -> None:
@@ -83,38 +118,45 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if self._ready:
             return 0.0
         timers = self._scheduled
-        if timers and timers[0].cancelled():
+        if timers and timers[0]._cancelled:
             self._drop_cancelled()
             timers = self._scheduled
-        return timers[0].when() if timers else None
+        return timers[0]._when if timers else None
 
     def turn(self) -> bool:
         """Run everything that is ready now; return whether there was any."""
-        if self._timer_cancelled_count > _MANY_CANCELLED:
-            self._drop_cancelled()
-        timers, now = self._scheduled, self._now()
-        while timers and timers[0].when() <= now:
-            timer = heapq.heappop(timers)
-            timer._scheduled = False  # type: ignore[attr-defined]  # as asyncio does
-            if timer.cancelled():
-                self._timer_cancelled_count -= 1
-            else:
-                self._ready.append(timer)
+        self._ready_timers()
         ready = self._ready
         if not ready:
             return False
         self.is_turning = True
-        with self.entered():
+        before = self._enter()
+        try:
             for _ in range(len(ready)):
                 if self.halted:
                     break
                 handle = ready.popleft()
-                if not handle.cancelled():
+                if not handle._cancelled:
                     handle._run()
                     if self._at_step is not None and self._has_stopped():
                         break
-        self.is_turning = False
+        finally:
+            self._leave(before)
+            self.is_turning = False
         return True
+
+    def _ready_timers(self) -> None:
+        """Have the timers that are due be ready."""
+        if self._timer_cancelled_count > _MANY_CANCELLED:
+            self._drop_cancelled()
+        timers, now = self._scheduled, self._now()
+        while timers and timers[0]._when <= now:
+            timer = heapq.heappop(timers)
+            timer._scheduled = False
+            if timer._cancelled:
+                self._timer_cancelled_count -= 1
+            else:
+                self._ready.append(timer)
 
     def after_steps(self, count: int, call: Callable[[], object]) -> None:
         """Make a call after so many steps of tasks and callbacks, and end the turn there.
@@ -135,24 +177,56 @@ class VirtualLoop(asyncio.BaseEventLoop):
     @contextmanager
     def entered(self) -> "Iterator[None]":
         """Be the running loop inside."""
-        before = events._get_running_loop()
-        self._thread_id = threading.get_ident()
-        events._set_running_loop(self)
+        before = self._enter()
         try:
             yield
         finally:
-            events._set_running_loop(before)
-            self._thread_id = None  # type: ignore[assignment]  # typeshed leaves None out
+            self._leave(before)
+
+    def _enter(self) -> asyncio.AbstractEventLoop | None:
+        """Be the running loop; return which was."""
+        before = events._get_running_loop()
+        self._thread_id = threading.get_ident()
+        events._set_running_loop(self)
+        return before
+
+    def _leave(self, before: asyncio.AbstractEventLoop | None) -> None:
+        events._set_running_loop(before)
+        self._thread_id = None  # type: ignore[assignment]  # typeshed leaves None out
+
+    # What BaseEventLoop does too, without its questions whether it is being debugged.
+
+    def call_soon(  # type: ignore[override]  # without type variables of its own
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        """Plan a call in the next turn."""
+        self._check_closed()  # type: ignore[attr-defined]  # typeshed leaves it out
+        handle = _Call(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
+
+    def call_at(  # type: ignore[override]  # without type variables of its own
+        self,
+        when: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """Plan a call at a time."""
+        self._check_closed()  # type: ignore[attr-defined]  # typeshed leaves it out
+        timer = _TimedCall(when, callback, args, self, context)
+        heapq.heappush(self._scheduled, timer)
+        return timer
 
     def _drop_cancelled(self) -> None:
         timers = self._scheduled
         if self._timer_cancelled_count > max(_MANY_CANCELLED, len(timers) // 2):
-            kept = [timer for timer in timers if not timer.cancelled()]
+            kept = [timer for timer in timers if not timer._cancelled]
             heapq.heapify(kept)
             self._scheduled = kept
             self._timer_cancelled_count = 0
             return
-        while timers and timers[0].cancelled():
+        while timers and timers[0]._cancelled:
             self._timer_cancelled_count -= 1
             heapq.heappop(timers)
 

@@ -175,6 +175,8 @@ class Reflectors:
             ]
         if unlisted:
             return f"not listed yet: {', '.join(map(self._described, unlisted))}"
+        if not self._troubles:
+            return None
         dead = [resource for resource in counted if self._lag(resource) > DEAD_SECONDS]
         if dead:
             longest = max(map(self._lag, dead))
@@ -187,7 +189,11 @@ class Reflectors:
         A broken watch of claims, slices or classes counts until no device is allocated any more.
         """
         self._tell_of_devices()
-        if self.problem() is not None or not self._troubles.keys().isdisjoint(self._counted()):
+        if self.problem() is not None:
+            return False
+        if not self._troubles:
+            return True
+        if not self._troubles.keys().isdisjoint(self._counted()):
             return False
         devices = (served for kind in DEVICE_KINDS if (served := self._served.get(kind)))
         return not any(

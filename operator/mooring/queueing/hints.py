@@ -102,7 +102,9 @@ class QueueingHints:
                 return False
             if event.after is None and self._was_its_last_victim(about, queued.pod):
                 return True
-        return any(self._hint(name, queued, event) for name in queued.unschedulable_plugins)
+        # In the order of names: a set's own would ask other plugins in each process.
+        names = sorted(queued.unschedulable_plugins)
+        return any(self._hint(name, queued, event) for name in names)
 
     def _hint(self, name: str, queued: QueuedPod, event: ClusterEvent) -> bool:
         """Return whether the plugin's hint is QUEUE; a hint that fails counts as QUEUE."""

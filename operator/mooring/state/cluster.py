@@ -586,7 +586,7 @@ class ClusterState:
         """Find groups without an object by exactly these formats from now on; see `recount`."""
         self._pod_groups.track(formats)
 
-    def take_changed_groups(self) -> set[GroupKey]:
+    def take_changed_groups(self) -> dict[GroupKey, None]:
         """Return the pod groups that changed or went since the last call; at first all."""
         return self._pod_groups.take_changed()
 

@@ -318,15 +318,17 @@ class PodGroupsWriter:
         self._placed: dict[Uid, PlacedPod] = {}
         self._members: dict[Uid, _Member] = {}
         self._numbers = count()
-        self._changed: set[GroupKey] | None = None
+        self._changed: dict[GroupKey, None] | None = None
 
-    def take_changed(self) -> set[GroupKey]:
+    def take_changed(self) -> dict[GroupKey, None]:
         """Return the groups that changed or went since the last call; the first call returns all.
+
+        They come in the order in which they changed first.
 
         Before the first call nothing is noted, because nothing would ever take it.
         """
-        changed = set(self._groups) if self._changed is None else self._changed
-        self._changed = set()
+        changed = dict.fromkeys(self._groups) if self._changed is None else self._changed
+        self._changed = {}
         return changed
 
     def track(self, formats: tuple[GroupFormat, ...]) -> None:
@@ -438,7 +440,7 @@ class PodGroupsWriter:
     def _note(self, group: PodGroupState) -> None:
         """Note that the group has changed."""
         if self._changed is not None:
-            self._changed.add(group.key)
+            self._changed[group.key] = None
         definition, groups = group.definition, self.groups
         whole = definition is not None and definition.disruption_mode is DisruptionMode.POD_GROUP
         _index(groups._with_surplus, group, applies=bool(group.minimum and group.surplus))  # noqa: SLF001 - see above

@@ -214,7 +214,7 @@ class PodGroupStatusReporter:
         """Write until cancelled."""
         self._running = True
         while True:
-            self._dirty |= dict.fromkeys(self._state.take_changed_groups())
+            self._dirty |= self._state.take_changed_groups()
             await self._round()
             await self._sleep(ROUND_SECONDS)
 
