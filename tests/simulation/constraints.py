@@ -240,8 +240,13 @@ def _skew(
             seen.domain(key) == domain
             and is_eligible(seen.node)
             and "deletionTimestamp" not in seen.pod["metadata"]
-            and _is_of_its_namespace(pod, seen.pod)
+            and pod["metadata"]["namespace"] == seen.pod["metadata"]["namespace"]
             and _selects(rule.get("labelSelector"), seen.pod)
+            and all(
+                _labels(seen.pod).get(name) == _labels(pod)[name]
+                for name in rule.get("matchLabelKeys") or ()
+                if name in _labels(pod)
+            )
         )
 
     def at_most(domain: str) -> int:
@@ -284,13 +289,15 @@ def _labels(raw: Raw) -> dict[str, str]:
     return raw["metadata"].get("labels") or {}
 
 
-def _is_of_its_namespace(pod: Raw, other: Raw) -> bool:
-    return bool(pod["metadata"]["namespace"] == other["metadata"]["namespace"])
-
-
 def _matches(term: Term, owner: Raw, other: Raw) -> bool:
-    """Return whether a term of the owner is about the other pod."""
-    return _is_of_its_namespace(owner, other) and _selects(term.get("labelSelector"), other)
+    """Return whether a term of the owner is about the other pod.
+
+    Of selectors of namespaces only the one that selects all is known.
+    """
+    everywhere = term.get("namespaceSelector") == {}
+    namespaces = term.get("namespaces") or [owner["metadata"]["namespace"]]
+    there = everywhere or other["metadata"]["namespace"] in namespaces
+    return there and _selects(term.get("labelSelector"), other)
 
 
 def _is_meant(term: Term, owner: Raw, seen: _Picture, domain: str | None) -> bool:

@@ -19,6 +19,7 @@ import orjson
 
 from faults.books import Amount, PodSeen
 from mooring.kube.resources import POD
+from simulation.actors.groups import Groups, group_of
 from simulation.actors.rebalancing import MOVED
 from simulation.allocation_invariants import (
     every_pod_whose_devices_are_free_is_bound,
@@ -147,7 +148,8 @@ def victims_go_only_where_somebody_needs_them(world: "World", change: Change) ->
     """Check that whoever is evicted makes room for a pod of higher priority.
 
     That pod must have waited for a node a moment before, and this node must suit it and be large
-    enough for it without any pods of lower priority, as far as the replica knew.
+    enough for it without any pods of lower priority, as far as the replica knew. Of a group that is
+    disrupted as a whole it may be any node.
     """
     by_replica = change.by.partition("-")[0] in world.replicas
     removes = change.what in {"evict", "delete pods"}
@@ -156,7 +158,10 @@ def victims_go_only_where_somebody_needs_them(world: "World", change: Change) ->
     victim = PodSeen.read(change.before)
     if change.what == "evict" and victim.scheduler == MOVED:
         return None  # rebalancing has evicted it
-    names = [victim.node] if victim.node else [*world.books.nodes]  # it was being bound
+    group = group_of(change.before)
+    goes_with_others = group is not None and world.actor(Groups).is_whole(group)
+    anywhere = goes_with_others or not victim.node  # it was being bound
+    names = [*world.books.nodes] if anywhere else [victim.node]
     told = partial(world.server.watches.told, change.by, POD, "kopf")
     for pod in world.books.waited_lately(change.at, told):
         needs = (_may_need(world, change.by, pod, name) for name in names)

@@ -19,7 +19,7 @@ from simulation.scenario import Scenario
 from simulation.world import run
 
 TESTS = Path(__file__).parents[1]
-SALTED = (3, 18, 28, 41, 57)
+SALTED = (3, 18, 28, 41, 57, 157)
 _TRACES = f"""
 from simulation.__main__ import scenario_of
 from simulation.world import run

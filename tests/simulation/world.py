@@ -21,7 +21,6 @@ import orjson
 
 from mooring.kube.resources import (
     DEVICE_CLASS,
-    EVENT,
     LEASE,
     PERSISTENT_VOLUME,
     PERSISTENT_VOLUME_CLAIM,
@@ -64,8 +63,6 @@ _QUIET_SECONDS: Final = 12.0
 _LOOK_SECONDS: Final = 5.0
 _WAITS_LONG: Final = 8
 """One of so many seeds waits all these seconds also if everything rests before."""
-_PASSING: Final = frozenset({EVENT, LEASE})
-"""What changes also while everything rests."""
 _EMPTY_SECONDS: Final = 10.0
 _EMPTIED: Final[tuple[Resource, ...]] = (
     *(POD, POD_GROUP, PERSISTENT_VOLUME_CLAIM, PERSISTENT_VOLUME, STORAGE_CLASS),
@@ -143,7 +140,7 @@ class World:
         self._progress = Progress()
         self.coverage = coverage
         self._changed_at = 0.0
-        """When anything but the lease and events changed last."""
+        """When anything but the lease changed last."""
         self._trace = hashlib.sha256()
         self._turns = 0
 
@@ -303,7 +300,7 @@ class World:
         self._trace.update(orjson.dumps(change.object, option=orjson.OPT_SORT_KEYS))
         if self.coverage is not None:
             self.coverage.note(self, change)
-        if change.resource not in _PASSING:
+        if change.resource is not LEASE:
             self._changed_at = change.at
         self.books.note(change)
         self._progress.note(change)

@@ -76,7 +76,7 @@ class PluginApi:
         self._turns: dict[str, _Turns] = {}
         self._later: set[asyncio.Task[None]] = set()
         self._stopped = False
-        self._waiting: set[asyncio.Event] = set()
+        self._waiting: dict[asyncio.Event, None] = {}
         self._annotations: dict[str, dict[str, str]] = {}
 
     def cluster_changed(self) -> None:
@@ -225,14 +225,14 @@ class PluginApi:
         Raises TimeoutError after `seconds`, and whatever `done` raises.
         """
         changed = asyncio.Event()
-        self._waiting.add(changed)
+        self._waiting[changed] = None
         try:
             async with asyncio.timeout(seconds):
                 while not done():
                     changed.clear()
                     await changed.wait()
         finally:
-            self._waiting.discard(changed)
+            del self._waiting[changed]
 
 
 async def _logged(write: Callable[[], Coroutine[Any, Any, None]]) -> None:

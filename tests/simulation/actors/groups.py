@@ -56,6 +56,7 @@ class Groups(Actor):
                 late=plan.chance(0.2),
                 card=random.choice((0, 2, 5, 8)) if plan.has_cards and not plan.has_plugin else 0,
                 scheduler=ACME if plan.has_plugin and plan.chance(0.6) else SCHEDULER,
+                whole=plan.chance(0.3),
             )
             for _ in range(random.choice((0, 0, 1, 2, 4))):
                 later = at + random.expovariate(1.0) * random.choice((0.05, 4.0))
@@ -92,6 +93,8 @@ class Groups(Actor):
             topology=args["topology"],
             priority=args["priority"],
         )
+        if args.get("whole"):
+            raw["spec"]["disruptionMode"] = {"all": {}}
         world.server.create(POD_GROUP, raw, self.name)
 
     def _do(self, world: "World", does: str, name: str, args: Any) -> None:
@@ -143,6 +146,10 @@ class Groups(Actor):
     def is_of_plugin(self, name: str) -> bool:
         """Return whether the members are those of the profile with the plugin."""
         return bool(self._drawn[name].get("scheduler") == ACME)
+
+    def is_whole(self, name: str) -> bool:
+        """Return whether the members are evicted all together or not at all."""
+        return bool(self._drawn[name].get("whole"))
 
     def was_disturbed(self, name: str, since: float) -> bool:
         """Return whether something has happened since that excuses a part of this gang."""

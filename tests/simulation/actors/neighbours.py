@@ -23,6 +23,7 @@ __all__ = ["KINDS", "Neighbours", "kinds_of"]
 _APPS: Final = ("x", "y")
 _TOPOLOGIES: Final = (HOSTNAME, ZONE)
 _EFFECTS: Final = ("NoSchedule", "NoExecute", "PreferNoSchedule")
+_PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
@@ -40,7 +41,12 @@ def _selector(random: Random) -> dict[str, Any]:
 
 
 def _term(random: Random) -> dict[str, Any]:
-    return {"topologyKey": random.choice(_TOPOLOGIES), "labelSelector": _selector(random)}
+    """Draw a term: about pods of its own namespace, of the tenants' or of all."""
+    return {
+        "topologyKey": random.choice(_TOPOLOGIES),
+        "labelSelector": _selector(random),
+        **random.choice(({}, {}, {}, {"namespaceSelector": {}}, {"namespaces": ["tenant"]})),
+    }
 
 
 def _ports(random: Random) -> dict[str, Any]:
@@ -70,6 +76,7 @@ def _spread(random: Random) -> dict[str, Any]:
         "labelSelector": _selector(random),
         **random.choice(({}, {}, {"minDomains": 2}, {"minDomains": 4})),
         **random.choice(({}, {"nodeTaintsPolicy": "Honor"}, {"nodeAffinityPolicy": "Ignore"})),
+        **random.choice(({}, {}, {"matchLabelKeys": ["workload"]}, {"matchLabelKeys": ["app"]})),
     }
     both = {**constraint, "topologyKey": HOSTNAME if key == ZONE else ZONE}
     return {"spread": [constraint] if random.random() < 0.7 else [constraint, both]}
@@ -82,6 +89,15 @@ def _nodes(random: Random) -> dict[str, Any]:
     return {"affinity": {"nodeAffinity": {_REQUIRED: terms}}, "tolerations": tolerations}
 
 
+def _preferred(random: Random) -> dict[str, Any]:
+    """Draw what is only preferred, and so keeps a pod from no node."""
+    kind = random.choice(("podAffinity", "podAntiAffinity"))
+    terms = [{"weight": 50, "podAffinityTerm": _term(random)}]
+    soft = {"maxSkew": 1, "topologyKey": random.choice(_TOPOLOGIES)}
+    spread = {**soft, "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": _selector(random)}
+    return {"affinity": {kind: {_PREFERRED: terms}}, "spread": [spread]}
+
+
 _NO_SCHEDULE: Final = {"effect": "NoSchedule"}
 KINDS: Final[Mapping[str, Callable[[Random], dict[str, Any]]]] = {
     "host ports": _ports,
@@ -89,6 +105,7 @@ KINDS: Final[Mapping[str, Callable[[Random], dict[str, Any]]]] = {
     "affinity": _together,
     "spread": _spread,
     "node affinity": _nodes,
+    "preferred": _preferred,
 }
 """What constraints there are, and what is drawn of each: arguments of the builder of pods."""
 
@@ -172,16 +189,22 @@ def kinds_of(raw: "Raw") -> list[str]:
     affinity = spec.get("affinity") or {}
     has = {
         "host ports": any(container.get("ports") for container in spec["containers"]),
-        "anti-affinity": "podAntiAffinity" in affinity,
-        "affinity": "podAffinity" in affinity,
+        "anti-affinity": _REQUIRED in affinity.get("podAntiAffinity", ()),
+        "affinity": _REQUIRED in affinity.get("podAffinity", ()),
         "spread": bool(spec.get("topologySpreadConstraints")),
         "node affinity": "nodeAffinity" in affinity,
+        "preferred": any(_PREFERRED in terms for terms in affinity.values()),
     }
     return [kind for kind, there in has.items() if there]
 
 
 def _merged(given: list[dict[str, Any]]) -> dict[str, Any]:
     """Return all arguments; affinities of several kinds are one."""
-    affinity = {kind: terms for one in given for kind, terms in one.get("affinity", {}).items()}
+    affinity: dict[str, Any] = {}
+    for one in given:
+        for kind, terms in one.get("affinity", {}).items():
+            affinity[kind] = {**affinity.get(kind, {}), **terms}
+    spread = [constraint for one in given for constraint in one.get("spread", ())]
     rest = {name: value for one in given for name, value in one.items() if name != "affinity"}
-    return {**rest, **({"affinity": affinity} if affinity else {})}
+    both = {"affinity": affinity, "spread": spread}
+    return {**rest, **{name: value for name, value in both.items() if value}}
