@@ -15,7 +15,8 @@ def relisted(mirror: Mirror, resource: Resource, raws: Iterable[dict[str, Any]])
     """Show the mirror this list of raw objects."""
     relist = mirror.relist(resource)
     for raw in raws:
-        relist.add(raw)
+        for _ in relist.adding(raw):
+            pass
     for _ in relist.apply():
         pass
 

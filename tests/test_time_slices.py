@@ -3,7 +3,7 @@
 import asyncio
 import gc
 import weakref
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 
@@ -43,6 +43,19 @@ async def turns(work: Work, number: int, seconds: float) -> list[int]:
 
 async def test_other_tasks_run_after_each_slice() -> None:
     assert await turns(Work(), 7, seconds=3.0) == [3, 6]
+
+
+async def test_the_result_of_work_is_returned_and_other_tasks_run_after_each_slice() -> None:
+    work = Work()
+
+    def doing() -> Generator[None, None, str]:
+        yield from work.run(7)
+        return "done"
+
+    beside = asyncio.create_task(work.beside())
+    assert await TimeSlices(3.0, clock=lambda: work.now).result(doing()) == "done"
+    beside.cancel()
+    assert work.turns == [3, 6]
 
 
 async def test_work_of_less_than_a_slice_is_done_without_a_pause() -> None:

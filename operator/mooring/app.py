@@ -275,7 +275,7 @@ class Scheduler:
                     known=engine.pod_enqueuer.known,
                     knows=lambda _, uid: engine.pod_enqueuer.knows(Uid(uid)),
                     gone=lambda _, uid: engine.pod_enqueuer.gone(Uid(uid)),
-                    found=self._handlers.pod_found,
+                    found=self._handlers.pod_read,
                     gone_meanwhile=engine.scheduler.departures.meanwhile,
                     selectors={"fieldSelector": UNSCHEDULED},
                     in_flight=engine.pod_enqueuer.in_flight,

@@ -7,11 +7,13 @@ other tasks may run, and `TimeSlices.run` takes its steps.
 import asyncio
 import gc
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from itertools import count
-from typing import Final
+from typing import Final, TypeVar
 
 __all__ = ["REST", "TimeSlices"]
+
+_Result = TypeVar("_Result")
 
 REST: Final = 3.0
 """The usual rest after work that people ask for, so that decisions go on beside it."""
@@ -63,6 +65,16 @@ class TimeSlices:
     async def run(self, steps: Iterable[object]) -> None:
         """Take all steps, and let other tasks run after each slice."""
         for _ in steps:
+            await self.pause()
+
+    async def result(self, steps: Generator[object, None, _Result]) -> _Result:
+        """Take all steps as `run` does, and return the result of the generator."""
+        while True:
+            try:
+                next(steps)
+            except StopIteration as ended:
+                result: _Result = ended.value
+                return result
             await self.pause()
 
 

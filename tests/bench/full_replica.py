@@ -215,7 +215,7 @@ class FullReplica:
             known=enqueuer.known,
             knows=lambda _, uid: enqueuer.knows(Uid(uid)),
             gone=lambda _, uid: enqueuer.gone(Uid(uid)),
-            found=self.handlers.pod_found,
+            found=self.handlers.pod_read,
             gone_meanwhile=self.scheduler.departures.meanwhile,
         )
         ended = asyncio.Event()
@@ -238,7 +238,7 @@ class FullReplica:
         """Read a list as a reflector does."""
         slices, relist = TimeSlices(clock=self.clock), self.mirror.relist(resource)
         for raw in raws:
-            relist.add(raw)
+            await slices.run(relist.adding(raw))
             await slices.pause()
         await slices.run(relist.apply())
 

@@ -93,8 +93,9 @@ class Listed:
         self._mirror = mirror
         self._pods: dict[tuple[str, str], dict[str, Any]] = {}
 
-    def add(self, obj: dict[str, Any]) -> None:
+    def adding(self, obj: dict[str, Any]) -> Iterator[None]:
         self._pods[obj["metadata"]["namespace"], obj["metadata"]["name"]] = obj
+        yield
 
     def remove(self, obj: dict[str, Any]) -> None:
         del self._pods[obj["metadata"]["namespace"], obj["metadata"]["name"]]

@@ -94,9 +94,10 @@ class Listed:
         self._mirror = mirror
         self._versions: dict[str, int] = {}
 
-    def add(self, obj: dict[str, Any]) -> None:
+    def adding(self, obj: dict[str, Any]) -> Iterator[None]:
         assert _name(obj) != self._mirror.refuses
         self._versions[_name(obj)] = _version(obj)
+        yield
 
     def remove(self, obj: dict[str, Any]) -> None:
         self._versions.pop(_name(obj))

@@ -3,6 +3,7 @@
 import logging
 import weakref
 from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 import pytest
@@ -154,25 +155,45 @@ def books(mirrored: Mirrored) -> dict[str, tuple[int, set[str]]]:
     }
 
 
+NUMBERS = count()
+
+
+def large(raw: dict[str, Any]) -> dict[str, Any]:
+    """Return the pod with so many tolerations, none known yet, that it is read in many steps."""
+    unknown = next(NUMBERS)
+    raw["spec"]["tolerations"] = [{"key": f"key-{unknown}-{n}"} for n in range(3000)]
+    return raw
+
+
 @pytest.mark.parametrize("what", MEANWHILE)
 @pytest.mark.parametrize("on", ["a", "b"])
+@pytest.mark.parametrize("size", ["ordinary", "large"])
 def test_what_happens_while_a_pod_is_taken_over_is_as_if_its_watch_told_of_it_later(
-    on: str, what: str
+    size: str, on: str, what: str
 ) -> None:
     found = []
-    for in_pause in (True, False):
+    for pauses_before in (0, 1, 12) if size == "large" else (0, 1):
         mirrored = Mirrored()
         mirrored.relisted(NODE, [node("a"), node("c")])
         mirrored.relisted(POD, [incarnation("0")])
         mirrored.state.assume(parse_pod(incarnation("2", "")), 1)
-        steps = mirrored.mirror.taking_over(POD, "ADDED", incarnation("1", on))
-        if in_pause:
-            next(steps)
+        raw = incarnation("1", on)
+        steps = mirrored.mirror.taking_over(POD, "ADDED", large(raw) if size == "large" else raw)
+        for _ in zip(range(pauses_before), steps, strict=False):
+            assert "1" not in {placed.pod.uid for placed in mirrored.state.pods}
         MEANWHILE[what](mirrored)
-        assert len([*steps]) == (not in_pause)
+        assert len([*steps]) >= (pauses_before == 0)
         found.append((books(mirrored), [change.label for change in mirrored.heard]))
-    assert found[0] == found[1]
-    assert "1" in {placed.pod.uid for placed in mirrored.state.pods}
+        assert "1" in {placed.pod.uid for placed in mirrored.state.pods}
+    assert found[1:] == found[:-1]
+
+
+def test_a_list_with_a_large_pod_is_read_in_several_steps(mirrored: Mirrored) -> None:
+    mirrored.relisted(NODE, [node("a")])
+    relist = mirrored.mirror.relist(POD)
+    assert len([*relist.adding(large(incarnation("1")))]) > 10
+    assert [*relist.apply()]
+    assert {placed.pod.uid for placed in mirrored.state.pods} == {"1"}
 
 
 def test_a_claim_is_taken_over_at_once_because_it_may_be_malformed(mirrored: Mirrored) -> None:
@@ -206,8 +227,8 @@ def test_a_malformed_object_in_a_relist_holds_up_nothing_else(
 def test_what_is_deleted_before_a_list_is_complete_is_gone(mirrored: Mirrored) -> None:
     mirrored.relisted(NODE, [node("a"), node("b")])
     relist = mirrored.mirror.relist(NODE)
-    relist.add(node("a"))
-    relist.add(node("b"))
+    for name in ("a", "b"):
+        assert not [*relist.adding(node(name))]
     relist.remove(node("b"))
     assert mirrored.nodes() == {"a", "b"}
     assert [*relist.apply()]
@@ -216,7 +237,7 @@ def test_what_is_deleted_before_a_list_is_complete_is_gone(mirrored: Mirrored) -
 
 def test_a_list_that_breaks_off_changes_nothing(mirrored: Mirrored) -> None:
     mirrored.relisted(NODE, [node("a")])
-    mirrored.mirror.relist(NODE).add(node("b"))
+    assert not [*mirrored.mirror.relist(NODE).adding(node("b"))]
     assert mirrored.nodes() == {"a"}
 
 
@@ -225,7 +246,7 @@ def test_a_list_that_is_begun_anew_while_one_is_taken_over_has_the_last_word(
 ) -> None:
     mirrored.relisted(NODE, [node("a")])
     first = mirrored.mirror.relist(NODE)
-    first.add(node("b"))
+    assert not [*first.adding(node("b"))]
     next(first.apply())
     assert mirrored.nodes() == {"a", "b"}
     mirrored.relisted(NODE, [node("c")])
@@ -248,7 +269,7 @@ def test_a_list_keeps_nothing_of_the_json(mirrored: Mirrored) -> None:
     raw = Raw(node("a"))
     gone = weakref.ref(raw)
     relist = mirrored.mirror.relist(NODE)
-    relist.add(raw)
+    assert not [*relist.adding(raw)]
     del raw
     assert gone() is None
     assert [*relist.apply()]
@@ -289,7 +310,7 @@ def test_a_list_makes_those_overdue_that_were_bound_before_it_was_asked_for_and_
         mirrored.state.assume(waiting, 0)
     mirrored.state.expect_confirmation(before, 60.0)
     relist = mirrored.mirror.relist(POD)
-    relist.add(pod("other", node="a"))
+    assert not [*relist.adding(pod("other", node="a"))]
     mirrored.state.assume(late, 0)
     mirrored.state.expect_confirmation(late, 60.0)
     for _ in relist.apply():

@@ -65,8 +65,9 @@ class Listed:
         self._seen, self._resource = seen, resource
         self._names: list[str] = []
 
-    def add(self, obj: dict[str, Any]) -> None:
+    def adding(self, obj: dict[str, Any]) -> Iterator[None]:
         self._names.append(obj["metadata"]["name"])
+        yield
 
     def remove(self, obj: dict[str, Any]) -> None:
         self._names.remove(obj["metadata"]["name"])

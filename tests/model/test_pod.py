@@ -4,7 +4,16 @@ from typing import Any
 import pytest
 
 from mooring.model.errors import ManifestError
-from mooring.model.pod import OwnerRef, claim_keys, is_of_workload, parse_pod, workload_of
+from mooring.model.pausing import Pausing
+from mooring.model.pod import (
+    OwnerRef,
+    Pod,
+    claim_keys,
+    is_of_workload,
+    parse_pod,
+    parsing_pod,
+    workload_of,
+)
 from mooring.model.resource_claims import ExtendedResourceClaim
 from mooring.model.volumes import ClaimVolume
 from mooring.testing.builders import pod
@@ -241,3 +250,81 @@ def test_a_pod_names_the_claims_that_were_created_for_it() -> None:
         "web-extended-resources-y", (("c", "a.io/gpu", "container-0"),)
     )
     assert parse_pod(pod("web")).extended_resource_claim is None
+
+
+HARD = "requiredDuringSchedulingIgnoredDuringExecution"
+SOFT = "preferredDuringSchedulingIgnoredDuringExecution"
+NUMBERS = range(3000)
+NODE_TERMS = [{"matchExpressions": [{"key": f"k{n}", "operator": "Exists"}]} for n in NUMBERS]
+POD_TERMS = [{"topologyKey": f"key-{n}"} for n in NUMBERS]
+REQUESTS = {f"example.com/r{n}": "1" for n in NUMBERS}
+LARGE: dict[str, dict[str, Any]] = {
+    "containers": {"containers": [{"name": f"c{n}", "image": f"i{n}"} for n in NUMBERS]},
+    "init containers": {"initContainers": [{"name": f"container-{n}"} for n in NUMBERS]},
+    "requests": {"containers": [{"name": "c", "resources": {"requests": REQUESTS}}]},
+    "ports": {"containers": [{"name": "c", "ports": [{"hostPort": n + 1} for n in NUMBERS]}]},
+    "tolerations": {"tolerations": [{"key": f"key-{n}"} for n in NUMBERS]},
+    "gates": {"schedulingGates": [{"name": f"gate-{n}"} for n in NUMBERS]},
+    "claims": {"resourceClaims": [{"name": f"claim-{n}"} for n in NUMBERS]},
+    "a node selector": {"nodeSelector": {f"key-{n}": "x" for n in NUMBERS}},
+    "spread": {"topologySpreadConstraints": POD_TERMS},
+    "node terms": {"affinity": {"nodeAffinity": {HARD: {"nodeSelectorTerms": NODE_TERMS}}}},
+    "preferred node terms": {
+        "affinity": {"nodeAffinity": {SOFT: [{"preference": term} for term in NODE_TERMS]}}
+    },
+    "pod terms": {"affinity": {"podAffinity": {HARD: POD_TERMS}}},
+    "pod terms apart": {"affinity": {"podAntiAffinity": {HARD: POD_TERMS}}},
+    "preferred pod terms": {
+        "affinity": {"podAffinity": {SOFT: [{"podAffinityTerm": term} for term in POD_TERMS]}}
+    },
+}
+
+
+def stepped(steps: Pausing[Pod]) -> tuple[int, Pod]:
+    """Return how many pauses there were, and the pod."""
+    pauses = 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as ended:
+            found: Pod = ended.value
+            return pauses, found
+        pauses += 1
+
+
+def test_a_pod_of_ordinary_size_is_parsed_without_a_pause() -> None:
+    assert stepped(parsing_pod(pod("web", cpu="1", node="n1")))[0] == 0
+
+
+@pytest.mark.parametrize("what", LARGE)
+def test_a_large_pod_is_parsed_with_many_pauses(what: str) -> None:
+    """A step is about a few hundred parts, so that none takes long, whatever there are many of."""
+    raw = pod("large", node="n1", spec=LARGE[what])
+    pauses, found = stepped(parsing_pod(raw))
+    assert found.spec is parse_pod(raw).spec
+    least_pauses = 10  # beside those within a list
+    assert pauses >= least_pauses + len(NUMBERS) // 500
+
+
+def test_many_labels_and_annotations_are_shared_with_nobody_and_followed_by_pauses() -> None:
+    many = {f"key-{n}": "x" for n in NUMBERS}
+    raw = pod("large", labels=many, annotations=many)
+    pauses, found = stepped(parsing_pod(raw))
+    assert pauses == 2
+    assert (found.labels, found.annotations) == (many, many)
+
+
+def test_equal_large_pods_that_are_parsed_side_by_side_share_one_spec() -> None:
+    raws = [pod(name, spec=LARGE["pod terms"], priority=77) for name in ("first", "second")]
+    first, second = (parsing_pod(raw) for raw in raws)
+    for _ in range(15):
+        next(first)
+        next(second)
+    assert stepped(first)[1].spec is stepped(second)[1].spec
+
+
+def test_the_error_of_a_large_pod_names_it_too() -> None:
+    tolerations = [*LARGE["tolerations"]["tolerations"], {"key": 7}]
+    steps = parsing_pod(pod("large", spec={"tolerations": tolerations}))
+    with pytest.raises(ManifestError, match=r"Pod default/large spec.tolerations\[3000\].key"):
+        stepped(steps)

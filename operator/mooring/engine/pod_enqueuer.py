@@ -9,6 +9,7 @@ from itertools import chain, islice, takewhile
 from typing import Final, NoReturn
 from weakref import WeakKeyDictionary
 
+from mooring.engine.departures import Departures
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin_failures import ExtensionPoint, PluginFailed
@@ -157,6 +158,11 @@ class PodEnqueuer:
         slots = int(state.nodes.pod_slots.data[row])
         if len(state.nominations.at(row, pod.spec.priority, pod.uid)) < slots:
             state.nominate(pod, node)
+
+    @property
+    def departures(self) -> Departures:
+        """Which pods are gone while others are being read."""
+        return self._scheduler.departures
 
     def gone(self, uid: Uid) -> None:
         """Forget a pod that is not without a node any more: bound, ended or deleted."""

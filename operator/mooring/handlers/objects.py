@@ -7,9 +7,10 @@ from typing import Any
 
 from mooring.engine.pod_enqueuer import PodEnqueuer
 from mooring.handlers.profiles import ProfileStatusWriter
-from mooring.mirroring.mirror import ACTIONS, parsed_or_none
+from mooring.mirroring.mirror import ACTIONS, parsed_or_none, parsing_pod_or_none
 from mooring.model.events import Action, Kind, event_label
 from mooring.model.objects import identity, object_key
+from mooring.model.pausing import Pausing, timed
 from mooring.model.pod import Pod, Uid
 from mooring.policy.rules.rule import plan_one_by_one
 from mooring.state.cluster import ClusterState
@@ -49,38 +50,49 @@ class ObjectHandlers:
 
     async def on_pod(self, event: Mapping[str, Any], **_: Any) -> None:
         """Queue a pod, or note that it is not without a node any more."""
-        raw, began = event["object"], self._clock()
-        self._note_listing(event)
-        if event["type"] == "DELETED":
-            self._pod_enqueuer.gone(Uid(identity(Kind.POD, raw)))
-        else:
-            await self.pod_found(raw)
         # kopf gives no type to what it lists, which is new to it.
         action = ACTIONS.get(event["type"], Action.ADD)
-        self._handled(event_label(Kind.UNSCHEDULED_POD, action), self._clock() - began)
+        self._note_listing(event)
+        await self._in_slices(TimeSlices(clock=self._clock), action, event["object"])
 
     async def on_pods(self, pods: list[dict[str, Any]]) -> None:
         """Queue the pods of the first list since kopf's start, in slices."""
         self._listed()
         slices = TimeSlices(clock=self._clock)
         for raw in pods:
-            began = self._clock()
             try:
                 raw.update(kind="Pod", apiVersion="v1")  # which items of a list do not have
-                await self.pod_found(raw)
+                await self._in_slices(slices, Action.ADD, raw)
             except Exception:
                 logger.exception("a listed pod is not queued: %.300r", raw)
-            self._handled(event_label(Kind.UNSCHEDULED_POD, Action.ADD), self._clock() - began)
             await slices.pause()
 
-    async def pod_found(self, raw: Mapping[str, Any]) -> None:
+    async def pod_read(self, raw: Mapping[str, Any]) -> None:
+        """Queue a pod that was read beside the watch, unless the watch has told of it meanwhile."""
+        with self._pod_enqueuer.departures.meanwhile() as gone:
+            pod = await TimeSlices(clock=self._clock).result(parsing_pod_or_none(raw))
+        if pod is not None and pod.uid not in gone and not self._pod_enqueuer.knows(pod.uid):
+            self._take_in(pod, raw)
+
+    async def _in_slices(self, slices: TimeSlices, action: Action, raw: Mapping[str, Any]) -> None:
+        """Take in what happened to a pod, and tell how long that took but for pauses."""
+        steps = timed(self._taking_in(action, raw), self._clock)
+        _, seconds = await slices.result(steps)
+        self._handled(event_label(Kind.UNSCHEDULED_POD, action), seconds)
+
+    def _taking_in(self, action: Action, raw: Mapping[str, Any]) -> Pausing[None]:
+        if action is Action.DELETE:
+            self._pod_enqueuer.gone(Uid(identity(Kind.POD, raw)))
+        elif (pod := (yield from parsing_pod_or_none(raw))) is not None:
+            self._take_in(pod, raw)
+
+    def _take_in(self, pod: Pod, raw: Mapping[str, Any]) -> None:
         """Queue a pod as the API server has it, if it has no node and has not ended.
 
         A terminating pod is never scheduled, so it does not come in. One that is known already
         still gets its newer version.
         """
-        pod = parsed_or_none(Kind.POD, raw)
-        if pod is None or pod.node_name is not None or pod.finished:
+        if pod.node_name is not None or pod.finished:
             return
         if not pod.terminating or self._pod_enqueuer.knows(pod.uid):
             self._seen(pod, raw)

@@ -69,12 +69,15 @@ class Relist(Protocol):
     """Takes the objects of one list as they come, and replaces what is kept at its end.
 
     Called on the event loop's thread, must not block. If the list breaks off, nothing more is
-    called. An exception of `add` is logged, once per resource, and the list goes on; after one of
-    `apply` the set is listed again.
+    called. An exception of `adding` is logged, once per resource, and the list goes on; after one
+    of `apply` the set is listed again.
     """
 
-    def add(self, obj: dict[str, Any]) -> None:
-        """Add an object of the list, or a newer version of one; pages omit apiVersion and kind."""
+    def adding(self, obj: dict[str, Any]) -> Iterator[None]:
+        """Add an object of the list, or a newer version of one; other work runs between steps.
+
+        Pages omit apiVersion and kind.
+        """
 
     def remove(self, obj: dict[str, Any]) -> None:
         """Remove an object that was deleted before the list was complete."""
@@ -185,7 +188,7 @@ class Reflector:
         async with aclosing(pages):
             async for page in pages:
                 for obj in page.items:
-                    self._add(relist, obj)
+                    await self._add(relist, obj)
                     await self._slices.pause()
                 version = page.version
         await self._replace(relist)
@@ -242,7 +245,7 @@ class Reflector:
             elif kind == "DELETED":
                 self._initial.remove(obj)
             else:
-                self._add(self._initial, obj)
+                await self._add(self._initial, obj)
             if self._initial is None:
                 self._version = version
             await self._slices.pause()
@@ -267,9 +270,9 @@ class Reflector:
         self.synced.set()
         self._on_synced()
 
-    def _add(self, relist: Relist, obj: dict[str, Any]) -> None:
+    async def _add(self, relist: Relist, obj: dict[str, Any]) -> None:
         try:
-            relist.add(obj)
+            await self._slices.run(relist.adding(obj))
         except Exception as error:  # noqa: BLE001 - the list outlives whatever the sink does
             self._log_refusal(error)
 

@@ -13,7 +13,8 @@ from mooring.kube.resources import Resource
 from mooring.model.errors import ManifestError
 from mooring.model.events import Action, Kind, event_label
 from mooring.model.objects import identity, parse_object
-from mooring.model.pod import Pod
+from mooring.model.pausing import Pausing, timed
+from mooring.model.pod import Pod, parsing_pod
 from mooring.model.resource_claims import unreadable_claim
 from mooring.state.cluster import ClusterState
 
@@ -25,6 +26,7 @@ __all__ = [
     "MIRRORED_IF_SERVED",
     "Mirror",
     "parsed_or_none",
+    "parsing_pod_or_none",
 ]
 
 logger = logging.getLogger(__name__)
@@ -88,15 +90,33 @@ def parsed_or_none(kind: Kind, raw: Mapping[str, Any]) -> Any | None:
     try:
         return parse_object(kind, raw)
     except ManifestError as error:
-        logger.warning("an object is left out because it is malformed: %s", error)
+        _log_malformed(error)
         return None
 
 
-def _parsed(state: ClusterState, kind: Kind, key: str, raw: Mapping[str, Any]) -> Any | None:
+def parsing_pod_or_none(raw: Mapping[str, Any]) -> Pausing[Pod | None]:
+    """Return the pod of an API object, with pauses in a large one; see `parsed_or_none`."""
+    try:
+        return (yield from parsing_pod(raw))
+    except ManifestError as error:
+        _log_malformed(error)
+        return None
+
+
+def _log_malformed(error: ManifestError) -> None:
+    logger.warning("an object is left out because it is malformed: %s", error)
+
+
+def _parsing(
+    state: ClusterState, kind: Kind, key: str, raw: Mapping[str, Any]
+) -> Pausing[Any | None]:
     """Return the value of an API object; None if it is malformed and is left out.
 
-    A malformed claim is not left out: its devices stay in use.
+    A malformed claim is not left out: its devices stay in use. What is kept of it depends on what
+    is known of it, so only in pods there are pauses.
     """
+    if kind is Kind.POD:
+        return (yield from parsing_pod_or_none(raw))
     if kind is not Kind.RESOURCE_CLAIM:
         return parsed_or_none(kind, raw)
     try:
@@ -141,22 +161,25 @@ class Mirror:
     def taking_over(
         self, resource: Resource, event: EventType, obj: dict[str, Any]
     ) -> Iterator[None]:
-        """Take over one object; between reading a pod and counting it other work may run.
+        """Take over one object; while a pod is read, and before it is counted, other work may run.
 
-        Nothing of the cluster is read before that, so it is as if the watch told of it later. What
-        is kept of a malformed claim depends on what is known of it: claims are taken over at once.
+        Nothing of the cluster is read before that, so it is as if the watch told of it later.
         """
-        kind, began = _KINDS[resource], self._clock()
-        key, paused = identity(kind, obj), 0.0
+        kind = _KINDS[resource]
+        _, seconds = yield from timed(self._taking_over(kind, event, obj), self._clock)
+        self._handled(event_label(kind, ACTIONS[event]), seconds)
+
+    def _taking_over(self, kind: Kind, event: EventType, obj: dict[str, Any]) -> Pausing[None]:
+        key = identity(kind, obj)
         if event == "DELETED":
             self._state.delete(kind, key)
-        elif (value := _parsed(self._state, kind, key, obj)) is not None:
-            if kind is Kind.POD:
-                pause_began = self._clock()
-                yield
-                paused = self._clock() - pause_began
-            self._state.put(kind, key, value)
-        self._handled(event_label(kind, ACTIONS[event]), self._clock() - began - paused)
+            return
+        value = yield from _parsing(self._state, kind, key, obj)
+        if value is None:
+            return
+        if kind is Kind.POD:
+            yield
+        self._state.put(kind, key, value)
 
 
 class MirroredList:
@@ -173,11 +196,12 @@ class MirroredList:
         self._unconfirmed = state.unconfirmed() if kind is Kind.POD else ()
         self._values: dict[str, Any] = {}
 
-    def add(self, obj: dict[str, Any]) -> None:
+    def adding(self, obj: dict[str, Any]) -> Iterator[None]:
         """Add an object of the list; a malformed one stays as it was known before."""
         key = identity(self._kind, obj)
         self._values.setdefault(key, None)
-        if (value := _parsed(self._state, self._kind, key, obj)) is not None:
+        value = yield from _parsing(self._state, self._kind, key, obj)
+        if value is not None:
             known = self._state.known(self._kind, key)
             self._values[key] = known if _is_equal_pod(known, value) else value
 

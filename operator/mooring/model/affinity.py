@@ -2,9 +2,11 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from mooring.model.fields import integer, mapping, mappings, optional_mapping, text, texts
+from mooring.model.pausing import Pausing, collected, run_whole
 from mooring.model.selectors import LabelSelector, parse_label_selector
 
 __all__ = [
@@ -14,6 +16,8 @@ __all__ = [
     "WeightedAffinityTerm",
     "parse_pod_affinity",
     "parse_spread_constraints",
+    "parsing_pod_affinity",
+    "spread_constraints_of",
 ]
 
 
@@ -78,6 +82,11 @@ class SpreadConstraint:
 
 def parse_pod_affinity(raw: Mapping[str, Any], namespace: str) -> PodAffinity:
     """Parse the inter-pod terms of `spec.affinity`; ManifestError names a malformed field."""
+    return run_whole(parsing_pod_affinity(raw, namespace))
+
+
+def parsing_pod_affinity(raw: Mapping[str, Any], namespace: str) -> Pausing[PodAffinity]:
+    """Parse the inter-pod terms with pauses, see `parse_pod_affinity`."""
     where = "spec.affinity"
     affinity, anti = mapping(raw, "podAffinity", where), mapping(raw, "podAntiAffinity", where)
     hard, soft = (
@@ -85,13 +94,13 @@ def parse_pod_affinity(raw: Mapping[str, Any], namespace: str) -> PodAffinity:
         "preferredDuringSchedulingIgnoredDuringExecution",
     )
     to, away = f"{where}.podAffinity", f"{where}.podAntiAffinity"
+    preferred = chain(
+        _weighted(affinity, soft, to, namespace, 1), _weighted(anti, soft, away, namespace, -1)
+    )
     return PodAffinity(
-        required=_terms(affinity, hard, to, namespace),
-        required_anti=_terms(anti, hard, away, namespace),
-        preferred=(
-            *_weighted(affinity, soft, to, namespace, 1),
-            *_weighted(anti, soft, away, namespace, -1),
-        ),
+        required=(yield from collected(_terms(affinity, hard, to, namespace))),
+        required_anti=(yield from collected(_terms(anti, hard, away, namespace))),
+        preferred=(yield from collected(preferred)),
     )
 
 
@@ -103,7 +112,14 @@ def parse_spread_constraints(
     Raises:
         ManifestError: with the path, from `where`, of a malformed field.
     """
-    return tuple(_constraint(c, f"{where}[{i}]") for i, c in enumerate(raw))
+    return tuple(spread_constraints_of(raw, where))
+
+
+def spread_constraints_of(
+    raw: Iterable[Mapping[str, Any]], where: str = "spec.topologySpreadConstraints"
+) -> Iterator[SpreadConstraint]:
+    """Parse the constraints one by one, see `parse_spread_constraints`."""
+    return (_constraint(c, f"{where}[{i}]") for i, c in enumerate(raw))
 
 
 def _constraint(raw: Mapping[str, Any], where: str) -> SpreadConstraint:
@@ -122,8 +138,8 @@ def _constraint(raw: Mapping[str, Any], where: str) -> SpreadConstraint:
 
 def _terms(
     raw: Mapping[str, Any], field: str, where: str, namespace: str
-) -> tuple[AffinityTerm, ...]:
-    return tuple(
+) -> Iterator[AffinityTerm]:
+    return (
         _term(term, f"{where}.{field}[{i}]", namespace)
         for i, term in enumerate(mappings(raw, field, where))
     )

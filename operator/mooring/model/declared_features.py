@@ -44,12 +44,12 @@ def required_features(spec: Mapping[str, Any]) -> list[str]:
         if spec.get(group) is None:
             continue  # most specs have one of the groups, and every pod is looked at
         for index, container in enumerate(mappings(spec, group, "spec")):
-            where = f"spec.{group}[{index}]"
             if "restartPolicyRules" in container and group != _GROUPS[-1]:
-                rules = mappings(container, "restartPolicyRules", where)
+                rules = mappings(container, "restartPolicyRules", f"spec.{group}[{index}]")
                 restarts |= any(rule.get("action") == "RestartAllContainers" for rule in rules)
-            for mount in mappings(container, "volumeMounts", where):
-                mounts |= bool(mount.get("bindMountOptions"))
+            if "volumeMounts" in container:
+                for mount in mappings(container, "volumeMounts", f"spec.{group}[{index}]"):
+                    mounts |= bool(mount.get("bindMountOptions"))
     own_users = spec.get("hostUsers") is not None and not boolean(spec, "hostUsers", "spec")
     needed = (
         (RESTART_ALL_CONTAINERS, restarts),

@@ -5,13 +5,14 @@ the scheduler's `framework/types.go` (PodInfo.CalculateResource) and `noderesour
 `pkg/apis/core/v1/helper/qos`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
 from mooring.model.fields import mapping, mappings, text
 from mooring.model.kubernetes_rules import KUBERNETES_RULES, NEWEST, KubernetesRules
+from mooring.model.pausing import Pausing, run_whole
 from mooring.model.resources import (
     CPU,
     MEMORY,
@@ -24,7 +25,14 @@ from mooring.model.resources import (
     total_requests,
 )
 
-__all__ = ["Demand", "demands_by_version", "pod_demand", "pod_limits", "qos_class"]
+__all__ = [
+    "Demand",
+    "adding_up_demand",
+    "demands_by_version",
+    "pod_demand",
+    "pod_limits",
+    "qos_class",
+]
 
 _SCORED_DEFAULTS: Final = {CPU: 100, MEMORY: 200 * 1024**2}
 """The requests that scores assume for a container without a cpu or memory request."""
@@ -74,19 +82,39 @@ def pod_demand(
     Raises:
         ManifestError: with the path, from `spec` or `status`, of a malformed amount.
     """
-    stages = _Stages([parsed or PodContainers.of(spec)])
-    pod_level, _ = parse_pod_level(spec, stages.total())
+    parsed = parsed or PodContainers.of(spec)
+    return run_whole(
+        adding_up_demand(spec, status, parsed, assigned=assigned, kubernetes=kubernetes)
+    )
+
+
+def adding_up_demand(
+    spec: Mapping[str, Any],
+    status: Mapping[str, Any] | None,
+    parsed: PodContainers,
+    *,
+    assigned: bool,
+    kubernetes: KubernetesRules = NEWEST,
+) -> Pausing[Demand]:
+    """Return the demand of a pod as `pod_demand` does, with pauses."""
+    stages = _Stages([parsed])
+    asked = stages.total()
+    pod_level, _ = parse_pod_level(spec, asked)
     has_pod_level = bool(pod_level)
     if assigned and status:
         resize = _Resize(status, kubernetes)
         pod_level = resize.of_pod(pod_level)
         stages = resize.stages(*stages.of_containers[0])
-    asked = stages.total()
+        yield
+        asked = stages.total()
+    yield
     overhead = parse_amounts(mapping(spec, "overhead", "spec"), "spec.overhead")
     resources = _plus(asked | pod_level, overhead)
+    yield
     scored = _plus(stages.total(_SCORED_DEFAULTS), overhead)
     # Where pod-level requests are set, only what the whole pod leaves open is made up for.
     node_scored = scored | resources if has_pod_level else scored
+    yield
     return Demand(
         resources={name: amount for name, amount in resources.items() if amount},
         scored_cpu=scored.get(CPU, 0),
@@ -172,7 +200,7 @@ class _Stages:
     `of_pods` are stages of which only the total of the whole pod is known.
     """
 
-    of_containers: list[tuple[list[ContainerResources], list[ContainerResources]]]
+    of_containers: list[tuple[Sequence[ContainerResources], Sequence[ContainerResources]]]
     of_pods: list[dict[str, int]] = field(default_factory=list)
 
     def total(self, defaults: Mapping[str, int] = MappingProxyType({})) -> dict[str, int]:
@@ -209,7 +237,7 @@ class _Resize:
         self._infeasible = next(pending, None) == "Infeasible"
 
     def stages(
-        self, containers: list[ContainerResources], init: list[ContainerResources]
+        self, containers: Sequence[ContainerResources], init: Sequence[ContainerResources]
     ) -> _Stages:
         """Return the stages; before Kubernetes 1.37 one, in which each container has its most."""
         if not self._kubernetes.resize_by_stage:
@@ -296,6 +324,8 @@ def _total(
 
 def _plus(amounts: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
     """Return the sum per resource, at most the largest int64, like a single quantity."""
+    if not more and max(amounts.values(), default=0) <= _INT64_MAX:
+        return dict(amounts)
     return {
         name: min(amounts.get(name, 0) + more.get(name, 0), _INT64_MAX)
         for name in {**amounts, **more}

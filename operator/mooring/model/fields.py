@@ -14,6 +14,7 @@ from mooring.model.quantity import parse_count
 
 __all__ = [
     "boolean",
+    "called",
     "integer",
     "mapping",
     "mappings",
@@ -45,7 +46,7 @@ def naming_the_object(kind: str) -> Callable[[_Parser[_Value]], _Parser[_Value]]
             try:
                 return parse(raw)
             except ManifestError as error:
-                raise error.under(f"{kind} {_called(raw)}") from None
+                raise error.under(f"{kind} {called(raw)}") from None
 
         return parse_named
 
@@ -177,7 +178,8 @@ _SHORT: Final = 64
 _short_time: Final = lru_cache(maxsize=4096)(_time)
 
 
-def _called(raw: Mapping[str, Any]) -> str:
+def called(raw: Mapping[str, Any]) -> str:
+    """Return what errors call an object: namespace/name, or (no name)."""
     metadata = raw.get("metadata")
     if not isinstance(metadata, _OBJECT):
         return "(no name)"

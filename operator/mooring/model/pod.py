@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, NewType
 
+from mooring.model.errors import ManifestError
 from mooring.model.fields import (
+    called,
     integer,
     mapping,
     mappings,
@@ -19,21 +21,33 @@ from mooring.model.fields import (
     timestamp,
 )
 from mooring.model.limits import Counted, exceeded
+from mooring.model.pausing import Pausing, run_whole
 from mooring.model.pod_spec import PodSpec, pod_spec
 from mooring.model.resource_claims import (
     ExtendedResourceClaim,
     parse_claim_statuses,
     parse_extended_resource_claim,
 )
-from mooring.model.sharing import Sharing, shared_strings, shared_text
+from mooring.model.sharing import FrozenDict, Sharing, shared_strings, shared_text
 from mooring.model.volumes import PodVolume, has_local_storage, pod_volumes
 
-__all__ = ["OwnerRef", "Pod", "Uid", "claim_keys", "is_of_workload", "parse_pod", "workload_of"]
+__all__ = [
+    "OwnerRef",
+    "Pod",
+    "Uid",
+    "claim_keys",
+    "is_of_workload",
+    "parse_pod",
+    "parsing_pod",
+    "workload_of",
+]
 
 Uid = NewType("Uid", str)
 
 _DEFAULT_GRACE: Final = 30
 _NO_CLAIMS: Final[Mapping[str, str | None]] = MappingProxyType({})
+_MANY_STRINGS: Final = 2000
+"""So many labels or annotations take a millisecond."""
 _START_SECONDS: Final = 60
 """How long the binding and the start of a pod, and the end of its containers, may take."""
 
@@ -127,21 +141,39 @@ class Pod:
 @naming_the_object("Pod")
 def parse_pod(raw: Mapping[str, Any]) -> Pod:
     """Parse a Pod; ManifestError names the pod and the malformed field."""
+    return run_whole(_parsing(raw))
+
+
+def parsing_pod(raw: Mapping[str, Any]) -> Pausing[Pod]:
+    """Parse a Pod as `parse_pod` does, but with pauses if it is a large one.
+
+    A pod may be 2 MB long, of which 1 MB takes 0.1 to 0.3 s.
+    """
+    try:
+        return (yield from _parsing(raw))
+    except ManifestError as error:
+        raise error.under(f"Pod {called(raw)}") from None
+
+
+def _parsing(raw: Mapping[str, Any]) -> Pausing[Pod]:
     namespace, name = shared_text(namespace_of(raw)), name_of(raw)
     metadata, spec, status = raw["metadata"], required(raw, "spec"), mapping(raw, "status")
     node_name = shared_text(text(spec, "nodeName", "spec")) or None
     conditions = mappings(status, "conditions", "status")
     unscheduled, disruption = _conditions(conditions)
-    annotations = shared_strings(strings(metadata, "annotations", "metadata"))
+    labels, annotations = yield from _labels_and_annotations(metadata)
+    parsed_spec = yield from pod_spec(
+        namespace, spec, status, annotations, assigned=node_name is not None
+    )
     group = mapping(spec, "schedulingGroup", "spec")
     grace = integer(spec, "terminationGracePeriodSeconds", "spec")
     return Pod(
         key=f"{namespace}/{name}",
         namespace=namespace,
         uid=Uid(text(metadata, "uid", "metadata")),
-        labels=shared_strings(strings(metadata, "labels", "metadata")),
+        labels=labels,
         annotations=annotations,
-        spec=pod_spec(namespace, spec, status, annotations, assigned=node_name is not None),
+        spec=parsed_spec,
         created=timestamp(metadata, "creationTimestamp", "metadata") or 0.0,
         started=timestamp(status, "startTime", "status"),
         node_name=node_name,
@@ -163,6 +195,16 @@ def parse_pod(raw: Mapping[str, Any]) -> Pod:
         local_storage=has_local_storage(raw),
         ready=any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions),
     )
+
+
+def _labels_and_annotations(metadata: Mapping[str, Any]) -> Pausing[tuple[FrozenDict, FrozenDict]]:
+    labels = shared_strings(strings(metadata, "labels", "metadata"))
+    if len(labels) > _MANY_STRINGS:
+        yield
+    annotations = shared_strings(strings(metadata, "annotations", "metadata"))
+    if len(annotations) > _MANY_STRINGS:
+        yield
+    return labels, annotations
 
 
 def _conditions(

@@ -16,27 +16,28 @@ import orjson
 from mooring.model.affinity import (
     PodAffinity,
     SpreadConstraint,
-    parse_pod_affinity,
-    parse_spread_constraints,
+    parsing_pod_affinity,
+    spread_constraints_of,
 )
 from mooring.model.bounded_cache import BoundedCache, bytes_of
 from mooring.model.declared_features import required_features
-from mooring.model.demand import Demand, demands_by_version, pod_demand, pod_limits, qos_class
+from mooring.model.demand import Demand, adding_up_demand, demands_by_version, pod_limits, qos_class
 from mooring.model.errors import ManifestError
 from mooring.model.fields import integer, mapping, mappings, optional_mapping, strings, text
-from mooring.model.limits import Counted, exceeded
+from mooring.model.limits import LIMITS, Counted, exceeded
 from mooring.model.node import Node, normalized_image
-from mooring.model.resource_claims import PodClaim, parse_pod_claims
+from mooring.model.pausing import Pausing, collected, run_whole
+from mooring.model.resource_claims import PodClaim, pod_claims_of
 from mooring.model.resources import ContainerRequests, PodContainers
 from mooring.model.selectors import (
     LabelSelector,
     NodeSelector,
     PreferredTerm,
-    parse_node_selector,
-    parse_preferred_terms,
-    selector_from_labels,
+    node_terms_of,
+    preferred_terms_of,
+    requirements_from_labels,
 )
-from mooring.model.taints import Toleration, parse_tolerations
+from mooring.model.taints import Toleration, tolerations_of
 
 __all__ = ["HostPort", "PodSpec", "PodSpecCache", "pod_spec"]
 
@@ -153,15 +154,20 @@ def pod_spec(
     annotations: Mapping[str, str] = MappingProxyType({}),
     *,
     assigned: bool,
-) -> PodSpec:
+) -> Pausing[PodSpec]:
     """Return the parsed spec of a pod; for an `assigned` pod, its status is read too.
 
-    Of the annotations those count by which a pod requests GPU cards.
+    Of the annotations those count by which a pod requests GPU cards. There are pauses only in a
+    large spec that no pod had before.
 
     Raises:
         ManifestError: with the path of a malformed field.
     """
-    return _SPECS.of(_spec_key(namespace, spec, status, annotations, assigned=assigned))
+    key = _spec_key(namespace, spec, status, annotations, assigned=assigned)
+    if len(key) <= _LARGE:
+        return _SPECS.of(key)
+    yield
+    return _SPECS.known(key) or (yield from _SPECS.parsing(key))
 
 
 def _spec_key(
@@ -240,15 +246,22 @@ class PodSpecCache:
         return len(self._live)
 
     def of(self, key: bytes) -> PodSpec:
-        """Return the spec of this JSON.
+        """Return the spec of this JSON."""
+        return self.known(key) or run_whole(self.parsing(key))
+
+    def known(self, key: bytes) -> PodSpec | None:
+        """Return the spec of this JSON if some pod has it, or had it lately."""
+        return self._recent.get(key) or self._live.get(key)
+
+    def parsing(self, key: bytes) -> Pausing[PodSpec]:
+        """Return the spec of this JSON, which is not known yet.
 
         One that takes more than a hundredth of the bound goes with its last pod.
         """
-        spec = self._recent.get(key) or self._live.get(key)
-        if spec is None:
-            spec = self._live[key] = _parsed(key)
-            if spec.memory * 100 <= self._recent.most_bytes:
-                self._recent.put(key, spec)
+        parsed = yield from _parsing(key)
+        spec = self._live.setdefault(key, parsed)  # in a pause it may have been parsed for another
+        if spec.memory * 100 <= self._recent.most_bytes:
+            self._recent.put(key, spec)
         return spec
 
     @property
@@ -264,68 +277,100 @@ def _memory(_key: bytes, spec: PodSpec) -> int:
 _MOST_MEMORY_PER_BYTE: Final = 25
 """A spec takes at most this many times the memory of its JSON, usually a fifth of that."""
 _SMALL: Final = 2048
-"""Up to this many bytes of JSON, measuring a spec takes longer than making it."""
+"""Up to this many bytes of JSON, measuring a spec takes longer than making it.
+
+It takes as long as making it, so a spec that is larger than any that is scheduled, of which none is
+kept, is not measured either.
+"""
+_LARGE: Final = 16 * 1024
+"""Specs of more bytes of JSON are parsed with pauses; 10 KiB take a millisecond or two."""
 _SPECS: Final = PodSpecCache(64 * 1024 * 1024)
 
 
-def _parsed(key: bytes) -> PodSpec:
+def _parsing(key: bytes) -> Pausing[PodSpec]:
+    """Return the spec of this JSON; pause between its parts, and within long lists."""
     loaded = orjson.loads(key)
+    yield
     namespace, spec, status = loaded["namespace"], loaded["spec"], loaded.get("status")
-    affinity = mapping(spec, "affinity", "spec")
-    required_nodes, preferred_nodes = _node_affinity(affinity)
-    containers, resources = list(_containers(spec)), PodContainers.of(spec)
-    images = [text(container, "image", path) for path, container in containers]
-    demand = pod_demand(spec, status, assigned=status is not None, parsed=resources)
+    affinity, containers = mapping(spec, "affinity", "spec"), list(_containers(spec))
+    required_nodes, preferred_nodes = yield from _node_affinity(affinity)
+    resources = yield from PodContainers.parsing(spec)
+    demand, demands = yield from _demands(spec, status, resources)
+    limits, qos = pod_limits(spec, resources), qos_class(spec, resources)
+    yield
+    wanted = requirements_from_labels(strings(spec, "nodeSelector", "spec"))
+    tolerations = tolerations_of(mappings(spec, "tolerations", "spec"))
+    spread = spread_constraints_of(mappings(spec, "topologySpreadConstraints", "spec"))
     parsed = PodSpec(
         namespace=namespace,
         demand=demand,
-        demands=demands_by_version(spec, status, demand),
-        limits=pod_limits(spec, resources),
-        qos=qos_class(spec, resources),
+        demands=demands,
+        limits=limits,
+        qos=qos,
         priority=integer(spec, "priority", "spec") or 0,
         preempts=text(spec, "preemptionPolicy", "spec") != "Never",
         scheduler_name=text(spec, "schedulerName", "spec") or "default-scheduler",
-        gates=_gates(spec),
-        node_selector=selector_from_labels(strings(spec, "nodeSelector", "spec")),
+        gates=(yield from collected(_gates(spec))),
+        node_selector=LabelSelector((yield from collected(wanted))),
         required_nodes=required_nodes,
         preferred_nodes=preferred_nodes,
-        tolerations=parse_tolerations(mappings(spec, "tolerations", "spec")),
-        host_ports=tuple(dict.fromkeys(_host_ports(containers))),
-        images=tuple(normalized_image(image) for image in images if image),
-        volume_images=tuple(normalized_image(image) for image in spec.get("imageVolumes", ())),
+        tolerations=(yield from collected(tolerations)),
+        host_ports=tuple(dict.fromkeys((yield from collected(_host_ports(containers))))),
+        images=(yield from collected(_images(containers))),
+        volume_images=(yield from collected(map(normalized_image, spec.get("imageVolumes", ())))),
         container_count=len(containers),
-        affinity=parse_pod_affinity(affinity, namespace),
-        spread=parse_spread_constraints(mappings(spec, "topologySpreadConstraints", "spec")),
-        resource_claims=parse_pod_claims(spec),
+        affinity=(yield from parsing_pod_affinity(affinity, namespace)),
+        spread=(yield from collected(spread)),
+        resource_claims=(yield from collected(pod_claims_of(spec))),
         required_features=frozenset(spec.get("requiredFeatures", ())),
         containers=resources.with_extended,
         card_annotations=loaded.get("annotations", {}),
     )
-    limit_exceeded = exceeded({Counted.BYTES: len(key), **_counts(parsed)})
+    yield
+    return _measured(parsed, key)
+
+
+def _demands(
+    spec: Mapping[str, Any], status: Mapping[str, Any] | None, resources: PodContainers
+) -> Pausing[tuple[Demand, Mapping[str, Demand] | None]]:
+    """Return the demand by the newest rules, and where it differs by version all of them."""
+    yield
+    assigned = status is not None
+    demand = yield from adding_up_demand(spec, status, resources, assigned=assigned)
+    yield
+    demands = demands_by_version(spec, status, demand)
+    yield
+    return demand, demands
+
+
+def _measured(parsed: PodSpec, key: bytes) -> PodSpec:
+    """Return the spec with the limit that it exceeds, and with the bytes that it takes."""
     memory = _MOST_MEMORY_PER_BYTE * len(key)
-    if len(key) > _SMALL:
+    if _SMALL < len(key) <= LIMITS[Counted.BYTES]:
         memory = bytes_of(key, *(getattr(parsed, field) for field in _FIELDS))
+    limit_exceeded = exceeded({Counted.BYTES: len(key), **_counts(parsed)})
     return replace(parsed, limit_exceeded=limit_exceeded, memory=memory)
 
 
-def _gates(spec: Mapping[str, Any]) -> tuple[str, ...]:
+def _gates(spec: Mapping[str, Any]) -> Iterator[str]:
     gates = enumerate(mappings(spec, "schedulingGates", "spec"))
-    return tuple(text(gate, "name", f"spec.schedulingGates[{index}]") for index, gate in gates)
+    return (text(gate, "name", f"spec.schedulingGates[{index}]") for index, gate in gates)
 
 
 def _node_affinity(
     affinity: Mapping[str, Any],
-) -> tuple[NodeSelector | None, tuple[PreferredTerm, ...]]:
+) -> Pausing[tuple[NodeSelector | None, tuple[PreferredTerm, ...]]]:
     """Return which nodes are required, and which are preferred."""
     nodes, where = mapping(affinity, "nodeAffinity", "spec.affinity"), "spec.affinity.nodeAffinity"
     hard, soft = (
         "requiredDuringSchedulingIgnoredDuringExecution",
         "preferredDuringSchedulingIgnoredDuringExecution",
     )
-    return (
-        parse_node_selector(optional_mapping(nodes, hard, where), f"{where}.{hard}"),
-        parse_preferred_terms(mappings(nodes, soft, where), f"{where}.{soft}"),
-    )
+    required, terms = optional_mapping(nodes, hard, where), None
+    if required is not None:
+        terms = NodeSelector((yield from collected(node_terms_of(required, f"{where}.{hard}"))))
+    preferred = preferred_terms_of(mappings(nodes, soft, where), f"{where}.{soft}")
+    return terms, (yield from collected(preferred))
 
 
 def _counts(spec: PodSpec) -> dict[Counted, int]:
@@ -361,6 +406,12 @@ def _containers(spec: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any
     for group in ("initContainers", "containers"):
         for index, container in enumerate(mappings(spec, group, "spec")):
             yield f"spec.{group}[{index}]", container
+
+
+def _images(containers: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[str]:
+    """Yield the normalized image names of containers."""
+    images = (text(container, "image", path) for path, container in containers)
+    return (normalized_image(image) for image in images if image)
 
 
 def _host_ports(containers: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[HostPort]:

@@ -3,7 +3,7 @@
 Every parser takes the raw API object and raises ManifestError naming the object and the field.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, Literal, NamedTuple, TypeVar
@@ -62,6 +62,7 @@ __all__ = [
     "parse_resource_claim",
     "parse_resource_claim_template",
     "parse_selectors",
+    "pod_claims_of",
     "unreadable_claim",
 ]
 
@@ -466,7 +467,12 @@ def parse_opaque_config(raw: Mapping[str, Any], where: str) -> OpaqueConfig | No
 
 def parse_pod_claims(spec: Mapping[str, Any]) -> tuple[PodClaim, ...]:
     """Parse the resourceClaims of a pod's spec."""
-    return tuple(
+    return tuple(pod_claims_of(spec))
+
+
+def pod_claims_of(spec: Mapping[str, Any]) -> Iterator[PodClaim]:
+    """Parse the resourceClaims of a pod's spec one by one."""
+    return (
         PodClaim(
             text(claim, "name", where),
             text(claim, "resourceClaimName", where),

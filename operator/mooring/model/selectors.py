@@ -6,7 +6,7 @@ and a node selector term that cannot be parsed never matches.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, Literal
@@ -21,9 +21,12 @@ __all__ = [
     "Operator",
     "PreferredTerm",
     "Requirement",
+    "node_terms_of",
     "parse_label_selector",
     "parse_node_selector",
     "parse_preferred_terms",
+    "preferred_terms_of",
+    "requirements_from_labels",
     "selector_from_labels",
 ]
 
@@ -162,7 +165,12 @@ class PreferredTerm:
 
 def selector_from_labels(labels: Mapping[str, str]) -> LabelSelector:
     """Return the selector that requires these labels, as of a Service or a pod's nodeSelector."""
-    return LabelSelector(tuple(Requirement(k, "In", (v,)) for k, v in sorted(labels.items())))
+    return LabelSelector(tuple(requirements_from_labels(labels)))
+
+
+def requirements_from_labels(labels: Mapping[str, str]) -> Iterator[Requirement]:
+    """Return the requirements of these labels one by one, see `selector_from_labels`."""
+    return (Requirement(key, "In", (value,)) for key, value in sorted(labels.items()))
 
 
 def parse_label_selector(raw: Mapping[str, Any] | None, where: str = "") -> LabelSelector | None:
@@ -184,12 +192,13 @@ def parse_node_selector(raw: Mapping[str, Any] | None, where: str = "") -> NodeS
     Raises:
         ManifestError: with the path, from `where`, of a malformed field.
     """
-    if raw is None:
-        return None
+    return None if raw is None else NodeSelector(tuple(node_terms_of(raw, where)))
+
+
+def node_terms_of(raw: Mapping[str, Any], where: str) -> Iterator[NodeSelectorTerm]:
+    """Compile the terms of a v1.NodeSelector one by one, see `parse_node_selector`."""
     terms = mappings(raw, "nodeSelectorTerms", where)
-    return NodeSelector(
-        tuple(parse_node_term(t, f"{where}.nodeSelectorTerms[{i}]") for i, t in enumerate(terms))
-    )
+    return (parse_node_term(t, f"{where}.nodeSelectorTerms[{i}]") for i, t in enumerate(terms))
 
 
 def parse_preferred_terms(
@@ -200,7 +209,14 @@ def parse_preferred_terms(
     Raises:
         ManifestError: with the path, from `where`, of a malformed field.
     """
-    return tuple(
+    return tuple(preferred_terms_of(raw, where))
+
+
+def preferred_terms_of(
+    raw: Sequence[Mapping[str, Any]], where: str = ""
+) -> Iterator[PreferredTerm]:
+    """Compile preferred node affinity terms one by one, see `parse_preferred_terms`."""
+    return (
         PreferredTerm(
             integer(entry, "weight", f"{where}[{i}]") or 0,
             parse_node_term(

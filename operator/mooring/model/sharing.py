@@ -97,6 +97,8 @@ class Sharing(Generic[_Key, _Value]):
 
 
 _Items = tuple[tuple[str, str], ...]
+_MOST_SHARED: Final = 1000
+"""More items than that are never kept, so they are not looked at."""
 
 
 def _size_of_text(text: str) -> int:
@@ -126,6 +128,8 @@ def shared_strings(strings: Mapping[str, str]) -> FrozenDict:
     Its keys and values are shared too, unless they are so many that they would push out those of
     many pods.
     """
+    if len(strings) > _MOST_SHARED:
+        return FrozenDict(strings)
     items = tuple(strings.items())
     known = _STRINGS.get(items)
     if known is None and not _STRINGS.keeps(items):

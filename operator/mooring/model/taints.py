@@ -14,6 +14,7 @@ __all__ = [
     "parse_tolerations",
     "repelled",
     "tolerated",
+    "tolerations_of",
 ]
 
 
@@ -82,7 +83,14 @@ def parse_tolerations(
     raw: Iterable[Mapping[str, Any]], where: str = "spec.tolerations"
 ) -> tuple[Toleration, ...]:
     """Parse the tolerations of a pod's spec in order; ManifestError names a malformed field."""
-    return tuple(
+    return tuple(tolerations_of(raw, where))
+
+
+def tolerations_of(
+    raw: Iterable[Mapping[str, Any]], where: str = "spec.tolerations"
+) -> Iterator[Toleration]:
+    """Parse the tolerations one by one, see `parse_tolerations`."""
+    return (
         Toleration(
             text(t, "key", path),
             text(t, "operator", path),

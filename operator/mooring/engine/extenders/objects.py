@@ -168,9 +168,10 @@ class _NodeList:
         self._nodes = nodes
         self._json: dict[str, Json] = {}
 
-    def add(self, obj: dict[str, Any]) -> None:
-        """Add a node of the list."""
+    def adding(self, obj: dict[str, Any]) -> Iterator[None]:
+        """Add a node of the list, in one step."""
         self._json[obj["metadata"]["name"]] = as_json(obj)
+        yield
 
     def remove(self, obj: dict[str, Any]) -> None:
         """Remove a node that was deleted before the list was complete."""

@@ -4,15 +4,12 @@ A search is a generator. Each `yield` is a pause: watches may change the cluster
 goes on, so that it leaves no trial open.
 """
 
-from collections.abc import Callable, Generator
-from typing import Final, TypeAlias, TypeVar
+from collections.abc import Callable
+from typing import Final
+
+from mooring.model.pausing import Pausing, run_whole
 
 __all__ = ["Pausing", "SearchBudget", "run_whole"]
-
-_Result = TypeVar("_Result")
-
-Pausing: TypeAlias = Generator[None, None, _Result]
-"""Work with pauses, and its result."""
 
 _MOST_STEPS: Final = 3_000
 """What one decision about a group may cost in all its domains, in decisions about one pod."""
@@ -72,13 +69,3 @@ class SearchBudget:
         if self.pause_due:
             yield
             self.resumed()
-
-
-def run_whole(steps: Pausing[_Result]) -> _Result:
-    """Return the result of work, with nothing done in its pauses."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as ended:
-            result: _Result = ended.value
-            return result
