@@ -55,6 +55,11 @@ class InCluster:
             for raw in given[field] if given is not None else ():
                 self.put(kind, raw)
 
+    @property
+    def bytes_of_answers(self) -> int:
+        """About how many bytes all answers take that are remembered."""
+        return self._answers.bytes
+
     def put(self, kind: Kind, raw: Object) -> None:
         """Have the cluster know an object, with a uid of its own."""
         given = {**raw, "metadata": {**raw["metadata"], "uid": raw["metadata"]["name"]}}

@@ -152,6 +152,11 @@ class ClaimSpec:
     config: tuple[ClaimConfig, ...]
     memory: int | None = field(default=None, compare=False, repr=False)
     """About how many bytes this object takes if that is known: not to be measured again."""
+    asked: str = field(init=False, compare=False, repr=False)
+    """The requests and constraints as a text, which is equal for claims that ask for the same."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "asked", f"{self.requests!r}{self.constraints!r}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from dra.objects import (
     request,
     resource_slice,
     result,
+    selected_by,
 )
 from dra.oracle import VERSIONS
 from mooring.model.events import Kind
@@ -113,6 +114,7 @@ def test_what_the_nodes_need_is_kept_however_much_it_is() -> None:
 GPU = "gpu.example.com"
 NIC = "nic.example.com"
 OF_GPU = f'device.driver == "{GPU}" && device.attributes["{GPU}"]'
+IN_ZONE = selected_by("zone", "a")
 WANTED = (
     claim("c", [request("r", exactly("any", 2))]),
     claim("c", [request("r", exactly("any", 1, f'{OF_GPU}.model == "b"'))]),
@@ -144,12 +146,17 @@ def like_nodes(draw: Draw, names: list[str]) -> Iterator[Object]:
                     generation=draw.choice([1, 1, 1, 2]),
                     count=1 if pool == name else 2,
                 )
+        if draw.chance(0.2):
+            listed = [device(f"d0{i}", attributes(uuid=f"x{i}", model="a")) for i in range(3)]
+            pool, where = draw.choice(["m", "n3"]), draw.choice([{"allNodes": True}, IN_ZONE])
+            yield resource_slice("shared", where, listed, driver=NIC, pool=pool)
 
 
-@pytest.mark.parametrize("number", range(12))
+@pytest.mark.parametrize("number", range(24))
 def test_nodes_that_are_alike_have_the_answers_of_each(number: int) -> None:
     draw, names = Draw(f"alike/{number}"), [f"n{index}" for index in range(6)]
-    asked = InCluster(case([node(each) for each in names], [], [device_class("any")], []))
+    nodes = [node(each, zone=draw.choice("ab")) for each in names]
+    asked = InCluster(case(nodes, [], [device_class("any")], []))
     for raw in like_nodes(draw, names * 3):  # the later ones take the place of earlier ones
         asked.put(Kind.RESOURCE_SLICE, raw)
         pool = raw["spec"]["pool"]["name"]
@@ -193,4 +200,4 @@ def test_a_selector_that_compares_uuids_makes_only_the_node_different_that_has_o
     wanted = claim("c", [request("r", exactly("any", 1, f'{OF_GPU}.uuid == "n007-3"'))])
     found, _ = asked.in_slices([wanted])
     assert np.flatnonzero(found.fits).tolist() == [7]
-    assert len(found.by_pattern) == 2
+    assert len(found.by_pattern()[0]) == 2

@@ -85,3 +85,29 @@ def test_the_devices_in_use_of_each_driver_are_counted() -> None:
     assert allocated.of_driver == {"d": 1, "e": 1}
     allocated.put("b", [])
     assert allocated.of_driver == {}
+
+
+def test_pools_are_in_use_alike_if_the_same_devices_are_and_as_much_of_shared_ones() -> None:
+    allocated = AllocatedDevices()
+
+    def used(pool: str, *results: tuple[str, str, str | None]) -> object:
+        found = [
+            DeviceResult(
+                "r",
+                DeviceId("d", pool, name),
+                share_id=share_id,
+                consumed=None if memory is None else {"memory": parse_quantity(memory)},
+            )
+            for name, share_id, memory in results
+        ]
+        allocated.put(pool, found)
+        return allocated.use_of_pool("d", pool)
+
+    assert used("a") is None
+    assert used("a", ("x", "", None)) == used("b", ("x", "", None)) != used("c", ("y", "", None))
+    both = used("a", ("x", "1", "1Gi"), ("x", "2", "1Gi"), ("y", "", None))
+    assert both == used("b", ("y", "", None), ("x", "3", "2Gi"))
+    assert both != used("b", ("y", "", None), ("x", "3", "1Gi"))
+    assert both != used("b", ("y", "", None), ("x", "3", None))
+    assert both != used("b", ("y", "", None), ("x", "3", "2Gi"), ("x", "", None))
+    assert used("a") is None

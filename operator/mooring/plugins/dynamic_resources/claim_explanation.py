@@ -18,7 +18,8 @@ from mooring.model.resource_claims import PodClaim, ResourceClaim
 from mooring.plugins.dynamic_resources.allocation_error import AllocationError
 from mooring.plugins.dynamic_resources.allocator import Allocator
 from mooring.plugins.dynamic_resources.explanation import BY_USE, ExplainedRequest
-from mooring.plugins.dynamic_resources.fleet import Fleet, Patterns
+from mooring.plugins.dynamic_resources.fleet import Fleet
+from mooring.plugins.dynamic_resources.patterns import Patterns
 from mooring.plugins.dynamic_resources.pod_claims import is_bindable, is_owned, is_reserved
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray

@@ -26,7 +26,8 @@ from mooring.plugins.dynamic_resources.allocation_error import AllocationError
 from mooring.plugins.dynamic_resources.allocator import Allocator
 from mooring.plugins.dynamic_resources.budget import Budget
 from mooring.plugins.dynamic_resources.extended_resources import extended_resources_of
-from mooring.plugins.dynamic_resources.fleet import Fleet, Patterns
+from mooring.plugins.dynamic_resources.fleet import Fleet
+from mooring.plugins.dynamic_resources.patterns import Patterns
 from mooring.plugins.dynamic_resources.pod_claims import PodClaims, pod_claims
 from mooring.plugins.dynamic_resources.pools import Pool
 from mooring.plugins.dynamic_resources.projection import reads_of

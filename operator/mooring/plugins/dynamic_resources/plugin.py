@@ -28,7 +28,7 @@ from mooring.model.resource_claims import Allocation, ResourceClaim
 from mooring.model.selectors import LabelSelector
 from mooring.plugins.dynamic_resources.allocation_error import AllocationError
 from mooring.plugins.dynamic_resources.allocator import Allocator
-from mooring.plugins.dynamic_resources.answers import Answer, Answers, AnswersOnNodes
+from mooring.plugins.dynamic_resources.answers import Answer, Answers, AnswersOnNodes, score_of
 from mooring.plugins.dynamic_resources.budget import Budget
 from mooring.plugins.dynamic_resources.claim_explanation import (
     claim_states,
@@ -40,7 +40,8 @@ from mooring.plugins.dynamic_resources.extended_resources import (
     NewClaim,
     extended_resources_of,
 )
-from mooring.plugins.dynamic_resources.fleet import Fleet, Patterns
+from mooring.plugins.dynamic_resources.fleet import Fleet
+from mooring.plugins.dynamic_resources.patterns import Patterns
 from mooring.plugins.dynamic_resources.pod_claims import (
     PodClaims,
     binding_failure,
@@ -64,8 +65,6 @@ _LEAST_STEPS: Final = 1_000
 """The steps of the search on a node when those on others have used up the budget."""
 _MEMBERS_AT_ONCE: Final = 20
 """The claims of so many members of a group are looked at without a pause."""
-_MOST_SUBREQUESTS: Final = 8
-"""A request has so many subrequests at most; the first one of them scores highest."""
 
 
 class DynamicResources(AssignsInTrials, ExplainsClaims):
@@ -150,16 +149,18 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         """Return what the allocator says, else that devices are elsewhere; evictions never help."""
         if not claims.to_allocate and claims.extended is None:
             return Explanation.single(_ELSEWHERE, len(nodes), resolvable=False)
-        texts = [_ELSEWHERE] * len(nodes)
+        numbers = {_ELSEWHERE: 0}
+        said = np.zeros(len(nodes), np.int64)
         for positions, waiting in claims.on_nodes(nodes):
             answers = self._answered(nodes.take(nodes.rows[positions]), waiting)
-            for index, position in enumerate(positions.tolist()):
-                texts[position] = _text(answers.of(index))
-        if claims.extended is not None:
-            texts = [o or t for o, t in zip(claims.extended.rejections(nodes), texts, strict=True)]
-        said = np.array(texts)
+            by_pattern, which = answers.by_pattern()
+            texts = [numbers.setdefault(_text(each), len(numbers)) for each in by_pattern]
+            said[positions] = np.array(texts, np.int64)[which]
+        for position, text in enumerate(self._rejections(claims, nodes)):
+            if text:
+                said[position] = numbers.setdefault(text, len(numbers))
         return Explanation.from_masks(
-            ((str(text), said == text) for text in np.unique(said)),
+            ((text, said == number) for text, number in sorted(numbers.items())),
             resolvable=np.zeros(len(nodes), np.bool_),
         )
 
@@ -260,15 +261,13 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
 
     def score(self, pod: Pod, nodes: NodeView, claims: PodClaims) -> IntArray:
         """Return int64[nodes]: the sum over all chosen alternatives, 8 for a first one."""
-        known = sum(_score(c, a) for c in claims.claims if (a := claims.allocation(c)) is not None)
+        known = sum(
+            score_of(c, a) for c in claims.claims if (a := claims.allocation(c)) is not None
+        )
         scores = np.full(len(nodes), known, np.int64)
         for positions, waiting in claims.on_nodes(nodes):
             answers = self._answered(nodes.take(nodes.rows[positions]), waiting)
-            by_pattern = {
-                number: sum(map(_score, waiting, answer)) if isinstance(answer, list) else 0
-                for number, answer in answers.by_pattern.items()
-            }
-            scores[positions] += np.array([by_pattern[n] for n in answers.patterns.tolist()])
+            scores[positions] += answers.scores
         return scores
 
     def reserve(self, pod: Pod, node: str) -> Unschedulable | None:
@@ -409,13 +408,20 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
             ):
                 yield claim
 
+    def _rejections(self, claims: PodClaims, nodes: NodeView) -> list[str]:
+        """Return why the pod's extended resources keep it off each node; []: they do not."""
+        if claims.extended is None or claims.extended.fits_anywhere:
+            return []
+        return claims.extended.rejections(nodes)
+
     def _available(self, nodes: NodeView, claims: PodClaims) -> BoolArray:
         """Return True where the devices can be used that are allocated already."""
         if claims.broken:
             return np.zeros(len(nodes), np.bool_)
         fits = nodes.present.copy()
-        if claims.extended is not None and not claims.extended.fits_anywhere:
-            fits &= np.array([not text for text in claims.extended.rejections(nodes)], np.bool_)
+        rejections = self._rejections(claims, nodes)
+        if rejections:
+            fits &= np.array([not text for text in rejections], np.bool_)
         for selector in claims.node_selectors:
             fits &= nodes.admitted(LabelSelector(), selector)
         return fits
@@ -588,18 +594,6 @@ class _BindingFailedError(PluginError):
 
 class _BindingTimeoutError(PluginError):
     """A device of the pod was not bound in time."""
-
-
-def _score(claim: ResourceClaim, allocation: Allocation) -> int:
-    """Return the score of the alternatives that the claim has got."""
-    chosen = {result.request for result in allocation.results}
-    return sum(
-        _MOST_SUBREQUESTS - index
-        for request in claim.spec.requests
-        if request.exactly is None
-        for index, sub in enumerate(request.first_available)
-        if f"{request.name}/{sub.name}" in chosen
-    )
 
 
 def _text(answer: Answer) -> str:

@@ -13,7 +13,7 @@ from mooring.model.kubernetes_rules import KubernetesRules
 from mooring.model.resource_slices import CounterSet, Device, ResourceSlice
 from mooring.model.selectors import NodeSelector
 
-__all__ = ["Inventory", "Pool", "PoolKey", "node_matches", "pools_of_node"]
+__all__ = ["Inventory", "Pool", "PoolKey", "node_matches", "place_in_search", "pools_of_node"]
 
 PoolKey = tuple[str, str]
 """The driver and the name of a pool: two drivers may use one name."""
@@ -96,13 +96,15 @@ class Inventory:
         slices = self._by_pool.get(key, _NO_SLICES).values()
         return [each.node_name for each in slices if self.is_on_node(each)]
 
-    def pools_anywhere(self, node_name: str, labels: Mapping[str, str]) -> set[PoolKey]:
-        """Return the pools with slices that the node can use, and others may."""
-        return {
-            (each.driver, each.pool)
-            for each in self._anywhere.values()
-            if _relevant(each, node_name, labels, self._rules)
-        }
+    def shared(
+        self, node_name: str, labels: Mapping[str, str]
+    ) -> dict[PoolKey, list[ResourceSlice]]:
+        """Return the slices that the node can use and others may, by pool."""
+        found: dict[PoolKey, list[ResourceSlice]] = {}
+        for each in self._anywhere.values():
+            if _relevant(each, node_name, labels, self._rules):
+                found.setdefault((each.driver, each.pool), []).append(each)
+        return found
 
     @property
     def size_anywhere(self) -> int:
@@ -114,16 +116,16 @@ class Inventory:
         return _relevant(each, node_name, labels, self._rules)
 
     def own(self, node_name: str) -> Collection[ResourceSlice] | None:
-        """Return the slices of all pools of the node, if no other node has a part in them.
-
-        None: the pools may depend on the node's labels, or on slices of other nodes.
-        """
+        """Return the slices that only this node can use; None: their pools have others, too."""
         here = self._on_node.get(node_name, _NO_SLICES)
-        if self._anywhere:
-            return None
-        pools = {(each.driver, each.pool): None for each in here.values()}
-        if len(here) != sum(len(self._by_pool[key]) for key in pools):
-            return None
+        if len(here) == 1:
+            for each in here.values():
+                if len(self._by_pool[each.driver, each.pool]) > 1:
+                    return None
+        else:
+            pools = {(each.driver, each.pool): None for each in here.values()}
+            if len(here) != sum([len(self._by_pool[key]) for key in pools]):
+                return None
         return here.values()
 
     def candidates(self, node_name: str) -> list[ResourceSlice]:
@@ -183,6 +185,11 @@ def pools_of_node(
         if (pool := inventory.pool(key, slices, rules)) is not None
     ]
     return sorted(pools, key=lambda p: (_has_binding_conditions(p), *_bytes(p)))
+
+
+def place_in_search(each: ResourceSlice) -> tuple[bytes, bytes, bytes]:
+    """Return what slices of pools without binding conditions are sorted by."""
+    return each.driver.encode(), each.pool.encode(), each.name.encode()
 
 
 def node_matches(

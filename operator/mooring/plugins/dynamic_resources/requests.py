@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from mooring.model.device_classes import DeviceClass
 from mooring.model.kubernetes_rules import KubernetesRules
@@ -23,8 +23,7 @@ ELSEWHERE: Final = "on other nodes"
 _BLOCKING: Final = ("NoSchedule", "NoExecute")
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """A device that the node can use, if its slice does not leave that to the device."""
 
     id: DeviceId
@@ -53,8 +52,9 @@ class NodeDevices:
         for pool in pools:
             self.starts.append(len(self.candidates))
             if pool.usable:
+                driver, name = pool.driver, pool.name
                 self.candidates += [
-                    Candidate(DeviceId(pool.driver, pool.name, device.name), device, each, pool)
+                    Candidate(DeviceId(driver, name, device.name), device, each, pool)
                     for each in pool.slices
                     for device in each.devices
                 ]

@@ -5,10 +5,11 @@ counted, unlike in kube-scheduler, which keeps sets.
 """
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Final, TypeVar
 
+from mooring.model.quantity import Quantity
 from mooring.model.resource_claims import DeviceId, DeviceResult
 
 __all__ = ["AllocatedDevices"]
@@ -30,8 +31,22 @@ class AllocatedDevices:
         self._consuming: Counter[DeviceId] = Counter()
         self._consumed: dict[DeviceId, dict[str, int]] = {}
         self._of_driver: Counter[str] = Counter()
-        self._of_pool: dict[tuple[str, str], dict[str, None]] = {}
+        self._of_pool: dict[tuple[str, str], dict[str, Hashable]] = {}
+        """By name the devices in use, with what tells shared ones in use differently apart."""
         self._holders: defaultdict[DeviceId, dict[str, None]] = defaultdict(dict)
+        self.dedicated: Final[Mapping[DeviceId, int]] = MappingProxyType(self._dedicated)
+        """The devices that are not shared, and how many claims hold each."""
+        self.shares: Final[Mapping[DeviceId, int]] = MappingProxyType(self._shares)
+        """The devices that are shared, and how many shares of each are held."""
+        self.consumed: Final[Mapping[DeviceId, Mapping[str, int]]] = MappingProxyType(
+            self._consumed
+        )
+        """What is consumed of the capacities of shared devices, in billionths.
+
+        A device has an entry as long as a share of it says what it consumes, if only nothing.
+        """
+        self.of_driver: Final[Mapping[str, int]] = MappingProxyType(self._of_driver)
+        """How many devices of each driver are in use; a shared one counts once."""
         self.version = 0
         """Grows with every change."""
         self._changed: deque[tuple[int, DeviceId]] = deque(maxlen=_KEPT)
@@ -47,32 +62,21 @@ class AllocatedDevices:
             found[device] = None
         return found
 
-    @property
-    def dedicated(self) -> Mapping[DeviceId, int]:
-        """The devices that are not shared, and how many claims hold each."""
-        return MappingProxyType(self._dedicated)
-
-    @property
-    def shares(self) -> Mapping[DeviceId, int]:
-        """The devices that are shared, and how many shares of each are held."""
-        return MappingProxyType(self._shares)
-
-    @property
-    def consumed(self) -> Mapping[DeviceId, Mapping[str, int]]:
-        """What is consumed of the capacities of shared devices, in billionths.
-
-        A device has an entry as long as a share of it says what it consumes, if only nothing.
-        """
-        return MappingProxyType(self._consumed)
-
-    @property
-    def of_driver(self) -> Mapping[str, int]:
-        """How many devices of each driver are in use; a shared one counts once."""
-        return MappingProxyType(self._of_driver)
-
     def of_pool(self, driver: str, pool: str) -> Collection[str]:
         """Return the names of the pool's devices that are in use."""
         return self._of_pool.get((driver, pool), ())
+
+    def use_of_pool(self, driver: str, pool: str) -> Hashable:
+        """Return what is equal for pools whose devices of the same names are in use alike.
+
+        None: no device is.
+        """
+        used = self._of_pool.get((driver, pool))
+        if used is None:
+            return None
+        if not self._shares:
+            return frozenset(used)
+        return frozenset(used.items())
 
     def holders(self, device: DeviceId) -> Collection[str]:
         """Return the uids of the claims that have the device, also those with admin access."""
@@ -112,30 +116,37 @@ class AllocatedDevices:
             return
         was_in_use = device in self._dedicated or device in self._shares
         _add(self._shares if result.share_id else self._dedicated, device, sign)
+        if result.share_id and result.consumed is not None:
+            self._count_consumed(device, result.consumed, sign)
         is_in_use = device in self._dedicated or device in self._shares
         if is_in_use != was_in_use:
             _add(self._of_driver, device.driver, sign)
-            self._count_in_pool(device, is_in_use=is_in_use)
-        if not result.share_id:
-            return
-        if result.consumed is None:
-            return
+        self._note_in_pool(device, is_in_use=is_in_use)
+
+    def _count_consumed(self, device: DeviceId, amounts: Mapping[str, Quantity], sign: int) -> None:
         _add(self._consuming, device, sign)
         if device not in self._consuming:
             self._consumed.pop(device, None)
             return
         consumed = self._consumed.setdefault(device, {})
-        for name, amount in result.consumed.items():
+        for name, amount in amounts.items():
             consumed[name] = consumed.get(name, 0) + sign * amount.nano
 
-    def _count_in_pool(self, device: DeviceId, *, is_in_use: bool) -> None:
+    def _note_in_pool(self, device: DeviceId, *, is_in_use: bool) -> None:
         of_pool = self._of_pool.setdefault((device.driver, device.pool), {})
         if is_in_use:
-            of_pool[device.device] = None
+            of_pool[device.device] = self._use(device)
             return
-        del of_pool[device.device]
+        of_pool.pop(device.device, None)
         if not of_pool:
             del self._of_pool[device.driver, device.pool]
+
+    def _use(self, device: DeviceId) -> Hashable:
+        if device not in self._shares:
+            return None
+        consumed = self._consumed.get(device)
+        amounts = None if consumed is None else tuple(sorted(consumed.items()))
+        return device in self._dedicated, amounts
 
 
 def _add(counts: Counter[_Counted], what: _Counted, amount: int) -> None:
