@@ -240,13 +240,7 @@ def _skew(
             seen.domain(key) == domain
             and is_eligible(seen.node)
             and "deletionTimestamp" not in seen.pod["metadata"]
-            and pod["metadata"]["namespace"] == seen.pod["metadata"]["namespace"]
-            and _selects(rule.get("labelSelector"), seen.pod)
-            and all(
-                _labels(seen.pod).get(name) == _labels(pod)[name]
-                for name in rule.get("matchLabelKeys") or ()
-                if name in _labels(pod)
-            )
+            and _selects_for(rule, pod, seen.pod)
         )
 
     def at_most(domain: str) -> int:
@@ -268,6 +262,16 @@ def _skew(
         least = 0
     itself = _selects(rule.get("labelSelector"), pod)
     return at_least(_labels(node)[key]) + itself - least
+
+
+def _selects_for(rule: Term, pod: Raw, other: Raw) -> bool:
+    """Return whether a constraint of the pod selects the other pod."""
+    alike = [key for key in rule.get("matchLabelKeys") or () if key in _labels(pod)]
+    return (
+        bool(pod["metadata"]["namespace"] == other["metadata"]["namespace"])
+        and _selects(rule.get("labelSelector"), other)
+        and all(_labels(other).get(key) == _labels(pod)[key] for key in alike)
+    )
 
 
 _Rule = Callable[[Raw, Raw, Sequence[_Neighbour], Surroundings], "str | None"]

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from random import Random
 from typing import Final, TypeVar
+from unittest.mock import patch
 
 import orjson
 
@@ -31,6 +32,7 @@ from mooring.kube.resources import (
     STORAGE_CLASS,
     Resource,
 )
+from mooring.model import pod_spec
 from simulation import invariants
 from simulation.actors import ACTORS
 from simulation.actors.extenders import Extenders
@@ -366,11 +368,18 @@ def _logs_to(world: World) -> Iterator[None]:
             each.setLevel(level)
 
 
+@contextmanager
+def _no_specs_known() -> Iterator[None]:
+    """Have no pods' specs known from other runs: a large one that is known is taken at once."""
+    with patch.object(pod_spec, "_SPECS", pod_spec.PodSpecCache(64 * 1024 * 1024)):
+        yield
+
+
 def run(scenario: Scenario, *, keep_log: bool = False, coverage: Coverage | None = None) -> Outcome:
     """Return what comes of a scenario; `coverage` counts the situations that it meets."""
     world = World(scenario, keep_log=keep_log, coverage=coverage)
     outcome = Outcome(scenario)
-    with _logs_to(world):
+    with _logs_to(world), _no_specs_known():
         try:
             world.run()
         except Broken as broken:

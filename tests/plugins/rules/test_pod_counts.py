@@ -253,6 +253,14 @@ def test_a_pod_that_gets_or_loses_a_label_queues_the_pod() -> None:
     assert hint(together, was, was, *racks(1), db("p", node="n0-0")) is SKIPS
 
 
+def test_a_pod_that_another_count_of_the_rule_counts_after_a_change_queues_the_pod() -> None:
+    """The rule counts the pod before and after, but not by the same of its counts."""
+    was, now = parse_pod(db("p", node="n0-0")), parse_pod(pod("p", node="n0-0"))
+    without = 'node.pods({"app": "db"}) == 0 || domain("rack").pods({}) > 1'
+    assert hint(without, was, now, *racks(1), pod("p", node="n0-0")) is QUEUE
+    assert hint(without, now, was, *racks(1), db("p", node="n0-0")) is SKIPS
+
+
 def test_a_node_that_moves_to_another_domain_queues_the_pod() -> None:
     was, now = (parse_node(node("n0-0", labels={RACK: rack})) for rack in ("r0", "r1"))
     moved = (node("n0-0", labels={RACK: "r1"}), node("stays", labels={RACK: "r0"}))

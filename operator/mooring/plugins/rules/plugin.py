@@ -167,10 +167,12 @@ def _changed_domains(
             yield from nodes
         return
     was, now = (
-        freed_node(other) if isinstance(other, Pod) and counts.selects(pod, other) else None
+        (freed_node(other), counts.selecting(pod, other)) if isinstance(other, Pod) else (None, [])
         for other in (event.before, event.after)
     )
-    for name in {was, now} - {None} if was != now else ():
+    if was == now:
+        return
+    for name in {node for node, selecting in (was, now) if selecting}:
         row = cluster.row(name or "")
         node = cluster.node(row) if row is not None else None
         if node is not None:

@@ -121,9 +121,9 @@ class PodCounts:
         numbers: IntArray = counts.at(nodes).astype(np.int64)
         return numbers if count.key is None else nodes.domain_codes(counts.domains)
 
-    def selects(self, pod: Pod, other: Pod) -> bool:
-        """Return whether the rule counts the other pod for this pod."""
-        return any(self._cluster.selects(pods, other) for _, pods in self._of(pod))
+    def selecting(self, pod: Pod, other: Pod) -> list[PodCount]:
+        """Return those of the rule's counts that count the other pod for this pod."""
+        return [count for count, pods in self._of(pod) if self._cluster.selects(pods, other)]
 
     def reads_namespaces(self) -> bool:
         """Return whether labels of namespaces say whose pods are counted."""
