@@ -42,7 +42,6 @@ __all__ = [
     "BOUND",
     "CASES",
     "WALK_BOUND",
-    "WIDER_BOUNDS",
     "Case",
     "Hold",
     "hostile_pod",
@@ -50,7 +49,7 @@ __all__ = [
 ]
 
 BOUND: Final = 0.1
-"""CPU seconds that no step of a task may take, unless `WIDER_BOUNDS` has more for its case."""
+"""CPU seconds that no step of a task may take."""
 
 WALK_BOUND: Final = 0.5
 """CPU seconds that a walk of the collector over its oldest generation may take."""
@@ -790,11 +789,3 @@ CASES: Final[tuple[Case, ...]] = (
     profiles_of_namespaces,
 )
 """Each case's docstring says what is done."""
-
-WIDER_BOUNDS: Final[Mapping[Case, float]] = {
-    # Of 10,000 containers one object is read in one step: 82 to 94 ms at a load of 10, of which a
-    # fifth is garbage collection, caused by the objects that are made of them. The step was up to
-    # 232 ms at a load of 13, with the JSON and the count in the state, which are steps by now.
-    huge_pod: 0.15,
-}
-"""The CPU seconds of cases that cannot be divided further, or not yet, and why."""

@@ -18,7 +18,7 @@ import click
 
 from bench.device_holds import DEVICE_CASES
 from bench.full_replica import PODS_PER_NODE, FullReplica
-from bench.holds import BOUND, CASES, WALK_BOUND, WIDER_BOUNDS, Hold, hostile_pod, longest_hold
+from bench.holds import BOUND, CASES, WALK_BOUND, Hold, hostile_pod, longest_hold
 from mooring.model.limits import LIMITS, Counted
 from mooring.model.pod import Pod, parse_pod
 from mooring.testing.builders import pod
@@ -67,23 +67,22 @@ def hostile_pods() -> Mapping[str, Pod]:
     }
 
 
-async def measure(nodes: int, *words: str) -> list[tuple[str, Hold, float]]:
-    """Return what was done, the longest hold and its bound, of each case.
+async def measure(nodes: int, *words: str) -> list[tuple[str, Hold]]:
+    """Return what was done and the longest hold of each case.
 
     With words, only cases are tried whose description has one of them.
     """
-    replica, found = FullReplica(nodes), list[tuple[str, Hold, float]]()
+    replica, found = FullReplica(nodes), list[tuple[str, Hold]]()
     hostile = (hostile_pod(what, each) for what, each in hostile_pods().items())
     for case in (*CASES, *DEVICE_CASES, *hostile):
         what = (case.__doc__ or "").strip().split(".\n")[0].rstrip(".")
         if words and not any(word in what for word in words):
             continue
         holds = [await longest_hold(work) for work in case(replica)]
-        bound = WIDER_BOUNDS.get(case, BOUND)
         longest = max(holds, key=lambda hold: hold.seconds)
         longest = replace(longest, walk=max(hold.walk for hold in holds))
-        found.append((what, longest, bound))
-        _show(*found[-1])
+        found.append((what, longest))
+        _show(what, longest, BOUND)
     await replica.client.close()
     return found
 
@@ -119,10 +118,10 @@ def _main(nodes: int, *words: str) -> None:
     click.echo(f"{'':84}{'ms':>8} {'bound':>6}")
     logging.disable(logging.ERROR)  # no API server takes what is written
     found = asyncio.run(measure(nodes, *words))
-    over = [what for what, hold, bound in found if hold.seconds > bound]
+    over = [what for what, hold in found if hold.seconds > BOUND]
     if over:
-        click.echo(f"{len(over)} of {len(found)} hold the event loop for more than their bound")
-    walk = max((hold.walk for _, hold, _ in found), default=0.0)
+        click.echo(f"{len(over)} of {len(found)} hold the event loop for more than the bound")
+    walk = max((hold.walk for _, hold in found), default=0.0)
     _show(_WALK, Hold(walk, "garbage collection"), WALK_BOUND)
     sys.exit(bool(over) or walk > WALK_BOUND)
 

@@ -10,10 +10,8 @@ from bench.full_replica import FullReplica
 from bench.holds import (
     BOUND,
     CASES,
-    WIDER_BOUNDS,
     Case,
     hostile_pod,
-    huge_pod,
     longest_hold,
 )
 from bench.hostile import hostile_pods, measure
@@ -93,10 +91,5 @@ async def test_a_walk_over_the_oldest_generation_is_not_part_of_a_step() -> None
 
 async def test_cases_are_chosen_by_words(capsys: pytest.CaptureFixture[str]) -> None:
     found = await measure(NODES, "Scrape")
-    assert [(what, bound) for what, _, bound in found] == [("Scrape the metrics", BOUND)]
+    assert [what for what, _ in found] == ["Scrape the metrics"]
     assert f"{1000 * BOUND:.0f}" in capsys.readouterr().out
-
-
-async def test_a_case_may_have_a_bound_of_its_own() -> None:
-    found = await measure(NODES, "1.4 MB")
-    assert [bound for _, _, bound in found] == [WIDER_BOUNDS[huge_pod]]

@@ -96,3 +96,39 @@ def test_a_pod_that_has_gone_is_not_kept() -> None:
     del going
     assert gone() is None
     assert heap.first() == (1, staying)
+
+
+class Key:
+    """A key of which one can see whether it is there still."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __lt__(self, other: "Key") -> bool:
+        return self.number < other.number
+
+
+def test_entries_that_are_dropped_at_once_are_freed_a_few_at_a_time() -> None:
+    heap, pods = PodHeap[Key](), [queued(str(number)) for number in range(2001)]
+    there = list[ref[Key]]()
+    for number, each in enumerate(pods):
+        key = Key(number)
+        there.append(ref(key))
+        heap.push(key, move(each))
+    del key
+    for each in pods[:2000]:
+        move(each)
+
+    def left() -> int:
+        return sum(key() is not None for key in there[:2000])
+
+    first = heap.first()
+    assert first is not None
+    assert first[1].pod.name == "2000"
+    before = left()
+    assert before == 1500, "as many as are dropped one by one are freed at once"
+    heap.first()
+    assert 0 < before - left() < 100
+    for _ in range(100):
+        heap.first()
+    assert left() == 0

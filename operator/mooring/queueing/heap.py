@@ -16,6 +16,8 @@ _MANY_VOID: Final = 500
 """If so many entries are void one after the other, all are looked at: 100,000 pods may have gone.
 
 To drop one that is first takes 50 times as long as to look at one."""
+_FREED: Final = 20
+"""So many of these entries are freed at once later: to free takes as long as to look."""
 
 _Key = TypeVar("_Key")
 
@@ -43,16 +45,18 @@ class PodHeap(Generic[_Key]):
     pods that have gone: to free 100,000 with their entries would take 0.15 s.
     """
 
-    __slots__ = ("_entries", "_most", "_searched")
+    __slots__ = ("_dropped", "_entries", "_most", "_searched")
 
     def __init__(self) -> None:
         self._entries: list[_Entry[_Key]] = []
         self._searched: list[_Entry[_Key]] = []
         """A heap as well, whose entries go to the other one unless they are void."""
         self._most = _FEW_ENTRIES
+        self._dropped: list[_Entry[_Key]] = []
+        """Entries that were dropped together, and are freed a few at a time."""
 
     def __len__(self) -> int:
-        """Return how many entries there are, void ones included."""
+        """Return how many entries there are, void ones included but for those dropped."""
         return len(self._entries) + len(self._searched)
 
     def push(self, key: _Key, queued: QueuedPod) -> None:
@@ -85,22 +89,26 @@ class PodHeap(Generic[_Key]):
 
     def _with_first(self) -> list[_Entry[_Key]]:
         """Return the heap whose first entry is the smallest and not void; an empty one without."""
+        del self._dropped[-_FREED:]
         if not self._entries and not self._searched:
             return self._entries
         for heap in (self._entries, self._searched):
-            _drop_void_first(heap)
+            self._drop_void_first(heap)
         if self._searched and not (self._entries and self._entries[0] < self._searched[0]):
             return self._searched
         return self._entries
 
-
-def _drop_void_first(heap: list[_Entry[_Key]]) -> None:
-    """Drop void entries until the first one is not void."""
-    for _ in range(_MANY_VOID):
-        if not heap or heap[0].queued() is not None:
-            return
-        heapq.heappop(heap)
-    heap[:] = [  # as `queued`, which would take three times as long
-        entry for entry in heap if (queued := entry[2]()) is not None and queued.ticket == entry[1]
-    ]
-    heapq.heapify(heap)
+    def _drop_void_first(self, heap: list[_Entry[_Key]]) -> None:
+        """Drop void entries until the first one is not void."""
+        for _ in range(_MANY_VOID):
+            if not heap or heap[0].queued() is not None:
+                return
+            heapq.heappop(heap)
+        kept = [  # as `queued`, which would take three times as long
+            entry
+            for entry in heap
+            if (found := entry[2]()) is not None and found.ticket == entry[1]
+        ]
+        heapq.heapify(kept)
+        self._dropped += heap
+        heap[:] = kept

@@ -60,6 +60,8 @@ def test_members_are_taken_in_slices_and_put_back_if_that_ends_in_a_pause() -> N
     budget = SearchBudget(clock=lambda: float(next(seconds)))
     taking = take_members(group, first, scheduler, 0.0, budget, GroupInFlight())
     next(taking)
+    assert (queue.counts()["active"], len([*queue.in_flight])) == (2, 1)
+    next(taking)
     assert (queue.counts()["active"], len([*queue.in_flight])) == (1, 2)
     taking.close()
     assert (queue.counts()["active"], len([*queue.in_flight])) == (3, 0)

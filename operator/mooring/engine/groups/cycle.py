@@ -202,9 +202,9 @@ class GroupCycle:
         if (group.number, pipeline.profile) in self._calling:
             scheduler.queue.postpone(queued, now + _JOIN_SECONDS, now)
             return
+        budget, in_flight = self._budget(), GroupInFlight()
         if self._backoffs.postpone(group, queued, scheduler, now):
             return
-        budget, in_flight = self._budget(), GroupInFlight()
         try:
             members = await self._in_slices(
                 take_members(group, queued, scheduler, now, budget, in_flight), pipeline

@@ -55,6 +55,7 @@ def take_members(
     members = [queued]
     put_in_flight(queued, in_flight, scheduler)
     try:
+        yield from budget.pause()
         for other in tuple(_others(group, queued, scheduler)):
             member = scheduler.queue.pop_specific(other.pod.uid, now)
             if member is not None:
