@@ -111,6 +111,10 @@ class Churn:
         there = {_name(found) for found in self._scene.books.pods}
         self._create_constrained(name for name in FIXED if name not in there)
 
+    def add_pod(self) -> None:
+        """Create an ordinary pod, whose binding is an event."""
+        self._add_pod(LOW)
+
     def _run(self) -> None:
         try:
             while not self._stopping.wait(TICK_SECONDS):

@@ -15,6 +15,7 @@ from controlplane import ControlPlane
 from controlplane.namespaces import create_namespace
 from deterministic_extender import application, served_by_thread
 from e2e.replicas import eventually
+from faults.books import PodSeen
 from faults.cache import Standing
 from faults.rules import Rule
 from faults.scene import Injected, Member, Scene, prepare
@@ -171,7 +172,7 @@ class _Soak:
             verdict = self._scene.settle()
             different = self._scene.differences()
             churn.make_room()
-            waiting = self._still_waiting()
+            waiting = self._still_waiting(churn)
         self._scene.save()
         end = time.monotonic()
         result = Result(bound=verdict.bound, evicted=verdict.evicted, episodes=len(self._happened))
@@ -265,14 +266,31 @@ class _Soak:
             if write["path"].endswith("/eviction") and write["status"] is not None
         )
 
-    def _still_waiting(self) -> list[str]:
-        """Return pods without a node though everything fits."""
+    def _still_waiting(self, churn: Churn) -> list[str]:
+        """Return pods without a node though everything fits, and what Mooring says of them."""
         deadline = time.monotonic() + ROOM_SECONDS
+        event_due = time.monotonic() + ROOM_SECONDS / 4
         while waiting := [pod for pod in self._scene.books.pods if not pod.node]:
             if time.monotonic() > deadline:
-                return [f"{pod.key} waits where everything fits" for pod in waiting]
+                said = [f"{pod.key} waits where everything fits" for pod in waiting]
+                return [
+                    f"{text}: {self._why(pod)}" for text, pod in zip(said, waiting, strict=True)
+                ]
+            if time.monotonic() > event_due:
+                # The plugin Hold names no events: what it did not allow waits for any of them.
+                churn.add_pod()
+                event_due = deadline
             time.sleep(LOOK_AGAIN)
         return []
+
+    def _why(self, pod: PodSeen) -> str:
+        """Return the pod's condition PodScheduled as the API server has it."""
+        namespace, _, name = pod.key.partition("/")
+        with self._scene.plane.access.client() as client:
+            raw = client.get(f"/api/v1/namespaces/{namespace}/pods/{name}")
+        conditions = raw.get("status", {}).get("conditions", [])
+        found = (each for each in conditions if each["type"] == "PodScheduled")
+        return next((each.get("message", each["status"]) for each in found), "no condition")
 
     def _do_what_is_due(self, now: float) -> None:
         for due, act in list(self._later):
