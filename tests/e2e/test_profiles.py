@@ -412,6 +412,6 @@ def test_a_hundred_profile_changes_during_a_drain_lose_and_double_nothing(
         assert made in in_force
         assert placed[record["pod"].split("/")[1]] == record["node"]
         assert policies[record["node"]] == str(made % POLICIES)
-    # On a fast machine kopf hands over one generation for several that came within its batch window.
+    # On a fast machine kopf hands over one generation for several that are in its batch window.
     assert len({record["profileGeneration"] for record in decided}) > CHANGES // 10
     pool.client.delete(path)
