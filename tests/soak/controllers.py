@@ -64,20 +64,31 @@ class Controllers:
             client.patch(path, {"metadata": version, "status": freed})
 
     def _bind_volumes(self, client: Client) -> None:
+        """Bind claims to the volumes that were chosen for them; free volumes of claims gone.
+
+        Without that a claim may wait for ever: any claim may get the volume that was made for
+        another one, and leave it behind when it is deleted.
+        """
+        volumes = client.get(VOLUMES)["items"]  # before the claims, which may be newer
         claims = {raw["metadata"]["uid"]: raw for raw in client.get(self._claims)["items"]}
         for claim in claims.values():
             if claim["metadata"].get("deletionTimestamp"):
                 path = f"{self._claims}/{claim['metadata']['name']}"
                 client.patch(path, {"metadata": {"finalizers": None}})
-        for volume in client.get(VOLUMES)["items"]:
+        for volume in volumes:
             path = f"{VOLUMES}/{volume['metadata']['name']}"
             if volume["metadata"].get("deletionTimestamp"):
                 client.patch(path, {"metadata": {"finalizers": None}})
                 continue
-            if not volume["spec"].get("claimRef") and volume["status"]["phase"] == "Pending":
-                client.patch(f"{path}/status", {"status": {"phase": "Available"}})
-            chosen = claims.get((volume["spec"].get("claimRef") or {}).get("uid", ""))
-            if chosen is not None and not chosen["spec"].get("volumeName"):
+            if not (reference := volume["spec"].get("claimRef")):
+                if volume["status"]["phase"] != "Available":
+                    client.patch(f"{path}/status", {"status": {"phase": "Available"}})
+                continue
+            chosen = claims.get(reference["uid"])
+            if chosen is None:
+                version = {"resourceVersion": volume["metadata"]["resourceVersion"]}
+                client.patch(path, {"metadata": version, "spec": {"claimRef": None}})
+            elif not chosen["spec"].get("volumeName"):
                 self._bind(client, path, volume["metadata"]["name"], chosen)
 
     def _bind(self, client: Client, volume: str, name: str, claim: Raw) -> None:
