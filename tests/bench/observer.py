@@ -18,6 +18,7 @@ import orjson
 
 from controlplane import Access, ControlPlaneError
 from controlplane.access import ADMIN
+from controlplane.tls import TLSConnection
 
 __all__ = ["Binds", "first_change", "watched_binds", "watched_bound_pods"]
 
@@ -156,7 +157,7 @@ class _Watch:
         }
         parts = urlsplit(self._access.url)
         tls = ssl.create_default_context(cafile=str(self._access.ca_file))
-        connection = http.client.HTTPSConnection(parts.hostname or "", parts.port, context=tls)
+        connection = TLSConnection(parts.hostname or "", parts.port, context=tls)
         token = self._access.tokens[ADMIN]
         headers = {"Authorization": f"Bearer {token}", "Accept": METADATA_ONLY}
         connection.request("GET", f"{self._path}?{urlencode(query)}", headers=headers)

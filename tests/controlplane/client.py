@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
 
+from controlplane.tls import TLSConnection
+
 TIMEOUT = 30.0
 """Seconds a request may take."""
 IDLE_SECONDS = 60.0
@@ -38,7 +40,7 @@ class Client:
     def to(cls, url: str, token: str, ca_file: Path) -> Self:
         """Return a client of the API server at the URL, whose certificate is verified."""
         parts = urlsplit(url)
-        connection = http.client.HTTPSConnection(
+        connection = TLSConnection(
             parts.hostname or "",
             parts.port,
             timeout=TIMEOUT,

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from controlplane.errors import with_log
 from controlplane.processes import Program
+from controlplane.tls import TLSConnection
 
 PROBE_TIMEOUT = 2.0
 """Seconds one probe may take."""
@@ -27,7 +28,7 @@ def is_healthy(url: str) -> bool:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-        connection = http.client.HTTPSConnection(host, port, timeout=PROBE_TIMEOUT, context=context)
+        connection = TLSConnection(host, port, timeout=PROBE_TIMEOUT, context=context)
     else:
         connection = http.client.HTTPConnection(host, port, timeout=PROBE_TIMEOUT)
     try:

@@ -22,6 +22,7 @@ from controlplane import Access
 from controlplane.access import ADMIN
 from controlplane.client import Client
 from controlplane.processes import ProcessGroup, Program
+from controlplane.tls import tls_opener
 
 __all__ = [
     "PROFILES",
@@ -105,9 +106,7 @@ class Replica:
         headers = {"Authorization": f"Bearer {token or self._token}"}
         request = urllib.request.Request(f"{self.url}{path}", headers=headers)  # noqa: S310 - https
         try:
-            with urllib.request.urlopen(  # noqa: S310 - the address is https
-                request, timeout=15, context=insecure()
-            ) as answer:
+            with tls_opener(insecure()).open(request, timeout=15) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as rejection:
             with rejection:

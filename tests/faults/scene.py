@@ -26,6 +26,7 @@ from controlplane import Access, ApiError, ControlPlane
 from controlplane.access import ADMIN
 from controlplane.client import Client
 from controlplane.processes import ProcessGroup, Program, free_ports
+from controlplane.tls import tls_opener
 from e2e.replicas import create_pods, eventually, pod
 from faults.books import (
     LEASE,
@@ -126,9 +127,7 @@ class Member:
         headers = {"Authorization": f"Bearer {self._token}"}
         request = urllib.request.Request(url, headers=headers)
         try:
-            with urllib.request.urlopen(  # noqa: S310 - the address is https
-                request, timeout=ANSWER_SECONDS, context=insecure()
-            ) as answer:
+            with tls_opener(insecure()).open(request, timeout=ANSWER_SECONDS) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as rejection:
             with rejection:

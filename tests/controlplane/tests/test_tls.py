@@ -1,0 +1,32 @@
+"""Connections that are reset before the handshake."""
+
+import gc
+import socket
+import struct
+from typing import Any
+
+import pytest
+
+from controlplane.tls import TLSConnection
+
+RESET = struct.pack("ii", 1, 0)
+"""SO_LINGER on, for 0 seconds: closing resets the connection."""
+
+
+def test_a_connection_that_is_reset_before_the_handshake_leaves_no_open_socket() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        connection = TLSConnection("127.0.0.1", server.getsockname()[1])
+
+        def connect(*arguments: Any) -> socket.socket:
+            """Return a connected socket that the server has reset."""
+            client = socket.create_connection(*arguments)
+            accepted, _ = server.accept()
+            accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+            accepted.close()
+            return client
+
+        connection._create_connection = connect  # type: ignore[attr-defined]
+        with pytest.raises(ConnectionResetError):
+            connection.request("GET", "/")
+        connection.close()
+    gc.collect()  # a socket that is left open warns now
