@@ -715,6 +715,29 @@ async def test_a_status_that_could_not_be_written_is_written_some_seconds_later(
     assert len(said) == 1
 
 
+async def test_a_status_is_written_after_the_one_before_has_arrived() -> None:
+    """Of two that are on their way the older one might arrive last."""
+    held, api, shared = list[Request](), SmallApi(), scheduler_state()
+
+    def respond(request: Request) -> None:
+        if request.method == "PATCH" and not held:
+            held.append(request)
+        else:
+            api.respond(request)
+
+    async with ApiServer(respond) as server, ApiClient(Connection(server.url)) as client:
+        writer = status_writer(shared, silent_pod_enqueuer(shared), client)
+        first = asyncio.create_task(writer.found(profile(name="found", generation=1)))
+        while not held:  # noqa: ASYNC110 - the server has no event for it
+            await asyncio.sleep(0)
+        second = asyncio.create_task(writer.found(profile(name="found", generation=2)))
+        await writer.found(profile(name="other", match={"schedulerNames": ["other"]}))
+        assert [request.path.split("/")[-2] for request in api.patched] == ["other"]
+        held[0].reply({})
+        await asyncio.gather(first, second)
+    assert api.patched[-1].body["status"]["observedGeneration"] == 2
+
+
 async def test_a_status_whose_write_is_called_off_is_written_later() -> None:
     """A stop of kopf cancels what handles a profile."""
     clock, api, shared = VirtualClock(), SmallApi(), scheduler_state()

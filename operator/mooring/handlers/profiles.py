@@ -6,6 +6,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, NamedTuple, NoReturn
+from weakref import WeakValueDictionary
 
 import orjson
 
@@ -418,6 +419,8 @@ class ProfileStatusWriter:
         self._clock = clock
         self._sleep = sleep
         self._trouble = ""
+        self._writing: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """By profile, so that of two statuses the older one is not the last to arrive."""
 
     async def run(self) -> None:
         """Write for ever what nodes and other profiles outdate, and what could not be written."""
@@ -451,8 +454,10 @@ class ProfileStatusWriter:
 
     async def _write(self, name: str, status: Mapping[str, Any]) -> None:
         patch, trouble, warnings = {"status": status}, "", self._handler.warnings(name, status)
+        writing = self._writing.setdefault(name, asyncio.Lock())
         try:
-            await self._client.patch(SCHEDULING_PROFILE, name, patch, subresource="status")
+            async with writing:
+                await self._client.patch(SCHEDULING_PROFILE, name, patch, subresource="status")
         except NotFoundError:
             return  # kopf will tell that it was deleted
         except ApiError as error:

@@ -166,6 +166,23 @@ async def test_the_status_tells_of_a_move_before_the_pod_is_evicted(stage: Stage
     assert told == [["default/web-1"]]
 
 
+async def test_a_status_is_written_after_the_one_before_has_arrived(stage: Stage, api: Api) -> None:
+    """Of two that are on their way the older one might arrive last, and hide a move."""
+    stage.steps = [stage.step(stage.move("web-1", "b"))]
+    held = api.held = []
+    api.evict = replace_at(stage, "b")
+    async with working(stage):
+        await until(stage, lambda: held)
+        began = stage.clock.time
+        await until(stage, lambda: stage.clock.time > began + 2 * STATUS_SECONDS)
+        assert stage.plans == 1
+        assert (len(held), api.evicted) == (1, [])
+        api.held = None
+        held[0].reply({}, 201)
+        await until(stage, lambda: api.evicted)
+    assert any(status["underWay"] for status in api.statuses[1:])
+
+
 async def test_nothing_is_evicted_while_the_status_cannot_be_written(
     stage: Stage, api: Api
 ) -> None:

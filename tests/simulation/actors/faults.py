@@ -13,7 +13,6 @@ from simulation.network import API, Outcome, Rule
 from simulation.scenario import Actor, Plan, Step
 
 if TYPE_CHECKING:
-    from simulation.replica import Replica
     from simulation.watches import Stream
     from simulation.world import World
 
@@ -141,7 +140,7 @@ class Faults(Actor):
 
     def _kill(self, world: "World", replica: str, steps: int = 0) -> None:
         if replica in world.replicas:
-            self._after(world.replicas[replica], steps, world.replicas[replica].kill)
+            self._after(world, replica, steps, world.replicas[replica].kill)
 
     def _stop(self, world: "World", replica: str) -> None:
         if replica in world.replicas:
@@ -150,12 +149,15 @@ class Faults(Actor):
     def _pause(self, world: "World", replica: str, seconds: float, steps: int = 0) -> None:
         if replica in world.replicas:
             paused = world.replicas[replica]
-            self._after(paused, steps, lambda: paused.pause(seconds))
+            self._after(world, replica, steps, lambda: paused.pause(seconds))
 
-    def _after(self, replica: "Replica", steps: int, call: Callable[[], None]) -> None:
-        """Make the call now, or in the middle of a turn after so many steps of the process."""
-        if steps and replica.alive:
-            replica.after_steps(steps, call)
+    def _after(self, world: "World", replica: str, steps: int, call: Callable[[], object]) -> None:
+        """Make the call now, or in the middle of a turn after so many steps of the process.
+
+        Those that have not been taken when all is calm bring no fault.
+        """
+        if steps and world.replicas[replica].alive:
+            world.replicas[replica].after_steps(steps, lambda: world.is_calm or call())
         else:
             call()
 

@@ -394,10 +394,11 @@ class Rebalancer:
 
     async def _write(self, name: str, record: Record) -> None:
         """Write what the profile's status says of rebalancing; raise ApiError if that fails."""
-        status = record.status()
-        patch = {"status": {"rebalancing": status}}
-        await self._client.patch(SCHEDULING_PROFILE, name, patch, subresource="status")
-        record.written = _digest(status)
+        async with record.writing:
+            status = record.status()
+            patch = {"status": {"rebalancing": status}}
+            await self._client.patch(SCHEDULING_PROFILE, name, patch, subresource="status")
+            record.written = _digest(status)
 
 
 def _said(plan: Plan, section: Rebalancing) -> str | TextAboutPods:
