@@ -66,6 +66,8 @@ _LOOK_SECONDS: Final = 5.0
 _WAITS_LONG: Final = 8
 """One of so many seeds waits all these seconds also if everything rests before."""
 _EMPTY_SECONDS: Final = 10.0
+_UNANSWERED_SECONDS: Final = 300.0
+"""How long events may wait then for the ends of requests to which no answer comes."""
 _EMPTIED: Final[tuple[Resource, ...]] = (
     *(POD, POD_GROUP, PERSISTENT_VOLUME_CLAIM, PERSISTENT_VOLUME, STORAGE_CLASS),
     *(RESOURCE_CLAIM, RESOURCE_SLICE, DEVICE_CLASS),
@@ -254,7 +256,12 @@ class World:
             for raw in self.server.storage.all(resource):
                 self.server.delete(resource, raw, "end")
         self._run_until(self.timeline.now + _EMPTY_SECONDS)
+        self._run_until(self.timeline.now + _UNANSWERED_SECONDS, self._have_told_all)
         self._check(invariants.WHEN_EMPTY)
+
+    def _have_told_all(self) -> bool:
+        """Return whether no replica has events to write."""
+        return not any(engine.recorder.unwritten for _, engine in engines(self))
 
     def _stop(self) -> None:
         self._is_stopping = True

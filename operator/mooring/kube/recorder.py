@@ -162,9 +162,14 @@ class EventRecorder:
             async with asyncio.timeout(timeout):
                 await self._queue.join()
         except TimeoutError:
-            logger.warning("%d events were not written before the end", self._queue.qsize())
+            logger.warning("%d events were not written before the end", self.unwritten)
             return False
         return True
+
+    @property
+    def unwritten(self) -> int:
+        """How many events wait to be written; those that are being written do not count."""
+        return self._queue.qsize()
 
     def _event(self, key: _Key, at: datetime) -> dict[str, Any]:
         regarding, kind, reason, action, note, related = key
