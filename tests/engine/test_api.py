@@ -313,6 +313,54 @@ async def test_callers_are_alone_one_after_the_other_for_each_key(api: PluginApi
     assert order == ["a in", "b in", "a out", "b out"]
 
 
+async def test_a_turn_goes_on_until_the_write_of_a_cancelled_caller_is_answered(
+    server: ApiServer, api: PluginApi
+) -> None:
+    """Else the next caller would read the object as it was before that write arrives."""
+    came: list[str] = []
+
+    async def write() -> None:
+        async with api.alone("c"):
+            await api.update("resourceclaims", "default", "c", PATCH)
+
+    async def next_one() -> None:
+        async with api.alone("c"):
+            came.append("next")
+
+    first = asyncio.create_task(write())
+    request = await server.next()
+    second = asyncio.create_task(next_one())
+    first.cancel()
+    await asyncio.wait([first])
+    assert first.cancelled()
+    async with api.alone("another"):
+        assert came == []
+    request.reply({"metadata": {"name": "c"}})
+    await second
+    assert came == ["next"]
+
+
+@pytest.mark.parametrize("stops_before", [True, False])
+async def test_a_scheduler_that_stops_awaits_no_answers(
+    server: ApiServer, api: PluginApi, *, stops_before: bool
+) -> None:
+    async def write() -> None:
+        async with api.alone("c"):
+            await api.update("resourceclaims", "default", "c", PATCH)
+
+    first = asyncio.create_task(write())
+    request = await server.next()
+    if stops_before:
+        api.stop()
+    first.cancel()
+    await asyncio.wait([first])
+    if not stops_before:
+        api.stop()
+    await request.gone.wait()
+    async with api.alone("c"):
+        pass
+
+
 async def test_later_writes_run_to_their_end_and_log_their_errors(
     api: PluginApi, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -101,6 +101,11 @@ class Books:
         elif not change.what.startswith("patch status"):
             self.waits_since[pod.uid] = change.at
 
+    def nodes_lately(self, now: float) -> list[str]:
+        """Return the names of the nodes, and of those that went a moment ago."""
+        since = now - LATE_SECONDS
+        return [n for n in self.versions if n in self.nodes or self.changed_at[n] > since]
+
     def free(self, name: str) -> Amount:
         """Return what is left of a node."""
         left = self.nodes[name].allocatable

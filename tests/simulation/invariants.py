@@ -161,7 +161,7 @@ def victims_go_only_where_somebody_needs_them(world: "World", change: Change) ->
     group = group_of(change.before)
     goes_with_others = group is not None and world.actor(Groups).is_whole(group)
     anywhere = goes_with_others or not victim.node  # it was being bound
-    names = [*world.books.nodes] if anywhere else [victim.node]
+    names = world.books.nodes_lately(change.at) if anywhere else [victim.node]
     told = partial(world.server.watches.told, change.by, POD, "kopf")
     for pod in world.books.waited_lately(change.at, told):
         needs = (_may_need(world, change.by, pod, name) for name in names)

@@ -67,7 +67,7 @@ _WAITS_LONG: Final = 8
 """One of so many seeds waits all these seconds also if everything rests before."""
 _EMPTY_SECONDS: Final = 10.0
 _UNANSWERED_SECONDS: Final = 300.0
-"""How long events may wait then for the ends of requests to which no answer comes."""
+"""How long Bindings and events may wait then for the ends of requests that are not answered."""
 _EMPTIED: Final[tuple[Resource, ...]] = (
     *(POD, POD_GROUP, PERSISTENT_VOLUME_CLAIM, PERSISTENT_VOLUME, STORAGE_CLASS),
     *(RESOURCE_CLAIM, RESOURCE_SLICE, DEVICE_CLASS),
@@ -256,12 +256,14 @@ class World:
             for raw in self.server.storage.all(resource):
                 self.server.delete(resource, raw, "end")
         self._run_until(self.timeline.now + _EMPTY_SECONDS)
-        self._run_until(self.timeline.now + _UNANSWERED_SECONDS, self._have_told_all)
+        self._run_until(self.timeline.now + _UNANSWERED_SECONDS, self._has_all_answers)
         self._check(invariants.WHEN_EMPTY)
 
-    def _have_told_all(self) -> bool:
-        """Return whether no replica has events to write."""
-        return not any(engine.recorder.unwritten for _, engine in engines(self))
+    def _has_all_answers(self) -> bool:
+        """Return whether no replica has events to write or a pod that is being bound."""
+        return not any(
+            engine.recorder.unwritten or engine.scheduler.being_bound for _, engine in engines(self)
+        )
 
     def _stop(self) -> None:
         self._is_stopping = True

@@ -5,6 +5,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
@@ -45,8 +46,15 @@ _UPDATABLE: Final = {r.plural: r for r in (resources.RESOURCE_CLAIM,)}
 class _Turns:
     """Who is in a context of `alone`, and how many are in it or wait for it."""
 
+    key: str
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     users: int = 0
+    unanswered: asyncio.Task[dict[str, Any]] | None = None
+    """A write whose caller was cancelled: the next one's turn begins when it is answered."""
+
+
+_CURRENT: ContextVar[_Turns | None] = ContextVar("current", default=None)
+"""The context of `alone` that the caller is in."""
 
 
 class PluginApi:
@@ -178,28 +186,63 @@ class PluginApi:
         subresource: str | None = None,
     ) -> dict[str, Any]:
         """Apply a merge patch to a version of the object; see `framework.handle.Api`."""
+        write = self._client.patch(
+            _UPDATABLE[resource], name, patch, namespace=namespace, subresource=subresource
+        )
         try:
-            return await self._client.patch(
-                _UPDATABLE[resource], name, patch, namespace=namespace, subresource=subresource
-            )
+            return await self._outliving(write)
         except (ConflictError, NotFoundError, ServerError, UnansweredError) as error:
             raise ReadAgainError(explain(error)) from error
+
+    async def _outliving(self, write: Coroutine[Any, Any, dict[str, Any]]) -> dict[str, Any]:
+        """Return what `write` returns; in a context of `alone` it outlives a cancelled caller.
+
+        What the next caller reads before a write has arrived may be wrong after it.
+        """
+        if (turns := _CURRENT.get()) is None:
+            return await write
+        task = asyncio.create_task(write)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if self._stopped:
+                task.cancel()
+            turns.unanswered = task
+            task.add_done_callback(lambda _: self._forget(turns))
+            raise
 
     @asynccontextmanager
     async def alone(self, key: str) -> AsyncIterator[None]:
         """Let one caller at a time into the context of this key, in the order in which they came.
 
-        What is kept of a key goes with the last of them.
+        A write of a cancelled caller is answered first. What is kept of a key goes with the last
+        of them.
         """
-        turns = self._turns.setdefault(key, _Turns())
+        turns = self._turns.setdefault(key, _Turns(key))
         turns.users += 1
         try:
             async with turns.lock:
-                yield
+                if turns.unanswered is not None:
+                    await asyncio.wait({turns.unanswered})
+                current = _CURRENT.set(turns)
+                try:
+                    yield
+                finally:
+                    _CURRENT.reset(current)
         finally:
             turns.users -= 1
-            if not turns.users:
-                del self._turns[key]
+            self._forget(turns)
+
+    def _forget(self, turns: _Turns) -> None:
+        """Drop a write that is answered, and all that is kept of a key that nobody uses."""
+        if (write := turns.unanswered) is not None:
+            if not write.done():
+                return
+            if not write.cancelled():
+                write.exception()  # the next caller reads what has become of it
+            turns.unanswered = None
+        if not turns.users:
+            self._turns.pop(turns.key, None)
 
     def later(self, write: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Call `write` soon in a task of its own, unless the scheduler stops; log its errors."""
@@ -212,12 +255,17 @@ class PluginApi:
     def stop(self) -> None:
         """Cancel the writes of `later`, and take no more: the next leader sees what is there.
 
+        So are writes that outlive their callers.
+
         Bindings that a stopping leader cancels would else give up devices for which the next one
         goes on waiting.
         """
         self._stopped = True
         for task in self._later:
             task.cancel()
+        for turns in self._turns.values():
+            if turns.unanswered is not None:
+                turns.unanswered.cancel()
 
     async def until(self, done: Callable[[], bool], seconds: float) -> None:
         """Wait until `done` returns True, now or after a change of the mirrored cluster.
