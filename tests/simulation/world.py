@@ -60,6 +60,8 @@ _AFTER_STEPS: Final = 0.01
 """So long after the last moment for steps all of them have been taken."""
 _CALM_SECONDS: Final = 80.0
 """Longer than a binding waits for its confirmation, a minute, which a pod that ended may need."""
+_MOVE_SECONDS: Final = 60.0
+"""Longer than rebalancing awaits the replacement of a pod, 45 seconds: a move may have begun late."""
 _QUIET_SECONDS: Final = 12.0
 """Longer than the longest backoff."""
 _LOOK_SECONDS: Final = 5.0
@@ -235,6 +237,7 @@ class World:
         while self.timeline.now < latest and not self._rests():
             quiet = max(self._changed_at + _QUIET_SECONDS, self.timeline.now + _LOOK_SECONDS)
             self._run_until(min(latest, quiet))
+        self._run_until(self.timeline.now + _MOVE_SECONDS, self._moves_nothing)
         self._check(invariants.WHEN_CALM)
 
     def _rests(self) -> bool:
@@ -249,6 +252,10 @@ class World:
         if any(engine.scheduler.state.pods.assumed for _, engine in engines(self)):
             return False
         return all(invariant(self) is None for invariant in invariants.WHEN_CALM)
+
+    def _moves_nothing(self) -> bool:
+        """Return whether no replica awaits the replacement of a pod that it has moved."""
+        return not any(len(engine.executor.expected) for _, engine in engines(self))
 
     def _empty(self) -> None:
         """Delete all pods and what is theirs, and let the replicas forget them."""

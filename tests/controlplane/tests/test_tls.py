@@ -25,7 +25,7 @@ def test_a_connection_that_is_reset_before_the_handshake_leaves_no_open_socket()
             accepted.close()
             return client
 
-        connection._create_connection = connect  # type: ignore[attr-defined]
+        connection._create_connection = connect  # type: ignore[attr-defined]  # not in typeshed
         with pytest.raises(ConnectionResetError):
             connection.request("GET", "/")
         connection.close()
