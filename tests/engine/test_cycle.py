@@ -1,5 +1,6 @@
 """Which node a pod goes to, or why none fits."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -244,6 +245,30 @@ def test_nodes_that_extenders_filtered_out_are_rejected_by_the_plugin_extender()
     assert outcome.message.startswith("0/3 nodes are available: 1 Insufficient cpu, 1 busy, 1 no.")
     assert outcome.diagnosis.plugins == {"Extender", "NodeResourcesFit"}
     assert outcome.diagnosis.rejections()["a"].resolvable
+
+
+def with_room_since_the_call(**asked: Any) -> Any:
+    """Decide when the extenders pass nothing, and another node has got room meanwhile."""
+    deciding = Deciding(node("a"), node("full", cpu="2"), pod("there", cpu="2", node="full"))
+    call = answered(deciding, pod(cpu="1"), ExtenderAnswers())
+    assert call.nodes == ("a",)
+    deciding.state.delete(Kind.POD, uid_of("there"))
+    failed = {"a": NodeFailure("busy", resolvable=True)}
+    answers = ExtenderAnswers(filtered=Filtered((), failed), asked=replace(call, **asked))
+    return answered(deciding, pod(cpu="1"), answers)
+
+
+def test_extenders_that_pass_nothing_are_called_again_for_a_node_that_fits_since_the_call() -> None:
+    """Nothing rejects it any more, so that no event would have the pod tried again."""
+    assert with_room_since_the_call() == FilterCall(("a", "full"), 2)
+
+
+def test_a_node_that_extenders_are_silent_about_is_not_asked_about_again() -> None:
+    assert isinstance(with_room_since_the_call(nodes=("a", "full"), rows=None), FitError)
+
+
+def test_nodes_that_were_not_in_the_sample_are_not_asked_about() -> None:
+    assert isinstance(with_room_since_the_call(is_sample=True), FitError)
 
 
 def test_the_nominated_node_is_what_extenders_are_called_with_first() -> None:

@@ -14,6 +14,7 @@ import orjson
 import pytest
 
 from simulation.__main__ import failures, report, scenario_of
+from simulation.coverage import Coverage
 from simulation.regressions import Regression, regressions
 from simulation.scenario import Scenario
 from simulation.world import run
@@ -58,6 +59,12 @@ def test_a_seed_gives_the_same_history_in_every_process() -> None:
     ]
     assert traces[0] == traces[1]
     assert traces[0] == [run(scenario_of(seed)).trace for seed in SALTED]
+
+
+def test_a_history_is_the_same_whether_its_situations_are_asked_for_or_not() -> None:
+    """In this seed a look at the clock takes time, and those who count situations look at it."""
+    scenario = scenario_of(9721)
+    assert run(scenario).trace == run(scenario, coverage=Coverage()).trace
 
 
 def test_a_scenario_is_the_same_when_it_was_written_and_read() -> None:

@@ -14,7 +14,13 @@ from zlib import crc32
 import numpy as np
 
 from mooring.engine.extenders.answers import ExtenderAnswers, FilterCall, PreemptCall, RowsAsOf
-from mooring.engine.filtering import NodeSearch, PreFiltered, passed_by_extenders, sampled
+from mooring.engine.filtering import (
+    NodeSearch,
+    PreFiltered,
+    fits_unasked,
+    passed_by_extenders,
+    sampled,
+)
 from mooring.engine.outcome import FitError, Outcome, ScheduleResult
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scoring import score, with_extender_scores
@@ -168,7 +174,9 @@ def _feasible(
 ) -> _Feasible | FilterCall:
     """Return the nodes that fit with the nominated pods, and that the extenders pass.
 
-    If what the extenders passed does not fit any more, they are called again.
+    If what the extenders passed does not fit any more, they are called again; also if they passed
+    nothing, and a node fits by now that they were not asked about: no plugin rejects it any more,
+    so that no event about it would have the pod tried again.
     """
     cluster = search.cluster
     with_nominated = search.rejected_with_nominated(pre_filtered, fits)
@@ -179,7 +187,7 @@ def _feasible(
     filtered = answers.filtered if answers is not None else None
     if answers is not None and filtered is not None:
         rows, positions, filtered_out = passed_by_extenders(fits, cluster, filtered)
-        if len(rows) or not filtered.passed:
+        if len(rows) or not (filtered.passed or fits_unasked(fits, cluster, answers.asked)):
             diagnosed = partial(_with_extenders, diagnosis, filtered_out)
             scores = {name: column[positions] for name, column in answers.scores.items()}
             return _Feasible(rows, answers.evaluated_nodes, diagnosed, scores)
@@ -188,7 +196,8 @@ def _feasible(
     if answers is not None and len(rows):
         names, as_of = cluster.node_names, RowsAsOf(rows, cluster.node_set_version)
         called = tuple([names[row] for row in rows.tolist()])
-        return FilterCall(called, evaluated_nodes, rows=as_of)
+        is_sample = len(rows) < int(np.count_nonzero(fits))
+        return FilterCall(called, evaluated_nodes, rows=as_of, is_sample=is_sample)
     return _Feasible(rows, evaluated_nodes, diagnosis)
 
 

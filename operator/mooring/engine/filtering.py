@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from mooring.engine.extenders.answers import Filtered
+from mooring.engine.extenders.answers import FilterCall, Filtered
 from mooring.engine.result_cache import NodeResults
 from mooring.framework.card_plugin import assign_cards
 from mooring.framework.diagnosis import EXTENDER, Diagnosis, RejectedNodes
@@ -35,6 +35,7 @@ from mooring.state.view import BoolArray, NodeView
 __all__ = [
     "NodeSearch",
     "PreFiltered",
+    "fits_unasked",
     "nodes_to_find",
     "passed_by_extenders",
     "sampled",
@@ -354,6 +355,22 @@ def sampled(
     order = np.roll(cluster.nodes_in_order, -start)
     found = np.flatnonzero(fits[order])[:wanted]
     return order[found], int(found[-1]) + 1
+
+
+def fits_unasked(fits: BoolArray, cluster: ClusterView, asked: FilterCall | None) -> bool:
+    """Return whether a node fits, as bool[rows] say, that extenders were not asked about.
+
+    If they were asked about a sample, other nodes are left alone.
+    """
+    if asked is None or asked.is_sample:
+        return False
+    known, unasked = asked.rows, fits.copy()
+    if known is not None and known.node_set_version == cluster.node_set_version:
+        rows = known.rows
+    else:
+        rows = cluster.rows(asked.nodes)
+    unasked[rows[rows >= 0]] = False
+    return bool(unasked.any())
 
 
 def passed_by_extenders(

@@ -148,8 +148,7 @@ class Plugins(Actor):
         """Return what goes wrong with this call, and count it; empty if nothing does."""
         how, world = self._troubles.get(method, ""), self._world
         if how and world is not None:
-            if world.coverage is not None:
-                world.coverage.note_plugin(method, how)
+            world.coverage.note_plugin(method, how)
             if how == "lies":
                 self._lied_until = world.timeline.now + _LIE_SECONDS
             if how == "slow":

@@ -45,7 +45,7 @@ class FilterCall:
     it is chosen without looking at others. `evaluated_nodes` counts the nodes that the search for
     feasible ones looked at. `without` are extenders and verbs that are left out as if they failed.
     `rows` are those of the nodes, if they are known. `for_group` says that it is about one of many
-    members of a group.
+    members of a group, `is_sample` that more nodes fit than these.
     """
 
     nodes: tuple[str, ...]
@@ -54,6 +54,7 @@ class FilterCall:
     without: frozenset[tuple[Extender, str]] = frozenset()
     rows: RowsAsOf | None = field(default=None, compare=False)
     for_group: bool = False
+    is_sample: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,16 +97,17 @@ class ExtenderAnswers:
     """What the extenders have answered in one attempt of a pod.
 
     `preempts`: an extender with a preempt verb cares for the pod. `nominee` is the nominated node
-    that the filter extenders were called with alone, and `passes_nominee` their answer. `scores`
-    has the weighted scores by extender: int64, in the order of `filtered.passed`. `processed` is
-    what the preempt extenders made of the candidates. `ignored` are the extenders, with the verb,
-    whose failure was ignored in the last call.
+    that the filter extenders were called with alone, and `passes_nominee` their answer. `filtered`
+    is their answer to the call `asked`. `scores` has the weighted scores by extender: int64, in the
+    order of `filtered.passed`. `processed` is what the preempt extenders made of the candidates.
+    `ignored` are the extenders, with the verb, whose failure was ignored in the last call.
     """
 
     preempts: bool = False
     nominee: str | None = None
     passes_nominee: bool = False
     filtered: Filtered | None = None
+    asked: FilterCall | None = None
     evaluated_nodes: int = 0
     scores: Mapping[str, IntArray] = field(default_factory=dict)
     processed: ProcessedCandidates | None = None

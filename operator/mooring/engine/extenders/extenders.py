@@ -136,6 +136,7 @@ class Extenders:
         return replace(
             answers,
             filtered=filtered,
+            asked=call,
             evaluated_nodes=call.evaluated_nodes,
             scores=scores,
             ignored=frozenset(ignored),
