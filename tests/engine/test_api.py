@@ -340,6 +340,40 @@ async def test_a_turn_goes_on_until_the_write_of_a_cancelled_caller_is_answered(
     assert came == ["next"]
 
 
+async def test_a_task_that_outlives_its_turn_does_not_end_the_turn_of_another(
+    server: ApiServer, api: PluginApi
+) -> None:
+    """A plugin may start a task in its turn that writes only after it."""
+    came: list[str] = []
+    may_write, may_leave = asyncio.Event(), asyncio.Event()
+
+    async def late() -> None:
+        await may_write.wait()
+        await api.update("resourceclaims", "default", "c", PATCH)
+
+    async def turn(name: str) -> None:
+        async with api.alone("c"):
+            came.append(name)
+            await may_leave.wait()
+
+    async with api.alone("c"):
+        straggler = asyncio.create_task(late())
+    holder = asyncio.create_task(turn("holder"))
+    may_write.set()
+    request = await server.next()
+    straggler.cancel()
+    await asyncio.wait([straggler])
+    (write,) = (t for t in asyncio.all_tasks() if "ApiClient.patch" in repr(t.get_coro()))
+    request.reply({"metadata": {"name": "c"}})
+    await write
+    waiting = asyncio.create_task(turn("next"))
+    await asyncio.sleep(0)
+    assert came == ["holder"]
+    may_leave.set()
+    await asyncio.gather(holder, waiting)
+    assert came == ["holder", "next"]
+
+
 @pytest.mark.parametrize("stops_before", [True, False])
 async def test_a_scheduler_that_stops_awaits_no_answers(
     server: ApiServer, api: PluginApi, *, stops_before: bool

@@ -8,7 +8,7 @@ import pytest
 
 from controlplane.processes import free_ports
 from extending import Answers, extender
-from faults.extender_engine import Held, Stage, all_pass, staged, until
+from faults.extender_engine import Engine, Held, Stage, all_pass, staged, until
 from mooring.model.events import Kind
 from mooring.model.pod import Uid
 from mooring.testing.builders import node, pod, uid_of
@@ -126,6 +126,23 @@ async def test_a_pod_that_an_extender_rejects_is_tried_again_after_any_event(sta
     answers.by_verb["filter"] = all_pass
     engine.put(node("a", labels={"cards": "2"}))
     await until(lambda: stage.api.bound)
+
+
+async def test_a_pod_is_unschedulable_though_a_node_gets_room_each_time_its_extender_is_called(
+    stage: Stage,
+) -> None:
+    """Else it would fail for a wrong reason, and never preempt, where pods come and go."""
+    engines: list[Engine] = []
+
+    def no_cards(arguments: dict[str, Any]) -> object:
+        names = arguments["NodeNames"]
+        engines[0].put(node(f"{names[-1]}a"))
+        return {"NodeNames": [], "FailedNodes": dict.fromkeys(names, "no cards left")}
+
+    engines.append(await stage.engine(node("a"), answers=Answers(filter=no_cards)))
+    engines[0].pending(pod("web"))
+    await until(lambda: stage.api.message("web"))
+    assert stage.api.message("web").startswith("0/5 nodes are available: 4 no cards left")
 
 
 LIES: dict[str, Any] = {

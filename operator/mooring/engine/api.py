@@ -241,8 +241,9 @@ class PluginApi:
             if not write.cancelled():
                 write.exception()  # the next caller reads what has become of it
             turns.unanswered = None
-        if not turns.users:
-            self._turns.pop(turns.key, None)
+        # A task that has outlived its turn knows one whose key may be another's by now.
+        if not turns.users and self._turns.get(turns.key) is turns:
+            del self._turns[turns.key]
 
     def later(self, write: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Call `write` soon in a task of its own, unless the scheduler stops; log its errors."""
