@@ -374,6 +374,57 @@ async def test_a_task_that_outlives_its_turn_does_not_end_the_turn_of_another(
     assert came == ["holder", "next"]
 
 
+async def test_a_write_that_is_not_sent_when_its_caller_is_cancelled_is_not_sent_any_more(
+    server: ApiServer, api: PluginApi
+) -> None:
+    async def write() -> None:
+        async with api.alone("c"):
+            await api.update("resourceclaims", "default", "c", PATCH)
+
+    first = asyncio.create_task(write())
+    request = await server.next()
+    first.cancel()
+    request.refuse(429, "TooManyRequests", "later", **{"Retry-After": "0"})
+    async with api.alone("c"):
+        pass
+    assert len(server.seen) == 1
+
+
+async def test_the_writes_of_a_turn_do_not_overtake_each_other(
+    server: ApiServer, api: PluginApi
+) -> None:
+    """A plugin may write when it is cancelled, and be cancelled again."""
+    came: list[str] = []
+
+    async def write() -> None:
+        async with api.alone("c"):
+            try:
+                await api.update("resourceclaims", "default", "c", PATCH)
+            finally:
+                await api.update("resourceclaims", "default", "c", PATCH)
+
+    async def next_one() -> None:
+        async with api.alone("c"):
+            came.append("next")
+
+    first = asyncio.create_task(write())
+    one = await server.next()
+    first.cancel()
+    second = asyncio.create_task(next_one())
+    other = asyncio.create_task(api.update("resourceclaims", "default", "d", PATCH))
+    (await server.next()).reply({"metadata": {"name": "d"}})
+    assert await other == {"metadata": {"name": "d"}}
+    assert len(server.seen) == 2
+    one.reply({"metadata": {"name": "c"}})
+    two = await server.next()
+    first.cancel()
+    await asyncio.wait([first])
+    assert came == []
+    two.reply({"metadata": {"name": "c"}})
+    await second
+    assert came == ["next"]
+
+
 @pytest.mark.parametrize("stops_before", [True, False])
 async def test_a_scheduler_that_stops_awaits_no_answers(
     server: ApiServer, api: PluginApi, *, stops_before: bool

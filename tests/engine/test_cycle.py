@@ -258,17 +258,22 @@ def with_room_since_the_call(**asked: Any) -> Any:
     return answered(deciding, pod(cpu="1"), answers)
 
 
-def test_extenders_that_pass_nothing_are_called_again_for_a_node_that_fits_since_the_call() -> None:
-    """Nothing rejects it any more, so that no event would have the pod tried again."""
-    assert with_room_since_the_call() == FilterCall(("a", "full"), 2)
+def test_a_node_that_fits_only_since_the_extenders_were_called_is_rejected_by_them() -> None:
+    """Else nothing would reject it, and the event that gave it room would try no pod again."""
+    outcome = with_room_since_the_call()
+    why = "1 busy, 1 node(s) did not fit when the extenders were called"
+    assert outcome.message.startswith(f"0/2 nodes are available: {why}.")
+    assert outcome.diagnosis.plugins == {"Extender"}
 
 
-def test_a_node_that_extenders_are_silent_about_is_not_asked_about_again() -> None:
-    assert isinstance(with_room_since_the_call(nodes=("a", "full"), rows=None), FitError)
+def test_a_node_that_the_extenders_were_called_with_is_not_said_to_fit_since_then() -> None:
+    outcome = with_room_since_the_call(nodes=("a", "full"), rows=None)
+    assert outcome.message.startswith("0/2 nodes are available: 1 busy.")
 
 
-def test_nodes_that_were_not_in_the_sample_are_not_asked_about() -> None:
-    assert isinstance(with_room_since_the_call(is_sample=True), FitError)
+def test_a_node_outside_the_sample_is_not_rejected_by_extenders() -> None:
+    outcome = with_room_since_the_call(is_sample=True)
+    assert outcome.message.startswith("0/2 nodes are available: 1 busy.")
 
 
 def test_the_nominated_node_is_what_extenders_are_called_with_first() -> None:

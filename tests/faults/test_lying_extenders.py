@@ -128,21 +128,29 @@ async def test_a_pod_that_an_extender_rejects_is_tried_again_after_any_event(sta
     await until(lambda: stage.api.bound)
 
 
-async def test_a_pod_is_unschedulable_though_a_node_gets_room_each_time_its_extender_is_called(
-    stage: Stage,
+@pytest.mark.parametrize("verbs", [("filter",), ("filter", "preempt")], ids=str)
+async def test_a_pod_is_tried_again_when_a_node_has_got_room_while_its_extender_was_called(
+    stage: Stage, verbs: tuple[str, ...]
 ) -> None:
-    """Else it would fail for a wrong reason, and never preempt, where pods come and go."""
+    """A node that comes with each call neither hides why the pod waits nor ends its attempts."""
     engines: list[Engine] = []
 
-    def no_cards(arguments: dict[str, Any]) -> object:
+    def only_d(arguments: dict[str, Any]) -> object:
         names = arguments["NodeNames"]
-        engines[0].put(node(f"{names[-1]}a"))
-        return {"NodeNames": [], "FailedNodes": dict.fromkeys(names, "no cards left")}
+        engines[0].put(node("abcd"[min(len(names), 3)]))
+        passed = [name for name in names if name == "d"]
+        failed = dict.fromkeys(set(names) - {"d"}, "no cards left")
+        return {"NodeNames": passed, "FailedNodes": failed}
 
-    engines.append(await stage.engine(node("a"), answers=Answers(filter=no_cards)))
+    answers = Answers(filter=only_d, preempt={"NodeNameToMetaVictims": {}})
+    engines.append(await stage.engine(node("a"), answers=answers, verbs=verbs))
     engines[0].pending(pod("web"))
     await until(lambda: stage.api.message("web"))
-    assert stage.api.message("web").startswith("0/5 nodes are available: 4 no cards left")
+    why = "1 no cards left, 1 node(s) did not fit when the extenders were called."
+    assert stage.api.message("web").startswith(f"0/2 nodes are available: {why}")
+    await until(lambda: stage.api.bound)
+    assert stage.api.bound == {"web": "d"}
+    assert [verb for verb, _ in answers.asked].count("filter") == 4
 
 
 LIES: dict[str, Any] = {

@@ -49,8 +49,13 @@ class _Turns:
     key: str
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     users: int = 0
-    unanswered: asyncio.Task[dict[str, Any]] | None = None
-    """A write whose caller was cancelled: the next one's turn begins when it is answered."""
+    unanswered: set[asyncio.Task[dict[str, Any]]] = field(default_factory=set)
+    """Writes whose callers were cancelled: the next turn begins when they are answered."""
+
+    async def answered(self) -> None:
+        """Wait until the writes of cancelled callers are answered."""
+        if self.unanswered:
+            await asyncio.wait(self.unanswered)
 
 
 _CURRENT: ContextVar[_Turns | None] = ContextVar("current", default=None)
@@ -186,30 +191,41 @@ class PluginApi:
         subresource: str | None = None,
     ) -> dict[str, Any]:
         """Apply a merge patch to a version of the object; see `framework.handle.Api`."""
-        write = self._client.patch(
-            _UPDATABLE[resource], name, patch, namespace=namespace, subresource=subresource
+        write = partial(
+            self._client.patch,
+            _UPDATABLE[resource],
+            name,
+            patch,
+            namespace=namespace,
+            subresource=subresource,
         )
+        turns = _CURRENT.get()
         try:
-            return await self._outliving(write)
+            return await (write() if turns is None else self._outliving(write, turns))
         except (ConflictError, NotFoundError, ServerError, UnansweredError) as error:
             raise ReadAgainError(explain(error)) from error
 
-    async def _outliving(self, write: Coroutine[Any, Any, dict[str, Any]]) -> dict[str, Any]:
-        """Return what `write` returns; in a context of `alone` it outlives a cancelled caller.
+    async def _outliving(
+        self, write: Callable[..., Coroutine[Any, Any, dict[str, Any]]], turns: _Turns
+    ) -> dict[str, Any]:
+        """Return what `write` returns; once it is sent, it outlives a cancelled caller.
 
-        What the next caller reads before a write has arrived may be wrong after it.
+        What the next caller reads before a write has arrived may be wrong after it. What is not
+        sent by then is not sent any more.
         """
-        if (turns := _CURRENT.get()) is None:
-            return await write
-        task = asyncio.create_task(write)
+        await turns.answered()
+        called_off = asyncio.Event()
+        task = asyncio.create_task(write(wanted=lambda: not called_off.is_set()))
         try:
-            return await asyncio.shield(task)
+            await asyncio.wait({task})
         except asyncio.CancelledError:
+            called_off.set()
             if self._stopped:
                 task.cancel()
-            turns.unanswered = task
+            turns.unanswered.add(task)
             task.add_done_callback(lambda _: self._forget(turns))
             raise
+        return task.result()
 
     @asynccontextmanager
     async def alone(self, key: str) -> AsyncIterator[None]:
@@ -222,8 +238,7 @@ class PluginApi:
         turns.users += 1
         try:
             async with turns.lock:
-                if turns.unanswered is not None:
-                    await asyncio.wait({turns.unanswered})
+                await turns.answered()
                 current = _CURRENT.set(turns)
                 try:
                     yield
@@ -234,15 +249,15 @@ class PluginApi:
             self._forget(turns)
 
     def _forget(self, turns: _Turns) -> None:
-        """Drop a write that is answered, and all that is kept of a key that nobody uses."""
-        if (write := turns.unanswered) is not None:
-            if not write.done():
-                return
+        """Drop the writes that are answered, and all that is kept of a key that nobody uses."""
+        for write in [write for write in turns.unanswered if write.done()]:
             if not write.cancelled():
                 write.exception()  # the next caller reads what has become of it
-            turns.unanswered = None
-        # A task that has outlived its turn knows one whose key may be another's by now.
-        if not turns.users and self._turns.get(turns.key) is turns:
+            turns.unanswered.remove(write)
+        # A write may be answered after its turns have gone, and the key have others by then.
+        if turns.users or turns.unanswered:
+            return
+        if self._turns.get(turns.key) is turns:
             del self._turns[turns.key]
 
     def later(self, write: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -256,17 +271,16 @@ class PluginApi:
     def stop(self) -> None:
         """Cancel the writes of `later`, and take no more: the next leader sees what is there.
 
-        So are writes that outlive their callers.
-
         Bindings that a stopping leader cancels would else give up devices for which the next one
-        goes on waiting.
+        goes on waiting. Writes that outlive their callers are cancelled too: the stop has no time
+        to wait for a server that does not answer.
         """
         self._stopped = True
         for task in self._later:
             task.cancel()
         for turns in self._turns.values():
-            if turns.unanswered is not None:
-                turns.unanswered.cancel()
+            for write in turns.unanswered:
+                write.cancel()
 
     async def until(self, done: Callable[[], bool], seconds: float) -> None:
         """Wait until `done` returns True, now or after a change of the mirrored cluster.

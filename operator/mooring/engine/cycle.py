@@ -17,9 +17,9 @@ from mooring.engine.extenders.answers import ExtenderAnswers, FilterCall, Preemp
 from mooring.engine.filtering import (
     NodeSearch,
     PreFiltered,
-    fits_unasked,
     passed_by_extenders,
     sampled,
+    without_answer,
 )
 from mooring.engine.outcome import FitError, Outcome, ScheduleResult
 from mooring.engine.result_cache import ResultCache
@@ -174,9 +174,7 @@ def _feasible(
 ) -> _Feasible | FilterCall:
     """Return the nodes that fit with the nominated pods, and that the extenders pass.
 
-    If what the extenders passed does not fit any more, they are called again; also if they passed
-    nothing, and a node fits by now that they were not asked about: no plugin rejects it any more,
-    so that no event about it would have the pod tried again.
+    If what the extenders passed does not fit any more, they are called again.
     """
     cluster = search.cluster
     with_nominated = search.rejected_with_nominated(pre_filtered, fits)
@@ -187,7 +185,9 @@ def _feasible(
     filtered = answers.filtered if answers is not None else None
     if answers is not None and filtered is not None:
         rows, positions, filtered_out = passed_by_extenders(fits, cluster, filtered)
-        if len(rows) or not (filtered.passed or fits_unasked(fits, cluster, answers.asked)):
+        if len(rows) or not filtered.passed:
+            if not len(rows):
+                filtered_out += without_answer(fits, cluster, answers.asked)
             diagnosed = partial(_with_extenders, diagnosis, filtered_out)
             scores = {name: column[positions] for name, column in answers.scores.items()}
             return _Feasible(rows, answers.evaluated_nodes, diagnosed, scores)

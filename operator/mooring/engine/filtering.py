@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from mooring.engine.extenders.answers import FilterCall, Filtered
+from mooring.engine.extenders.answers import DID_NOT_FIT, FilterCall, Filtered
 from mooring.engine.result_cache import NodeResults
 from mooring.framework.card_plugin import assign_cards
 from mooring.framework.diagnosis import EXTENDER, Diagnosis, RejectedNodes
@@ -35,10 +35,10 @@ from mooring.state.view import BoolArray, NodeView
 __all__ = [
     "NodeSearch",
     "PreFiltered",
-    "fits_unasked",
     "nodes_to_find",
     "passed_by_extenders",
     "sampled",
+    "without_answer",
 ]
 
 _NOT_NAMED: Final = "node(s) didn't satisfy plugin(s) [{}]"
@@ -357,20 +357,28 @@ def sampled(
     return order[found], int(found[-1]) + 1
 
 
-def fits_unasked(fits: BoolArray, cluster: ClusterView, asked: FilterCall | None) -> bool:
-    """Return whether a node fits, as bool[rows] say, that extenders were not asked about.
+def without_answer(
+    fits: BoolArray, cluster: ClusterView, asked: FilterCall | None
+) -> tuple[RejectedNodes, ...]:
+    """Return the nodes that fit only since the extenders were called, as rejected by them.
 
-    If they were asked about a sample, other nodes are left alone.
+    `fits` is bool[rows]. No plugin rejects such a node any more; only if something does, the event
+    that gave it room has the pod tried again. If the extenders were called with a sample, nodes
+    outside it are not rejected, as in kube-scheduler, which does not look at them.
     """
     if asked is None or asked.is_sample:
-        return False
+        return ()
     known, unasked = asked.rows, fits.copy()
     if known is not None and known.node_set_version == cluster.node_set_version:
         rows = known.rows
     else:
         rows = cluster.rows(asked.nodes)
     unasked[rows[rows >= 0]] = False
-    return bool(unasked.any())
+    found = np.flatnonzero(unasked)
+    if not len(found):
+        return ()
+    why = Explanation.single(DID_NOT_FIT, len(found), resolvable=False)
+    return (RejectedNodes(EXTENDER, found, why),)
 
 
 def passed_by_extenders(

@@ -9,7 +9,6 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -399,9 +398,7 @@ class SchedulingLoop:
     async def _answered(self, attempt: Attempt, extenders: tuple[Extender, ...]) -> None:
         """Decide and call the extenders by turns, until no call is needed any more.
 
-        If the pod has gone or another pipeline takes it meanwhile, the attempt is given up. What
-        is decided last counts, though nodes may have got room since the extenders passed nothing:
-        where that happens all the time, the pod has no node, may preempt, and is told why.
+        If the pod has gone or another pipeline takes it meanwhile, the attempt is given up.
 
         Raises:
             PodGone: there is no such pod any more.
@@ -409,11 +406,9 @@ class SchedulingLoop:
         """
         scheduler, pod = self._scheduler, attempt.queued.pod
         answers = ExtenderAnswers(preempts=any(extender.preempt_verb for extender in extenders))
-        for calls in range(MOST_CALLS):
+        for _ in range(MOST_CALLS):
             if self._is_given_up(attempt):
                 return
-            if calls == MOST_CALLS - 1:
-                answers = replace(answers, asked=None)
             call = await self._in_steps(attempt, answers)
             if call is None:
                 return

@@ -99,7 +99,11 @@ class Api(Protocol):
         """
 
     def alone(self, key: str) -> AbstractAsyncContextManager[object]:
-        """Return a context that only one caller at a time is in, for each key."""
+        """Return a context that only one caller at a time is in, for each key.
+
+        If a caller is cancelled while `update` waits for an answer, the write goes on, and the next
+        caller comes in after its answer. A write that was not sent yet is not sent.
+        """
 
     def later(self, write: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Call `write` soon and let it run to its end; an error is logged.

@@ -186,8 +186,12 @@ class ApiClient(Transport):
         subresource: str | None = None,
         patch_type: PatchType = PatchType.MERGE,
         params: Mapping[str, str] | None = None,
+        wanted: Callable[[], bool] | None = None,
     ) -> dict[str, Any]:
-        """Patch the object and return it; `params` has `fieldManager` and `force` for APPLY."""
+        """Patch the object and return it; `params` has `fieldManager` and `force` for APPLY.
+
+        See `request` for `wanted`.
+        """
         path = resource.path(namespace, name, subresource)
         return await self._json(
             "PATCH",
@@ -195,6 +199,7 @@ class ApiClient(Transport):
             params=params,
             body=orjson.dumps(patch),
             content_type=patch_type.value,
+            wanted=wanted,
         )
 
     async def delete(

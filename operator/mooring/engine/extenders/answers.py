@@ -15,6 +15,7 @@ from mooring.policy.extender import Extender
 from mooring.state.columns import IntArray
 
 __all__ = [
+    "DID_NOT_FIT",
     "MOST_CALLS",
     "ExtenderAnswers",
     "FilterCall",
@@ -27,6 +28,8 @@ __all__ = [
 
 MOST_CALLS: Final = 5
 """Rounds of calls to extenders in one attempt, in case what they pass is taken meanwhile."""
+DID_NOT_FIT: Final = "node(s) did not fit when the extenders were called"
+"""Why a node is rejected that fits by now and that the extenders were not asked about."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

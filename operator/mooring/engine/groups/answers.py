@@ -13,7 +13,13 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from mooring.engine.extenders.answers import ExtenderAnswers, Filtered, NodeFailure, interested
+from mooring.engine.extenders.answers import (
+    DID_NOT_FIT,
+    ExtenderAnswers,
+    Filtered,
+    NodeFailure,
+    interested,
+)
 from mooring.framework.diagnosis import EXTENDER, RejectedNodes
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.verdicts import Explanation
@@ -32,7 +38,6 @@ _Codes: TypeAlias = npt.NDArray[np.int16]
 
 _PASSED: Final = 0
 _NOT_SENT: Final = -1
-_NOT_SENT_REASON: Final = "node(s) did not fit when the extenders were called"
 
 
 def is_filtered_or_scored(pipeline: Pipeline, pod: Pod) -> bool:
@@ -62,7 +67,7 @@ class ExtenderResults:
             return ()
         codes = self.reason_at[rows]
         names = {
-            code: self.reasons[code - 1] if code > 0 else _NOT_SENT_REASON
+            code: self.reasons[code - 1] if code > 0 else DID_NOT_FIT
             for code in np.unique(codes).tolist()
         }
         masks = ((reason, codes == code) for code, reason in names.items())
