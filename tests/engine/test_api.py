@@ -297,6 +297,18 @@ async def test_an_event_about_a_pod_is_recorded_once_there_is_a_recorder(api: Pl
         assert recorder.dropped > 0
 
 
+async def write_alone(api: PluginApi) -> None:
+    """Write a claim in a turn of its own."""
+    async with api.alone("c"):
+        await api.update("resourceclaims", "default", "c", PATCH)
+
+
+async def come(api: PluginApi, came: list[str], name: str) -> None:
+    """Note when the turn of this caller begins."""
+    async with api.alone("c"):
+        came.append(name)
+
+
 async def test_callers_are_alone_one_after_the_other_for_each_key(api: PluginApi) -> None:
     order: list[str] = []
 
@@ -319,17 +331,9 @@ async def test_a_turn_goes_on_until_the_write_of_a_cancelled_caller_is_answered(
     """Else the next caller would read the object as it was before that write arrives."""
     came: list[str] = []
 
-    async def write() -> None:
-        async with api.alone("c"):
-            await api.update("resourceclaims", "default", "c", PATCH)
-
-    async def next_one() -> None:
-        async with api.alone("c"):
-            came.append("next")
-
-    first = asyncio.create_task(write())
+    first = asyncio.create_task(write_alone(api))
     request = await server.next()
-    second = asyncio.create_task(next_one())
+    second = asyncio.create_task(come(api, came, "next"))
     first.cancel()
     await asyncio.wait([first])
     assert first.cancelled()
@@ -367,7 +371,7 @@ async def test_a_task_that_outlives_its_turn_does_not_end_the_turn_of_another(
     request.reply({"metadata": {"name": "c"}})
     await write
     waiting = asyncio.create_task(turn("next"))
-    await asyncio.sleep(0)
+    await asyncio.sleep(0)  # so that it begins, and comes in if nobody keeps it out
     assert came == ["holder"]
     may_leave.set()
     await asyncio.gather(holder, waiting)
@@ -377,11 +381,7 @@ async def test_a_task_that_outlives_its_turn_does_not_end_the_turn_of_another(
 async def test_a_write_that_is_not_sent_when_its_caller_is_cancelled_is_not_sent_any_more(
     server: ApiServer, api: PluginApi
 ) -> None:
-    async def write() -> None:
-        async with api.alone("c"):
-            await api.update("resourceclaims", "default", "c", PATCH)
-
-    first = asyncio.create_task(write())
+    first = asyncio.create_task(write_alone(api))
     request = await server.next()
     first.cancel()
     request.refuse(429, "TooManyRequests", "later", **{"Retry-After": "0"})
@@ -403,14 +403,10 @@ async def test_the_writes_of_a_turn_do_not_overtake_each_other(
             finally:
                 await api.update("resourceclaims", "default", "c", PATCH)
 
-    async def next_one() -> None:
-        async with api.alone("c"):
-            came.append("next")
-
     first = asyncio.create_task(write())
     one = await server.next()
     first.cancel()
-    second = asyncio.create_task(next_one())
+    second = asyncio.create_task(come(api, came, "next"))
     other = asyncio.create_task(api.update("resourceclaims", "default", "d", PATCH))
     (await server.next()).reply({"metadata": {"name": "d"}})
     assert await other == {"metadata": {"name": "d"}}
@@ -429,11 +425,7 @@ async def test_the_writes_of_a_turn_do_not_overtake_each_other(
 async def test_a_scheduler_that_stops_awaits_no_answers(
     server: ApiServer, api: PluginApi, *, stops_before: bool
 ) -> None:
-    async def write() -> None:
-        async with api.alone("c"):
-            await api.update("resourceclaims", "default", "c", PATCH)
-
-    first = asyncio.create_task(write())
+    first = asyncio.create_task(write_alone(api))
     request = await server.next()
     if stops_before:
         api.stop()

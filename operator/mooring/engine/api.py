@@ -214,12 +214,11 @@ class PluginApi:
         sent by then is not sent any more.
         """
         await turns.answered()
-        called_off = asyncio.Event()
-        task = asyncio.create_task(write(wanted=lambda: not called_off.is_set()))
+        task: asyncio.Task[dict[str, Any]]
+        task = asyncio.create_task(write(wanted=lambda: task not in turns.unanswered))
         try:
             await asyncio.wait({task})
         except asyncio.CancelledError:
-            called_off.set()
             if self._stopped:
                 task.cancel()
             turns.unanswered.add(task)

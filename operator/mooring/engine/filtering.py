@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from mooring.engine.extenders.answers import DID_NOT_FIT, FilterCall, Filtered
+from mooring.engine.extenders.answers import DID_NOT_FIT, FilterCall, Filtered, RowsAsOf
 from mooring.engine.result_cache import NodeResults
 from mooring.framework.card_plugin import assign_cards
 from mooring.framework.diagnosis import EXTENDER, Diagnosis, RejectedNodes
@@ -357,6 +357,13 @@ def sampled(
     return order[found], int(found[-1]) + 1
 
 
+def _rows_of(names: Sequence[str], known: RowsAsOf | None, cluster: ClusterView) -> IntArray:
+    """Return the rows of the nodes (int64), -1 for those that are gone; `known` if it holds yet."""
+    if known is not None and known.node_set_version == cluster.node_set_version:
+        return known.rows
+    return cluster.rows(names)
+
+
 def without_answer(
     fits: BoolArray, cluster: ClusterView, asked: FilterCall | None
 ) -> tuple[RejectedNodes, ...]:
@@ -368,11 +375,7 @@ def without_answer(
     """
     if asked is None or asked.is_sample:
         return ()
-    known, unasked = asked.rows, fits.copy()
-    if known is not None and known.node_set_version == cluster.node_set_version:
-        rows = known.rows
-    else:
-        rows = cluster.rows(asked.nodes)
+    rows, unasked = _rows_of(asked.nodes, asked.rows, cluster), fits.copy()
     unasked[rows[rows >= 0]] = False
     found = np.flatnonzero(unasked)
     if not len(found):
@@ -395,11 +398,7 @@ def passed_by_extenders(
         positions = positions[np.argsort(rows[positions])]
         return rows[positions], positions
 
-    known = filtered.rows
-    if known is not None and known.node_set_version == cluster.node_set_version:
-        passed, positions = feasible(known.rows)
-    else:
-        passed, positions = feasible(cluster.rows(filtered.passed))
+    passed, positions = feasible(_rows_of(filtered.passed, filtered.rows, cluster))
     if not filtered.failed:
         return passed, positions, ()
     failed, _ = feasible(cluster.rows(filtered.failed))
