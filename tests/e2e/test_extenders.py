@@ -22,7 +22,8 @@ from controlplane.nodes import node_object
 from controlplane.processes import ProcessGroup, free_ports
 from controlplane.releases import chosen_release
 from deterministic_extender import SEED
-from e2e.replicas import PROFILES, Replica, Replicas, bound, delete_now, eventually
+from e2e.replicas import PROFILES, Replica, Replicas, delete_now, eventually, pods
+from faults.cache import read_dump
 from mooring.cli.convert import convert
 
 PODS: Final = 200
@@ -145,27 +146,59 @@ def pod(dice: Random, number: int, scheduler: str) -> Raw:
     }
 
 
-def outcomes(
-    client: Client, name: str, scheduler: str, log: SchedulerLog | None = None
-) -> list[Outcome]:
-    """Return the fate of 200 pods, one by one; a third of the time one is deleted before.
+class TheirLog:
+    """Waits until kube-scheduler has seen what becomes of pods on nodes.
 
-    `log` is that of kube-scheduler, which must have seen each change before the next pod comes: up
-    to 1.34 it learns of new pods and of those on nodes in two ways, of which one may be late.
+    Up to 1.34 it learns of new pods and of those on nodes in two ways, of which one may be late.
     """
 
-    def is_seen(change: str, pod_name: str) -> None:
-        if log is not None:
-            log.wait_for([(f"{change} event for scheduled pod", f"{name}/{pod_name}")])
+    def __init__(self, log: SchedulerLog) -> None:
+        self._log = log
 
+    def wait_until_gone(self, raw: Raw) -> None:
+        self._wait_for("Delete", raw)
+
+    def wait_until_started(self, raw: Raw) -> None:
+        self._wait_for("Update", raw)
+
+    def _wait_for(self, change: str, raw: Raw) -> None:
+        metadata = raw["metadata"]
+        subject = f"{metadata['namespace']}/{metadata['name']}"
+        self._log.wait_for([(f"{change} event for scheduled pod", subject)])
+
+
+class OurCache:
+    """Waits until Mooring has seen what becomes of pods on nodes; it has two watches, too."""
+
+    def __init__(self, scheduler: Replica) -> None:
+        self._scheduler = scheduler
+
+    def wait_until_gone(self, raw: Raw) -> None:
+        uid = raw["metadata"]["uid"]
+        eventually(self._started, lambda started: uid not in started, f"the end of {uid}")
+
+    def wait_until_started(self, raw: Raw) -> None:
+        uid = raw["metadata"]["uid"]
+        eventually(self._started, lambda started: started.get(uid), f"the start of {uid}")
+
+    def _started(self) -> dict[str, float | None]:
+        """Return when each pod on a node started, by uid."""
+        dump = read_dump(self._scheduler.get("/debug/cache")[1])
+        return {record["uid"]: record["started"] for record in dump if record["kind"] == "pod"}
+
+
+def outcomes(client: Client, name: str, scheduler: str, seen: TheirLog | OurCache) -> list[Outcome]:
+    """Return the fate of 200 pods, one by one; a third of the time one is deleted before.
+
+    The scheduler has seen each change before the next pod comes.
+    """
     dice, found = Random(20261122), list[Outcome]()  # noqa: S311 - reproducible, not secret
     for number in range(PODS):
-        placed = bound(client, name)
+        placed = bound_pods(client, name)
         if placed and dice.random() < 0.35:
             gone = sorted(placed)[dice.randrange(len(placed))]
             delete_now(client, name, gone)
-            is_seen("Delete", gone)
-            del placed[gone]
+            seen.wait_until_gone(placed.pop(gone))
         raw = pod(dice, number, scheduler)
         client.post(f"/api/v1/namespaces/{name}/pods", raw)
         own = raw["metadata"]["name"]
@@ -176,12 +209,16 @@ def outcomes(
             minute, second = divmod(number, 60)
             started = f"2026-01-01T00:{minute:02}:{second:02}Z"
             client.patch(f"{path}/status", {"status": {"phase": "Running", "startTime": started}})
-            is_seen("Update", own)
+            seen.wait_until_started(decided)
         else:
             delete_now(client, name, own)
-        evicted = placed.keys() - bound(client, name).keys()
+        evicted = placed.keys() - bound_pods(client, name).keys()
         found.append((own, node, tuple(sorted(evicted))))
     return found
+
+
+def bound_pods(client: Client, name: str) -> dict[str, Raw]:
+    return {key: raw for key, raw in pods(client, name).items() if "nodeName" in raw["spec"]}
 
 
 def is_decided(raw: Raw) -> bool:
@@ -193,14 +230,15 @@ def is_decided(raw: Raw) -> bool:
     return rejected and not raw["status"].get("nominatedNodeName")
 
 
-@pytest.mark.usefixtures("mooring")
-def test_both_decide_the_same_for_200_pods_preemption_included(plane: ControlPlane) -> None:
+def test_both_decide_the_same_for_200_pods_preemption_included(
+    plane: ControlPlane, mooring: Replica
+) -> None:
     with plane.access.client() as client:
         log = SchedulerLog(plane.logs["kube-scheduler"])
         with closing(log), namespace(plane.access) as name:
-            theirs = outcomes(client, name, "default-scheduler", log)
+            theirs = outcomes(client, name, "default-scheduler", TheirLog(log))
         with namespace(plane.access) as name:
-            ours = outcomes(client, name, SCHEDULER)
+            ours = outcomes(client, name, SCHEDULER, OurCache(mooring))
     assert ours == theirs
     assert sum(bool(node) for _, node, _ in ours) > PODS // 2
     assert sum(bool(evicted) for _, _, evicted in ours) > 10

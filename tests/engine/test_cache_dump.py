@@ -51,6 +51,13 @@ def test_a_node_has_what_its_pods_request_and_each_pod_its_uid_node_and_state() 
     assert requests["default/new"] == {"cpu": 2000, "memory": 2**30}
 
 
+def test_a_pod_is_told_with_when_it_started() -> None:
+    running = pod("running", node="a", started="1970-01-01T00:01:40Z")
+    scheduler = scheduler_state(node("a"), running, pod("bound", node="a"))
+    started = {one["pod"]: one["started"] for one in records(scheduler, "pod")}
+    assert started == {"default/running": 100.0, "default/bound": None}
+
+
 def test_a_pod_on_a_node_that_does_not_exist_is_told_without_its_node() -> None:
     scheduler = scheduler_state(pod("orphan", cpu="1", node="gone"))
     assert records(scheduler, "node") == []

@@ -77,6 +77,7 @@ def _node(scheduler: SchedulerState, row: int, node: Node) -> Record:
 
 
 def _pod(scheduler: SchedulerState, placed: PlacedPod) -> Record:
+    """Return what is counted of a pod; `started` is in seconds since 1970, None before it has."""
     pod = placed.pod
     state = "terminating" if pod.terminating else "added"
     return {
@@ -85,6 +86,7 @@ def _pod(scheduler: SchedulerState, placed: PlacedPod) -> Record:
         "node": pod.node_name,
         "state": "assumed" if placed.assumed else state,
         "requests": dict(pod.spec.demand.resources),
+        "started": pod.started,
         "evicting": scheduler.state.evictions.evicting(pod),
     }
 
