@@ -8,7 +8,12 @@ from contextlib import contextmanager
 
 @contextmanager
 def traced_memory() -> Iterator[Callable[[], int]]:
-    """Yield a function that returns how many bytes have been allocated inside and are in use."""
+    """Yield a function that returns how many bytes have been allocated inside and are in use.
+
+    A cache of the whole process that other tests have filled may have to grow inside: its table
+    is then allocated anew, which can be a megabyte. Where that matters, compare what is in use
+    before and after the value is dropped, or take the least of several values.
+    """
     gc.collect()
     tracemalloc.start()
     try:
