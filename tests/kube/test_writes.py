@@ -21,7 +21,7 @@ from mooring.kube.errors import (
     TooManyRequestsError,
     UnansweredError,
 )
-from mooring.kube.resources import COSCHEDULING_POD_GROUP, POD_GROUP, Resource
+from mooring.kube.resources import COSCHEDULING_POD_GROUP, POD, POD_GROUP, Resource
 from mooring.kube.transport import RETRIES
 from mooring.kube.writes import PodGroupWriter, PodWriter
 
@@ -348,6 +348,21 @@ async def test_a_pod_that_is_not_found_was_gone_before_its_deletion(
     assert not await task
 
 
+@pytest.mark.parametrize("resource", [POD, POD_GROUP])
+async def test_a_status_without_lists_is_patched_in_the_way_that_costs_the_server_least(
+    server: ApiServer, client: ApiClient, resource: Resource
+) -> None:
+    status = {"nominatedNodeName": "n", "extendedResourceClaimStatus": {"requestMappings": [{}]}}
+    task = asyncio.create_task(
+        PodGroupWriter(client).patch_status(resource, "team-a", "web", "u1", status)
+    )
+    request = await server.next()
+    request.reply({})
+    await task
+    assert request.headers["Content-Type"] == "application/merge-patch+json"
+    assert request.body == {"metadata": {"uid": "u1"}, "status": status}
+
+
 @pytest.mark.parametrize(
     ("resource", "content_type"),
     [
@@ -359,7 +374,7 @@ async def test_the_status_of_a_pod_group_is_patched_as_its_kind_allows(
     server: ApiServer, client: ApiClient, resource: Resource, content_type: str
 ) -> None:
     """A custom resource has no strategic merge patch."""
-    status = {"phase": "Running"}
+    status = {"phase": "Running", "conditions": []}
     task = asyncio.create_task(
         PodGroupWriter(client).patch_status(resource, "team-a", "train", "u1", status)
     )
