@@ -65,18 +65,21 @@ class _Timed(Coroutine[Any, Any, Any]):
         self._clock = clock
 
     def send(self, value: Any) -> Any:
-        began = self._clock()
+        clock = self._clock
+        began = clock()
         try:
             return self._coro.send(value)
         finally:
-            self._ended(began)
+            if (seconds := clock() - began) >= SHORTEST_SECONDS:
+                self._tell(seconds)
 
     def throw(self, *error: Any) -> Any:
         began = self._clock()
         try:
             return self._coro.throw(*error)
         finally:
-            self._ended(began)
+            if (seconds := self._clock() - began) >= SHORTEST_SECONDS:
+                self._tell(seconds)
 
     def close(self) -> None:
         self._coro.close()
@@ -87,10 +90,8 @@ class _Timed(Coroutine[Any, Any, Any]):
     def __getattr__(self, name: str) -> Any:
         return getattr(self._coro, name)
 
-    def _ended(self, began: float) -> None:
-        seconds = self._clock() - began
-        if seconds >= SHORTEST_SECONDS:
-            self._held(seconds, getattr(self._coro, "__qualname__", type(self._coro).__name__))
+    def _tell(self, seconds: float) -> None:
+        self._held(seconds, getattr(self._coro, "__qualname__", type(self._coro).__name__))
 
 
 def log_long_hold(seconds: float, task: str) -> None:

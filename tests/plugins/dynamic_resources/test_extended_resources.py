@@ -296,6 +296,9 @@ def test_nodes_that_lack_the_same_resources_need_the_same_claim() -> None:
     assert kinds.keys() == {(0, 2), (1,), (3,)}
     of_kinds = {where: requests_of(new) if new is not None else {} for where, new in kinds.items()}
     assert [len(of_kinds[where]) for where in ((0, 2), (1,), (3,))] == [2, 1, 0]
+    ((where, claim),) = found.kinds(nodes.take(np.array([0, 2])))
+    assert (where.tolist(), claim) == ([0, 1], kinds[0, 2])
+    assert [*found.kinds(nodes.take(np.array([], np.int64)))] == []
 
 
 # ---- The life of the claim

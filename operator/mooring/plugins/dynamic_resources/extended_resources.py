@@ -8,6 +8,7 @@ offer different resources themselves.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 from typing import Any, Final
 
 import numpy as np
@@ -108,7 +109,12 @@ class ExtendedResources:
 
     def new_claim(self, node: Node) -> NewClaim | None:
         """Return the claim that the pod needs on the node; None if the node offers everything."""
-        resources = tuple(name for name in self.classes if not node.allocatable.get(name))
+        return self._claim_for(
+            tuple(name for name in self.classes if not node.allocatable.get(name))
+        )
+
+    def _claim_for(self, resources: tuple[str, ...]) -> NewClaim | None:
+        """Return the claim for these resources of `classes`, in their order; None for none."""
         if resources not in self._new:
             self._new[resources] = new_claim(self.pod, {r: self.classes[r] for r in resources})
         return self._new[resources]
@@ -120,15 +126,15 @@ class ExtendedResources:
 
     def kinds(self, nodes: NodeView) -> Iterator[tuple[IntArray, NewClaim | None]]:
         """Yield the positions of nodes that lack the same resources, with the claim for them."""
-        lacking = np.stack([nodes.allocatable(name) == 0 for name in self.classes], axis=1)
-        if len(self.classes) > 1:
-            _, first, kind = np.unique(lacking, axis=0, return_index=True, return_inverse=True)
-        else:
-            _, first, kind = np.unique(lacking[:, 0], return_index=True, return_inverse=True)
-        for number, index in enumerate(first.tolist()):
-            node = nodes.node(index)
-            if node is not None:
-                yield np.flatnonzero(kind == number), self.new_claim(node)
+        offered = [nodes.allocatable(name) for name in self.classes]
+        if len(nodes) and not any(map(np.count_nonzero, offered)):  # as in most clusters
+            yield np.arange(len(nodes)), self._claim_for(tuple(self.classes))
+            return
+        lacking = np.stack([amounts == 0 for amounts in offered], axis=1)
+        kinds, kind = np.unique(lacking, axis=0, return_inverse=True)
+        for number, lacks in enumerate(kinds.tolist()):
+            resources = tuple(compress(self.classes, lacks))
+            yield np.flatnonzero(kind == number), self._claim_for(resources)
 
     def rejections(self, nodes: NodeView) -> list[str]:
         """Return why the pod cannot run on each node whatever devices are free; "" if it can."""
