@@ -12,7 +12,7 @@ from rich.console import Console
 import replica
 from bench.figures import Comparison, Run, compare
 from bench.report import costs, runs_table, summary_table, verdict, write_json
-from bench.runs import bench_server, load_nodes, run_once
+from bench.runs import bench_server, load_nodes, on_cores_of_its_own, run_once
 from bench.sampling import read_samples
 from bench.schedulers import Baseline, KubeScheduler, Mooring, Scheduler
 from bench.shares import shares_table
@@ -44,8 +44,18 @@ EPILOG = "Workloads:\n\n\b\n" + "\n".join(
 )
 @click.option("--profile", is_flag=True, help="Run only Mooring, and say where its CPU goes.")
 @click.option("--no-records", is_flag=True, help="Mooring keeps no record of decisions.")
+@click.option(
+    "--apart", is_flag=True, help="The API server and etcd get half of the cores for themselves."
+)
 def main(
-    names: Sequence[str], rounds: int, scale: int, output: Path, *, profile: bool, no_records: bool
+    names: Sequence[str],
+    rounds: int,
+    scale: int,
+    output: Path,
+    *,
+    profile: bool,
+    no_records: bool,
+    apart: bool,
 ) -> None:
     """Have Mooring and kube-scheduler, each alone on the same API server, drain a workload.
 
@@ -59,10 +69,10 @@ def main(
     try:
         if profile:
             for workload in workloads:
-                _profile(workload, output)
+                _profile(workload, output, apart=apart)
             return
         results = [
-            (workload, _compare(workload, rounds, output, records=not no_records))
+            (workload, _compare(workload, rounds, output, records=not no_records, apart=apart))
             for workload in workloads
         ]
     except ControlPlaneError as error:
@@ -75,10 +85,12 @@ def main(
     sys.exit(not all([result.reached for _, result in results] + [held for _, held in compared]))
 
 
-def _compare(workload: Workload, rounds: int, output: Path, *, records: bool) -> Comparison:
+def _compare(
+    workload: Workload, rounds: int, output: Path, *, records: bool, apart: bool
+) -> Comparison:
     runs: list[Run] = []
     log = output / f"{workload.name}-mooring.log"
-    with _server_of(workload) as control_plane:
+    with _server_of(workload, apart=apart) as control_plane:
         load_nodes(control_plane.access, workload)
         ours, theirs = Mooring(control_plane, log, records=records), KubeScheduler(control_plane)
         limit = Baseline(control_plane, output / f"{workload.name}-baseline.log", workload)
@@ -93,19 +105,20 @@ def _compare(workload: Workload, rounds: int, output: Path, *, records: bool) ->
     console.print(runs_table(workload, runs))
     for line in verdict(result, runs):
         console.print(line, highlight=False)
-    path = write_json(output, workload, runs, result)
+    path = write_json(output, workload, runs, result, apart=apart)
     console.print(f"written to {path}\n", highlight=False, soft_wrap=True)
     return result
 
 
-def _server_of(workload: Workload) -> AbstractContextManager[ControlPlane]:
-    return bench_server(pod_groups=bool(workload.groups), claims=workload.devices is not None)
+def _server_of(workload: Workload, *, apart: bool) -> AbstractContextManager[ControlPlane]:
+    server = bench_server(pod_groups=bool(workload.groups), claims=workload.devices is not None)
+    return on_cores_of_its_own(server) if apart else server
 
 
-def _profile(workload: Workload, output: Path) -> None:
+def _profile(workload: Workload, output: Path, *, apart: bool) -> None:
     log, samples = (output / f"{workload.name}-{what}" for what in ("mooring.log", "samples.json"))
     progress.begin(f"{workload.name}: mooring, sampled")
-    with _server_of(workload) as control_plane:
+    with _server_of(workload, apart=apart) as control_plane:
         load_nodes(control_plane.access, workload)
         run = run_once(control_plane, workload, Mooring(control_plane, log, samples))
     progress.end(f"{run.pods_per_second:.0f} pods/s")

@@ -108,13 +108,21 @@ def _machine(runs: Sequence[Run]) -> Iterator[str]:
 
 
 def write_json(
-    folder: Path, workload: Workload, runs: Sequence[Run], result: Comparison | None
+    folder: Path,
+    workload: Workload,
+    runs: Sequence[Run],
+    result: Comparison | None,
+    *,
+    apart: bool = False,
 ) -> Path:
-    """Write the figures to a file; return its path."""
+    """Write the figures to a file; return its path.
+
+    `apart` says that the API server and etcd had cores of their own.
+    """
     path = folder / f"{workload.name}.json"
     document = {
         "workload": _described(workload),
-        "machine": {"cpus": os.cpu_count(), "load": os.getloadavg()},
+        "machine": {"cpus": os.cpu_count(), "load": os.getloadavg(), "apart": apart},
         "kubernetes": chosen_release().version,
         "runs": [_described_run(run) for run in runs],
         "comparison": result and {**asdict(result), "reached": result.reached},

@@ -7,13 +7,14 @@ Claims are made and freed by the claim controller of kube-controller-manager, be
 scheduler, as in every cluster. Those of all pods that exist are there before the scheduler starts.
 """
 
+import os
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, TypeVar
 
 import replica
 from bench import devices, objects
@@ -34,7 +35,9 @@ from controlplane.nodes import delete_nodes
 from controlplane.processes import ProcessGroup, free_ports
 from controlplane.releases import chosen_release
 
-__all__ = ["bench_server", "delete_stage", "load_nodes", "run_once"]
+__all__ = ["bench_server", "delete_stage", "load_nodes", "on_cores_of_its_own", "run_once"]
+
+_Server = TypeVar("_Server")
 
 SERVER_FLAGS = [
     "--max-requests-inflight=1500",
@@ -60,6 +63,28 @@ IDLE_SECONDS = 15.0
 EXTENDER_SECONDS = 30.0
 """How long an extender may take to start."""
 REFUSALS = {"409", "429"}
+
+
+@contextmanager
+def on_cores_of_its_own(server: AbstractContextManager[_Server]) -> Iterator[_Server]:
+    """Enter the context of a server on half of the cores; all that follows runs on the others.
+
+    Raises:
+        ControlPlaneError: if there is one core alone, or the system cannot bind programs to cores.
+    """
+    if sys.platform != "linux":
+        raise ControlPlaneError("only Linux can keep programs on cores of their own")
+    cores = sorted(os.sched_getaffinity(0))
+    half = len(cores) // 2
+    if not half:
+        raise ControlPlaneError("programs with cores of their own take at least two cores")
+    try:
+        os.sched_setaffinity(0, cores[:half])  # which the programs that it starts inherit
+        with server as entered:
+            os.sched_setaffinity(0, cores[half:])
+            yield entered
+    finally:
+        os.sched_setaffinity(0, cores)
 
 
 @contextmanager

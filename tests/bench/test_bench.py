@@ -13,7 +13,7 @@ import pytest
 from bench import objects
 from bench.live import live_runs
 from bench.loader import create
-from bench.runs import bench_server, delete_stage, load_nodes, run_once
+from bench.runs import bench_server, delete_stage, load_nodes, on_cores_of_its_own, run_once
 from bench.sampling import read_samples
 from bench.schedulers import Baseline, KubeScheduler, Mooring, Scheduler
 from bench.shares import parts
@@ -186,13 +186,34 @@ def bench(*arguments: str) -> "subprocess.CompletedProcess[str]":
 
 
 def test_the_command_compares_both_schedulers_and_writes_json(tmp_path: Path) -> None:
-    done = bench("basic", f"--scale={SCALE}", f"--output={tmp_path}")
+    done = bench("basic", f"--scale={SCALE}", f"--output={tmp_path}", "--apart")
     assert done.returncode in {0, 1}, done.stderr  # 60 pods say nothing about who is faster
     assert "mooring / kube-scheduler: " in done.stdout
     written = json.loads((tmp_path / "basic.json").read_text())
     order = ["mooring", "kube-scheduler", "kube-scheduler", "mooring"]
     assert [run["scheduler"] for run in written["runs"]] == order
     assert written["comparison"]["ratio"] > 0
+    assert written["machine"]["apart"]
+
+
+def cores_of(pid: int) -> set[int]:
+    return os.sched_getaffinity(pid)
+
+
+def test_a_server_on_cores_of_its_own_leaves_the_others_to_what_follows() -> None:
+    @contextmanager
+    def program() -> Iterator[int]:
+        command = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+        with subprocess.Popen(command, stdin=subprocess.PIPE) as running:
+            yield running.pid
+            running.communicate()
+
+    before = cores_of(0)
+    with on_cores_of_its_own(program()) as server, program() as scheduler:
+        assert len(cores_of(server)) == len(before) // 2
+        assert cores_of(server) | cores_of(scheduler) == before
+        assert not cores_of(server) & cores_of(scheduler)
+    assert cores_of(0) == before
 
 
 def test_an_unknown_workload_is_refused_with_the_known_ones() -> None:
