@@ -203,8 +203,9 @@ class PodGroupWriter:
     ) -> None:
         """Merge `status` into the group's status; errors are those of `patch_pod_status`.
 
-        Conditions are merged by their type in Kubernetes' own kind; in a custom resource the list
-        replaces what was there.
+        Conditions are merged by their type in Kubernetes' own kind. In a custom resource the list
+        replaces what was there, and the server does not compare the uid: it takes all metadata
+        from the object that has the name (status_strategy.go of apiextensions-apiserver).
         """
         await _patch_status(self._client, resource, namespace, name, uid, status)
 
