@@ -1,7 +1,7 @@
 """The engine's writes to pods, as they reach the server."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -241,17 +241,20 @@ async def test_a_pod_is_looked_at_until_the_server_answers(
     await task
 
 
+@pytest.mark.parametrize("sequence", [list, tuple])
 async def test_a_status_patch_touches_only_the_status_of_this_pod(
-    server: ApiServer, writer: PodWriter
+    server: ApiServer, writer: PodWriter, sequence: Callable[[list[Any]], Any]
 ) -> None:
-    status = {"conditions": [{"type": "PodScheduled", "status": "False"}]}
+    """A plugin may write a tuple, which is a list in JSON: its conditions are merged too."""
+    conditions = [{"type": "PodScheduled", "status": "False"}]
+    status = {"conditions": sequence(conditions)}
     task = asyncio.create_task(writer.patch_pod_status("team-a", "web", "u1", status))
     request = await server.next()
     request.reply({})
     await task
     assert (request.method, request.path) == ("PATCH", f"{POD_PATH}/status")
     assert request.headers["Content-Type"] == "application/strategic-merge-patch+json"
-    assert request.body == {"metadata": {"uid": "u1"}, "status": status}
+    assert request.body == {"metadata": {"uid": "u1"}, "status": {"conditions": conditions}}
 
 
 async def test_a_status_patch_tells_another_pod_of_the_name_from_a_bad_status(
