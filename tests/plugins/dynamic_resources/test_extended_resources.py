@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from deciding import Deciding
 from mooring.engine.outcome import ScheduleResult
@@ -296,9 +298,36 @@ def test_nodes_that_lack_the_same_resources_need_the_same_claim() -> None:
     assert kinds.keys() == {(0, 2), (1,), (3,)}
     of_kinds = {where: requests_of(new) if new is not None else {} for where, new in kinds.items()}
     assert [len(of_kinds[where]) for where in ((0, 2), (1,), (3,))] == [2, 1, 0]
+    assert [*kinds] == [(3,), (1,), (0, 2)]
     ((where, claim),) = found.kinds(nodes.take(np.array([0, 2])))
     assert (where.tolist(), claim) == ([0, 1], kinds[0, 2])
     assert [*found.kinds(nodes.take(np.array([], np.int64)))] == []
+
+
+@given(st.lists(st.sets(st.sampled_from("abc")), max_size=8))
+def test_kinds_are_the_nodes_that_offer_the_same(offers: list[set[str]]) -> None:
+    names = {letter: f"example.com/{letter}" for letter in "abc"}
+    classes = [device_class(letter, extendedResourceName=name) for letter, name in names.items()]
+    state = cluster(
+        *(
+            node(f"n{i}", resources={names[letter]: 1 for letter in some})
+            for i, some in enumerate(offers)
+        )
+    )
+    rows = [state.nodes.row_of[f"n{i}"] for i in range(len(offers))]
+    nodes = ClusterView(state).nodes.take(np.array(rows, np.int64))
+    found = resources(pod(requests=dict.fromkeys(names.values(), 1)), *classes)
+    assert found is not None
+    expected: dict[frozenset[str], list[int]] = {}
+    for position, some in enumerate(offers):
+        expected.setdefault(frozenset("abc") - some, []).append(position)
+    of_kinds = {
+        frozenset(each.exactly.device_class for each in new.claim.spec.requests if each.exactly)
+        if new is not None
+        else frozenset[str](): positions.tolist()
+        for positions, new in found.kinds(nodes)
+    }
+    assert of_kinds == expected
 
 
 # ---- The life of the claim

@@ -126,14 +126,16 @@ class ExtendedResources:
 
     def kinds(self, nodes: NodeView) -> Iterator[tuple[IntArray, NewClaim | None]]:
         """Yield the positions of nodes that lack the same resources, with the claim for them."""
-        offered = [nodes.allocatable(name) for name in self.classes]
-        if len(nodes) and not any(map(np.count_nonzero, offered)):  # as in most clusters
-            yield np.arange(len(nodes)), self._claim_for(tuple(self.classes))
-            return
-        lacking = np.stack([amounts == 0 for amounts in offered], axis=1)
-        kinds, kind = np.unique(lacking, axis=0, return_inverse=True)
-        for number, lacks in enumerate(kinds.tolist()):
-            resources = tuple(compress(self.classes, lacks))
+        lacking = [nodes.allocatable(name) == 0 for name in self.classes]
+        kind, first = np.zeros(len(nodes), np.int64), [0][: len(nodes)]
+        for lacks in lacking:
+            # One resource after the other: to sort rows of several costs thirty times as much.
+            if 0 < np.count_nonzero(lacks) < len(nodes):
+                split = 2 * kind + lacks
+                _, positions, kind = np.unique(split, return_index=True, return_inverse=True)
+                first = positions.tolist()
+        for number, position in enumerate(first):
+            resources = tuple(compress(self.classes, (lacks[position] for lacks in lacking)))
             yield np.flatnonzero(kind == number), self._claim_for(resources)
 
     def rejections(self, nodes: NodeView) -> list[str]:
