@@ -196,10 +196,6 @@ def test_the_command_compares_both_schedulers_and_writes_json(tmp_path: Path) ->
     assert written["machine"]["apart"]
 
 
-def cores_of(pid: int) -> set[int]:
-    return os.sched_getaffinity(pid)
-
-
 def test_a_server_on_cores_of_its_own_leaves_the_others_to_what_follows() -> None:
     @contextmanager
     def program() -> Iterator[int]:
@@ -208,6 +204,7 @@ def test_a_server_on_cores_of_its_own_leaves_the_others_to_what_follows() -> Non
             yield running.pid
             running.communicate()
 
+    cores_of = os.sched_getaffinity
     before = cores_of(0)
     with on_cores_of_its_own(program()) as server, program() as scheduler:
         assert len(cores_of(server)) == len(before) // 2
