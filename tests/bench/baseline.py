@@ -1,7 +1,8 @@
 """The command `python -m bench.baseline KUBECONFIG NODES DEVICES`: it writes, but decides nothing.
 
-For each pod with claims it makes the writes that a scheduler makes for it, 64 at a time, and gives
-it the next node and the next devices, whoever has them. What it reaches is the API server's limit.
+For each pod it makes the writes that a scheduler makes for it, 64 at a time, and gives it the next
+node and the next devices, whoever has them. Without DEVICES (`null`) pods get a node alone. What it
+reaches is the API server's limit.
 """
 
 import asyncio
@@ -29,7 +30,7 @@ MOST_BYTES = 1 << 20
 """Of an event of the watch."""
 
 
-async def serve(config: Raw, nodes: int, devices: Devices) -> None:
+async def serve(config: Raw, nodes: int, devices: Devices | None) -> None:
     """Place every pod that is for this program, until the watch ends."""
     cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
     ca_file = Path(cluster["certificate-authority"])
@@ -45,7 +46,9 @@ async def serve(config: Raw, nodes: int, devices: Devices) -> None:
                 event = orjson.loads(line)
                 pod = event["object"]
                 uid = pod["metadata"]["uid"]
-                if event["type"] == "DELETED" or uid in placed or not _has_claim(pod):
+                if event["type"] == "DELETED" or uid in placed:
+                    continue
+                if devices is not None and not _has_claim(pod):
                     continue
                 placed.add(uid)
                 tasks.create_task(_place(session, pod, devices, nodes, next(numbers)))
@@ -62,22 +65,30 @@ def _claims_of(pod: Raw) -> list[str]:
 
 
 async def _place(
-    session: aiohttp.ClientSession, pod: Raw, devices: Devices, nodes: int, number: int
+    session: aiohttp.ClientSession, pod: Raw, devices: Devices | None, nodes: int, number: int
 ) -> None:
-    """Make a scheduler's writes: the claim's finalizer, its status, the binding, the event."""
+    """Make a scheduler's writes: those for the devices, the binding, the event."""
     metadata = pod["metadata"]
     node = f"node-{number % nodes:05}"
-    for claim in _claims_of(pod):
-        path = _claims_path(pod, claim)
-        await send(session, "PATCH", path, {"metadata": {"finalizers": [FINALIZER]}})
-        await _allocate(session, pod, claim, allocation(devices, nodes, number))
-    if not pod["spec"].get("resourceClaims"):
-        await _back_resources(session, pod, devices, allocation(devices, nodes, number))
+    if devices is not None:
+        await _allocate_devices(session, pod, devices, allocation(devices, nodes, number))
     target = {"kind": "Node", "name": node}
     binding = {"metadata": {"name": metadata["name"]}, "target": target}
     await send(session, "POST", f"{_pod_path(pod)}/binding", binding)
     events = f"/apis/events.k8s.io/v1/namespaces/{metadata['namespace']}/events"
     await send(session, "POST", events, _event(pod, node))
+
+
+async def _allocate_devices(
+    session: aiohttp.ClientSession, pod: Raw, devices: Devices, allocation: Raw
+) -> None:
+    """Write finalizer and status of each claim of the pod, or make one for its resources."""
+    for claim in _claims_of(pod):
+        path = _claims_path(pod, claim)
+        await send(session, "PATCH", path, {"metadata": {"finalizers": [FINALIZER]}})
+        await _allocate(session, pod, claim, allocation)
+    if not pod["spec"].get("resourceClaims"):
+        await _back_resources(session, pod, devices, allocation)
 
 
 async def _allocate(session: aiohttp.ClientSession, pod: Raw, claim: str, allocation: Raw) -> None:
@@ -138,4 +149,7 @@ def _claims_path(pod: Raw, name: str = "") -> str:
 if __name__ == "__main__":
     file, number_of_nodes, of_devices = sys.argv[1:]
     kubeconfig = orjson.loads(Path(file).read_bytes())
-    asyncio.run(serve(kubeconfig, int(number_of_nodes), Devices(**orjson.loads(of_devices))))
+    fields = orjson.loads(of_devices)
+    asyncio.run(
+        serve(kubeconfig, int(number_of_nodes), None if fields is None else Devices(**fields))
+    )

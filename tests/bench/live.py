@@ -30,7 +30,7 @@ from bench.observer import Binds, watched_binds
 from bench.requests import requests_so_far
 from bench.runs import IDLE_SECONDS, bench_server, load_nodes
 from bench.sampling import read_samples
-from bench.schedulers import KubeScheduler, Mooring, Scheduler
+from bench.schedulers import Baseline, KubeScheduler, Mooring, Scheduler
 from bench.shares import shares_table
 from bench.usage import usage_of, wait_until_idle
 from bench.workloads import WORKLOADS, Workload
@@ -41,6 +41,7 @@ from controlplane.releases import chosen_release
 
 __all__ = ["LiveRun", "interpreter", "live_runs", "live_table", "words_of", "write_json"]
 
+RATES: Final = (50.0, 150.0, 300.0, 0.0)
 STALL_SECONDS = 10.0
 """Without a binding for so long after the load has ended, the rest of the pods is given up."""
 BINDINGS: Final = "POST pods/binding 201"
@@ -224,6 +225,7 @@ def _watched(
 @click.option("--nodes", type=click.IntRange(1), default=1000, help="How many nodes there are.")
 @click.option("--rounds", type=click.IntRange(1), default=1, help="How often to repeat A B B A.")
 @click.option("--only-mooring", is_flag=True, help="Leave out kube-scheduler.")
+@click.option("--limit", is_flag=True, help="Measure a client that decides nothing as well.")
 @click.option("--profile", is_flag=True, help="Run only Mooring, and say where its CPU goes.")
 @click.option(
     "--output",
@@ -239,6 +241,7 @@ def main(
     output: Path,
     *,
     only_mooring: bool,
+    limit: bool,
     profile: bool,
 ) -> None:
     """Create RATE pods a second beside each scheduler; RATE 0: 60 names that come and go.
@@ -246,6 +249,9 @@ def main(
     Without RATE: 50, 150, 300 and 0. Writes the figures to build/bench/live.json. For example:
 
         python -m bench.live 50 150 --seconds 60 --rounds 2
+
+    With --limit another program, in the middle of each round, writes what a scheduler writes for
+    each pod, and decides nothing; pods that come and go are not for it.
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     output.mkdir(parents=True, exist_ok=True)
@@ -258,8 +264,11 @@ def main(
             ours: Scheduler = Mooring(control_plane, output / "live-mooring.log", samples)
             theirs: Scheduler = KubeScheduler(control_plane)
             order = [ours] if only_mooring or profile else [ours, theirs, theirs, ours]
+            if limit:
+                log = output / "live-baseline.log"
+                order.insert((len(order) + 1) // 2, Baseline(control_plane, log, workload))
             for scheduler in order * rounds:
-                loads = rates or (50.0, 150.0, 300.0, 0.0)
+                loads = [rate for rate in rates or RATES if rate or scheduler.decides]
                 runs += live_runs(control_plane, scheduler, loads, seconds)
     except (ControlPlaneError, KeyboardInterrupt) as error:
         if isinstance(error, ControlPlaneError) or not runs:

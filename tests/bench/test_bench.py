@@ -141,6 +141,16 @@ def test_a_client_that_decides_nothing_makes_the_writes_of_a_scheduler(
     assert all(run.writes[write] == workload.pods for write in made)
 
 
+def test_a_client_that_decides_nothing_stands_beside_the_flow_of_plain_pods(
+    server: ControlPlane, tmp_path: Path
+) -> None:
+    workload = WORKLOADS["basic"].scaled(SCALE)
+    limit = Baseline(server, tmp_path / "baseline.log", workload)
+    with nodes_of(server, workload):
+        (run,) = live_runs(server, limit, (20.0,), seconds=1.0)
+    assert run.created == run.bound == run.events == len(run.latencies) == 20
+
+
 def test_a_run_that_leaves_pods_unbound_is_void(
     server: ControlPlane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
