@@ -42,6 +42,7 @@ from controlplane.releases import chosen_release
 __all__ = ["LiveRun", "interpreter", "live_runs", "live_table", "words_of", "write_json"]
 
 RATES: Final = (50.0, 150.0, 300.0, 0.0)
+"""The loads without any on the command line; 0 stands for names that come and go."""
 STALL_SECONDS = 10.0
 """Without a binding for so long after the load has ended, the rest of the pods is given up."""
 BINDINGS: Final = "POST pods/binding 201"
@@ -274,7 +275,8 @@ def main(
         if isinstance(error, ControlPlaneError) or not runs:
             raise click.ClickException(str(error)) from error
     if samples is not None:
-        cost = 1e3 * median(run.cpu_ms_per_pod for run in runs)
+        of_ours = [run.cpu_ms_per_pod for run in runs if run.scheduler == Mooring.label]
+        cost = 1e3 * median(of_ours)
         console.print(shares_table(read_samples(samples), cost))
     console.print(live_table(runs))
     console.print(f"with {interpreter()}; written to {write_json(output, runs)}", soft_wrap=True)
