@@ -32,6 +32,7 @@ from mooring.testing.builders import node, pod
 from replica import ROOT
 
 SECONDS: Final = 20.0
+STOP_SECONDS: Final = 0.2
 QUICK: Final[dict[str, Any]] = {
     "lease_duration": 3,
     "renew_deadline": 2.0,
@@ -46,6 +47,9 @@ class Cluster:
         self.leases = LeaseServer()
         self.nodes_allowed = True
         self.bindings: list[Request] = []
+        self.claims: list[Request] = []
+        self.replica: Scheduler | None = None
+        """The replica that `electing` has made."""
         self.seen: list[Request] = []
         self.ends: list[int] = []
         self._small = SmallApi()
@@ -69,6 +73,8 @@ class Cluster:
             self.leases.respond(request)
         elif request.path.endswith("/binding"):
             self.bindings.append(request)  # and never answered
+        elif "/resourceclaims/" in request.path:
+            self.claims.append(request)  # nor is this
         elif request.path == NODE.path() and not self.nodes_allowed:
             request.refuse(403, "Forbidden", "nodes are not for you")
         elif "sendInitialEvents" in request.query and request.path in self._paths:
@@ -133,7 +139,9 @@ async def electing(
     cluster: Cluster, spare_mirror: Callable[[], None] = lambda: None
 ) -> AsyncIterator[asyncio.Task[int]]:
     """Yield a replica that takes part in the election; `cluster.ends` gets its ends at once."""
-    settings = RunSettings(bind_address="127.0.0.1", secure_port=0, stop_seconds=0.2, **QUICK)
+    settings = RunSettings(
+        bind_address="127.0.0.1", secure_port=0, stop_seconds=STOP_SECONDS, **QUICK
+    )
     leadership = Leadership()
     async with (
         ApiServer(cluster) as server,
@@ -157,6 +165,7 @@ async def electing(
                 end_process=cluster.ends.append, spare_mirror=spare_mirror
             ),
         )
+        cluster.replica = scheduler
         running = asyncio.create_task(scheduler.run())
         try:
             with signals_restored():
@@ -291,6 +300,29 @@ async def test_on_sigterm_the_lease_is_released_after_the_last_write_and_within_
     assert cluster.writes[-1].path.startswith(COLLECTION)
     assert cluster.holder == ""
     assert cluster.ends == []
+
+
+async def test_on_sigterm_the_answer_to_a_write_of_a_claim_is_waited_for() -> None:
+    """Else the next leader may read the claim before the server carries the write out."""
+    cluster = Cluster()
+    async with electing(cluster) as running:
+        await until(lambda: cluster.bindings)
+        cluster.bindings[0].reply({}, 201)
+        assert cluster.replica is not None
+        api = cluster.replica.engine.api
+
+        async def write() -> None:
+            async with api.alone("c"):
+                await api.update("resourceclaims", "default", "c", {})
+
+        api.later(write)
+        await until(lambda: cluster.claims)
+        began = asyncio.get_running_loop().time()
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert await running == 0
+        assert asyncio.get_running_loop().time() - began >= STOP_SECONDS
+    assert cluster.claims[0].gone.is_set()
+    assert cluster.holder == ""
 
 
 async def test_a_replica_whose_lease_is_lost_ends_the_process_at_once() -> None:

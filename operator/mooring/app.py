@@ -463,6 +463,7 @@ class Scheduler:
             engine.rebalancer.finish(deadline - now()),
             engine.loop.finish(deadline - now()),
         )
+        await engine.api.finish(deadline - now())
         await engine.recorder.drain(max(0.0, min(_EVENT_SECONDS, deadline - now())))
         for task in writers:
             task.cancel()

@@ -54,7 +54,7 @@ class RunSettings:
     queue_fairness: str = "none"
     """none: kube-scheduler's order. namespace: namespaces take turns among equal priorities."""
     stop_seconds: float = 20.0
-    """How long evictions, bindings and events in flight may take to finish after SIGTERM."""
+    """How long evictions, bindings, writes of claims and events may take to end after SIGTERM."""
     decision_record_mib: float = 64.0
     """Memory for the record of decisions in MiB; 0 keeps no record."""
     decision_log: str | None = None

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
 from mooring.kube.errors import ConflictError, ForbiddenError, NotWantedError
 from mooring.kube.recorder import EventRecorder
+from mooring.kube.resources import POD
 from mooring.kube.writes import PodWriter
 from mooring.model.pod import parse_pod
 from mooring.testing.builders import pod
@@ -421,10 +423,19 @@ async def test_the_writes_of_a_turn_do_not_overtake_each_other(
     assert came == ["next"]
 
 
+async def answered_meanwhile(server: ApiServer) -> None:
+    """Make another request, which takes some steps of the event loop."""
+    async with ApiClient(Connection(server.url)) as client:
+        other = asyncio.create_task(client.get(POD, "other", "default"))
+        (await server.next()).reply({"metadata": {"name": "other"}})
+        await other
+
+
 @pytest.mark.parametrize("stops_before", [True, False])
-async def test_a_scheduler_that_stops_awaits_no_answers(
+async def test_a_scheduler_that_stops_awaits_the_answers_to_what_it_has_sent(
     server: ApiServer, api: PluginApi, *, stops_before: bool
 ) -> None:
+    """Else the server may carry out the write when the next leader has read the claim."""
     first = asyncio.create_task(write_alone(api))
     request = await server.next()
     if stops_before:
@@ -433,7 +444,40 @@ async def test_a_scheduler_that_stops_awaits_no_answers(
     await asyncio.wait([first])
     if not stops_before:
         api.stop()
+    finishing = asyncio.create_task(api.finish(LONG))
+    await answered_meanwhile(server)
+    assert not finishing.done()
+    assert not request.gone.is_set()
+    request.reply({"metadata": {"name": "c"}})
+    await finishing
+
+
+async def test_a_write_of_later_that_is_sent_when_the_scheduler_stops_is_answered(
+    server: ApiServer, api: PluginApi
+) -> None:
+    """Such as that by which a reservation is taken back."""
+    api.later(partial(write_alone, api))
+    request = await server.next()
+    api.stop()
+    finishing = asyncio.create_task(api.finish(LONG))
+    await answered_meanwhile(server)
+    assert not finishing.done()
+    assert not request.gone.is_set()
+    request.reply({"metadata": {"name": "c"}})
+    await finishing
+
+
+async def test_a_scheduler_that_stops_gives_answers_so_much_time_and_no_more(
+    server: ApiServer, api: PluginApi, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = asyncio.create_task(write_alone(api))
+    request = await server.next()
+    api.stop()
+    first.cancel()
+    await asyncio.wait([first])
+    await api.finish(-1.0)
     await request.gone.wait()
+    assert "1 writes of claims were not answered before the end" in caplog.text
     async with api.alone("c"):
         pass
 

@@ -127,7 +127,7 @@ Examples:
 )
 @_setting(
     "stop_seconds",
-    "Seconds in which evictions, bindings and events may finish after SIGTERM.",
+    "Seconds in which evictions, bindings, writes of claims and events may end after SIGTERM.",
     click.FloatRange(min=0),
 )
 @_setting(

@@ -219,8 +219,6 @@ class PluginApi:
         try:
             await asyncio.wait({task})
         except asyncio.CancelledError:
-            if self._stopped:
-                task.cancel()
             turns.unanswered.add(task)
             task.add_done_callback(lambda _: self._forget(turns))
             raise
@@ -271,15 +269,30 @@ class PluginApi:
         """Cancel the writes of `later`, and take no more: the next leader sees what is there.
 
         Bindings that a stopping leader cancels would else give up devices for which the next one
-        goes on waiting. Writes that outlive their callers are cancelled too: the stop has no time
-        to wait for a server that does not answer.
+        goes on waiting. What was sent already may be carried out: `finish` waits for its answer.
         """
         self._stopped = True
         for task in self._later:
             task.cancel()
-        for turns in self._turns.values():
-            for write in turns.unanswered:
-                write.cancel()
+
+    async def finish(self, seconds: float) -> None:
+        """Wait until the writes of cancelled callers are answered; cancel them after `seconds`.
+
+        The next leader must not read claims that such a write changes a moment later. To be called
+        after `stop`, when all other callers have ended.
+        """
+        now = asyncio.get_running_loop().time
+        deadline = now() + seconds
+        if self._later:
+            await asyncio.wait(self._later, timeout=max(0.0, seconds))
+        writes = [write for turns in self._turns.values() for write in turns.unanswered]
+        if not writes:
+            return
+        _, late = await asyncio.wait(writes, timeout=max(0.0, deadline - now()))
+        if late:
+            logger.warning("%d writes of claims were not answered before the end", len(late))
+        for write in late:
+            write.cancel()
 
     async def until(self, done: Callable[[], bool], seconds: float) -> None:
         """Wait until `done` returns True, now or after a change of the mirrored cluster.
