@@ -73,6 +73,8 @@ class Stage:
 class Answers:
     """Answers every request with 200, or as `refuse` and `bodies_of` say; keeps the requests.
 
+    Pods that are read are running.
+
     If `exhausted`, a disruption budget forbids every eviction.
     """
 
@@ -92,7 +94,8 @@ class Answers:
         elif call in self.refuse:
             request.refuse(*self.refuse[call], "no")
         else:
-            request.reply(self.bodies_of.get(call, {}))
+            running = {"metadata": {"uid": uid_of(call[1])}} if call[0] == "GET" else {}
+            request.reply(self.bodies_of.get(call, running))
 
 
 @pytest.fixture
@@ -183,6 +186,19 @@ async def test_a_failed_deletion_ends_the_preemption(stage: Stage, answers: Answ
     assert ("DELETE", "low-1") not in answers.requests
     assert stage.scheduler.state.nominations.get(uid_of("high")) is None
     assert stage.queued.queue is SubQueue.BACKOFF
+
+
+async def test_a_deletion_that_was_carried_out_without_an_answer_keeps_the_preemptors_place(
+    stage: Stage, answers: Answers
+) -> None:
+    """Else it might evict others elsewhere before the watch shows what became of the victim."""
+    answers.refuse["DELETE", "low-0"] = (504, "Timeout")
+    terminating = {"uid": uid_of("low-0"), "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    answers.bodies_of["GET", "low-0"] = {"metadata": terminating}
+    await stage.carry_out(0)
+    assert stage.ended == [("pod", "success", 0.0)]
+    assert stage.scheduler.state.nominations.get(uid_of("high")) is not None
+    assert stage.scheduler.state.evictions.awaits_victims(stage.preemptor)
 
 
 async def test_a_denied_eviction_is_told_to_the_preemptor(stage: Stage, answers: Answers) -> None:

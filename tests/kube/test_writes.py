@@ -18,6 +18,7 @@ from mooring.kube.errors import (
     ForbiddenError,
     InvalidError,
     NotFoundError,
+    ServerError,
     TooManyRequestsError,
     UnansweredError,
 )
@@ -339,6 +340,42 @@ async def test_a_conflict_on_a_deletion_says_gone_only_if_the_pod_is_gone_or_ter
         assert not await task
     else:
         with pytest.raises(ConflictError):
+            await task
+
+
+@pytest.mark.parametrize("write", ["delete_pod", "evict_pod"])
+@pytest.mark.parametrize("lost", [True, False])
+@pytest.mark.parametrize(
+    ("read", "gone"),
+    [
+        (bound("u1", "node-1"), False),
+        (bound("successor", "node-1"), True),
+        ({"metadata": {"uid": "u1", "deletionTimestamp": "2026-01-01T00:00:00Z"}}, True),
+    ],
+)
+async def test_a_deletion_without_an_answer_counts_if_the_pod_is_gone_or_terminating(
+    server: ApiServer,
+    writer: PodWriter,
+    write: str,
+    read: dict[str, Any],
+    *,
+    lost: bool,
+    gone: bool,
+) -> None:
+    """A server that fails may have carried it out, too."""
+    task = asyncio.create_task(getattr(writer, write)("team-a", "web", "u1"))
+    request = await server.next()
+    if lost:
+        request.cut()
+    else:
+        request.refuse(500, "InternalError", "etcdserver: request timed out")
+    question = await server.next()
+    question.reply(read)
+    assert (question.method, question.path) == ("GET", POD_PATH)
+    if gone:
+        assert await task
+    else:
+        with pytest.raises(UnansweredError if lost else ServerError):
             await task
 
 

@@ -153,8 +153,9 @@ class PodWriter:
     async def delete_pod(self, namespace: str, name: str, uid: str) -> bool:
         """Delete the pod, with the grace period of its own spec.
 
-        Returns False if the pod was gone or terminating already. Raises ConflictError if the
-        server answers with a conflict although the pod is still there.
+        Returns False if the pod was gone or terminating already. When the answer is lost, or is
+        a conflict or an error of the server's, the pod is read until the server answers; the error
+        is raised only if the pod is still there.
         """
         deleting = self._client.delete(POD, name, namespace, uid=uid)
         return await self._has_removed(deleting, namespace, name, uid)
@@ -163,7 +164,7 @@ class PodWriter:
         """Delete the pod if every PodDisruptionBudget allows it.
 
         Returns False if the pod was gone or terminating already. Raises DisruptionBudgetError at
-        once, without a retry, if a budget forbids it for now, and ConflictError as `delete_pod`.
+        once, without a retry, if a budget forbids it for now, and other errors as `delete_pod`.
         """
         body = orjson.dumps(
             {
@@ -180,15 +181,19 @@ class PodWriter:
     async def _has_removed(
         self, removing: Awaitable[object], namespace: str, name: str, uid: str
     ) -> bool:
-        """Return whether the request removed the pod, and it was not gone or terminating before."""
+        """Return whether the request removed the pod, and it was not gone or terminating before.
+
+        A request without an answer, or at which the server failed, may have been carried out: it
+        counts if the pod is gone or terminating now.
+        """
         try:
             await removing
         except NotFoundError:
             return False
-        except ConflictError:
+        except (ConflictError, UnansweredError, ServerError) as error:
             if await self.is_running(namespace, name, uid):
                 raise
-            return False
+            return not isinstance(error, ConflictError)
         return True
 
 

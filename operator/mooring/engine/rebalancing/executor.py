@@ -27,15 +27,7 @@ from mooring.framework.decision import PodRef, TextAboutPods
 from mooring.framework.evaluations import StillEvaluating
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin_failures import PluginFailed, text_of
-from mooring.kube.errors import (
-    DisruptionBudgetError,
-    KubeError,
-    NotLeadingError,
-    NotWantedError,
-    ServerError,
-    UnansweredError,
-    explain,
-)
+from mooring.kube.errors import DisruptionBudgetError, KubeError, explain
 from mooring.kube.writes import PodWriter
 from mooring.model.node import Node
 from mooring.model.pod import Pod
@@ -243,21 +235,11 @@ class Executor:
         except DisruptionBudgetError:
             state.budget_exhausted(pod)
             failed = Ended(Result.REFUSED, _about("a disruption budget keeps {}", pod))
-        except (UnansweredError, ServerError) as error:
-            failed = await self._unanswered(pod, error)
         except KubeError as error:
             failed = Ended(Result.FAILED, _why_failed(pod, error))
         if failed is not None:
             self._preemptions.stays(pod)
         return failed
-
-    async def _unanswered(self, pod: Pod, error: KubeError) -> Ended | None:
-        """Find out whether an eviction was carried out to which no answer came, or an error."""
-        if isinstance(error, NotLeadingError | NotWantedError) or await self._writer.is_running(
-            pod.namespace, pod.name, pod.uid
-        ):
-            return Ended(Result.FAILED, _why_failed(pod, error))
-        return None
 
     async def _replaced(self, expected: Expected, seconds: float) -> Ended:
         """Return how the move ended once the replacement is ready, or it is clear that it fails."""
