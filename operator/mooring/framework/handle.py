@@ -102,7 +102,8 @@ class Api(Protocol):
         """Return a context that only one caller at a time is in, for each key.
 
         If a caller is cancelled while `update` waits for an answer, the write goes on, and the next
-        caller comes in after its answer. A write that was not sent yet is not sent.
+        caller comes in after its answer. A write that was not sent yet is not sent. One without an
+        answer for 30 s may be carried out later, as long as the object has the same version.
         """
 
     def later(self, write: Callable[[], Coroutine[Any, Any, None]]) -> None:

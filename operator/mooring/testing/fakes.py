@@ -3,9 +3,10 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import Any
 
 from mooring.framework.handle import Handle, ReadAgainError
@@ -72,6 +73,8 @@ class Lost(Enum):
     NOTHING = "nothing"
     REQUEST = "request"
     ANSWER = "answer"
+    TIME = "time"
+    """No answer comes in time, and the update is carried out by `arrive`, if it still can be."""
     CALLER = "caller"
     """It is carried out, but the caller is cancelled while it waits for the answer."""
 
@@ -103,6 +106,7 @@ class FakeApi:
         self.failure: Exception | None = None
         self.writes: list[Callable[[], Coroutine[Any, Any, None]]] = []
         self.lost: deque[Lost] = deque()
+        self._late: list[Callable[[], Coroutine[Any, Any, object]]] = []
         self.recorded: list[tuple[str, str, str]] = []
 
     async def bind(self, pod: Pod, node: str) -> None:
@@ -189,6 +193,10 @@ class FakeApi:
         lost = self.lost.popleft() if self.lost else Lost.NOTHING
         if lost is Lost.REQUEST:
             raise ReadAgainError("the request is lost")
+        if lost is Lost.TIME:
+            late = partial(self.update, resource, namespace, name, patch, subresource=subresource)
+            self._late.append(late)
+            raise ReadAgainError("no answer in time")
         known = self.objects.get((resource, f"{namespace}/{name}"))
         version = patch["metadata"]["resourceVersion"]
         if known is None or known["metadata"]["resourceVersion"] != version:
@@ -204,6 +212,12 @@ class FakeApi:
         if lost is Lost.CALLER:
             raise asyncio.CancelledError
         return merged
+
+    async def arrive(self) -> None:
+        """Carry out the updates that were late, unless the object has another version by now."""
+        while self._late:
+            with suppress(ReadAgainError):
+                await self._late.pop(0)()
 
     def alone(self, _key: str) -> AbstractAsyncContextManager[object]:
         """Return a context that does nothing: a test has one caller."""

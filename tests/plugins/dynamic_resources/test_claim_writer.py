@@ -7,13 +7,18 @@ import pytest
 from mooring.framework.verdicts import PluginError
 from mooring.model.events import Kind
 from mooring.model.pod import parse_pod
-from mooring.model.resource_claims import Allocation, ResourceClaim, parse_resource_claim
+from mooring.model.resource_claims import (
+    FINALIZER,
+    Allocation,
+    ResourceClaim,
+    parse_resource_claim,
+)
 from mooring.plugins.dynamic_resources.claim_writer import ClaimWriter
 from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster, pod, uid_of
 from mooring.testing.device_builders import allocated, device_claim
-from mooring.testing.fakes import FakeApi
+from mooring.testing.fakes import FakeApi, Lost
 
 KEY = ("resourceclaims", "default/claim")
 WEB, DB = parse_pod(pod("web")), parse_pod(pod("db"))
@@ -85,6 +90,33 @@ async def test_a_reservation_is_taken_back_beside_those_of_others() -> None:
     await server.writers[0].unreserve(WEB, [server.claim], uid_of("nobody"))
     assert [each.uid for each in server.claim.reserved_for] == [DB.uid]
     assert server.claim.allocation is not None
+
+
+@pytest.mark.parametrize("finalizers", [[], [FINALIZER]])
+async def test_an_allocation_that_was_given_up_is_not_carried_out_any_more(
+    finalizers: list[str],
+) -> None:
+    """An answer did not come in time, and the device may be another claim's meanwhile."""
+    server = Server()
+    server.api.objects[KEY]["metadata"]["finalizers"] = finalizers
+    (writer, _), (state, _) = server.writers, server.states
+    first = server.claim
+    state.hold_claims(WEB.uid, {first.uid: of("d0")})
+    server.api.lost.extend([Lost.NOTHING] * (not finalizers) + [Lost.TIME] * 5)
+    with pytest.raises(PluginError, match="no answer in time"):
+        await writer.reserve(WEB, first, of("d0"), is_new=True)
+    await writer.unreserve(WEB, [first], WEB.uid)
+    await server.api.arrive()
+    assert server.claim.allocation is None
+    assert server.known(state) == server.claim
+    await writer.reserve(DB, first, of("d1"), is_new=True)
+    assert server.claim.allocation is not None
+
+
+async def test_nothing_is_written_to_a_claim_of_which_nothing_is_to_be_taken_back() -> None:
+    for server in (Server(), Server(allocation=allocated("d0"), reserved_for=["db"])):
+        await server.writers[0].unreserve(WEB, [server.claim], uid_of("nobody"))
+        assert server.api.patches == []
 
 
 async def test_an_answer_that_cannot_be_read_frees_no_device() -> None:

@@ -175,21 +175,28 @@ class ClaimWriter:
         return status
 
     async def _unreserve(self, pod: Pod, claim: ResourceClaim) -> None:
-        """Remove the pod from the claim's reservations."""
+        """Remove the pod from the claim's reservations.
+
+        A claim without devices gets a new version instead: an allocation whose answer did not come
+        in time may arrive later, when its devices are another claim's.
+        """
         latest: ResourceClaim | None = claim
         for _ in range(_MOST_TRIES):
             if latest is None:
                 return
             self._cache.assume_claim(latest)
             others = [each for each in latest.reserved_for if each.uid != pod.uid]
-            if len(others) == len(latest.reserved_for):
-                return  # that for its group stays: other members may use the claim
             try:
-                status = {"reservedFor": _consumers(others) or None}
-                self._cache.assume_claim(await self._update(latest, status=status))
+                if len(others) < len(latest.reserved_for):
+                    status = {"reservedFor": _consumers(others) or None}
+                    latest = await self._update(latest, status=status)
+                elif latest.allocation is None and not latest.malformed:
+                    latest = await self._without_finalizer(latest)
+                # Else that for its group stays: other members may use the claim.
             except ReadAgainError:
                 latest = await self._read(latest)
             else:
+                self._cache.assume_claim(latest)
                 return
         raise PluginError(f"claim {claim.key} stays reserved for pod {pod.key}: it changes often")
 
@@ -200,15 +207,20 @@ class ClaimWriter:
             if latest is None:
                 return
             try:
-                if FINALIZER in latest.finalizers:
-                    others = [each for each in latest.finalizers if each != FINALIZER]
-                    latest = await self._update(latest, finalizers=others)
+                latest = await self._without_finalizer(latest)
             except ReadAgainError:
                 latest = await self._read(latest)
             else:
                 await self._api.delete(_CLAIMS, latest.namespace, latest.name, latest.uid)
                 return
         raise PluginError(f"claim {claim.key} cannot be deleted: it changes often")
+
+    async def _without_finalizer(self, claim: ResourceClaim) -> ResourceClaim:
+        """Return the claim without the finalizer of allocated claims, which is removed first."""
+        if FINALIZER not in claim.finalizers:
+            return claim
+        others = [each for each in claim.finalizers if each != FINALIZER]
+        return await self._update(claim, finalizers=others)
 
     async def _read(self, claim: ResourceClaim) -> ResourceClaim | None:
         """Return the claim as it is now; None if it is gone, or the name is another's."""
