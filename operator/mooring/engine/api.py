@@ -58,7 +58,7 @@ class _Turns:
             await asyncio.wait(self.unanswered)
 
 
-_CURRENT: ContextVar[_Turns | None] = ContextVar("current", default=None)
+_ALONE_IN: ContextVar[_Turns | None] = ContextVar("alone_in", default=None)
 """The context of `alone` that the caller is in."""
 
 
@@ -199,7 +199,7 @@ class PluginApi:
             namespace=namespace,
             subresource=subresource,
         )
-        turns = _CURRENT.get()
+        turns = _ALONE_IN.get()
         try:
             return await (write() if turns is None else self._outliving(write, turns))
         except (ConflictError, NotFoundError, ServerError, UnansweredError) as error:
@@ -236,11 +236,11 @@ class PluginApi:
         try:
             async with turns.lock:
                 await turns.answered()
-                current = _CURRENT.set(turns)
+                token = _ALONE_IN.set(turns)
                 try:
                     yield
                 finally:
-                    _CURRENT.reset(current)
+                    _ALONE_IN.reset(token)
         finally:
             turns.users -= 1
             self._forget(turns)

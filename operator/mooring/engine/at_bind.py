@@ -16,7 +16,7 @@ from mooring.model.pod import Pod, Uid
 
 __all__ = ["AtBind", "AttemptAtBind"]
 
-_CURRENT: ContextVar["AttemptAtBind | None"] = ContextVar("current", default=None)
+_ATTEMPT: ContextVar["AttemptAtBind | None"] = ContextVar("attempt_at_bind", default=None)
 """The attempt for which a plugin was called, also in the tasks that the plugin begins."""
 
 
@@ -86,11 +86,11 @@ class AtBind:
     ) -> AsyncIterator[AttemptAtBind]:
         """Let plugins bind the pod to the node inside the block, as long as `wanted` says so."""
         attempt = self._attempts[pod.uid] = AttemptAtBind(pod.uid, node, wanted)
-        token = _CURRENT.set(attempt)
+        token = _ATTEMPT.set(attempt)
         try:
             yield attempt
         finally:
-            _CURRENT.reset(token)
+            _ATTEMPT.reset(token)
             if self._attempts.get(pod.uid) is attempt:
                 del self._attempts[pod.uid]
             await attempt.end()
@@ -104,7 +104,7 @@ class AtBind:
         Raises:
             PluginError: there is none, or it is about another pod or node, or it is over.
         """
-        attempt = _CURRENT.get() or self._attempts.get(pod.uid)
+        attempt = _ATTEMPT.get() or self._attempts.get(pod.uid)
         if attempt is None or not attempt.binds(pod, node):
             raise PluginError(f"no attempt binds pod {pod.key} to node {node} at this moment")
         return attempt
