@@ -13,6 +13,7 @@ from typing import Any
 
 from mooring.framework.verdicts import PluginError
 from mooring.model.pod import Pod, Uid
+from mooring.shielding import shielded
 
 __all__ = ["AtBind", "AttemptAtBind"]
 
@@ -51,7 +52,7 @@ class AttemptAtBind:
             return
         task = asyncio.create_task(write())
         self._sent.append(task)
-        await asyncio.shield(task)
+        await shielded(task)
 
     async def is_bound(self) -> bool:
         """Return whether a Binding was accepted, once all are answered; no more are sent."""

@@ -44,6 +44,7 @@ from mooring.kube.nesting import cut_nesting
 from mooring.kube.resources import POD, PRIORITY_CLASS, SCHEDULING_PROFILE, Call, Resource
 from mooring.kube.transport import LineSplitter, abort, transport_of
 from mooring.model.errors import ManifestError
+from mooring.shielding import shielded
 from mooring.time_slices import TimeSlices
 
 __all__ = ["KopfSessions", "OnPods", "OnWatch"]
@@ -230,7 +231,7 @@ class KopfSessions:
         self._requests.add(request)
         request.add_done_callback(self._requests.discard)
         try:
-            return await asyncio.shield(request)
+            return await shielded(request)
         except asyncio.CancelledError:
             request.add_done_callback(_drop)
             raise

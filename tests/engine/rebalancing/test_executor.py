@@ -1,6 +1,7 @@
 """One move carried out: evicted once, by the Eviction API, and its replacement awaited."""
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -310,6 +311,23 @@ async def test_a_stopping_replica_waits_for_the_answer_of_an_eviction(
     async with asyncio.timeout(SECONDS):
         await finishing
     assert stage.nominated() == {}
+
+
+async def test_an_eviction_that_fails_when_the_replica_stops_is_no_traceback(
+    stage: Stage, server: ApiServer
+) -> None:
+    reported: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+    move = Running(stage)
+    request = await server.next()
+    move.task.cancel()
+    await asyncio.wait([move.task])
+    request.refuse(403, "Forbidden", "no")
+    async with asyncio.timeout(SECONDS):
+        await stage.executor.finish(SECONDS)
+    del move
+    gc.collect()
+    assert reported == []
 
 
 class TestWhyNot:

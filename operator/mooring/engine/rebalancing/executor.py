@@ -32,6 +32,7 @@ from mooring.kube.writes import PodWriter
 from mooring.model.node import Node
 from mooring.model.pod import Pod
 from mooring.policy.rebalancing import Goal, Rebalancing
+from mooring.shielding import shielded
 from mooring.state.cluster_view import ClusterView
 
 __all__ = ["Ended", "Executor", "Result"]
@@ -230,7 +231,7 @@ class Executor:
         request.add_done_callback(self._requests.discard)
         failed = None
         try:
-            if not await asyncio.shield(request):
+            if not await shielded(request):
                 failed = Ended(Result.GONE, _about("{} was deleted by somebody else", pod))
         except DisruptionBudgetError:
             state.budget_exhausted(pod)

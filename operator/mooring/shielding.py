@@ -1,0 +1,27 @@
+"""Waits for work that goes on when the waiter is cancelled, such as a request that was sent."""
+
+import asyncio
+from typing import TypeVar
+
+__all__ = ["shielded"]
+
+_Result = TypeVar("_Result")
+
+
+async def shielded(work: "asyncio.Future[_Result]") -> _Result:
+    """Return the result of the work, which goes on if the caller is cancelled.
+
+    An error that it raises after that is only for whoever else reads it. `asyncio.shield` has it
+    logged with a traceback: Python 3.14 always, older ones if nobody reads it.
+    """
+    try:
+        await asyncio.wait((work,))
+    except asyncio.CancelledError:
+        work.add_done_callback(_mark_as_seen)
+        raise
+    return work.result()
+
+
+def _mark_as_seen(work: "asyncio.Future[_Result]") -> None:
+    if not work.cancelled():
+        work.exception()
