@@ -394,7 +394,7 @@ async def test_a_status_without_lists_is_patched_in_the_way_that_costs_the_serve
 ) -> None:
     status = {"nominatedNodeName": "n", "extendedResourceClaimStatus": {"requestMappings": [{}]}}
     task = asyncio.create_task(
-        PodGroupWriter(client).patch_status(resource, "team-a", "web", "u1", status)
+        PodGroupWriter(client).patch_status(resource, "team-a", "web", "u1", "7", status)
     )
     request = await server.next()
     request.reply({})
@@ -404,26 +404,34 @@ async def test_a_status_without_lists_is_patched_in_the_way_that_costs_the_serve
 
 
 @pytest.mark.parametrize(
-    ("resource", "content_type"),
+    ("resource", "content_type", "metadata"),
     [
-        (POD_GROUP, "application/strategic-merge-patch+json"),
-        (COSCHEDULING_POD_GROUP, "application/merge-patch+json"),
+        (POD_GROUP, "application/strategic-merge-patch+json", {"uid": "u1"}),
+        (
+            COSCHEDULING_POD_GROUP,
+            "application/merge-patch+json",
+            {"uid": "u1", "resourceVersion": "7"},
+        ),
     ],
 )
 async def test_the_status_of_a_pod_group_is_patched_as_its_kind_allows(
-    server: ApiServer, client: ApiClient, resource: Resource, content_type: str
+    server: ApiServer,
+    client: ApiClient,
+    resource: Resource,
+    content_type: str,
+    metadata: dict[str, str],
 ) -> None:
-    """A custom resource has no strategic merge patch."""
+    """A custom resource has no strategic merge patch, and its uid is not compared."""
     status = {"phase": "Running", "conditions": []}
     task = asyncio.create_task(
-        PodGroupWriter(client).patch_status(resource, "team-a", "train", "u1", status)
+        PodGroupWriter(client).patch_status(resource, "team-a", "train", "u1", "7", status)
     )
     request = await server.next()
     request.reply({})
     await task
     assert (request.method, request.path) == ("PATCH", resource.path("team-a", "train", "status"))
     assert request.headers["Content-Type"] == content_type
-    assert request.body == {"metadata": {"uid": "u1"}, "status": status}
+    assert request.body == {"metadata": metadata, "status": status}
 
 
 async def test_finished_pods_are_counted_by_label_and_phase(

@@ -165,6 +165,7 @@ class PodGroup:
         uid: Of the object, empty if there is none.
         created: Seconds since the epoch.
         generation: `metadata.generation` of the object.
+        version: `metadata.resourceVersion` of the object; groups that differ in it only are equal.
         minimum: How many members are placed together or not at all; 0 and 1 bind each alone.
         gang: False for the policy `basic`, which has no minimum.
         priority: The object's own; if it is None, the priority of the members counts.
@@ -178,6 +179,7 @@ class PodGroup:
     uid: str = ""
     created: float = 0.0
     generation: int = 0
+    version: str = field(default="", compare=False)
     minimum: int = 0
     gang: bool = True
     topology: GroupTopology = _ANYWHERE
@@ -329,6 +331,7 @@ def _parsed(raw: Mapping[str, Any], source: GroupSource, parse_spec: _SpecParser
         "uid": text(metadata, "uid", "metadata"),
         "created": timestamp(metadata, "creationTimestamp", "metadata") or 0.0,
         "generation": integer(metadata, "generation", "metadata") or 0,
+        "version": text(metadata, "resourceVersion", "metadata"),
     }
     annotations = strings(metadata, "annotations", "metadata")
     with suppress(ManifestError):  # a status that cannot be read is written anew

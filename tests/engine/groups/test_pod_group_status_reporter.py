@@ -388,11 +388,33 @@ async def test_a_status_that_a_server_in_trouble_refuses_is_written_in_the_next_
 async def test_a_group_that_is_made_anew_under_its_name_gets_a_status(groups: Groups) -> None:
     groups.server.patched()
     raw = coscheduling_pod_group("train", 3)
-    raw["metadata"]["uid"] = "another"
+    raw["metadata"] |= {"uid": "another", "resourceVersion": "9"}
     groups.show(raw)
     await groups.round()
     (request,) = groups.server.patches
-    assert request.body["metadata"] == {"uid": "another"}
+    assert request.body["metadata"] == {"uid": "another", "resourceVersion": "9"}
+
+
+async def test_a_status_for_another_version_of_the_group_is_written_when_the_group_is_shown(
+    groups: Groups,
+) -> None:
+    """The server compares the version, but not the uid: the group may be another of its name."""
+    groups.server.patched()
+    raw = coscheduling_pod_group("train", 3)
+    raw["metadata"]["resourceVersion"] = "1"
+    groups.show(raw)
+    groups.state.put_unscheduled(parse_pod(pod("p2", labels=LABEL)))
+    groups.server.refusal = (409, "Conflict")
+    await groups.round()
+    groups.server.refusal = None
+    await groups.round()
+    assert groups.server.patched() == []
+    raw["metadata"]["resourceVersion"] = "2"
+    groups.show(raw)
+    await groups.round()
+    (request,) = groups.server.patches
+    assert request.body["metadata"]["resourceVersion"] == "2"
+    assert request.body["status"]["phase"] == "Scheduling"
 
 
 async def test_groups_are_counted_by_phase_until_they_are_gone(groups: Groups) -> None:

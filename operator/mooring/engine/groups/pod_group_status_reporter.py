@@ -249,7 +249,7 @@ class PodGroupStatusReporter:
             if self._is_owned(group, self._record(group)) and not self._is_passing(group, view):
                 await self._write(group, view)
         except (NotFoundError, ConflictError):
-            pass  # the object is gone, or another of its name will be shown
+            pass  # the object is gone, or another version or another of its name will be shown
         except (UnreachableError, ServerError, TooManyRequestsError, UnauthorizedError) as error:
             self._log(error)
             self._dirty[key] = None
@@ -338,8 +338,8 @@ class PodGroupStatusReporter:
         status = desired_status(group, view, kind, now=rfc3339(self._wall_clock()), tried=tried)
         if status is None or _same(status, record.written):
             return
-        key = group.key
-        await self._writer.patch_status(resource, key.namespace, key.name, definition.uid, status)
+        key, uid, version = group.key, definition.uid, definition.version
+        await self._writer.patch_status(resource, key.namespace, key.name, uid, version, status)
         record.written = status
         self._trouble = ""
 
