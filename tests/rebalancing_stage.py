@@ -64,6 +64,7 @@ class Stage:
         self.executor, self.rebalancer = parts.executor, parts.rebalancer
         self.expected = parts.executor.expected
         self.entry = self.put_profile(**section)
+        parts.profile_writer.seen(self.entry.profile.name, "uid-of-profile", "1")
 
     def put_profile(self, *, profile_mode: str = "Active", **section: Any) -> ActiveProfile:
         """Put the profile in force with this section."""

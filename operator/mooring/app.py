@@ -204,12 +204,12 @@ class Scheduler:
             now=environment.now,
         )
         self._profile_status = ProfileStatusWriter(
-            self._profile_handler, client, engine.recorder, clock=environment.clock
+            self._profile_handler, engine.profile_writer, engine.recorder, clock=environment.clock
         )
         self._handlers = self._new_handlers(state)
         self._kopf = environment.kopf(self._handlers, connection, client)
         self._comparer = self._new_comparer()
-        self._shadow_status = ShadowStatusWriter(engine.shadow, client)
+        self._shadow_status = ShadowStatusWriter(engine.shadow, engine.profile_writer)
 
     def _new_reflectors(self, state: ClusterState) -> Reflectors:
         """Return what mirrors the cluster in the state."""

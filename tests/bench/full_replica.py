@@ -68,7 +68,9 @@ class FullReplica:
         self.scheduler = self.engine.scheduler
         self.mirror = Mirror(self.state, clock=self.clock)
         self.profiles = ProfileHandler(self.scheduler.profiles, self.engine.pod_enqueuer)
-        statuses = ProfileStatusWriter(self.profiles, self.client, self.engine.recorder)
+        statuses = ProfileStatusWriter(
+            self.profiles, self.engine.profile_writer, self.engine.recorder
+        )
         self.handlers = ObjectHandlers(
             self.engine.pod_enqueuer, statuses, self.state, listed=lambda: None, clock=self.clock
         )

@@ -10,6 +10,7 @@ import yaml
 
 import replica
 from controlplane import ControlPlane, ControlPlaneError
+from controlplane.client import ApiError
 from e2e.replicas import eventually
 
 CRD = Path(__file__).parents[2] / "crds" / "schedulingprofiles.yaml"
@@ -197,3 +198,21 @@ def test_the_status_is_a_subresource_and_its_reason_shows_in_kubectl_get(
     header, row = cluster.access.kubectl("get", "sprof", "shown").splitlines()
     assert header.split() == ["NAME", "READY", "REASON", "SCHEDULER", "NAMES", "CONFLICT", "AGE"]
     assert row.split()[:4] == ["shown", "False", "Invalid", '["batch"]']
+
+
+def test_a_status_is_refused_for_another_version_and_an_empty_patch_changes_nothing(
+    cluster: ControlPlane,
+) -> None:
+    """What `ProfileWriter` relies on; the uid is not compared in a custom resource."""
+    path = f"{PATH}/tested/status"
+    cluster.access.kubectl("apply", "-f", "-", stdin=profile({}))
+    with cluster.access.client() as client:
+        created = client.get(f"{PATH}/tested")["metadata"]
+        other = {"metadata": {"uid": "another"}, "status": {"inForceGeneration": 1}}
+        written = client.patch(path, other)["metadata"]
+        assert written["uid"] == created["uid"]
+        assert written["resourceVersion"] != created["resourceVersion"]
+        assert client.patch(path, {})["metadata"] == written
+        late = {"resourceVersion": created["resourceVersion"]}
+        with pytest.raises(ApiError, match=r"409: .*the object has been modified"):
+            client.patch(path, {"metadata": late, "status": {"inForceGeneration": 2}})

@@ -21,6 +21,7 @@ from mooring.framework.registry import NoArgs, Registry
 from mooring.framework.verdicts import Explanation, PluginError
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
+from mooring.kube.writes import ProfileWriter
 from mooring.model.events import Kind
 from mooring.model.pod import Pod, parse_pod
 from mooring.observe.metrics import Metrics
@@ -527,7 +528,8 @@ class Status:
         assert (request.method, request.query) == ("PATCH", {})
         assert request.path.endswith("/schedulingprofiles/candidate/status")
         self.written.append(request.body["status"]["shadow"]["compared"])
-        request.reply({}, status=self._answers.pop(0) if self._answers else 200)
+        shown = {"metadata": {"uid": "1", "resourceVersion": "1"}}
+        request.reply(shown, status=self._answers.pop(0) if self._answers else 200)
 
     async def write(self, beside: Beside, *steps: Callable[[], object]) -> None:
         left = iter(steps)
@@ -539,8 +541,10 @@ class Status:
             step()
 
         async with ApiServer(self.answer) as server, ApiClient(Connection(server.url)) as client:
+            writer = ProfileWriter(client)
+            writer.seen("candidate", "1", "1")
             with pytest.raises(asyncio.CancelledError):
-                await ShadowStatusWriter(beside.shadow, client, sleep=sleep).run()
+                await ShadowStatusWriter(beside.shadow, writer, sleep=sleep).run()
 
 
 def nothing() -> None:

@@ -17,6 +17,7 @@ from mooring.kube.resources import (
     SCHEDULING_PROFILE,
     Resource,
 )
+from mooring.kube.writes import ProfileWriter
 from mooring.mirroring.discovery import EXPECTED
 
 KOPF: Final = "kopf-of-test"
@@ -62,7 +63,8 @@ class SmallApi:
             self._collection(request, resource)
         elif request.method == "PATCH":
             self.patched.append(request)
-            request.send_bytes(b"{") if self.answers_half else request.reply({})
+            metadata = {"uid": "", "resourceVersion": "1"}
+            request.send_bytes(b"{") if self.answers_half else request.reply({"metadata": metadata})
         elif request.method == "POST":
             self.posted.append(request)
             request.reply({})
@@ -97,7 +99,7 @@ def status_writer(
     """Return what takes in profiles and writes statuses; its events stay where they are."""
     handler = ProfileHandler(shared.profiles, pod_enqueuer)
     recorder = recorder or EventRecorder(client, "mooring", "test")
-    return ProfileStatusWriter(handler, client, recorder, sleep=sleep)
+    return ProfileStatusWriter(handler, ProfileWriter(client), recorder, sleep=sleep)
 
 
 def _discovery(path: str) -> dict[str, Any]:

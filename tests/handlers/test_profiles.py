@@ -23,6 +23,7 @@ from mooring.handlers.profiles import (
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
 from mooring.kube.recorder import EventRecorder
+from mooring.kube.writes import ProfileWriter
 from mooring.model.events import Kind
 from mooring.model.node import parse_node
 from mooring.model.pod import parse_pod
@@ -619,6 +620,7 @@ async def test_a_profile_that_the_comparison_found_is_in_force_and_its_status_wr
         assert list(shared.profiles.in_force) == ["found"]
         [written] = served.patched
     assert written.path.endswith("/schedulingprofiles/found/status")
+    assert written.body["metadata"] == {"resourceVersion": "1"}
     assert written.body["status"]["conditions"][0]["reason"] == "InForce"
 
 
@@ -733,7 +735,7 @@ async def test_a_status_is_written_after_the_one_before_has_arrived() -> None:
         second = asyncio.create_task(writer.found(profile(name="found", generation=2)))
         await writer.found(profile(name="other", match={"schedulerNames": ["other"]}))
         assert [request.path.split("/")[-2] for request in api.patched] == ["other"]
-        held[0].reply({})
+        held[0].reply({"metadata": {"uid": "u1", "resourceVersion": "2"}})
         await asyncio.gather(first, second)
     assert api.patched[-1].body["status"]["observedGeneration"] == 2
 
@@ -745,7 +747,7 @@ async def test_a_status_whose_write_is_called_off_is_written_later() -> None:
     async with ApiServer(api.respond) as server, ApiClient(Connection(server.url)) as client:
         handler = ProfileHandler(shared.profiles, silent_pod_enqueuer(shared))
         recorder = EventRecorder(client, "mooring", "test")
-        writer = ProfileStatusWriter(handler, client, recorder, sleep=clock.sleep)
+        writer = ProfileStatusWriter(handler, ProfileWriter(client), recorder, sleep=clock.sleep)
         handling = asyncio.create_task(writer.found(profile(name="found")))
         while not api.patched:  # noqa: ASYNC110 - the server has no event for it
             await asyncio.sleep(0)

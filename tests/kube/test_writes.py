@@ -22,9 +22,15 @@ from mooring.kube.errors import (
     TooManyRequestsError,
     UnansweredError,
 )
-from mooring.kube.resources import COSCHEDULING_POD_GROUP, POD, POD_GROUP, Resource
+from mooring.kube.resources import (
+    COSCHEDULING_POD_GROUP,
+    POD,
+    POD_GROUP,
+    SCHEDULING_PROFILE,
+    Resource,
+)
 from mooring.kube.transport import RETRIES
-from mooring.kube.writes import PodGroupWriter, PodWriter
+from mooring.kube.writes import PodGroupWriter, PodWriter, ProfileWriter
 
 POD_PATH = "/api/v1/namespaces/team-a/pods/web"
 
@@ -446,3 +452,122 @@ async def test_finished_pods_are_counted_by_label_and_phase(
         items = [{"metadata": {"name": str(i), "uid": str(i)}} for i in range(count)]
         request.reply({"metadata": {"resourceVersion": "1"}, "items": items})
     assert await task == (2, 1)
+
+
+PROFILE_STATUS = SCHEDULING_PROFILE.path(None, "packed", "status")
+CHANGED = (409, "Conflict", "the object has been modified")
+
+
+@pytest.fixture
+def profiles(client: ApiClient) -> ProfileWriter:
+    """Return a writer that knows version 1 of a profile."""
+    writer = ProfileWriter(client)
+    writer.seen("packed", "u1", "1")
+    return writer
+
+
+def written(writer: ProfileWriter, generation: int) -> asyncio.Task[None]:
+    return asyncio.create_task(
+        writer.patch_status("packed", {"observedGeneration": generation}),
+    )
+
+
+def profile(version: str, uid: str = "u1") -> dict[str, Any]:
+    return {"metadata": {"name": "packed", "uid": uid, "resourceVersion": version}}
+
+
+def to_version(version: str, generation: int) -> dict[str, Any]:
+    """Return the patch by which a status is written to this version."""
+    status = {"observedGeneration": generation}
+    return {"metadata": {"resourceVersion": version}, "status": status}
+
+
+async def test_a_profiles_status_is_written_to_the_version_that_the_last_answer_had(
+    server: ApiServer, profiles: ProfileWriter
+) -> None:
+    for version in (1, 2):
+        task = written(profiles, 7)
+        request = await server.next()
+        request.reply(profile(str(version + 1)))
+        await task
+        assert (request.method, request.path) == ("PATCH", PROFILE_STATUS)
+        assert request.headers["Content-Type"] == "application/merge-patch+json"
+        assert request.body == to_version(str(version), 7)
+
+
+async def test_a_profile_that_has_changed_is_read_by_an_empty_patch(
+    server: ApiServer, profiles: ProfileWriter
+) -> None:
+    task = written(profiles, 7)
+    (await server.next()).refuse(*CHANGED)
+    look = await server.next()
+    look.reply(profile("5"))
+    again = await server.next()
+    again.reply(profile("6"))
+    await task
+    assert (look.method, look.path, look.body) == ("PATCH", PROFILE_STATUS, {})
+    assert again.body == to_version("5", 7)
+
+
+async def test_a_status_whose_answer_is_lost_cannot_arrive_after_the_next(
+    server: ApiServer, profiles: ProfileWriter
+) -> None:
+    """The server carries out one of the two that name the same version."""
+    first = written(profiles, 7)
+    lost = await server.next()
+    lost.cut()
+    with pytest.raises(UnansweredError):
+        await first
+    second = written(profiles, 8)
+    request = await server.next()
+    request.reply(profile("2"))
+    await second
+    assert lost.body == to_version("1", 7)
+    assert request.body == to_version("1", 8)
+
+
+async def test_a_status_is_not_written_to_another_profile_of_the_name(
+    server: ApiServer, profiles: ProfileWriter
+) -> None:
+    """The watch is late, or it tells of the other one while the status waits for its turn."""
+    task = written(profiles, 7)
+    (await server.next()).refuse(*CHANGED)
+    (await server.next()).reply(profile("5", uid="u2"))
+    with pytest.raises(NotFoundError):
+        await task
+    profiles.seen("packed", "u1", "1")
+    first, waiting = written(profiles, 8), written(profiles, 9)
+    request = await server.next()
+    profiles.seen("packed", "u2", "5")
+    request.reply(profile("2"))
+    await first
+    with pytest.raises(NotFoundError):
+        await waiting
+    assert len(server.seen) == 3
+
+
+@pytest.mark.parametrize("gone", ["u1", "another"])
+async def test_nothing_is_written_to_a_profile_that_is_gone(
+    server: ApiServer, profiles: ProfileWriter, gone: str
+) -> None:
+    profiles.gone("packed", gone)
+    task = written(profiles, 7)
+    if gone == "u1":
+        with pytest.raises(NotFoundError):
+            await task
+        assert server.seen == []
+    else:
+        (await server.next()).reply(profile("2"))
+        await task
+
+
+async def test_a_profile_that_changes_all_the_time_is_given_up(
+    server: ApiServer, profiles: ProfileWriter
+) -> None:
+    task = written(profiles, 7)
+    for version in range(2, 6):
+        (await server.next()).refuse(*CHANGED)
+        (await server.next()).reply(profile(str(version)))
+    (await server.next()).refuse(*CHANGED)
+    with pytest.raises(ConflictError):
+        await task

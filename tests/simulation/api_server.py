@@ -167,6 +167,8 @@ class ApiServer:
             return self._bind(raw, body, by)
         if name == "eviction":
             return self._evict(raw, body, by)
+        if resource is SCHEDULING_PROFILE:  # of a custom resource the uid is not compared
+            (body.get("metadata") or {}).pop("uid", None)
         uid = (body.get("metadata") or {}).get("uid", raw["metadata"]["uid"])
         if uid != raw["metadata"]["uid"]:
             message = "metadata.uid: Invalid value: field is immutable"
@@ -176,6 +178,8 @@ class ApiServer:
         after = merged(raw.get("status") or {}, body.get("status") or {}, strategic=strategic)
         if resource is RESOURCE_CLAIM:
             _check_claim(raw, after)
+        if after == (raw.get("status") or {}):
+            return Reply(200, raw)  # nothing is written, and the version stays
         return Reply(200, self._put(resource, raw, {**raw, "status": after}, by, request.what))
 
     def _bind(self, raw: Raw, body: Raw, by: str) -> Reply:

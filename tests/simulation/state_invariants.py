@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from holders import Holders
 from mooring.engine.build import Engine
-from mooring.kube.resources import NODE, POD
+from mooring.kube.resources import NODE, POD, SCHEDULING_PROFILE
 from mooring.model.pod import Uid
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def nothing_is_kept_of_pods_that_are_gone(world: "World") -> str | None:
         return None
     exist = {
         raw["metadata"]["uid"].removeprefix("uid-").encode()
-        for kind in (POD, NODE)
+        for kind in (POD, NODE, SCHEDULING_PROFILE)
         for raw in world.server.storage.all(kind)
     }
     for identity, engine in engines(world):

@@ -40,7 +40,7 @@ from mooring.framework.waiting_pods import WaitingPods
 from mooring.kube.client import ApiClient
 from mooring.kube.recorder import EventRecorder
 from mooring.kube.resources import Resource
-from mooring.kube.writes import PodGroupWriter, PodWriter
+from mooring.kube.writes import PodGroupWriter, PodWriter, ProfileWriter
 from mooring.model.events import ClusterEvent, Kind
 from mooring.model.kubernetes_rules import unknown_server
 from mooring.model.pod import Pod
@@ -108,8 +108,7 @@ class Engine:
         outside: _Environment,
     ) -> None:
         self.scheduler, self.registry, self.metrics, self.api = scheduler, registry, metrics, api
-        writer, clock, sleep = outside.writer, outside.clock, outside.sleep
-        now = outside.now
+        writer, clock, now, sleep = outside.writer, outside.clock, outside.now, outside.sleep
         work = asyncio.Event()
         self.recorder = EventRecorder(
             outside.client,
@@ -121,6 +120,7 @@ class Engine:
             sleep=sleep,
         )
         api.recorder = self.recorder
+        self.profile_writer = ProfileWriter(outside.client)
         priority_classes = scheduler.state.objects.of(Kind.PRIORITY_CLASS)
         self.reports = PodStatusReporter(
             writer, self.recorder, sleep, priority_classes=priority_classes, now=now
@@ -195,7 +195,7 @@ class Engine:
             self.scheduler,
             self.executor,
             outside.make_plan,
-            client=outside.client,
+            profiles=self.profile_writer,
             recorder=self.recorder,
             metrics=self.metrics,
             busy=self.is_busy,

@@ -28,9 +28,8 @@ from mooring.framework.decision import NodeScore
 from mooring.framework.evaluations import StillEvaluating
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin_failures import PluginFailed, text_of
-from mooring.kube.client import ApiClient
 from mooring.kube.errors import ApiError, NotFoundError, explain
-from mooring.kube.resources import SCHEDULING_PROFILE
+from mooring.kube.writes import ProfileWriter
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import Pod
 from mooring.observe.metrics import Metrics
@@ -403,12 +402,12 @@ class ShadowStatusWriter:
     def __init__(
         self,
         shadow: Shadow,
-        client: ApiClient,
+        writer: ProfileWriter,
         *,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._shadow = shadow
-        self._client = client
+        self._writer = writer
         self._sleep = sleep
         self._written: dict[str, dict[str, Any]] = {}
 
@@ -416,16 +415,17 @@ class ShadowStatusWriter:
         """Write until cancelled, where something has changed."""
         while True:
             await self._sleep(_STATUS_SECONDS)
-            statuses = dict(self._shadow.statuses())
-            self._written = {n: w for n, w in self._written.items() if n in statuses}
-            for name, status in statuses.items():
-                if self._written.get(name) != status:
+            names = tuple(self._shadow.statuses())
+            self._written = {n: w for n, w in self._written.items() if n in names}
+            for name in names:
+                # Made when it is written: another profile may have the name by then.
+                status = self._shadow.statuses().get(name)
+                if status is not None and self._written.get(name) != status:
                     await self._write(name, status)
 
     async def _write(self, name: str, status: dict[str, Any]) -> None:
-        patch = {"status": {"shadow": status}}
         try:
-            await self._client.patch(SCHEDULING_PROFILE, name, patch, subresource="status")
+            await self._writer.patch_status(name, {"shadow": status})
         except NotFoundError:
             return  # kopf will tell that it was deleted
         except ApiError as error:

@@ -6,18 +6,16 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, NamedTuple, NoReturn
-from weakref import WeakValueDictionary
 
 import orjson
 
 from mooring.engine.departures import Departures
 from mooring.engine.pod_enqueuer import PodEnqueuer
 from mooring.engine.profiles import Profiles
-from mooring.kube.client import ApiClient
 from mooring.kube.errors import ApiError, NotFoundError, explain
 from mooring.kube.recorder import EventRecorder, ObjectRef
-from mooring.kube.resources import SCHEDULING_PROFILE
 from mooring.kube.timestamps import rfc3339
+from mooring.kube.writes import ProfileWriter
 from mooring.model.bounded_cache import BoundedCache
 from mooring.policy.errors import ProfileInvalid
 from mooring.policy.match import conflict_in_short, conflict_text
@@ -407,20 +405,18 @@ class ProfileStatusWriter:
     def __init__(
         self,
         handler: ProfileHandler,
-        client: ApiClient,
+        writer: ProfileWriter,
         recorder: EventRecorder,
         *,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._handler = handler
-        self._client = client
+        self._writer = writer
         self._recorder = recorder
         self._clock = clock
         self._sleep = sleep
         self._trouble = ""
-        self._writing: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        """By profile, so that of two statuses the older one is not the last to arrive."""
 
     async def run(self) -> None:
         """Write for ever what nodes and other profiles outdate, and what could not be written."""
@@ -437,13 +433,17 @@ class ProfileStatusWriter:
 
     async def found(self, raw: Mapping[str, Any]) -> None:
         """Put a profile in force as the API server has it, and write its status."""
-        status = self._handler.applied(raw)
+        status, metadata = self._handler.applied(raw), raw["metadata"]
+        if self._handler.knows(metadata["name"], metadata["uid"]):
+            version = metadata.get("resourceVersion", "")
+            self._writer.seen(metadata["name"], metadata["uid"], version)
         if status is not None:
-            await self._write(raw["metadata"]["name"], status)
+            await self._write(metadata["name"], status)
 
     async def gone(self, name: str, uid: str) -> None:
         """Take a profile out of force."""
         self._handler.gone(name, uid)
+        self._writer.gone(name, uid)
 
     async def _write_outdated(self) -> None:
         slices = TimeSlices(clock=self._clock)
@@ -453,11 +453,9 @@ class ProfileStatusWriter:
             await slices.pause()  # of a thousand profiles, all are looked at
 
     async def _write(self, name: str, status: Mapping[str, Any]) -> None:
-        patch, trouble, warnings = {"status": status}, "", self._handler.warnings(name, status)
-        writing = self._writing.setdefault(name, asyncio.Lock())
+        trouble, warnings = "", self._handler.warnings(name, status)
         try:
-            async with writing:
-                await self._client.patch(SCHEDULING_PROFILE, name, patch, subresource="status")
+            await self._writer.patch_status(name, status)
         except NotFoundError:
             return  # kopf will tell that it was deleted
         except ApiError as error:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import random as random_module
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakValueDictionary
 
 import orjson
 
@@ -25,7 +26,7 @@ from mooring.kube.errors import (
     UnansweredError,
     UnreachableError,
 )
-from mooring.kube.resources import POD, Call
+from mooring.kube.resources import POD, SCHEDULING_PROFILE, Call
 from mooring.model.devices import same_cards
 
 if TYPE_CHECKING:
@@ -34,7 +35,10 @@ if TYPE_CHECKING:
     from mooring.kube.client import ApiClient
     from mooring.kube.resources import Resource
 
-__all__ = ["PodGroupWriter", "PodWriter"]
+__all__ = ["PodGroupWriter", "PodWriter", "ProfileWriter"]
+
+_MOST_TRIES: Final = 5
+"""How often a status is written to the newest version; somebody else writes all the time then."""
 
 
 class PodWriter:
@@ -239,6 +243,88 @@ class PodGroupWriter:
             for phase in ("Succeeded", "Failed")
         ]
         return succeeded, failed
+
+
+class _KnownProfile:
+    """A profile as it was shown last; an empty version is not known."""
+
+    __slots__ = ("uid", "version")
+
+    def __init__(self, uid: str, version: str) -> None:
+        self.uid = uid
+        self.version = version
+
+
+class ProfileWriter:
+    """Writes the statuses of SchedulingProfiles over `client`, one after the other for each.
+
+    The API server does not compare the uid in the status of a custom resource, but the version. So
+    each write names the version that is known, and the server refuses one that arrives after the
+    next, or for another profile of the name.
+    """
+
+    def __init__(self, client: ApiClient) -> None:
+        self._client = client
+        self._known: dict[str, _KnownProfile] = {}
+        self._writing: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def seen(self, name: str, uid: str, version: str) -> None:
+        """Note the profile that has the name now."""
+        known = self._known.get(name)
+        if known is None or known.uid != uid:
+            self._known[name] = _KnownProfile(uid, version)
+        else:
+            known.version = version
+
+    def gone(self, name: str, uid: str) -> None:
+        """Forget the profile: nothing is written to another one of its name that is not seen."""
+        known = self._known.get(name)
+        if known is not None and known.uid == uid:
+            del self._known[name]
+
+    async def patch_status(self, name: str, status: Mapping[str, Any]) -> None:
+        """Merge `status`, which is about the profile that has the name now, into its status.
+
+        Raises:
+            NotFoundError: the profile is gone; another one may have its name.
+        """
+        known = self._known.get(name)
+        lock = self._writing.setdefault(name, asyncio.Lock())
+        async with lock:
+            for tries_left in reversed(range(_MOST_TRIES)):
+                if known is None or self._known.get(name) is not known:
+                    raise _another_profile(name)
+                try:
+                    version = known.version or await self._version(name, known.uid)
+                    patch = {"metadata": {"resourceVersion": version}, "status": status}
+                    _, known.version = await self._patch(name, patch)
+                except ConflictError:
+                    known.version = ""
+                    if not tries_left:
+                        raise
+                else:
+                    return
+
+    async def _version(self, name: str, uid: str) -> str:
+        """Return the profile's version, by a patch that changes nothing.
+
+        So no other right is needed than the one to patch statuses.
+        """
+        found, version = await self._patch(name, {})
+        if found != uid:
+            raise _another_profile(name)
+        return version
+
+    async def _patch(self, name: str, patch: Mapping[str, Any]) -> tuple[str, str]:
+        """Patch the status; return uid and version of the profile."""
+        raw = await self._client.patch(SCHEDULING_PROFILE, name, patch, subresource="status")
+        metadata = raw.get("metadata") or {}
+        return metadata.get("uid", ""), metadata.get("resourceVersion", "")
+
+
+def _another_profile(name: str) -> NotFoundError:
+    call = Call.parse("PATCH", SCHEDULING_PROFILE.path(None, name, "status"))
+    return NotFoundError(call, "the profile has gone, and another one may have its name")
 
 
 async def _patch_status(

@@ -19,6 +19,7 @@ from scheduler_states import put_profile
 
 WAIT_SECONDS = 20.0
 UID = "uid-of-profile"
+PROFILE = {"metadata": {"uid": UID, "resourceVersion": "1"}}
 NEW = "1970-01-01T00:17:00Z"
 """After a thousand seconds, at which the clock of the tests begins."""
 DATABASE = {**OWNER, "name": "db", "uid": "rs-db"}
@@ -49,8 +50,10 @@ class Api:
             self.statuses.append(request.body["status"]["rebalancing"])
             if self.held is not None:
                 self.held.append(request)
-                return
-        elif request.path.endswith("/eviction"):
+            else:
+                request.reply(PROFILE)
+            return
+        if request.path.endswith("/eviction"):
             name = request.path.split("/")[-2]
             self.evicted.append(name)
             self.evict(name)
@@ -178,7 +181,7 @@ async def test_a_status_is_written_after_the_one_before_has_arrived(stage: Stage
         assert stage.plans == 1
         assert (len(held), api.evicted) == (1, [])
         api.held = None
-        held[0].reply({}, 201)
+        held[0].reply(PROFILE)
         await until(stage, lambda: api.evicted)
     assert any(status["underWay"] for status in api.statuses[1:])
 
@@ -416,5 +419,5 @@ async def test_a_profile_may_go_while_the_status_of_another_is_written(
         stage.scheduler.profiles.remove("other")
         await until(stage, lambda: len(stage.rebalancer.report()) == 1)
         api.held = None
-        held[0].reply({}, 201)
+        held[0].reply(PROFILE)
         await until(stage, lambda: stage.plans == 3)

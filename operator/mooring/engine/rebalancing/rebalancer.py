@@ -34,10 +34,9 @@ from mooring.engine.rebalancing.record import (
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.decision import TextAboutPods
 from mooring.framework.plugin_failures import PluginFailed, text_of
-from mooring.kube.client import ApiClient
 from mooring.kube.errors import ApiError, NotFoundError, explain
 from mooring.kube.recorder import EventRecorder, ObjectRef
-from mooring.kube.resources import SCHEDULING_PROFILE
+from mooring.kube.writes import ProfileWriter
 from mooring.model.errors import ManifestError
 from mooring.model.pod import Pod
 from mooring.observe.metrics import Metrics
@@ -93,7 +92,7 @@ class Rebalancer:
         executor: Executor,
         make_plan: MakePlan,
         *,
-        client: ApiClient,
+        profiles: ProfileWriter,
         recorder: EventRecorder,
         metrics: Metrics,
         busy: Callable[[], bool],
@@ -104,7 +103,7 @@ class Rebalancer:
         self._scheduler = scheduler
         self._executor = executor
         self._make_plan = make_plan
-        self._client = client
+        self._profiles = profiles
         self._recorder = recorder
         self._metrics = metrics
         self._busy = busy
@@ -396,8 +395,7 @@ class Rebalancer:
         """Write what the profile's status says of rebalancing; raise ApiError if that fails."""
         async with record.writing:
             status = record.status()
-            patch = {"status": {"rebalancing": status}}
-            await self._client.patch(SCHEDULING_PROFILE, name, patch, subresource="status")
+            await self._profiles.patch_status(name, {"rebalancing": status})
             record.written = _digest(status)
 
 
