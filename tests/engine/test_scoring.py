@@ -1,10 +1,11 @@
 """Totals of the feasible nodes, and how they are listed."""
 
 import numpy as np
+import pytest
 
 from deciding import Deciding
 from mooring.engine.outcome import ScheduleResult
-from mooring.engine.scoring import score
+from mooring.engine.scoring import PluginScores, score
 from mooring.framework.decision import NodeScore
 from mooring.testing.builders import node, pod
 
@@ -96,3 +97,17 @@ def test_scores_are_normalized_by_the_highest_of_a_feasible_node() -> None:
             "good": 200,
             "fair": 100,
         }
+
+
+@pytest.mark.parametrize(
+    "scores",
+    [
+        PluginScores(7, 3),
+        PluginScores(np.array([1, 2, 4]), 3),
+        PluginScores(np.array([0, 1, 0, 2, 4]), 3, np.array([1, 3, 4])),
+    ],
+)
+def test_many_scores_of_a_plugin_are_taken_as_they_are_read_one_by_one(
+    scores: PluginScores,
+) -> None:
+    assert scores.take(np.array([2, 0])).tolist() == scores.at([2, 0])

@@ -44,6 +44,13 @@ class PluginScores(NamedTuple):
             positions = map(self.rows.item, positions)
         return [self.weight * value for value in map(self.column.item, positions)]
 
+    def take(self, positions: IntArray) -> IntArray:
+        """Return the weighted scores (int64) at these positions, of which there are many."""
+        if isinstance(self.column, int):
+            return np.full(len(positions), self.weight * self.column)
+        where = positions if self.rows is None else self.rows[positions]
+        return self.weight * self.column[where]
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScoreTable:

@@ -14,13 +14,12 @@ import numpy as np
 from mooring.engine.filtering import NodeSearch, PreFiltered
 from mooring.engine.rebalancing.comparing import left_to_others
 from mooring.engine.rebalancing.movable import created_anew
-from mooring.engine.scoring import score
+from mooring.engine.scoring import ScoreTable, score
 from mooring.engine.what_if import WhatIf
 from mooring.framework.card_plugin import AssignsInTrials
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin import Normalize
 from mooring.framework.runtime import run_filter, run_score
-from mooring.framework.verdicts import SKIP
 from mooring.model.pod import Pod
 from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray
@@ -179,9 +178,9 @@ class _Rows:
         table = score(search, scored)
         at = np.searchsorted(scored, own)
         elsewhere = self._best_elsewhere(table.total[np.searchsorted(scored, targets)], targets)
-        gains[alone] = elsewhere[alone] - table.total[at] - self._more_without(alone)
+        gains[alone] = elsewhere[alone] - table.total[at] - self._more_without(own, table, at)
         names = [s.name for s in self._pipeline.scores if not s.depends_on_node_only]
-        columns = [table.plugins[name].at(at.tolist()) for name in names if name in table.plugins]
+        columns = [table.plugins[name].take(at) for name in names if name in table.plugins]
         if not columns:
             return gains, no_places
         places = np.zeros((len(rows), len(columns)), np.int64)
@@ -197,20 +196,19 @@ class _Rows:
         found[self._rows == targets[best]] = second
         return found
 
-    def _more_without(self, alone: BoolArray) -> IntArray:
-        """Return how much more the rows that fit are worth by node-only scores without the pod."""
-        search, rows = self._search, self._rows[alone]
-        pre_scored, present = search.results.spec.pre_scored, search.nodes_at(rows)
-        without = self._without.take(rows)
+    def _more_without(self, rows: IntArray, table: ScoreTable, at: IntArray) -> IntArray:
+        """Return how much more the rows are worth by node-only scores without the pod.
+
+        The table has the scores with the pod, those of the rows `at` these positions.
+        """
+        search, without = self._search, self._without.take(rows)
+        pre_scored = search.results.spec.pre_scored
         more = np.zeros(len(rows), np.int64)
         for scorer in self._pipeline.scores:
-            plugin = scorer.plugin
-            state = pre_scored.get(scorer.name)
+            plugin, present = scorer.plugin, table.plugins.get(scorer.name)
             is_sum = scorer.depends_on_node_only and plugin.normalize is Normalize.NONE
-            if is_sum and not _object_only(plugin) and state is not SKIP:
+            if is_sum and not _object_only(plugin) and present is not None:
+                state = pre_scored.get(scorer.name)
                 changed = run_score(self._pipeline, plugin, search.pod, without, state)
-                more += scorer.weight * changed
-                more -= scorer.weight * run_score(
-                    self._pipeline, plugin, search.pod, present, state
-                )
+                more += scorer.weight * changed - present.take(at)
         return more
