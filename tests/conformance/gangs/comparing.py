@@ -1,11 +1,12 @@
 """Gives the same gangs to kube-scheduler and to Mooring on one API server, and says who places."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import replica
 from conformance.gangs.cases import Gang, random_gang, wrong_placement
@@ -16,11 +17,11 @@ from controlplane.nodes import delete_nodes
 from controlplane.processes import ProcessGroup, free_ports
 from controlplane.releases import chosen_release
 
-__all__ = ["SCHEDULERS", "Verdict", "both_schedulers", "verdicts"]
+__all__ = ["SCHEDULERS", "Verdict", "both_schedulers", "in_batches", "verdicts"]
 
 SCHEDULERS: Final = ("default-scheduler", "mooring")
 TOGETHER: Final = 10
-"""So many gangs are there at once, each twice, on nodes of its own."""
+"""So many gangs, or other scenes, are there at once, each twice, on nodes of its own."""
 LOOK_AGAIN: Final = 0.2
 QUIET_SECONDS: Final = 2.0
 """A gang whose members have all been unschedulable for so long is not placed."""
@@ -28,6 +29,7 @@ PATIENCE_SECONDS: Final = 30.0
 """How long a gang may be undecided, or unschedulable for Mooring if kube-scheduler placed it."""
 
 Raw = dict[str, Any]
+_Result = TypeVar("_Result")
 
 
 class Verdict(NamedTuple):
@@ -59,28 +61,41 @@ def both_schedulers() -> Iterator[Access]:
 
 def verdicts(access: Access, seed: int, numbers: Sequence[int]) -> Iterator[Verdict]:
     """Yield a verdict on each gang; the cluster must have no other nodes."""
-    for first in range(0, len(numbers), TOGETHER):
-        namespace = create_namespace(access, "gangs")
-        try:
-            yield from _together(access, namespace, seed, numbers[first : first + TOGETHER])
-        finally:
-            delete_namespace(access, namespace)
-            delete_nodes(access)
+    return in_batches(access, "gangs", numbers, partial(_together, seed))
+
+
+def in_batches(
+    access: Access,
+    prefix: str,
+    numbers: Sequence[int],
+    results: Callable[[Client, str, Sequence[int]], Iterator[_Result]],
+) -> Iterator[_Result]:
+    """Yield the results of a few numbers at a time, which have a namespace of their own.
+
+    After each time its namespace and all nodes are deleted.
+    """
+    with access.client() as client:
+        for first in range(0, len(numbers), TOGETHER):
+            namespace = create_namespace(access, prefix)
+            try:
+                yield from results(client, namespace, numbers[first : first + TOGETHER])
+            finally:
+                delete_namespace(access, namespace)
+                delete_nodes(access)
 
 
 def _together(
-    access: Access, namespace: str, seed: int, numbers: Sequence[int]
+    seed: int, client: Client, namespace: str, numbers: Sequence[int]
 ) -> Iterator[Verdict]:
     pairs = [[random_gang(seed, n, name, namespace) for name in SCHEDULERS] for n in numbers]
     gangs = [gang for pair in pairs for gang in pair]
     release = chosen_release()
-    with access.client() as client:
-        for gang in gangs:
-            _create(client, namespace, gang)
-        # Last of all, so that a scheduler knows all members when it may begin.
-        for gang in gangs:
-            client.post(release.pod_groups(namespace), release.versioned(gang.group))
-        found = _settled(client, namespace, pairs)
+    for gang in gangs:
+        _create(client, namespace, gang)
+    # Last of all, so that a scheduler knows all members when it may begin.
+    for gang in gangs:
+        client.post(release.pod_groups(namespace), release.versioned(gang.group))
+    found = _settled(client, namespace, pairs)
     for number, (theirs, ours) in zip(numbers, pairs, strict=True):
         wrong = wrong_placement(ours, found.node_of(ours))
         yield Verdict(number, found.is_placed(theirs), found.is_placed(ours), wrong)

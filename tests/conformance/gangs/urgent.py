@@ -8,13 +8,12 @@ import random
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, NamedTuple
 
-from conformance.gangs.comparing import SCHEDULERS
+from conformance.gangs.comparing import SCHEDULERS, in_batches
 from controlplane import Access
 from controlplane.client import Client
-from controlplane.namespaces import create_namespace, delete_namespace
-from controlplane.nodes import delete_nodes
 from controlplane.releases import chosen_release
 from mooring.testing.builders import node, pdb, pod, pod_group
 
@@ -27,8 +26,6 @@ ALONE: Final = 10
 """The priority of pods without a group."""
 URGENT: Final = (15, 100)
 """The priorities of urgent pods."""
-TOGETHER: Final = 10
-"""So many scenes are there at once, each twice."""
 LONG_GRACE: Final = 3600
 """Victims stay, so that no second decision finds other nodes free."""
 SHOWN_SECONDS: Final = 1.0
@@ -116,17 +113,11 @@ def evictions(access: Access, seed: int, numbers: Sequence[int]) -> Iterator[Evi
     with access.client() as client:
         for priority in {*GROUPS.values(), ALONE, *URGENT}:
             client.post(CLASSES, {"metadata": {"name": f"p{priority}"}, "value": priority})
-        for first in range(0, len(numbers), TOGETHER):
-            namespace = create_namespace(access, "urgent")
-            try:
-                yield from _together(client, namespace, seed, numbers[first : first + TOGETHER])
-            finally:
-                delete_namespace(access, namespace)
-                delete_nodes(access)
+    yield from in_batches(access, "urgent", numbers, partial(_together, seed))
 
 
 def _together(
-    client: Client, namespace: str, seed: int, numbers: Sequence[int]
+    seed: int, client: Client, namespace: str, numbers: Sequence[int]
 ) -> Iterator[Evicted]:
     pairs = [[random_scene(seed, n, name, namespace) for name in SCHEDULERS] for n in numbers]
     scenes = [scene for pair in pairs for scene in pair]
