@@ -168,7 +168,11 @@ class EventRecorder:
 
     @property
     def unwritten(self) -> int:
-        """How many events wait to be written; those that are being written do not count."""
+        """How many events wait to be written; those that are being written do not count.
+
+        `drain` says so too, but ends giving way for it. Who only looks on, as the simulation does
+        until all is told, must not change when events are written.
+        """
         return self._queue.qsize()
 
     def _event(self, key: _Key, at: datetime) -> dict[str, Any]:
