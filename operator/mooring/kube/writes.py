@@ -1,7 +1,8 @@
 """What the engine may change in the cluster: bind, set a status, delete, evict.
 
-Every write names the pod's uid, so that it never changes another pod of the same name. The errors
-are those of `mooring.kube.errors`; the caller decides whether the write is worth repeating.
+Every write names the object's uid, or for a custom resource its version, so that it never changes
+another object of the same name. The errors are those of `mooring.kube.errors`; the caller decides
+whether the write is worth repeating.
 """
 
 from __future__ import annotations
