@@ -9,13 +9,14 @@ Where there is a node with a condition False, the condition is an earlier pod's 
 binding failed late.
 """
 
+import lzma
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+import orjson
 import pytest
 
-from conformance.check import cases
 from conformance.comparing import claims_written_otherwise, decided, differences
 from conformance.scenes.suites import SUITES, suites_of
 
@@ -24,37 +25,52 @@ VERSIONS: Final = ("1.36", "1.37")
 
 
 @cache
-def corpus() -> dict[tuple[str, str], list[dict[str, Any]]]:
-    """Return the cases by version of Kubernetes and suite."""
+def corpus() -> dict[tuple[str, str], list[bytes]]:
+    """Return the cases, a line of JSON each, by version of Kubernetes and suite.
+
+    Each process of a run collects all of them, and decides a part: what it decides it parses.
+    """
     return {
-        (path.parent.name, path.name.removesuffix(".jsonl.xz")): list(cases(path))
+        (path.parent.name, path.name.removesuffix(".jsonl.xz")): _lines(path)
         for path in sorted(DATA.glob("*/*"))
     }
+
+
+def _lines(path: Path) -> list[bytes]:
+    with lzma.open(path) as lines:
+        return lines.readlines()
 
 
 def cases_of(*suites: str) -> list[Any]:
     """Return a parameter for each case of these suites, whatever the version."""
     return [
-        pytest.param(case, id=f"{version}-{suite}-{index}")
+        pytest.param(line, id=f"{version}-{suite}-{index}")
         for (version, suite), recorded in corpus().items()
-        for index, case in enumerate(recorded)
+        for index, line in enumerate(recorded)
         if suite in suites
     ]
 
 
-@pytest.mark.parametrize("case", cases_of(*SUITES))
+@pytest.fixture
+def case(line: bytes) -> dict[str, Any]:
+    """Return the case that the line holds."""
+    parsed: dict[str, Any] = orjson.loads(line)
+    return parsed
+
+
+@pytest.mark.parametrize("line", cases_of(*SUITES))
 def test_the_decision_is_that_of_kube_scheduler(case: dict[str, Any]) -> None:
     assert differences(case, decided(case)) == []
 
 
-@pytest.mark.parametrize("case", cases_of("profiles", "extenders"))
+@pytest.mark.parametrize("line", cases_of("profiles", "extenders"))
 def test_the_decision_by_what_convert_prints_is_that_of_kube_scheduler(
     case: dict[str, Any],
 ) -> None:
     assert differences(case, decided(case, converted=True)) == []
 
 
-@pytest.mark.parametrize("case", cases_of("dra", "claims"))
+@pytest.mark.parametrize("line", cases_of("dra", "claims"))
 def test_the_claims_of_a_placed_pod_are_written_as_kube_scheduler_writes_them(
     case: dict[str, Any],
 ) -> None:
@@ -64,7 +80,7 @@ def test_the_claims_of_a_placed_pod_are_written_as_kube_scheduler_writes_them(
 @pytest.mark.parametrize("suite", ["dra", "claims"])
 @pytest.mark.parametrize("version", VERSIONS)
 def test_many_recorded_pods_get_devices(version: str, suite: str) -> None:
-    found = [claims_written_otherwise(case) for case in corpus()[version, suite]]
+    found = [claims_written_otherwise(orjson.loads(line)) for line in corpus()[version, suite]]
     assert sum(map(len, found)) >= 10
 
 
@@ -75,5 +91,9 @@ def test_every_suite_is_there_in_every_version_and_none_is_empty() -> None:
 
 
 def test_every_case_is_recorded_from_the_version_that_its_folder_names() -> None:
-    found = {(version, case["kubernetes"]) for (version, _), rs in corpus().items() for case in rs}
+    found = {
+        (version, orjson.loads(line)["kubernetes"])
+        for (version, _), lines in corpus().items()
+        for line in lines
+    }
     assert all(recorded.startswith(f"v{version}.") for version, recorded in found)

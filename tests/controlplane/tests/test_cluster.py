@@ -3,7 +3,7 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,6 @@ pytestmark = pytest.mark.server
 
 TESTS = Path(__file__).parents[2]
 
-Factory = Callable[..., ControlPlane]
-
 OWNER = """
     import signal
     from controlplane import ControlPlane
@@ -28,6 +26,13 @@ OWNER = """
         print(control_plane.data_dir, *control_plane.pids.values(), flush=True)
         signal.pause()
 """
+
+
+@pytest.fixture(scope="module")
+def own() -> Iterator[ControlPlane]:
+    """Yield a server whose programs and users are for these tests."""
+    with ControlPlane(users={"dora": ["developers", "testers"]}) as started:
+        yield started
 
 
 def test_after_stop_no_process_and_no_data_is_left() -> None:
@@ -87,52 +92,46 @@ def test_however_the_owner_ends_its_programs_and_their_data_go(end: signal.Signa
     wait_for(lambda: not Path(data).exists(), "the data folder is gone")
 
 
-def test_a_server_comes_back_on_the_same_address_with_its_data(
-    fresh_control_plane: Factory,
-) -> None:
-    control_plane = fresh_control_plane()
-    namespace = create_namespace(control_plane.access)
-    control_plane.stop_component("kube-apiserver")
-    with control_plane.access.client() as client, pytest.raises(ConnectionRefusedError):
+def test_a_server_comes_back_on_the_same_address_with_its_data(own: ControlPlane) -> None:
+    namespace = create_namespace(own.access)
+    own.stop_component("kube-apiserver")
+    with own.access.client() as client, pytest.raises(ConnectionRefusedError):
         client.get("/readyz")
-    control_plane.start_component("kube-apiserver")
-    with control_plane.access.client() as client:
+    own.start_component("kube-apiserver")
+    with own.access.client() as client:
         assert client.get(f"/api/v1/namespaces/{namespace}")["metadata"]["name"] == namespace
 
 
-def test_kube_scheduler_starts_under_a_configuration_and_stops(
-    fresh_control_plane: Factory,
-) -> None:
-    control_plane = fresh_control_plane()
-    create_nodes(control_plane.access, 1)
+def test_kube_scheduler_starts_under_a_configuration_and_stops(own: ControlPlane) -> None:
+    create_nodes(own.access, 1)
     pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
-    control_plane.start_scheduler({"profiles": [{"schedulerName": "default-scheduler"}]})
-    with control_plane.access.client() as client:
+    own.start_scheduler({"profiles": [{"schedulerName": "default-scheduler"}]})
+    with own.access.client() as client:
         client.post("/api/v1/namespaces/default/pods", pod)
         path = "/api/v1/namespaces/default/pods/p"
         wait_for(lambda: client.get(path)["spec"].get("nodeName") == "node-1", "the pod is bound")
-    control_plane.stop_scheduler()
-    assert "kube-scheduler" not in control_plane.pids
+    own.stop_scheduler()
+    assert "kube-scheduler" not in own.pids
     with pytest.raises(ControlPlaneError, match="kube-scheduler is not running"):
-        control_plane.stop_scheduler()
+        own.stop_scheduler()
 
 
 def test_a_service_accounts_kubeconfig_has_that_accounts_rights_only(
-    fresh_control_plane: Factory,
+    control_plane: ControlPlane, namespace: str
 ) -> None:
-    access = fresh_control_plane().access
+    access = control_plane.access
     with access.client() as client:
         account = {"metadata": {"name": "robot"}}
-        client.post("/api/v1/namespaces/default/serviceaccounts", account)
-    kubeconfig = access.kubeconfig_for_service_account("default", "robot")
+        client.post(f"/api/v1/namespaces/{namespace}/serviceaccounts", account)
+    kubeconfig = access.kubeconfig_for_service_account(namespace, "robot")
     who = access.kubectl("--kubeconfig", str(kubeconfig), "auth", "whoami")
-    assert "system:serviceaccount:default:robot" in who
+    assert f"system:serviceaccount:{namespace}:robot" in who
     with pytest.raises(ControlPlaneError, match=r'(?s)kubectl .*cannot list resource "nodes"'):
         access.kubectl("--kubeconfig", str(kubeconfig), "get", "nodes")
 
 
-def test_a_user_has_the_groups_it_was_given(fresh_control_plane: Factory) -> None:
-    access = fresh_control_plane(users={"dora": ["developers", "testers"]}).access
+def test_a_user_has_the_groups_it_was_given(own: ControlPlane) -> None:
+    access = own.access
     who = access.kubectl("--kubeconfig", str(access.kubeconfig_for("dora")), "auth", "whoami")
     assert "dora" in who
     assert "developers testers" in who
