@@ -191,11 +191,16 @@ class Shadow:
 
     def statuses(self) -> Mapping[str, dict[str, Any]]:
         """Return by name of each shadow profile its comparisons, as its status shows them."""
-        found = {}
-        for name, entry in self._scheduler.profiles.in_force.items():
-            if entry.profile.spec.mode == "Shadow":
-                found[name] = _status(self._summary(entry))
-        return found
+        return {name: _status(self._summary(entry)) for name, entry in self._profiles().items()}
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names of the shadow profiles."""
+        return tuple(self._profiles())
+
+    def status(self, name: str) -> dict[str, Any] | None:
+        """Return what `statuses` has of one profile; None if it is no shadow profile now."""
+        entry = self._scheduler.profiles.in_force.get(name)
+        return _status(self._summary(entry)) if entry is not None and _is_shadow(entry) else None
 
     def report(self, namespace: str = "") -> dict[str, Any]:
         """Return the profiles with their statuses, and the last 1,000 pods, newest first.
@@ -207,6 +212,10 @@ class Shadow:
         pods = [record for record in self._records if record["pod"].startswith(prefix)]
         pods.sort(key=itemgetter("time"), reverse=True)
         return {"profiles": self.statuses(), "pods": pods}
+
+    def _profiles(self) -> dict[str, ActiveProfile]:
+        in_force = self._scheduler.profiles.in_force
+        return {name: entry for name, entry in in_force.items() if _is_shadow(entry)}
 
     def _note(self, pod: object) -> None:
         if not isinstance(pod, Pod) or pod.node_name is None:
@@ -415,11 +424,11 @@ class ShadowStatusWriter:
         """Write until cancelled, where something has changed."""
         while True:
             await self._sleep(_STATUS_SECONDS)
-            names = tuple(self._shadow.statuses())
-            self._written = {n: w for n, w in self._written.items() if n in names}
+            names = self._shadow.names()
+            self._written = {n: self._written[n] for n in names if n in self._written}
             for name in names:
                 # Made when it is written: another profile may have the name by then.
-                status = self._shadow.statuses().get(name)
+                status = self._shadow.status(name)
                 if status is not None and self._written.get(name) != status:
                     await self._write(name, status)
 
@@ -440,6 +449,10 @@ def _rejection(outcome: ScheduleResult, row: int | None) -> str | None:
         for index in (group.rows == row).nonzero()[0].tolist():
             return f"{group.plugin}: {', '.join(group.explanation.reasons_at(index))}"
     return None
+
+
+def _is_shadow(entry: ActiveProfile) -> bool:
+    return entry.profile.spec.mode == "Shadow"
 
 
 def _status(summary: _Summary) -> dict[str, Any]:
