@@ -9,7 +9,6 @@ Where there is a node with a condition False, the condition is an earlier pod's 
 binding failed late.
 """
 
-import lzma
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -17,6 +16,7 @@ from typing import Any, Final
 import orjson
 import pytest
 
+from conformance.check import lines
 from conformance.comparing import claims_written_otherwise, decided, differences
 from conformance.scenes.suites import SUITES, suites_of
 
@@ -31,14 +31,9 @@ def corpus() -> dict[tuple[str, str], list[bytes]]:
     Each process of a run collects all of them, and decides a part: what it decides it parses.
     """
     return {
-        (path.parent.name, path.name.removesuffix(".jsonl.xz")): _lines(path)
+        (path.parent.name, path.name.removesuffix(".jsonl.xz")): list(lines(path))
         for path in sorted(DATA.glob("*/*"))
     }
-
-
-def _lines(path: Path) -> list[bytes]:
-    with lzma.open(path) as lines:
-        return lines.readlines()
 
 
 def cases_of(*suites: str) -> list[Any]:
@@ -93,7 +88,7 @@ def test_every_suite_is_there_in_every_version_and_none_is_empty() -> None:
 def test_every_case_is_recorded_from_the_version_that_its_folder_names() -> None:
     found = {
         (version, orjson.loads(line)["kubernetes"])
-        for (version, _), lines in corpus().items()
-        for line in lines
+        for (version, _), recorded in corpus().items()
+        for line in recorded
     }
-    assert all(recorded.startswith(f"v{version}.") for version, recorded in found)
+    assert all(kubernetes.startswith(f"v{version}.") for version, kubernetes in found)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kube.api_server import ApiServer
+from kube.api_server import ApiServer, Request
 from mooring.engine.api import PluginApi
 from mooring.engine.at_bind import AtBind
 from mooring.framework.handle import ReadAgainError
@@ -423,12 +423,17 @@ async def test_the_writes_of_a_turn_do_not_overtake_each_other(
     assert came == ["next"]
 
 
-async def answered_meanwhile(server: ApiServer) -> None:
-    """Make another request, which takes some steps of the event loop."""
+async def finishes_after_the_answer(server: ApiServer, api: PluginApi, request: Request) -> None:
+    """Have the API finish, and answer the request after another one has come and gone."""
+    finishing = asyncio.create_task(api.finish(LONG))
     async with ApiClient(Connection(server.url)) as client:
         other = asyncio.create_task(client.get(POD, "other", "default"))
         (await server.next()).reply({"metadata": {"name": "other"}})
         await other
+    assert not finishing.done()
+    assert not request.gone.is_set()
+    request.reply({"metadata": {"name": "c"}})
+    await finishing
 
 
 @pytest.mark.parametrize("stops_before", [True, False])
@@ -444,12 +449,7 @@ async def test_a_scheduler_that_stops_awaits_the_answers_to_what_it_has_sent(
     await asyncio.wait([first])
     if not stops_before:
         api.stop()
-    finishing = asyncio.create_task(api.finish(LONG))
-    await answered_meanwhile(server)
-    assert not finishing.done()
-    assert not request.gone.is_set()
-    request.reply({"metadata": {"name": "c"}})
-    await finishing
+    await finishes_after_the_answer(server, api, request)
 
 
 async def test_a_write_of_later_that_is_sent_when_the_scheduler_stops_is_answered(
@@ -459,12 +459,7 @@ async def test_a_write_of_later_that_is_sent_when_the_scheduler_stops_is_answere
     api.later(partial(write_alone, api))
     request = await server.next()
     api.stop()
-    finishing = asyncio.create_task(api.finish(LONG))
-    await answered_meanwhile(server)
-    assert not finishing.done()
-    assert not request.gone.is_set()
-    request.reply({"metadata": {"name": "c"}})
-    await finishing
+    await finishes_after_the_answer(server, api, request)
 
 
 async def test_a_scheduler_that_stops_gives_answers_so_much_time_and_no_more(
