@@ -364,7 +364,7 @@ class Cluster(RuleBasedStateMachine):
             there = {uid for uid, h in pods.items() if h.node == name}
             assert {p.pod.uid for p in state.pods_of(name)} == there
             if (row := state.nodes.row_of.get(name)) is not None:
-                assert state.pods.on(row).keys() == there
+                assert sorted(p.pod.uid for p in state.pods.on(row)) == sorted(there)
         assert self.model.heard == {uid: h.node for uid, h in pods.items() if h.announced}
         for name in PODS:
             found = state.pods.named(f"default/{name}")
@@ -407,7 +407,7 @@ class Cluster(RuleBasedStateMachine):
         for name, known in self.model.nodes.items():
             for image in known.images:
                 holders[image].add(table.row_of[name])
-        assert {image: entry.rows for image, entry in table.images.items()} == holders
+        assert {image: set(entry.rows) for image, entry in table.images.items()} == holders
 
     @invariant()
     def a_host_port_is_taken_as_long_as_a_pod_holds_it(self) -> None:

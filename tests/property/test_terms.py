@@ -187,7 +187,7 @@ class CountedCluster(RuleBasedStateMachine):
             return
         with self.state.trial() as trial:
             for other in tuple(self.state.pods.on(row)):
-                trial.remove(other)
+                trial.remove(other.pod.uid)
             trial.add(pod, row)
             self.every_count_is_that_of_a_recount()
 

@@ -151,8 +151,8 @@ def test_a_port_is_free_again_when_its_last_user_has_left() -> None:
 
 def test_an_image_has_the_size_its_first_node_reported_until_no_node_has_it() -> None:
     table = table_of(node("n1", images={"app:v1": 5}), node("n2", images={"app:v1": 9}))
-    assert (table.images["app:v1"].size, table.images["app:v1"].rows) == (5, {0, 1})
+    assert (table.images["app:v1"].size, [*table.images["app:v1"].rows]) == (5, [0, 1])
     table.drop("n1")
-    assert (table.images["app:v1"].size, table.images["app:v1"].rows) == (5, {1})
+    assert (table.images["app:v1"].size, [*table.images["app:v1"].rows]) == (5, [1])
     table.put(parse_node(node("n2")))
     assert table.images == {}

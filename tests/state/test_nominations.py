@@ -4,12 +4,13 @@ from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import Pod, parse_pod
 from mooring.state.nominations import NominationsWriter
 from mooring.state.pod_columns import MutablePodColumns
+from mooring.state.pods import PodTable
 from mooring.testing.builders import cluster, node, pod, uid_of
 
 
 def nominated(*priorities: int, row: int) -> NominationsWriter:
     """Return pods named after their priorities."""
-    writer = NominationsWriter(MutablePodColumns())
+    writer = NominationsWriter(MutablePodColumns(PodTable()))
     for priority in priorities:
         writer.put(parse_pod(pod(f"p{priority}", priority=priority)), row)
     return writer
@@ -34,7 +35,7 @@ def test_those_of_lower_priority_are_found_by_their_row() -> None:
 
 
 def test_a_dropped_nomination_leaves_nothing_behind() -> None:
-    columns = MutablePodColumns()
+    columns = MutablePodColumns(PodTable())
     writer = NominationsWriter(columns)
     writer.put(parse_pod(pod("new", cpu="1")), 0)
     assert writer.drop(uid_of("new")) is not None
@@ -74,7 +75,7 @@ def test_a_withdrawn_nomination_is_an_event_like_the_deletion_of_a_pod() -> None
 
 
 def test_a_nominated_pod_does_not_count_for_one_that_ends_before_its_node_is_free() -> None:
-    writer = NominationsWriter(MutablePodColumns())
+    writer = NominationsWriter(MutablePodColumns(PodTable()))
     writer.put(parse_pod(pod("g0")), 1, backfill_until=100.0)
     assert [p.name for p in writer.nominations.at(1, 0, None, ends=101.0)] == ["g0"]
     assert writer.nominations.at(1, 0, None, ends=100.0) == []

@@ -6,15 +6,35 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.model.pod import Uid, parse_pod
+from mooring.model.pod import Pod, Uid, parse_pod
 from mooring.state.pod_columns import MutablePodColumns
+from mooring.state.pods import PlacedPod, PodTable
 from mooring.testing.builders import pod, uid_of
 
 
+class Columns(MutablePodColumns):
+    """Pod columns with the table of the placed pods."""
+
+    def __init__(self) -> None:
+        self.table = PodTable()
+        super().__init__(self.table)
+
+    def put(self, pod: Pod, row: int = 0, *, group: int | None = None) -> PlacedPod:
+        placed = PlacedPod(pod, row)
+        self.table.put(placed)
+        self.place(placed, arrival=len(self.table), evicting=False, group=group)
+        return placed
+
+    def drop(self, placed: PlacedPod) -> int:
+        arrival = self.displace(placed)
+        self.table.pop(placed.pod.uid)
+        return arrival
+
+
 def test_a_slot_has_what_its_pod_requests() -> None:
-    columns = MutablePodColumns()
+    columns = Columns()
     started = "1970-01-01T00:00:10Z"
-    columns.put(parse_pod(pod("a", cpu="500m", priority=7, started=started)), 3, nominated=False)
+    columns.put(parse_pod(pod("a", cpu="500m", priority=7, started=started)), 3)
     assert columns.rows.tolist() == [3]
     assert columns.priority.tolist() == [7]
     assert columns.started.tolist() == [10.0]
@@ -23,44 +43,46 @@ def test_a_slot_has_what_its_pod_requests() -> None:
 
 
 def test_a_pod_that_has_not_started_counts_as_the_latest() -> None:
-    columns = MutablePodColumns()
-    columns.put(parse_pod(pod("a")), 0, nominated=False)
+    columns = Columns()
+    columns.put(parse_pod(pod("a")), 0)
     assert np.isinf(columns.started[0])
 
 
 def test_a_free_slot_is_used_again_and_clean() -> None:
-    columns = MutablePodColumns()
+    columns = Columns()
     first = parse_pod(pod("a", cpu="1", requests={"example.com/gpu": 2}))
-    columns.put(first, 0, nominated=False)
-    columns.drop(first, nominated=False)
-    columns.put(parse_pod(pod("b", cpu="1")), 1, nominated=False)
+    assert columns.drop(columns.put(first, 0)) == 1
+    columns.put(parse_pod(pod("b", cpu="1")), 1)
     assert len(columns.pods) == 1
     assert columns.requests("example.com/gpu").tolist() == [0]
 
 
 def test_a_newer_version_of_a_pod_renews_its_start() -> None:
-    columns = MutablePodColumns()
-    columns.put(parse_pod(pod("a")), 0, nominated=False)
-    columns.renew(parse_pod(pod("a", started="1970-01-01T00:00:10Z")))
+    columns = Columns()
+    placed = columns.put(parse_pod(pod("a")), 0)
+    placed.pod = parse_pod(pod("a", started="1970-01-01T00:00:10Z"))
+    columns.renew(placed)
     assert columns.started.tolist() == [10.0]
 
 
 def test_slots_are_found_by_the_number_of_the_group() -> None:
-    columns = MutablePodColumns()
-    for i, number in enumerate((4, None, 7, 4)):
-        columns.put(parse_pod(pod(f"p{i}")), 0, nominated=False, group=number)
+    columns = Columns()
+    placed = [
+        columns.put(parse_pod(pod(f"p{i}")), group=number)
+        for i, number in enumerate((4, None, 7, 4))
+    ]
     assert columns.in_groups([4]).tolist() == [True, False, False, True]
-    columns.renew(parse_pod(pod("p0")), 7)
-    columns.drop(parse_pod(pod("p3")), nominated=False)
+    columns.renew(placed[0], 7)
+    columns.drop(placed[3])
     assert columns.groups.tolist() == [7, -1, 7, -1]
 
 
 def test_slots_are_found_of_pods_that_are_on_a_node_and_not_of_others_of_their_name() -> None:
-    columns = MutablePodColumns()
+    columns = Columns()
     a, b, c = (parse_pod(pod(name)) for name in "abc")
-    columns.put(a, 0, nominated=False)
-    columns.put(b, 1, nominated=False)
-    columns.put(c, 2, nominated=True)
+    columns.put(a, 0)
+    columns.put(b, 1)
+    columns.nominate(c, 2)
     successor = replace(a, uid=Uid("another"))
     assert columns.slots_of((b, c, successor)).tolist() == [1]
     assert columns.slots_of(()).tolist() == []
@@ -68,16 +90,16 @@ def test_slots_are_found_of_pods_that_are_on_a_node_and_not_of_others_of_their_n
 
 def test_the_slot_of_a_pod_that_is_named_twice_is_found_once() -> None:
     """What the pod requests would else be freed twice."""
-    columns, one = MutablePodColumns(), parse_pod(pod("a"))
-    columns.put(one, 0, nominated=False)
+    columns, one = Columns(), parse_pod(pod("a"))
+    columns.put(one, 0)
     assert columns.slots_of((one, one)).tolist() == [0]
 
 
 def test_slots_are_found_by_namespace() -> None:
-    columns = MutablePodColumns()
+    columns = Columns()
     for namespace in ("x", "y", "x"):
         name = f"p{len(columns.pods)}"
-        columns.put(parse_pod(pod(name, namespace=namespace)), 0, nominated=False)
+        columns.put(parse_pod(pod(name, namespace=namespace)), 0)
     assert columns.in_namespaces(["x", "unknown"]).tolist() == [True, False, True]
 
 
@@ -85,10 +107,13 @@ def test_slots_are_found_by_namespace() -> None:
 def test_nominated_demand_is_the_sum_over_nominated_pods_of_at_least_the_priority(
     drawn: list[tuple[int, int, bool]],
 ) -> None:
-    columns = MutablePodColumns()
+    columns = Columns()
     for i, (row, priority, nominated) in enumerate(drawn):
         one = parse_pod(pod(f"p{i}", cpu="1", priority=priority))
-        columns.put(one, row, nominated=nominated)
+        if nominated:
+            columns.nominate(one, row)
+        else:
+            columns.put(one, row)
     pods, sums = columns.nominated_demand(["cpu"], 3, uid_of("p0"), 4)
     expected = [
         sum(r == row and n and p >= 3 and i != 0 for i, (r, p, n) in enumerate(drawn))

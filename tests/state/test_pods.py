@@ -1,14 +1,16 @@
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mooring.model.pod import Uid, parse_pod
-from mooring.state.pods import PlacedPod, PodTable
+from mooring.state.pods import Assumption, PlacedPod, PodTable
 from mooring.testing.builders import pod, uid_of
 
 
 def placed(name: str, row: int, *, assumed: bool = False) -> PlacedPod:
-    return PlacedPod(parse_pod(pod(name)), row, assumed)
+    return PlacedPod(parse_pod(pod(name)), row, Assumption() if assumed else None)
 
 
 def test_pods_are_found_by_uid_and_by_row() -> None:
@@ -18,9 +20,32 @@ def test_pods_are_found_by_uid_and_by_row() -> None:
     found = table.get(uid_of("a"))
     assert found is not None
     assert found.row == 0
-    assert table.on(0).keys() == {uid_of("a"), uid_of("b")}
-    assert table.on(7) == {}
+    assert {p.pod.name for p in table.on(0)} == {"a", "b"}
+    assert not table.on(7)
     assert (len(table), {p.pod.name for p in table}) == (3, {"a", "b", "c"})
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(0, 2)), max_size=30))
+def test_a_row_has_the_pods_that_came_to_it_and_have_not_left(steps: list[tuple[str, int]]) -> None:
+    """A pod comes, goes to another row, and leaves if it is on the row already."""
+    table, rows = PodTable(), dict[str, int]()
+    for name, row in steps:
+        known = table.get(uid_of(name))
+        if known is None:
+            table.put(placed(name, row))
+        elif known.row != row:
+            table.move(known, row)
+        else:
+            table.pop(known.pod.uid)
+            del rows[name]
+            continue
+        rows[name] = row
+    for row in range(3):
+        on_row = table.on(row)
+        assert sorted(p.pod.name for p in on_row) == sorted(
+            n for n, at in rows.items() if at == row
+        )
+        assert all(p.row == row for p in on_row)
 
 
 def test_a_pod_is_placed_once() -> None:
@@ -36,7 +61,7 @@ def test_a_removed_pod_is_in_no_index() -> None:
     table.put(entry)
     assert table.assumed == {uid_of("a"): entry}
     assert table.pop(uid_of("a")) is entry
-    assert (len(table), table.on(0), table.assumed) == (0, {}, {})
+    assert (len(table), [*table.on(0)], table.assumed) == (0, [], {})
     assert table.pop(uid_of("a")) is None
     assert table.named("default/a") is None
 

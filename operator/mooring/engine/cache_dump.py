@@ -41,7 +41,7 @@ def _nodes(scheduler: SchedulerState) -> Iterator[Record]:
         row = state.nodes.row_of.get(name)
         if row is None or (node := state.nodes.nodes[row]) is None:
             continue
-        placed = tuple(state.pods.on(row).values())
+        placed = tuple(state.pods.on(row))
         yield _node(scheduler, row, node)
         for each in placed:
             yield _pod(scheduler, each)

@@ -40,7 +40,7 @@ from mooring.state.nominations import NominationsWriter
 from mooring.state.objects import Objects
 from mooring.state.pod_columns import MutablePodColumns, PodColumns
 from mooring.state.pod_groups import GROUP_KINDS, PodGroups, PodGroupsWriter
-from mooring.state.pods import PlacedPod, PodTable
+from mooring.state.pods import Assumption, PlacedPod, PodTable
 from mooring.state.storage.storage import Storage
 from mooring.state.topology.counts import TopologyCounts
 from mooring.state.topology.default_selectors import DefaultSelectors
@@ -69,7 +69,7 @@ class ClusterState:
         self.dynamic_resources = DynamicResourcesWriter(self.objects)
         self._pod_groups = PodGroupsWriter(self.pods)
         self.pod_groups: PodGroups = self._pod_groups.groups
-        self._pod_columns = MutablePodColumns()
+        self._pod_columns = MutablePodColumns(self.pods)
         self._arrivals = count()
         self.pod_columns: PodColumns = self._pod_columns
         self._nominations = NominationsWriter(self._pod_columns)
@@ -134,7 +134,7 @@ class ClusterState:
         while self.recounting:
             for uid in self._pod_groups.recount():
                 if (placed := self.pods.get(uid)) is not None:
-                    self._pod_columns.renew(placed.pod, self._pod_groups.number_of(uid))
+                    self._pod_columns.renew(placed, self._pod_groups.number_of(uid))
                 yield
             while self._to_resize:
                 placed = self.pods.get(self._to_resize.pop())
@@ -236,7 +236,7 @@ class ClusterState:
             if row is not None:
                 self._withdraw_from(row)
                 if pods := self.pods.on(row):
-                    self._move(pods.values(), self.nodes.unknown_row)
+                    self._move(pods, self.nodes.unknown_row)
             before = self.nodes.drop(key)
             if row is not None:
                 self.devices.node_changed(row, None)
@@ -327,8 +327,8 @@ class ClusterState:
         deleted between the end of a watch and the list that follows is shown by neither.
         """
         for uid in uids:
-            if (placed := self.pods.assumed.get(uid)) is not None:
-                placed.deadline = -math.inf
+            if (assumption := self.pods.assumption(uid)) is not None:
+                assumption.deadline = -math.inf
 
     def _node_it_changes(self, key: str, pod: Pod) -> str | None:
         """Return the node on which the pod was counted, if it must be counted differently now."""
@@ -372,7 +372,7 @@ class ClusterState:
     def _renew_group(self, uid: Uid) -> None:
         """Have the columns follow if a pod on a node has been counted anew by itself."""
         if self.pod_groups.recounting and (placed := self.pods.get(uid)) is not None:
-            self._pod_columns.renew(placed.pod, self._pod_groups.number_of(uid))
+            self._pod_columns.renew(placed, self._pod_groups.number_of(uid))
 
     def assume(self, pod: Pod, row: int) -> None:
         """Count the pod on the row in every later decision, before the API server knows of it.
@@ -385,8 +385,8 @@ class ClusterState:
         self._evictions.stop_waiting(pod)
         nominee = self.nominations.get(pod.uid)
         withdrawn = self._withdraw_elsewhere(pod, row)
-        assumed = PlacedPod(self._as_bound(pod, row), row, assumed=True, announced=False)
-        assumed.was_nominated = nominee is not None and not withdrawn
+        assumption = Assumption(was_nominated=nominee is not None and not withdrawn)
+        assumed = PlacedPod(self._as_bound(pod, row), row, assumption)
         self._attach(assumed)
         self._publish_demand(assumed)
         self._deliver((*gone, *withdrawn))
@@ -409,8 +409,8 @@ class ClusterState:
         Its confirmation by the watch is then no event.
         """
         assumed = self.pods.assumed.get(pod.uid)
-        if assumed is not None and not assumed.announced:
-            assumed.announced = True
+        if assumed is not None and assumed.assumption is not None and not assumed.announced:
+            assumed.assumption.announced = True
             self._deliver((ClusterEvent(Kind.POD, Action.ADD, None, assumed.pod),))
 
     def forget(self, pod: Pod) -> None:
@@ -424,22 +424,22 @@ class ClusterState:
         then know of resources that are free now.
         """
         self.dynamic_resources.claims.release(pod.uid)
-        assumed = self.pods.assumed.get(pod.uid)
-        if assumed is None:
+        assumed, assumption = self.pods.assumed.get(pod.uid), self.pods.assumption(pod.uid)
+        if assumed is None or assumption is None:
             preemptors = self._evictions.abandon(pod)
             self._deliver(tuple(event for p in preemptors for event in self._withdraw(p.uid)))
             return
         events = self._delete_pod(pod.uid)
-        if not assumed.announced and assumed.was_nominated:
+        if not assumption.announced and assumption.was_nominated:
             nominee = replace(pod, nominated_node=assumed.pod.node_name)
             events = (ClusterEvent(Kind.POD, Action.DELETE, nominee, None),)
         self._deliver(events)
 
     def expect_confirmation(self, pod: Pod, deadline: float) -> None:
         """Set the time (`deadline`, seconds) before which the watch must show the binding."""
-        placed = self.pods.assumed.get(pod.uid)
-        if placed is not None:
-            placed.deadline = deadline
+        assumption = self.pods.assumption(pod.uid)
+        if assumption is not None:
+            assumption.deadline = deadline
 
     def nominate(self, pod: Pod, node: str, *, backfill_until: float = -math.inf) -> None:
         """Nominate the pod to the node, and to no other; an unknown node nominates nothing.
@@ -612,8 +612,9 @@ class ClusterState:
     def pods_of(self, node: str) -> Iterable[PlacedPod]:
         """Return the pods on the node of this name, also if the node does not exist."""
         row = self.nodes.row_of.get(node)
-        pods = self.pods.on(row) if row is not None else self._on_unknown_nodes.get(node, {})
-        return pods.values()
+        if row is not None:
+            return self.pods.on(row)
+        return self._on_unknown_nodes.get(node, {}).values()
 
     def pods_without_node(self) -> list[PlacedPod]:
         """Return the pods whose node does not exist."""
@@ -635,7 +636,7 @@ class ClusterState:
         withdrawn = self._withdraw_elsewhere(pod, row) if known is None else ()
         row = self.nodes.unknown_row if row is None else row
         cards = known.cards if known is not None else None
-        placed = PlacedPod(pod, row, assumed=False, cards=cards)
+        placed = PlacedPod(pod, row, cards=cards)
         self._attach(placed)
         if known is None:
             self._publish_demand(placed)
@@ -666,14 +667,14 @@ class ClusterState:
         or if the API server does not give the pod labels of its node as it usually does.
         """
         before, announced = known.pod, known.announced
-        known.pod, known.assumed, known.deadline, known.announced = pod, False, None, True
+        known.pod, known.assumption = pod, None
         self.pods.assumed.pop(pod.uid, None)
         recounted = not _is_equivalent(before, pod)
         if recounted:
             self.topology.detach(known.equivalent, known.row)
             known.equivalent = self.topology.attach(pod, known.row)
         self._pod_groups.attach(known)
-        self._pod_columns.renew(pod, self._pod_groups.number_of(pod.uid))
+        self._pod_columns.renew(known, self._pod_groups.number_of(pod.uid))
         if self.devices.renew(known) or recounted:
             self.nodes.changes.mark(known.row)
         if pod.terminating and not before.terminating:
@@ -716,9 +717,7 @@ class ClusterState:
         known = self.nodes.nodes[row] if row is not None else None
         if row is None or known is None or known.labels == labels:
             return nullcontext()
-        return self.topology.relabelling(
-            [placed.equivalent for placed in self.pods.on(row).values()], row
-        )
+        return self.topology.relabelling([placed.equivalent for placed in self.pods.on(row)], row)
 
     def _withdraw_from(self, row: int) -> None:
         """Drop the nominations to a node that goes, because its row may serve another name."""
@@ -746,23 +745,28 @@ class ClusterState:
             self.storage.add_pod(row, pod)
             self.topology.move(placed.equivalent, before, row)
             self.pods.move(placed, row)
-            self._pod_columns.move(pod.uid, row)
+            self._pod_columns.move(placed)
             self._enter_unknown_node(placed)
         self.devices.attach_all(moved)
 
-    def _attach(self, placed: PlacedPod) -> None:
-        """Add the pod to every table and count; `_detach` is the exact reverse."""
+    def _attach(self, placed: PlacedPod, arrival: int | None = None) -> None:
+        """Add the pod to every table and count; `_detach` is the exact reverse.
+
+        `arrival` is what `_detach` returned if the pod comes back to where it was.
+        """
         self._pod_groups.attach(placed)
-        self._enter(placed)
+        self._enter(placed, next(self._arrivals) if arrival is None else arrival)
 
-    def _detach(self, uid: Uid) -> PlacedPod | None:
+    def _detach(self, uid: Uid) -> int | None:
+        """Return the arrival of the pod, which grows from pod to pod; None if it was on no node."""
         placed = self.pods.get(uid)
-        if placed is not None:
-            self._leave(placed)
-            self._pod_groups.detach(placed)
-        return placed
+        if placed is None:
+            return None
+        arrival = self._leave(placed)
+        self._pod_groups.detach(placed)
+        return arrival
 
-    def _enter(self, placed: PlacedPod) -> None:
+    def _enter(self, placed: PlacedPod, arrival: int) -> None:
         """Count the pod on its row; `_leave` is the exact reverse."""
         pod, row = placed.pod, placed.row
         self.pods.put(placed)
@@ -771,26 +775,23 @@ class ClusterState:
         self.storage.add_pod(row, pod)
         self._enter_unknown_node(placed)
         self.devices.attach(placed)
-        if placed.arrival is None:
-            placed.arrival = next(self._arrivals)
-        self._pod_columns.put(
-            pod,
-            row,
-            nominated=False,
-            arrival=placed.arrival,
+        self._pod_columns.place(
+            placed,
+            arrival=arrival,
             evicting=self.evictions.evicting(pod),
             group=self._pod_groups.number_of(pod.uid),
         )
 
-    def _leave(self, placed: PlacedPod) -> None:
+    def _leave(self, placed: PlacedPod) -> int:
         pod, row = placed.pod, placed.row
-        self._pod_columns.drop(pod, nominated=False)
+        arrival = self._pod_columns.displace(placed)
         self._leave_unknown_node(placed)
         self.devices.detach(placed)
         self.storage.remove_pod(row, pod)
         self.topology.detach(placed.equivalent, row)
         self.nodes.remove_pod(row, pod)
         self.pods.pop(pod.uid)
+        return arrival
 
     def _enter_unknown_node(self, placed: PlacedPod) -> None:
         """Note the pod by its node's name if there is no such node."""
@@ -864,7 +865,8 @@ class Trial:
         self._frees_claims = frees_claims
         self._added: dict[Uid, Mapping[str, Allocation]] = {}
         """With the allocations that were in flight for the pod before."""
-        self._removed: dict[Uid, PlacedPod] = {}
+        self._removed: dict[Uid, tuple[PlacedPod, int | None]] = {}
+        """With the arrival that the pod comes back with."""
         self._freed: dict[Uid, ExitStack] = {}
         """What undoes that the claims of a removed pod are free."""
         undo.callback(self._restore)
@@ -876,11 +878,11 @@ class Trial:
         """
         placed = self._state.pods.get(uid)
         if placed is not None and self._state.nodes.nodes[placed.row] is not None:
-            self._state._detach(uid)  # noqa: SLF001 - the other half of one class
+            arrival = self._state._detach(uid)  # noqa: SLF001 - the other half of one class
             if uid in self._added:
                 self._take_claims_back(uid, self._added.pop(uid))
             else:
-                self._removed[uid] = placed
+                self._removed[uid] = placed, arrival
                 self._free_claims(uid)
 
     def withdraw(self, uid: Uid) -> None:
@@ -894,14 +896,15 @@ class Trial:
 
         One that was removed from this row in this trial is as it was before.
         """
-        placed = self._removed.get(pod.uid)
+        placed, arrival = self._removed.get(pod.uid, (None, None))
         if placed is not None and placed.pod is pod and placed.row == row:
-            self._state._attach(placed)  # noqa: SLF001 - see above
+            self._state._attach(placed, arrival)  # noqa: SLF001 - see above
             del self._removed[pod.uid]
             if pod.uid in self._freed:
                 self._freed.pop(pod.uid).close()
         else:
-            self._state._attach(PlacedPod(pod, row, assumed=True))  # noqa: SLF001 - see above
+            added = PlacedPod(pod, row, Assumption(announced=True))
+            self._state._attach(added)  # noqa: SLF001 - see above
             self._added[pod.uid] = self._state.dynamic_resources.claims.held(pod.uid)
 
     def nominate(self, pod: Pod, row: int) -> None:
@@ -945,5 +948,5 @@ class Trial:
             self._take_claims_back(uid, held)
         for freed in reversed(self._freed.values()):
             freed.close()
-        for placed in reversed(self._removed.values()):
-            self._state._attach(placed)  # noqa: SLF001 - see above
+        for placed, arrival in reversed(self._removed.values()):
+            self._state._attach(placed, arrival)  # noqa: SLF001 - see above

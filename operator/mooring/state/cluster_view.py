@@ -99,7 +99,7 @@ class ClusterView:
 
     def pods_on(self, row: int) -> Iterable[PlacedPod]:
         """Return the pods on a row, assumed ones included."""
-        return self._state.pods.on(row).values()
+        return self._state.pods.on(row)
 
     def pods_of(self, node: str) -> Iterable[PlacedPod]:
         """Return the pods on the node of this name, assumed ones too, also if it does not exist.

@@ -91,7 +91,7 @@ class NominationsWriter:
         self.drop(pod.uid)
         self._by_uid[pod.uid] = Nominee(pod, row, backfill_until)
         self._by_row.setdefault(row, {})[pod.uid] = pod
-        self._columns.put(pod, row, nominated=True, backfill_until=backfill_until)
+        self._columns.nominate(pod, row, backfill_until)
 
     def drop(self, uid: Uid) -> Nominee | None:
         """Remove the nomination of the pod of this uid and return it; None if there is none."""
@@ -102,5 +102,5 @@ class NominationsWriter:
         del on_row[uid]
         if not on_row:
             del self._by_row[nominee.row]
-        self._columns.drop(nominee.pod, nominated=True)
+        self._columns.withdraw(nominee.pod)
         return nominee

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from mooring.model.pod import Pod, Uid
 from mooring.state.columns import Columns, IntArray, Interned, ResourceColumns, read_only
+from mooring.state.pods import PlacedPod, PodTable
 
 __all__ = ["MutablePodColumns", "PodColumns"]
 
@@ -25,10 +26,11 @@ class PodColumns:
     """What decisions read: columns over slots; a free slot's `rows` is -1.
 
     Requests are int64 in the units of the node table; `started` is float64 seconds since the epoch,
-    infinite for a pod that has not started, because such a pod counts as started now.
+    infinite for a pod that has not started, because such a pod counts as started now. A placed pod
+    knows its slot.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, placed: PodTable) -> None:
         columns = self._columns = Columns()
         self._rows = columns.add(np.int64, _NOWHERE)
         self._priority = columns.add(np.int64)
@@ -41,9 +43,9 @@ class PodColumns:
         self._namespaces: Interned[str] = Interned(columns, "")
         self._requests = ResourceColumns(columns)
         self._pods: list[Pod | None] = []
-        self._placed: dict[Uid, int] = {}
+        self._placed = placed
         self._nominees: dict[Uid, int] = {}
-        """The slots of placed pods, and those of nominated ones."""
+        """The slots of nominated pods."""
         self._free: list[int] = []
 
     @property
@@ -58,7 +60,10 @@ class PodColumns:
 
     def slot(self, uid: Uid, *, nominated: bool) -> int | None:
         """Return the slot of the placed or nominated pod of this uid; None if it has none."""
-        return self._slots(nominated=nominated).get(uid)
+        if nominated:
+            return self._nominees.get(uid)
+        placed = self._placed.get(uid)
+        return placed.slot if placed is not None else None
 
     def slots_of(self, pods: Iterable[Pod]) -> IntArray:
         """Return the slots (int64) of those of these pods that are on a node now, each once."""
@@ -153,67 +158,82 @@ class PodColumns:
         requests = self._requests.amounts(resource, len(self._pods))
         return np.zeros(len(self._pods), np.int64) if requests is None else requests
 
-    def _slots(self, *, nominated: bool) -> dict[Uid, int]:
-        return self._nominees if nominated else self._placed
-
 
 class MutablePodColumns(PodColumns):
     """Pod columns as ClusterState changes them."""
 
-    def put(
-        self,
-        pod: Pod,
-        row: int,
-        *,
-        nominated: bool,
-        arrival: int = 0,
-        evicting: bool = False,
-        backfill_until: float = _NO_BACKFILL,
-        group: int | None = None,
+    def place(
+        self, placed: PlacedPod, *, arrival: int, evicting: bool, group: int | None = None
     ) -> None:
-        """Add the pod on the row; a pod may be placed and nominated, each in its own slot."""
+        """Give the placed pod a slot.
+
+        Of two pods that came one after the other, the later one has the larger `arrival`.
+        """
+        slot = placed.slot = self._put(placed.pod, placed.row)
+        self._arrivals.data[slot] = arrival
+        self._evicting.data[slot] = evicting
+        self._groups.data[slot] = _NO_GROUP if group is None else group
+
+    def displace(self, placed: PlacedPod) -> int:
+        """Take the pod's slot from it; return the `arrival` that it was placed with."""
+        arrival = int(self._arrivals.data[placed.slot])
+        self._drop(placed.slot, placed.pod)
+        return arrival
+
+    def nominate(self, pod: Pod, row: int, backfill_until: float = _NO_BACKFILL) -> None:
+        """Add the pod, which must not be nominated yet; it may be placed, and has two slots then.
+
+        For `backfill_until` see Nominee.
+        """
+        slot = self._nominees[pod.uid] = self._put(pod, row)
+        self._nominated.data[slot] = True
+        self._backfill_until.data[slot] = backfill_until
+
+    def withdraw(self, pod: Pod) -> None:
+        """Remove the nominated pod."""
+        slot = self._nominees.pop(pod.uid)
+        self._nominated.data[slot] = False
+        self._drop(slot, pod)
+
+    def _put(self, pod: Pod, row: int) -> int:
+        """Return the slot that has the pod from now on."""
         slot = self._free.pop() if self._free else len(self._pods)
         if slot == len(self._pods):
             self._pods.append(None)
             self._columns.reserve(slot + 1)
-        self._slots(nominated=nominated)[pod.uid] = slot
         self._pods[slot] = pod
         self._rows.data[slot] = row
         self._priority.data[slot] = pod.spec.priority
         self._started.data[slot] = _NOT_STARTED if pod.started is None else pod.started
-        self._arrivals.data[slot] = arrival
-        self._nominated.data[slot] = nominated
-        self._evicting.data[slot] = evicting
-        self._backfill_until.data[slot] = backfill_until
-        self._groups.data[slot] = _NO_GROUP if group is None else group
         self._namespaces.put(slot, pod.namespace)
         for resource, amount in pod.spec.demand.resources.items():
             self._requests.put(resource, slot, amount)
+        return slot
 
-    def drop(self, pod: Pod, *, nominated: bool) -> None:
-        """Remove the placed or nominated pod."""
-        slot = self._slots(nominated=nominated).pop(pod.uid)
+    def _drop(self, slot: int, pod: Pod) -> None:
         self._pods[slot] = None
         self._rows.data[slot] = _NOWHERE
+        self._arrivals.data[slot] = 0
+        self._evicting.data[slot] = False
         self._groups.data[slot] = _NO_GROUP
         self._namespaces.put(slot, "")
         for resource in pod.spec.demand.resources:
             self._requests.put(resource, slot, 0)
         self._free.append(slot)
 
-    def move(self, uid: Uid, row: int) -> None:
-        """Put the placed pod on another row."""
-        self._rows.data[self._placed[uid]] = row
+    def move(self, placed: PlacedPod) -> None:
+        """Put the placed pod on the row that it has now."""
+        self._rows.data[placed.slot] = placed.row
 
-    def renew(self, pod: Pod, group: int | None = None) -> None:
-        """Replace a placed pod by a newer version of which only start and group may differ."""
-        slot = self._placed[pod.uid]
+    def renew(self, placed: PlacedPod, group: int | None = None) -> None:
+        """Take over a newer version of the placed pod, of which only start and group may differ."""
+        slot, pod = placed.slot, placed.pod
         self._pods[slot] = pod
         self._started.data[slot] = _NOT_STARTED if pod.started is None else pod.started
         self._groups.data[slot] = _NO_GROUP if group is None else group
 
     def mark_evicting(self, pod: Pod, *, evicting: bool) -> None:
         """Set whether the placed pod is being evicted; do nothing if it is on no node."""
-        slot = self._placed.get(pod.uid)
-        if slot is not None:
-            self._evicting.data[slot] = evicting
+        placed = self._placed.get(pod.uid)
+        if placed is not None:
+            self._evicting.data[placed.slot] = evicting

@@ -9,7 +9,7 @@ A pod, which its uid identifies, is on one node. Its name may return before the 
 end.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from mooring.model.devices import Assignment, CardFormat
@@ -17,30 +17,55 @@ from mooring.model.names import Names
 from mooring.model.pod import Pod, Uid
 from mooring.state.topology.equivalent_pods import EquivalentPods
 
-__all__ = ["PlacedPod", "PodTable"]
+__all__ = ["Assumption", "PlacedPod", "PodTable"]
 
 
 @dataclass(slots=True)
-class PlacedPod:
-    """A pod on a row, `assumed` until the watch confirms.
+class Assumption:
+    """What is kept of an assumed pod until the watch confirms it.
 
-    `deadline` is when an assumption whose binding went through expires, in seconds on the caller's
-    monotonic clock; None while it is being bound. `equivalent` is set while the pod is counted.
-    `announced` is False while an assumed pod's ADD event is yet to come; `was_nominated` says that
-    it was nominated to the row when it was assumed.
+    `deadline` is when it expires if its binding went through, in seconds on the caller's monotonic
+    clock; None while it is being bound. `announced` is False while its ADD event is yet to come.
+    `was_nominated` says that it was nominated to the row when it was assumed.
+    """
+
+    deadline: float | None = None
+    announced: bool = False
+    was_nominated: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class PlacedPod:
+    """A pod on a row, with an assumption until the watch confirms it.
+
+    There is one for each pod of the cluster, so that every field counts. `equivalent` is set while
+    the pod is counted, `slot`, its place in the pod columns, while it is there.
     """
 
     pod: Pod
     row: int
-    assumed: bool
-    deadline: float | None = None
-    announced: bool = True
-    was_nominated: bool = False
+    assumption: Assumption | None = None
     cards: tuple[CardFormat, Assignment] | None = None
     """The GPU cards chosen for the pod, and the format they were chosen by; None without any."""
-    equivalent: EquivalentPods = field(init=False, repr=False, compare=False)
-    arrival: int | None = field(default=None, init=False, repr=False, compare=False)
-    """Pods that came later have larger numbers; it stays while a trial removes the pod."""
+    equivalent: EquivalentPods = field(init=False, repr=False)
+    slot: int = field(init=False, repr=False)
+    index: int = field(init=False, repr=False)
+    """Where the table has it among the pods of the row."""
+
+    @property
+    def assumed(self) -> bool:
+        """Whether the watch has not shown yet that the pod is bound."""
+        return self.assumption is not None
+
+    @property
+    def announced(self) -> bool:
+        """Whether the pod's ADD event has been delivered."""
+        return self.assumption is None or self.assumption.announced
+
+    @property
+    def deadline(self) -> float | None:
+        """When the assumption expires, see Assumption; None without one."""
+        return self.assumption.deadline if self.assumption is not None else None
 
 
 class PodTable:
@@ -52,7 +77,7 @@ class PodTable:
 
     def __init__(self) -> None:
         self._by_uid: dict[Uid, PlacedPod] = {}
-        self._by_row: dict[int, dict[Uid, PlacedPod]] = {}
+        self._by_row: dict[int, list[PlacedPod]] = {}
         self._names = Names()
         self.assumed: dict[Uid, PlacedPod] = {}
         """The pods that wait for confirmation, by uid."""
@@ -67,6 +92,11 @@ class PodTable:
         """Return the placed pod of this uid; None if it is on no node."""
         return self._by_uid.get(uid)
 
+    def assumption(self, uid: Uid) -> Assumption | None:
+        """Return the assumption of the pod of this uid; None if it is not assumed."""
+        placed = self.assumed.get(uid)
+        return placed.assumption if placed is not None else None
+
     def named(self, key: str) -> PlacedPod | None:
         """Return the placed pod of this namespace/name, for people who ask by it.
 
@@ -75,9 +105,9 @@ class PodTable:
         found = [self._by_uid[uid] for uid in reversed(self._names.of(key))]
         return max(found, key=lambda placed: placed.pod.created, default=None)
 
-    def on(self, row: int) -> dict[Uid, PlacedPod]:
-        """Return the pods of a row by uid; not to be changed by the caller."""
-        return self._by_row.get(row, {})
+    def on(self, row: int) -> Sequence[PlacedPod]:
+        """Return the pods of a row, in no order; not to be kept over a change of the table."""
+        return self._by_row.get(row, ())
 
     def put(self, placed: PlacedPod) -> None:
         """Add the pod.
@@ -89,7 +119,7 @@ class PodTable:
         if uid in self._by_uid:
             raise ValueError(f"{placed.pod.key} is placed already")
         self._by_uid[uid] = placed
-        self._by_row.setdefault(placed.row, {})[uid] = placed
+        self._enter_row(placed, placed.row)
         self._names.add(placed.pod.key, uid)
         if placed.assumed:
             self.assumed[uid] = placed
@@ -97,8 +127,7 @@ class PodTable:
     def move(self, placed: PlacedPod, row: int) -> None:
         """Put the pod, which is here, on another row."""
         self._leave_row(placed)
-        placed.row = row
-        self._by_row.setdefault(row, {})[placed.pod.uid] = placed
+        self._enter_row(placed, row)
 
     def pop(self, uid: Uid) -> PlacedPod | None:
         """Remove the pod and return it, if there was one."""
@@ -109,8 +138,17 @@ class PodTable:
             self._leave_row(placed)
         return placed
 
+    def _enter_row(self, placed: PlacedPod, row: int) -> None:
+        on_row = self._by_row.setdefault(row, [])
+        placed.row, placed.index = row, len(on_row)
+        on_row.append(placed)
+
     def _leave_row(self, placed: PlacedPod) -> None:
+        """Remove the pod from its row; the last one takes its place, so that no other moves."""
         on_row = self._by_row[placed.row]
-        del on_row[placed.pod.uid]
+        last = on_row.pop()
+        if last is not placed:
+            on_row[placed.index] = last
+            last.index = placed.index
         if not on_row:
             del self._by_row[placed.row]

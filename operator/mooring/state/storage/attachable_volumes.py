@@ -5,7 +5,6 @@ CSINode (nodevolumelimits/csi.go). A node without one has no limits, so treating
 everywhere gives the same result.
 """
 
-from collections import Counter
 from typing import Final
 
 from mooring.model.events import Kind
@@ -19,6 +18,7 @@ from mooring.model.storage import (
 )
 from mooring.model.volumes import CSI_DRIVERS, ClaimVolume, Disk
 from mooring.state.objects import Objects
+from mooring.state.row_counts import RowCounts
 from mooring.state.storage.attachments import Attachments
 
 __all__ = ["AttachableVolumes"]
@@ -33,7 +33,7 @@ class AttachableVolumes:
     def __init__(self, objects: Objects, attachments: Attachments) -> None:
         self._objects = objects
         self._attachments = attachments
-        self._rows: dict[str, Counter[int]] = {}
+        self._rows: dict[str, RowCounts] = {}
         self._sources: dict[str, CSISource | None] = {}
         self._volumes: dict[str, str] = {}
         self._claims_of: dict[str, set[str]] = {}
@@ -94,17 +94,15 @@ class AttachableVolumes:
     def _add_claim(self, key: str, row: int) -> None:
         rows = self._rows.get(key)
         if rows is None:
-            rows = self._rows[key] = Counter()
+            rows = self._rows[key] = RowCounts()
             self._resolve(key)
-        rows[row] += 1
+        rows.add(row)
         self._use(self._sources[key], row, 1)
 
     def _remove_claim(self, key: str, row: int) -> None:
         rows = self._rows[key]
-        rows[row] -= 1
+        rows.remove(row)
         self._use(self._sources[key], row, -1)
-        if not rows[row]:
-            del rows[row]
         if not rows:
             del self._rows[key], self._sources[key]
             self._bind(key, "")

@@ -80,8 +80,8 @@ class TopologyCounts:
         equivalent = self._table.find(key)
         if equivalent is None:
             equivalent = self._table.add(pod, key)
-            equivalent.counted_in = self._counts_including(equivalent)
-        equivalent.pods_on[row] = equivalent.pods_on.get(row, 0) + 1
+            equivalent.counted_in = self._counts_including(equivalent) or ()
+        equivalent.pods_on.add(row)
         for counts in equivalent.counted_in:
             counts.add(row, 1)
         return equivalent
@@ -90,10 +90,7 @@ class TopologyCounts:
         """Remove one of the equivalent pods from the row."""
         for counts in equivalent.counted_in:
             counts.add(row, -1)
-        equivalent.pods_on[row] -= 1
-        if equivalent.pods_on[row]:
-            return
-        del equivalent.pods_on[row]
+        equivalent.pods_on.remove(row)
         if not equivalent.pods_on:
             for term in self._table.drop(equivalent):
                 for counts in tuple(self._by_source.get(term, ())):
@@ -104,11 +101,8 @@ class TopologyCounts:
         for counts in equivalent.counted_in:
             counts.add(before, -1)
             counts.add(row, 1)
-        pods_on = equivalent.pods_on
-        pods_on[before] -= 1
-        if not pods_on[before]:
-            del pods_on[before]
-        pods_on[row] = pods_on.get(row, 0) + 1
+        equivalent.pods_on.remove(before)
+        equivalent.pods_on.add(row)
 
     @contextmanager
     def relabelling(self, pods: Sequence[EquivalentPods], row: int) -> Iterator[None]:
@@ -125,7 +119,7 @@ class TopologyCounts:
         """Count the namespace's pods anew by selectors of its labels, which have changed."""
         for equivalent in self._table.in_namespace(namespace):
             before = equivalent.counted_in
-            equivalent.counted_in = self._counts_including(equivalent)
+            equivalent.counted_in = self._counts_including(equivalent) or ()
             for counts in set(before).difference(equivalent.counted_in):
                 _add_all(counts, equivalent, -1)
             for counts in set(equivalent.counted_in).difference(before):
@@ -269,8 +263,8 @@ class TopologyCounts:
 def _fill(counts: MutableDomainCounts, counted: Sequence[EquivalentPods]) -> None:
     """Add the pods, all at once, because a new count may include every pod of the cluster."""
     counts.add_each(
-        [row for equivalent in counted for row in equivalent.pods_on],
-        [number for equivalent in counted for number in equivalent.pods_on.values()],
+        [row for equivalent in counted for row, _ in equivalent.pods_on.items()],
+        [number for equivalent in counted for _, number in equivalent.pods_on.items()],
     )
 
 

@@ -3,7 +3,7 @@
 They are counted together, so that an event of a pod costs one addition per count.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
@@ -11,6 +11,7 @@ from typing import Final
 from mooring.model.affinity import AffinityTerm, PodAffinity
 from mooring.model.pod import Pod
 from mooring.model.sharing import FrozenDict
+from mooring.state.row_counts import RowCounts
 from mooring.state.topology.domain_counts import MutableDomainCounts
 from mooring.state.topology.selection import (
     Pair,
@@ -61,18 +62,33 @@ class EquivalentPods:
     """
 
     key: _Key
-    namespace: str
-    labels: Mapping[str, str]
-    terminating: bool
     terms: tuple[OwnedTerm, ...]
-    pods_on: dict[int, int] = field(default_factory=dict)
-    counted_in: list[MutableDomainCounts] = field(default_factory=list)
+    pods_on: RowCounts = field(default_factory=RowCounts)
+    counted_in: Sequence[MutableDomainCounts] = ()
     """Some of them may be dropped already, which are removed when there are too many."""
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of the pods."""
+        return self.key[0]
+
+    @property
+    def labels(self) -> FrozenDict:
+        """The labels of each of the pods."""
+        return self.key[1]
+
+    @property
+    def terminating(self) -> bool:
+        """Whether the pods are terminating."""
+        return self.key[2]
 
     def count_in(self, counts: MutableDomainCounts) -> None:
         """Note that the counts include the pods."""
         known = self.counted_in
-        known.append(counts)
+        if isinstance(known, list):
+            known.append(counts)
+        else:
+            self.counted_in = [*known, counts]
         if len(known) >= _MANY and not len(known) & (len(known) - 1):
             self.counted_in = [each for each in known if not each.is_dropped]
 
@@ -82,10 +98,13 @@ class EquivalenceTable:
 
     def __init__(self) -> None:
         self._by_key: dict[_Key, EquivalentPods] = {}
-        self._by_label: dict[str, dict[Pair | None, EquivalentPods | set[EquivalentPods]]] = {}
+        self._by_label: dict[
+            str, dict[Pair | None, EquivalentPods | dict[EquivalentPods, None]]
+        ] = {}
         """By namespace, then by label; None has all of the namespace.
 
-        Those that are alone with their label, as pods of a StatefulSet are, have no set.
+        Those that are alone with their label, as pods of a StatefulSet are, have no dict. Sets of
+        some pods would take twice as much.
         """
         self._owned: dict[tuple[Role, int, AffinityTerm], OwnedTerm] = {}
         self.terms: dict[Role, SelectionIndex[OwnedTerm]] = {r: SelectionIndex() for r in Role}
@@ -98,17 +117,17 @@ class EquivalenceTable:
     def add(self, pod: Pod, key: _Key) -> EquivalentPods:
         """Add a pod that no placed pod is equivalent to; `key` is that of `key_of`."""
         terms = tuple(self._owned_term(*stated) for stated in _stated(pod.spec.affinity))
-        equivalent = EquivalentPods(key, pod.namespace, key[1], pod.terminating, terms)
+        equivalent = EquivalentPods(key, terms)
         self._by_key[equivalent.key] = equivalent
         for term in terms:
             term.owners.add(equivalent)
         by_label = self._by_label.setdefault(equivalent.namespace, {})
         for label in (None, *equivalent.labels.items()):
             known = by_label.setdefault(label, equivalent)
-            if isinstance(known, set):
-                known.add(equivalent)
+            if isinstance(known, dict):
+                known[equivalent] = None
             elif known is not equivalent:
-                by_label[label] = {known, equivalent}
+                by_label[label] = {known: None, equivalent: None}
         return equivalent
 
     def drop(self, equivalent: EquivalentPods) -> list[OwnedTerm]:
@@ -117,8 +136,8 @@ class EquivalenceTable:
         by_label = self._by_label[equivalent.namespace]
         for label in (None, *equivalent.labels.items()):
             known = by_label[label]
-            if isinstance(known, set) and len(known) > 1:
-                known.discard(equivalent)
+            if isinstance(known, dict) and len(known) > 1:
+                known.pop(equivalent, None)
             else:
                 del by_label[label]
         if not by_label:
@@ -150,7 +169,7 @@ class EquivalenceTable:
 
     def _having(self, namespace: str, label: Pair | None) -> tuple[EquivalentPods, ...]:
         """Return the placed pods of a namespace with a label; None stands for every pod."""
-        known = self._by_label.get(namespace, {}).get(label, ())
+        known = self._by_label.get(namespace, {}).get(label, {})
         return (known,) if isinstance(known, EquivalentPods) else tuple(known)
 
     def _owned_term(self, role: Role, weight: int, term: AffinityTerm) -> OwnedTerm:

@@ -1,0 +1,53 @@
+"""How many there are of one thing on each row, for things that are mostly on one row.
+
+A dict takes 230 bytes for one row, and there is one for each pod of a StatefulSet and each claim.
+"""
+
+from collections.abc import Iterable
+
+__all__ = ["RowCounts"]
+
+_NOWHERE = -1
+
+
+class RowCounts:
+    """Numbers by row; a row that has none is not among them."""
+
+    __slots__ = ("_number", "_row", "_rows")
+
+    def __init__(self) -> None:
+        self._row, self._number = _NOWHERE, 0
+        """The only row, and how many are on it."""
+        self._rows: dict[int, int] | None = None
+        """All rows, since there is more than one, until there is none."""
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self._rows) if self._rows is not None else int(self._number > 0)
+
+    def items(self) -> Iterable[tuple[int, int]]:
+        """Return rows and numbers; not to be kept over a change."""
+        if self._rows is not None:
+            return self._rows.items()
+        return ((self._row, self._number),) if self._number else ()
+
+    def add(self, row: int) -> None:
+        """Count one more on the row."""
+        if self._rows is not None:
+            self._rows[row] = self._rows.get(row, 0) + 1
+        elif row == self._row or not self._number:
+            self._row = row
+            self._number += 1
+        else:
+            self._rows = {self._row: self._number, row: 1}
+
+    def remove(self, row: int) -> None:
+        """Count one less on the row, which has at least one."""
+        if self._rows is None:
+            self._number -= 1
+            return
+        self._rows[row] -= 1
+        if not self._rows[row]:
+            del self._rows[row]
+        if not self._rows:
+            self._rows, self._number = None, 0
