@@ -109,6 +109,7 @@ def page(
     log = decisions or DecisionLog()
     no_shadows: dict[str, Any] = {"profiles": {}, "pods": []}
     reports = PodReportBuilder(shared, lambda: 0.0, groups=groups)
+    trials = WhatIfRunner(shared, SHIPPED_ONLY, now=lambda: 0.0)
     return Page(
         nodes=Nodes(shared),
         queue=queue
@@ -116,7 +117,7 @@ def page(
         pods=Pods(shared, log, reports.of, now=lambda: 0.0),
         pod_groups=reports.of_groups,
         policy=Policy(shared.profiles, handler, lambda _: no_shadows),
-        trials=WhatIfRunner(shared, SHIPPED_ONLY, now=lambda: 0.0),
+        trials=lambda: trials,
         plans=PlansView(shared, lambda: plans, now=lambda: now),
         search=PodSearch(shared),
         objects=PodObjects(Stored(objects), shared.uid_of),

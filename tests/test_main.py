@@ -2,6 +2,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import click
@@ -124,6 +125,30 @@ def test_a_replica_in_a_pod_does_not_import_the_models_of_another_client(tmp_pat
     assert {*SLOW} - imported == {"kubernetes_asyncio"}
 
 
+REPLICA = "import mooring.cli.run, mooring.service, mooring.app"
+LATE = (
+    "cryptography",  # for a certificate of its own
+    "kubernetes_asyncio",
+    "mooring.engine.rebalancing.planner",
+    "mooring.observe.traces",
+    "mooring.page.trials",
+    "mooring.policy.imports",
+    "multiprocessing",  # for commands
+)
+"""What a replica imports only when a profile, an object, an option or a request needs it."""
+OF_SIMULATE = {"cards", "devices", "manifests"}
+"""The modules of `mooring.simulate` that the page reads nodes and requests with."""
+
+
+def test_a_replica_imports_late_what_only_some_replicas_need() -> None:
+    imported = modules_after(REPLICA)
+    assert [name for name in LATE if find_spec(name) is None] == []
+    assert [name for name in LATE if name in imported] == []
+    folder = "mooring.simulate."
+    of_simulate = {name for name in imported if name.startswith(folder)}
+    assert of_simulate == {folder + name for name in OF_SIMULATE}
+
+
 def imported_by(words: str) -> set[str]:
     """Return the names of all modules that the command imports."""
     main = "from mooring.__main__ import main"
@@ -133,7 +158,8 @@ def imported_by(words: str) -> set[str]:
 def modules_after(program: str) -> set[str]:
     """Return the names of all modules that the program imports."""
     command = [sys.executable, "-c", f"import sys; {program}; print(*sys.modules)"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
     return {*done.stdout.splitlines()[-1].split()}
 
 

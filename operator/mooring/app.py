@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from ipaddress import ip_address
 from pathlib import Path
 from random import Random
@@ -60,13 +60,13 @@ from mooring.page.policy import Policy
 from mooring.page.queue import Queue
 from mooring.page.rebalancing import PlansView
 from mooring.page.search import PodSearch
-from mooring.page.trials import WhatIfRunner
 from mooring.plugins import SHIPPED
 from mooring.settings import RunSettings
 from mooring.state.cluster import ClusterState
 
 if TYPE_CHECKING:
     from mooring.observe.traces import Traces
+    from mooring.page.trials import WhatIfRunner
 
 __all__ = ["Environment", "Kopf", "Scheduler", "calm_the_collector", "spare_the_mirror"]
 
@@ -544,12 +544,19 @@ class Scheduler:
 
     def _page(self, pod_reports: PodReportBuilder, queue: Queue, client: ApiClient) -> Page:
         engine, scheduler = self.engine, self.engine.scheduler
+
+        @cache
+        def trials() -> "WhatIfRunner":
+            from mooring.page.trials import WhatIfRunner  # noqa: PLC0415 - slow, see `page/api.py`
+
+            return WhatIfRunner(scheduler, engine.registry)
+
         return Page(
             nodes=Nodes(scheduler),
             pods=Pods(scheduler, scheduler.decisions, pod_reports.of),
             pod_groups=pod_reports.of_groups,
             policy=Policy(scheduler.profiles, self._profile_handler, engine.shadow.report),
-            trials=WhatIfRunner(scheduler, engine.registry),
+            trials=trials,
             plans=PlansView(scheduler, engine.rebalancer.report),
             search=PodSearch(scheduler),
             objects=PodObjects(client, scheduler.uid_of),

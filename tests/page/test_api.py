@@ -13,8 +13,7 @@ from mooring.engine.scheduler_state import SchedulerState
 from mooring.model.events import Kind
 from mooring.model.objects import parse_object
 from mooring.model.pod import parse_pod
-from mooring.page.api import MOST_STREAMS, Page
-from mooring.page.trials import MOST_BYTES
+from mooring.page.api import MOST_BYTES, MOST_STREAMS, Page
 from mooring.testing.builders import node, pod, pod_group, uid_of
 from pages import EVERYTHING, Rights, page, served
 from scheduler_states import put_profile, scheduler_state

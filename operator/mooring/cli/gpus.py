@@ -25,8 +25,9 @@ from mooring.policy.device_args import PRESETS
 from mooring.policy.profile import SchedulingProfile, SchedulingProfileSpec
 from mooring.policy.reading import read
 from mooring.policy.resolve import resolve
+from mooring.simulate.cards import Card, NodeGPUs, node_gpus, shared_devices
 from mooring.simulate.devices import NodeDevice
-from mooring.simulate.gpus import Card, NodeGPUs, Plan, node_gpus, picture, plans, shared_devices
+from mooring.simulate.gpus import Plan, picture, plans
 from mooring.simulate.inputs import Inputs, inputs_of
 from mooring.simulate.manifests import read_manifests
 from mooring.simulate.offline import offline_handle

@@ -25,7 +25,6 @@ from mooring.engine.preemption_executor import PreemptionExecutor
 from mooring.engine.profiles import ActiveProfile, Profiles
 from mooring.engine.rebalancing.executor import Executor
 from mooring.engine.rebalancing.plan import Plan
-from mooring.engine.rebalancing.planner import Planner
 from mooring.engine.rebalancing.rebalancer import MakePlan, Rebalancer
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
@@ -395,6 +394,8 @@ def _make_plan(
     position: int,
 ) -> Pausing[Plan]:
     """Make a plan of rebalancing with pauses, by the decisions that the profile makes now."""
+    from mooring.engine.rebalancing.planner import Planner  # noqa: PLC0415 - few profiles plan moves
+
     planner = Planner(
         scheduler.cluster,
         ResultCache(scheduler.state.nodes),

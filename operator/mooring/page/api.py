@@ -2,6 +2,9 @@
 
 A request needs the right to `get` (or `post`) its path, as for /debug; the files of the page hold
 no data and are for everybody. Nothing here writes to the cluster.
+
+What decides about pods that do not exist is imported with the first request for it: that takes 30
+ms of CPU, much of it for `mooring.simulate`, and most replicas are never asked.
 """
 
 import asyncio
@@ -18,7 +21,7 @@ from collections.abc import (
 )
 from contextlib import asynccontextmanager, contextmanager
 from importlib.resources import files
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import orjson
 from aiohttp import web
@@ -35,14 +38,18 @@ from mooring.page.policy import Policy
 from mooring.page.queue import Queue, Selected
 from mooring.page.rebalancing import PlanRequest, PlansView
 from mooring.page.search import PodSearch
-from mooring.page.trials import MOST_BYTES, CompareRequest, TryRequest, WhatIfRunner
 from mooring.page.turns import TrialsBusy
 from mooring.simulate.manifests import InputError
 
-__all__ = ["MOST_STREAMS", "Page"]
+if TYPE_CHECKING:
+    from mooring.page.trials import WhatIfRunner
+
+__all__ = ["MOST_BYTES", "MOST_STREAMS", "Page"]
 
 logger = logging.getLogger(__name__)
 
+MOST_BYTES: Final = 256 * 1024
+"""Of the body of a request."""
 MOST_STREAMS: Final = 32
 """Open streams of changes; further ones get 503."""
 _CHANGES_SECONDS: Final = 0.5
@@ -79,7 +86,8 @@ _TYPES: Final = {"html": "text/html", "css": "text/css", "js": "text/javascript"
 class Page:
     """Implements `mooring.observe.http.Page`.
 
-    `pod_groups` gives the documents about the pod groups of a namespace and name.
+    `pod_groups` gives the documents about the pod groups of a namespace and name. `trials` returns
+    what decides about pods that do not exist, always the same.
     `leading` says whether this replica leads: only then the queue and the decisions are its own.
     """
 
@@ -91,7 +99,7 @@ class Page:
         pods: Pods,
         pod_groups: Callable[[str, str], Awaitable[Sequence[Mapping[str, Any]]]],
         policy: Policy,
-        trials: WhatIfRunner,
+        trials: Callable[[], "WhatIfRunner"],
         plans: PlansView,
         search: PodSearch,
         objects: PodObjects,
@@ -283,18 +291,22 @@ class Page:
 
     async def _try(self, request: web.Request) -> web.Response:
         """Decide about the pods of a text; see `mooring.page.trials.TryRequest` for the fields."""
+        from mooring.page.trials import TryRequest  # noqa: PLC0415 - slow, see the top
+
         viewer = await self._viewer(request)
         wanted = await _body(request, TryRequest)
         with _answering():
-            found = await self._trials.tried(wanted, viewer.visible)
+            found = await self._trials().tried(wanted, viewer.visible)
         return json_answer(await viewer.shown(found))
 
     async def _compare(self, request: web.Request) -> web.Response:
         """Compare two profiles; see `mooring.page.trials.CompareRequest` for the fields."""
+        from mooring.page.trials import CompareRequest  # noqa: PLC0415 - slow, see the top
+
         viewer = await self._viewer(request)
         wanted = await _body(request, CompareRequest)
         with _answering():
-            found = await self._trials.compared(wanted, viewer.visible)
+            found = await self._trials().compared(wanted, viewer.visible)
         return json_answer(await viewer.shown(found))
 
     async def _stream(self, request: web.Request) -> web.StreamResponse:

@@ -13,8 +13,8 @@ from mooring.engine.scheduler_state import SchedulerState
 from mooring.model.node import BETA_ZONE, ZONE
 from mooring.model.pod import Pod
 from mooring.model.resources import CPU, MEMORY, amount_text
+from mooring.simulate.cards import cards_of
 from mooring.simulate.devices import Devices, NodeDevice
-from mooring.simulate.gpus import cards_of
 from mooring.state.columns import IntArray
 from mooring.state.devices.cards import Cards
 from mooring.state.view import NodeView

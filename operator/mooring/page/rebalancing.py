@@ -7,12 +7,11 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from mooring.engine.groups.slices import Pausing, SearchBudget
 from mooring.engine.profiles import ActiveProfile
 from mooring.engine.rebalancing.plan import Plan
-from mooring.engine.rebalancing.planner import Planner
 from mooring.engine.rebalancing.record import Published, RebalancingReport, ShownMove
 from mooring.engine.rebalancing.report import (
     MovedPod,
@@ -34,6 +33,9 @@ from mooring.policy.rebalancing import Goal, Rebalancing
 from mooring.simulate.manifests import InputError
 from mooring.state.cluster_view import ClusterView
 from mooring.time_slices import REST, TimeSlices
+
+if TYPE_CHECKING:
+    from mooring.engine.rebalancing.planner import Planner
 
 __all__ = ["PlanRequest", "PlansView"]
 
@@ -135,7 +137,9 @@ class PlansView:
             report = plan_report(wanted.profile, section, plan, self._scheduler.cluster)
             return ShownPlan(rfc3339(self._now()), report)
 
-    def _planner(self, entry: ActiveProfile, section: Rebalancing) -> Planner:
+    def _planner(self, entry: ActiveProfile, section: Rebalancing) -> "Planner":
+        from mooring.engine.rebalancing.planner import Planner  # noqa: PLC0415 - few ask for plans
+
         scheduler = self._scheduler
         waiting = [
             queued

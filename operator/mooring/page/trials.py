@@ -53,10 +53,8 @@ from mooring.state.pod_groups import GROUP_KINDS, PodGroupState, PodGroupsWriter
 from mooring.state.pods import PodTable
 from mooring.time_slices import REST, TimeSlices
 
-__all__ = ["MOST_BYTES", "MOST_PODS", "CompareRequest", "TryRequest", "WhatIfRunner"]
+__all__ = ["MOST_PODS", "CompareRequest", "TryRequest", "WhatIfRunner"]
 
-MOST_BYTES: Final = 256 * 1024
-"""Of a request, in all."""
 MOST_PODS: Final = 100
 """Pods that one request decides about."""
 _LIMITS: Final = Limits(depth=64, values=50_000, objects=50, aliases=False)
