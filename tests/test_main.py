@@ -127,12 +127,16 @@ def test_a_replica_in_a_pod_does_not_import_the_models_of_another_client(tmp_pat
 
 REPLICA = "import mooring.cli.run, mooring.service, mooring.app"
 LATE = (
+    "cel_expr_python",  # for rules, with protobuf
     "cryptography",  # for a certificate of its own
+    "google.protobuf",
     "kubernetes_asyncio",
     "mooring.engine.rebalancing.planner",
     "mooring.observe.traces",
     "mooring.page.trials",
+    "mooring.plugins.rules.evaluation",
     "mooring.policy.imports",
+    "mooring.policy.rules.plan",
     "multiprocessing",  # for commands
 )
 """What a replica imports only when a profile, an object, an option or a request needs it."""

@@ -1,8 +1,12 @@
-"""Runs one rule of a profile: rejects the nodes for which its filter is false, or scores."""
+"""Runs one rule of a profile: rejects the nodes for which its filter is false, or scores.
+
+What evaluates a rule is imported with the first one, because it needs the CEL library
+(`mooring.policy.rules.rule`).
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import product
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
@@ -14,20 +18,19 @@ from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.node import Node
 from mooring.model.pod import Pod
 from mooring.model.workloads import Namespace
-from mooring.plugins.rules.evaluation import Evaluator
-from mooring.plugins.rules.pod_counts import PodCounts
-from mooring.policy.rules.plan import COUNTED_PODS, Plan, Read
 from mooring.policy.rules.rule import RULES, Rule
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray, NodeView
 
+if TYPE_CHECKING:
+    from mooring.plugins.rules.pod_counts import PodCounts
+    from mooring.policy.rules.plan import Plan, Read
+
 __all__ = ["Rules"]
 
 _OF_POD_ALONE: Final = frozenset(("pod.labels", "pod.ownerKind", "pod.namespaceLabels"))
 """Variables that pods of one spec need not share."""
-_OF_PODS_ON_NODES: Final = frozenset(("node.requested", COUNTED_PODS))
-"""Variables that change with the pods on nodes, so that evicting some may help."""
 _LONGEST_REASON: Final = 512
 
 
@@ -44,6 +47,8 @@ class Rules:
     events_to_register: frozenset[tuple[Kind, Action]] = frozenset()
 
     def __init__(self, args: Rule, handle: Handle) -> None:
+        from mooring.plugins.rules.evaluation import Evaluator  # noqa: PLC0415 - slow, see the top
+
         self.name = args.plugin
         self._rule = args
         plan = args.plan
@@ -51,7 +56,7 @@ class Rules:
         self._evaluator = Evaluator(plan, handle.cluster, handle.evaluations, args.name)
         self._reads = plan.reads
         self._reads_requests = "node.requested" in plan.variables
-        self._counts_pods = not plan.variables.isdisjoint(_OF_PODS_ON_NODES)
+        self._counts_pods = plan.reads_pods_on_nodes
         by_spec = plan.variables.isdisjoint(_OF_POD_ALONE) and not plan.counts
         self.depends_on_node_only = by_spec and args.normalize in (None, "None")
         self.depends_on_node_object_only = not self._counts_pods
@@ -158,7 +163,7 @@ class Rules:
 
 
 def _changed_domains(
-    counts: PodCounts, pod: Pod, event: ClusterEvent, cluster: ClusterView
+    counts: "PodCounts", pod: Pod, event: ClusterEvent, cluster: ClusterView
 ) -> Iterator[Node]:
     """Yield nodes in whose domains other pods are counted than before the event."""
     if event.kind is Kind.NODE:
@@ -179,18 +184,18 @@ def _changed_domains(
             yield node
 
 
-def _events(plan: Plan) -> Iterable[tuple[Kind, Action]]:
+def _events(plan: "Plan") -> Iterable[tuple[Kind, Action]]:
     yield from ((Kind.NODE, Action.ADD), (Kind.NODE, Action.UPDATE))
     if plan.counts:
         yield Kind.NODE, Action.DELETE
-    if not plan.variables.isdisjoint(_OF_PODS_ON_NODES):
+    if plan.reads_pods_on_nodes:
         yield from ((Kind.POD, Action.DELETE), (Kind.POD, Action.UPDATE), (Kind.POD, Action.ADD))
     in_namespaces = any(count.namespace_labels is not None for count in plan.counts)
     if "pod.namespaceLabels" in plan.variables or in_namespaces:
         yield from product((Kind.NAMESPACE,), Action)
 
 
-def _of(node: Node, read: Read) -> Any:
+def _of(node: Node, read: "Read") -> Any:
     """Return what the rule reads of a node, to be compared; pods are not counted here."""
     if read.variable == "node.labels" and read.key is not None:
         return node.labels.get(read.key)

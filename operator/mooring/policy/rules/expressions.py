@@ -20,7 +20,6 @@ from mooring.policy.errors import FieldError, ProfileInvalid, did_you_mean
 from mooring.policy.rules.messages import USES, in_plain_words
 
 __all__ = [
-    "LONGEST_EXPRESSION",
     "VARIABLES",
     "Call",
     "Checked",
@@ -37,9 +36,6 @@ __all__ = [
     "check",
     "mistake_at",
 ]
-
-LONGEST_EXPRESSION: Final = 1024
-"""Characters. The library also refuses an expression that is nested more than 32 levels deep."""
 
 _STRINGS: Final = cel.Type.Map(cel.Type.STRING, cel.Type.STRING)
 _AMOUNTS: Final = cel.Type.Map(cel.Type.STRING, cel.Type.INT)

@@ -36,7 +36,6 @@ from mooring.policy.rules.expressions import (
 from mooring.policy.rules.selector_text import parse_selector
 
 __all__ = [
-    "COUNTED_PODS",
     "Amount",
     "HasLabel",
     "Label",
@@ -65,13 +64,21 @@ _MOST_OF_WHOLE: Final = 500
 _MOST_COUNTS: Final = 8
 """Counts of pods in one expression."""
 
-COUNTED_PODS: Final = "node.pods"
+_COUNTED_PODS: Final = "node.pods"
 """What a count reads, as a variable; its key is the label that names the domain, None: the node."""
-_COUNTS: Final = ("pods", COUNTED_PODS)
+_COUNTS: Final = ("pods", _COUNTED_PODS)
 
 _AMOUNTS: Final = ("node.allocatable", "node.requested")
 _KEYED: Final = ("node.labels", *_AMOUNTS)
 """Maps of a node that can only be read by key."""
+
+_NAMED: Final[Mapping[str, str]] = {
+    "node.labels": "label",
+    _COUNTED_PODS: "label",
+    **dict.fromkeys(_AMOUNTS, "resource"),
+}
+"""What of nodes a key names, by variable."""
+_OF_PODS_ON_NODES: Final = frozenset(("node.requested", _COUNTED_PODS))
 
 _FIELDS: Final = ("node.name", "node.zone", "node.region", "node.unschedulable")
 _SETS: Final = ("node.taints", "node.conditions")
@@ -96,6 +103,11 @@ class Read:
 
     variable: str
     key: str | None = None
+
+    @property
+    def kind(self) -> str | None:
+        """What of nodes the key names: "label" or "resource"; None for all other variables."""
+        return _NAMED.get(self.variable)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -213,6 +225,11 @@ class Plan:
         """The names of the variables that it reads."""
         return frozenset(read.variable for read in self.reads)
 
+    @property
+    def reads_pods_on_nodes(self) -> bool:
+        """Whether it changes with the pods on nodes, so that evicting some may help."""
+        return not self.variables.isdisjoint(_OF_PODS_ON_NODES)
+
 
 @cached(16 * 2**20)
 def plan_filter(source: str) -> Plan:
@@ -324,7 +341,7 @@ def _reads(expression: Expression) -> Iterator[Read]:
     if isinstance(expression, Variable) and expression.name in VARIABLES:
         yield Read(expression.name)
     if _is_count(expression):
-        yield Read(COUNTED_PODS, _domain_of(expression))
+        yield Read(_COUNTED_PODS, _domain_of(expression))
     for part in expression.parts:
         yield from _reads(part)
 
@@ -409,7 +426,7 @@ class _Planner:
         """Return the step of `node.pods(...)` or `domain("label").pods(...)`."""
         before, key = len(self.mistakes), _domain_of(count)
         arguments = [*count.parts]
-        if count.function != COUNTED_PODS:
+        if count.function != _COUNTED_PODS:
             of = arguments.pop(0)
             if key is None:
                 self._wrong(of, 'write the node label out, as in domain("rack").pods(...)')
@@ -492,7 +509,7 @@ class _Planner:
         for read in sorted(reads, key=lambda read: read.variable):
             if read.variable in _AMOUNTS:
                 message = f"{read.variable} can only be compared and used in arithmetic"
-            elif read.variable == COUNTED_PODS:
+            elif read.variable == _COUNTED_PODS:
                 message = "a count of pods can only be compared and used in arithmetic"
             elif read.key is None and read.variable in ("node.labels", "pod.requests"):
                 message = f"{read.variable} can only be read by a key that is written out"
@@ -501,7 +518,7 @@ class _Planner:
             self._wrong(expression, message)
         if any(isinstance(p, Call) and p.function == "domain" for p in _walk(expression)):
             message = 'domain("label") must be followed by .pods(...)'
-            if not any(read.variable == COUNTED_PODS for read in reads):
+            if not any(read.variable == _COUNTED_PODS for read in reads):
                 self._wrong(expression, message)
         if len(self.mistakes) > before:
             return Literal(None)

@@ -1,15 +1,20 @@
-"""A rule of a profile: a filter with a message, or a score, as an expression in CEL."""
+"""A rule of a profile: a filter with a message, or a score, as an expression in CEL.
+
+What plans expressions is imported with the first one: the CEL library takes 25 ms of CPU, and most
+profiles have no rules.
+"""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field
 
 from mooring.policy.errors import FieldError, ProfileInvalid, did_you_mean
 from mooring.policy.reading import PolicyModel
-from mooring.policy.rules.expressions import LONGEST_EXPRESSION
-from mooring.policy.rules.plan import COUNTED_PODS, Plan, plan_filter, plan_score
+
+if TYPE_CHECKING:
+    from mooring.policy.rules.plan import Plan
 
 __all__ = ["RULES", "Rule", "Rules", "missing_on_nodes", "plan_one_by_one"]
 
@@ -17,15 +22,29 @@ RULES: Final = "Rules"
 """The plugin that runs rules; a rule runs as the plugin `Rules/<name of the rule>`."""
 
 _MOST_RULES: Final = 32
+_LONGEST_EXPRESSION: Final = 1024
+"""Characters. The library also refuses an expression that is nested more than 32 levels deep."""
+
+
+def _filter_plan(source: str) -> "Plan":
+    from mooring.policy.rules.plan import plan_filter  # noqa: PLC0415 - slow, see the top
+
+    return plan_filter(source)
+
+
+def _score_plan(source: str) -> "Plan":
+    from mooring.policy.rules.plan import plan_score  # noqa: PLC0415 - slow, see the top
+
+    return plan_score(source)
 
 
 def _is_filter(source: str) -> str:
-    plan_filter(source)
+    _filter_plan(source)
     return source
 
 
 def _is_score(source: str) -> str:
-    plan_score(source)
+    _score_plan(source)
     return source
 
 
@@ -56,14 +75,14 @@ class Rule(PolicyModel):
     """The rule's name: lowercase letters, digits and "-". It runs as the plugin `Rules/<name>`."""
     filter: Annotated[
         str | None, AfterValidator(lambda source: source if source is None else _is_filter(source))
-    ] = Field(None, min_length=1, max_length=LONGEST_EXPRESSION)
+    ] = Field(None, min_length=1, max_length=_LONGEST_EXPRESSION)
     """A CEL expression: true where the node fits the pod. If it fails, the node is rejected."""
     message: str | None = Field(None, min_length=1, max_length=256)
     """Why a node is rejected, for the pod's events and condition: `0/5 nodes are available: 5
     <message>.` Without it, the rule's name is given."""
     score: Annotated[
         str | None, AfterValidator(lambda source: source if source is None else _is_score(source))
-    ] = Field(None, min_length=1, max_length=LONGEST_EXPRESSION)
+    ] = Field(None, min_length=1, max_length=_LONGEST_EXPRESSION)
     """A CEL expression: a number for the node, a higher one is better. If it fails, the score is
     0."""
     normalize: Literal["None", "Max", "Reversed"] | None = None
@@ -94,9 +113,11 @@ class Rule(PolicyModel):
         return bool(self.plan.counts)
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> "Plan":
         """How its expression is evaluated."""
-        return plan_filter(self.filter) if self.filter is not None else plan_score(self.score or "")
+        return (
+            _filter_plan(self.filter) if self.filter is not None else _score_plan(self.score or "")
+        )
 
 
 def plan_one_by_one(profile: Mapping[str, Any]) -> Iterator[None]:
@@ -107,9 +128,9 @@ def plan_one_by_one(profile: Mapping[str, Any]) -> Iterator[None]:
     spec = profile.get("spec")
     rules = spec.get("rules") if isinstance(spec, Mapping) else None
     for rule in rules[:_MOST_RULES] if isinstance(rules, list) else ():
-        for field, plan in (("filter", plan_filter), ("score", plan_score)):
+        for field, plan in (("filter", _filter_plan), ("score", _score_plan)):
             source = rule.get(field) if isinstance(rule, Mapping) else None
-            if isinstance(source, str) and len(source) <= LONGEST_EXPRESSION:
+            if isinstance(source, str) and len(source) <= _LONGEST_EXPRESSION:
                 with suppress(ProfileInvalid):
                     plan(source)
                 yield
@@ -139,12 +160,6 @@ Rules = Annotated[
 """The rules of a profile; their names differ."""
 
 
-_READ_FROM: Final = {
-    "node.labels": "label",
-    COUNTED_PODS: "label",
-    "node.allocatable": "resource",
-    "node.requested": "resource",
-}
 _NOT_A_RESOURCE: Final = "pods"
 """The number of pods, which is read like a resource."""
 
@@ -160,9 +175,9 @@ def missing_on_nodes(
     for number, rule in enumerate(rules):
         path = f"rules[{number}].{'score' if rule.filter is None else 'filter'}"
         wanted = {
-            (_READ_FROM[read.variable], read.key)
+            (read.kind, read.key)
             for read in rule.plan.reads
-            if read.variable in _READ_FROM and read.key is not None
+            if read.kind is not None and read.key is not None
         }
         for kind, key in sorted(wanted):
             if key in known[kind] or (kind, key) == ("resource", _NOT_A_RESOURCE):
