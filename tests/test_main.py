@@ -131,6 +131,7 @@ LATE = (
     "cryptography",  # for a certificate of its own
     "google.protobuf",
     "kubernetes_asyncio",
+    "mooring.cel.compiler",  # for classes of devices
     "mooring.engine.rebalancing.planner",
     "mooring.observe.traces",
     "mooring.page.trials",
@@ -153,15 +154,46 @@ def test_a_replica_imports_late_what_only_some_replicas_need() -> None:
     assert of_simulate == {folder + name for name in OF_SIMULATE}
 
 
+CLUSTER = """
+from mooring.engine.outcome import ScheduleResult
+from mooring.engine.result_cache import ResultCache
+from mooring.engine.what_if import WhatIf
+from mooring.kube.resources import DEVICE_CLASS
+from mooring.mirroring.mirror import Mirror
+from mooring.model.pod import parse_pod
+from mooring.testing.builders import node, pod
+from mooring.testing.device_builders import device_claim, device_class, resource_slice
+from relists import relisted
+from scheduler_states import put_profile, scheduler_state
+shared = scheduler_state(node("n"), resource_slice("s", ["d"], node="n"), device_claim())
+pipeline = put_profile(shared).pipeline
+what_if = WhatIf(shared.cluster, ResultCache(shared.state.nodes))
+claims = [{"name": "c", "resourceClaimName": "claim"}]
+waiting = parse_pod(pod("web", spec={"resourceClaims": claims}))
+selected = device_class("gpu", 'device.driver.startsWith("gpu")')
+mirror = Mirror(shared.state)
+"""
+BY_LIST = "relisted(mirror, DEVICE_CLASS, [selected])"
+BY_WATCH = 'mirror.apply(DEVICE_CLASS, "ADDED", selected)'
+DECISION = "assert isinstance(what_if.decide(waiting, pipeline), ScheduleResult)"
+
+
+@pytest.mark.parametrize("seen", [BY_LIST, BY_WATCH], ids=["listed", "watched"])
+def test_the_first_claim_that_a_leader_decides_about_waits_for_no_import(seen: str) -> None:
+    """A replica sees the classes of devices before it leads; see `Mirror`."""
+    assert modules_after(DECISION, f"{REPLICA}{CLUSTER}{seen}") == set()
+
+
 def imported_by(words: str) -> set[str]:
     """Return the names of all modules that the command imports."""
     main = "from mooring.__main__ import main"
     return modules_after(f"{main}; main({words.split()!r}, standalone_mode=False)")
 
 
-def modules_after(program: str) -> set[str]:
-    """Return the names of all modules that the program imports."""
-    command = [sys.executable, "-c", f"import sys; {program}; print(*sys.modules)"]
+def modules_after(program: str, first: str = "") -> set[str]:
+    """Return the names of all modules that the program imports, and `first` has not."""
+    lines = ("import sys", first, "b = {*sys.modules}", program, "print(*{*sys.modules} - b)")
+    command = [sys.executable, "-c", "\n".join(lines)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
     return {*done.stdout.splitlines()[-1].split()}

@@ -1,20 +1,19 @@
 """CEL selectors of devices, as ResourceClaims and DeviceClasses have them.
 
 Source: kube-scheduler's `k8s.io/dynamic-resource-allocation/cel/compile.go`.
+
+The compiler is imported when it is first needed: that takes 20 ms of CPU, and most clusters have no
+DeviceClass. Where one is, `mooring.mirroring.mirror` has it imported before a claim is decided.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from mooring.cel.checker import Checker
-from mooring.cel.errors import CompileError, compile_error
-from mooring.cel.interpreter import Program, plan
+from mooring.cel.errors import CompileError
 from mooring.cel.kubernetes_values import QuantityValue, parse_version
-from mooring.cel.parser import parse
-from mooring.cel.types import ANY, BOOL, DYN, NAMED, STRING, Type, map_of
-from mooring.cel.validators import validate
+from mooring.cel.types import Type
 from mooring.cel.values import (
     EMPTY_MAP,
     LIMIT_EXCEEDED,
@@ -34,6 +33,9 @@ from mooring.cel.values import (
 from mooring.model.bounded_cache import cached
 from mooring.model.quantity import Quantity
 from mooring.model.resource_slices import AttributeValue, Version
+
+if TYPE_CHECKING:
+    from mooring.cel.interpreter import Program
 
 __all__ = [
     "LIMIT_EXCEEDED",
@@ -55,7 +57,6 @@ MOST_COST: Final = 1_000_000
 Value = Any
 _PER_NODE: Final = 1_024
 """Bytes that a node of the tree takes in a program."""
-_DEVICE: Final = Type("struct", "kubernetes.DRADevice")
 
 
 class SelectorError(Exception):
@@ -137,7 +138,7 @@ class DeviceSelector:
     """A compiled expression, which says whether a device matches."""
 
     expression: str
-    _program: Program
+    _program: "Program"
     memory: int
     """About how many bytes it takes; a program consists of functions, which cannot be asked."""
 
@@ -227,33 +228,16 @@ def compile_selector(
 
 @cached(16 * 2**20)
 def _compiled(expression: str, attributes_may_be_lists: bool) -> DeviceSelector | str:
+    from mooring.cel.compiler import compiled  # noqa: PLC0415 - slow, see the top
+
     if len(expression.encode(errors="replace")) > LONGEST_EXPRESSION:
         return f"compilation failed: the expression is longer than {LONGEST_EXPRESSION} bytes"
     # What is no Unicode could not be shown; the API server replaces it too.
     expression = expression.encode(errors="replace").decode()
-    attribute = DYN if attributes_may_be_lists else ANY
-    fields = {
-        _DEVICE.name: {
-            "driver": STRING,
-            "allowMultipleAllocations": BOOL,
-            "attributes": map_of(STRING, map_of(STRING, attribute)),
-            "capacity": map_of(STRING, map_of(STRING, NAMED["Quantity"])),
-        }
-    }
     work.begin()
     try:
-        root = parse(expression)
-        checker = Checker({"device": _DEVICE}, fields, newer=attributes_may_be_lists)
-        result = checker.check(root)
-        if checker.mistakes:
-            raise compile_error(expression, checker.mistakes)
-        mistakes = validate(root)
-        if mistakes:
-            raise compile_error(expression, mistakes)
-        if result not in (BOOL, attribute):
-            return f"must evaluate to bool or the unknown type, not {result}"
-        program = plan(root, "device", newer=attributes_may_be_lists)
-        return DeviceSelector(expression, program, _PER_NODE * root.size + len(expression))
+        program, nodes = compiled(expression, newer=attributes_may_be_lists)
+        return DeviceSelector(expression, program, _PER_NODE * nodes + len(expression))
     except CompileError as error:
         return str(error)
     except EvaluationCrash as crash:  # a constant takes too much work

@@ -7,6 +7,7 @@ from dataclasses import fields
 from operator import attrgetter
 from typing import Any, Final
 
+from mooring.importing import import_module_quickly
 from mooring.kube import resources
 from mooring.kube.reflector import EventType
 from mooring.kube.resources import Resource
@@ -115,6 +116,10 @@ def _parsing(
     A malformed claim is not left out: its devices stay in use. What is kept of it depends on what
     is known of it, so only in pods there are pauses.
     """
+    if kind is Kind.DEVICE_CLASS:
+        # Without a class no selector is compiled. So the first claim does not wait for the import,
+        # and replicas of most clusters, which have no class, do without it.
+        import_module_quickly("mooring.cel.compiler")
     if kind is Kind.POD:
         return (yield from parsing_pod_or_none(raw))
     if kind is not Kind.RESOURCE_CLAIM:

@@ -1,0 +1,46 @@
+"""Makes programs of selectors of devices: parses them, checks their types and plans them.
+
+Source: kube-scheduler's `k8s.io/dynamic-resource-allocation/cel/compile.go`.
+"""
+
+from typing import Final
+
+from mooring.cel.checker import Checker
+from mooring.cel.errors import CompileError, compile_error
+from mooring.cel.interpreter import Program, plan
+from mooring.cel.parser import parse
+from mooring.cel.types import ANY, BOOL, DYN, NAMED, STRING, Type, map_of
+from mooring.cel.validators import validate
+
+__all__ = ["compiled"]
+
+_DEVICE: Final = Type("struct", "kubernetes.DRADevice")
+
+
+def compiled(expression: str, *, newer: bool) -> tuple[Program, int]:
+    """Return the program of the expression, and how many nodes its tree has.
+
+    `newer` is whether attributes may be lists, as from Kubernetes 1.37 on.
+
+    Raises:
+        CompileError: the expression is no selector.
+        EvaluationCrash: a constant in it takes too much work.
+    """
+    attribute = DYN if newer else ANY
+    fields = {
+        _DEVICE.name: {
+            "driver": STRING,
+            "allowMultipleAllocations": BOOL,
+            "attributes": map_of(STRING, map_of(STRING, attribute)),
+            "capacity": map_of(STRING, map_of(STRING, NAMED["Quantity"])),
+        }
+    }
+    root = parse(expression)
+    checker = Checker({"device": _DEVICE}, fields, newer=newer)
+    result = checker.check(root)
+    mistakes = checker.mistakes or validate(root)
+    if mistakes:
+        raise compile_error(expression, mistakes)
+    if result not in (BOOL, attribute):
+        raise CompileError(f"must evaluate to bool or the unknown type, not {result}")
+    return plan(root, "device", newer=newer), root.size
