@@ -167,6 +167,7 @@ class Watches(ApiClient):
         for line in lines(self._cluster.objects(self._by_path[path])):
             chunk.append(line)
             if len(chunk) == _LINES_AT_ONCE:
+                await asyncio.sleep(0)  # a connection has more only when the event loop has run
                 yield chunk
                 chunk = []
         yield chunk

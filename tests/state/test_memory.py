@@ -49,7 +49,7 @@ def put_all(state: ClusterState, pod_of: Callable[[int], dict[str, Any]], first:
         state.put(Kind.POD, value.uid, value)
 
 
-@pytest.mark.parametrize(("pod_of", "most"), [(of_a_deployment, 1200), (of_a_stateful_set, 2700)])
+@pytest.mark.parametrize(("pod_of", "most"), [(of_a_deployment, 900), (of_a_stateful_set, 2000)])
 def test_a_placed_pod_takes_few_bytes(pod_of: Callable[[int], dict[str, Any]], most: int) -> None:
     assert min(memory_of_pods(pod_of, first) for first in (0, PODS)) <= most * PODS
 
