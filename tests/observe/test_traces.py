@@ -1,10 +1,10 @@
 """The traces of pods, as an OTLP endpoint on loopback decodes them."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from itertools import count
-from threading import Thread
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -115,7 +115,7 @@ class Rounds:
 def traces_to(
     url: str,
     rounds: Rounds | None = None,
-    flush_seconds: float = 5.0,
+    flush_seconds: float = 60.0,
     clock: Callable[[], float] = lambda: 0.0,
 ) -> Traces:
     return Traces(
@@ -599,10 +599,35 @@ async def test_spans_that_an_endpoint_redirects_are_lost_and_it_is_told(
         assert "308 and redirects to https://collector/v1/traces" in caplog.text
 
 
+async def test_the_reason_is_not_that_of_an_export_that_was_given_up_and_fails_only_now(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with AsyncExitStack() as hung:
+        silent = await hung.enter_async_context(endpoint(hanging))
+        given_up = traces_to(silent.url, flush_seconds=0.05)
+        history = History(given_up)
+        history.unschedulable(history.seen(1.0), 2.0, 3.0)
+        await sent(given_up)
+        threads = [thread for thread in threading.enumerate() if thread.name == "otlp"]
+        assert threads
+
+        async def failing_after_them() -> int:
+            await hung.aclose()
+            await asyncio.gather(*(asyncio.to_thread(thread.join) for thread in threads))
+            return 404
+
+        async with endpoint(failing_after_them) as collector:
+            traces = traces_to(collector.url)
+            history = History(traces)
+            history.unschedulable(history.seen(1.0), 2.0, 3.0)
+            await sent(traces)
+        assert "404, reason: Not Found" in caplog.messages[-1]
+
+
 async def test_a_system_without_a_thread_to_spare_does_not_end_the_scheduler(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fail(_: Thread) -> None:
+    def fail(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
     async with endpoint() as collector:
@@ -613,7 +638,7 @@ async def test_a_system_without_a_thread_to_spare_does_not_end_the_scheduler(
         times = history.seen(0.0)
         history.unschedulable(times, 1.0, 2.0)
         with monkeypatch.context() as patched:
-            patched.setattr(Thread, "start", fail)
+            patched.setattr(threading.Thread, "start", fail)
             begun = asyncio.create_task(rounds.run())
             await asyncio.wait((running, begun), return_when=asyncio.FIRST_COMPLETED)
         assert begun.done()

@@ -16,7 +16,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from threading import Thread
+from threading import Thread, local
 from typing import Any, Final
 from uuid import UUID
 
@@ -77,20 +77,36 @@ _FOLLOWED: Final = frozenset(
 _Attributes = dict[str, str | int | float]
 
 
-class _Reasons(logging.Filter):
-    """Keeps the first message of the library about an export, and has none of them logged."""
+class _First(local):
+    """The library's first message about an export, one in each thread."""
 
-    first = ""
+    text = ""
+
+
+class _Reasons(logging.Filter):
+    """Keeps the first message of the library about an export, and has none of them logged.
+
+    Each thread has its own: one that was given up at the end may fail while another one exports.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._first = _First()
+
+    @property
+    def first(self) -> str:
+        """The first message about this thread's export; a thread has only one."""
+        return self._first.text
 
     def filter(self, record: logging.LogRecord) -> bool:
-        if not self.first:
+        if not self._first.text:
             # "Transient error %s encountered ..., retrying in %.2fs" has one interesting part.
-            self.first = record.getMessage()
+            text = record.getMessage()
             if record.levelno == logging.WARNING and isinstance(record.args, tuple) and record.args:
-                self.first = str(record.args[0])
+                text = str(record.args[0])
             # "... character(s) in header value: 'what cannot be sent'" would tell a credential.
-            before, _, header = self.first.partition(" in header ")
-            self.first = f"{before} in a header" if header else before
+            before, _, header = text.partition(" in header ")
+            self._first.text = f"{before} in a header" if header else before
         return False
 
 
@@ -221,26 +237,27 @@ class Traces:
         exported = self._exporting = loop.create_future()
 
         def export() -> None:
-            _reasons.first, taken = "", False
+            taken = False
             try:
                 taken = self._exporter.export(batch) is SpanExportResult.SUCCESS
             finally:
+                lost = None if taken else _reasons.first
                 with suppress(RuntimeError):  # the event loop is closed: the process ends
-                    loop.call_soon_threadsafe(self._exported, exported, len(batch), taken)
+                    loop.call_soon_threadsafe(self._exported, exported, len(batch), lost)
 
         self._in_flight = len(batch)
         try:
             Thread(target=export, name="otlp", daemon=True).start()
         except RuntimeError as error:  # the system has no thread for it
-            _reasons.first = str(error)
-            self._exported(exported, len(batch), taken=False)
+            self._exported(exported, len(batch), str(error))
         return await asyncio.shield(exported)
 
-    def _exported(self, exported: "asyncio.Future[bool]", number: int, taken: bool) -> None:  # noqa: FBT001 - call_soon_threadsafe passes no names
+    def _exported(self, exported: "asyncio.Future[bool]", number: int, lost: str | None) -> None:
+        """End an export; `lost` says why the endpoint has not taken the spans, None: it has."""
         self._in_flight = 0
-        if not taken:
-            self._lose(number, _reasons.first)
-        exported.set_result(taken)
+        if lost is not None:
+            self._lose(number, lost)
+        exported.set_result(lost is None)
 
     def _lose(self, number: int, reason: str) -> None:
         """Count lost spans, and say so once, until all that wait are taken again."""
