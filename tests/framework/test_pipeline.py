@@ -152,6 +152,14 @@ def test_plugins_whose_answers_identical_pods_share_are_known() -> None:
     assert not {"InterPodAffinity", "NodeName"} & shared
 
 
+def test_plugins_with_a_method_that_saves_work_are_found_by_name() -> None:
+    pipeline = built()
+    assert set(pipeline.device_reading) == {"NodeResourcesFit", "NodeResourcesBalancedAllocation"}
+    assert set(pipeline.resource_filters) == {"NodeResourcesFit"}
+    keyed = pipeline.keyed_filters.keys() & pipeline.keyed_scores.keys()
+    assert keyed == {"NodeAffinity", "TaintToleration"}
+
+
 def test_plugins_and_pipeline_have_the_rules_of_the_profiles_version() -> None:
     enabled = {"multiPoint": {"enabled": [{"name": "RackAware"}]}}
     for version in ("1.34", "1.37"):

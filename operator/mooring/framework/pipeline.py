@@ -188,11 +188,11 @@ def build_pipeline(
         preemption=profile.spec.preemption,
         always_check_all_filters=profile.spec.always_check_all_filters,
         plugins_of_node_only=frozenset(n for n, p in built.items() if p.depends_on_node_only),
-        device_reading=_of_kind(built.values(), DeviceReadingPlugin),
-        keyed_filters=_keyed(at(Point.FILTER), KeyedFilterPlugin),
-        keyed_scores=_keyed(at(Point.SCORE), KeyedScorePlugin),
+        device_reading=_with_method(built.values(), "devices_version"),
+        keyed_filters=_keyed(at(Point.FILTER), "filter_key"),
+        keyed_scores=_keyed(at(Point.SCORE), "score_key"),
         enqueue_extensions={n: p for n, p in built.items() if hasattr(p, "events_to_register")},
-        resource_filters=_of_kind(at(Point.FILTER), ResourceFilterPlugin),
+        resource_filters=_with_method(at(Point.FILTER), "resource_requests"),
         distributions={name: registry.distribution(name) for name in built},
         failures=failures,
         api=handle.api,
@@ -259,22 +259,26 @@ def _scores(
     )
 
 
-def _of_kind(plugins: Iterable[Any], kind: type[Any]) -> dict[str, Any]:
-    """Return by name the plugins that have what the protocol describes."""
-    return {plugin.name: plugin for plugin in plugins if isinstance(plugin, kind)}
+def _with_method(plugins: Iterable[Any], method: str) -> dict[str, Any]:
+    """Return by name the plugins that have the method.
+
+    What its protocol has beside it, all of these plugins have: the registry sees to that, and
+    `isinstance` would look at each member of the protocol for each plugin again.
+    """
+    return {p.name: p for p in plugins if callable(getattr(p, method, None))}
 
 
-def _keyed(plugins: Iterable[Any], kind: type[Any]) -> dict[str, Any]:
+def _keyed(plugins: Iterable[Any], method: str) -> dict[str, Any]:
     """Return by name the plugins with a key whose results change with nodes alone.
 
     Without that promise a key means nothing.
     """
     return {
         name: plugin
-        for name, plugin in _of_kind(plugins, kind).items()
+        for name, plugin in _with_method(plugins, method).items()
         if plugin.depends_on_node_only
         and getattr(plugin, "depends_on_node_object_only", False)
-        and not isinstance(plugin, DeviceReadingPlugin)
+        and not callable(getattr(plugin, "devices_version", None))
     }
 
 
