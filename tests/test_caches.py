@@ -67,6 +67,7 @@ class Cluster:
         self._version = 10
         self.pods: dict[str, Raw] = {}
         """By path, those without a node."""
+        self.profiles: dict[str, Raw] = {}
         self.bound: dict[str, Raw] = {}
         self.refused: set[str] = set()
         """The paths of pods whose status says that they cannot be bound."""
@@ -86,6 +87,9 @@ class Cluster:
             self._watches[request.path].append(request)
             request.send(bookmark(1, initial_end=True))
         else:
+            # After ten seconds the replica compares what it has with lists: it forgets the rest.
+            self._small.items[POD] = list(self.pods.values())
+            self._small.items[SCHEDULING_PROFILE] = list(self.profiles.values())
             self._small.respond(request)
 
     def _bind(self, request: Request) -> None:
@@ -103,14 +107,16 @@ class Cluster:
             self.pods[_path(POD, raw)] = raw
             self._tell(self._small.watches(POD), "ADDED", raw)
         else:
+            if resource is SCHEDULING_PROFILE:
+                self.profiles[_path(resource, raw)] = raw
             self._tell(self._watched(resource), "ADDED", raw)
 
     def delete(self, resource: Resource, raw: Raw) -> None:
         """Delete the object from the cluster, and tell everybody who watches."""
         path = _path(resource, raw)
         watches = self._small.watches(POD) if path in self.pods else self._watched(resource)
-        self.pods.pop(path, None)
-        self.bound.pop(path, None)
+        for objects in (self.pods, self.bound, self.profiles):
+            objects.pop(path, None)
         self._tell(watches, "DELETED", raw)
 
     def forget(self) -> None:
