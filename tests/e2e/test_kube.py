@@ -119,6 +119,13 @@ async def running(*tasks: Any) -> AsyncIterator[list[asyncio.Task[Any]]]:
         await asyncio.wait(started)
 
 
+@pytest.fixture(scope="module")
+def own() -> Iterator[ControlPlane]:
+    """Yield a server that a test may restart, without Mooring's CRDs and rights."""
+    with ControlPlane(users={"dora": []}) as started:
+        yield started
+
+
 @asynccontextmanager
 async def connected(control_plane: ControlPlane, user: str = "admin") -> AsyncIterator[ApiClient]:
     path = str(control_plane.access.kubeconfig_for(user))
@@ -171,23 +178,20 @@ async def test_a_mirror_by_pages_follows_them_too(
     assert mirror.sets == 1
 
 
-async def test_a_mirror_outlives_the_server(
-    fresh_control_plane: Callable[..., ControlPlane],
-) -> None:
-    control_plane = fresh_control_plane()
-    async with connected(control_plane) as client:
+async def test_a_mirror_outlives_the_server(own: ControlPlane) -> None:
+    async with connected(own) as client:
         mirror = Mirror("default")
         reflector = Reflector(client, POD, mirror, on_trouble=mirror.on_trouble)
         async with running(reflector.run()):
             await reflector.synced.wait()
-            await asyncio.to_thread(control_plane.stop_component, "kube-apiserver")
+            await asyncio.to_thread(own.stop_component, "kube-apiserver")
             await mirror.until(lambda: bool(mirror.troubles))
             with pytest.raises(UnreachableError) as raised:
                 await client.create(POD, pod("lost", "default"))
-            await asyncio.to_thread(control_plane.start_component, "kube-apiserver")
+            await asyncio.to_thread(own.start_component, "kube-apiserver")
             await client.create(POD, pod("later", "default"))
             await mirror.until(lambda: mirror.nodes == {"later": None})
-        assert control_plane.access.url in explain(raised.value)
+        assert own.access.url in explain(raised.value)
 
         # The restarted server no longer knows what was before it.
         late = Mirror("default")
@@ -296,18 +300,15 @@ async def test_a_released_lease_goes_to_the_waiting_replica(
     assert (spec["holderIdentity"], spec["leaseTransitions"]) == ("", 1)
 
 
-async def test_refusals_of_the_real_server_are_explained(
-    fresh_control_plane: Callable[..., ControlPlane],
-) -> None:
-    control_plane = fresh_control_plane(users={"dora": []})
-    async with connected(control_plane, "dora") as dora:
+async def test_refusals_of_the_real_server_are_explained(own: ControlPlane) -> None:
+    async with connected(own, "dora") as dora:
         with pytest.raises(ForbiddenError) as forbidden:
             await PodWriter(dora).bind("default", "web", "u1", "n1")
     assert explain(forbidden.value) == (
         'user "dora" may not create pods/binding default/web; '
         "grant it with: kubectl apply -k manifests/"
     )
-    async with connected(control_plane) as admin:
+    async with connected(own) as admin:
         with pytest.raises(NotFoundError) as missing:
             await admin.list_all(SCHEDULING_PROFILE)
     assert explain(missing.value).endswith("create it with: kubectl apply -f crds/")
