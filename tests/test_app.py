@@ -31,7 +31,7 @@ from mooring.settings import RunSettings
 from mooring.testing.builders import node, pod
 from replica import ROOT
 
-SECONDS: Final = 20.0
+SECONDS: Final = 60.0
 STOP_SECONDS: Final = 0.2
 QUICK: Final[dict[str, Any]] = {
     "lease_duration": 3,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from bench.observer import Binds, first_change, watched_binds
 from controlplane import ControlPlane
 
-PATIENCE = 10.0
+PATIENCE = 60.0
 
 
 def test_times_are_in_the_order_of_the_first_sight_of_each_pod() -> None:

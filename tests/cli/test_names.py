@@ -56,7 +56,8 @@ async def server() -> AsyncIterator[ApiServer]:
 
 
 @pytest.fixture
-def shell(server: ApiServer, tmp_path: Path) -> Shell:
+def shell(server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
+    monkeypatch.setattr(names, "_SECONDS", 60.0)
     return Shell(server.url, tmp_path)
 
 

@@ -19,7 +19,7 @@ from mooring.state.pod_groups import PodGroupState
 from mooring.testing.builders import node, pod, pod_group, uid_of
 from scheduler_states import put_profile
 
-SECONDS = 10.0
+SECONDS = 60.0
 SHARED = {"multiPoint": {"enabled": [{"name": "GPUShare"}]}}
 
 
@@ -275,9 +275,10 @@ async def test_every_binding_of_a_member_names_its_card_whatever_became_of_the_o
     """429 without Retry-After is what is left when the client has waited often enough."""
     monkeypatch.setattr("mooring.engine.group_binding._PAUSES_SECONDS", (0.0, 0.0))
     bindings, names = FailsOnce(failure), ["g-0", "g-1", "g-2", "g-3"]
+    seconds = 1.0 if failure == "no answer" else 60.0
     async with (
         ApiServer(bindings) as server,
-        ApiClient(Connection(server.url), timeout=0.3) as client,
+        ApiClient(Connection(server.url), timeout=seconds) as client,
     ):
         engine = Engine(client, gpu_node("a", 4, 16), pod_group("g", 4))
         put_profile(engine.scheduler_state, plugins=SHARED)

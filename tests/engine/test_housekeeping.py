@@ -103,7 +103,7 @@ class House:
 
     async def events_of_the_pod(self) -> list[Action]:
         """Wait for the pod's events; return their actions."""
-        async with asyncio.timeout(10.0):
+        async with asyncio.timeout(60.0):
             await self.changed.wait()
         return [change.action for change in self.heard]
 

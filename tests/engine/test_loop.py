@@ -32,7 +32,7 @@ from mooring.testing.builders import node, pod, pod_group, uid_of
 from mooring.testing.storage_builders import pv, pvc
 from scheduler_states import put_profile
 
-SECONDS = 10.0
+SECONDS = 60.0
 SMALL_BUDGET = Options(most_per_decision=5_000)
 
 

@@ -38,7 +38,7 @@ from mooring.testing.builders import node, pod, uid_of
 from mooring.testing.fakes import FakeApi
 from scheduler_states import put_profile
 
-SECONDS: Final = 20.0
+SECONDS: Final = 60.0
 HOSTILE: Final = [f"hostile-{i}" for i in range(3)]
 PLAIN: Final = [f"plain-{i}" for i in range(3)]
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 END: Final = object()
 CUT: Final = object()
-WAIT_SECONDS: Final = 10.0
+WAIT_SECONDS: Final = 60.0
 
 
 @dataclass

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from mooring.kube.errors import ApiError
 
-WAIT_SECONDS: Final = 10.0
+WAIT_SECONDS: Final = 60.0
 
 
 class Mirror:

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Final
 
-WAIT_SECONDS: Final = 10.0
+WAIT_SECONDS: Final = 60.0
 
 
 @dataclass(eq=False)

@@ -30,7 +30,7 @@ from mooring.mirroring.reflectors import DEAD_SECONDS, Reflectors
 from mooring.model.events import Kind
 from mooring.testing.builders import node, pod_group
 
-WAIT_SECONDS = 10.0
+WAIT_SECONDS = 60.0
 LOOK_SECONDS = 0.02
 OPTIONAL = tuple(MIRRORED_IF_SERVED)
 TAINT_RULES = (DEVICE_TAINT_RULE, DEVICE_TAINT_RULE_V1BETA2)

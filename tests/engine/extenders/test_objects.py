@@ -64,7 +64,7 @@ async def test_nodes_are_listed_once_and_then_watched() -> None:
         )
         assert sorted(await reading) == ["n1", "n2"]
         request.send(event("DELETED", "n1", "4"), event("MODIFIED", "n2", "5", cpu="8"))
-        async with asyncio.timeout(10.0):
+        async with asyncio.timeout(60.0):
             while True:
                 found = await objects.nodes(["n1", "n2"])
                 cpu = orjson.loads(found["n2"])["status"]["allocatable"]["cpu"]
@@ -107,7 +107,7 @@ async def test_nodes_that_have_not_been_watched_for_a_minute_are_not_sent() -> N
             await objects.nodes(["n1"])
         works = True
         await open_watch.get()
-        async with asyncio.timeout(10.0):
+        async with asyncio.timeout(60.0):
             while True:
                 try:
                     assert await objects.nodes(["n1"]) == {}

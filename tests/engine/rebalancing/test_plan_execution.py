@@ -20,7 +20,7 @@ from mooring.model.pod import Uid
 from mooring.testing.builders import pdb, uid_of
 from rebalancing_stage import OWNER, Stage, running
 
-SECONDS = 10.0
+SECONDS = 60.0
 OTHER = {**OWNER, "name": "db", "uid": "rs-db"}
 
 

@@ -17,7 +17,7 @@ from mooring.testing.builders import uid_of
 from rebalancing_stage import OWNER, Stage, running
 from scheduler_states import put_profile
 
-WAIT_SECONDS = 20.0
+WAIT_SECONDS = 60.0
 UID = "uid-of-profile"
 PROFILE = {"metadata": {"uid": UID, "resourceVersion": "1"}}
 NEW = "1970-01-01T00:17:00Z"
