@@ -92,10 +92,10 @@ PYTEST := $(PY) -m pytest --durations 15
 unit: venv ## every test that starts no control plane; run it after every edit
 	$(PYTEST) -n 2 --dist worksteal -m 'not server' --ignore tests/website
 
-# Tests with servers wait more than they compute: three processes keep two cores busy. A file, whose
+# Tests with servers wait more than they compute: four processes keep two cores busy. A file, whose
 # tests share servers, stays in one process; files are handed out in the order of tests/conftest.py.
 test: check controlplane tools browser container ## every test, with a real control plane; KUBERNETES=1.36
-	$(PYTEST) -n 3 --dist loadfile --no-loadscope-reorder $(if $(shell $(HAS_CONTAINER_TOOLS) && echo yes),,-m 'not image')
+	$(PYTEST) -n 4 --dist loadfile --no-loadscope-reorder $(if $(shell $(HAS_CONTAINER_TOOLS) && echo yes),,-m 'not image')
 
 check: venv ## ruff, mypy --strict, import-linter, the site's links, audit
 	$(VENV)/bin/ruff check operator tests

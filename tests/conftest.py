@@ -3,6 +3,7 @@
 import gc
 import signal
 import sys
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,8 +22,22 @@ pytest_plugins = ["controlplane.fixtures", "time_limits"]
 STARTING = frozenset({"control_plane", "fresh_control_plane"})
 """Fixtures that start a control plane."""
 
-LONGEST = ("tests/soak/test_soak.py", "tests/e2e/test_drain.py")
-"""Files with a test of two minutes that mostly waits: begun last, it would be waited for alone."""
+LONGEST = (
+    "tests/e2e/test_rebalancing.py",
+    "tests/e2e/test_faults.py",
+    "tests/bench/test_bench.py",
+    "tests/soak/test_soak.py",
+    "tests/e2e/test_drain.py",
+    "tests/demo/test_demo.py",
+    "tests/e2e/test_failover.py",
+    "tests/e2e/test_storm.py",
+)
+"""Files that take a minute to four, the longest first: begun last, one would be waited for alone.
+
+The end of `make test` says how long files take.
+"""
+SHOWN = 12
+"""Of so many files the end of a run says how long they take."""
 
 LEFT_OUT = pytest.StashKey[int]()
 """How many tests the chosen release cannot have."""
@@ -73,10 +88,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _turn(item: pytest.Item) -> int:
-    """Return 0 for tests that come first, 1 for others with servers and 2 for the rest."""
+    """Return a place among LONGEST for tests of these files, then one for others with servers."""
     if item.get_closest_marker("server") is None:
-        return 2
-    return 0 if item.nodeid.startswith(LONGEST) else 1
+        return len(LONGEST) + 1
+    file = item.nodeid.partition("::")[0]
+    return LONGEST.index(file) if file in LONGEST else len(LONGEST)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -93,7 +109,7 @@ def pytest_testnodedown(node: Any) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print what tests recorded as their `summary`, and how many were left out."""
+    """Print what tests recorded as their `summary`, how many were left out, and the long files."""
     if left_out := terminalreporter.config.stash.get(LEFT_OUT, 0):
         release = chosen_release()
         terminalreporter.write_line(
@@ -103,6 +119,21 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         for name, value in report.user_properties:
             if name == "summary" and report.when == "call":
                 terminalreporter.write_line(str(value))
+    if terminalreporter.config.getoption("durations"):
+        terminalreporter.section(f"slowest {SHOWN} files")
+        seconds = _seconds_of_files(terminalreporter)
+        for file in sorted(seconds, key=seconds.__getitem__, reverse=True)[:SHOWN]:
+            terminalreporter.write_line(f"{seconds[file]:.0f}s {file}")
+
+
+def _seconds_of_files(terminalreporter: pytest.TerminalReporter) -> dict[str, float]:
+    """Return how long the tests of each file took, with what they set up."""
+    seconds = defaultdict[str, float](float)
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                seconds[report.nodeid.partition("::")[0]] += report.duration
+    return seconds
 
 
 def _note_opening(event: str, _: object) -> None:

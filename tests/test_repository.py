@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from conftest import LONGEST
+
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "operator" / "mooring"
 TESTS = ROOT / "tests"
@@ -126,6 +128,10 @@ def test_every_noqa_and_type_ignore_has_its_reason_beside_it() -> None:
 
 def test_the_source_root_is_no_package_for_it_would_hide_the_standard_module_operator() -> None:
     assert not (ROOT / "operator" / "__init__.py").exists()
+
+
+def test_the_test_files_that_begin_first_are_there() -> None:
+    assert [name for name in LONGEST if not (ROOT / name).is_file()] == []
 
 
 def test_no_file_names_a_package_registry() -> None:
