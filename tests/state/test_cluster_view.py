@@ -90,6 +90,20 @@ def _public(view: object) -> set[str]:
     return {name for name in dir(view) if not name.startswith("_")}
 
 
+def test_a_dry_run_may_remove_the_pods_of_a_node_while_it_goes_through_them() -> None:
+    names = {"a", "b", "c", "d"}
+    cluster_view = ClusterView(cluster(node("n"), *(pod(name, node="n") for name in names)))
+    for pods in (cluster_view.pods_on(0), cluster_view.pods_of("n")):
+        with cluster_view.trial() as trial:
+            removed = set[str]()
+            for placed in pods:
+                trial.remove(placed.pod.uid)
+                removed.add(placed.pod.name)
+            assert removed == names
+            assert not cluster_view.pods_on(0)
+    assert {placed.pod.name for placed in cluster_view.pods_on(0)} == names
+
+
 def test_a_dry_run_is_undone() -> None:
     state = cluster(node("a"), pod("web", cpu="1", node="a"))
     cluster_view = ClusterView(state)

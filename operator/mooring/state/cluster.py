@@ -609,12 +609,12 @@ class ClusterState:
             if placed.deadline is not None and placed.deadline <= now
         ]
 
-    def pods_of(self, node: str) -> Iterable[PlacedPod]:
+    def pods_of(self, node: str) -> tuple[PlacedPod, ...]:
         """Return the pods on the node of this name, also if the node does not exist."""
         row = self.nodes.row_of.get(node)
         if row is not None:
-            return self.pods.on(row)
-        return self._on_unknown_nodes.get(node, {}).values()
+            return tuple(self.pods.on(row))
+        return tuple(self._on_unknown_nodes.get(node, {}).values())
 
     def pods_without_node(self) -> list[PlacedPod]:
         """Return the pods whose node does not exist."""

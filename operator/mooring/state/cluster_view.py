@@ -97,14 +97,18 @@ class ClusterView:
         """Names by row; a copy, so it may be kept."""
         return tuple(self._state.nodes.names)
 
-    def pods_on(self, row: int) -> Iterable[PlacedPod]:
-        """Return the pods on a row, assumed ones included."""
-        return self._state.pods.on(row)
+    def pods_on(self, row: int) -> Sequence[PlacedPod]:
+        """Return the pods on a row, assumed ones included, in no order.
 
-    def pods_of(self, node: str) -> Iterable[PlacedPod]:
+        It is a copy: pods that a dry run removes or adds meanwhile change nothing in it.
+        """
+        return tuple(self._state.pods.on(row))
+
+    def pods_of(self, node: str) -> Sequence[PlacedPod]:
         """Return the pods on the node of this name, assumed ones too, also if it does not exist.
 
-        `pods_on` counts the pods of all nodes that do not exist together, on one row.
+        It is a copy as that of `pods_on`, which counts the pods of all nodes that do not exist
+        together, on one row.
         """
         return self._state.pods_of(node)
 
