@@ -3,17 +3,18 @@
 pytest-timeout raises an exception in the test that takes longer than the setting `timeout`. It
 cannot end a test that swallows the exception, and it stops its clock at the first failure: a
 teardown after that may wait for ever. What is a quarter over the limit ends with its process.
-pytest-xdist starts another process for the other tests.
+pytest-xdist starts another process for the other tests. Clock and sleep are imported by name,
+because tests replace those of `time`, and the thread that looks at the clock would take theirs.
 """
 
 import asyncio
 import faulthandler
 import gc
 import os
-import time
 from collections.abc import Generator
 from math import inf
 from threading import Thread
+from time import monotonic, sleep
 from typing import Final
 
 import pytest
@@ -38,7 +39,7 @@ class TimeLimits:
         """Start the clock of the run, which a worker of pytest-xdist leaves to its controller."""
         limit = _setting(self._config, "session_timeout")
         if limit and not hasattr(self._config, "workerinput"):
-            self._end_of_run = time.monotonic() + GRACE * limit
+            self._end_of_run = monotonic() + GRACE * limit
         Thread(target=self._watch, name="time limits", daemon=True).start()
 
     def pytest_sessionfinish(self) -> None:
@@ -51,7 +52,7 @@ class TimeLimits:
         limit = _limit_of(item)
         if not limit:
             return (yield)
-        self._end_of_test = time.monotonic() + GRACE * limit
+        self._end_of_test = monotonic() + GRACE * limit
         try:
             return (yield)
         finally:
@@ -59,7 +60,7 @@ class TimeLimits:
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """Remember which tests run; a controller of pytest-xdist hears of those of all workers."""
-        self._running[nodeid] = time.monotonic()
+        self._running[nodeid] = monotonic()
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
         """Forget the test."""
@@ -67,14 +68,14 @@ class TimeLimits:
 
     def _watch(self) -> None:
         """End the process when the test or the run is out of time."""
-        while (left := min(self._end_of_test, self._end_of_run) - time.monotonic()) > 0:
-            time.sleep(min(left, _LOOK_SECONDS))
+        while (left := min(self._end_of_test, self._end_of_run) - monotonic()) > 0:
+            sleep(min(left, _LOOK_SECONDS))
         self._end()
 
     def _end(self) -> None:
         """Write which tests run and where they wait, and end the process."""
         try:
-            now = time.monotonic()
+            now = monotonic()
             for nodeid, started in self._running.items():
                 print(f"\nOUT OF TIME {nodeid} runs for {now - started:.0f} s", file=self._stderr)
             for task in gc.get_objects():
