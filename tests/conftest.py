@@ -24,15 +24,19 @@ STARTING = frozenset({"control_plane", "fresh_control_plane"})
 
 LONGEST = (
     "tests/e2e/test_rebalancing.py",
-    "tests/e2e/test_faults.py",
     "tests/bench/test_bench.py",
+    "tests/e2e/test_faults.py",
     "tests/soak/test_soak.py",
-    "tests/e2e/test_drain.py",
+    "tests/e2e/test_rbac.py",
+    "tests/page/test_bundle.py",
     "tests/demo/test_demo.py",
-    "tests/e2e/test_failover.py",
-    "tests/e2e/test_storm.py",
+    "tests/e2e/test_image.py",
+    "tests/e2e/test_pod_groups.py",
+    "tests/simulation/test_simulation.py",
+    "tests/e2e/test_drain.py",
+    "tests/simulation/test_seeds_from_100.py",
 )
-"""Files that take a minute to four, the longest first: begun last, one would be waited for alone.
+"""Files that take two to five minutes, the longest first: begun last, one is waited for alone.
 
 The end of `make test` says how long files take.
 """
@@ -89,10 +93,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _turn(item: pytest.Item) -> int:
     """Return a place among LONGEST for tests of these files, then one for others with servers."""
-    if item.get_closest_marker("server") is None:
-        return len(LONGEST) + 1
     file = item.nodeid.partition("::")[0]
-    return LONGEST.index(file) if file in LONGEST else len(LONGEST)
+    if file in LONGEST:
+        return LONGEST.index(file)
+    return len(LONGEST) + (item.get_closest_marker("server") is None)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
