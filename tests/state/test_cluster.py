@@ -455,6 +455,19 @@ def test_pods_are_on_their_node_while_it_exists_whichever_comes_first() -> None:
     assert cpu(state)[state.nodes.row_of["n1"]] == 3000
 
 
+def test_a_node_comes_and_goes_whose_pods_request_more_than_an_int64_holds() -> None:
+    """Whoever may create pods may have them name a node, and request what no node has."""
+    huge = [pod(name, node="n1", cpu="7E", memory="7Ei") for name in "ab"]
+    state = cluster(*huge, node("n1"))
+    assert len(state.pods.on(state.nodes.row_of["n1"])) == 2
+    state.delete(Kind.NODE, "n1")
+    assert "n1" not in state.nodes.row_of
+    for placed in tuple(state.pods):
+        state.delete(Kind.POD, placed.pod.uid)
+    scored = state.nodes.requested_scored_cpu, state.nodes.requested_scored_memory
+    assert not any(column.data.any() for column in scored)
+
+
 def test_a_pod_that_is_assumed_on_a_node_that_goes_can_be_forgotten_and_confirmed() -> None:
     for confirmed in (True, False):
         state = cluster(node("n1"), node("n2"))

@@ -15,6 +15,7 @@ __all__ = [
     "ResourceColumns",
     "as_exact_floats",
     "read_only",
+    "wrapped",
 ]
 
 IntArray = npt.NDArray[np.int64]
@@ -50,6 +51,14 @@ def as_exact_floats(
         if len(column) and int(_max(column.view(np.uint64))) > most:
             return None
     return [column.astype(np.float64) for column in columns]
+
+
+def wrapped(total: int) -> int:
+    """Return the sum as int64, beyond which it wraps around as in Go.
+
+    So taking off what was added gives the old sum.
+    """
+    return (total + 2**63) % 2**64 - 2**63
 
 
 class Column:
@@ -162,9 +171,7 @@ class ResourceColumns:
 
     def add(self, resource: str, row: int, amount: int) -> None:
         """Add to the row's amount of the resource, by `amount`, which may be negative."""
-        total = self.at(resource, row) + amount
-        # Sums beyond int64 wrap around as in Go, so that taking the pod off gives the old sum.
-        self.put(resource, row, (total + 2**63) % 2**64 - 2**63)
+        self.put(resource, row, wrapped(self.at(resource, row) + amount))
 
     def amounts(self, resource: str, rows: int) -> IntArray | None:
         """Return int64[rows]: the amounts of the first rows, read-only; None if no row has any."""

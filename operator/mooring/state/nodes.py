@@ -19,7 +19,15 @@ from mooring.model.node import Node
 from mooring.model.pod import Pod
 from mooring.model.pod_spec import HostPort
 from mooring.model.taints import Taint
-from mooring.state.columns import ChangeLog, Column, Columns, Interned, ResourceColumns, read_only
+from mooring.state.columns import (
+    ChangeLog,
+    Column,
+    Columns,
+    Interned,
+    ResourceColumns,
+    read_only,
+    wrapped,
+)
 from mooring.state.labels import EACH_NODE, Domains, LabelColumn, LabelColumns
 from mooring.state.usage import Usage, UsageColumns
 
@@ -293,8 +301,11 @@ class NodeTable:
         for resource, amount in requested.items():
             self.requested.add(resource, row, sign * amount)
         self.pod_count.data[row] += sign * len(pods)
-        self.requested_scored_cpu.data[row] += sign * cpu
-        self.requested_scored_memory.data[row] += sign * memory
+        for column, amount in (
+            (self.requested_scored_cpu, cpu),
+            (self.requested_scored_memory, memory),
+        ):
+            column.data[row] = wrapped(column.data.item(row) + sign * amount)
         self.changes.mark(row)
 
     def fits_requests(self, row: int, amounts: Mapping[str, int]) -> bool:
