@@ -264,8 +264,13 @@ class Charge:
     """A begun eviction of the pod of that uid, as one budget sees it."""
 
     uid: str
+    counted: bool
     left: bool = False
     written: bool = False
+
+    @property
+    def over(self) -> bool:
+        return self.left and (self.written or not self.counted)
 
 
 class Evicting(RuleBasedStateMachine):
@@ -284,12 +289,14 @@ class Evicting(RuleBasedStateMachine):
         """Pods whose binding was called off, by name: they may come back."""
 
     def parsed(self, name: str, *, uid: Uid | None = None, **fields: Any) -> Pod:
-        """Return a pod, which all budgets match."""
+        """Return a pod, which all budgets match; every other one is ready on its node."""
         raw = pod(name, labels={"app": "web"}, **fields)
         if uid is None:
             self.uids += 1
             uid = Uid(f"uid-{self.uids}")
         raw["metadata"]["uid"] = uid
+        if "node" in fields and uid[-1] in "02468":
+            raw["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
         return parse_pod(raw)
 
     def preemptor(self, name: str) -> Pod:
@@ -416,7 +423,7 @@ class Evicting(RuleBasedStateMachine):
             for key in self.budgets:
                 # A pod is charged once, also if it was evicted from another node before.
                 charged = [c for c in self.charges.get(key, ()) if c.uid != placed.pod.uid]
-                self.charges[key] = [*charged, Charge(placed.pod.uid)]
+                self.charges[key] = [*charged, Charge(placed.pod.uid, placed.pod.ready)]
 
     @rule(name=preemptor_names, how=st.sampled_from(["withdrawn", "assumed"]))
     def preemptor_waits_no_more(self, name: str, how: str) -> None:
@@ -479,7 +486,7 @@ class Evicting(RuleBasedStateMachine):
     def budgets_allow_what_their_status_says_without_the_charges_it_does_not_show(self) -> None:
         for name, allowed in self.budgets.items():
             budget = self.state.objects.of(Kind.POD_DISRUPTION_BUDGET)[f"default/{name}"]
-            charged = [c for c in self.charges.get(name, ()) if not (c.left and c.written)]
+            charged = [c for c in self.charges.get(name, ()) if not c.over]
             expected = 0 if name in self.exhausted else allowed - len(charged)
             assert self.state.evictions.disruptions_allowed(budget) == expected
 

@@ -14,12 +14,15 @@ from mooring.state.cluster import ClusterState
 from mooring.testing.builders import cluster, node, pdb, pod, uid_of
 
 WEB = {"app": "web"}
+READY = {"conditions": [{"type": "Ready", "status": "True"}]}
 PREEMPTOR = parse_pod(pod("high", priority=100))
 OTHER = parse_pod(pod("other", priority=100))
 
 
-def web(name: str, *, uid: str | None = None, on: str | None = "n1", **fields: Any) -> Pod:
-    raw = pod(name, node=on, labels=WEB, **fields)
+def web(
+    name: str, *, uid: str | None = None, on: str | None = "n1", ready: bool = True, **fields: Any
+) -> Pod:
+    raw = pod(name, node=on, labels=WEB, status=READY if ready and on else None, **fields)
     if uid is not None:
         raw["metadata"]["uid"] = uid
     return parse_pod(raw)
@@ -105,6 +108,19 @@ def test_a_status_from_before_the_victim_left_still_counts_the_eviction() -> Non
     assert allowed(state) == 1, "the status counts it now"
 
 
+def test_a_victim_that_is_not_ready_counts_until_it_leaves() -> None:
+    """The disruption controller does not count it, so that its end changes no status."""
+    state = guarded(2)
+    for name in ("x", "y"):
+        see(state, web(name, ready=False))
+    state.begin_evictions(PREEMPTOR, [known(state, "x"), known(state, "y")])
+    assert allowed(state) == 0
+    see(state, web("x", ready=False, terminating=True))
+    assert allowed(state) == 1
+    state.delete(Kind.POD, uid_of("y"))
+    assert allowed(state) == 2
+
+
 def test_reading_evictions_changes_nothing() -> None:
     state = guarded(2)
     state.begin_evictions(PREEMPTOR, [known(state, "a")])
@@ -138,6 +154,15 @@ def test_an_exhausted_budget_allows_nothing_until_its_next_status() -> None:
     assert allowed(state) == 0
     write_status(state, 2)
     assert allowed(state) == 2
+
+
+def test_a_budget_that_keeps_a_pod_that_is_not_ready_is_exhausted() -> None:
+    state = guarded(2)
+    see(state, web("x", ready=False))
+    state.begin_evictions(PREEMPTOR, [known(state, "x")])
+    state.budget_exhausted(known(state, "x"))
+    state.abandon_eviction(known(state, "x"))
+    assert allowed(state) == 0
 
 
 def test_a_preemptor_awaits_its_victims_until_they_are_gone() -> None:

@@ -9,7 +9,8 @@ An eviction begins when a preemption is decided and ends in one of these ways:
 The disruption controller needs a moment to see that a pod is being deleted. Until then a budget's
 status still allows what has been used already. So every eviction is charged to the budgets that
 match its victim until the victim is seen terminating or gone, and the budget's status has been
-written since the eviction began.
+written since the eviction began. A victim that is not ready is counted by no budget, so that its
+end need not be written anywhere: its eviction is charged until it is terminating or gone.
 """
 
 from collections import Counter
@@ -36,6 +37,8 @@ class _Charge:
     """The victim has been seen terminating or gone."""
     status_written: bool = False
     """The budget's status has been written since the eviction began."""
+    is_counted: bool = True
+    """The victim was ready, so that the budget's status shows its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +151,8 @@ class EvictionsWriter:
                 continue
             budgets = self._records.matching(self._objects, victim)
             for budget in budgets:
-                self._records.charges.setdefault(budget.key, {})[victim.uid] = _Charge()
+                charge = _Charge(is_counted=victim.ready)
+                self._records.charges.setdefault(budget.key, {})[victim.uid] = charge
             self._records.evicting[victim.uid] = budgets
             self._columns.mark_evicting(victim, evicting=True)
             new.append(victim)
@@ -234,7 +238,7 @@ class EvictionsWriter:
             return
         charge.victim_left |= victim_left
         charge.status_written |= status_written
-        if charge.victim_left and charge.status_written:
+        if charge.victim_left and (charge.status_written or not charge.is_counted):
             self._drop_charge(key, victim)
 
     def _drop_charges(self, victim: Pod, budgets: Iterable[PodDisruptionBudget]) -> None:
