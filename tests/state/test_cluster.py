@@ -331,6 +331,20 @@ def test_a_nomination_ends_when_its_pod_is_assumed_or_its_node_deleted() -> None
     assert len(state.nominations) == 0
 
 
+def test_a_nomination_is_of_the_pod_as_it_is_now() -> None:
+    """A pod that waits for its victims may be resized, and may get other labels."""
+    state = cluster(node("n1"))
+    state.put_unscheduled(waiting("web", cpu="3"))
+    state.nominate(waiting("web", cpu="3"), "n1", backfill_until=7.0)
+    resized = waiting("web", cpu="1", labels={"app": "web"})
+    assert not delivered(state, lambda: state.put_unscheduled(resized))
+    assert state.nominations.get(resized.uid) == (resized, 0, 7.0)
+    counts, requested = state.pod_columns.nominated_demand(["cpu"], 0, Uid("other"), 1)
+    assert (counts.tolist(), requested["cpu"].tolist()) == ([1], [1000])
+    state.withdraw(resized.uid)
+    assert not state.pod_columns.nominated_demand(["cpu"], 0, Uid("other"), 1)[1]["cpu"].any()
+
+
 def test_a_nomination_that_is_passed_on_keeps_the_node_without_an_event() -> None:
     state = cluster(node("n1"), node("n2"))
     first, second = waiting("first"), waiting("second")

@@ -347,9 +347,11 @@ class ClusterState:
         """Note a pod without a node; if it names a group it is a member, and an event is delivered.
 
         One is delivered of a pod that names a group no more, too. None is if nothing differs from
-        what is known but the pod's status.
+        what is known but the pod's status. If it is nominated, it is so with what it requests now.
         """
         before = self._pod_groups.put_unscheduled(pod)
+        if (nominee := self.nominations.get(pod.uid)) is not None:
+            self._nominations.put(pod, nominee.row, nominee.backfill_until)
         self._renew_group(pod.uid)
         versions = (pod,) if before is None else (pod, before)
         in_group = any(self.pod_groups.key_of(each) is not None for each in versions)
