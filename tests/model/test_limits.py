@@ -76,3 +76,28 @@ def test_exactly_the_limit_is_allowed() -> None:
 def test_what_is_bound_already_is_parsed_and_counted_whatever_it_has() -> None:
     bound = parse_pod(pod(node="n1", cpu="1", **ONE_TOO_MANY[Counted.RESOURCES]))
     assert len(bound.spec.demand.resources) == more(Counted.RESOURCES) + 1
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [
+        pod_terms(more(Counted.POD_TERMS)),
+        pod_terms(1, labelSelector={"matchExpressions": [EXISTS] * more(Counted.REQUIREMENTS)}),
+        pod_terms(1, namespaces=names(Counted.VALUES)),
+    ],
+    ids=["terms", "requirements", "values"],
+)
+def test_inter_pod_terms_beyond_a_limit_do_not_count_of_a_pod_that_names_its_node(
+    terms: dict[str, Any],
+) -> None:
+    """Every decision about another pod would look at them."""
+    placed = parse_pod(pod(node="n1", **terms))
+    assert placed.spec.affinity.empty
+    assert placed.limit_exceeded == parse_pod(pod(**terms)).limit_exceeded is not None
+    assert not parse_pod(pod(**terms)).spec.affinity.empty
+
+
+def test_inter_pod_terms_of_a_pod_on_a_node_count_where_something_else_exceeds_a_limit() -> None:
+    images = names(Counted.IMAGES)
+    placed = parse_pod(pod(node="n1", images=images, **pod_terms(LIMITS[Counted.POD_TERMS])))
+    assert placed.spec.affinity.term_count == LIMITS[Counted.POD_TERMS]

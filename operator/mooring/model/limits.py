@@ -2,7 +2,7 @@
 
 One pod of 1 MB, which the API server accepts, could stop a scheduler for seconds. A pod beyond a
 limit is not scheduled; its PodScheduled condition names the limit and what the pod has. A pod that
-is bound already is counted on its node whatever it has.
+is bound already is counted on its node whatever it has, but for inter-pod terms beyond a limit.
 """
 
 from collections.abc import Mapping

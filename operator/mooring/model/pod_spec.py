@@ -327,7 +327,7 @@ def _parsing(key: bytes) -> Pausing[PodSpec]:
         card_annotations=loaded.get("annotations", {}),
     )
     yield
-    return _measured(parsed, key)
+    return _measured(parsed, key, assigned=status is not None)
 
 
 def _demands(
@@ -343,13 +343,19 @@ def _demands(
     return demand, demands
 
 
-def _measured(parsed: PodSpec, key: bytes) -> PodSpec:
-    """Return the spec with the limit that it exceeds, and with the bytes that it takes."""
+def _measured(parsed: PodSpec, key: bytes, *, assigned: bool) -> PodSpec:
+    """Return the spec with the limit that it exceeds, and with the bytes that it takes.
+
+    Of an `assigned` pod, inter-pod terms that exceed a limit are left out.
+    """
     memory = _MOST_MEMORY_PER_BYTE * len(key)
     if _SMALL < len(key) <= LIMITS[Counted.BYTES]:
         memory = bytes_of(key, *(getattr(parsed, field) for field in _FIELDS))
     limit_exceeded = exceeded({Counted.BYTES: len(key), **_counts(parsed)})
-    return replace(parsed, limit_exceeded=limit_exceeded, memory=memory)
+    affinity = parsed.affinity
+    if assigned and _has_too_many_terms(affinity):
+        affinity = PodAffinity()
+    return replace(parsed, limit_exceeded=limit_exceeded, memory=memory, affinity=affinity)
 
 
 def _gates(spec: Mapping[str, Any]) -> Iterator[str]:
@@ -373,26 +379,47 @@ def _node_affinity(
     return terms, (yield from collected(preferred))
 
 
+def _has_too_many_terms(affinity: PodAffinity) -> bool:
+    """Return whether the inter-pod terms exceed a limit by themselves.
+
+    Of a pod on a node they do not count then: every decision about another pod would look at them,
+    and whoever creates a pod may name its node.
+    """
+    return not affinity.empty and exceeded(_counts_of_terms(affinity)) is not None
+
+
+def _counts_of_terms(affinity: PodAffinity) -> dict[Counted, int]:
+    """Return how many inter-pod terms there are, and how much is in them."""
+    terms = [*affinity.required, *affinity.required_anti]
+    terms += [preferred.term for preferred in affinity.preferred]
+    selectors = [
+        selector for term in terms for selector in (term.selector, term.namespace_selector)
+    ]
+    requirements = [r for s in selectors if s is not None for r in s.requirements]
+    return {
+        Counted.POD_TERMS: len(terms),
+        Counted.REQUIREMENTS: len(requirements),
+        Counted.VALUES: sum(len(requirement.values) for requirement in requirements)
+        + sum(len(term.namespaces) for term in terms),
+    }
+
+
 def _counts(spec: PodSpec) -> dict[Counted, int]:
     """Return how many of each thing the spec has, to be compared with its limits."""
     node_terms = [preferred.term for preferred in spec.preferred_nodes]
     node_terms += spec.required_nodes.terms if spec.required_nodes is not None else ()
-    affinity = spec.affinity
-    pod_terms = [*affinity.required, *affinity.required_anti]
-    pod_terms += [preferred.term for preferred in affinity.preferred]
     selectors = [spec.node_selector, *(constraint.selector for constraint in spec.spread)]
-    for term in pod_terms:
-        selectors += (term.selector, term.namespace_selector)
     requirements = [r for s in selectors if s is not None for r in s.requirements]
     for node_term in node_terms:
         requirements += (*node_term.expressions, *node_term.fields)
+    of_terms = _counts_of_terms(spec.affinity)
+    values = sum(len(requirement.values) for requirement in requirements)
     return {
         Counted.NODE_TERMS: len(node_terms),
-        Counted.POD_TERMS: len(pod_terms),
+        Counted.POD_TERMS: of_terms[Counted.POD_TERMS],
         Counted.SPREAD_CONSTRAINTS: len(spec.spread),
-        Counted.REQUIREMENTS: len(requirements),
-        Counted.VALUES: sum(len(requirement.values) for requirement in requirements)
-        + sum(len(term.namespaces) for term in pod_terms),
+        Counted.REQUIREMENTS: len(requirements) + of_terms[Counted.REQUIREMENTS],
+        Counted.VALUES: values + of_terms[Counted.VALUES],
         Counted.RESOURCES: len(spec.demand.resources),
         Counted.TOLERATIONS: len(spec.tolerations),
         Counted.HOST_PORTS: len(spec.host_ports),
