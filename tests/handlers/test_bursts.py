@@ -56,6 +56,17 @@ async def test_a_pod_that_was_listed_for_kopf_stays_with_it() -> None:
     assert await told.takes("ADDED", "b")
 
 
+async def test_pods_of_every_page_of_a_list_stay_with_kopf() -> None:
+    told = Told()
+    told.bursts.listed([{"metadata": {"uid": "former"}}])
+    told.bursts.listed([{"metadata": {"uid": "a"}}])
+    told.bursts.listed([{"metadata": {"uid": "b"}}], goes_on=True)
+    assert not await told.takes("ADDED", "first")
+    assert not await told.takes("MODIFIED", "a")
+    assert not await told.takes("MODIFIED", "b")
+    assert await told.takes("ADDED", "former")
+
+
 async def test_pods_that_a_later_list_does_not_show_are_not_remembered() -> None:
     """Their deletion is never told, and there may be thousands after each gap of the watch."""
     told = Told()

@@ -495,6 +495,42 @@ async def test_pods_that_are_listed_after_a_watch_go_through_kopf_behind_what_th
     await sessions.close()
 
 
+async def test_what_a_watch_tells_of_pods_that_kopf_was_shown_does_not_overtake_the_list(
+    server: ApiServer, watches: Watches
+) -> None:
+    """The list has pages, and when the watch begins, kopf may have taken in none of the pods."""
+    past_kopf = list[str]()
+
+    async def take(event: Mapping[str, Any]) -> None:
+        past_kopf.append(event["object"]["metadata"]["uid"])
+
+    bursts = Bursts(take, lambda: 0.0)
+    sessions = KopfSessions(Connection(server.url), watches, no_pods, bursts)
+    session = await session_of(sessions)
+    path = f"{server.url}{POD.path()}"
+
+    async def watch(*lines: dict[str, Any]) -> list[str]:
+        """Return the uids of the pods that kopf is shown."""
+        asking = asyncio.create_task(session.get(f"{path}?watch=true"))
+        request = await server.next()
+        request.send_bytes(b"".join(orjson.dumps(line) + b"\n" for line in lines))
+        request.end()
+        body = b"".join([data async for data in (await asking).content.iter_chunked(1000)])
+        shown = map(orjson.loads, body.splitlines())
+        return [each["object"]["metadata"].get("uid", each["type"]) for each in shown]
+
+    assert await watch() == []
+    for query, uid in (("?limit=1", "a"), ("?limit=1&continue=more", "b")):
+        asking = asyncio.create_task(session.get(path + query))
+        page = {"metadata": {"resourceVersion": "7"}, "items": [pod_event(uid, "7")["object"]]}
+        (await server.next()).reply(page)
+        assert await (await asking).json() == page
+    told = [pod_event(uid, "8") for uid in ("first", "a", "b", "new")]
+    assert await watch(*told) == ["first", "a", "b", "BOOKMARK"]
+    assert past_kopf == ["new"]
+    await sessions.close()
+
+
 @pytest.mark.parametrize("body", [b"no JSON", b"[]", b'{"kind":"PodList"}', b'{"items":5}'])
 async def test_a_list_of_pods_that_is_none_is_a_broken_answer(
     server: ApiServer, sessions: KopfSessions, body: bytes

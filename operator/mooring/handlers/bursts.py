@@ -39,9 +39,14 @@ class Bursts:
         self._kopfs: set[str] = set()
         """The uids of the pods that kopf was shown."""
 
-    def listed(self, pods: Iterable[Mapping[str, Any]]) -> None:
-        """Note that kopf is shown these pods by a list, and will never hear of others again."""
-        self._kopfs = {pod["metadata"]["uid"] for pod in pods}
+    def listed(self, pods: Iterable[Mapping[str, Any]], *, goes_on: bool = False) -> None:
+        """Note that kopf is shown these pods by a page of a list; it `goes_on` after the first one.
+
+        Of others than those of the whole list kopf will never hear again.
+        """
+        if not goes_on:
+            self._kopfs.clear()
+        self._kopfs.update(pod["metadata"]["uid"] for pod in pods)
 
     async def takes(self, kind: WatchEvent, raw: Mapping[str, Any]) -> bool:
         """Return whether the event was handed over; if not, kopf has to get it."""

@@ -175,7 +175,7 @@ class KopfSessions:
         # aiohttp declares a StreamReader, of which kopf and the answer itself use two methods.
         content: Any = answer.content
         if read is not None and answer.status == 200:
-            content = self._checked(content, read, is_watch=is_watch)
+            content = self._checked(content, read, request.url.query, is_watch=is_watch)
         else:
             content = _CutContent(content)
         answer.content = content
@@ -210,7 +210,9 @@ class KopfSessions:
         refusal = UnauthorizedError(call, "Unauthorized", server=self._connection.url)
         raise aiohttp.ClientConnectionError(explain(refusal))
 
-    def _checked(self, content: Any, read: "_Read", *, is_watch: bool) -> "_Content":
+    def _checked(
+        self, content: Any, read: "_Read", query: Mapping[str, str], *, is_watch: bool
+    ) -> "_Content":
         """Return the body of a list or watch, which breaks off where it is malformed."""
         if is_watch:
             self._has_watched_pods |= read.resource is POD
@@ -219,7 +221,10 @@ class KopfSessions:
             told = partial(self._on_watch, path, accepted=True)
             return _Watch(content, read, self._garbage, told, bursts)
         hands_over = read.resource is POD and not self._has_watched_pods
-        return _List(content, read, self._on_pods, self._bursts, hands_over=hands_over)
+        goes_on = "continue" in query
+        return _List(
+            content, read, self._on_pods, self._bursts, hands_over=hands_over, goes_on=goes_on
+        )
 
     def _note_transport(self, answer: aiohttp.ClientResponse) -> None:
         if (transport := transport_of(answer)) is not None:
@@ -312,7 +317,10 @@ class _Read:
 
 
 class _List(_Content):
-    """The body of a list. Where `hands_over`, `on_pods` gets the objects, and kopf gets none."""
+    """The body of a page of a list; one that `goes_on` is not the first.
+
+    Where `hands_over`, `on_pods` gets the objects, and kopf gets none.
+    """
 
     def __init__(
         self,
@@ -322,12 +330,14 @@ class _List(_Content):
         bursts: Bursts,
         *,
         hands_over: bool,
+        goes_on: bool,
     ) -> None:
         super().__init__(content)
         self._read = read
         self._on_pods = on_pods
         self._bursts = bursts
         self._hands_over = hands_over
+        self._goes_on = goes_on
 
     async def read(self, n: int = -1) -> bytes:
         """Return the whole body, or `n` bytes of it as it is."""
@@ -342,7 +352,7 @@ class _List(_Content):
         self._read.works()
         is_shown = bool(items) and not self._hands_over
         if self._read.resource is POD:
-            self._bursts.listed(items if is_shown else ())
+            self._bursts.listed(items if is_shown else (), goes_on=self._goes_on)
         if is_shown:
             return cut_nesting(data)
         del data  # thousands of pods take megabytes
