@@ -99,6 +99,26 @@ def test_a_bound_member_is_assigned_and_gone_when_it_is_deleted(*, gone_first: b
     assert heard(state, show_it_left) == []
 
 
+def test_a_group_that_a_trial_leaves_without_members_is_the_same_one_afterwards() -> None:
+    """Its number is in the pod columns, and an attempt may be about the group itself."""
+    state = cluster(node("n"))
+    track(state, (SITE,))
+    key = GroupKey(GroupSource.PODS, "default", "train")
+    placed = parse_pod(pod("a", labels={SITE.name_key: "train"}, node="n"))
+    state.put(Kind.POD, placed.uid, placed)
+    before, numbers = group(state, key), state.pod_columns.groups.tolist()
+    with state.trial() as outer, state.trial() as inner:
+        inner.remove(placed.uid)
+        assert state.pod_groups.get(key) is None
+        outer.add(placed, 0)
+        outer.remove(placed.uid)
+    assert group(state, key) is before
+    assert state.pod_columns.groups.tolist() == numbers
+    state.delete(Kind.POD, placed.uid)
+    state.put(Kind.POD, placed.uid, placed)
+    assert group(state, key) is not before
+
+
 def test_a_trial_counts_and_is_undone() -> None:
     state = cluster(
         node("n"), pod_group("train", 2), pod("a", group="train"), pod("b", group="train", node="n")

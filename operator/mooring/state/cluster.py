@@ -600,7 +600,7 @@ class ClusterState:
         of its claims, unless others use them too, as they are free when it is deleted. Preemption
         does not count on that, as in kube-scheduler.
         """
-        with self.delivered_after(), ExitStack() as undo:
+        with self.delivered_after(), self._pod_groups.trial(), ExitStack() as undo:
             yield Trial(self, undo, frees_claims=frees_claims)
 
     def overdue(self, now: float) -> list[Pod]:

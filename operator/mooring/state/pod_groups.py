@@ -10,6 +10,7 @@ they are on their way out, and a group must not be complete because of them.
 from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
 from types import MappingProxyType
@@ -319,6 +320,8 @@ class PodGroupsWriter:
         self._members: dict[Uid, _Member] = {}
         self._numbers = count()
         self._changed: dict[GroupKey, None] | None = None
+        self._emptied: dict[GroupKey, PodGroupState] | None = None
+        """The groups that a trial has left without members; None outside of trials."""
 
     def take_changed(self) -> dict[GroupKey, None]:
         """Return the groups that changed or went since the last call; the first call returns all.
@@ -449,12 +452,25 @@ class PodGroupsWriter:
     def _group(self, key: GroupKey) -> PodGroupState:
         group = self._groups.get(key)
         if group is None:
-            group = self._groups[key] = PodGroupState(key, next(self._numbers))
+            group = self._emptied.pop(key, None) if self._emptied else None
+            self._groups[key] = group = group or PodGroupState(key, next(self._numbers))
         return group
+
+    @contextmanager
+    def trial(self) -> Iterator[None]:
+        """Have groups that lose all members inside be the same ones when they get any back."""
+        outer = self._emptied
+        self._emptied = {} if outer is None else outer
+        try:
+            yield
+        finally:
+            self._emptied = outer
 
     def _drop_if_empty(self, group: PodGroupState) -> None:
         if group.definition is None and not group.all_pods_count and not group.terminating:
             self._groups.pop(group.key, None)
+            if self._emptied is not None:
+                self._emptied[group.key] = group
 
 
 def _index(groups: dict[GroupKey, PodGroupState], group: PodGroupState, *, applies: bool) -> None:

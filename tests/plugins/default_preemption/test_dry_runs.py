@@ -15,6 +15,7 @@ from mooring.framework.post_filter import Nomination
 from mooring.model.events import Kind
 from mooring.model.objects import parse_object
 from mooring.model.pod import Uid, parse_pod
+from mooring.model.pod_group import DISRUPTION_MODE, GroupFormat
 from mooring.testing.builders import Raw, node, pdb, pod, pod_group, uid_of
 
 MODULE = "mooring.plugins.default_preemption.dry_runs"
@@ -127,19 +128,39 @@ def test_a_search_with_pauses_ends_like_one_without(
         assert [victim.name for victim in found.victims] == [v.name for v in expected.victims]
 
 
+def whole(name: str, number: int, *, labelled: bool) -> Raw:
+    """Return a member on a node of a group of the name that is disrupted as a whole."""
+    how: dict[str, Any] = {"group": name}
+    if labelled:
+        how = {"labels": {"train": name}, "annotations": {DISRUPTION_MODE: "PodGroup"}}
+    return pod(f"{name}-{number}", cpu="1", node=f"n{number}", priority=0, **how)
+
+
+def deciding_by_labels(*objects: Raw) -> Deciding:
+    """Return the cluster of these objects, in which a label names groups."""
+    found = Deciding(*objects)
+    found.state.track_pod_groups((GroupFormat("train"),))
+    assert [*found.state.recount()]
+    return found
+
+
+@pytest.mark.parametrize("labelled", [False, True], ids=["objects", "labels"])
 @pytest.mark.parametrize("preemptor", [PREEMPTOR, BY_REQUESTS])
-def test_a_search_with_pauses_finds_groups_that_are_disrupted_as_a_whole(preemptor: Raw) -> None:
+def test_a_search_with_pauses_finds_groups_that_are_disrupted_as_a_whole(
+    preemptor: Raw, *, labelled: bool
+) -> None:
     """A dry run puts their members back in another order, which is no change."""
     objects = [node(f"n{n}", cpu="3") for n in range(6)]
     for name, on in (("g0", (0, 1, 2)), ("g1", (3, 4, 5)), ("g2", (1, 3, 5))):
-        objects.append(pod_group(name, 1, disruption_mode="PodGroup", priority=0))
-        objects += [pod(f"{name}-{n}", cpu="1", node=f"n{n}", group=name, priority=0) for n in on]
+        if not labelled:
+            objects.append(pod_group(name, 1, disruption_mode="PodGroup", priority=0))
+        objects += [whole(name, n, labelled=labelled) for n in on]
     objects += [
         pod(f"p{n}", cpu="1", node=f"n{n}", priority=n, ports=[80 + n % 2]) for n in range(6)
     ]
-    at_once = Deciding(*objects).outcome(preemptor)
+    at_once = deciding_by_labels(*objects).outcome(preemptor)
     with short_steps(1):
-        outcome, paused = Deciding(*objects).outcome_in_steps(preemptor, lambda: None)
+        outcome, paused = deciding_by_labels(*objects).outcome_in_steps(preemptor, lambda: None)
     assert paused >= 6
     assert isinstance(at_once, FitError)
     assert isinstance(outcome, FitError)
