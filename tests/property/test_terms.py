@@ -1,6 +1,6 @@
 """Counts kept up to date event by event are those that a full recount gives."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -203,11 +203,12 @@ class CountedCluster(RuleBasedStateMachine):
             assert by_value(counts) == self.recount(pods, key)
         for about in self.incoming.values():
             for role in Role:
-                owners = self.state.topology.owners(role, about)
-                found = Counter[tuple[int, str, str]]()
-                for weight, counts in owners:
-                    for value, number in by_value(counts).items():
-                        found[weight, counts.domains.key, value] += number
+                found = dict[str, dict[str, int]]()
+                for domains, sums in self.state.topology.owners(role, about).items():
+                    *by_code, absent = sums.tolist()
+                    assert absent == 0
+                    pairs = zip(domains.values, by_code, strict=True)
+                    found[domains.key] = {value: number for value, number in pairs if number}
                 assert found == self.recount_owners(role, about)
 
     def recount(self, pods: Selection, key: str) -> Mapping[str, int]:
@@ -222,14 +223,18 @@ class CountedCluster(RuleBasedStateMachine):
                 found[value] += 1
         return found
 
-    def recount_owners(self, role: Role, pod: Pod) -> Mapping[tuple[int, str, str], int]:
-        found = Counter[tuple[int, str, str]]()
+    def recount_owners(self, role: Role, pod: Pod) -> Mapping[str, Mapping[str, int]]:
+        """Return the sums of weights by topology key and value, without zeros."""
+        found = defaultdict[str, Counter[str]](Counter)
         for held in self.state.pods:
             for weight, stated in terms_of(held.pod, role):
                 value = self.value(held.row, stated.topology_key)
                 if value is not None and self.is_about(stated, pod):
-                    found[weight, stated.topology_key, value] += 1
-        return found
+                    found[stated.topology_key][value] += weight
+        return {
+            key: {value: number for value, number in sums.items() if number}
+            for key, sums in found.items()
+        }
 
     def is_about(self, term: AffinityTerm, pod: Pod) -> bool:
         """Return whether it is about the pod; an unknown namespace counts as without labels."""

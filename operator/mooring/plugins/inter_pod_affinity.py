@@ -1,5 +1,6 @@
 """Affinity and anti-affinity between pods, in both directions (interpodaffinity/)."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, ClassVar, Final
@@ -20,7 +21,7 @@ from mooring.policy.args import InterPodAffinityArgs
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.labels import ABSENT, Domains
-from mooring.state.topology.domain_counts import DomainCounts
+from mooring.state.topology.domain_counts import CountArray, DomainCounts
 from mooring.state.topology.equivalent_pods import Role
 from mooring.state.topology.selection import Selection, selection, term_selector
 from mooring.state.view import BoolArray, NodeView
@@ -49,14 +50,14 @@ class _Counts:
     """Counts per topology domain, for the filter.
 
     `wanted` counts pods of the required affinity, `avoided` pods of the anti-affinity, and
-    `avoiding` pods whose own anti-affinity selects this pod.
+    `avoiding` counts by node label pods whose own anti-affinity selects this pod.
     """
 
     wanted: tuple[DomainCounts, ...]
     first: bool
     """Whether no pod matches the affinity yet but the pod itself does: then any node fits."""
     avoided: tuple[DomainCounts, ...]
-    avoiding: tuple[DomainCounts, ...]
+    avoiding: Mapping[Domains, IntArray | CountArray]
 
 
 _Liking = dict[Domains, IntArray]
@@ -82,7 +83,7 @@ class InterPodAffinity:
     def pre_filter(self, pod: Pod, cluster: ClusterView) -> Skip | _Counts:
         """Return counts for the pod's required terms and others' anti-affinity; SKIP without."""
         affinity = pod.spec.affinity
-        avoiding = tuple(counts for _, counts in cluster.owners(Role.FORBIDDEN, pod))
+        avoiding = cluster.owners(Role.FORBIDDEN, pod)
         if not (affinity.required or affinity.required_anti or avoiding):
             return SKIP
         terms = _terms(pod.spec)
@@ -96,8 +97,10 @@ class InterPodAffinity:
     def filter(self, _pod: Pod, nodes: NodeView, counts: _Counts) -> BoolArray:
         """Return True where all wanted pods and no unwanted pods are in the node's domains."""
         fits = _together(nodes, counts)
-        for unwanted in (*counts.avoided, *counts.avoiding):
+        for unwanted in counts.avoided:
             fits &= unwanted.at(nodes) == 0
+        for domains, owners in counts.avoiding.items():
+            fits &= owners[nodes.domain_codes(domains)] == 0
         return fits
 
     def explain(self, _pod: Pod, nodes: NodeView, counts: _Counts) -> Explanation:
@@ -118,19 +121,18 @@ class InterPodAffinity:
         preferred = pod.spec.affinity.preferred
         if self._own_only and not preferred:
             return SKIP
-        weighted = cluster.owners(Role.PREFERRED, pod)
+        liking: _Liking = {}
+        for domains, owners in cluster.owners(Role.PREFERRED, pod).items():
+            _add(liking, domains, owners.astype(np.int64))
         if self._required_weight:
-            required = cluster.owners(Role.REQUIRED, pod)
-            weighted += [(self._required_weight, counts) for _, counts in required]
+            for domains, owners in cluster.owners(Role.REQUIRED, pod).items():
+                _add(liking, domains, self._required_weight * owners.astype(np.int64))
         own = _terms(pod.spec).preferred if preferred else ()
         self._evaluations.count_pods(cluster, ((pods, key) for _, pods, key in own))
         for weight, pods, key in own:
-            weighted.append((weight, cluster.counts(pods, key)))
-        liking: _Liking = {}
-        for weight, counts in weighted:
+            counts = cluster.counts(pods, key)
             if counts.total:
-                term = weight * counts.by_code.astype(np.int64)
-                liking[counts.domains] = liking.get(counts.domains, 0) + term
+                _add(liking, counts.domains, weight * counts.by_code.astype(np.int64))
         return liking or SKIP
 
     def score(self, _pod: Pod, nodes: NodeView, liking: _Liking) -> IntArray:
@@ -155,6 +157,10 @@ class InterPodAffinity:
                 return queue_if(_domains_differ(pod, event.before, event.after, cluster))
             case _:
                 return queue_if(_namespaces_differ(pod, event.before, event.after))
+
+
+def _add(liking: _Liking, domains: Domains, amounts: IntArray) -> None:
+    liking[domains] = liking.get(domains, 0) + amounts
 
 
 def _together(nodes: NodeView, counts: _Counts) -> BoolArray:
@@ -240,7 +246,7 @@ def _domains_differ(pod: Pod, before: Any, after: Any, cluster: ClusterView) -> 
     if was == now:
         return False
     keys = {*terms.required_keys, *(key for _, key in terms.anti)}
-    keys |= {counts.domains.key for _, counts in cluster.owners(Role.FORBIDDEN, pod)}
+    keys |= {domains.key for domains in cluster.owners(Role.FORBIDDEN, pod)}
     for placed in cluster.pods_of((before or after).name):
         keys |= _keys_against(pod, placed.pod, cluster)
     return any(was.get(key) != now.get(key) for key in keys)

@@ -18,12 +18,13 @@ from mooring.state.cluster import ClusterState, Trial
 from mooring.state.columns import ChangeLog, IntArray
 from mooring.state.dynamic_resources.dynamic_resources import DynamicResourcesView
 from mooring.state.evictions import Evictions
+from mooring.state.labels import Domains
 from mooring.state.nominations import Nominations
 from mooring.state.pod_columns import PodColumns
 from mooring.state.pod_groups import PodGroups
 from mooring.state.pods import PlacedPod
 from mooring.state.storage.storage import StorageView
-from mooring.state.topology.domain_counts import DomainCounts
+from mooring.state.topology.domain_counts import CountArray, DomainCounts
 from mooring.state.topology.equivalent_pods import Role
 from mooring.state.topology.selection import Selection
 from mooring.state.view import NodeView, NodeViewWithNominated, NodeViewWithoutPod
@@ -234,10 +235,11 @@ class ClusterView:
         """Count some of the pods for a later call of `counts`; return how many were looked at."""
         return self._state.topology.count_some(pods, key)
 
-    def owners(self, role: Role, pod: Pod) -> list[tuple[int, DomainCounts]]:
-        """Return the distinct inter-pod terms of placed pods that select this pod.
+    def owners(self, role: Role, pod: Pod) -> Mapping[Domains, IntArray | CountArray]:
+        """Return in which domains pods are whose inter-pod terms select this pod, by node label.
 
-        Each has its weight (1 if required) and how many owners it has per domain, at least one.
+        Each array has an item per code of the label's values, and a last one that is 0, for nodes
+        without the label. A pod counts with the weight of each such term, 1 if it is required.
         """
         return self._state.topology.owners(role, pod)
 

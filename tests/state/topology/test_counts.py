@@ -49,9 +49,16 @@ def by_value(counts: DomainCounts) -> dict[str, int]:
     return {value: number for value, number in found if number}
 
 
-def owners(state: ClusterState, role: Role, **fields: Any) -> list[tuple[int, dict[str, int]]]:
+def owners(state: ClusterState, role: Role, **fields: Any) -> dict[str, dict[str, int]]:
+    """Return the sums of weights by topology key and value, without zeros."""
     incoming = parse_pod(pod("incoming", **{"labels": WEB} | fields))
-    return [(w, by_value(counts)) for w, counts in state.topology.owners(role, incoming)]
+    found = dict[str, dict[str, int]]()
+    for domains, sums in state.topology.owners(role, incoming).items():
+        *by_code, absent = sums.tolist()
+        assert absent == 0
+        pairs = zip(domains.values, by_code, strict=True)
+        found[domains.key] = {value: number for value, number in pairs if number}
+    return found
 
 
 def test_existing_pods_are_counted_when_a_count_is_first_needed() -> None:
@@ -119,30 +126,53 @@ def test_owners_of_terms_about_a_pod_are_counted_per_domain_of_the_term() -> Non
         web("q", "a2", affinity=apart, labels={"app": "db"}),
         web("nowhere", "nowhere", affinity=apart),
     )
-    assert owners(state, Role.FORBIDDEN) == [(1, {"a": 2})]
-    assert owners(state, Role.FORBIDDEN, labels={"app": "db"}) == []
-    assert owners(state, Role.REQUIRED) == []
+    assert owners(state, Role.FORBIDDEN) == {ZONE: {"a": 2}}
+    assert owners(state, Role.FORBIDDEN, labels={"app": "db"}) == {}
+    assert owners(state, Role.REQUIRED) == {}
 
 
-def test_preferred_terms_of_different_weight_are_counted_apart() -> None:
+def test_owners_of_preferred_terms_count_with_the_weights_of_these() -> None:
     def liking(weight: int) -> dict[str, Any]:
         return {"podAffinity": {SOFT: [{"weight": weight, "podAffinityTerm": TO_WEB}]}}
 
-    state = cluster(*NODES, web("p", "a1", affinity=liking(3)), web("q", "b1", affinity=liking(5)))
-    assert sorted(owners(state, Role.PREFERRED)) == [(3, {"a": 1}), (5, {"b": 1})]
+    state = cluster(
+        *NODES,
+        web("p", "a1", affinity=liking(3)),
+        web("q", "b1", affinity=liking(5)),
+        web("r", "b1", affinity=liking(3)),
+    )
+    assert owners(state, Role.PREFERRED) == {ZONE: {"a": 3, "b": 8}}
+
+
+def test_the_owners_of_more_terms_than_can_be_counted_are_found_without_counts() -> None:
+    """A hundred pods may have a hundred terms each that select every pod of the cluster."""
+    state = cluster(*NODES)
+    state.topology = TopologyCounts(state.nodes, state.objects, most_kept=4)
+    for number, on in enumerate(("a1", "a2", "b1", "nowhere", "lost")):
+        terms = [{**TO_WEB, "topologyKey": key} for key in (ZONE, HOSTNAME, f"k{number}")]
+        apart = {"podAntiAffinity": {HARD: [*terms, terms[0]]}}
+        put(state, web(f"p{number}", on, affinity=apart, labels={"n": str(number)}))
+    shared = {"podAntiAffinity": {HARD: [TO_WEB]}}
+    put(state, *(node(f"c{number}", zone="c") for number in range(20)))
+    put(state, *(web(f"c{number}", f"c{number}", affinity=shared) for number in range(20)))
+    hosts = dict.fromkeys(("a1", "a2", "b1", "nowhere"), 1)
+    zones = {"a": 4, "b": 2, "c": 20}
+    for _ in range(2):
+        assert owners(state, Role.FORBIDDEN) == {ZONE: zones, HOSTNAME: hosts}
+    assert len(state.topology._counts) <= 4
 
 
 def test_a_term_stated_twice_counts_twice() -> None:
     twice = {"podAffinity": {HARD: [TO_WEB, TO_WEB]}}
     state = cluster(*NODES, web("p", "a1", affinity=twice))
-    assert owners(state, Role.REQUIRED) == [(1, {"a": 2})]
+    assert owners(state, Role.REQUIRED) == {ZONE: {"a": 2}}
     put(state, web("q", "a1", affinity=twice, labels={"app": "web", "n": "2"}))
-    assert owners(state, Role.REQUIRED) == [(1, {"a": 4})]
+    assert owners(state, Role.REQUIRED) == {ZONE: {"a": 4}}
 
 
 def test_terms_without_owners_in_any_domain_are_left_out() -> None:
     state = cluster(*NODES, web("p", "nowhere", affinity={"podAffinity": {HARD: [TO_WEB]}}))
-    assert owners(state, Role.REQUIRED) == []
+    assert owners(state, Role.REQUIRED) == {}
 
 
 def test_whether_a_pod_is_selected_depends_on_what_is_known_of_its_namespace() -> None:
@@ -190,18 +220,16 @@ def test_dropped_counts_are_made_again() -> None:
 def test_dropped_counts_that_a_decision_still_holds_are_right_in_its_trials() -> None:
     state = cluster(*NODES)
     state.topology = TopologyCounts(state.nodes, state.objects, most_bytes=1)
-    put(state, web("p", "a1"), web("apart", "b1", affinity={"podAntiAffinity": {HARD: [TO_WEB]}}))
+    put(state, web("p", "a1"), web("q", "b1"))
     selected = state.topology.counts(chosen(), ZONE)
-    ((_, avoiding),) = state.topology.owners(Role.FORBIDDEN, parse_pod(pod(labels=WEB)))
     state.topology.counts(chosen(), HOSTNAME)
     with state.trial() as trial:
         trial.remove(uid_of("p"))
-        trial.remove(uid_of("apart"))
-        assert by_value(selected) == by_value(avoiding) == {}
+        trial.remove(uid_of("q"))
+        assert by_value(selected) == {}
         trial.add(parse_pod(web("p", "a1")), state.nodes.row_of["b1"])
         assert by_value(selected) == {"b": 1}
     assert by_value(selected) == {"a": 1, "b": 1}
-    assert by_value(avoiding) == {"b": 1}
 
 
 def test_counts_are_dropped_when_their_bytes_are_used_up() -> None:
@@ -240,9 +268,9 @@ def test_nothing_is_remembered_of_pods_and_terms_that_are_gone() -> None:
     for i in range(20):
         affinity = {"podAntiAffinity": {HARD: [TO_WEB]}}
         put(state, web(f"p{i}", "a1", affinity=affinity, labels={**WEB, "n": str(i)}))
-        assert owners(state, Role.FORBIDDEN) == [(1, {"a": 1})]
+        assert owners(state, Role.FORBIDDEN) == {ZONE: {"a": 1}}
         state.delete(Kind.POD, uid_of(f"p{i}"))
-        assert owners(state, Role.FORBIDDEN) == []
+        assert owners(state, Role.FORBIDDEN) == {}
     assert state.topology._table.in_namespace("default") == ()
     assert len(state.topology._counts) == 0
     assert state.topology._by_source == {}

@@ -4,15 +4,24 @@ kube-scheduler counts all pods again for every pod that has such a term. Here th
 once, when a decision first needs them, and then updated by every pod, node and namespace event.
 """
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
+import numpy as np
+
 from mooring.model.pod import Pod
+from mooring.state.columns import IntArray
+from mooring.state.labels import ABSENT, Domains
 from mooring.state.nodes import NodeTable
 from mooring.state.objects import Objects
-from mooring.state.topology.domain_counts import DomainCounts, MutableDomainCounts, TakenBytes
+from mooring.state.topology.domain_counts import (
+    CountArray,
+    DomainCounts,
+    MutableDomainCounts,
+    TakenBytes,
+)
 from mooring.state.topology.equivalent_pods import (
     EquivalenceTable,
     EquivalentPods,
@@ -34,6 +43,9 @@ _SLICE: Final = 128
 """Equivalent pods that are looked at in one slice."""
 _SLICE_ROWS: Final = 2048
 """Their nodes in one slice; equivalent pods of a DaemonSet are on every node."""
+
+_FEW_ROWS: Final = 16
+"""Owners of a term on so many rows are looked at where the counts of all terms cannot be kept."""
 
 _Source = Selection | OwnedTerm
 """The pods that are counted: those selected, or those that have a term in their spec."""
@@ -154,20 +166,38 @@ class TopologyCounts:
             self._uncounted.pop((pods, key), None)
         return len(some)
 
-    def owners(self, role: Role, pod: Pod) -> list[tuple[int, DomainCounts]]:
-        """Return weight and owners per domain of every term of placed pods that selects the pod.
+    def owners(self, role: Role, pod: Pod) -> dict[Domains, IntArray | CountArray]:
+        """Return where owners are of terms of placed pods that select the pod, by node label.
 
-        Terms without an owner in any domain are left out.
+        Each array has an item per code of the label's values, and a last one that is 0, for nodes
+        without the label: the sum of the weights of the terms (1 if required), of each as often as
+        it has an owner there. Labels by which no owner is in any domain are left out.
         """
-        terms = self._table.terms[role]
+        terms, found = self._table.terms[role], dict[Domains, IntArray | CountArray]()
         if not terms:
-            return []
+            return found
+        keeps_all = self._table.term_count <= self._most_kept // 2
+        few: defaultdict[str, Counter[int]] = defaultdict(Counter)
+        """By topology key and row, the weights of terms that are not worth a count."""
         labels = self._objects.namespace_labels(pod.namespace)
-        selecting = terms.selecting(pod.namespace, labels, pod.labels)
-        counted = [
-            (term.weight, self._counts_of(term, term.term.topology_key)) for term in selecting
-        ]
-        return [(weight, counts) for weight, counts in counted if counts.total]
+        for term in terms.selecting(pod.namespace, labels, pod.labels):
+            key = term.term.topology_key
+            if keeps_all or (term, key) in self._counts or not _has_few_owners(term):
+                counts = self._counts_of(term, key)
+                if counts.total:
+                    _sum_up(found, counts.domains, _weighed(counts.by_code, term.weight))
+            elif key in self._nodes.label_keys:
+                for row, number in _rows_of_owners(term):
+                    few[key][row] += number * term.weight
+        for key, weights in few.items():
+            domains = self._nodes.domains(key)
+            codes = domains.codes.data[np.array([*weights], np.int64)]
+            inside = codes != ABSENT
+            if inside.any():
+                sums = np.zeros(len(domains.values) + 1, np.int64)
+                np.add.at(sums, codes[inside], np.array([*weights.values()], np.int64)[inside])
+                _sum_up(found, domains, sums)
+        return found
 
     def selects(self, pods: Selection, pod: Pod) -> bool:
         """Return whether the selection includes a pod, which need not be placed."""
@@ -258,6 +288,36 @@ class TopologyCounts:
             return False
         labels = self._objects.known_namespace_labels(equivalent.namespace)
         return pods.selects(equivalent.namespace, labels, equivalent.labels)
+
+
+def _has_few_owners(term: OwnedTerm) -> bool:
+    """Return whether looking at all owners takes no longer than making a count of them."""
+    rows = 0
+    for owner in term.owners:
+        rows += len(owner.pods_on)
+        if rows > _FEW_ROWS:
+            return False
+    return True
+
+
+def _rows_of_owners(term: OwnedTerm) -> Iterator[tuple[int, int]]:
+    """Yield the rows of the term's owners, and how many are there; a row may come twice."""
+    for owner in term.owners:
+        times = owner.terms.count(term)  # a pod may have the same term twice
+        for row, number in owner.pods_on.items():
+            yield row, times * number
+
+
+def _weighed(by_code: CountArray, weight: int) -> IntArray | CountArray:
+    """Return the counts times the weight; without a copy if that is 1."""
+    return by_code if weight == 1 else weight * by_code.astype(np.int64)
+
+
+def _sum_up(
+    found: dict[Domains, IntArray | CountArray], domains: Domains, amounts: IntArray | CountArray
+) -> None:
+    known = found.get(domains)
+    found[domains] = amounts if known is None else np.add(known, amounts, dtype=np.int64)
 
 
 def _fill(counts: MutableDomainCounts, counted: Sequence[EquivalentPods]) -> None:

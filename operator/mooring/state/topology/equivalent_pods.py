@@ -110,6 +110,11 @@ class EquivalenceTable:
         self.terms: dict[Role, SelectionIndex[OwnedTerm]] = {r: SelectionIndex() for r in Role}
         """The distinct terms of placed pods, found by the pods that they select."""
 
+    @property
+    def term_count(self) -> int:
+        """How many distinct terms placed pods have."""
+        return len(self._owned)
+
     def find(self, key: _Key) -> EquivalentPods | None:
         """Return the placed pods with this key; None if there are none."""
         return self._by_key.get(key)
