@@ -235,7 +235,7 @@ def test_dropped_counts_that_a_decision_still_holds_are_right_in_its_trials() ->
 def test_counts_are_dropped_when_their_bytes_are_used_up() -> None:
     state = cluster(*NODES)
     state.topology = TopologyCounts(state.nodes, state.objects, most_bytes=1_000_000)
-    values = [f"value-{i:050}" for i in range(1000)]
+    values = [f"value-{i:050}" for i in range(4000)]
     for i in range(20):
         large = {"key": f"n{i}", "operator": "In", "values": values}
         part = PodSelector(

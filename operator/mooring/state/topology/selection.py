@@ -71,6 +71,8 @@ class Selection:
 
 _PLACE: Final = 480
 """Bytes of a place in a SelectionIndex."""
+_MOST_PLACES: Final = 64
+"""Of a selection; one that would have more is looked at for more pods."""
 _SELECTIONS: Final[WeakValueDictionary[tuple[tuple[PodSelector, ...], bool], Selection]] = (
     WeakValueDictionary()
 )
@@ -146,10 +148,12 @@ def _places(part: PodSelector) -> tuple[Collection[str | None], Collection[Pair 
     """Return the namespaces and the labels of `lookup_keys`."""
     if part.selector is None:
         return (), ()
-    namespaces = part.namespaces if part.namespace_selector is None else (None,)
+    namespaces: Collection[str | None] = part.namespaces
+    if part.namespace_selector is not None or len(namespaces) > _MOST_PLACES:
+        namespaces = (None,)
     wanted = next((r for r in part.selector.requirements if r.operator == "In"), None)
     values = set(wanted.values) if wanted is not None else ()
-    # A term may have thousands of namespaces and of values, but not both times each other.
-    if wanted is None or len(namespaces) * len(values) > 2 * (len(namespaces) + len(values)):
+    # A term may have thousands of namespaces and of values, and a place takes memory.
+    if wanted is None or len(namespaces) * len(values) > _MOST_PLACES:
         return namespaces, (None,)
     return namespaces, [(wanted.key, value) for value in values]
