@@ -300,7 +300,18 @@ def test_surplus_is_what_a_group_can_lose() -> None:
 
 def test_groups_that_are_disrupted_as_a_whole_are_known_as_long_as_they_are() -> None:
     whole = pod_group("train", 2, disruption_mode="PodGroup")
-    state = cluster(whole, pod_group("serve", 2))
+    on_node = (pod(f"{name}-0", group=name, node="n") for name in ("train", "serve"))
+    state = cluster(node("n"), whole, pod_group("serve", 2), *on_node)
     assert list(state.pod_groups.disrupted_whole) == [group(state)]
     state.put(Kind.POD_GROUP, "default/train", parse_object(Kind.POD_GROUP, pod_group("train", 2)))
+    assert not state.pod_groups.disrupted_whole
+
+
+def test_a_group_that_is_disrupted_as_a_whole_is_known_while_it_has_a_member_on_a_node() -> None:
+    waiting = pod("train-0", group="train")
+    state = cluster(node("n"), pod_group("train", 2, disruption_mode="PodGroup"), waiting)
+    assert not state.pod_groups.disrupted_whole
+    state.put(Kind.POD, "default/train-0", parse_pod(pod("train-0", group="train", node="n")))
+    assert list(state.pod_groups.disrupted_whole) == [group(state)]
+    state.delete(Kind.POD, uid_of("train-0"))
     assert not state.pod_groups.disrupted_whole

@@ -244,7 +244,7 @@ class PodGroups:
 
     @property
     def disrupted_whole(self) -> Collection[PodGroupState]:
-        """The groups that are disrupted as a whole or not at all."""
+        """The groups with members on nodes that are disrupted as a whole or not at all."""
         return self._disrupted_whole.values()
 
     @property
@@ -446,6 +446,7 @@ class PodGroupsWriter:
             self._changed[group.key] = None
         definition, groups = group.definition, self.groups
         whole = definition is not None and definition.disruption_mode is DisruptionMode.POD_GROUP
+        whole = whole and group.scheduled_pods_count > 0
         _index(groups._with_surplus, group, applies=bool(group.minimum and group.surplus))  # noqa: SLF001 - see above
         _index(groups._disrupted_whole, group, applies=whole)  # noqa: SLF001 - see above
 

@@ -174,7 +174,7 @@ def started(pod: Pod) -> float:
 def may_be_victims(
     groups: Iterable[PodGroupState], cluster: ClusterView, limits: Preemption, now: float
 ) -> list[PodGroupState]:
-    """Return the groups of which each member on a node may be a victim.
+    """Return the groups of which each member on a node may be a victim, as they became known.
 
     Its node exists, and it has run for as long as the profile demands.
     """
@@ -185,4 +185,4 @@ def may_be_victims(
         barred |= columns.started[slots] > now - limits.min_runtime_seconds
     for number in np.unique(columns.groups[slots[barred]]).tolist():
         del left[number]
-    return [*left.values()]
+    return [left[number] for number in sorted(left)]
