@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from mooring.framework.hints import queue_if
+from mooring.framework.hints import QueueingHint, queue_if
 from mooring.framework.registry import NoArgs
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.objects import parse_object
@@ -274,3 +274,11 @@ def test_a_pod_with_a_disk_waits_for_its_own_driver_to_detach(
     assert plugin.queueing_hint(
         parse_pod(with_volume(EBS)), detached, ClusterView(state)
     ) is queue_if(expected)
+
+
+def test_a_pod_with_an_ephemeral_volume_waits_for_any_volume_to_be_detached() -> None:
+    state = cluster()
+    plugin = NodeVolumeLimits(NoArgs(), handle(state))
+    detached = event(Kind.VOLUME_ATTACHMENT, volume_attachment("va", "x", "n1", "v"), None)
+    waiting = parse_pod(with_volume({"ephemeral": {"volumeClaimTemplate": {}}}))
+    assert plugin.queueing_hint(waiting, detached, ClusterView(state)) is QueueingHint.QUEUE

@@ -120,7 +120,8 @@ class NodeVolumeLimits:
         """Return QUEUE when a node came or can attach more, or a volume or claim changed.
 
         Unlike kube-scheduler, also when a driver without a limit came to a node, or is not required
-        any more, and when another pod has one of the pod's volumes on its node now.
+        any more, when another pod has one of the pod's volumes on its node now, and when a volume
+        was detached and the pod's are ephemeral.
         """
         match event.before, event.after:
             case CSINode() as before, CSINode() as after:
@@ -195,4 +196,4 @@ def _detached(volume: PodVolume, attachment: VolumeAttachment) -> bool:
     """Return whether a volume was detached of which the pod may need one less now."""
     if isinstance(volume, Disk):
         return CSI_DRIVERS.get(volume.kind) == attachment.attacher
-    return isinstance(volume, ClaimVolume) and not volume.ephemeral
+    return isinstance(volume, ClaimVolume)
