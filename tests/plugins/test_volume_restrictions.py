@@ -93,6 +93,15 @@ def test_a_claim_is_free_again_once_its_pod_has_gone() -> None:
         assert asking.rejections(pod(claims=["data"])) is None
 
 
+def test_a_claim_is_free_while_the_node_of_its_pod_does_not_exist() -> None:
+    user = pod("user", node="n1", claims=["data"])
+    asking = PluginAnswers(VolumeRestrictions, *NODES, ONCE, user)
+    asking.state.delete(Kind.NODE, "n1")
+    assert asking.rejections(pod(claims=["data"])) is None
+    asking.state.put(Kind.NODE, "n1", parse_object(Kind.NODE, node("n1")))
+    assert asking.rejections(pod(claims=["data"])) == {"n1": IN_USE, "n2": IN_USE}
+
+
 def test_claims_that_several_pods_may_use_do_not_matter() -> None:
     asking = PluginAnswers(
         VolumeRestrictions, *NODES, pvc("data"), pod("u", node="n1", claims=["data"])
@@ -143,6 +152,7 @@ CLAIM = {"persistentVolumeClaim": {"claimName": "data"}}
         (claim_added(pvc("data", namespace="team-a")), False),
         (claim_added(pvc("other")), False),
         (ClusterEvent(Kind.NODE, Action.ADD, None, parse_object(Kind.NODE, node("n3"))), True),
+        (ClusterEvent(Kind.NODE, Action.DELETE, parse_object(Kind.NODE, node("n1")), None), True),
     ],
 )
 def test_events_that_free_a_volume_of_the_pod_or_add_its_claim_queue(

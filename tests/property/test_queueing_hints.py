@@ -37,6 +37,7 @@ from mooring.model.events import ClusterEvent, Kind
 from mooring.model.node import ZONE
 from mooring.model.objects import object_key, parse_object
 from mooring.model.pod import Pod, Uid, parse_pod
+from mooring.model.volumes import ClaimVolume
 from mooring.plugins import SHIPPED
 from mooring.plugins.rules.plugin import Rules
 from mooring.policy.profile import SchedulingProfile, SchedulingProfileSpec
@@ -425,7 +426,8 @@ class Refusals(RuleBasedStateMachine):
         """Return whether the object is in use, so that its finalizer keeps it."""
         name = raw["metadata"]["name"]
         if raw["kind"] == "PersistentVolumeClaim":
-            return self.cluster.storage.claim_in_use(f"default/{name}")
+            volume = ClaimVolume(name, ephemeral=False)
+            return any(volume in placed.pod.volumes for placed in self.state.pods)
         users = (Kind.PERSISTENT_VOLUME_CLAIM, Kind.VOLUME_ATTACHMENT)
         return any(
             user.volume_name == name

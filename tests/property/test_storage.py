@@ -218,13 +218,16 @@ class StorageMachine(RuleBasedStateMachine):
 
     def is_named(self, claim: str) -> bool:
         return any(
-            ClaimVolume(claim, ephemeral=False) in placed.volumes for placed, _ in self.pods()
+            ClaimVolume(claim, ephemeral=False) in placed.volumes
+            for placed, row in self.pods()
+            if self.state.nodes.nodes[row] is not None
         )
 
     def in_conflict(self, volume: PodVolume) -> list[int]:
         return [
             row
             for placed, row in self.pods()
+            if self.state.nodes.nodes[row] is not None
             for other in placed.volumes
             if is_restricted(other) and in_conflict(volume, other)
         ]

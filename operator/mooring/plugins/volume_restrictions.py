@@ -10,6 +10,7 @@ from mooring.framework.hints import QueueingHint, queue_if
 from mooring.framework.registry import NoArgs
 from mooring.framework.verdicts import SKIP, Explanation, Skip, Unschedulable
 from mooring.model.events import Action, ClusterEvent, Kind
+from mooring.model.node import Node
 from mooring.model.pod import Pod
 from mooring.model.storage import PersistentVolumeClaim
 from mooring.model.volumes import ClaimVolume, PodVolume
@@ -46,6 +47,7 @@ class VolumeRestrictions:
         {
             (Kind.POD, Action.DELETE),
             (Kind.NODE, Action.ADD),
+            (Kind.NODE, Action.DELETE),
             (Kind.PERSISTENT_VOLUME_CLAIM, Action.ADD),
         }
     )
@@ -86,12 +88,17 @@ class VolumeRestrictions:
         return Explanation((_NO_DISK, _IN_USE), bits, np.ones(len(nodes), np.bool_))
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
-        """Return QUEUE when a pod with such a disk or claim went, or a node or claim came."""
+        """Return QUEUE when a pod with such a disk or claim went, or a node or claim came.
+
+        Unlike kube-scheduler, also when a node went: claims of the pods on it are not in use then.
+        """
         claims = {v.claim for v in pod.volumes if isinstance(v, ClaimVolume) and not v.ephemeral}
         match event.before, event.after:
             case Pod() as gone, None:
                 shared = claims if gone.namespace == pod.namespace else set[str]()
                 return queue_if(any(_frees(volume, pod, shared) for volume in gone.volumes))
+            case Node(), None:
+                return queue_if(bool(claims))
             case None, PersistentVolumeClaim() as claim:
                 return queue_if(claim.namespace == pod.namespace and claim.name in claims)
             case _:

@@ -26,6 +26,7 @@ class Storage:
     """Keeps every count and index of storage up to date."""
 
     def __init__(self, nodes: NodeTable, objects: Objects) -> None:
+        self._nodes = nodes
         self.volumes = Volumes(nodes, objects)
         self.capacities = Capacities(nodes)
         self.users = VolumeUsers()
@@ -35,15 +36,20 @@ class Storage:
         self._observed = ObservedAttachments(nodes, objects, self.attachments)
 
     def add_pod(self, row: int, pod: Pod) -> None:
-        """Count the volumes of a pod on the row; most pods have none that matters here."""
+        """Count the volumes of a pod on the row; most pods have none that matters here.
+
+        A pod whose node does not exist keeps no other pod from its volumes.
+        """
         if pod.volumes:
-            self.users.add(row, pod)
+            if not self._nodes.is_unknown(row):
+                self.users.add(row, pod)
             self.attachable.add_pod(row, pod)
 
     def remove_pod(self, row: int, pod: Pod) -> None:
         """Undo `add_pod` exactly."""
         if pod.volumes:
-            self.users.remove(row, pod)
+            if not self._nodes.is_unknown(row):
+                self.users.remove(row, pod)
             self.attachable.remove_pod(row, pod)
 
     def node_changed(self, name: str) -> None:
@@ -112,7 +118,10 @@ class StorageView:
         return self._storage.capacities.capacity(storage_class, size, rows)
 
     def claim_in_use(self, key: str) -> bool:
-        """Return whether a pod with a node names the claim; ephemeral ones are not named."""
+        """Return whether a pod on a node that exists names the claim.
+
+        Ephemeral ones are not named.
+        """
         return self._storage.users.claim_in_use(key)
 
     def rows_in_conflict(self, volume: PodVolume) -> Iterator[int]:
