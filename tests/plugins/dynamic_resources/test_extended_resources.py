@@ -624,3 +624,16 @@ def test_a_class_that_comes_to_stand_for_the_resource_changes_what_is_kept() -> 
     assert isinstance(deciding.outcome(WEB), ScheduleResult)
     deciding.state.put(Kind.DEVICE_CLASS, "gpu", parse_device_class(device_class("gpu")))
     assert "Insufficient example.com/gpu" in (deciding.decision(WEB).message or "")
+
+
+def test_a_pod_is_tried_again_when_another_class_stands_for_its_resource() -> None:
+    newer = device_class("newer", "false", extendedResourceName=GPU)
+    newer["metadata"]["creationTimestamp"] = "2026-11-01T00:00:00Z"
+    wanted, slices = pod(requests={GPU: 1}), resource_slice("s", ["d"], node="n1")
+    asked = PluginAnswers(DynamicResources, node("n1"), slices, GPUS, newer)
+    assert reasons(asked.rejections(wanted)) == {"n1": "cannot allocate all claims"}
+    asked.state.delete(Kind.DEVICE_CLASS, "newer")
+    assert asked.rejections(wanted) == {}
+    assert asked.queueing_hint(wanted, before=newer)
+    assert not asked.queueing_hint(wanted, before=device_class("nic", extendedResourceName=NIC))
+    assert not asked.queueing_hint(pod(), before=device_class("other"))

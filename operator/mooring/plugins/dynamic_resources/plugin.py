@@ -21,6 +21,7 @@ from mooring.framework.hints import QueueingHint, queue_if
 from mooring.framework.plugin import Normalize
 from mooring.framework.post_filter import PodGroupPostFilterState, PostFilterState
 from mooring.framework.verdicts import SKIP, Explanation, PluginError, Skip, Unschedulable
+from mooring.model.device_classes import DeviceClass
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.node import Node
 from mooring.model.pod import Pod, Uid
@@ -87,6 +88,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
                 for action in (Action.ADD, Action.UPDATE)
             ),
             (Kind.RESOURCE_SLICE, Action.DELETE),
+            (Kind.DEVICE_CLASS, Action.DELETE),
             (Kind.POD, Action.DELETE),
         }
     )
@@ -343,6 +345,8 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
                 return queue_if(not same)
             case ResourceClaim() | None as before, ResourceClaim() | None as after:
                 return queue_if(self._may_help(pod, before, after))
+            case DeviceClass() as gone, None:  # another may stand for the resource now
+                return queue_if(gone.extended_resource in pod.spec.demand.resources)
             case Pod() as gone, _:  # what was in flight for a pod that was not bound is free
                 return queue_if(gone.phase == "Pending" and self._has_claims(gone))
             case _:
