@@ -1,14 +1,24 @@
 """Which nodes are left, and what is said of the others."""
 
+import time
 from typing import Any
 
+import numpy as np
 import pytest
 
 from deciding import Deciding
-from mooring.engine.filtering import NodeSearch, PreFiltered, nodes_to_find, sampled
+from mooring.engine.extenders.answers import Filtered, NodeFailure
+from mooring.engine.filtering import (
+    NodeSearch,
+    PreFiltered,
+    nodes_to_find,
+    passed_by_extenders,
+    sampled,
+)
 from mooring.framework.diagnosis import Diagnosis
 from mooring.model.pod import parse_pod
-from mooring.testing.builders import node, pod
+from mooring.state.cluster_view import ClusterView
+from mooring.testing.builders import cluster, node, pod
 
 
 def by_name(*names: str) -> dict[str, object]:
@@ -153,3 +163,21 @@ def test_it_starts_at_a_position_and_wraps_around_the_end() -> None:
     found, evaluated_nodes = names(119, percentageOfNodesToScore=10)
     assert found[:3] == ["b59", "b00", "a01"]
     assert (len(found), evaluated_nodes) == (100, 101)
+
+
+def test_an_extender_may_have_a_reason_of_its_own_for_each_of_5000_nodes() -> None:
+    """No step of the event loop may take more than 100 ms of CPU."""
+    names = [f"node-{i}" for i in range(5000)]
+    view = ClusterView(cluster(*map(node, names)))
+    failed = {name: NodeFailure(f"{name} has 1 free GPU", resolvable=True) for name in names}
+    fits, seconds = np.ones(len(view.nodes), np.bool_), list[float]()
+    for _ in range(3):
+        began = time.process_time()
+        *_, rejected = passed_by_extenders(fits, view, Filtered((), failed))
+        seconds.append(time.process_time() - began)
+    assert min(seconds) < 0.1
+    ((plugin, rows, why),) = ((r.plugin, r.rows, r.explanation) for r in rejected)
+    assert (plugin, len(rows)) == ("Extender", 5000)
+    assert [why.reasons_at(i) for i in (0, 4999)] == [
+        (f"{view.nodes.name(row)} has 1 free GPU",) for row in (rows[0], rows[-1])
+    ]

@@ -30,6 +30,24 @@ def test_any_number_of_reasons_is_explained_from_one_mask_per_reason(reasons: in
     assert dict(why.nodes_per_reason()) == {name: 1 + (i % 2 == 0) for i, name in enumerate(every)}
 
 
+@pytest.mark.parametrize("reasons", [1, 63, 64, 65, 129])
+def test_each_row_has_the_reason_of_its_code(reasons: int) -> None:
+    names = [f"reason {i}" for i in range(reasons + 1)]
+    codes = np.array([-1, *range(reasons), 0], np.int64)
+    why = Explanation.from_codes(names, codes, resolvable=np.ones(reasons + 2, np.bool_))
+    assert why.reasons == tuple(names[:-1])
+    assert why.is_wide == (reasons > 64)
+    expected = [(), *((name,) for name in names[:-1]), ("reason 0",)]
+    assert why.reasons_by_row() == expected
+    assert dict(why.nodes_per_reason()) == {name: 1 + (name == "reason 0") for name in why.reasons}
+
+
+def test_without_any_row_there_is_no_reason() -> None:
+    nothing = np.zeros(0, np.int64)
+    why = Explanation.from_codes(["full"], nothing, resolvable=np.zeros(0, np.bool_))
+    assert (why.reasons, why.bits.shape) == ((), (0,))
+
+
 def test_a_reason_that_applies_to_no_row_takes_no_bit() -> None:
     masks = [(f"reason {i}", np.array([i == 70])) for i in range(100)]
     why = Explanation.from_masks(masks, resolvable=np.ones(1, np.bool_))

@@ -405,8 +405,9 @@ def passed_by_extenders(
     if not len(failed):
         return passed, positions, ()
     failures = [filtered.failed[cluster.nodes.name(row)] for row in failed.tolist()]
-    reasons = np.array([failure.reason for failure in failures])
     resolvable = np.array([failure.resolvable for failure in failures], np.bool_)
-    masks = ((str(reason), reasons == reason) for reason in np.unique(reasons))
-    why = Explanation.from_masks(masks, resolvable=resolvable)
+    reasons = sorted({failure.reason for failure in failures})
+    numbers = {reason: number for number, reason in enumerate(reasons)}
+    codes = np.array([numbers[failure.reason] for failure in failures], np.int64)
+    why = Explanation.from_codes(reasons, codes, resolvable=resolvable)
     return passed, positions, (RejectedNodes(EXTENDER, failed, why),)

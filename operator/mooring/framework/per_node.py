@@ -211,8 +211,7 @@ class _FilterPerNode(_PerNode):
             text = rejection.reason if rejection is not None else str(reason)
             code[info.index] = codes.setdefault(text, len(codes))
             resolvable[info.index] = rejection.resolvable if rejection is not None else helps
-        masks = ((text, code == number) for text, number in codes.items())
-        return Explanation.from_masks(masks, resolvable=resolvable)
+        return Explanation.from_codes([*codes], code, resolvable=resolvable)
 
     def _reasons(self, pod: Pod, nodes: NodeView) -> list[tuple[NodeInfo, _Reason]]:
         """Return what the plugin's filter returns for each node.

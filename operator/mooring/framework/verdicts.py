@@ -18,7 +18,7 @@ error, and the pod is tried again after its backoff.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import chain, repeat
@@ -27,6 +27,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray
 
 __all__ = [
@@ -130,6 +131,23 @@ class Explanation:
         bits = words[0] if len(words) == 1 else np.stack(words).T
         return cls(tuple(reasons), bits, resolvable, tuple(told) if any(told) else ())
 
+    @classmethod
+    def from_codes(
+        cls, reasons: Sequence[str], codes: IntArray, *, resolvable: BoolArray
+    ) -> "Explanation":
+        """Return an explanation with one reason per node, or none: its index, or -1 (int64[nodes]).
+
+        A reason that applies to no node is left out. It costs no more where every node has a reason
+        of its own.
+        """
+        nodes = np.flatnonzero(codes >= 0)
+        used, numbers = np.unique(codes[nodes], return_inverse=True)
+        words = np.zeros((len(codes), max(1, -(-len(used) // _WORD_BITS))), np.uint64)
+        word, bit = np.divmod(numbers, _WORD_BITS)
+        words[nodes, word] = _ONE << bit.astype(np.uint64)
+        bits = words[:, 0] if words.shape[1] == 1 else words
+        return cls(tuple([reasons[code] for code in used.tolist()]), bits, resolvable)
+
     @property
     def is_wide(self) -> bool:
         """Whether there are too many reasons for one word per node."""
@@ -161,16 +179,17 @@ class Explanation:
 
     def _bits_at(self, index: int) -> int:
         """Return all bits of a node as one Python integer, which has no limit."""
-        words = self.bits[index].tolist() if self.is_wide else [int(self.bits[index])]
-        return sum(bits << (_WORD_BITS * word) for word, bits in enumerate(words))
+        return int.from_bytes(self.bits[index].astype("<u8").tobytes(), "little")
 
     def _named(self, bits: int) -> tuple[str, ...]:
-        texts = self.reasons
-        if self.details:
-            texts = tuple(
-                f"{r} ({d})" if d else r for r, d in zip(texts, self.details, strict=True)
-            )
-        return tuple(text for i, text in enumerate(texts) if bits >> i & 1)
+        named: list[str] = []
+        bits &= (1 << len(self.reasons)) - 1  # a plugin may have set others by mistake
+        while bits:  # of thousands of reasons, a node has one or a few
+            i = bits.bit_length() - 1
+            bits ^= 1 << i
+            detail = self.details[i] if self.details else ""
+            named.append(f"{self.reasons[i]} ({detail})" if detail else self.reasons[i])
+        return tuple(reversed(named))
 
 
 class PluginError(Exception):
