@@ -123,6 +123,9 @@ def event(kind: Kind, before: Raw | None, after: Raw) -> ClusterEvent:
     [
         (event(Kind.STORAGE_CLASS, None, storage_class("late")), True),
         (event(Kind.STORAGE_CLASS, None, storage_class("now", waits=False)), False),
+        (event(Kind.STORAGE_CLASS, storage_class("c", waits=False), storage_class("c")), True),
+        (event(Kind.STORAGE_CLASS, storage_class("c"), storage_class("c", waits=False)), False),
+        (event(Kind.STORAGE_CLASS, storage_class("c"), storage_class("c")), False),
         (event(Kind.NODE, None, A), True),
         (event(Kind.NODE, A, node("a", zone="b")), True),
         (event(Kind.NODE, A, node("a", zone="a", cpu="9")), False),

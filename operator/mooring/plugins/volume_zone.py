@@ -38,6 +38,7 @@ class VolumeZone:
     events_to_register: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
         {
             (Kind.STORAGE_CLASS, Action.ADD),
+            (Kind.STORAGE_CLASS, Action.UPDATE),
             (Kind.NODE, Action.ADD),
             (Kind.NODE, Action.UPDATE),
             (Kind.PERSISTENT_VOLUME_CLAIM, Action.ADD),
@@ -85,12 +86,14 @@ class VolumeZone:
     def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
         """Return QUEUE when a node or volume came or changed zones, or the pod's claim changed.
 
-        Also when a StorageClass was added that waits for the first consumer.
+        Also when a StorageClass was added that waits for the first consumer, or one took the place
+        of another that does not: it may have been created again while no watch was open.
         """
         before, after = event.before, event.after
         match after:
             case StorageClass():
-                return queue_if(after.waits_for_consumer)
+                waited = isinstance(before, StorageClass) and before.waits_for_consumer
+                return queue_if(after.waits_for_consumer and not waited)
             case PersistentVolumeClaim():
                 named = {v.claim for v in pod.volumes if isinstance(v, ClaimVolume)}
                 return queue_if(after.namespace == pod.namespace and after.name in named)

@@ -769,6 +769,8 @@ def test_after_a_rejection_by_another_plugin_before_the_filters_it_says_not_foun
 
 FREE, TAKEN = device_claim(), device_claim(allocation=allocated("a0", node="n1"))
 OTHER = device_claim("other")
+CREATED_AGAIN = device_claim()
+CREATED_AGAIN["metadata"]["uid"] = "former"
 
 
 @pytest.mark.parametrize(
@@ -778,6 +780,7 @@ OTHER = device_claim("other")
         (None, OTHER, False),
         (FREE, FREE, False),
         (FREE, TAKEN, True),
+        (CREATED_AGAIN, FREE, True),
         (device_claim("other", allocation=allocated("a0")), OTHER, True),
         (device_claim("other", allocation=allocated("a0")), None, True),
         (OTHER, None, False),

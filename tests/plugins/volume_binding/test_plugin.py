@@ -170,6 +170,8 @@ TOPOLOGIES = [{"matchLabelExpressions": [{"key": ZONE, "values": ["a"]}]}]
             ),
             True,
         ),
+        (event(Kind.STORAGE_CLASS, storage_class("static", waits=False), STATIC), True),
+        (event(Kind.STORAGE_CLASS, storage_class("made"), MADE), True),
         (event(Kind.PERSISTENT_VOLUME_CLAIM, None, PENDING), True),
         (event(Kind.PERSISTENT_VOLUME_CLAIM, PENDING, pvc("data", volume="v")), True),
         (event(Kind.PERSISTENT_VOLUME_CLAIM, None, pvc("other")), False),

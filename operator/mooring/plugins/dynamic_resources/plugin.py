@@ -364,7 +364,9 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
             return before.for_extended_resources and before.controller_uid == pod.uid
         if after is None or all(claim.uid != after.uid for claim in claims):
             return False
-        return before is None or _status(before) != _status(after)
+        if before is None or before.uid != after.uid:  # no watch may have seen the former one go
+            return True
+        return _status(before) != _status(after)
 
     def _has_claims(self, pod: Pod) -> bool:
         if pod.spec.resource_claims:

@@ -232,7 +232,7 @@ class VolumeBinding:
                 named = {v.claim for v in pod.volumes if isinstance(v, ClaimVolume)}
                 may_help = claim.namespace == pod.namespace and claim.name in named
             case StorageClass() as before, StorageClass() as after:
-                may_help = before.allowed_topologies != after.allowed_topologies
+                may_help = before != after  # another one of the name, if no watch saw it go
             case Node() as before, Node() as after:
                 may_help = before.labels != after.labels
             case CSINode() as before, CSINode() as after:
