@@ -208,12 +208,7 @@ class CardPlugin(AssignsInTrials):
                 )
                 return queue_if(not same and self._has_cards(before))
             case Node() as before, Node() as after:
-                same = (before.labels, before.annotations, before.allocatable) == (
-                    after.labels,
-                    after.annotations,
-                    after.allocatable,
-                )
-                return queue_if(not same)
+                return queue_if(_read_of(before) != _read_of(after))
             case _:
                 return QueueingHint.QUEUE
 
@@ -222,3 +217,8 @@ class CardPlugin(AssignsInTrials):
             return card_request(pod.spec, self._format) is not None
         except CardRequestError:
             return False
+
+
+def _read_of(node: Node) -> tuple[Mapping[str, object], ...]:
+    """Return what a node's cards are read from (`node_cards`)."""
+    return node.labels, node.annotations, node.allocatable, node.unavailable

@@ -160,3 +160,25 @@ def test_cards_of_several_containers_are_written_in_their_order() -> None:
     asked = Assuming(GPUShare, node("n", labels=labels), preset="hami")
     asked.reserve(new, "n")
     assert asked.annotations(new, "n") == {"scheduling.mooring.dev/gpu-cards": "1;0"}
+
+
+def test_a_pod_is_tried_again_when_a_node_forgets_its_lost_cards() -> None:
+    """A device plugin that starts anew may tell of fewer units; the labels say how many cards."""
+    labels = {"nvidia.com/gpu.count": "2", "nvidia.com/gpu.memory": "16"}
+
+    def with_capacity(units: int) -> dict[str, Any]:
+        capacity = {"nvidia.com/gpu": str(units)}
+        return node(
+            "n", labels=labels, resources={"nvidia.com/gpu": 10}, status={"capacity": capacity}
+        )
+
+    def using(name: str, **fields: Any) -> dict[str, Any]:
+        return pod(name, requests={"nvidia.com/gpu": 1, "nvidia.com/gpumem": 12}, **fields)
+
+    before, after, waiting = with_capacity(20), with_capacity(10), using("new")
+    held = using("held", node="n")
+    hami: dict[str, Any] = {"preset": "hami"}
+    assert {*rejections(waiting, before, held, **hami)} == {"n"}
+    assert rejections(waiting, after, held, **hami) == {}
+    asked = PluginAnswers(GPUShare, after, held, **hami)
+    assert asked.queueing_hint(waiting, before=before, after=after)
