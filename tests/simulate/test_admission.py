@@ -139,6 +139,42 @@ def test_on_the_network_of_the_host_a_port_of_a_container_is_one_of_the_node() -
     assert spec["containers"][0]["ports"] == [{"containerPort": 80, "hostPort": 80}]
 
 
+def test_label_keys_of_terms_narrow_their_selectors_for_a_new_pod() -> None:
+    term = {
+        "topologyKey": "zone",
+        "labelSelector": {"matchExpressions": [{"key": "app", "operator": "Exists"}]},
+        "matchLabelKeys": ["version", "absent"],
+        "mismatchLabelKeys": ["team"],
+    }
+    without = {"topologyKey": "zone", "matchLabelKeys": ["version"]}
+    affinity = {
+        "podAffinity": {
+            "preferredDuringSchedulingIgnoredDuringExecution": [
+                {"weight": 1, "podAffinityTerm": term}
+            ]
+        },
+        "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term, without]},
+    }
+    raw = manifest(affinity=affinity)
+    raw["metadata"]["labels"] = {"version": "2", "team": "a"}
+    expected = [
+        {"key": "app", "operator": "Exists"},
+        {"key": "version", "operator": "In", "values": ["2"]},
+        {"key": "team", "operator": "NotIn", "values": ["a"]},
+    ]
+    merged = {**term, "labelSelector": {"matchExpressions": expected}}
+    assert admitted(raw)["spec"]["affinity"] == {
+        "podAffinity": {
+            "preferredDuringSchedulingIgnoredDuringExecution": [
+                {"weight": 1, "podAffinityTerm": merged}
+            ]
+        },
+        "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [merged, without]},
+    }
+    raw["metadata"]["uid"] = "u"
+    assert admitted(raw)["spec"]["affinity"] == affinity
+
+
 def test_a_new_pod_gets_what_the_limit_range_says_and_a_stored_one_does_not() -> None:
     item = {"type": "Container", "default": {"cpu": "1"}}
     limit_range = api_object("LimitRange", "small", namespace="default", spec={"limits": [item]})

@@ -8,7 +8,16 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from mooring.model.events import Kind
-from mooring.model.fields import boolean, mapping, mappings, name_of, namespace_of, text
+from mooring.model.fields import (
+    boolean,
+    mapping,
+    mappings,
+    name_of,
+    namespace_of,
+    optional_mapping,
+    text,
+    texts,
+)
 from mooring.model.kubernetes_rules import NEWEST, KubernetesRules
 from mooring.model.objects import object_key
 from mooring.model.resources import (
@@ -60,8 +69,8 @@ class Admission:
 
     Those are LimitRanger, Priority, DefaultTolerationSeconds and RuntimeClass, in
     `plugin/pkg/admission`. Only a pod that no API server has stored is checked, and only its
-    requests, limits and tolerations are filled in. `runtime_classes` and `limit_ranges` are raw
-    objects. `kubernetes` has the rules of the API server's version.
+    requests, limits, tolerations and selectors of inter-pod terms are filled in. `runtime_classes`
+    and `limit_ranges` are raw objects. `kubernetes` has the rules of the API server's version.
     """
 
     def __init__(
@@ -94,6 +103,9 @@ class Admission:
         metadata["uid"] = metadata.get("uid") or key
         try:
             spec = self._admitted(namespace, spec, new=is_new(raw))
+            if is_new(raw) and (affinity := mapping(spec, "affinity", "spec")):
+                labels = mapping(metadata, "labels", "metadata")
+                spec["affinity"] = _with_label_keys(affinity, labels)
         except Forbidden as answer:
             raise Forbidden(f'pods "{name_of(raw)}" is forbidden: {answer}') from None
         return {**raw, "metadata": metadata, "spec": spec}
@@ -161,6 +173,52 @@ def _set_scheduling(spec: dict[str, Any], scheduling: Mapping[str, Any]) -> None
     tolerations = mappings(scheduling, "tolerations", "scheduling")
     spec["nodeSelector"] = selector
     spec["tolerations"] = [*mappings(spec, "tolerations", "spec"), *tolerations]
+
+
+def _with_label_keys(affinity: Mapping[str, Any], labels: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the affinity with the label keys of inter-pod terms merged into their selectors.
+
+    `mutatePodAffinity` in pkg/registry/core/pod/strategy.go; a scheduler does not read these keys.
+    """
+    hard, soft = (
+        "requiredDuringSchedulingIgnoredDuringExecution",
+        "preferredDuringSchedulingIgnoredDuringExecution",
+    )
+    merged, weighed = dict(affinity), "podAffinityTerm"
+    for group in ("podAffinity", "podAntiAffinity"):
+        found, where = mapping(affinity, group, "spec.affinity"), f"spec.affinity.{group}"
+        if not found:
+            continue
+        terms = [
+            _narrowed(term, labels, f"{where}.{hard}[{index}]")
+            for index, term in enumerate(mappings(found, hard, where))
+        ]
+        weighted = [
+            {**each, weighed: _narrowed(mapping(each, weighed, at), labels, f"{at}.{weighed}")}
+            for index, each in enumerate(mappings(found, soft, where))
+            for at in (f"{where}.{soft}[{index}]",)
+        ]
+        both = {hard: terms, soft: weighted}
+        merged[group] = {**found, **{name: each for name, each in both.items() if each}}
+    return merged
+
+
+def _narrowed(term: Mapping[str, Any], labels: Mapping[str, Any], where: str) -> Mapping[str, Any]:
+    """Return the term with a requirement for each of its label keys that the pod has."""
+    selector = optional_mapping(term, "labelSelector", where)
+    if selector is None:
+        return term
+    added = [
+        {"key": key, "operator": operator, "values": [labels[key]]}
+        for field, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn"))
+        for key in texts(term, field, where)
+        if key in labels
+    ]
+    if not added:
+        return term
+    known = mappings(selector, "matchExpressions", f"{where}.labelSelector")
+    expressions = [*known, *added]
+    return {**term, "labelSelector": {**selector, "matchExpressions": expressions}}
 
 
 def _set_tolerations(spec: dict[str, Any]) -> None:
