@@ -18,6 +18,7 @@ from mooring.testing.builders import (
     uid_of,
 )
 from mooring.testing.device_builders import device_claim, device_class, request, resource_slice
+from mooring.testing.storage_builders import storage_class
 
 REGISTRY = Registry(SHIPPED, {})
 
@@ -205,6 +206,31 @@ def test_a_new_object_replaces_the_stored_one_of_its_name() -> None:
     for objects in ((stored, written), (written, stored)):
         (found,) = inputs(*objects).state.objects.of(Kind.SERVICE).values()
         assert found.selector.matches({"app": "b"})
+
+
+def test_new_claims_without_a_class_get_the_default_one() -> None:
+    def default(name: str, created: str | None = None) -> dict[str, Any]:
+        raw = storage_class(name)
+        raw["metadata"]["annotations"] = {"storageclass.kubernetes.io/is-default-class": "true"}
+        raw["metadata"]["creationTimestamp"] = created
+        return raw
+
+    def claim(name: str, **spec: Any) -> dict[str, Any]:
+        raw = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}}
+        return raw | {"spec": spec}
+
+    stored = claim("stored")
+    stored["metadata"]["uid"] = "u"
+    claims = (claim("new"), claim("none", storageClassName=""), stored)
+    old, newer = default("old", "2026-01-01T00:00:00Z"), default("newer", "2026-02-01T00:00:00Z")
+
+    def classes(*objects: dict[str, Any]) -> list[str]:
+        known = inputs(*claims, *objects).state.objects.of(Kind.PERSISTENT_VOLUME_CLAIM)
+        return [known[f"default/{name}"].storage_class for name in ("new", "none", "stored")]
+
+    assert classes(storage_class("other")) == ["", "", ""]
+    assert classes(old, newer, storage_class("other")) == ["newer", "", ""]
+    assert classes(old, newer, default("b"), default("a")) == ["a", "", ""]
 
 
 def test_the_claim_of_an_ephemeral_volume_is_made_with_the_pod() -> None:

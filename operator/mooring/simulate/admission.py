@@ -4,6 +4,7 @@ Only fields that a scheduling decision reads are filled in, and only where they 
 object that comes from a cluster is not changed.
 """
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -15,8 +16,10 @@ from mooring.model.fields import (
     name_of,
     namespace_of,
     optional_mapping,
+    strings,
     text,
     texts,
+    timestamp,
 )
 from mooring.model.kubernetes_rules import NEWEST, KubernetesRules
 from mooring.model.objects import object_key
@@ -31,12 +34,17 @@ from mooring.model.workloads import PriorityClass
 from mooring.simulate.controllers import is_new
 from mooring.simulate.limit_ranges import LimitRanges
 
-__all__ = ["Admission", "Forbidden", "as_stored"]
+__all__ = ["Admission", "DefaultStorageClass", "Forbidden", "as_stored", "names_no_class"]
 
 _SYSTEM_CLASSES: Final = {
     "system-cluster-critical": 2_000_000_000,
     "system-node-critical": 2_000_001_000,
 }
+_DEFAULT_CLASS: Final = (
+    "storageclass.kubernetes.io/is-default-class",
+    "storageclass.beta.kubernetes.io/is-default-class",
+)
+_OLD_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
 _TOLERATED_FOR_A_TIME: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 
@@ -58,6 +66,39 @@ def as_stored(kind: Kind, raw: Mapping[str, Any]) -> Mapping[str, Any]:
         uid = f"{kind}/{object_key(kind, raw)}"
         return {**raw, "metadata": {**mapping(raw, "metadata"), "uid": uid}}
     return raw
+
+
+class DefaultStorageClass:
+    """The class of new claims that name none (storageclass/setdefault in plugin/pkg/admission).
+
+    Of several default classes it is the newest, then the first by name. A class that no cluster has
+    stored is newer than all others.
+    """
+
+    def __init__(self) -> None:
+        self._created: dict[str, float] = {}
+        """When each default class was created."""
+
+    def put(self, raw: Mapping[str, Any]) -> None:
+        """Take in a StorageClass, in place of that of its name."""
+        metadata = mapping(raw, "metadata")
+        annotations = strings(metadata, "annotations", "metadata")
+        self._created.pop(name_of(raw), None)
+        if any(annotations.get(key) == "true" for key in _DEFAULT_CLASS):
+            created = timestamp(metadata, "creationTimestamp", "metadata")
+            self._created[name_of(raw)] = math.inf if created is None else created
+
+    @property
+    def name(self) -> str | None:
+        """The name of the class; None if there is no default."""
+        return min(self._created, key=lambda name: (-self._created[name], name), default=None)
+
+
+def names_no_class(claim: Mapping[str, Any]) -> bool:
+    """Return whether a PersistentVolumeClaim gets the default class; one that names "" does not."""
+    annotations = strings(mapping(claim, "metadata"), "annotations", "metadata")
+    absent = mapping(claim, "spec").get("storageClassName") is None
+    return absent and _OLD_CLASS not in annotations
 
 
 class Forbidden(Exception):  # noqa: N818 - the API server's answer, and no error of ours

@@ -15,7 +15,8 @@ from mooring.model.fields import mapping, mappings, name_of, namespace_of, text
 from mooring.model.objects import object_key, parse_object
 from mooring.model.pod import Pod, Uid
 from mooring.model.resource_claims import parse_pod_claims, parse_resource_claim_template
-from mooring.simulate.admission import as_stored
+from mooring.model.storage import PersistentVolumeClaim
+from mooring.simulate.admission import DefaultStorageClass, as_stored, names_no_class
 from mooring.simulate.controllers import CONTROLLERS, device_claims, ephemeral_claims, is_new
 from mooring.simulate.manifests import Manifest
 from mooring.simulate.new_objects import NewObjects, RejectedPod, check_fields, display_key
@@ -125,6 +126,9 @@ class _Reader:
         }
         self._templates: dict[str, tuple[Manifest, bool]] = {}
         """The templates of claims for devices, by namespace and name, and whether each is new."""
+        self._default_class = DefaultStorageClass()
+        self._without_class: dict[str, None] = {}
+        """The new PersistentVolumeClaims that get the default class, by namespace and name."""
         self._of_groups: dict[str, Mapping[str, str]] = {}
         """The names of the claims of groups' templates by entry, by the uid of the group."""
 
@@ -180,6 +184,12 @@ class _Reader:
         raw = as_stored(kind, manifest.raw)
         value = parse_object(kind, raw)
         self._keep(kind, key, raw)
+        if kind is Kind.STORAGE_CLASS:
+            self._default_class.put(raw)
+        if kind is Kind.PERSISTENT_VOLUME_CLAIM:
+            self._without_class.pop(key, None)
+            if new and names_no_class(raw):
+                self._without_class[key] = None
         if kind is Kind.REPLICA_SET:
             for owner in mappings(manifest.raw["metadata"], "ownerReferences", "metadata"):
                 replica_set = (value.namespace, value.name)
@@ -214,7 +224,7 @@ class _Reader:
             self.raw[kind, key] = as_json(raw)
 
     def make_pods(self) -> None:
-        """Expand the controllers, and let the API server's admission see the new pods."""
+        """Expand the controllers, and let the API server's admission see the new objects."""
         new_objects = NewObjects(
             self.state,
             pods=self._stored_pods,
@@ -226,6 +236,18 @@ class _Reader:
             for made in self._expanded(manifest, new_objects):
                 with made.locating_errors():
                     self._create(made, new_objects)
+        self._set_storage_class()
+
+    def _set_storage_class(self) -> None:
+        """Have the new claims that name no class request the default one, if there is any."""
+        default = self._default_class.name
+        if default is None:
+            return
+        for key in self._without_class:
+            claim: PersistentVolumeClaim
+            claim = self.state.objects.of(Kind.PERSISTENT_VOLUME_CLAIM)[key]
+            given = replace(claim, storage_class=default)
+            self.state.put(Kind.PERSISTENT_VOLUME_CLAIM, key, given)
 
     def _expanded(self, manifest: Manifest, new_objects: NewObjects) -> Iterator[Manifest]:
         found = 0
