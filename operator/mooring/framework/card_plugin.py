@@ -30,13 +30,13 @@ _UNITS_PER_NODE: Final = 1200
 
 
 class AssignsInTrials(ABC):
-    """Gives pods devices at Reserve, and does the same for pods that a trial adds."""
+    """Gives pods devices or volumes at Reserve, and does the same for pods that a trial adds."""
 
     @abstractmethod
     def assign(self, pod: Pod, row: int) -> Unschedulable | None:
         """Give the pod, which is on the row, what `reserve` gives it there.
 
-        Devices that a trial gave are taken back when it ends.
+        What a trial gave is taken back when it ends.
         """
 
 

@@ -859,7 +859,7 @@ class Trial:
     See `ClusterState.trial`.
     """
 
-    __slots__ = ("_added", "_freed", "_frees_claims", "_removed", "_state", "_undo")
+    __slots__ = ("_added", "_assuming", "_freed", "_frees_claims", "_removed", "_state", "_undo")
 
     def __init__(self, state: ClusterState, undo: ExitStack, *, frees_claims: bool) -> None:
         self._state = state
@@ -867,6 +867,8 @@ class Trial:
         self._frees_claims = frees_claims
         self._added: dict[Uid, Mapping[str, Allocation]] = {}
         """With the allocations that were in flight for the pod before."""
+        self._assuming: dict[Uid, Pod] = {}
+        """The pods that were added for which no volumes were assumed before."""
         self._removed: dict[Uid, tuple[PlacedPod, int | None]] = {}
         """With the arrival that the pod comes back with."""
         self._freed: dict[Uid, ExitStack] = {}
@@ -908,6 +910,8 @@ class Trial:
             added = PlacedPod(pod, row, Assumption(announced=True))
             self._state._attach(added)  # noqa: SLF001 - see above
             self._added[pod.uid] = self._state.dynamic_resources.claims.held(pod.uid)
+            if pod.volumes and not self._state.storage.volumes.holds(pod.uid):
+                self._assuming[pod.uid] = pod
 
     def nominate(self, pod: Pod, row: int) -> None:
         """Nominate the pod, which must not be nominated now, to the row."""
@@ -938,10 +942,15 @@ class Trial:
         freed.enter_context(self._state.dynamic_resources.claims.without(uid))
 
     def _take_claims_back(self, uid: Uid, held: Mapping[str, Allocation]) -> None:
-        """Have those allocations in flight for the pod again that were so before it was added."""
+        """Have those allocations in flight for the pod again that were so before it was added.
+
+        The volumes that were assumed for it since are free, too.
+        """
         claims = self._state.dynamic_resources.claims
         claims.release(uid)
         claims.hold(uid, held)
+        if (pod := self._assuming.pop(uid, None)) is not None:
+            self._state.restore_volumes(pod)
 
     def _restore(self) -> None:
         """Put all pods back to where they were before the trial."""

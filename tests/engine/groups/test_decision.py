@@ -13,6 +13,7 @@ from mooring.engine.groups.slices import SearchBudget, run_whole
 from mooring.model.pod import parse_pod
 from mooring.model.pod_group import COSCHEDULING_LABEL
 from mooring.testing.builders import coscheduling_pod_group, node, pod, pod_group, uid_of
+from mooring.testing.storage_builders import pv, pvc, storage_class
 
 Raw = dict[str, Any]
 
@@ -236,6 +237,32 @@ def test_a_member_whose_claim_is_missing_names_the_claim() -> None:
     raws = [*members(1), pod("x", group="g", claims=["data"])]
     message = decided(deciding, raws).message
     assert 'persistentvolumeclaim "data" not found' in message
+
+
+def test_members_leave_volumes_to_each_other() -> None:
+    """Each node has one local volume, and all members prefer the largest node."""
+    count = 6
+    nodes = [node(f"n{i}", cpu=str(64 - i)) for i in range(count)]
+    volumes = [pv(f"v{i}", nodes=(f"n{i}",), storage_class="static") for i in range(count)]
+    claims = [pvc(f"data-{i}", storage_class="static") for i in range(count)]
+    storage = (storage_class("static"), *volumes, *claims)
+    deciding = Deciding(*nodes, *storage, pod_group("g", count))
+    raws = [pod(f"m{i}", cpu="10m", group="g", claims=[f"data-{i}"]) for i in range(count)]
+    decision = decided(deciding, raws)
+    assert nodes_of(deciding, decision) == {f"n{i}" for i in range(count)}
+    free = deciding.state.storage.volumes.available("static").items
+    assert {volume.name for volume in free if volume is not None} == {f"v{i}" for i in range(count)}
+
+
+def test_members_that_share_a_claim_go_where_its_volume_is_to_be_provisioned() -> None:
+    made = storage_class("made", provisioner="csi.example")
+    nodes = node("a", cpu="64"), node("b", cpu="8")
+    deciding = Deciding(*nodes, made, pvc("data", storage_class="made"), pod_group("g", 2))
+    raws = [pod(f"m{i}", cpu="7", group="g", claims=["data"]) for i in range(2)]
+    assert nodes_of(deciding, decided(deciding, raws)) == {"a"}
+    claim = deciding.state.storage.volumes.claim("default/data")
+    assert claim is not None
+    assert claim.selected_node is None
 
 
 def test_members_leave_linked_cards_to_each_other() -> None:

@@ -5,12 +5,13 @@ from typing import Any
 from deciding import Deciding
 from mooring.engine.assumed import PodRejected
 from mooring.engine.groups.decision import GroupDecision
-from mooring.engine.groups.plan import GroupPlan, GroupPlanner
+from mooring.engine.groups.plan import GroupPlan, GroupPlanner, reserve_members
 from mooring.engine.groups.search import DecisionOutdated
 from mooring.engine.groups.slices import run_whole
 from mooring.model.events import Kind
 from mooring.model.pod import parse_pod
 from mooring.testing.builders import node, pod, pod_group
+from mooring.testing.storage_builders import pv, pvc, storage_class
 
 Raw = dict[str, Any]
 
@@ -74,3 +75,16 @@ def test_a_node_that_rejects_a_member_may_go_before_the_group_is_planned_again()
     assert isinstance(decision, GroupDecision)
     assert not decision.rows
     assert decision.message == "member default/m: 0/1 nodes are available: 1 no."
+
+
+def test_members_with_local_volumes_are_reserved_by_the_first_plan() -> None:
+    """All prefer the largest node; each plan that fails would tell of one member and node."""
+    nodes = [node(f"n{i}", cpu=str(64 - i)) for i in range(6)]
+    volumes = [pv(f"v{i}", nodes=(f"n{i}",), storage_class="static") for i in range(6)]
+    claims = [pvc(f"data-{i}", storage_class="static") for i in range(6)]
+    deciding = Deciding(*nodes, storage_class("static"), *volumes, *claims, pod_group("g", 6))
+    raws = (pod(f"m{i}", group="g", cpu="10m", claims=[f"data-{i}"]) for i in range(6))
+    plan = run_whole(planner_for(deciding, *raws).plan())
+    assert isinstance(plan, GroupPlan)
+    reserved = run_whole(reserve_members(plan, deciding.pipeline, deciding.state))
+    assert len({name for _, name, _ in reserved}) == 6

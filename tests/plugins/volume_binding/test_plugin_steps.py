@@ -275,3 +275,29 @@ async def test_after_a_failed_binding_what_the_watch_shows_stays() -> None:
         await binding.plugin.pre_bind(web, "n1")
     binding.plugin.unreserve(web, "n1")
     assert binding.rejected(WEB) == {"n2": (BIND_CONFLICT,)}
+
+
+@pytest.mark.parametrize("objects", [(*LOCAL, PENDING), (TO_MAKE,)])
+def test_what_a_trial_assumes_is_undone_when_it_ends(objects: tuple[Raw, ...]) -> None:
+    binding = Binding(*objects)
+    before, web, row = binding.seen(), parse_pod(WEB), binding.state.nodes.row_of["n1"]
+    with binding.state.trial() as trial:
+        trial.add(web, row)
+        assert binding.plugin.assign(web, row) is None
+        assert binding.rejected(pod("other", claims=["data"])) == {"n2": (BIND_CONFLICT,)}
+        trial.remove(web.uid)
+        assert binding.seen() == before
+        trial.add(web, row)
+        assert binding.plugin.assign(web, row) is None
+    assert binding.seen() == before
+
+
+def test_a_trial_keeps_what_was_assumed_for_the_pod_before() -> None:
+    binding = Binding(*LOCAL, PENDING)
+    web, row = binding.take(WEB, "n1"), binding.state.nodes.row_of["n1"]
+    binding.state.forget(web)  # the confirmation of its Binding did not come
+    assumed = binding.seen()
+    with binding.state.trial() as trial:
+        trial.add(web, row)
+        assert binding.plugin.assign(web, row) is None
+    assert binding.seen() == assumed

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
+from mooring.framework.card_plugin import AssignsInTrials
 from mooring.framework.handle import Handle
 from mooring.framework.hints import QueueingHint, queue_if
 from mooring.framework.plugin import Normalize
@@ -82,7 +83,7 @@ class _Reserved:
     to_provision: tuple[PersistentVolumeClaim, ...]
 
 
-class VolumeBinding:
+class VolumeBinding(AssignsInTrials):
     """Rejects nodes where a claim cannot be bound; binds the claims on the chosen node.
 
     It scores nodes by the share of their storage that the claims request.
@@ -145,6 +146,18 @@ class VolumeBinding:
 
     def reserve(self, pod: Pod, node: str) -> Unschedulable | None:
         """Assume the volumes found on the node, and the node as selected node of other claims."""
+        found = self._assumed(pod, node)
+        if isinstance(found, _Reserved):
+            self._reserved[pod.uid] = found
+        return found if isinstance(found, Unschedulable) else None
+
+    def assign(self, pod: Pod, row: int) -> Unschedulable | None:
+        """Assume the volumes found on the row for the pod, which is on it, in a trial."""
+        found = self._assumed(pod, self._cluster.node_names[row])
+        return found if isinstance(found, Unschedulable) else None
+
+    def _assumed(self, pod: Pod, node: str) -> _Reserved | Unschedulable | None:
+        """Return what is assumed for the pod on the node from now on; None if nothing has to be."""
         claims = self.pre_filter(pod, self._cluster)
         if isinstance(claims, Unschedulable):
             return claims
@@ -164,11 +177,10 @@ class VolumeBinding:
         to_provision = tuple(
             replace(claim, selected_node=node) for claim, where in found.to_provision if where[0]
         )
-        self._reserved[pod.uid] = _Reserved(bindings, to_provision)
         self._assume_cache.assume_volumes(
             pod, [binding.volume for binding in bindings], to_provision
         )
-        return None
+        return _Reserved(bindings, to_provision)
 
     def unreserve(self, pod: Pod, _node: str) -> None:
         """Undo what was assumed for the pod."""

@@ -46,6 +46,10 @@ class AssumeCache(Generic[_Value]):
         assumption.value = value
         assumption.holders.add(holder)
 
+    def holds(self, holder: str) -> bool:
+        """Return whether a value is assumed for the holder."""
+        return any(holder in assumption.holders for assumption in self._assumed.values())
+
     def restore(self, holder: str) -> list[str]:
         """Remove the holder; return the keys without another holder, not assumed any more."""
         restored = []

@@ -81,6 +81,10 @@ class Volumes:
         for claim in claims:
             self._claims.assume(holder, claim.key, claim)
 
+    def holds(self, holder: str) -> bool:
+        """Return whether anything is assumed for the holder."""
+        return self._volumes.holds(holder) or self._claims.holds(holder)
+
     def restore(self, holder: str) -> None:
         """Undo what was assumed for the holder and for no other."""
         self._claims.restore(holder)
