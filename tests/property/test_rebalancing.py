@@ -6,8 +6,10 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mooring.engine.cycle import decide
 from mooring.engine.filtering import NodeSearch
 from mooring.engine.groups.slices import SearchBudget, run_whole
+from mooring.engine.outcome import ScheduleResult
 from mooring.engine.rebalancing.movable import created_anew
 from mooring.engine.result_cache import ResultCache
 from mooring.model.node import HOSTNAME
@@ -148,11 +150,24 @@ def test_a_plan_leaves_the_state_as_it_was_and_the_same_state_has_the_same_plan(
     assert run_whole(replanning.planner(budget=pausing()).plan()) == first
 
 
+def schedule_those_that_wait(replanning: Replanning) -> None:
+    """Place the pods that wait and fit, as the scheduler does; a plan leaves them their room."""
+    for waiting in tuple(replanning.waiting):
+        outcome = decide(
+            waiting, replanning.pipeline, replanning.cluster, replanning.shared, seed=0
+        )
+        if isinstance(outcome, ScheduleResult):
+            replanning.waiting.remove(waiting)
+            replanning.carry_out_move(waiting, outcome.node)
+
+
 @given(clusters())
 @settings(max_examples=100)
 def test_a_plan_after_the_plan_is_empty(replanning: Replanning) -> None:
+    schedule_those_that_wait(replanning)
     plan = replanning.plan()
     replanning.carry_out(plan)
+    schedule_those_that_wait(replanning)
     rested = frozenset(move.pod.uid for move in plan.moves)
     if len(plan.moves) < replanning.section.limits.moves_per_plan:
         assert replanning.plan(resting=rested).steps == ()
