@@ -72,6 +72,43 @@ def test_dates_stay_text_and_keys_become_text_as_in_json(written: Path) -> None:
     assert found.raw["metadata"] == {"creationTimestamp": "2026-01-01T00:00:00Z", "1": "x"}
 
 
+@pytest.mark.parametrize("value", ["22:00", "12:30:45", "-1:30", "1:30.5", "="])
+def test_what_only_old_yaml_takes_for_a_number_is_text_as_for_kubectl(value: str) -> None:
+    (found,) = manifests_in(f"kind: Pod\nvalue: {value}\n", "a.yaml")
+    assert found.raw["value"] == value
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["!!int a", "!!float a", "!!bool a", "!!timestamp a", ".inf", ".nan", "1.0e+999", "1" * 5000],
+)
+def test_a_scalar_that_is_no_value_of_its_kind_is_a_mistake_with_its_line(value: str) -> None:
+    with pytest.raises(InputError, match=r"^a.yaml: line 2, column 8: .* no meaning in JSON as"):
+        list(manifests_in(f"kind: Pod\nvalue: {value}\n", "a.yaml"))
+
+
+@pytest.mark.parametrize(
+    "text", ['{"kind": "Pod"}\n{"kind": "Node"}\n', "kind: Pod\n---\nkind: Node\n"]
+)
+def test_a_file_may_begin_with_the_mark_of_programs_of_windows(written: Path, text: str) -> None:
+    written.write_text(text, encoding="utf-8-sig")
+    assert [m.kind for m in read(written)] == ["Pod", "Node"]
+
+
+def test_standard_input_is_utf_8_whatever_the_locale_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    def given(content: bytes) -> None:
+        raw = io.BytesIO(content)
+        stdin = io.TextIOWrapper(raw, encoding="ascii", errors="surrogateescape")
+        monkeypatch.setattr("sys.stdin", stdin)
+
+    given("kind: Pod\nvalue: ä\n".encode())
+    (found,) = read_manifests([STDIN])
+    assert found.raw["value"] == "ä"
+    given(b"kind: Pod\nvalue: \xff\n")
+    with pytest.raises(InputError, match=r"^standard input: is not UTF-8 text"):
+        list(read_manifests([STDIN]))
+
+
 def test_a_dash_stands_for_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("kind: Pod\n"))
     (found,) = read_manifests([STDIN])

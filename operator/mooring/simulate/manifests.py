@@ -3,11 +3,14 @@
 The objects contain values of JSON only: dates in YAML stay strings, and all keys are strings.
 """
 
+import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from io import TextIOWrapper
 from itertools import chain, count
+from math import isfinite
 from pathlib import Path
 from typing import Any, Final, TextIO
 
@@ -33,8 +36,12 @@ __all__ = [
 
 STDIN: Final = "-"
 """The file name that stands for standard input."""
+_ENCODING: Final = "utf-8-sig"
+"""UTF-8, with or without the mark that programs of Windows begin a file with."""
 _MERGE: Final = "tag:yaml.org,2002:merge"
 """The tag of the key `<<`, whose value's keys are added to the mapping."""
+_MOST_SHOWN: Final = 40
+"""Characters of a value that a message shows."""
 
 
 class InputError(Exception):
@@ -175,12 +182,15 @@ def _opened(path: str) -> Iterator[TextIO]:
     """Open the file or standard input; whatever it cannot be read for is an InputError."""
     try:
         if path == STDIN:
+            if isinstance(sys.stdin, TextIOWrapper):  # the locale may have another encoding
+                sys.stdin.reconfigure(encoding=_ENCODING, errors="strict")
             yield sys.stdin
         else:
-            with Path(path).open(encoding="utf-8") as file:
+            with Path(path).open(encoding=_ENCODING) as file:
                 yield file
     except UnicodeDecodeError as error:
-        raise InputError(f"{path}: is not UTF-8 text ({error.reason})") from None
+        problem = f"is not UTF-8 text ({error.reason})"
+        raise InputError(f"{display_name(path)}: {problem}") from None
     except OSError as error:
         raise InputError(f"{path}: {(error.strerror or str(error)).lower()}") from None
 
@@ -312,13 +322,43 @@ def _repeated_keys(document: yaml.Node) -> Iterator[RepeatedKey]:
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc] # C is optional
-    """A YAML loader that leaves dates and times as strings, as Kubernetes does."""
+    """A YAML loader that reads scalars as kubectl does.
 
+    Dates, times of day such as 22:00, which YAML 1.1 takes for numbers of base 60, and `=` are
+    text. What is no number in JSON is a mistake.
+    """
+
+
+_BASE_60: Final = re.compile(r"[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?$")
+_TEXT: Final = ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:value")
 
 _Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    first: [(tag, pattern) for tag, pattern in resolvers if tag not in _TEXT]
     for first, resolvers in _Loader.yaml_implicit_resolvers.items()
 }
+for _first in "-+0123456789":  # before those of numbers, because the first that matches counts
+    _Loader.yaml_implicit_resolvers[_first].insert(0, ("tag:yaml.org,2002:str", _BASE_60))
+
+
+def _constructor_of(kind: str) -> Callable[[Any, yaml.ScalarNode], Any]:
+    """Return what reads a scalar of this kind, with a YAMLError for one that is not of the kind."""
+    construct = _Loader.yaml_constructors[f"tag:yaml.org,2002:{kind}"]
+
+    def checked(loader: Any, node: yaml.ScalarNode) -> Any:
+        try:
+            value = construct(loader, node)
+        except (ValueError, LookupError, AttributeError):  # whatever PyYAML stumbles over
+            value = None
+        if value is None or (isinstance(value, float) and not isfinite(value)):
+            problem = f"{node.value[:_MOST_SHOWN]} has no meaning in JSON as {kind}"
+            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+        return value
+
+    return checked
+
+
+for _kind in ("bool", "int", "float", "timestamp"):
+    _Loader.add_constructor(f"tag:yaml.org,2002:{_kind}", _constructor_of(_kind))
 
 
 def _as_json(document: Any, where: str) -> Any:
