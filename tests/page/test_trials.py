@@ -137,6 +137,21 @@ async def test_what_the_rules_of_an_edited_profile_read_is_evaluated_with_pauses
     assert found["results"][0]["node"] is not None
 
 
+async def test_other_work_runs_while_the_rules_of_an_edited_profile_are_planned() -> None:
+    """Planning takes milliseconds per rule, and a text may have hundreds."""
+    rules = [{"name": f"r{i}", "filter": f"node.name != 'other-{i}'"} for i in range(30)]
+    profile = {**yaml.safe_load(PACKED), "spec": {"rules": rules}}
+    _, trials = stage()
+    wanted = TryRequest("kind: none", profile_text=yaml.safe_dump_all([profile] * 2))
+    trying, others = asyncio.create_task(trials.tried(wanted, everything)), 0
+    while not trying.done():
+        others += 1
+        await asyncio.sleep(0)
+    with pytest.raises(InputError, match="holds 2 profiles; write one"):
+        await trying
+    assert others > 30
+
+
 async def test_nothing_stays_of_a_trial() -> None:
     shared, trials = stage()
     before = shared.cluster.nodes.requested("cpu").tolist()

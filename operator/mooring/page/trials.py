@@ -39,6 +39,7 @@ from mooring.page.comparison import compared_nodes
 from mooring.page.decisions import DecisionInFull, decision_in_full
 from mooring.page.turns import Turns
 from mooring.policy.errors import ProfileInvalid
+from mooring.policy.rules.rule import plan_one_by_one
 from mooring.simulate.manifests import InputError, Limits, Manifest, manifests_in
 from mooring.simulate.new_objects import (
     SELECT_PODS,
@@ -228,6 +229,9 @@ class WhatIfRunner:
         try:
             read = manifests_in(text, "the profile", limits=_LIMITS)
             manifests = await asyncio.to_thread(list, read)
+            slices = TimeSlices(0.0, rest=REST, clock=self._clock)
+            for manifest in manifests:
+                await slices.run(plan_one_by_one(manifest.raw))
             server = self._scheduler.cluster.kubernetes
             found = read_profiles(manifests, self._registry, server=server)
             if len(found) != 1:
