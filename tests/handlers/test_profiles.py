@@ -93,6 +93,20 @@ def test_a_good_profile_is_in_force_and_its_status_says_what_that_means(
     assert list(shared.profiles.in_force) == ["packed"]
 
 
+def test_a_profile_whose_extender_has_no_url_never_replaces_a_valid_one(
+    profile_handler: ProfileHandler, shared: SchedulerState
+) -> None:
+    """The CRD's pattern accepts it; nothing that names the extender could be written."""
+    profile_handler.applied(profile(1))
+    status = profile_handler.applied(profile(2, extenders=[{"urlPrefix": "http://[::1:80/x"}]))
+    message = 'spec.extenders[0].urlPrefix: is no URL: "http://[::1:80/x": Invalid IPv6 URL'
+    assert ready(status) == ("False", "Invalid", message)
+    assert shared.profiles.in_force["packed"].profile.generation == 1
+    assert not profile_handler.settle_conflicts()
+    assert profile_handler.settle_conflicts()
+    assert [name for name, _ in profile_handler.other_statuses()] == ["packed"]
+
+
 def test_a_profile_in_mode_shadow_says_so_and_keeps_what_its_comparisons_show(
     profile_handler: ProfileHandler, shared: SchedulerState
 ) -> None:

@@ -61,6 +61,10 @@ def test_certificates_are_base64_with_or_without_line_breaks() -> None:
             {"urlPrefix": 'must begin with http:// or https:// and a host, got "example.com"'},
         ),
         (
+            {"urlPrefix": "https://[::1:8080/"},
+            {"urlPrefix": 'is no URL: "https://[::1:8080/": Invalid IPv6 URL'},
+        ),
+        (
             extender(prioritizeVerb="prioritize"),
             {"weight": "must be at least 1 where prioritizeVerb is given"},
         ),

@@ -55,6 +55,10 @@ PEM = Annotated[
 def _url(text: str) -> str:
     if not re.fullmatch(_URL, text):
         raise ValueError(f'must begin with http:// or https:// and a host, got "{text}"')
+    try:
+        urlsplit(text)
+    except ValueError as error:
+        raise ValueError(f'is no URL: "{text}": {error}') from None
     return text
 
 
