@@ -117,3 +117,18 @@ def test_a_name_is_never_cut_or_folded(capsys: pytest.CaptureFixture[str]) -> No
 def test_texts_of_a_document_cannot_control_a_terminal() -> None:
     found = {"a": ["x\x1b]0;title\x07", 1, None, {"\u202eb": "two\nlines, ü"}]}
     assert printable(found) == {"a": ["x\\x1b]0;title\\x07", 1, None, {"\\x202eb": "two lines, ü"}]}
+
+
+def test_nothing_that_is_told_to_people_can_control_a_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The API server lets tenants write any character into a schedulerName or a claimName."""
+    text = "a\x1b]0;title\x07\x9b"
+    print_table(("POD", "WHY"), [(text, text)], prose=("WHY",))
+    note(text)
+    with pytest.raises(SystemExit), mistakes_reported():
+        raise InputError(f"{text}\n{text}")
+    captured = capsys.readouterr()
+    lines = [*captured.out.splitlines(), *captured.err.splitlines()]
+    assert len(lines) == 5
+    assert all(line.isprintable() for line in lines)

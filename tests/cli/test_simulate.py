@@ -40,6 +40,14 @@ def test_the_table_aligns_pod_node_score_and_why(tmp_path: Path) -> None:
     assert result.exit_code == 1
 
 
+def test_a_tenants_text_cannot_control_the_terminal(tmp_path: Path) -> None:
+    waiting = pod("web")
+    waiting["spec"]["schedulerName"] = "my\x1b]0;title\x07"
+    result = invoke(dump(tmp_path / "a.json", node("n1"), waiting))
+    assert result.stdout.count(r'schedulerName "my\x1b]0;title\x07"') == 2
+    assert all(line.isprintable() for line in result.stdout.splitlines())
+
+
 def test_the_exit_code_is_0_if_every_pod_is_scheduled(tmp_path: Path) -> None:
     assert invoke(dump(tmp_path / "a.json", node("n1"), pod())).exit_code == 0
 

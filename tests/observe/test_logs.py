@@ -80,6 +80,7 @@ def test_a_record_is_one_line_whatever_is_in_it(log_format: str, message: str, f
     logger.info("%s", message, extra={"field": field})
     lines = stream.getvalue().splitlines()
     assert len(lines) == 1
+    assert lines[0].isprintable()  # whoever reads it at a terminal
     if log_format == "json":
         assert json.loads(lines[0])["message"] == message
 

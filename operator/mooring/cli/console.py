@@ -111,13 +111,13 @@ def mistakes_reported() -> Iterator[None]:
         yield
     except InputError as error:
         for line in str(error).splitlines():
-            click.echo(f"error: {line}", err=True)
+            click.echo(f"error: {printable(line)}", err=True)
         sys.exit(BAD_INPUT)
 
 
 def note(text: str) -> None:
     """Print a note on standard error."""
-    click.echo(f"note: {text}", err=True)
+    click.echo(f"note: {printable(text)}", err=True)
 
 
 def print_notes(source: str, notes: Iterable[object]) -> None:
@@ -211,7 +211,8 @@ def _table(
     prose: Container[str],
     width: int | None,
 ) -> Iterator[list[str]]:
-    """Yield the lines of the head and of each row."""
+    """Yield the lines of the head and of each row, none of which can control a terminal."""
+    rows = [[printable(cell) for cell in row] for row in rows]
     names = sum(column not in prose for column in head)
     widths = [max(cell_len(row[i]) for row in (head, *rows)) for i in range(names)]
     beside = None if width is None else _prose_width(width, widths, len(head) - names)

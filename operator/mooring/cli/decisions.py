@@ -8,7 +8,7 @@ from typing import Any, BinaryIO, Final
 import click
 import orjson
 
-from mooring.cli.console import and_others, coloured, print_table, print_yaml
+from mooring.cli.console import and_others, coloured, print_table, print_yaml, printable
 from mooring.observe.documents import dumps, plain
 from mooring.simulate.simulation import Attempt
 
@@ -83,7 +83,7 @@ def print_attempts(attempts: Iterable[Attempt], output: str) -> Summary:
     failed = {i for i, group in enumerate(groups) if group[0].decision.node is None}
     prose = ("NEXT BEST", "WHY") if wide else ("WHY",)
     print_table(_WIDE if wide else _HEAD, rows, numbers=_NUMBERS, prose=prose, failed=failed)
-    line = str(summary)
+    line = printable(str(summary))
     colour = "green" if summary.placed == summary.pods else "yellow"
     click.echo(f"\n{click.style(line, fg=colour) if coloured() else line}")
     return summary
