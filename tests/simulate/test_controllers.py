@@ -199,6 +199,11 @@ def test_a_cron_job_has_the_pods_of_one_of_its_jobs() -> None:
             controller("Job"),
             "Job web spec.template.spec.restartPolicy: must be Never or OnFailure",
         ),
+        (
+            {**controller("Deployment"), "metadata": {"generateName": "web-"}},
+            "Deployment (no name) metadata.name: is missing; every object needs a name",
+        ),
+        ({**controller("DaemonSet"), "metadata": None}, "DaemonSet (no name) metadata: is missing"),
     ],
 )
 def test_what_the_api_server_would_reject_is_an_error(raw: dict[str, Any], problem: str) -> None:

@@ -124,7 +124,8 @@ class Controllers:
                 source = f"{manifest.source}, {manifest.kind} {name_of(manifest.raw)}"
                 yield Manifest(source, raw)
         except ManifestError as error:
-            raise manifest.error(error.under(f"{manifest.kind} {name_of(manifest.raw)}")) from None
+            name = mapping(manifest.raw, "metadata").get("name") or "(no name)"
+            raise manifest.error(error.under(f"{manifest.kind} {name}")) from None
 
     def _deployment(self, raw: Raw) -> Iterator[Raw]:
         """Yield the ReplicaSet of the Deployment's template, and its pods."""
