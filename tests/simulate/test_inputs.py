@@ -126,6 +126,14 @@ def test_profiles_come_from_the_objects_unless_others_are_given() -> None:
             "file, document 2: Pod default/db: has the metadata.uid of pod default/web; remove it",
         ),
         ([{"kind": "Pod", "apiVersion": "v1", "metadata": 3}], "file, document 1: "),
+        (
+            [{"kind": "RuntimeClass", "apiVersion": "node.k8s.io/v1", "metadata": {}}],
+            "file, document 1: metadata.name: is missing; every object needs a name",
+        ),
+        (
+            [api_object("LimitRange", "l", namespace="default", spec={"limits": ["x"]})],
+            "file, document 1: spec.limits[0]: must be an object, not 'x'",
+        ),
     ],
 )
 def test_bad_input_is_one_line_with_file_object_and_field(

@@ -18,6 +18,7 @@ from mooring.model.resource_claims import parse_pod_claims, parse_resource_claim
 from mooring.model.storage import PersistentVolumeClaim
 from mooring.simulate.admission import DefaultStorageClass, as_stored, names_no_class
 from mooring.simulate.controllers import CONTROLLERS, device_claims, ephemeral_claims, is_new
+from mooring.simulate.limit_ranges import LimitRanges
 from mooring.simulate.manifests import Manifest
 from mooring.simulate.new_objects import NewObjects, RejectedPod, check_fields, display_key
 from mooring.simulate.profiles import LoadedProfile, is_profile, load_profiles
@@ -156,7 +157,7 @@ class _Reader:
                 "to have them made anew, remove metadata.uid"
             )
         elif group_and_kind in self._admission:
-            self._admission[group_and_kind].append(manifest.raw)
+            self._add_for_admission(group_and_kind, manifest.raw)
         elif group_and_kind == _CLAIM_TEMPLATE:
             self._add_template(manifest, new=new)
         elif is_profile(manifest):
@@ -199,6 +200,13 @@ class _Reader:
             self._add_pod(value)
         else:
             self.state.put(kind, key, value)
+
+    def _add_for_admission(self, group_and_kind: tuple[str, str], raw: dict[str, Any]) -> None:
+        """Take in a RuntimeClass or LimitRange; raise ManifestError if it is malformed."""
+        name_of(raw)
+        if group_and_kind == _LIMIT_RANGE:
+            LimitRanges([raw])
+        self._admission[group_and_kind].append(raw)
 
     def _add_template(self, manifest: Manifest, *, new: bool) -> None:
         """Take in a template of claims; a new one replaces the stored one of its name."""
