@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,14 @@ def test_a_case_knows_its_line(path: Path) -> None:
 def test_a_test_in_a_list_has_no_line_of_its_own(path: Path) -> None:
     text = written(path, {"apiVersion": "v1", "kind": "List", "items": [policy_test()]})
     (file,) = read_policy_tests([text])
+    assert file.lines == (1,)
+
+
+def test_a_test_in_json_that_is_no_yaml_is_read(path: Path) -> None:
+    """Programs write an emoji as two escapes, which YAML has not."""
+    path.write_text(json.dumps(policy_test(case("works \N{GRINNING FACE}"))))
+    (file,) = read_policy_tests([str(path)])
+    assert file.test.cases[0].name == "works \N{GRINNING FACE}"
     assert file.lines == (1,)
 
 

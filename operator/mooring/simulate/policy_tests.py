@@ -1,6 +1,7 @@
 """Read policy tests: YAML files, kept beside profiles, that say what the profiles must decide."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -234,13 +235,15 @@ def _candidates(folder: Path) -> Iterator[str]:
 def _tests_of(path: str) -> Iterator[PolicyTestFile]:
     text = read_text(path)
     tests = [manifest for manifest in manifests_in(text, path) if manifest.group == _GROUP]
-    documents = [*composed(text)] if tests else []
+    documents = list[yaml.Node]()
+    with suppress(yaml.YAMLError):  # JSON that is no YAML, as with an escaped emoji
+        documents += composed(text) if tests else ()
     for manifest in tests:
         if manifest.kind != KIND:
             hint = did_you_mean(manifest.kind, [KIND]) or f"; the group has only {KIND}"
             raise manifest.error(f'kind: unknown kind "{manifest.kind}"{hint}')
         test = _read(manifest)
-        lines = _lines_of_cases(documents[manifest.document])
+        lines = _lines_of_cases(documents[manifest.document]) if documents else ()
         # The items of a list have no lines of their own.
         yield PolicyTestFile(path, test, lines or (1,) * len(test.cases))
 
