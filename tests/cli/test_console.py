@@ -54,6 +54,15 @@ def test_yaml_keeps_the_order_of_fields(capsys: pytest.CaptureFixture[str]) -> N
     assert capsys.readouterr().out == "b:\n- 1\na: null\n"
 
 
+def test_yaml_quotes_what_kubectl_would_take_for_a_value_of_another_type(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    print_yaml(["y", "N", "12e45", "1e3", "0o17", "yes", "22:00", "v1"], {"a": 1, "b": 1.5})
+    assert capsys.readouterr().out == (
+        "- 'y'\n- 'N'\n- '12e45'\n- '1e3'\n- '0o17'\n- 'yes'\n- '22:00'\n- v1\n---\na: 1\nb: 1.5\n"
+    )
+
+
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make standard output a terminal of 40 columns."""

@@ -1,6 +1,7 @@
 """What all commands use: exit codes, the `-o` option, notes, error lines and tables."""
 
 import os
+import re
 import sys
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -131,9 +132,22 @@ def print_json(value: Any) -> None:
     click.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
 
 
-def print_yaml(value: Any) -> None:
-    """Print the value as YAML."""
-    click.echo(yaml.safe_dump(value, sort_keys=False, allow_unicode=True), nl=False)
+class _Dumper(yaml.SafeDumper):
+    """Quotes texts that only kubectl's YAML takes for a value of another type: y, 12e45, 0o7."""
+
+
+for _kind, _pattern, _first in (
+    ("bool", r"[yYnN]$", "yYnN"),
+    ("float", r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$", "-+.0123456789"),
+    ("int", r"[-+]?0o[0-7_]+$", "-+0"),
+):
+    _Dumper.add_implicit_resolver(f"tag:yaml.org,2002:{_kind}", re.compile(_pattern), [*_first])
+
+
+def print_yaml(*documents: Any) -> None:
+    """Print the documents as YAML that kubectl reads as they are."""
+    text = yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+    click.echo(text, nl=False)
 
 
 def print_annotation(level: str, file: str, line: int | None, title: str, text: str) -> None:

@@ -5,10 +5,16 @@ from dataclasses import replace
 from typing import Final
 
 import click
-import yaml
 from click.shell_completion import CompletionItem
 
-from mooring.cli.console import mistakes_reported, note, output_option, print_json, print_notes
+from mooring.cli.console import (
+    mistakes_reported,
+    note,
+    output_option,
+    print_json,
+    print_notes,
+    print_yaml,
+)
 from mooring.framework.registry import Registry
 from mooring.model.kubernetes_rules import KUBERNETES_RULES
 from mooring.plugins import SHIPPED
@@ -114,7 +120,7 @@ def convert(
     if output == "json":
         print_json({"apiVersion": "v1", "kind": "List", "items": manifests})
     else:
-        click.echo(yaml.safe_dump_all(manifests, sort_keys=False), nl=False)
+        print_yaml(*manifests)
 
 
 def _pinned(profile: SchedulingProfile, kubernetes: KubernetesVersion) -> SchedulingProfile:
