@@ -61,6 +61,17 @@ def test_certificates_are_base64_with_or_without_line_breaks() -> None:
             {"urlPrefix": 'must begin with http:// or https:// and a host, got "example.com"'},
         ),
         (
+            {"urlPrefix": "htp://me:secret@example.com/x?token=secret"},
+            {
+                "urlPrefix": "must begin with http:// or https:// and a host, got "
+                '"htp://example.com/x"'
+            },
+        ),
+        (
+            {"urlPrefix": "https://me:secret@[::1:8080/"},
+            {"urlPrefix": 'is no URL: "https://[::1:8080/": Invalid IPv6 URL'},
+        ),
+        (
             {"urlPrefix": "https://[::1:8080/"},
             {"urlPrefix": 'is no URL: "https://[::1:8080/": Invalid IPv6 URL'},
         ),

@@ -54,12 +54,24 @@ PEM = Annotated[
 
 def _url(text: str) -> str:
     if not re.fullmatch(_URL, text):
-        raise ValueError(f'must begin with http:// or https:// and a host, got "{text}"')
+        raise ValueError(
+            f'must begin with http:// or https:// and a host, got "{_without_secrets(text)}"'
+        )
     try:
         urlsplit(text)
     except ValueError as error:
-        raise ValueError(f'is no URL: "{text}": {error}') from None
+        raise ValueError(f'is no URL: "{_without_secrets(text)}": {error}') from None
     return text
+
+
+def _without_secrets(text: str) -> str:
+    """Return what is meant as a URL without user, password and query, however wrong it is.
+
+    The mistake is told in an Event and in the log, too.
+    """
+    before, _, rest = text.rpartition("@")
+    scheme, found, _ = before.partition("://")
+    return f"{scheme + found if found else ''}{rest}".partition("?")[0]
 
 
 @cached(2**20)  # the name is read several times for each pod
