@@ -71,6 +71,27 @@ def test_rates_are_those_of_the_interval_summed_over_profiles() -> None:
     assert view()["preemptionsPerSecond"] == 0.1
 
 
+def test_no_rate_is_negative_when_a_profile_goes() -> None:
+    """The series of a profile go with it."""
+    without = "".join(line for line in AFTER.splitlines(keepends=True) if 'profile="b"' not in line)
+    shown = view(BEFORE.replace("} 10.0", "} 1000.0"), without)
+    assert shown["attemptsPerSecond"] == {"scheduled": 2.0, "unschedulable": 0.0, "error": 0.0}
+
+
+def test_no_rate_is_negative_when_another_replica_leads() -> None:
+    """Its counters began at zero."""
+    new = """\
+leader_election_master_status{name="mooring"} 1.0
+scheduler_schedule_attempts_total{profile="a",result="scheduled"} 5.0
+scheduler_pod_scheduling_sli_duration_seconds_bucket{attempts="1",le="0.01"} 0.0
+scheduler_pod_scheduling_sli_duration_seconds_bucket{attempts="1",le="0.02"} 5.0
+scheduler_pod_scheduling_sli_duration_seconds_bucket{attempts="1",le="+Inf"} 5.0
+"""
+    shown = view(BEFORE, new)
+    assert shown["attemptsPerSecond"] == {"scheduled": 0.5, "unschedulable": 0.0, "error": 0.0}
+    assert shown["secondsUntilBound"] == {"p50": 0.02, "p99": 0.02}
+
+
 def test_latencies_are_those_of_the_interval() -> None:
     assert view()["secondsUntilBound"] == {"p50": 0.01, "p99": 0.02}
 

@@ -119,16 +119,31 @@ class Reading:
             labels = dict(have)
             yield tuple(labels.get(key, "") for key in keys), value
 
+    def increases(self, before: "Reading") -> "Reading":
+        """Return by how much the counters have grown since another reading, as Prometheus' rate().
+
+        One that is smaller began anew, because another replica leads. One that is not there any
+        more, because its profile has gone, does not count.
+        """
+        found: dict[str, dict[frozenset[tuple[str, str]], float]] = {}
+        for name, samples in self.values.items():
+            earlier = before.values.get(name, {})
+            grown = found[name] = dict[frozenset[tuple[str, str]], float]()
+            for labels, value in samples.items():
+                was = earlier.get(labels, 0.0)
+                grown[labels] = value - was if value >= was else value
+        return Reading(self.time - before.time, found)
+
 
 def interval(before: Reading, after: Reading, waiting: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return what happened between two readings, as JSON values; rates are per second.
 
     `waiting` is what /debug/pending says at the end of the interval, None if it may not be read.
     """
-    seconds = max(after.time - before.time, 1e-9)
+    grown = after.increases(before)
 
     def rate(name: str, **labels: str) -> float:
-        return round((after.total(name, **labels) - before.total(name, **labels)) / seconds, 1)
+        return round(grown.total(name, **labels) / max(grown.time, 1e-9), 1)
 
     pending = {name: int(after.total("scheduler_pending_pods", queue=name)) for name in _QUEUES}
     return {
@@ -140,7 +155,7 @@ def interval(before: Reading, after: Reading, waiting: Mapping[str, Any] | None)
         },
         "preemptionsPerSecond": rate("scheduler_preemption_attempts_total"),
         "secondsUntilBound": {
-            name: _quantile(before, after, share) for name, share in (("p50", 0.5), ("p99", 0.99))
+            name: _quantile(grown, share) for name, share in (("p50", 0.5), ("p99", 0.99))
         },
         "podGroups": {
             phase: int(count) for (phase,), count in after.by("mooring_pod_groups", "phase")
@@ -149,12 +164,11 @@ def interval(before: Reading, after: Reading, waiting: Mapping[str, Any] | None)
     }
 
 
-def _quantile(before: Reading, after: Reading, share: float) -> float | None:
+def _quantile(grown: Reading, share: float) -> float | None:
     """Return the upper bound of the bucket in which the quantile of the interval's pods is."""
     buckets: dict[float, float] = defaultdict(float)
-    for reading, sign in ((after, 1.0), (before, -1.0)):
-        for (upper,), value in reading.by(f"{_LATENCY}_bucket", "le"):
-            buckets[float(upper)] += sign * value
+    for (upper,), value in grown.by(f"{_LATENCY}_bucket", "le"):
+        buckets[float(upper)] += value
     if not buckets or buckets[max(buckets)] <= 0:
         return None
     wanted = share * buckets[max(buckets)]
