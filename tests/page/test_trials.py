@@ -1,6 +1,7 @@
 """Pods and profiles are tried on the live state, which stays as it is."""
 
 import asyncio
+import json
 import threading
 from collections.abc import Iterable
 from dataclasses import replace
@@ -272,6 +273,14 @@ async def test_mistakes_of_an_edited_profile_are_told_with_their_fields() -> Non
     broken = PACKED.replace("MostAllocated", "Fullest")
     with pytest.raises(InputError, match=r"the profile, document 1: spec\.pluginConfig\[0\]"):
         await tried(text(pod("web")), profile_text=broken)
+
+
+async def test_an_edited_profile_is_bounded() -> None:
+    """It is read in one step, in which nothing is decided."""
+    windows = [{"start": "25:00", "end": "26:00"}] * 1_000
+    profile = {**yaml.safe_load(PACKED), "spec": {"rebalancing": {"windows": windows}}}
+    with pytest.raises(InputError, match="the profile: is too long; it has more than 5000 values"):
+        await tried(text(pod("web")), profile_text=json.dumps(profile))
 
 
 async def test_certificates_that_an_edited_profile_names_are_not_read() -> None:

@@ -1,5 +1,6 @@
 from collections.abc import Callable, Iterator
 from datetime import date
+from time import process_time
 from types import MappingProxyType
 
 import pytest
@@ -23,6 +24,28 @@ class Bicycle(PolicyModel):
         if len(self.wheels) not in (0, 2):
             yield FieldError("wheels", f"must be two, are {len(self.wheels)}")
             yield FieldError("wheels[0]", "is alone")
+
+
+class Span(PolicyModel):
+    start: int
+    end: int
+
+
+class Spans(PolicyModel):
+    spans: tuple[Span, ...]
+
+
+def seconds_of_cpu(mistakes: Mistakes, spans: int) -> float:
+    document = {"spans": [{"start": "a", "end": "b"}] * spans}
+    began = process_time()
+    assert len(mistakes(lambda: read(Spans, document, ""))) == 2 * spans
+    return process_time() - began
+
+
+def test_twenty_times_as_many_mistakes_take_about_twenty_times_as_long(mistakes: Mistakes) -> None:
+    """Each is an error again when its field is left out. Nothing is decided meanwhile."""
+    few = min(seconds_of_cpu(mistakes, 250) for _ in range(3))
+    assert seconds_of_cpu(mistakes, 5_000) < 60 * few
 
 
 def test_fields_are_read_under_their_camel_case_names() -> None:

@@ -60,6 +60,8 @@ MOST_PODS: Final = 100
 """Pods that one request decides about."""
 _LIMITS: Final = Limits(depth=64, values=50_000, objects=50, aliases=False)
 """Of a text in a request."""
+_PROFILE_LIMITS: Final = replace(_LIMITS, values=5_000)
+"""Of a profile, which is read in one step: the mistakes in 50,000 values take seconds."""
 _MOST_MISTAKES: Final = 20
 _SCHEDULING_GATES: Final = "SchedulingGates"
 _GROUPS: Final = {
@@ -227,7 +229,7 @@ class WhatIfRunner:
         if not text:
             return self._named(name) if name else None
         try:
-            read = manifests_in(text, "the profile", limits=_LIMITS)
+            read = manifests_in(text, "the profile", limits=_PROFILE_LIMITS)
             manifests = await asyncio.to_thread(list, read)
             slices = TimeSlices(0.0, rest=REST, clock=self._clock)
             for manifest in manifests:

@@ -6,7 +6,7 @@ Documents are read as JSON is: text is not a number, a list is not an object, `n
 
 import ast
 import inspect
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import pairwise
 from textwrap import dedent
 from typing import Any, ClassVar, Self, TypeVar
@@ -127,16 +127,19 @@ def _all_mistakes(
     may follow from a removed field: if it breaks a rule of the object that the field was in.
     """
     found: list[FieldError] = []
-    removed: list[tuple[str, ...]] = []
+    removed, incomplete = set[tuple[str, ...]](), set[tuple[str, ...]]()
     while True:
         broken = broken_rules(error, model, document)
-        found += [rule.mistake for rule in broken if not _may_follow_from(rule, removed)]
+        found += [
+            rule.mistake for rule in broken if not _may_follow_from(rule, removed, incomplete)
+        ]
         for rule in broken:
             gone = _remove(document, split_path(rule.mistake.path))
             if not gone:
                 return found
             if not rule.unknown_field:
-                removed.append(gone)
+                removed.add(gone)
+                incomplete.add(gone[:-1])
         try:
             _validated(model, orjson.dumps(document))
         except ValidationError as further:
@@ -145,9 +148,15 @@ def _all_mistakes(
             return found
 
 
-def _may_follow_from(rule: BrokenRule, removed: Iterable[tuple[str, ...]]) -> bool:
+def _may_follow_from(
+    rule: BrokenRule, removed: Collection[tuple[str, ...]], incomplete: Collection[tuple[str, ...]]
+) -> bool:
+    """Return whether the rule's object is incomplete, or in something that was removed.
+
+    There may be thousands of mistakes, so none is compared with all others.
+    """
     owner = split_path(rule.owner)
-    return any(owner == gone[:-1] or owner[: len(gone)] == gone for gone in removed)
+    return owner in incomplete or any(owner[:end] in removed for end in range(len(owner) + 1))
 
 
 def _remove(document: Any, path: tuple[str, ...]) -> tuple[str, ...]:
