@@ -88,6 +88,31 @@ def test_a_gated_pod_is_not_scheduled_and_comes_last() -> None:
     assert last.decision.message == "waiting for scheduling gates: [wait]"
 
 
+def test_many_gates_are_no_failure_of_the_plugin() -> None:
+    """The API server does not limit their number, and an alert fires if a plugin fails."""
+    (found,) = attempts(pod("web", gates=[f"example.com/{'g' * 60}{i}" for i in range(20)]))
+    assert (found.decision.message or "").startswith("waiting for scheduling gates: [example.com/g")
+    assert (found.decision.message or "").endswith("...]")
+
+
+@pytest.mark.parametrize(
+    "disabled",
+    [
+        (),
+        ("VolumeRestrictions",),
+        ("VolumeRestrictions", "VolumeBinding"),
+        ("VolumeRestrictions", "VolumeBinding", "VolumeZone"),
+    ],
+)
+def test_a_long_name_of_a_claim_is_no_failure_of_a_plugin(disabled: tuple[str, ...]) -> None:
+    """The API server lets a pod name a claim that cannot exist."""
+    plugins = {"multiPoint": {"disabled": [{"name": name} for name in disabled]}}
+    web = pod("web", claims=["c" * 2_000])
+    (found,) = attempts(node("a"), web, profile("default-scheduler", plugins=plugins))
+    assert f'persistentvolumeclaim "{"c" * 250}..." not found' in (found.decision.message or "")
+    assert "returned a reason" not in (found.decision.message or "")
+
+
 def test_a_pod_of_another_scheduler_has_no_profile() -> None:
     (attempt,) = attempts(node("n1"), pod(spec={"schedulerName": "other"}))
     assert (attempt.decision.profile, attempt.decision.node) == (None, None)

@@ -38,11 +38,22 @@ __all__ = [
     "Skip",
     "Unschedulable",
     "Wait",
+    "shortened",
 ]
 
 
 _WORD_BITS: Final = 64
 _ONE: Final = np.uint64(1)
+
+
+def shortened(text: str, most: int = 253) -> str:
+    """Return the text, or its beginning and "..." if it is longer than `most` characters.
+
+    For what tenants write into a reason, which may have 1,024: the API server does not limit the
+    number of scheduling gates, nor the name that a pod gives of a claim. By default no name is cut
+    that an object can have.
+    """
+    return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 class Skip(Enum):

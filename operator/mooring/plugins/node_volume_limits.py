@@ -9,7 +9,7 @@ import numpy as np
 from mooring.framework.handle import Handle
 from mooring.framework.hints import QueueingHint, queue_if
 from mooring.framework.registry import NoArgs
-from mooring.framework.verdicts import SKIP, Explanation, Skip
+from mooring.framework.verdicts import SKIP, Explanation, Skip, shortened
 from mooring.model.csi import CSIDriver, CSINode, VolumeAttachment
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.migration import csi_source
@@ -73,8 +73,10 @@ class NodeVolumeLimits:
             if isinstance(volume, ClaimVolume):
                 key = f"{pod.namespace}/{volume.claim}"
                 if key not in cluster.objects(Kind.PERSISTENT_VOLUME_CLAIM):
-                    missing = f'persistentvolumeclaim "{volume.claim}" not found'
-                    return _CSIVolumes({}, missing=f"looking up PVC {key}: {missing}")
+                    name = shortened(volume.claim)
+                    missing = f'persistentvolumeclaim "{name}" not found'
+                    said = f"looking up PVC {pod.namespace}/{name}: {missing}"
+                    return _CSIVolumes({}, missing=said)
         by_driver: dict[str, list[CSISource]] = {}
         for source in _sources(pod, cluster.storage):
             by_driver.setdefault(source.driver, []).append(source)

@@ -4,7 +4,7 @@ from typing import ClassVar
 
 from mooring.framework.handle import Handle
 from mooring.framework.registry import NoArgs
-from mooring.framework.verdicts import Unschedulable
+from mooring.framework.verdicts import Unschedulable, shortened
 from mooring.model.pod import Pod
 
 __all__ = ["SchedulingGates"]
@@ -22,4 +22,5 @@ class SchedulingGates:
         """Return None if the pod has no gates; else gate the pod."""
         if not pod.spec.gates:
             return None
-        return Unschedulable(f"waiting for scheduling gates: [{' '.join(pod.spec.gates)}]")
+        gates = shortened(" ".join(pod.spec.gates), 900)
+        return Unschedulable(f"waiting for scheduling gates: [{gates}]")

@@ -8,7 +8,7 @@ import numpy as np
 from mooring.framework.handle import Handle
 from mooring.framework.hints import QueueingHint, queue_if
 from mooring.framework.registry import NoArgs
-from mooring.framework.verdicts import SKIP, Explanation, Skip, Unschedulable
+from mooring.framework.verdicts import SKIP, Explanation, Skip, Unschedulable, shortened
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.node import Node
 from mooring.model.pod import Pod
@@ -69,7 +69,8 @@ class VolumeRestrictions:
             claim: PersistentVolumeClaim | None
             claim = cluster.objects(Kind.PERSISTENT_VOLUME_CLAIM).get(key)
             if claim is None:
-                return Unschedulable(f'persistentvolumeclaim "{volume.claim}" not found')
+                missing = shortened(volume.claim)
+                return Unschedulable(f'persistentvolumeclaim "{missing}" not found')
             if "ReadWriteOncePod" in claim.access_modes:
                 once.append(key)
         disks = tuple(filter(is_restricted, pod.volumes))

@@ -8,7 +8,7 @@ import numpy as np
 from mooring.framework.handle import Handle
 from mooring.framework.hints import QueueingHint, queue_if
 from mooring.framework.registry import NoArgs
-from mooring.framework.verdicts import SKIP, Explanation, Skip, Unschedulable
+from mooring.framework.verdicts import SKIP, Explanation, Skip, Unschedulable, shortened
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.migration import ZONE_DELIMITER
 from mooring.model.node import BETA_REGION, BETA_ZONE, REGION, ZONE, Node
@@ -114,7 +114,7 @@ def _volume_of(
     claim: PersistentVolumeClaim | None
     claim = cluster.objects(Kind.PERSISTENT_VOLUME_CLAIM).get(f"{namespace}/{name}")
     if claim is None:
-        return Unschedulable(f'persistentvolumeclaim "{name}" not found')
+        return Unschedulable(f'persistentvolumeclaim "{shortened(name)}" not found')
     if claim.volume_name:
         volume: PersistentVolume | None
         volume = cluster.objects(Kind.PERSISTENT_VOLUME).get(claim.volume_name)

@@ -9,7 +9,7 @@ from typing import ClassVar
 from mooring.framework.handle import Handle
 from mooring.framework.hints import QueueingHint, queue_if
 from mooring.framework.placements import GroupPolicy
-from mooring.framework.verdicts import Unschedulable
+from mooring.framework.verdicts import Unschedulable, shortened
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import Pod
 from mooring.model.pod_group import GroupFormat, PodGroup
@@ -52,7 +52,7 @@ class GangScheduling:
         if group is None:
             return None
         reason = group.incomplete
-        return Unschedulable(reason) if reason is not None else None
+        return Unschedulable(shortened(reason, 1024)) if reason is not None else None
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: ClusterView) -> QueueingHint:
         """Return QUEUE for another member of the pod's group, and for the group's object."""

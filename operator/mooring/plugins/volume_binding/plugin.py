@@ -15,7 +15,14 @@ from mooring.framework.handle import Handle
 from mooring.framework.hints import QueueingHint, queue_if
 from mooring.framework.plugin import Normalize
 from mooring.framework.scores import scores_by_percent
-from mooring.framework.verdicts import SKIP, Explanation, PluginError, Skip, Unschedulable
+from mooring.framework.verdicts import (
+    SKIP,
+    Explanation,
+    PluginError,
+    Skip,
+    Unschedulable,
+    shortened,
+)
 from mooring.model.csi import CSIDriver, CSINode, CSIStorageCapacity
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.node import Node
@@ -270,7 +277,7 @@ def _unusable(volume: ClaimVolume, pod: Pod, cluster: ClusterView) -> Unschedula
     """Return why the claim rejects the pod on every node; None if it does not."""
     claim: PersistentVolumeClaim | None
     claim = cluster.objects(Kind.PERSISTENT_VOLUME_CLAIM).get(f"{pod.namespace}/{volume.claim}")
-    said = f'persistentvolumeclaim "{volume.claim}"'
+    said = f'persistentvolumeclaim "{shortened(volume.claim)}"'
     if claim is None:
         waiting = f"waiting for ephemeral volume controller to create the {said}"
         return Unschedulable(waiting if volume.ephemeral else f"{said} not found")
