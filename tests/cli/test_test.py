@@ -128,6 +128,16 @@ def test_junit_has_a_suite_per_test_and_the_explanation_of_each_failure(tmp_path
     assert "there is no pod" in str(error.get("message"))
 
 
+def test_a_text_of_a_dump_cannot_control_the_terminal(tmp_path: Path) -> None:
+    path = Path(written(tmp_path, {"pod": "web", "node": "n1"}))
+    document = yaml.safe_load(path.read_text())
+    document["objects"][2]["spec"]["schedulerName"] = "my\x1b]0;title\x07"
+    path.write_text(yaml.safe_dump(document))
+    result = invoke(str(path))
+    assert r'schedulerName "my\x1b]0;title\x07"' in result.stdout
+    assert all(line.isprintable() for line in result.stdout.splitlines())
+
+
 def test_junit_replaces_what_xml_cannot_contain(tmp_path: Path) -> None:
     path = Path(written(tmp_path, PASSES))
     path.write_text(path.read_text().replace("case 0", r'"bell \x07"'))

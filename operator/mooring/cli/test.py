@@ -17,6 +17,7 @@ from mooring.cli.console import (
     output_option,
     print_annotation,
     print_json,
+    printable,
     table_lines,
 )
 from mooring.cli.explanation import explanation, score_table, zero_scores
@@ -121,9 +122,9 @@ def _print_text(results: _Results) -> None:
     for file, cases in results:
         click.echo(f"{file.path}: {file.test.metadata.name}")
         for case in cases:
-            click.echo(f"  {_word(case):<6}{case.name}")
+            click.echo(f"  {_word(case):<6}{printable(case.name)}")
             for line in _problems(case):
-                click.echo(f"        {line}")
+                click.echo(f"        {printable(line)}")
     click.echo(_summary(results))
 
 
