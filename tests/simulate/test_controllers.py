@@ -57,6 +57,23 @@ def test_an_object_with_a_uid_has_been_stored() -> None:
     assert not is_new(pod())
 
 
+@pytest.mark.parametrize(
+    ("kind", "fields", "field"),
+    [
+        ("Deployment", {"replicas": 2**63}, "replicas"),
+        ("StatefulSet", {"replicas": 1_000_001}, "replicas"),
+        ("Job", {"parallelism": 2**63, "template": template(restartPolicy="Never")}, "parallelism"),
+    ],
+)
+def test_a_number_of_pods_that_no_simulation_ends_with_is_a_mistake(
+    kind: str, fields: dict[str, Any], field: str
+) -> None:
+    with pytest.raises(
+        InputError, match=rf"{kind} web spec\.{field}: must be at most 1,000,000 in"
+    ):
+        expanded(controller(kind, **fields))
+
+
 def test_the_pods_of_a_large_deployment_have_different_names_that_stay() -> None:
     large = controller("Deployment", replicas=8_000)
     made = names(pods(large))

@@ -26,6 +26,8 @@ Raw = dict[str, Any]
 
 _ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 """The characters of generated names (apimachinery, util/rand)."""
+_MOST_PODS: Final = 1_000_000
+"""Pods of one controller; a simulation of more would not end."""
 _SUFFIX: Final = 5
 _LONGEST_BASE: Final = 63 - _SUFFIX
 """A generated name is cut to this length before its suffix (apiserver, storage/names)."""
@@ -224,10 +226,7 @@ class Controllers:
             raise ManifestError("spec.template.spec.restartPolicy", "must be Never or OnFailure")
         if boolean(spec, "suspend", "spec"):
             return
-        parallelism, completions = (
-            integer(spec, f, "spec") for f in ("parallelism", "completions")
-        )
-        wanted = 1 if parallelism is None else parallelism
+        wanted, completions = _pods(spec, "parallelism"), integer(spec, "completions", "spec")
         if completions is not None:
             wanted = min(wanted, completions)
         name = name_of(raw)
@@ -292,8 +291,15 @@ def _owner(pod: Pod) -> tuple[str, str]:
 
 
 def _replicas(spec: Mapping[str, Any]) -> int:
-    replicas = integer(spec, "replicas", "spec")
-    return 1 if replicas is None else replicas
+    return _pods(spec, "replicas")
+
+
+def _pods(spec: Mapping[str, Any], field: str) -> int:
+    """Return the number of pods in the field, 1 if it is absent."""
+    wanted = integer(spec, field, "spec")
+    if wanted is not None and wanted > _MOST_PODS:
+        raise ManifestError(f"spec.{field}", f"must be at most {_MOST_PODS:,} in a simulation")
+    return 1 if wanted is None else wanted
 
 
 def _template(spec: Mapping[str, Any]) -> Raw:
