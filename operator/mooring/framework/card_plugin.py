@@ -180,7 +180,7 @@ class CardPlugin(AssignsInTrials):
             return None
         assignment = self._chosen(pod, request, row)
         if assignment is None:
-            node = self._cluster.node_names[row]
+            node = self._cluster.nodes.name(row)
             return Unschedulable(f"GPUs of node {node} are not free any more")
         self._assume_cache.assign_cards(pod, self._format, assignment)
         return None

@@ -265,7 +265,11 @@ def _with_method(plugins: Iterable[Any], method: str) -> dict[str, Any]:
     What its protocol has beside it, all of these plugins have: the registry sees to that, and
     `isinstance` would look at each member of the protocol for each plugin again.
     """
-    return {p.name: p for p in plugins if callable(getattr(p, method, None))}
+    return {plugin.name: plugin for plugin in plugins if _has(plugin, method)}
+
+
+def _has(plugin: object, method: str) -> bool:
+    return callable(getattr(plugin, method, None))
 
 
 def _keyed(plugins: Iterable[Any], method: str) -> dict[str, Any]:
@@ -278,7 +282,7 @@ def _keyed(plugins: Iterable[Any], method: str) -> dict[str, Any]:
         for name, plugin in _with_method(plugins, method).items()
         if plugin.depends_on_node_only
         and getattr(plugin, "depends_on_node_object_only", False)
-        and not callable(getattr(plugin, "devices_version", None))
+        and not _has(plugin, "devices_version")
     }
 
 

@@ -160,7 +160,7 @@ class VolumeBinding(AssignsInTrials):
 
     def assign(self, pod: Pod, row: int) -> Unschedulable | None:
         """Assume the volumes found on the row for the pod, which is on it, in a trial."""
-        found = self._assumed(pod, self._cluster.node_names[row])
+        found = self._assumed(pod, self._cluster.nodes.name(row))
         return found if isinstance(found, Unschedulable) else None
 
     def _assumed(self, pod: Pod, node: str) -> _Reserved | Unschedulable | None:
