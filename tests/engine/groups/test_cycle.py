@@ -455,6 +455,42 @@ async def test_a_group_whose_nodes_are_taken_in_a_pause_is_decided_about_again(
     assert sorted(target for _, target in bindings.made) == ["c", "d"]
 
 
+async def test_members_that_need_each_other_are_bound_also_after_a_pause(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    """The one that is in front fits only beside the other one."""
+    engine = Engine(client, *(node(n) for n in "abc"), pod_group("g", 2), clock=ticking())
+    term = {
+        "topologyKey": "kubernetes.io/hostname",
+        "labelSelector": {"matchLabels": {"is": "lead"}},
+    }
+    near = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    lead = pod("lead", group="g", labels={"is": "lead"})
+    engine.pending(pod("near", group="g", affinity=near), lead)
+    with engine.running():
+        await until(lambda: len(bindings.made) == 2)
+    assert len({target for _, target in bindings.made}) == 1
+
+
+async def test_a_group_is_tried_again_if_the_cluster_changed_in_each_pause(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    engine = Engine(client, *(node(n) for n in "abc"), pod_group("g", 2), clock=ticking())
+    engine.pending(*members("g", 2, ports=(80,)))
+    state = engine.scheduler_state.state
+    with engine.running():
+        for number in count():
+            if bindings.statuses:
+                break
+            changed = parse_object(Kind.NODE, node("a", labels={"number": str(number)}))
+            state.put(Kind.NODE, "a", changed)
+            await asyncio.sleep(0)
+        condition = bindings.statuses[0]["conditions"][0]
+        assert condition["message"] == "the cluster changed each time while nodes were searched for"
+        assert not bindings.made
+        await until(lambda: len(bindings.made) == 2)
+
+
 def on_nodes(engine: Engine) -> int:
     """Return how many members of the group are assumed."""
     group = engine.scheduler_state.state.pod_groups.get(

@@ -342,7 +342,10 @@ class Disturbed:
     def committed(self, planner: GroupPlanner) -> Pausing[GroupDecision]:
         """Plan until the members of a plan can be assumed, with a pause after each; or none."""
         while True:
-            plan = yield from planner.plan()
+            try:
+                plan = yield from planner.plan()
+            except DecisionOutdated:
+                return GroupDecision({})
             if isinstance(plan, GroupDecision):
                 return plan
             try:

@@ -393,7 +393,7 @@ class GroupCycle:
         except (_GivenUp, StillEvaluating):
             raise
         except Exception as error:
-            if not isinstance(error, PluginFailed):
+            if not isinstance(error, (PluginFailed, DecisionOutdated)):
                 logger.exception("scheduling the pod group %s failed", attempt.group.key)
             await self._failed(attempt, text_of(error))
             return "error"
@@ -518,6 +518,7 @@ class GroupCycle:
 
         Raises:
             _GivenUp: the group or one of its members was changed in a pause.
+            DecisionOutdated: the cluster changed each time.
         """
         while True:
             plan = yield from planner.plan()
@@ -595,6 +596,9 @@ class GroupCycle:
 
         Nobody is evicted if the group or a member has changed in a pause. Return the decision with
         its message, and whether the members wait for victims.
+
+        Raises:
+            DecisionOutdated: the cluster changed each time.
         """
         scheduler, group, members = self._scheduler, attempt.group, attempt.queued
         steps = preempt_for_group(
@@ -608,7 +612,10 @@ class GroupCycle:
             clock=self._clock,
             answers=attempt.answers,
         )
-        answer = await self._in_slices(steps, attempt.pipeline)
+        try:
+            answer = await self._in_slices(steps, attempt.pipeline)
+        except DecisionOutdated as outdated:
+            raise DecisionOutdated(f"{decision.message} {outdated}") from None
         if not self._is_unchanged(attempt):
             return decision, False
         if isinstance(answer, GroupNomination):

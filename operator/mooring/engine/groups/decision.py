@@ -212,6 +212,10 @@ def preempt_for_group(
 
     The members are not nominated to nodes that extenders have filtered out, as `answers` say. If an
     extender has a verb for preemption, there is none: it is called for single pods.
+
+    Raises:
+        DecisionOutdated: the cluster changed each time, or until the budget was spent; its text
+            says so.
     """
     if answers is not None and (name := _preempt_extender(members, pipeline)):
         return Unschedulable(_PREEMPT_VERB.format(name))
@@ -232,7 +236,7 @@ def preempt_for_group(
                 break
         else:
             return Unschedulable(_TOO_LONG) if budget.spent else answer
-    return Unschedulable(_OUTDATED)
+    raise DecisionOutdated(_OUTDATED)
 
 
 def _preempt_extender(members: Sequence[Pod], pipeline: Pipeline) -> str:

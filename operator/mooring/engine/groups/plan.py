@@ -46,9 +46,12 @@ class GroupPlan:
 
     @property
     def placed(self) -> list[tuple[Pod, int]]:
-        """The members that get a node, in their order, and its row."""
-        rows = self.decision.rows
-        return [(pod, rows[pod.uid]) for pod in self.members if pod.uid in rows]
+        """The members that get a node, and its row, in the order in which they were placed.
+
+        One may fit only beside another that was placed before it.
+        """
+        members = {pod.uid: pod for pod in self.members}
+        return [(members[uid], row) for uid, row in self.decision.rows.items()]
 
 
 class GroupPlanner:
@@ -81,11 +84,16 @@ class GroupPlanner:
         self._plans_left = _MOST_PLANS
         self._rejected: dict[str, set[str]] = {}
         """By uid of a member the names of nodes that Reserve or Permit rejected."""
-        self._message = _ALWAYS_OUTDATED
-        self._plugins = frozenset(pipeline.resource_filters)
+        self._message = ""
+        self._plugins = frozenset[str]()
 
     def plan(self) -> Pausing[GroupPlan | GroupDecision]:
-        """Return a plan for what the state is now, or the decision that says why there is none."""
+        """Return a plan for what the state is now, or the decision that says why there is none.
+
+        Raises:
+            DecisionOutdated: the cluster changed in pauses each time, or until the budget was
+                spent; its text says so.
+        """
         while self._plans_left:
             self._plans_left -= 1
             members = without_node(self._members, self._cluster)
@@ -113,6 +121,8 @@ class GroupPlanner:
             if not self._rejected:
                 return decision
             break
+        if not self._rejected:
+            raise DecisionOutdated(_ALWAYS_OUTDATED)
         return GroupDecision({}, message=self._message, plugins=self._plugins, bounded=True)
 
     def failed(self, failure: DecisionOutdated | PodRejected) -> None:
@@ -127,7 +137,7 @@ class GroupPlanner:
             return
         if failure.pod is None:
             raise failure
-        self._plugins = (self._plugins if self._rejected else frozenset()) | {failure.plugin}
+        self._plugins |= {failure.plugin}
         self._rejected.setdefault(failure.pod.uid, set()).add(failure.node)
         self._message = f"member {failure.pod.key}: {failure.message}"
 
