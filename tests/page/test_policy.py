@@ -63,7 +63,7 @@ def test_a_profile_that_was_never_in_force_is_shown_with_its_mistakes() -> None:
 def test_passwords_and_keys_of_extenders_are_not_shown() -> None:
     stage = Stage()
     extender = {
-        "urlPrefix": "https://ann:secret@extender.example/api",
+        "urlPrefix": "https://ann:secret@extender.example/api?token=secret#secret",
         "filterVerb": "filter",
         "enableHTTPS": True,
         "tlsConfig": {"insecure": True, "serverName": "private.example"},

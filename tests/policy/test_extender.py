@@ -10,6 +10,7 @@ from mooring.policy.reading import PolicyModel, read
 Mistakes = Callable[[Callable[[], object]], dict[str, str]]
 
 URL = "http://127.0.0.1:32766/gpushare-scheduler"
+UNESCAPED = "in user and password, characters such as / ? # [ and @ must be escaped"
 
 
 class Holder(PolicyModel):
@@ -69,7 +70,29 @@ def test_certificates_are_base64_with_or_without_line_breaks() -> None:
         ),
         (
             {"urlPrefix": "https://me:secret@[::1:8080/"},
-            {"urlPrefix": 'is no URL: "https://[::1:8080/": Invalid IPv6 URL'},
+            {"urlPrefix": f'is no URL: "https://[::1:8080/": {UNESCAPED}'},
+        ),
+        *(
+            (
+                {"urlPrefix": f"https://me:{password}@example.com/x"},
+                {"urlPrefix": f'is no URL: "https://example.com/x": {UNESCAPED}'},
+            )
+            for password in ("sec#ret", "sec?ret", "sec/ret", "[sec]ret")
+        ),
+        (
+            {"urlPrefix": "https://me:secret@ex\u2100mple.com/"},
+            {"urlPrefix": f'is no URL: "https://ex\u2100mple.com/": {UNESCAPED}'},
+        ),
+        (
+            {"urlPrefix": "https://example.com:http/"},
+            {
+                "urlPrefix": 'is no URL: "https://example.com:http/": Port could not be cast to '
+                "integer value as 'http'"
+            },
+        ),
+        (
+            {"urlPrefix": "https://me:secret@:443/x"},
+            {"urlPrefix": 'must begin with http:// or https:// and a host, got "https://:443/x"'},
         ),
         (
             {"urlPrefix": "https://[::1:8080/"},

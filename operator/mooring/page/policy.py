@@ -3,10 +3,10 @@
 from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from mooring.engine.profiles import Profiles
 from mooring.handlers.profiles import ProfileHandler
+from mooring.policy.extender import without_secrets
 from mooring.policy.match import conflict_text
 
 __all__ = ["Policy"]
@@ -69,10 +69,8 @@ def _without_secrets(spec: Mapping[str, Any] | None) -> dict[str, Any] | None:
         return dict(spec) if spec is not None else None
     extenders = []
     for extender in spec["extenders"] or ():
-        parts = urlsplit(extender.get("urlPrefix") or "")
-        url = parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
         shown = {name: value for name, value in extender.items() if name != "tlsConfig"}
-        extenders.append({**shown, "urlPrefix": url})
+        extenders.append({**shown, "urlPrefix": without_secrets(extender["urlPrefix"])})
     return {**spec, "extenders": extenders}
 
 

@@ -25,10 +25,18 @@ from mooring.policy.errors import FieldError, ProfileInvalid
 from mooring.policy.names import ExtendedResource
 from mooring.policy.reading import PolicyModel
 
-__all__ = ["Extender", "Extenders", "ManagedResource", "TLSConfig", "in_call_order"]
+__all__ = [
+    "Extender",
+    "Extenders",
+    "ManagedResource",
+    "TLSConfig",
+    "in_call_order",
+    "without_secrets",
+]
 
 _DEFAULT_TIMEOUT: Final = timedelta(seconds=5)
 _URL: Final = r"^https?://[^\s/]+\S*$"
+_UNESCAPED: Final = "in user and password, characters such as / ? # [ and @ must be escaped"
 
 Verb = Annotated[str, Field(max_length=253)]
 Path = Annotated[str, Field(max_length=4096)]
@@ -53,18 +61,20 @@ PEM = Annotated[
 
 
 def _url(text: str) -> str:
-    if not re.fullmatch(_URL, text):
-        raise ValueError(
-            f'must begin with http:// or https:// and a host, got "{_without_secrets(text)}"'
-        )
+    meant = _without_user(text)
     try:
-        urlsplit(text)
+        parts = urlsplit(text)
+        host, _ = parts.hostname, parts.port
     except ValueError as error:
-        raise ValueError(f'is no URL: "{_without_secrets(text)}": {error}') from None
+        # Its text has what is read as the port, which may be a part of the password.
+        why = _UNESCAPED if "@" in text else error
+        raise ValueError(f'is no URL: "{meant}": {why}') from None
+    if not host or not re.fullmatch(_URL, text):
+        raise ValueError(f'must begin with http:// or https:// and a host, got "{meant}"')
     return text
 
 
-def _without_secrets(text: str) -> str:
+def _without_user(text: str) -> str:
     """Return what is meant as a URL without user, password and query, however wrong it is.
 
     The mistake is told in an Event and in the log, too.
@@ -75,7 +85,8 @@ def _without_secrets(text: str) -> str:
 
 
 @cached(2**20)  # the name is read several times for each pod
-def _without_user(url: str) -> str:
+def without_secrets(url: str) -> str:
+    """Return the `urlPrefix` of a valid extender without user, password, query and fragment."""
     parts = urlsplit(url)
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
@@ -185,7 +196,7 @@ class Extender(PolicyModel):
     @property
     def name(self) -> str:
         """The URL without user and password, by which messages and metrics name the extender."""
-        return _without_user(self.url_prefix)
+        return without_secrets(self.url_prefix)
 
     @property
     def timeout(self) -> timedelta:
