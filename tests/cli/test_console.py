@@ -1,4 +1,9 @@
+import json
+from collections.abc import Callable
+from typing import Any
+
 import pytest
+import yaml
 
 from mooring.cli.console import (
     mistakes_reported,
@@ -125,7 +130,31 @@ def test_a_name_is_never_cut_or_folded(capsys: pytest.CaptureFixture[str]) -> No
 
 def test_texts_of_a_document_cannot_control_a_terminal() -> None:
     found = {"a": ["x\x1b]0;title\x07", 1, None, {"\u202eb": "two\nlines, ü"}]}
-    assert printable(found) == {"a": ["x\\x1b]0;title\\x07", 1, None, {"\\x202eb": "two lines, ü"}]}
+    assert printable(found) == {"a": ["x\\x1b]0;title\\x07", 1, None, {"\\u202eb": "two lines, ü"}]}
+
+
+@pytest.mark.parametrize(
+    ("print_document", "read"), [(print_json, json.loads), (print_yaml, yaml.safe_load)]
+)
+def test_no_text_of_a_printed_document_can_control_a_terminal_and_all_are_read_as_they_are(
+    print_document: Callable[[Any], None],
+    read: Callable[[str], Any],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """C1 control characters and those that change the direction of writing stand in no JSON."""
+    texts = [
+        "a\x9b31mb",
+        "a\x7fb",
+        "\u202eb",
+        "\u2066b\U000e0001 😀",
+        "two\nlines, ü",
+        "\x1b\x85\u2028",
+    ]
+    document = {"texts": texts, **dict.fromkeys(texts, 1)}
+    print_document(document)
+    printed = capsys.readouterr().out
+    assert all(line.isprintable() for line in printed.split("\n"))
+    assert read(printed) == document
 
 
 def test_nothing_that_is_told_to_people_can_control_a_terminal(

@@ -61,6 +61,16 @@ def test_json_is_one_document_with_a_record_per_line_and_a_summary() -> None:
     assert (summary.placed, summary.pods) == (1, 2)
 
 
+def test_json_cannot_control_a_terminal_and_is_read_as_it_is() -> None:
+    out, text = io.BytesIO(), "schedulerName \x9b2J\u202e"
+    write_json([attempt(message=text, reason=text)], out)
+    written = out.getvalue().decode()
+    assert all(line.isprintable() for line in written.split("\n"))
+    document = json.loads(written)
+    assert document["decisions"][0]["message"] == text
+    assert document["summary"]["reasons"] == {text: 1}
+
+
 def test_json_without_any_attempt_is_an_empty_list() -> None:
     out = io.BytesIO()
     write_json([], out)

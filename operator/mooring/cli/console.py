@@ -1,5 +1,6 @@
 """What all commands use: exit codes, the `-o` option, notes, error lines and tables."""
 
+import json
 import os
 import re
 import sys
@@ -15,6 +16,7 @@ import yaml
 from rich.cells import cell_len
 
 from mooring.model.kubernetes_rules import KUBERNETES_RULES
+from mooring.observe.printable import printable as printable_text
 from mooring.simulate.manifests import InputError
 
 __all__ = [
@@ -36,6 +38,7 @@ __all__ = [
     "printable",
     "table_lines",
     "terminal_width",
+    "with_escapes",
 ]
 
 DONE: Final = 0
@@ -128,13 +131,37 @@ def print_notes(source: str, notes: Iterable[object]) -> None:
 
 
 def print_json(value: Any) -> None:
-    """Print the value as indented JSON."""
-    click.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
+    """Print the value as indented JSON, in which what is not printable is escaped."""
+    click.echo(with_escapes(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()))
+
+
+def with_escapes(document: str) -> str:
+    """Return JSON or YAML of the same value that cannot control a terminal.
+
+    It has no control characters of ASCII; others must be within double quotes.
+    """
+    if document.isascii() and "\x7f" not in document:
+        return document
+    return "\n".join(
+        line
+        if line.isprintable()
+        else "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in line)
+        for line in document.split("\n")
+    )
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes texts that only kubectl's YAML takes for a value of another type: y, 12e45, 0o7."""
+    """Quotes texts that only kubectl's YAML takes for a value of another type: y, 12e45, 0o7.
 
+    Texts that are not printable have double quotes.
+    """
+
+    def represent_text(self, text: str) -> yaml.ScalarNode:
+        style = None if text.replace("\n", "").isprintable() else '"'
+        return self.represent_scalar("tag:yaml.org,2002:str", text, style)
+
+
+_Dumper.add_representer(str, _Dumper.represent_text)
 
 for _kind, _pattern, _first in (
     ("bool", r"[yYnN]$", "yYnN"),
@@ -147,7 +174,7 @@ for _kind, _pattern, _first in (
 def print_yaml(*documents: Any) -> None:
     """Print the documents as YAML that kubectl reads as they are."""
     text = yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
-    click.echo(text, nl=False)
+    click.echo(with_escapes(text), nl=False)
 
 
 def print_annotation(level: str, file: str, line: int | None, title: str, text: str) -> None:
@@ -167,14 +194,10 @@ def printable(value: Any) -> Any:
     The API server lets people write any character into some fields, such as the name of a claim.
     """
     if isinstance(value, str):
-        return value if value.isprintable() else "".join(map(_shown, value))
+        return printable_text(value)
     if isinstance(value, dict):
         return {printable(key): printable(item) for key, item in value.items()}
     return [printable(item) for item in value] if isinstance(value, list) else value
-
-
-def _shown(char: str) -> str:
-    return char if char.isprintable() else " " if char == "\n" else f"\\x{ord(char):02x}"
 
 
 def and_others(first: str, count: int) -> str:

@@ -8,7 +8,14 @@ from typing import Any, BinaryIO, Final
 import click
 import orjson
 
-from mooring.cli.console import and_others, coloured, print_table, print_yaml, printable
+from mooring.cli.console import (
+    and_others,
+    coloured,
+    print_table,
+    print_yaml,
+    printable,
+    with_escapes,
+)
 from mooring.observe.documents import dumps, plain
 from mooring.simulate.simulation import Attempt
 
@@ -100,10 +107,14 @@ def write_json(attempts: Iterable[Attempt], out: BinaryIO) -> Summary:
     separator = b"\n"
     for attempt in attempts:
         summary.count(attempt)
-        out.write(separator + dumps(attempt.decision))
+        out.write(separator + _with_escapes(dumps(attempt.decision)))
         separator = b",\n"
-    out.write(b'\n],\n"summary": ' + orjson.dumps(summary.document()) + b"}\n")
+    out.write(b'\n],\n"summary": ' + _with_escapes(orjson.dumps(summary.document())) + b"}\n")
     return summary
+
+
+def _with_escapes(document: bytes) -> bytes:
+    return with_escapes(document.decode()).encode()
 
 
 def _groups(attempts: Iterable[Attempt]) -> list[list[Attempt]]:

@@ -20,6 +20,7 @@ from mooring.cli.console import (
     print_annotation,
     print_json,
     print_table,
+    printable,
 )
 from mooring.cli.differences import Difference, differences, in_short
 from mooring.cli.progress import Progress
@@ -135,16 +136,15 @@ def _print_text(report: Report) -> None:
     for checked in report.profiles:
         loaded = checked.loaded
         names = ", ".join(loaded.profile.scheduler_names)
-        click.echo(
-            f"{checked.file}: {loaded.profile.name}: valid; for pods of schedulerName {names}"
-        )
+        valid = f"{loaded.profile.name}: valid; for pods of schedulerName {names}"
+        click.echo(printable(f"{checked.file}: {valid}"))
     for mistake in report.mistakes:
-        click.echo(str(mistake))
+        click.echo(printable(str(mistake)))
     for unreadable in report.unreadable:
-        click.echo(f"error: {unreadable}", err=True)
+        click.echo(f"error: {printable(str(unreadable))}", err=True)
     for checked in report.profiles:
         for warning in checked.warnings:
-            click.echo(f"warning: {checked.file}: {warning}", err=True)
+            click.echo(printable(f"warning: {checked.file}: {warning}"), err=True)
     for line in dict.fromkeys(f"{c.file}: {said}" for c in report.profiles for said in c.notes):
         note(line)
     if report.skipped:

@@ -120,7 +120,7 @@ def _summary(results: _Results) -> str:
 
 def _print_text(results: _Results) -> None:
     for file, cases in results:
-        click.echo(f"{file.path}: {file.test.metadata.name}")
+        click.echo(printable(f"{file.path}: {file.test.metadata.name}"))
         for case in cases:
             click.echo(f"  {_word(case):<6}{printable(case.name)}")
             for line in _problems(case):

@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
+from mooring.observe.printable import printable
+
 __all__ = ["FORMATS", "LEVELS", "configure"]
 
 FORMATS = ("json", "text")
@@ -99,7 +101,7 @@ class _TextFormatter(_LineFormatter):
     def format(self, record: logging.LogRecord) -> str:
         start = f"{_timestamp(record)} {record.levelname:<7} {record.name}"
         fields = (f"{name}={_plain(value)}" for name, value in self._fields(record).items())
-        return "  ".join([start, _shown(record.getMessage()), *fields])
+        return "  ".join([start, printable(record.getMessage()), *fields])
 
 
 def _timestamp(record: logging.LogRecord) -> str:
@@ -110,14 +112,6 @@ def _timestamp(record: logging.LogRecord) -> str:
 def _object_name(reference: Mapping[str, Any]) -> str:
     parts = (reference.get("kind"), reference.get("namespace"), reference.get("name"))
     return "/".join(part for part in parts if part)
-
-
-def _shown(message: str) -> str:
-    """Return the message in one line, without characters that control a terminal."""
-    line = " ".join(message.splitlines())
-    if line.isprintable():
-        return line
-    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in line)
 
 
 def _plain(value: object) -> str:
