@@ -9,6 +9,7 @@ import pytest
 
 from deciding import Deciding
 from kube.api_server import ApiServer, Request, budget_refusal
+from kube.virtual_clock import VirtualClock
 from mooring.engine.pod_status_reporter import PodStatusReporter
 from mooring.engine.preemption_executor import PreemptionExecutor
 from mooring.framework.post_filter import Nomination
@@ -23,6 +24,7 @@ from mooring.model.pod import Pod, Uid, parse_pod
 from mooring.model.workloads import parse_pod_disruption_budget
 from mooring.observe.documents import plain
 from mooring.testing.builders import node, pdb, pod, uid_of
+from scheduler_states import put_profile
 
 HIGH = 1000
 
@@ -279,6 +281,30 @@ async def test_an_abandoned_preemption_leaves_the_nomination_of_a_successor_of_i
     await stage.preemptions.finish(5.0)
     (nominee,) = state.nominations
     assert nominee.pod is successor
+
+
+@pytest.mark.parametrize(("answered", "strict"), [(0, False), (1, False), (0, True)])
+async def test_a_victim_stays_whose_turn_comes_when_no_profile_takes_the_preemptor_any_more(
+    answered: int, *, strict: bool
+) -> None:
+    clock = VirtualClock()
+    async with (
+        ApiServer() as server,
+        ApiClient(Connection(server.url), sleep=clock.sleep) as client,
+    ):
+        stage = Stage(client)
+        stage.preemptions.begin(stage.queued, Nomination("a", stage.victims(0), strict))
+        for _ in range(answered):
+            (await server.next()).reply({})
+        (await server.next()).refuse(429, "TooManyRequests", "overloaded", Retry_After="3")
+        await clock.sleepers(seconds=3.0)
+        put_profile(stage.scheduler, mode="Shadow")
+        await clock.advance(3.0)
+        await stage.preemptions.finish(5.0)
+    assert len(server.seen) == answered + 1
+    state = stage.scheduler.state
+    assert not state.evictions.evicting(stage.victims(0)[0])
+    assert state.nominations.get(uid_of("high")) is None
 
 
 async def test_every_preemptor_of_a_victim_that_stays_is_queued_again(

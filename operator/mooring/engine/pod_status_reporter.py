@@ -178,10 +178,13 @@ class PodStatusReporter:
             _reference(preemptor), "Warning", "FailedPreemption", "Preempting", note
         )
 
-    async def mark_disrupted(self, victim: Pod, preemptor: Pod) -> None:
+    async def mark_disrupted(
+        self, victim: Pod, preemptor: Pod, wanted: Callable[[], bool] | None = None
+    ) -> None:
         """Write into the victim's status, at once, that it is about to be deleted, and why.
 
         Raises:
+            NotWantedError: if it was not sent because `wanted` returned False then.
             ApiError: if the API server does not accept it. A mark that lost a race of writers is no
                 error, and if the victim is gone or another pod by now, its deletion says so too.
         """
@@ -196,7 +199,11 @@ class PodStatusReporter:
         }
         with suppress(ConflictError, NotFoundError):
             await self._writer.patch_pod_status(
-                victim.namespace, victim.name, victim.uid, {"conditions": [condition]}
+                victim.namespace,
+                victim.name,
+                victim.uid,
+                {"conditions": [condition]},
+                wanted=wanted,
             )
 
     def nomination_cleared(self, pod: Pod) -> None:

@@ -8,6 +8,7 @@ is not queued again before all of them are being evicted (framework/preemption/e
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 from mooring.engine.pod_status_reporter import PodStatusReporter
 from mooring.engine.scheduler_state import SchedulerState
@@ -17,6 +18,7 @@ from mooring.framework.queued_pod import QueuedPod
 from mooring.kube.errors import (
     DisruptionBudgetError,
     KubeError,
+    NotWantedError,
     explain,
 )
 from mooring.kube.writes import PodWriter
@@ -173,6 +175,8 @@ class PreemptionExecutor:
                     self._scheduler.state.budget_exhausted(error.victim)
             why = "a disruption budget allows no more evictions"
             self._abandon(nominated, remaining, why)
+        except* NotWantedError:
+            self._abandon(nominated, remaining, "no profile takes the pod any more")
         except* KubeError as failed:
             first_error = failed.exceptions[0]
             text = explain(first_error) if isinstance(first_error, KubeError) else str(first_error)
@@ -208,14 +212,20 @@ class PreemptionExecutor:
 
         Raises:
             _BudgetExhaustedError: a budget does not allow the eviction; nothing has happened.
+            NotWantedError: no profile takes the preemptor any more; the victim stays.
         """
+        wanted, named = partial(self._has_profile, preemptor), (victim.namespace, victim.name)
         if strict:
             try:
-                return await self._writer.evict_pod(victim.namespace, victim.name, victim.uid)
+                return await self._writer.evict_pod(*named, victim.uid, wanted=wanted)
             except DisruptionBudgetError as error:
                 raise _BudgetExhaustedError(victim) from error
-        await self._reports.mark_disrupted(victim, preemptor)
-        return await self._writer.delete_pod(victim.namespace, victim.name, victim.uid)
+        await self._reports.mark_disrupted(victim, preemptor, wanted)
+        return await self._writer.delete_pod(*named, victim.uid, wanted=wanted)
+
+    def _has_profile(self, preemptor: Pod) -> bool:
+        """Return whether a profile takes the pod: it may be in mode Shadow or deleted by now."""
+        return self._scheduler.profiles.of(preemptor, self._scheduler.cluster) is not None
 
     def _abandon(
         self,

@@ -203,11 +203,20 @@ class ApiClient(Transport):
         )
 
     async def delete(
-        self, resource: Resource, name: str, namespace: str | None = None, *, uid: str | None = None
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str | None = None,
+        *,
+        uid: str | None = None,
+        wanted: Callable[[], bool] | None = None,
     ) -> None:
-        """Begin to delete; with `uid`, raise ConflictError if the name belongs to another now."""
+        """Begin to delete; with `uid`, raise ConflictError if the name belongs to another now.
+
+        See `request` for `wanted`.
+        """
         body = orjson.dumps({"preconditions": {"uid": uid}}) if uid else None
-        await self.request("DELETE", resource.path(namespace, name), body=body)
+        await self.request("DELETE", resource.path(namespace, name), body=body, wanted=wanted)
 
     async def _page(self, path: str, params: Mapping[str, str], accept: str) -> dict[str, Any]:
         """Return one page of a list, whose objects have a name and a uid."""

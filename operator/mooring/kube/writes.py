@@ -146,26 +146,48 @@ class PodWriter:
                 raise NotFoundError(call, "the pod has gone, and another one has its name")
 
     async def patch_pod_status(
-        self, namespace: str, name: str, uid: str, status: Mapping[str, Any]
+        self,
+        namespace: str,
+        name: str,
+        uid: str,
+        status: Mapping[str, Any],
+        *,
+        wanted: Callable[[], bool] | None = None,
     ) -> None:
         """Merge `status` into the pod's status, conditions by their type.
 
         Raises ConflictError if the name now belongs to another pod. The server answers that with
-        422, because a uid cannot be changed; any other 422 is raised as InvalidError.
+        422, because a uid cannot be changed; any other 422 is raised as InvalidError. Raises
+        NotWantedError if it was not sent because `wanted` returned False then.
         """
-        await _patch_status(self._client, POD, namespace, name, uid, status)
+        await _patch_status(self._client, POD, namespace, name, uid, status, wanted=wanted)
 
-    async def delete_pod(self, namespace: str, name: str, uid: str) -> bool:
+    async def delete_pod(
+        self,
+        namespace: str,
+        name: str,
+        uid: str,
+        *,
+        wanted: Callable[[], bool] | None = None,
+    ) -> bool:
         """Delete the pod, with the grace period of its own spec.
 
         Returns False if the pod was gone or terminating already. When the answer is lost, or is
         a conflict or an error of the server's, the pod is read until the server answers; the error
-        is raised only if the pod is still there.
+        is raised only if the pod is still there. Raises NotWantedError if it was not sent, or not
+        once more, because `wanted` returned False then.
         """
-        deleting = self._client.delete(POD, name, namespace, uid=uid)
+        deleting = self._client.delete(POD, name, namespace, uid=uid, wanted=wanted)
         return await self._has_removed(deleting, namespace, name, uid)
 
-    async def evict_pod(self, namespace: str, name: str, uid: str) -> bool:
+    async def evict_pod(
+        self,
+        namespace: str,
+        name: str,
+        uid: str,
+        *,
+        wanted: Callable[[], bool] | None = None,
+    ) -> bool:
         """Delete the pod if every PodDisruptionBudget allows it.
 
         Returns False if the pod was gone or terminating already. Raises DisruptionBudgetError at
@@ -180,7 +202,7 @@ class PodWriter:
             }
         )
         path = POD.path(namespace, name, "eviction")
-        evicting = self._client.request("POST", path, body=body)
+        evicting = self._client.request("POST", path, body=body, wanted=wanted)
         return await self._has_removed(evicting, namespace, name, uid)
 
     async def _has_removed(
@@ -336,6 +358,7 @@ async def _patch_status(
     uid: str,
     status: Mapping[str, Any],
     version: str = "",
+    wanted: Callable[[], bool] | None = None,
 ) -> None:
     """Patch the status: see `PodWriter.patch_pod_status`.
 
@@ -354,6 +377,7 @@ async def _patch_status(
             resource.path(namespace, name, "status"),
             body=orjson.dumps({"metadata": metadata, "status": status}),
             content_type=(PatchType.STRATEGIC if strategic else PatchType.MERGE).value,
+            wanted=wanted,
         )
     except InvalidError as error:
         if "metadata.uid" not in error.message:

@@ -47,7 +47,7 @@ class Running:
     def __init__(self, stage: Stage) -> None:
         self.evicted = False
         self.expected = stage.keep("web-1", "b")
-        work = stage.executor.carry_out(self.expected, SECONDS, self._evicted)
+        work = stage.executor.carry_out(self.expected, stage.entry, SECONDS, self._evicted)
         self.task = asyncio.create_task(work)
 
     def _evicted(self) -> None:
@@ -197,6 +197,25 @@ async def test_a_budget_that_forbids_the_eviction_is_known_to_be_exhausted_then(
         "a disruption budget keeps pod default/web-1",
     )
     assert stage.executor.exhausted_budget([stage.move("web-1", "b")]) == "default/guard"
+
+
+async def test_an_eviction_that_waits_is_not_sent_once_its_profile_has_changed(
+    server: ApiServer,
+) -> None:
+    clock = VirtualClock()
+    async with ApiClient(Connection(server.url), sleep=clock.sleep) as client:
+        stage = Stage(client, running("web-1", "a"))
+        move = Running(stage)
+        (await server.next()).refuse(429, "TooManyRequests", "overloaded", Retry_After="3")
+        await clock.sleepers(seconds=3.0)
+        stage.put_profile(mode="Plan")
+        await clock.advance(3.0)
+        async with asyncio.timeout(SECONDS):
+            ended = await move.task
+    assert ended == Ended(Result.REFUSED, "the profile has changed")
+    assert not move.evicted
+    assert len(server.seen) == 1
+    assert not stage.state.evictions.evicting(stage.placed("web-1"))
 
 
 async def test_a_pod_that_somebody_else_deletes_is_not_moved(

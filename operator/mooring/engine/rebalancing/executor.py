@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from typing import Final
 
 from mooring.engine.outcome import ScheduleResult
@@ -27,7 +28,7 @@ from mooring.framework.decision import PodRef, TextAboutPods
 from mooring.framework.evaluations import StillEvaluating
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin_failures import PluginFailed, text_of
-from mooring.kube.errors import DisruptionBudgetError, KubeError, explain
+from mooring.kube.errors import DisruptionBudgetError, KubeError, NotWantedError, explain
 from mooring.kube.writes import PodWriter
 from mooring.model.node import Node
 from mooring.model.pod import Pod
@@ -49,6 +50,7 @@ Its status follows a moment after the last replacement has become ready.
 _ALL_NODES: Final = 100
 """The percentage of nodes that is looked at: that a node was found once must not hide another."""
 _STATEFUL: Final = "StatefulSet"
+_CHANGED: Final = "the profile has changed"
 
 
 class Result(StrEnum):
@@ -63,7 +65,7 @@ class Result(StrEnum):
     GONE = "gone"
     """The pod, its replacement or the target node has gone, or the controller makes other pods."""
     REFUSED = "refused"
-    """A disruption budget allows no eviction; nothing has happened."""
+    """A disruption budget, or by now the profile, allows no eviction; nothing has happened."""
     FAILED = "failed"
     """The API server did not evict the pod; nothing has happened."""
 
@@ -125,7 +127,7 @@ class Executor:
         """
         section = entry.profile.spec.rebalancing
         if not self._is_in_force(entry) or section is None:
-            return "the profile has changed"
+            return _CHANGED
         if step.fits and not any(map(self._waits, step.fits)):
             return "what it makes room for waits no more"
         pipeline, cluster = without_preemption(entry.pipeline), self._scheduler.cluster
@@ -168,14 +170,19 @@ class Executor:
         return budget
 
     async def carry_out(
-        self, expected: Expected, seconds: float, evicted: Callable[[], object]
+        self,
+        expected: Expected,
+        entry: ActiveProfile,
+        seconds: float,
+        evicted: Callable[[], object],
     ) -> Ended:
         """Evict the pod, and wait at most so many seconds until its replacement is ready.
 
         The place is kept already, and given back in the end. `evicted` is called when the pod is.
+        No eviction is sent once the profile is not in force any more as it was planned with.
         """
         try:
-            failed = await self._evict(expected)
+            failed = await self._evict(expected, entry)
             if failed is not None:
                 return failed
             evicted()
@@ -221,12 +228,14 @@ class Executor:
                 trial.add(new, row)
         return None
 
-    async def _evict(self, expected: Expected) -> Ended | None:
+    async def _evict(self, expected: Expected, entry: ActiveProfile) -> Ended | None:
         """Evict the pod; return how the move ended if that has failed."""
         state, pod = self._scheduler.state, expected.move.pod
         if not state.begin_evictions(expected.place, (pod,)):
             return Ended(Result.GONE, _about("{} has gone", pod))
-        request = asyncio.create_task(self._writer.evict_pod(pod.namespace, pod.name, pod.uid))
+        wanted = partial(self._is_in_force, entry)
+        evicting = self._writer.evict_pod(pod.namespace, pod.name, pod.uid, wanted=wanted)
+        request = asyncio.create_task(evicting)
         self._requests.add(request)
         request.add_done_callback(self._requests.discard)
         failed = None
@@ -236,6 +245,8 @@ class Executor:
         except DisruptionBudgetError:
             state.budget_exhausted(pod)
             failed = Ended(Result.REFUSED, _about("a disruption budget keeps {}", pod))
+        except NotWantedError:
+            failed = Ended(Result.REFUSED, _CHANGED)
         except KubeError as error:
             failed = Ended(Result.FAILED, _why_failed(pod, error))
         if failed is not None:

@@ -227,7 +227,7 @@ class Rebalancer:
             record,
             self._executor,
             write=partial(self._write, entry.profile.name, record),
-            begin=partial(self._begin, entry.profile.name, section, record),
+            begin=partial(self._begin, entry, section, record),
             resting=self._rests.resting,
             clock=self._clock,
             now=self._now,
@@ -304,7 +304,7 @@ class Rebalancer:
 
     def _begin(
         self,
-        name: str,
+        entry: ActiveProfile,
         section: Rebalancing,
         record: Record,
         under_way: UnderWay,
@@ -312,24 +312,25 @@ class Rebalancer:
         ended: Callable[[Ended], object],
     ) -> None:
         """Begin a move in a task of its own, which goes on when the profile changes."""
-        task = asyncio.create_task(self._move(name, section, record, under_way, expected, ended))
-        self._moves[task] = name, expected
+        task = asyncio.create_task(self._move(entry, section, record, under_way, expected, ended))
+        self._moves[task] = entry.profile.name, expected
         task.add_done_callback(self._moves.pop)
 
     async def _move(
         self,
-        name: str,
+        entry: ActiveProfile,
         section: Rebalancing,
         record: Record,
         under_way: UnderWay,
         expected: Expected,
         ended: Callable[[Ended], object],
     ) -> None:
-        pod, how = under_way.move.pod, Ended(Result.FAILED, "it was called off")
+        name, pod = entry.profile.name, under_way.move.pod
+        how = Ended(Result.FAILED, "it was called off")
         evicted = partial(self._evicted, name, record, under_way)
         seconds = section.limits.replacement_seconds
         try:
-            how = await self._executor.carry_out(expected, seconds, evicted)
+            how = await self._executor.carry_out(expected, entry, seconds, evicted)
         except Exception as error:
             logger.exception("moving pod %s failed", pod.key)
             how = Ended(Result.FAILED, text_of(error), evicted=under_way.evicted)
