@@ -34,6 +34,7 @@ class Register:
         self.classes: dict[str, str] = {}
         self.malformed: set[str] = set()
         self.broken: set[str] = set()
+        self.handed_over: list[str] = []
         self.departures = Departures()
         compared = (
             WatchedResource(
@@ -65,6 +66,7 @@ class Register:
 
     async def _pod_found(self, raw: dict[str, Any]) -> None:
         metadata = raw["metadata"]
+        self.handed_over.append(metadata["uid"])
         if metadata["uid"] in self.broken:
             raise ValueError("a mistake of the handler")
         if metadata["uid"] not in self.malformed:
@@ -282,6 +284,19 @@ async def test_an_object_that_went_while_it_was_read_is_not_handed_over(
     read.reply({"metadata": metadata("u3")})
     await ended(register, server)
     assert "default/u3" not in register.pods
+
+
+async def test_an_object_that_kopf_shows_while_it_is_read_is_not_handed_over(
+    server: ApiServer, register: Register
+) -> None:
+    """What was read may be older than what is known by now."""
+    await compared(register, server, "u1", "u2", "u3")
+    await register.due()
+    read = await server.next()
+    register.pods["default/u3"] = "u3"
+    read.reply({"metadata": metadata("u3")})
+    await ended(register, server)
+    assert register.handed_over == []
 
 
 async def test_another_object_of_the_same_name_is_not_handed_over(

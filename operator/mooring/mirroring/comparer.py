@@ -176,16 +176,15 @@ class CacheComparer:
         for key in nsmallest(MOST_FETCHED, by_key, key=lambda key: (key <= last, key)):
             metadata = by_key[key]
             self._last_read[compared.resource] = key
-            raw = await self._read(compared, metadata)
-            if raw is None:
-                continue
+            raw, uid = await self._read(compared, metadata), metadata["uid"]
+            if raw is None or compared.knows(key, uid):
+                continue  # what is known by now may be newer
             try:
                 await compared.found(raw)
             except ApiError:
                 raise
             except Exception:
                 logger.exception("%s %s is not taken in", compared.resource, key)
-            uid = metadata["uid"]
             if compared.knows(key, uid):
                 found += 1
             else:
