@@ -289,6 +289,30 @@ async def test_certificates_are_read_again_when_their_files_change(tmp_path: Pat
         await client.close()
 
 
+async def test_connections_with_former_certificates_are_closed_though_all_calls_fail(
+    tmp_path: Path,
+) -> None:
+    used = list[asyncio.BaseTransport]()
+
+    async def failing(request: web.Request) -> web.Response:
+        assert request.transport is not None
+        used.append(request.transport)
+        return web.Response(status=500)
+
+    ca = tmp_path / "ca.crt"
+    async with serving(app(failing)) as port:
+        client = client_of(extender(port, tlsConfig={"caFile": str(ca)}))
+        for _ in range(2):
+            with pytest.raises(ExtenderError, match="status 500"):
+                await client.call("filter", "filter", b"{}")
+            ca.write_bytes(AUTHORITY.certificate)
+        async with asyncio.timeout(10):
+            while not used[0].is_closing():  # noqa: ASYNC110 - the server has no event for it
+                await asyncio.sleep(0)
+        assert not used[1].is_closing()
+        await client.close()
+
+
 async def test_a_server_of_another_ca_is_refused_unless_nothing_is_verified(tmp_path: Path) -> None:
     context = server_context(Authority("other").server(), tmp_path)
     trusted = {"caData": base64(AUTHORITY.certificate)}

@@ -94,6 +94,21 @@ class ExtenderClient:
                 that is too large.
             NotLeading: nothing was sent, because `may_send` returned False.
         """
+        try:
+            return await self._call(what, verb, body, may_send, for_group=for_group)
+        finally:
+            while self._old and not self._calls.running:
+                await self._old.pop().close()
+
+    async def _call(
+        self,
+        what: str,
+        verb: str,
+        body: bytes,
+        may_send: Callable[[], bool] | None,
+        *,
+        for_group: bool,
+    ) -> bytes:
         async with self._calls.turn(for_group=for_group), self._in_all:
             began = self._clock()
             result = "error"
@@ -122,8 +137,6 @@ class ExtenderClient:
                 if result:
                     self._observe(self._extender.name, what, result, self._clock() - began)
         self._calls.answered()
-        while self._old and not self._calls.running:
-            await self._old.pop().close()
         return answer
 
     def wrong(self, what: str, error: AnswerError) -> ExtenderError:
