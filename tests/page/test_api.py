@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from importlib.resources import files
 from typing import Any
 
@@ -13,7 +13,7 @@ from mooring.engine.scheduler_state import SchedulerState
 from mooring.model.events import Kind
 from mooring.model.objects import parse_object
 from mooring.model.pod import parse_pod
-from mooring.page.api import MOST_BYTES, MOST_STREAMS, Page
+from mooring.page.api import MOST_BYTES, MOST_STREAMS, MOST_STREAMS_OF_A_USER, Page
 from mooring.testing.builders import node, pod, pod_group, uid_of
 from pages import EVERYTHING, Rights, page, served
 from scheduler_states import put_profile, scheduler_state
@@ -74,8 +74,15 @@ async def got(client: aiohttp.ClientSession, path: str) -> Any:
         return json.loads(await response.text())
 
 
-async def refused(client: aiohttp.ClientSession, path: str) -> tuple[int, str]:
-    async with client.get(f"/ui/api/{path}") as response:
+def bearer(user: str | None) -> dict[str, str] | None:
+    """Return the headers of another user than the client's."""
+    return None if user is None else {"Authorization": f"Bearer {user}"}
+
+
+async def refused(
+    client: aiohttp.ClientSession, path: str, user: str | None = None
+) -> tuple[int, str]:
+    async with client.get(f"/ui/api/{path}", headers=bearer(user)) as response:
         return response.status, await response.text()
 
 
@@ -281,8 +288,10 @@ async def test_a_bad_request_gets_one_line(path: str, status: int) -> None:
 
 
 @asynccontextmanager
-async def stream(client: aiohttp.ClientSession, path: str) -> AsyncIterator[AsyncIterator[Any]]:
-    """Yield the events of a stream as (name, data)."""
+async def stream(
+    client: aiohttp.ClientSession, path: str, user: str | None = None
+) -> AsyncIterator[AsyncIterator[Any]]:
+    """Yield the events of a stream as (name, data); `user` is another one than the client's."""
 
     async def events(response: aiohttp.ClientResponse) -> AsyncIterator[Any]:
         name = ""
@@ -292,7 +301,7 @@ async def stream(client: aiohttp.ClientSession, path: str) -> AsyncIterator[Asyn
             elif line.startswith("data: "):
                 yield name, json.loads(line.removeprefix("data: "))
 
-    async with client.get(f"/ui/api/{path}") as response:
+    async with client.get(f"/ui/api/{path}", headers=bearer(user)) as response:
         assert response.status == 200
         assert response.headers["Content-Type"].startswith("text/event-stream")
         yield events(response)
@@ -350,8 +359,10 @@ async def test_a_stream_ends_when_its_user_loses_the_right(
 
 async def test_streams_are_bounded_and_end_when_the_page_stops() -> None:
     shown = page(state())
-    async with served(shown) as client:
-        contexts = [stream(client, "stream") for _ in range(MOST_STREAMS)]
+    rights = Rights(ann=may("stream"), ben=may("stream"), eve=may("stream"))
+    users = ("ann", "ben") * MOST_STREAMS_OF_A_USER
+    async with served(shown, rights=rights, user="eve") as client:
+        contexts = [stream(client, "stream", user) for user in users]
         opened = [await context.__aenter__() for context in contexts]
         for events in opened:
             assert (await anext(events))[0] == "snapshot"
@@ -363,6 +374,21 @@ async def test_streams_are_bounded_and_end_when_the_page_stops() -> None:
             assert [name async for name, _ in events][-1:] in ([], ["queue"])
         for context in contexts:
             await context.__aexit__(None, None, None)
+
+
+async def test_the_streams_of_one_user_keep_no_other_user_from_the_page() -> None:
+    rights = Rights(ann=may("stream"), ben=may("stream"))
+    async with (
+        served(page(state()), rights=rights, user="eve") as client,
+        AsyncExitStack() as open_,
+    ):
+        for _ in range(MOST_STREAMS_OF_A_USER):
+            await open_.enter_async_context(stream(client, "stream", "ann"))
+        status, text = await refused(client, "stream", "ann")
+        assert status == 503
+        assert f"{MOST_STREAMS_OF_A_USER} pages of this user are open already" in text
+        events = await open_.enter_async_context(stream(client, "stream", "ben"))
+        assert (await anext(events))[0] == "snapshot"
 
 
 async def posted(client: aiohttp.ClientSession, path: str, body: Any) -> tuple[int, str]:

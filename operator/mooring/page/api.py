@@ -10,6 +10,7 @@ ms of CPU, much of it for `mooring.simulate`, and most replicas are never asked.
 import asyncio
 import hashlib
 import logging
+from collections import Counter
 from collections.abc import (
     AsyncIterator,
     Awaitable,
@@ -19,7 +20,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import contextmanager
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -44,7 +45,7 @@ from mooring.simulate.manifests import InputError
 if TYPE_CHECKING:
     from mooring.page.trials import WhatIfRunner
 
-__all__ = ["MOST_BYTES", "MOST_STREAMS", "Page"]
+__all__ = ["MOST_BYTES", "MOST_STREAMS", "MOST_STREAMS_OF_A_USER", "Page"]
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +53,8 @@ MOST_BYTES: Final = 256 * 1024
 """Of the body of a request."""
 MOST_STREAMS: Final = 32
 """Open streams of changes; further ones get 503."""
+MOST_STREAMS_OF_A_USER: Final = 16
+"""Of these, so that nobody keeps the page from others."""
 _CHANGES_SECONDS: Final = 0.5
 """The shortest time between two messages about nodes."""
 _SNAPSHOT_SECONDS: Final = 2.0
@@ -119,7 +122,8 @@ class Page:
         self._access: Access | None = None
         self._stopping = asyncio.Event()
         self._sampling: asyncio.Task[None] | None = None
-        self._streams = 0
+        self._streams = Counter[str]()
+        """How many streams each user has open."""
 
     def is_public(self, path: str) -> bool:
         """Return whether everybody may get the path: true of the files, which hold no data."""
@@ -319,7 +323,7 @@ class Page:
         resource = _parameter(request, "resource") or "cpu"
         label = _parameter(request, "label") if "label" in request.query else None
         viewer = await self._viewer(request)
-        async with self._counted():
+        with self._counted(viewer.user.name):
             response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
             await response.prepare(request)
             try:
@@ -332,18 +336,24 @@ class Page:
                 pass  # the client takes no data
             return response
 
-    @asynccontextmanager
-    async def _counted(self) -> AsyncIterator[None]:
-        """Count a stream as open inside; HTTPServiceUnavailable if too many are."""
-        if self._streams >= MOST_STREAMS:
-            raise web.HTTPServiceUnavailable(
-                text=f"{MOST_STREAMS} pages are open already; close one and reload\n"
-            )
-        self._streams += 1
+    @contextmanager
+    def _counted(self, user: str) -> Iterator[None]:
+        """Count a stream of the user as open inside; HTTPServiceUnavailable if too many are."""
+        what = ""
+        if self._streams.total() >= MOST_STREAMS:
+            what = f"{MOST_STREAMS} pages"
+        elif self._streams[user] >= MOST_STREAMS_OF_A_USER:
+            what = f"{MOST_STREAMS_OF_A_USER} pages of this user"
+        if what:
+            text = f"{what} are open already; close one and reload\n"
+            raise web.HTTPServiceUnavailable(text=text)
+        self._streams[user] += 1
         try:
             yield
         finally:
-            self._streams -= 1
+            self._streams[user] -= 1
+            if not self._streams[user]:
+                del self._streams[user]
 
     async def _events(
         self, viewer: Viewer, request: web.Request, shown: tuple[str, str | None] | None
