@@ -1,6 +1,8 @@
 """The plugins of kube-scheduler v1.36.3 as a catalog, and short ways to say what is wrong."""
 
+import sys
 from collections.abc import Callable, Iterable, Mapping
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -74,6 +76,28 @@ def mistakes() -> Mistakes:
         return {error.path: error.message for error in caught.value.errors}
 
     return collect
+
+
+@pytest.fixture(scope="session")
+def steps() -> Callable[[Callable[[], object]], int]:
+    """Return a function that returns how many functions are called, and left, in a call."""
+
+    def counted(call: Callable[[], object]) -> int:
+        number = 0
+
+        def count(_frame: FrameType, _event: str, _argument: object) -> None:
+            nonlocal number
+            number += 1
+
+        before = sys.getprofile()
+        sys.setprofile(count)
+        try:
+            call()
+        finally:
+            sys.setprofile(before)
+        return number
+
+    return counted
 
 
 @pytest.fixture(scope="session")

@@ -1,14 +1,14 @@
-import sys
 from collections.abc import Callable, Iterator
 from datetime import date
-from types import FrameType, MappingProxyType
+from types import MappingProxyType
 
 import pytest
 from pydantic import Field
 
 from mooring.policy.errors import FieldError
-from mooring.policy.reading import PolicyModel, read
+from mooring.policy.reading import MOST_MISTAKES, PolicyModel, read
 
+Steps = Callable[[Callable[[], object]], int]
 Mistakes = Callable[[Callable[[], object]], dict[str, str]]
 
 
@@ -35,27 +35,30 @@ class Spans(PolicyModel):
     spans: tuple[Span, ...]
 
 
-def calls(mistakes: Mistakes, spans: int) -> int:
-    """Return how many functions are called to find two mistakes in each of the spans."""
-    document, number = {"spans": [{"start": "a", "end": "b"}] * spans}, 0
-
-    def count(_frame: FrameType, _event: str, _argument: object) -> None:
-        nonlocal number
-        number += 1
-
-    before = sys.getprofile()
-    sys.setprofile(count)
-    try:
-        found = mistakes(lambda: read(Spans, document, ""))
-    finally:
-        sys.setprofile(before)
-    assert len(found) == 2 * spans
-    return number
+def spans(number: int) -> dict[str, object]:
+    """Return a document with two mistakes in each span."""
+    return {"spans": [{"start": "a", "end": "b"}] * number}
 
 
-def test_ten_times_as_many_mistakes_take_ten_times_as_many_steps(mistakes: Mistakes) -> None:
+def test_ten_times_as_many_mistakes_take_ten_times_as_many_steps(
+    steps: Steps, mistakes: Mistakes
+) -> None:
     """Each is an error again when its field is left out. Nothing is decided meanwhile."""
-    assert calls(mistakes, 1_000) < 11 * calls(mistakes, 100)
+
+    def reading(number: int) -> int:
+        return steps(lambda: mistakes(lambda: read(Spans, spans(number), "")))
+
+    assert reading(500) < 11 * reading(50)
+
+
+def test_of_very_many_mistakes_the_first_are_told_and_that_there_are_more(
+    mistakes: Mistakes,
+) -> None:
+    found = mistakes(lambda: read(Spans, spans(MOST_MISTAKES), "all"))
+    assert len(found) == MOST_MISTAKES + 1
+    assert found["all.spans[0].start"] == 'must be an integer, got "a"'
+    assert found["all"] == "has more mistakes than these 1,000"
+    assert len(mistakes(lambda: read(Spans, spans(MOST_MISTAKES // 2), ""))) == MOST_MISTAKES
 
 
 def test_fields_are_read_under_their_camel_case_names() -> None:

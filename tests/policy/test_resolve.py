@@ -13,6 +13,7 @@ from mooring.policy.profile import SchedulingProfileSpec, read_profile
 from mooring.policy.reading import read
 from mooring.policy.resolve import ResolvedProfile, load_profile, resolve
 
+Steps = Callable[[Callable[[], object]], int]
 Mistakes = Callable[[Callable[[], object]], dict[str, str]]
 Manifest = Callable[..., Mapping[str, Any]]
 
@@ -331,6 +332,19 @@ def test_a_spec_that_is_no_object_is_one_mistake(
 ) -> None:
     document = {**manifest("a"), "spec": spec}
     assert [*mistakes(lambda: load_profile(document, catalog))] == ["spec"]
+
+
+def test_ten_times_as_many_schema_mistakes_take_ten_times_as_many_steps(
+    steps: Steps, mistakes: Mistakes, catalog: Catalog, manifest: Manifest
+) -> None:
+    """Each plugin is a mistake of its own as well, which does not follow from any of them."""
+
+    def loading(number: int) -> int:
+        given = [{"name": "NodeName", "wight": 1}] * number
+        document = manifest(plugins={"score": {"enabled": given}})
+        return steps(lambda: mistakes(lambda: load_profile(document, catalog)))
+
+    assert loading(500) < 11 * loading(50)
 
 
 def test_a_loaded_profile_has_its_effective_plugins(catalog: Catalog, manifest: Manifest) -> None:

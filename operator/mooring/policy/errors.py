@@ -6,7 +6,7 @@ model in front, so that callers get paths from the top of the user's document.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final
@@ -46,7 +46,12 @@ class FieldError:
 
     def lies_in(self, path: str) -> bool:
         """Return whether the mistake is in the field `path` or in a field or item inside it."""
-        return self.path == path or self.path.startswith((f"{path}.", f"{path}["))
+        return self.lies_in_any((path,))
+
+    def lies_in_any(self, paths: Container[str]) -> bool:
+        """Return whether the mistake is in one of these fields, or in a field or item inside."""
+        above = (self.path[:end] for end, char in enumerate(self.path) if char in ".[")
+        return self.path in paths or any(path in paths for path in above)
 
 
 class ProfileInvalid(ValueError):  # noqa: N818 - it is a verdict about the profile, with many errors

@@ -7,9 +7,9 @@ Documents are read as JSON is: text is not a number, a list is not an object, `n
 import ast
 import inspect
 from collections.abc import Collection, Iterator, Mapping
-from itertools import pairwise
+from itertools import islice, pairwise
 from textwrap import dedent
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Final, Self, TypeVar
 
 import orjson
 from pydantic import (
@@ -25,7 +25,11 @@ from pydantic_core import CoreSchema
 from mooring.policy.errors import FieldError, ProfileInvalid, split_path
 from mooring.policy.validation_errors import BrokenRule, broken_rules
 
-__all__ = ["PolicyModel", "read"]
+__all__ = ["MOST_MISTAKES", "PolicyModel", "read"]
+
+MOST_MISTAKES: Final = 1_000
+"""That are told of a document: each takes as long as a hundred values that are right."""
+_MORE: Final = f"has more mistakes than these {MOST_MISTAKES:,}"
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -96,8 +100,9 @@ def read(model: type[Model], document: object, path: str) -> Model:
     """Read the document as the model.
 
     Raises:
-        ProfileInvalid: With every mistake; their paths begin with `path`. The rules between the
-            fields of one object are checked only if these fields are valid.
+        ProfileInvalid: With every mistake, or the first `MOST_MISTAKES` and that there are more;
+            their paths begin with `path`. The rules between the fields of one object are checked
+            only if these fields are valid.
     """
     plain = _plain(document)
     try:
@@ -120,7 +125,7 @@ def _validated(model: type[Model], text: bytes) -> Model:
 def _all_mistakes(
     model: type[BaseModel], document: Any, error: ValidationError
 ) -> list[FieldError]:
-    """Return every mistake in the document; `error` has those that pydantic finds at first.
+    """Return the mistakes in the document; `error` has those that pydantic finds at first.
 
     Pydantic checks the rules between the fields of an object only if each field is valid. So the
     document is read again without the wrong fields. What such a reading finds does not count if it
@@ -129,10 +134,12 @@ def _all_mistakes(
     found: list[FieldError] = []
     removed, incomplete = set[tuple[str, ...]](), set[tuple[str, ...]]()
     while True:
-        broken = broken_rules(error, model, document)
+        broken = tuple(islice(broken_rules(error, model, document), MOST_MISTAKES + 1))
         found += [
             rule.mistake for rule in broken if not _may_follow_from(rule, removed, incomplete)
         ]
+        if len(found) > MOST_MISTAKES:
+            return [*found[:MOST_MISTAKES], FieldError("", _MORE)]
         for rule in broken:
             gone = _remove(document, split_path(rule.mistake.path))
             if not gone:

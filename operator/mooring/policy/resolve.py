@@ -26,7 +26,7 @@ from mooring.policy.profile import (
     SchedulingProfileSpec,
     read_profile,
 )
-from mooring.policy.reading import read
+from mooring.policy.reading import MOST_MISTAKES, read
 from mooring.policy.rules.rule import RULES
 from mooring.policy.status import EffectivePolicy, ExtenderInForce, PluginInForce
 
@@ -78,13 +78,14 @@ def load_profile(
     """Read a SchedulingProfile object and resolve it; for `server` see `resolve`.
 
     Raises:
-        ProfileInvalid: With every mistake, plugins that cannot be imported included. Plugin names
-            are checked even where other fields of the document cannot be read.
+        ProfileInvalid: With every mistake, plugins that cannot be imported included; of very many
+            with the first. Plugin names are checked even where other fields cannot be read.
     """
     try:
         profile = read_profile(document)
     except ProfileInvalid as unreadable:
-        _resolve(_readable_plugins(document), catalog, server, "spec", unreadable.errors)
+        if len(unreadable.errors) < MOST_MISTAKES:
+            _resolve(_readable_plugins(document), catalog, server, "spec", unreadable.errors)
         raise
     return profile, resolve(profile.spec, catalog, server)
 
@@ -137,10 +138,9 @@ def _resolve(
         for name in names:
             if name not in args:
                 args[name] = _default_args(name, known, f"{path}.pluginConfig", mistakes)
+    wrong = {mistake.path for mistake in schema_mistakes}
     found = mistakes[len(schema_mistakes) :]
-    mistakes[len(schema_mistakes) :] = [
-        mistake for mistake in found if not any(mistake.lies_in(m.path) for m in schema_mistakes)
-    ]
+    mistakes[len(schema_mistakes) :] = [m for m in found if not m.lies_in_any(wrong)]
     if mistakes:
         raise ProfileInvalid(_once_per_plugin(mistakes))
     percentage = spec.percentage_of_nodes_to_score

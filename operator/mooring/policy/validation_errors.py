@@ -49,23 +49,14 @@ class BrokenRule(NamedTuple):
 
 def broken_rules(
     error: ValidationError, model: type[BaseModel], document: object
-) -> tuple[BrokenRule, ...]:
-    """Return the mistakes in `document`, which was read as `model`; paths start at the document."""
+) -> Iterator[BrokenRule]:
+    """Yield the mistakes in `document`, which was read as `model`; paths start at the document."""
     errors = error.errors(include_url=False)
-    return tuple(
-        broken
-        for details in errors
-        if not _follows_from(details, errors)
-        for broken in _broken(details, model, document)
-    )
-
-
-def _follows_from(details: ErrorDetails, errors: Iterable[ErrorDetails]) -> bool:
-    """Return whether a list seems too short only because pydantic does not count invalid items."""
-    loc = details["loc"]
-    return details["type"] == "too_short" and any(
-        len(other["loc"]) > len(loc) and other["loc"][: len(loc)] == loc for other in errors
-    )
+    # A list seems too short if items of it are invalid, which pydantic does not count.
+    invalid_inside = {d["loc"][:end] for d in errors for end in range(len(d["loc"]))}
+    for details in errors:
+        if details["type"] != "too_short" or details["loc"] not in invalid_inside:
+            yield from _broken(details, model, document)
 
 
 def _broken(
