@@ -72,15 +72,40 @@ def test_dates_stay_text_and_keys_become_text_as_in_json(written: Path) -> None:
     assert found.raw["metadata"] == {"creationTimestamp": "2026-01-01T00:00:00Z", "1": "x"}
 
 
-@pytest.mark.parametrize("value", ["22:00", "12:30:45", "-1:30", "1:30.5", "="])
+@pytest.mark.parametrize(
+    "value", ["22:00", "12:30:45", "-1:30", "1:30.5", "=", "71e9999", "1.0e+999", "ye", "1e", "e3"]
+)
 def test_what_only_old_yaml_takes_for_a_number_is_text_as_for_kubectl(value: str) -> None:
     (found,) = manifests_in(f"kind: Pod\nvalue: {value}\n", "a.yaml")
     assert found.raw["value"] == value
 
 
 @pytest.mark.parametrize(
+    ("scalar", "value"),
+    [
+        ("y", True),
+        ("N", False),
+        ("1e3", 1000),
+        ("129e6", 129_000_000),
+        ("1.5E3", 1500),
+        ("2.0", 2),
+        ("15e-1", 1.5),
+        ("-.5", -0.5),
+        ("0o17", 15),
+        ("089", 89),
+        ("'y'", "y"),
+        ('"1e3"', "1e3"),
+    ],
+)
+def test_what_kubectl_takes_for_a_value_is_one(scalar: str, value: Any) -> None:
+    """A label of such a value is refused by the API server, unless it is quoted."""
+    (found,) = manifests_in(f"kind: Pod\nvalue: {scalar}\n", "a.yaml")
+    assert (type(found.raw["value"]), found.raw["value"]) == (type(value), value)
+
+
+@pytest.mark.parametrize(
     "value",
-    ["!!int a", "!!float a", "!!bool a", "!!timestamp a", ".inf", ".nan", "1.0e+999", "1" * 5000],
+    ["!!int a", "!!float a", "!!bool a", "!!timestamp a", ".inf", ".nan", "1" * 5000],
 )
 def test_a_scalar_that_is_no_value_of_its_kind_is_a_mistake_with_its_line(value: str) -> None:
     with pytest.raises(InputError, match=r"^a.yaml: line 2, column 8: .* no meaning in JSON as"):

@@ -17,7 +17,7 @@ from rich.cells import cell_len
 
 from mooring.model.kubernetes_rules import KUBERNETES_RULES
 from mooring.observe.printable import printable as printable_text
-from mooring.simulate.manifests import InputError
+from mooring.simulate.manifests import VALUES_FOR_KUBECTL, InputError
 
 __all__ = [
     "BAD_INPUT",
@@ -163,11 +163,7 @@ class _Dumper(yaml.SafeDumper):
 
 _Dumper.add_representer(str, _Dumper.represent_text)
 
-for _kind, _pattern, _first in (
-    ("bool", r"[yYnN]$", "yYnN"),
-    ("float", r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$", "-+.0123456789"),
-    ("int", r"[-+]?0o[0-7_]+$", "-+0"),
-):
+for _kind, _pattern, _first in VALUES_FOR_KUBECTL:
     _Dumper.add_implicit_resolver(f"tag:yaml.org,2002:{_kind}", re.compile(_pattern), [*_first])
 
 

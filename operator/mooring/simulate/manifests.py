@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import TextIOWrapper
 from itertools import chain, count
-from math import isfinite
+from math import isfinite, isinf
 from pathlib import Path
 from typing import Any, Final, TextIO
 
@@ -21,6 +21,7 @@ from mooring.model.errors import ManifestError
 
 __all__ = [
     "STDIN",
+    "VALUES_FOR_KUBECTL",
     "InputError",
     "Limits",
     "Manifest",
@@ -325,17 +326,31 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
     """A YAML loader that reads scalars as kubectl does.
 
     Dates, times of day such as 22:00, which YAML 1.1 takes for numbers of base 60, and `=` are
-    text. What is no number in JSON is a mistake.
+    text; y, 1e3 and 0o17 are not. What is no number in JSON is a mistake.
     """
 
 
+VALUES_FOR_KUBECTL: Final = (
+    ("bool", r"[yYnN]$", "yYnN"),
+    ("float", r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$", "-+.0123456789"),
+    ("int", r"[-+]?0o[0-7_]+$", "-+0"),
+)
+"""Kind, pattern and first characters of what PyYAML takes for text, and kubectl does not.
+
+Source: resolve.go of go.yaml.in/yaml/v2.
+"""
 _BASE_60: Final = re.compile(r"[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?$")
+_LONG_IN_GO: Final = 1e21
+"""From here on Go's JSON writes a number with an exponent; a smaller whole one has no fraction."""
 _TEXT: Final = ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:value")
 
+_Loader.bool_values = {**yaml.SafeLoader.bool_values, "y": True, "n": False}
 _Loader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if tag not in _TEXT]
     for first, resolvers in _Loader.yaml_implicit_resolvers.items()
 }
+for _kind, _pattern, _begins in VALUES_FOR_KUBECTL:
+    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_kind}", re.compile(_pattern), [*_begins])
 for _first in "-+0123456789":  # before those of numbers, because the first that matches counts
     _Loader.yaml_implicit_resolvers[_first].insert(0, ("tag:yaml.org,2002:str", _BASE_60))
 
@@ -349,6 +364,10 @@ def _constructor_of(kind: str) -> Callable[[Any, yaml.ScalarNode], Any]:
             value = construct(loader, node)
         except (ValueError, LookupError, AttributeError):  # whatever PyYAML stumbles over
             value = None
+        if isinstance(value, float) and isinf(value) and node.value[-1].isdigit():
+            return node.value  # too large a number is text in Go
+        if isinstance(value, float) and value.is_integer() and abs(value) < _LONG_IN_GO:
+            return int(value)
         if value is None or (isinstance(value, float) and not isfinite(value)):
             problem = f"{node.value[:_MOST_SHOWN]} has no meaning in JSON as {kind}"
             raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
