@@ -3,6 +3,7 @@
 import asyncio
 import json
 import ssl
+import traceback
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from itertools import count
@@ -16,6 +17,7 @@ import pytest
 from certificates import Authority
 from controlplane.processes import free_ports
 from kube.api_server import ApiServer, Request
+from kube.refusing_proxy import refusing_proxy
 from memory import collections_of_garbage
 from mooring.handlers.bursts import Bursts
 from mooring.handlers.sessions import BOOKMARK_EVENTS, MOST_GARBAGE_BYTES, KopfSessions
@@ -129,6 +131,19 @@ async def test_credentials_that_the_server_does_not_know_are_an_error_that_kopf_
     with pytest.raises(aiohttp.ClientConnectionError, match=words):
         await asking
     await sessions.close()
+
+
+async def test_a_proxy_that_refuses_is_an_error_that_kopf_tries_again_and_logs_without_password(
+    watches: Watches,
+) -> None:
+    async with refusing_proxy() as proxy:
+        connection = Connection("https://api.invalid", proxy=proxy)
+        sessions = KopfSessions(connection, watches, no_pods, Bursts(no_pod))
+        session = await session_of(sessions)
+        with pytest.raises(aiohttp.ClientConnectionError, match="the proxy answers 407") as failure:
+            await session.get(f"{connection.url}{POD.path()}")
+        await sessions.close()
+    assert "secret" not in "".join(traceback.format_exception(failure.value))
 
 
 async def test_a_connection_that_ends_amid_data_is_not_taken_for_the_end_of_the_session(

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 
+from kube.refusing_proxy import refusing_proxy
 from mooring.kube.config import Connection
 from mooring.kube.errors import ApiError, ForbiddenError
 from mooring.kube.port_forward import PROTOCOL, port_forward
@@ -84,3 +85,12 @@ async def test_no_server_is_an_error_of_the_api(unused_tcp_port: int) -> None:
     async with forwarded(Connection(f"http://127.0.0.1:{unused_tcp_port}")) as (_, _, task):
         with pytest.raises(ApiError):
             await task
+
+
+async def test_a_proxy_that_refuses_is_an_error_without_its_password() -> None:
+    async with refusing_proxy() as proxy:
+        connection = Connection("https://api.invalid", proxy=proxy)
+        async with forwarded(connection) as (_, _, task):
+            with pytest.raises(ApiError, match="the proxy answers 407") as failure:
+                await task
+    assert "secret" not in str(failure.value)

@@ -1,6 +1,7 @@
 """Requests over real connections: credentials, retries, limits, timeouts, streams."""
 
 import asyncio
+import traceback
 from contextlib import aclosing
 
 import orjson
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube.api_server import ApiServer, Request, bookmark, event, pod
+from kube.refusing_proxy import refusing_proxy
 from kube.virtual_clock import VirtualClock
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
@@ -320,6 +322,17 @@ async def test_without_a_valid_lease_no_write_is_sent(server: ApiServer, method:
     assert explain(failure.value).endswith(
         "pods default/web was not sent: the lease of this replica is not valid at the moment"
     )
+
+
+async def test_a_proxy_that_refuses_is_told_of_without_its_password() -> None:
+    async with (
+        refusing_proxy() as proxy,
+        ApiClient(Connection("https://api.invalid", proxy=proxy)) as client,
+    ):
+        with pytest.raises(UnreachableError) as failure:
+            await client.request("GET", PODS)
+    assert "the proxy answers 407 Proxy Authentication Required" in explain(failure.value)
+    assert "secret" not in "".join(traceback.format_exception(failure.value))
 
 
 async def test_through_a_proxy_neither(server: ApiServer) -> None:

@@ -42,7 +42,7 @@ from mooring.kube.config import Connection
 from mooring.kube.errors import LEASE_NOT_VALID, UnauthorizedError, explain
 from mooring.kube.nesting import cut_nesting
 from mooring.kube.resources import POD, PRIORITY_CLASS, SCHEDULING_PROFILE, Call, Resource
-from mooring.kube.transport import LineSplitter, abort, transport_of
+from mooring.kube.transport import LineSplitter, abort, refusal_by_proxy, transport_of
 from mooring.model.errors import ManifestError
 from mooring.shielding import shielded
 from mooring.time_slices import TimeSlices
@@ -189,7 +189,7 @@ class KopfSessions:
         """Return the head of the answer; try once more with renewed credentials after a 401.
 
         Raises:
-            ClientConnectionError: if the server refuses these too.
+            ClientConnectionError: if the server refuses these too, or the proxy the connection.
         """
         credentials = self._connection.credentials
         for _ in range(2):
@@ -201,6 +201,8 @@ class KopfSessions:
                 if _SESSION_CLOSED in str(error):
                     raise aiohttp.ClientConnectionError("the connection was closed") from error
                 raise
+            except aiohttp.ClientHttpProxyError as error:  # which kopf would log with the password
+                raise aiohttp.ClientConnectionError(refusal_by_proxy(error)) from None
             if answer.status != 401:
                 return answer
             _hang_up(answer)

@@ -15,6 +15,7 @@ import aiohttp
 
 from mooring.kube.errors import error_from_response
 from mooring.kube.resources import POD, Call
+from mooring.kube.transport import refusal_by_proxy
 
 if TYPE_CHECKING:
     from mooring.kube.config import Connection
@@ -57,6 +58,9 @@ async def port_forward(
             )
         except aiohttp.WSServerHandshakeError as error:
             raise error_from_response(call, error.status, b"", server=connection.url) from error
+        except aiohttp.ClientHttpProxyError as error:
+            words = refusal_by_proxy(error).encode()
+            raise error_from_response(call, 502, words, server=connection.url) from None
         except (aiohttp.ClientError, OSError) as error:
             words = str(error).encode()
             raise error_from_response(call, 502, words, server=connection.url) from error

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from mooring.kube.errors import ApiError
     from mooring.kube.limiter import TokenBucket
 
-__all__ = ["LineSplitter", "Transport", "abort", "transport_of"]
+__all__ = ["LineSplitter", "Transport", "abort", "refusal_by_proxy", "transport_of"]
 
 RETRIES: Final = 5
 """Further tries after an answer with `Retry-After`."""
@@ -291,6 +291,9 @@ class Transport:
             # aiohttp puts the URL around the cause.
             why = failure_text(error.__cause__ or error)
             raise UnreachableError(request.call, why, server=self.url) from error
+        except aiohttp.ClientHttpProxyError as error:
+            why = refusal_by_proxy(error)
+            raise UnreachableError(request.call, why, server=self.url) from None
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise UnansweredError(request.call, failure_text(error), server=self.url) from error
 
@@ -310,6 +313,11 @@ class Transport:
             server=self.url,
             retry_after=answer.retry_after,
         )
+
+
+def refusal_by_proxy(error: aiohttp.ClientHttpProxyError) -> str:
+    """Return what the proxy answers; the error's own text has its URL, with the password."""
+    return f"the proxy answers {error.status} {error.message}"
 
 
 async def _whole(response: aiohttp.ClientResponse) -> Answer:
