@@ -731,6 +731,30 @@ async def test_a_status_that_could_not_be_written_is_written_some_seconds_later(
     assert len(said) == 1
 
 
+async def test_why_statuses_of_several_profiles_are_not_written_is_said_once_of_each(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Each error names its profile, so that they are never the same."""
+    clock, shared = VirtualClock(), scheduler_state()
+
+    def refuse(request: Request) -> None:
+        request.refuse(403, "Forbidden", "statuses are not for you")
+
+    async with ApiServer(refuse) as server, ApiClient(Connection(server.url)) as client:
+        writer = status_writer(shared, silent_pod_enqueuer(shared), client, clock.sleep)
+        task = asyncio.create_task(writer.run())
+        for name in ("a", "b"):
+            await writer.found(profile(name=name))
+        for _ in range(3):
+            await clock.sleepers(3)
+            await clock.advance(REPEAT_SECONDS)
+        await clock.sleepers(3)
+        task.cancel()
+        await asyncio.wait([task])
+    said = [r.args for r in caplog.records if "is not written" in r.message]
+    assert len(said) == 2
+
+
 async def test_a_status_is_written_after_the_one_before_has_arrived() -> None:
     """Of two that are on their way the older one might arrive last."""
     held, api, shared = list[Request](), SmallApi(), scheduler_state()

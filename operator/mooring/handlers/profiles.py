@@ -416,7 +416,8 @@ class ProfileStatusWriter:
         self._recorder = recorder
         self._clock = clock
         self._sleep = sleep
-        self._trouble = ""
+        self._troubles: dict[str, str] = {}
+        """By profile, why its status was not written the last time."""
 
     async def run(self) -> None:
         """Write for ever what nodes and other profiles outdate, and what could not be written."""
@@ -444,6 +445,7 @@ class ProfileStatusWriter:
         """Take a profile out of force."""
         self._handler.gone(name, uid)
         self._writer.gone(name, uid)
+        self._troubles.pop(name, None)
 
     async def _write_outdated(self) -> None:
         slices = TimeSlices(clock=self._clock)
@@ -453,23 +455,22 @@ class ProfileStatusWriter:
             await slices.pause()  # of a thousand profiles, all are looked at
 
     async def _write(self, name: str, status: Mapping[str, Any]) -> None:
-        trouble, warnings = "", self._handler.warnings(name, status)
+        trouble, warnings = self._troubles.pop(name, ""), self._handler.warnings(name, status)
         try:
             await self._writer.patch_status(name, status)
         except NotFoundError:
             return  # kopf will tell that it was deleted
         except ApiError as error:
             self._handler.not_written(name)
-            trouble = explain(error)
-            if trouble != self._trouble:
-                logger.warning("the status of profile %s is not written: %s", name, trouble)
+            why = self._troubles[name] = explain(error)
+            if why != trouble:
+                logger.warning("the status of profile %s is not written: %s", name, why)
         except asyncio.CancelledError:
             self._handler.not_written(name)
             raise
         else:
             for regarding, reason, note in warnings:
                 self._recorder.record(regarding, "Warning", reason, "Applying", note)
-        self._trouble = trouble
 
 
 def _without_moves(status: Mapping[str, Any]) -> Mapping[str, Any]:
