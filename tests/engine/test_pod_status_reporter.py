@@ -256,6 +256,22 @@ async def test_a_status_that_could_not_be_written_is_logged_and_written_again(
     assert condition(await answered(server))["message"] == FULL
 
 
+async def test_what_keeps_all_statuses_from_being_written_is_logged_once(
+    server: ApiServer, reports: PodStatusReporter, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each error names its pod, and there may be thousands."""
+    for each in (WEB, OTHER):
+        reports.unschedulable(each, FULL)
+        (await server.next()).refuse(403, "Forbidden", f"pods {each.name} is not for you")
+        await reports.written(each)
+    reports.unschedulable(WEB, FULL)
+    (await server.next()).refuse(500, "InternalError", "broken")
+    await reports.written(WEB)
+    assert [record.message.partition(":")[0] for record in caplog.records] == [
+        "the status of pods is not written"
+    ] * 2
+
+
 async def test_a_status_without_an_answer_is_written_together_with_the_next(
     server: ApiServer, reports: PodStatusReporter, clock: VirtualClock
 ) -> None:

@@ -99,7 +99,7 @@ class PodStatusReporter:
         self._sleep = sleep
         self._priority_classes = priority_classes
         self._now = now
-        self._trouble = ""
+        self._trouble: tuple[type, int | None, str] | None = None
         self._pending: dict[str, tuple[Pod, dict[str, Any]]] = {}
         self._writing: dict[str, asyncio.Event] = {}
         self._more = asyncio.Event()
@@ -295,14 +295,13 @@ class PodStatusReporter:
             self._log(error)
             self._said.pop(pod.uid, None)
         else:
-            self._trouble = ""
+            self._trouble = None
 
     def _log(self, error: ApiError) -> None:
         """Log what is wrong, once for all pods."""
-        text = explain(error)
-        if text != self._trouble:
-            logger.warning("the status of pods is not written: %s", text)
-        self._trouble = text
+        if error.kind != self._trouble:
+            logger.warning("the status of pods is not written: %s", explain(error))
+        self._trouble = error.kind
 
 
 _Said = tuple[str | None, str, str | None]

@@ -114,6 +114,11 @@ class ApiError(KubeError):
         """The resource with its subresource, such as `pods/binding`."""
         return self.call.resource
 
+    @property
+    def kind(self) -> tuple[type, int | None, str]:
+        """What errors of one cause have in common, whatever objects they are about."""
+        return type(self), self.status, self.reason
+
     def __str__(self) -> str:
         answer = " ".join(str(part) for part in (self.status, self.reason) if part)
         return f"{self.call}: {self.message}" + (f" ({answer})" if answer else "")

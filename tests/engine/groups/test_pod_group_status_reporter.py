@@ -356,6 +356,19 @@ async def test_the_groups_of_other_schedulers_are_not_written(groups: Groups) ->
     assert groups.server.patched() == []
 
 
+async def test_what_keeps_all_groups_from_being_written_is_logged_once(
+    groups: Groups, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each error names its group."""
+    groups.server.refusal = (403, "Forbidden")
+    groups.show(coscheduling_pod_group("other", 3))
+    for name, label in (("p2", LABEL), ("theirs", {COSCHEDULING_LABEL: "other"})):
+        groups.state.put_unscheduled(parse_pod(pod(name, labels=label)))
+    await groups.round()
+    said = [record for record in caplog.records if "pod groups is not written" in record.message]
+    assert len(said) == 1
+
+
 async def test_a_write_that_does_not_reach_the_server_is_made_in_the_next_round(
     groups: Groups, caplog: pytest.LogCaptureFixture
 ) -> None:

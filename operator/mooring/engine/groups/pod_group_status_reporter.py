@@ -164,7 +164,7 @@ class PodGroupStatusReporter:
         self._records: dict[GroupKey, _Record] = {}
         self._phases: Counter[str] = Counter()
         self._dirty: dict[GroupKey, None] = {}
-        self._trouble = ""
+        self._trouble: tuple[type, int | None, str] | None = None
         self._running = False
 
     def phases(self) -> Mapping[str, int]:
@@ -341,7 +341,7 @@ class PodGroupStatusReporter:
         key, uid, version = group.key, definition.uid, definition.version
         await self._writer.patch_status(resource, key.namespace, key.name, uid, version, status)
         record.written = status
-        self._trouble = ""
+        self._trouble = None
 
     def _tell(
         self, group: PodGroupState, definition: PodGroup, view: GroupView, resource: Resource
@@ -389,10 +389,9 @@ class PodGroupStatusReporter:
 
     def _log(self, error: ApiError) -> None:
         """Log what is wrong, once for all groups."""
-        text = explain(error)
-        if text != self._trouble:
-            logger.warning("the status of pod groups is not written: %s", text)
-        self._trouble = text
+        if error.kind != self._trouble:
+            logger.warning("the status of pod groups is not written: %s", explain(error))
+        self._trouble = error.kind
 
     def _reported(self, group: PodGroupState) -> dict[str, Any]:
         record = self._records.get(group.key) or _Record()
