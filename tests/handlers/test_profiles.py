@@ -15,6 +15,7 @@ from mooring.framework import evaluations
 from mooring.handlers.profiles import (
     CONFLICT_SECONDS,
     MOST_CONFLICT_WAITS,
+    MOST_KEPT_BYTES,
     REPEAT_SECONDS,
     STATUS_SECONDS,
     ProfileHandler,
@@ -579,6 +580,27 @@ READS_WRONGLY = [
     {"name": "disk", "filter": "node.labels.disk == 'ssd'"},
     {"name": "room", "score": f"node.allocatable['{GPU}u'] + node.requested.pods"},
 ]
+
+
+def test_a_spec_that_is_too_large_for_the_status_is_in_force_and_a_warning_says_what_that_means(
+    profile_handler: ProfileHandler, shared: SchedulerState
+) -> None:
+    """Twice it would be too large for etcd, which would refuse every status of the profile."""
+    small = profile_handler.applied(profile(1))
+    assert small is not None
+    assert "inForceSpec" in small
+    names = [f"example.com/{number:050}" for number in range(MOST_KEPT_BYTES // 60)]
+    args = {"name": "NodeResourcesFit", "args": {"ignoredResources": names}}
+    patch = profile_handler.applied(profile(2, status=small, pluginConfig=[args]))
+    assert patch is not None
+    assert (patch["inForceGeneration"], patch["inForceSpec"]) == (2, None)
+    assert ready(patch)[:2] == ("True", "InForce")
+    warning = conditions(patch)["Warning"]
+    assert warning["reason"] == "SpecNotKept"
+    assert warning["message"].startswith(
+        "the status does not keep the spec, because it has 554 KiB and not 512"
+    )
+    assert shared.profiles.in_force["packed"].profile.generation == 2
 
 
 def test_labels_and_resources_that_no_node_has_are_a_warning_and_no_mistake(

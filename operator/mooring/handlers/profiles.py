@@ -42,6 +42,11 @@ _MOST_HISTORY = 50
 _MOST_HISTORY_BYTES = 8 * 2**20
 _MOST_SPEC_BYTES = 16 * 1024
 """A larger spec is not remembered."""
+MOST_KEPT_BYTES: Final = 512 * 1024
+"""A larger spec is not kept in the status.
+
+etcd takes objects of 1.5 MiB, in which also stands who has written each field.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,13 +307,15 @@ class ProfileHandler:
     def _status(self, name: str, verdict: _Verdict, before: Mapping[str, Any]) -> dict[str, Any]:
         in_force = self._profiles.in_force.get(name)
         conflict = self._conflict(name, before)
+        spec = in_force.profile.manifest()["spec"] if in_force else None
+        size = len(orjson.dumps(spec))
         status = SchedulingProfileStatus(
             observed_generation=verdict.generation,
             in_force_generation=in_force.profile.generation if in_force else 0,
-            conditions=tuple(self._conditions(name, verdict, before)),
+            conditions=tuple(self._conditions(name, verdict, before, size)),
             conflict=(conflict[0] or None) if conflict is not None else None,
             effective=in_force.effective.policy(in_force.profile) if in_force else None,
-            in_force_spec=in_force.profile.manifest()["spec"] if in_force else None,
+            in_force_spec=spec if size <= MOST_KEPT_BYTES else None,
         )
         found = status.model_dump(mode="json", by_alias=True, exclude_none=True)
         if in_force is not None and in_force.profile.spec.mode == "Shadow" and "shadow" in before:
@@ -319,9 +326,12 @@ class ProfileHandler:
         return found
 
     def _conditions(
-        self, name: str, verdict: _Verdict, before: Mapping[str, Any]
+        self, name: str, verdict: _Verdict, before: Mapping[str, Any], size: int
     ) -> Iterator[Condition]:
-        """Yield Ready, and Conflicted, OverBudget and Warning where they hold."""
+        """Yield Ready, and Conflicted, OverBudget and Warning where they hold.
+
+        `size` is how many bytes the spec in force has.
+        """
 
         def condition(
             kind: str, holds: Literal["True", "False"], reason: str, message: str
@@ -343,6 +353,14 @@ class ProfileHandler:
         if (why := self._over_budget(name)) is not None:
             yield condition("OverBudget", "True", "RulesTooExpensive", why)
         reason, text = self._warning(name)
+        if size > MOST_KEPT_BYTES:
+            reason = reason if text is not None else "SpecNotKept"
+            why = (
+                f"the status does not keep the spec, because it has {size // 1024:,} KiB and not "
+                f"{MOST_KEPT_BYTES // 1024} at most: a scheduler that starts while a later one is "
+                "invalid has none in force"
+            )
+            text = "; ".join(filter(None, (text, why)))
         if text is not None:
             yield condition("Warning", "True", reason, text)
 

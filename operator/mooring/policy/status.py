@@ -44,7 +44,7 @@ class Condition(PolicyModel):
     """The time of the last change of `status`."""
     reason: str = Field(max_length=1024)
     """Of Ready: InForce, Shadow, Invalid or PluginFailed. Of Conflicted: SamePods. Of OverBudget:
-    RulesTooExpensive. Of Warning: NotOnAnyNode or UnknownServer."""
+    RulesTooExpensive. Of Warning: NotOnAnyNode, UnknownServer or SpecNotKept."""
     message: str = Field(max_length=LONGEST_MESSAGE)
     """A text for people: every mistake with the path of its field."""
 
@@ -264,4 +264,5 @@ class SchedulingProfileStatus(PolicyModel):
     in_force_spec: dict[str, Any] | None = Field(
         None, json_schema_extra={"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     )
-    """The spec in force. A restarted scheduler uses it if the newest spec is invalid."""
+    """The spec in force. A restarted scheduler uses it if the newest spec is invalid. It is absent
+    if it has more than 512 KiB."""
