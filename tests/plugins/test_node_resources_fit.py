@@ -98,6 +98,24 @@ def test_ignored_resources_and_groups_are_others_business(args: dict[str, Any]) 
     }
 
 
+@pytest.mark.parametrize(
+    ("args", "resource"),
+    [
+        ({"ignoredResources": ["cpu"]}, "cpu"),
+        ({"ignoredResources": ["hugepages-2Mi"]}, "hugepages-2Mi"),
+        ({"ignoredResources": ["example.kubernetes.io/a"]}, "example.kubernetes.io/a"),
+        ({"ignoredResourceGroups": ["example.kubernetes.io"]}, "example.kubernetes.io/a"),
+    ],
+)
+def test_resources_of_kubernetes_itself_are_never_ignored(
+    args: dict[str, Any], resource: str
+) -> None:
+    asking = PluginAnswers(NodeResourcesFit, node("n1", cpu="1"), **args)
+    assert asking.rejections(pod(requests={resource: 2})) == {
+        "n1": Rejected((f"Insufficient {resource}",), resolvable=False)
+    }
+
+
 def test_by_default_the_emptier_node_scores_higher() -> None:
     """Cpu 75 % free with the pod, memory 50 %; then half and a quarter."""
     asking = PluginAnswers(

@@ -35,6 +35,7 @@ from mooring.policy.legacy_args import (
     NodeResourcesMostAllocatedArgs,
     RequestedToCapacityRatioArgs,
 )
+from mooring.policy.names import is_extended_resource
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray, as_exact_floats
 from mooring.state.usage import MOST_EXACT, FloatArray, Usage
@@ -292,8 +293,10 @@ class NodeResourcesFit(_AllocationScore):
         return {n: amount for n, amount in need.items() if offered.get(n) or not has_class(n)}
 
     def _ignores(self, resource: str) -> bool:
-        group, slash, _ = resource.partition("/")
-        return resource in self._ignored or (bool(slash) and group in self._ignored_groups)
+        """Return whether the profile ignores the resource, which only an extended one can be."""
+        group, _, _ = resource.partition("/")
+        ignored = resource in self._ignored or group in self._ignored_groups
+        return ignored and is_extended_resource(resource)
 
 
 class NodeResourcesLeastAllocated(_AllocationScore):

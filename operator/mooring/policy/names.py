@@ -9,6 +9,7 @@ __all__ = [
     "ExtendedResource",
     "LabelValue",
     "QualifiedName",
+    "is_extended_resource",
     "is_object_name",
     "label_value",
     "qualified_name",
@@ -50,10 +51,15 @@ def label_value(text: str) -> str:
     return text
 
 
+def is_extended_resource(text: str) -> bool:
+    """Return whether a resource is none of Kubernetes' own (IsExtendedResourceName, helpers.go)."""
+    native = "/" not in text or "kubernetes.io/" in text
+    return not native and not text.startswith("requests.") and _is_qualified(f"requests.{text}")
+
+
 def _extended_resource(text: str) -> str:
     qualified_name(text)
-    native = "/" not in text or "kubernetes.io/" in text
-    if native or text.startswith("requests.") or not _is_qualified(f"requests.{text}"):
+    if not is_extended_resource(text):
         raise ValueError(
             f'"{text}" is not an extended resource: it needs a domain of its own, '
             "as in example.com/gpu"
