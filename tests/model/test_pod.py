@@ -82,9 +82,10 @@ def test_a_pod_being_deleted_is_terminating() -> None:
 def test_the_owner_is_the_controller() -> None:
     owners = [
         {"kind": "Node", "name": "n1", "uid": "1"},
-        {"kind": "ReplicaSet", "name": "web-1", "uid": "2", "controller": True},
+        {"kind": "Job", "name": "a", "uid": "2", "controller": True, "apiVersion": "batch/v1"},
     ]
-    assert parse_pod(metadata(ownerReferences=owners)).owner == OwnerRef("ReplicaSet", "web-1", "2")
+    owner = parse_pod(metadata(ownerReferences=owners)).owner
+    assert owner == OwnerRef("Job", "a", "2", "batch/v1")
     assert parse_pod(metadata(ownerReferences=owners[:1])).owner is None
 
 

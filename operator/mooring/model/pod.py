@@ -59,6 +59,8 @@ class OwnerRef:
     kind: str
     name: str
     uid: str
+    api_version: str = ""
+    """Empty if a manifest leaves it out; the API server asks for it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -262,23 +264,26 @@ def _controller(raw: Iterable[Mapping[str, Any]]) -> OwnerRef | None:
         if owner.get("controller"):
             where = f"metadata.ownerReferences[{index}]"
             return _shared_owner(
-                text(owner, "kind", where), text(owner, "name", where), text(owner, "uid", where)
+                text(owner, "kind", where),
+                text(owner, "name", where),
+                text(owner, "uid", where),
+                text(owner, "apiVersion", where),
             )
     return None
 
 
-_OWNERS: Final[Sharing[tuple[str, str, str], OwnerRef]] = Sharing(
+_OWNERS: Final[Sharing[tuple[str, str, str, str], OwnerRef]] = Sharing(
     8 * 2**20, lambda key: _OWNER_BYTES + 4 * sum(map(len, key))
 )
 _OWNER_BYTES: Final = 512
 """What an owner's object, tuple and strings take beside their characters."""
 
 
-def _shared_owner(kind: str, name: str, uid: str) -> OwnerRef:
+def _shared_owner(kind: str, name: str, uid: str, api_version: str) -> OwnerRef:
     """Return the owner, the same object for all of its pods that are seen one after the other."""
-    key = kind, name, uid
+    key = kind, name, uid, api_version
     owner = _OWNERS.get(key)
     if owner is None:
-        owner = OwnerRef(shared_text(kind), name, uid)
+        owner = OwnerRef(shared_text(kind), name, uid, shared_text(api_version))
         _OWNERS.put(key, owner)
     return owner

@@ -14,8 +14,9 @@ WEB = {"app": "web"}
 FULL = {"app": "web", "tier": "front", "hash": "1"}
 
 
-def owner(kind: str) -> dict[str, str]:
-    return {"kind": kind, "name": "web", "uid": "1", "apiVersion": "apps/v1"}
+def owner(kind: str, api_version: str = "") -> dict[str, str]:
+    version = api_version or ("v1" if kind == "ReplicationController" else "apps/v1")
+    return {"kind": kind, "name": "web", "uid": "1", "apiVersion": version}
 
 
 def controller(kind: str, labels: dict[str, str], namespace: str = "default") -> dict[str, Any]:
@@ -94,6 +95,14 @@ def test_a_controller_of_another_kind_or_namespace_is_not_the_owner() -> None:
     )
     for kind in ("StatefulSet", "Job"):
         assert state.default_selector.of(web(owner=owner(kind))) is None
+
+
+def test_a_controller_of_another_api_is_not_the_owner_though_it_has_its_kind_and_name() -> None:
+    state = cluster(controller("StatefulSet", {"hash": "1"}))
+    of_another_api = owner("StatefulSet", "apps.kruise.io/v1beta1")
+    assert state.default_selector.of(web(owner=of_another_api)) is None
+    without_api = owner("StatefulSet") | {"apiVersion": ""}
+    assert asked(state.default_selector.of(web(owner=without_api))) == {"hash": ("1",)}
 
 
 def test_terminating_pods_do_not_count() -> None:

@@ -17,11 +17,12 @@ __all__ = ["DefaultSelectors"]
 _MOST_BYTES: Final = 64 * 1024 * 1024
 """Enough for some 50,000 pods whose labels differ."""
 _PER_LABEL: Final = 400
-_OWNERS: Final[Mapping[str, Kind]] = {
-    "ReplicaSet": Kind.REPLICA_SET,
-    "ReplicationController": Kind.REPLICATION_CONTROLLER,
-    "StatefulSet": Kind.STATEFUL_SET,
+_OWNERS: Final[Mapping[str, tuple[str, Kind]]] = {
+    "ReplicaSet": ("apps/v1", Kind.REPLICA_SET),
+    "ReplicationController": ("v1", Kind.REPLICATION_CONTROLLER),
+    "StatefulSet": ("apps/v1", Kind.STATEFUL_SET),
 }
+"""The version of the API and the kind by the name of the kind, which other APIs may have too."""
 
 
 _Key = tuple[str, frozenset[Pair]]
@@ -75,10 +76,11 @@ class DefaultSelectors:
         return known
 
     def _owner(self, pod: Pod) -> Any | None:
-        kind = _OWNERS.get(pod.owner.kind) if pod.owner is not None else None
-        if kind is None or pod.owner is None:
+        owner = pod.owner
+        known = _OWNERS.get(owner.kind) if owner is not None else None
+        if owner is None or known is None or owner.api_version not in ("", known[0]):
             return None
-        return self._objects.of(kind).get(f"{pod.namespace}/{pod.owner.name}")
+        return self._objects.of(known[1]).get(f"{pod.namespace}/{owner.name}")
 
 
 def _memory(key: _Key, known: _Known) -> int:
