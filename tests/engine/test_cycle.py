@@ -10,7 +10,7 @@ from mooring.engine.cycle import LiveDryRun, decide, tie_break_seed
 from mooring.engine.extenders.answers import ExtenderAnswers, FilterCall, Filtered, NodeFailure
 from mooring.engine.outcome import FitError, ScheduleResult
 from mooring.model.events import Kind
-from mooring.model.node import parse_node
+from mooring.model.node import HOSTNAME, parse_node
 from mooring.model.pod import parse_pod
 from mooring.testing.builders import node, pod, uid_of
 
@@ -185,6 +185,22 @@ def test_pods_nominated_to_the_row_must_fit_beside() -> None:
     deciding.nominate(pod("hoping", cpu="1", priority=5), "a")
     assert LiveDryRun(*deciding.search(pod("low", cpu="1"))).rejection(0) == ("Insufficient cpu",)
     assert LiveDryRun(*deciding.search(pod("high", cpu="1", priority=6))).rejection(0) == ()
+
+
+def test_a_dry_run_says_what_is_lacking_beside_the_pods_that_are_nominated_there() -> None:
+    deciding = Deciding(node("a", cpu="1", memory="1Gi"), pod("there", cpu="1", node="a"))
+    deciding.nominate(pod("hoping", memory="1Gi", priority=5), "a")
+    lacking = LiveDryRun(*deciding.search(pod("low", cpu="1", memory="1Gi"))).rejection(0)
+    assert lacking == ("Insufficient cpu", "Insufficient memory")
+
+
+def test_a_pod_must_fit_without_the_pods_that_are_nominated_there_too() -> None:
+    deciding = Deciding(node("a"))
+    deciding.nominate(pod("hoping", labels={"app": "db"}, priority=5), "a")
+    wanted = {"labelSelector": {"matchLabels": {"app": "db"}}, "topologyKey": HOSTNAME}
+    beside = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [wanted]}}
+    dry_run = LiveDryRun(*deciding.search(pod("low", affinity=beside)))
+    assert dry_run.rejection(0) == ("node(s) didn't match pod affinity rules",)
 
 
 def answered(deciding: Deciding, raw: dict[str, object], answers: ExtenderAnswers) -> Any:

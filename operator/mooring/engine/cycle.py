@@ -321,9 +321,9 @@ class LiveDryRun:
     def rejection(self, row: int) -> tuple[str, ...]:
         """Return why the row rejects the pod in the present state of the trial; () if it does not.
 
-        The filters run without the pods nominated to the row, and then with those of equal or
-        higher priority (RunFilterPluginsWithNominatedPods in framework/runtime/framework.go).
+        The filters run with the pods of equal or higher priority that are nominated to the row, and
+        then without them (RunFilterPluginsWithNominatedPods in framework/runtime/framework.go).
         """
         search = self._search
-        rejected = search.rejections(row) or search.rejections_with_nominated(row)
+        rejected = search.rejections_with_nominated(row) or search.rejections(row)
         return rejected[0].explanation.reasons_at(0) if rejected else ()
