@@ -51,11 +51,23 @@ def test_a_node_with_only_a_name_has_no_resources() -> None:
 
 def test_an_image_is_found_by_each_of_its_names() -> None:
     digest = f"registry.example/app@sha256:{'0' * 64}"
-    images = [{"names": [digest, "registry.example/app"], "sizeBytes": 5}, {"names": None}]
+    images = [{"names": [digest, "registry.example/app:v1"], "sizeBytes": 5}, {"names": None}]
     assert parse_node(node("n1", status={"images": images})).images == {
         digest: 5,
-        "registry.example/app:latest": 5,
+        "registry.example/app:v1": 5,
     }
+
+
+def test_a_name_that_a_node_reports_without_a_tag_stays_as_it_is() -> None:
+    """kube-scheduler compares it with `app:latest` of pods, and finds that they differ."""
+    images = [{"names": ["app"], "sizeBytes": 5}, {"names": ["app:latest"], "sizeBytes": 6}]
+    parsed = parse_node(node("n1", status={"images": images}))
+    assert parsed.images == {"app": 5, "app:latest": 6}
+
+
+def test_of_two_images_of_one_name_on_a_node_the_first_counts() -> None:
+    images = [{"names": ["app:v1"], "sizeBytes": 5}, {"names": ["app:v1"], "sizeBytes": 6}]
+    assert parse_node(node("n1", status={"images": images})).images == {"app:v1": 5}
 
 
 @pytest.mark.parametrize(

@@ -34,9 +34,14 @@ def test_the_images_of_all_containers_add_up_on_a_scale_for_as_many() -> None:
     assert asking.scores(pod(images=["a:v1", "b:v1"])) == {"n1": (700 - 23) * 100 // (2000 - 23)}
 
 
-def test_an_untagged_image_is_the_latest() -> None:
-    asking = PluginAnswers(ImageLocality, node("n1", images={"app": 1000 * MIB}))
-    assert asking.scores(pod(images=["app:latest"])) == {"n1": 100}
+def test_an_untagged_image_of_a_pod_is_the_latest_and_one_of_a_node_is_not() -> None:
+    asking = PluginAnswers(
+        ImageLocality,
+        node("tagged", images={"app:latest": 2000 * MIB}),
+        node("untagged", images={"app": 2000 * MIB}),
+    )
+    for image in ("app", "app:latest"):
+        assert asking.scores(pod(images=[image])) == {"tagged": 100, "untagged": 0}
 
 
 @pytest.mark.parametrize(

@@ -78,13 +78,13 @@ def test_a_toleration_without_a_value_tolerates_every_value() -> None:
 
 
 def test_a_node_carries_its_hostname_and_zone_as_labels() -> None:
-    parsed = parse_node(node("n1", zone="a", labels={"disk": "ssd"}, images={"img": 7}))
+    parsed = parse_node(node("n1", zone="a", labels={"disk": "ssd"}, images={"img:v1": 7}))
     assert parsed.labels == {
         "kubernetes.io/hostname": "n1",
         "topology.kubernetes.io/zone": "a",
         "disk": "ssd",
     }
-    assert parsed.images == {"img:latest": 7}
+    assert parsed.images == {"img:v1": 7}
     assert parsed.conditions == {"Ready": "True"}
 
 

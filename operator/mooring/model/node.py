@@ -47,7 +47,7 @@ class Node:
     Attributes:
         allocatable: Cpu in millicores, other resources in bytes or counts; without `pods`.
         pod_slots: The allocatable `pods`.
-        images: The size in bytes of each image name; a name without a tag ends with `:latest`.
+        images: The size in bytes of each image name, as the kubelet reports it.
         conditions: The status of each condition, by type.
         avoids: Kind and uid of the controllers in the annotation
             `scheduler.alpha.kubernetes.io/preferAvoidPods`.
@@ -120,11 +120,13 @@ def _unavailable(raw: Mapping[str, Any], allocatable: Mapping[str, int]) -> dict
 
 
 def _images(raw: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    images = {}
+    """Return the size by name, of equal names the first (addNodeImageStates in cache.go)."""
+    images = dict[str, int]()
     for index, image in enumerate(raw):
         where = f"status.images[{index}]"
         size = integer(image, "sizeBytes", where) or 0
-        images.update({normalized_image(name): size for name in texts(image, "names", where)})
+        for name in texts(image, "names", where):
+            images.setdefault(name, size)
     return images
 
 
@@ -149,8 +151,9 @@ def _avoided(annotation: str | None) -> frozenset[tuple[str, str]]:
 
 
 def normalized_image(name: str) -> str:
-    """Return the image name, with `:latest` if it has no tag (imagelocality/image_locality.go).
+    """Return a pod's image name, with `:latest` if it has no tag (imagelocality/image_locality.go).
 
-    kube-scheduler looks for a colon after the last slash, so a digest counts as a tag.
+    kube-scheduler looks for a colon after the last slash, so a digest counts as a tag. It changes
+    the names of pods alone, not those that nodes report.
     """
     return name if name.rfind(":") > name.rfind("/") else f"{name}:latest"
