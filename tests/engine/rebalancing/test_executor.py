@@ -2,7 +2,7 @@
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -21,8 +21,16 @@ from mooring.model.node import parse_node
 from mooring.model.workloads import parse_pod_disruption_budget
 from mooring.policy.rebalancing import Goal
 from mooring.testing.builders import node, pdb, uid_of
-from rebalancing_stage import OWNER, Stage, running
+from mooring.testing.device_builders import (
+    allocated,
+    device_claim,
+    device_class,
+    resource_slice,
+)
+from mooring.testing.storage_builders import pv, pvc
+from rebalancing_stage import OWNER, READY, Stage, running
 
+Raw = dict[str, Any]
 EVICTION = "/api/v1/namespaces/default/pods/web-1/eviction"
 SECONDS = 60.0
 NOT_READY = (
@@ -349,6 +357,36 @@ async def test_an_eviction_that_fails_when_the_replica_stops_is_no_traceback(
     assert reported == []
 
 
+def with_devices(*names: str, on_b: Sequence[str]) -> list[Raw]:
+    """Return pods on node a, each with a device by a claim of its template, and devices of b."""
+    pods = [
+        running(
+            name,
+            "a",
+            spec={"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "gpu"}]},
+            status={
+                **READY,
+                "resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": f"{name}-gpu"}],
+            },
+        )
+        for name in names
+    ]
+    claims = [
+        device_claim(
+            f"{name}-gpu",
+            owner=name,
+            allocation=allocated(f"d-{name}", node="a"),
+            reserved_for=[name],
+        )
+        for name in names
+    ]
+    slices = [
+        resource_slice("of-a", [f"d-{name}" for name in names], node="a"),
+        resource_slice("of-b", on_b, node="b"),
+    ]
+    return [device_class(), *slices, *claims, *pods]
+
+
 class TestWhyNot:
     """A move is checked again before it begins."""
 
@@ -383,6 +421,34 @@ class TestWhyNot:
         assert self.why_not(stage, "web-1", "web-2") is not None
         swapped = [stage.move("big", "a"), stage.move("web-1", "b"), stage.move("web-2", "b")]
         assert self.of(stage, *swapped) is None
+
+    def test_a_claim_that_was_made_for_the_pod_is_made_again_for_its_replacement(
+        self, client: ApiClient
+    ) -> None:
+        stage = Stage(client, *with_devices("web-1", on_b=["g1"]))
+        assert self.why_not(stage, "web-1") is None
+
+    def test_moves_that_belong_together_have_devices_together(self, client: ApiClient) -> None:
+        stage = Stage(client, *with_devices("web-1", "web-2", on_b=["g1"]))
+        assert self.why_not(stage, "web-1", "web-2") == (
+            "pod default/web-2 does not fit on node b any more"
+        )
+        stage = Stage(client, *with_devices("web-1", "web-2", on_b=["g1", "g2"]))
+        assert self.why_not(stage, "web-1", "web-2") is None
+
+    def test_an_ephemeral_volume_is_made_again_for_the_replacement(self, client: ApiClient) -> None:
+        claim = pvc("web-1-scratch", volume="disk")
+        claim["metadata"]["ownerReferences"] = [
+            {"kind": "Pod", "name": "web-1", "uid": uid_of("web-1"), "controller": True}
+        ]
+        volumes = [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": {}}}]
+        stage = Stage(
+            client,
+            pv("disk", claim="default/web-1-scratch"),
+            claim,
+            running("web-1", "a", spec={"volumes": volumes}),
+        )
+        assert self.why_not(stage, "web-1") is None
 
     def test_a_pod_that_has_gone_is_not_moved_nor_one_that_has_its_name(self, stage: Stage) -> None:
         move = stage.move("web-1", "b")

@@ -19,11 +19,12 @@ from mooring.engine.preemption_executor import PreemptionExecutor
 from mooring.engine.profiles import ActiveProfile
 from mooring.engine.rebalancing.comparing import violation
 from mooring.engine.rebalancing.expected import Expected, ExpectedReplacements, as_new
-from mooring.engine.rebalancing.movable import Movable
+from mooring.engine.rebalancing.movable import Movable, created_anew
 from mooring.engine.rebalancing.plan import Move, Step
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.engine.what_if import WhatIf, without_preemption
+from mooring.framework.card_plugin import assign_devices
 from mooring.framework.decision import PodRef, TextAboutPods
 from mooring.framework.evaluations import StillEvaluating
 from mooring.framework.pipeline import Pipeline
@@ -220,12 +221,13 @@ class Executor:
                 row, source = cluster.row(move.target), _node(cluster, move.source)
                 if row is None or source is None:
                     return f"node {move.target if row is None else move.source} has gone"
-                new = as_new(move.pod, source)
+                new = created_anew(move.pod, source)
                 if row not in what_if.feasible_rows(new, pipeline):
                     return _about(f"{{}} does not fit on node {move.target} any more", move.pod)
                 if not _gains(what_if, step.goal, new, move, pipeline, gain):
                     return _about(f"{{}} gains nothing on node {move.target} any more", move.pod)
                 trial.add(new, row)
+                assign_devices(pipeline.reserve, new, row)
         return None
 
     async def _evict(self, expected: Expected, entry: ActiveProfile) -> Ended | None:
