@@ -115,6 +115,19 @@ def test_the_largest_number_of_devices_that_a_node_has_is_named() -> None:
     assert (first.nodes, first.examples) == (1, ("a",))
 
 
+def test_no_more_devices_are_tried_than_a_claim_can_have() -> None:
+    """The API server accepts any count; all smaller ones might be more than fit into memory."""
+    many = {"name": "many", "deviceClassName": "gpu", "count": 100_000}
+    claim = device_claim("mine", request("all", 100_000), {"name": "any", "firstAvailable": [many]})
+    cluster = Deciding(*fleet(a=["d0"]), claim).cluster
+    found = [*fewer_devices(parse_pod(with_claims("web", "mine")), cluster)]
+    assert [len(numbers) for numbers in found] == [32, 32]
+    assert [numbers[0].text for numbers in found] == [
+        f"asked for 32 devices instead of 100000 in request {name} of claim mine"
+        for name in ("all", "any/many")
+    ]
+
+
 def test_one_device_is_suggested_where_all_cannot_be_had() -> None:
     claim = device_claim("mine", request("every", allocationMode="All"))
     objects = [*fleet(a=["d0", "d1"]), *held("other", "theirs", "d0", on="a"), claim]

@@ -9,6 +9,7 @@ from typing import Final
 from mooring.engine.change import Change
 from mooring.model.pod import Pod
 from mooring.model.resource_claims import (
+    MOST_RESULTS,
     ClaimSpec,
     Constraint,
     DeviceToleration,
@@ -54,13 +55,16 @@ def claim_changes(pod: Pod, cluster: ClusterView) -> Iterator[Change]:
 
 
 def fewer_devices(pod: Pod, cluster: ClusterView) -> Iterator[Sequence[Change]]:
-    """Yield for each request for several devices those for fewer, the largest number first."""
+    """Yield for each request for several devices those for fewer, the largest number first.
+
+    More than a claim can have are not tried.
+    """
     for name, claim in _waiting(pod, cluster):
         for request, wanted in _requests(claim.spec):
             where = f"request {request} of claim {name}"
             is_all = wanted.mode == "All"
             before = "all" if is_all else str(wanted.count)
-            numbers = [1] if is_all else range(wanted.count - 1, 0, -1)
+            numbers = [1] if is_all else range(min(wanted.count - 1, MOST_RESULTS), 0, -1)
             yield [
                 _change(
                     claim,

@@ -34,6 +34,7 @@ from mooring.model.taints import Toleration, parse_tolerations
 __all__ = [
     "EXTENDED_RESOURCE_CLAIM",
     "FINALIZER",
+    "MOST_RESULTS",
     "Allocation",
     "AllocationConfig",
     "ClaimConfig",
@@ -70,6 +71,8 @@ FINALIZER: Final = "resource.kubernetes.io/delete-protection"
 """The finalizer of a claim that is allocated."""
 EXTENDED_RESOURCE_CLAIM: Final = "resource.kubernetes.io/extended-resource-claim"
 """The annotation of a claim that a scheduler created for a pod's extended resources."""
+MOST_RESULTS: Final = 32
+"""The devices that the status of a claim can hold (AllocationResultsMaxSize)."""
 
 
 class DeviceId(NamedTuple):

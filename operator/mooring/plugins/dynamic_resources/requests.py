@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from mooring.model.device_classes import DeviceClass
 from mooring.model.kubernetes_rules import KubernetesRules
-from mooring.model.resource_claims import DeviceId, ExactRequest, ResourceClaim
+from mooring.model.resource_claims import MOST_RESULTS, DeviceId, ExactRequest, ResourceClaim
 from mooring.model.resource_slices import Device, ResourceSlice
 from mooring.model.taints import Taint
 from mooring.plugins.dynamic_resources.allocation_error import AllocationError
@@ -14,10 +14,8 @@ from mooring.plugins.dynamic_resources.capacity import CapacityError, capacity_l
 from mooring.plugins.dynamic_resources.pools import Pool, node_matches
 from mooring.plugins.dynamic_resources.selectors import Selectors
 
-__all__ = ["ELSEWHERE", "MOST_RESULTS", "Candidate", "NodeDevices", "Requests", "Slot"]
+__all__ = ["ELSEWHERE", "Candidate", "NodeDevices", "Requests", "Slot"]
 
-MOST_RESULTS: Final = 32
-"""The devices that the status of a claim can hold (AllocationResultsMaxSize)."""
 ELSEWHERE: Final = "on other nodes"
 """Why a device is not selected whose slice leaves it to devices where they can be used."""
 _BLOCKING: Final = ("NoSchedule", "NoExecute")

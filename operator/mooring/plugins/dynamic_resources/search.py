@@ -21,10 +21,11 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from mooring.model.resource_claims import MOST_RESULTS
 from mooring.plugins.dynamic_resources.allocation_error import AllocationError
 from mooring.plugins.dynamic_resources.budget import Budget
 from mooring.plugins.dynamic_resources.pruning import Pruning
-from mooring.plugins.dynamic_resources.requests import MOST_RESULTS, Slot
+from mooring.plugins.dynamic_resources.requests import Slot
 from mooring.plugins.dynamic_resources.trial import Trial
 
 __all__ = ["Moves", "Search"]
