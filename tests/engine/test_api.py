@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kube.api_server import ApiServer, Request
+from kube.virtual_clock import VirtualClock
 from mooring.engine.api import PluginApi
 from mooring.engine.at_bind import AtBind
 from mooring.framework.handle import ReadAgainError
@@ -203,6 +204,29 @@ async def test_a_cluster_event_evaluates_every_predicate_again(api: PluginApi) -
     volumes.append("pv-2")
     api.cluster_changed()
     await second
+
+
+async def test_many_waits_look_again_once_after_many_changes(client: ApiClient) -> None:
+    """Thousands of pods may wait for volumes, and each change of the cluster is one of hundreds."""
+    clock, bound, looks = VirtualClock(), False, 0
+    api = PluginApi(client, PodWriter(client), AtBind(), sleep=clock.sleep)
+
+    def looked() -> bool:
+        nonlocal looks
+        looks += 1
+        return bound
+
+    waits = [asyncio.create_task(api.until(looked, LONG)) for _ in range(1_000)]
+    for _ in range(20):
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        api.cluster_changed()
+    assert looks == len(waits)
+    bound = True
+    await clock.sleepers(len(waits))
+    await clock.advance(1.0)
+    await asyncio.gather(*waits)
+    assert looks == 2 * len(waits)
 
 
 async def test_until_raises_timeout_error_after_the_timeout(api: PluginApi) -> None:

@@ -36,6 +36,9 @@ __all__ = ["PluginApi"]
 
 logger = logging.getLogger(__name__)
 
+_FEW_WAITS: Final = 64
+_SECONDS_PER_WAIT: Final = 0.0002
+"""Of more waits each looks again after so long for each of them: that takes 4 % of a core."""
 _PATCHABLE: Final = {
     r.plural: r for r in (resources.PERSISTENT_VOLUME, resources.PERSISTENT_VOLUME_CLAIM)
 }
@@ -297,6 +300,9 @@ class PluginApi:
     async def until(self, done: Callable[[], bool], seconds: float) -> None:
         """Wait until `done` returns True, now or after a change of the mirrored cluster.
 
+        Where many wait it is called some time after the change, with all changes up to then: each
+        of thousands of volumes causes several.
+
         Raises TimeoutError after `seconds`, and whatever `done` raises.
         """
         changed = asyncio.Event()
@@ -306,6 +312,8 @@ class PluginApi:
                 while not done():
                     changed.clear()
                     await changed.wait()
+                    if len(self._waiting) > _FEW_WAITS:
+                        await self._sleep(_SECONDS_PER_WAIT * len(self._waiting))
         finally:
             del self._waiting[changed]
 

@@ -114,7 +114,7 @@ class Api(Protocol):
         """
 
     async def until(self, done: Callable[[], bool], seconds: float) -> None:
-        """Wait until `done` returns True. It is called now and after each cluster event.
+        """Wait until `done` returns True. It is called now and after cluster events.
 
         An exception of `done` ends the wait and is raised.
 
