@@ -1,4 +1,6 @@
+import sys
 from collections.abc import Mapping
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -105,6 +107,34 @@ def test_the_pods_of_a_claim_follow_it_from_its_class_to_its_volume() -> None:
     assert used(state) == {UNBOUND}
     state.delete(Kind.STORAGE_CLASS, "fast")
     assert used(state) == set()
+
+
+def calls_of_a_change(claims: int, after: Raw) -> int:
+    """Return how many functions are called when MADE, of so many bound claims, becomes `after`."""
+    state, number = cluster(node("n1"), MADE), 0
+    for n in range(claims):
+        put(state, pv(f"v{n}", spec=CSI))
+        put(state, pvc(f"c{n}", storage_class="fast", volume=f"v{n}"))
+        put(state, pod(f"p{n}", node="n1", claims=[f"c{n}"]))
+
+    def count(_frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal number
+        number += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        put(state, after)
+    finally:
+        sys.setprofile(before)
+    return number
+
+
+@pytest.mark.parametrize("provisioner", ["csi.example", "other.example"])
+def test_claims_that_have_volumes_are_left_alone_when_their_class_changes(provisioner: str) -> None:
+    """Classes are listed again with 50,000 claims, and nothing is decided while one is put."""
+    after = storage_class("fast", provisioner=provisioner)
+    assert calls_of_a_change(20, after) == calls_of_a_change(2, after)
 
 
 def test_every_pod_of_a_claim_follows_it() -> None:

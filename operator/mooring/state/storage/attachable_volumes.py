@@ -86,9 +86,14 @@ class AttachableVolumes:
         for key in tuple(self._claims_of.get(name, ())):
             self._resolve(key)
 
-    def classes_changed(self) -> None:
-        """Resolve all claims again, because a storage class was added, updated or deleted."""
+    def class_changed(self, name: str) -> None:
+        """Resolve the storage class's claims without a volume again: it came, changed or went."""
+        claims = self._objects.of(Kind.PERSISTENT_VOLUME_CLAIM)
+        volumes = self._objects.of(Kind.PERSISTENT_VOLUME)
         for key in self._rows:
+            claim = claims.get(key)
+            if claim is None or claim.storage_class != name or claim.volume_name in volumes:
+                continue
             self._resolve(key)
 
     def _add_claim(self, key: str, row: int) -> None:

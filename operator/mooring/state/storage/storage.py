@@ -68,8 +68,8 @@ class Storage:
             case Kind.PERSISTENT_VOLUME_CLAIM:
                 self.volumes.claim_changed(key, after)
                 self.attachable.claim_changed(key)
-            case Kind.STORAGE_CLASS:
-                self.attachable.classes_changed()
+            case Kind.STORAGE_CLASS if before != after:
+                self.attachable.class_changed(key)
             case Kind.CSI_NODE:
                 self.csi_nodes.refresh(key)
             case Kind.CSI_STORAGE_CAPACITY:
