@@ -188,8 +188,12 @@ class CardPlugin(AssignsInTrials):
     def unreserve(self, _pod: Pod, _node: str) -> None:
         """Do nothing: the pod's cards are freed when it is forgotten."""
 
-    async def pre_bind(self, pod: Pod, _node: str) -> None:
-        """Have the pod bound with annotations that name its cards."""
+    async def pre_bind(self, pod: Pod, node: str) -> None:
+        """Have the pod bound with annotations that name its cards.
+
+        Raises:
+            PluginError: if the node has lost them since they were assigned.
+        """
         request = self.pre_filter(pod, self._cluster)
         if not isinstance(request, CardRequest):
             return
@@ -197,6 +201,8 @@ class CardPlugin(AssignsInTrials):
         if placed is None or placed.cards is None:
             raise PluginError(f"no GPU is assigned to {pod.key}")
         _, assignment = placed.cards
+        if max(map(max, assignment)) >= len(self._cards.known(placed.row)):
+            raise PluginError(f"GPUs of node {node} have gone")
         self._api.annotate(pod, self._annotations(request, assignment, placed.row))
 
     def queueing_hint(self, _pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:

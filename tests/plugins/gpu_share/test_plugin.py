@@ -6,7 +6,9 @@ import pytest
 
 from devices.assuming import Assuming
 from devices.objects import gpu_node, share_pod, whole_pod
-from mooring.framework.verdicts import Unschedulable
+from mooring.framework.verdicts import PluginError, Unschedulable
+from mooring.model.events import Kind
+from mooring.model.node import parse_node
 from mooring.model.pod import parse_pod
 from mooring.plugins.gpu_share.plugin import GPUShare
 from mooring.testing.builders import node, pod
@@ -147,6 +149,23 @@ def test_the_annotations_are_those_that_gpushares_device_plugin_reads() -> None:
         "ALIYUN_COM_GPU_MEM_ASSIGNED": "false",
         "ALIYUN_COM_GPU_MEM_ASSUME_TIME": "1767225600000000000",
     }
+
+
+@pytest.mark.parametrize("left", [gpu_node("n", 1), gpu_node("n", 0), None])
+def test_no_pod_is_bound_to_a_card_that_has_gone_while_it_waited(
+    left: dict[str, Any] | None,
+) -> None:
+    """Members of a gang may wait at Permit for long after their cards were chosen."""
+    asked, new = Assuming(GPUShare, gpu_node("n", 2), cards="Spread"), share_pod("new", 4)
+    asked.state.put(Kind.POD, "held", parse_pod(share_pod("held", 4, node="n", card=0)))
+    asked.reserve(new, "n")
+    assert asked.cards(new) == ((1,),)
+    if left is None:
+        asked.state.delete(Kind.NODE, "n")
+    else:
+        asked.state.put(Kind.NODE, "n", parse_node(left))
+    with pytest.raises(PluginError, match="GPUs of node n have gone"):
+        asked.annotations(new, "n")
 
 
 def test_cards_of_several_containers_are_written_in_their_order() -> None:
