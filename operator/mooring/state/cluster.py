@@ -423,13 +423,15 @@ class ClusterState:
         nominated no more. The DELETE of their nominations has them tried again.
 
         Delivers a DELETE if the pod was announced, or if it was nominated to the node: other pods
-        then know of resources that are free now.
+        then know of resources that are free now. If it is not assumed any more, the UPDATEs of
+        `release_claims` tell of its devices.
         """
-        self.dynamic_resources.claims.release(pod.uid)
+        freed = self._release_claims(pod.uid)
         assumed, assumption = self.pods.assumed.get(pod.uid), self.pods.assumption(pod.uid)
         if assumed is None or assumption is None:
             preemptors = self._evictions.abandon(pod)
-            self._deliver(tuple(event for p in preemptors for event in self._withdraw(p.uid)))
+            withdrawn = [event for p in preemptors for event in self._withdraw(p.uid)]
+            self._deliver((*freed, *withdrawn))
             return
         events = self._delete_pod(pod.uid)
         if not assumption.announced and assumption.was_nominated:
@@ -538,14 +540,17 @@ class ClusterState:
         A claim that is not in flight any more, but was not allocated, delivers an UPDATE as when
         one is deallocated: its devices are free.
         """
-        self._deliver(
-            tuple(
-                ClusterEvent(
-                    Kind.RESOURCE_CLAIM, Action.UPDATE, replace(claim, allocation=allocation), claim
-                )
-                for claim, allocation in self.dynamic_resources.claims.release(holder, claims)
-                if claim.allocation is None
+        self._deliver(self._release_claims(holder, claims))
+
+    def _release_claims(
+        self, holder: Uid, claims: Iterable[str] | None = None
+    ) -> tuple[ClusterEvent, ...]:
+        return tuple(
+            ClusterEvent(
+                Kind.RESOURCE_CLAIM, Action.UPDATE, replace(claim, allocation=allocation), claim
             )
+            for claim, allocation in self.dynamic_resources.claims.release(holder, claims)
+            if claim.allocation is None
         )
 
     def settle_claims(self, pod: Pod) -> None:

@@ -104,6 +104,22 @@ def test_devices_that_are_released_are_an_event_unless_they_are_written() -> Non
     assert len(events) == 2
 
 
+def test_devices_of_a_pod_that_another_scheduler_has_bound_are_announced_when_it_is_forgotten() -> (
+    None
+):
+    """Of the pod itself there is nothing to tell then: it is on its node."""
+    events: list[ClusterEvent] = []
+    state = cluster(UNALLOCATED, node("n1"), node("n2"))
+    state.assume(WEB, state.nodes.row_of["n1"])
+    state.announce(WEB)
+    state.hold_claims(WEB.uid, {known(state).uid: of("d0")})
+    state.put(Kind.POD, WEB.uid, replace(WEB, node_name="n2"))
+    state.on_events(events.extend)
+    state.forget(WEB)
+    before = replace(known(state), allocation=of("d0"))
+    assert events == [ClusterEvent(Kind.RESOURCE_CLAIM, Action.UPDATE, before, known(state))]
+
+
 # ---- Assumed
 
 
