@@ -52,6 +52,21 @@ def test_the_types_of_a_nodes_cards_are_counted(file: Path) -> None:
     assert "  1 x A100, 1 x H100; still fits: a share of 80 GiB" in result.stdout
 
 
+def test_texts_of_nodes_and_drivers_cannot_control_the_terminal(file: Path) -> None:
+    """The type of a card is in an annotation of its node, which is any text."""
+    cards = [{"product": "A100\x1b[2J", "memory": 40960}]
+    objects = (
+        gpu_node("a", 1, 16, described=cards),
+        resource_slice("own", ["d0"], node="a", driver="d\x1b[2J", pool="p\x1b[2J"),
+        device_class("c\x1b[2J"),
+    )
+    result = shown(file, objects=objects)
+    assert result.exit_code == 0
+    assert "\x1b" not in result.stdout
+    for text in ("1 x A100\\x1b[2J", "d\\x1b[2J", "pool p\\x1b[2J", "class c\\x1b[2J"):
+        assert f"  {text}" in result.stdout
+
+
 def test_cards_that_nothing_is_free_on_or_that_cannot_be_used_are_said_to_be(file: Path) -> None:
     objects = (
         gpu_node("a", 2, 16, unhealthy="1"),

@@ -16,6 +16,7 @@ from mooring.cli.console import (
     output_option,
     print_json,
     print_table,
+    printable,
 )
 from mooring.cli.progress import Progress
 from mooring.engine.profiles import ActiveProfile, Profiles
@@ -144,14 +145,14 @@ def _print_nodes(nodes: Sequence[NodeGPUs], unit: str) -> None:
     for number, node in enumerate(nodes):
         if number:
             click.echo()
-        click.echo(node.node)
+        click.echo(printable(node.node))
         if node.cards:
             _print_cards(node, unit)
         _print_devices(node.devices, node.node)
 
 
 def _print_cards(node: NodeGPUs, unit: str) -> None:
-    click.echo(f"  {_kinds(node)}; still fits: {_fits(node, unit)}")
+    click.echo(f"  {printable(_kinds(node))}; still fits: {_fits(node, unit)}")
     rows = []
     for card in node.cards:
         owners = (f"{key}?" if key in card.guessed else key for key in card.owners)
@@ -168,15 +169,16 @@ def _print_devices(devices: Iterable[NodeDevice], node: str = "") -> None:
     for device in devices:
         pools.setdefault((device.id.driver, device.id.pool), []).append(device)
     for (driver, pool), found in pools.items():
-        click.echo(f"  {driver}")
+        click.echo(f"  {printable(driver)}")
         if pool != node:
-            click.echo(f"  pool {pool}")
+            click.echo(f"  pool {printable(pool)}")
         states = Counter(device.state for device in found)
         counts = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
         click.echo(f"  {len(found)} device{'s' * (len(found) > 1)}: {counts}")
         for name in sorted({name for device in found for name in device.classes}):
             count = sum(name in device.classes for device in found)
-            click.echo(f"  class {name}{f': {count} of them' if count < len(found) else ''}")
+            of_them = f": {count} of them" if count < len(found) else ""
+            click.echo(f"  class {printable(name)}{of_them}")
         rows = [(f"  {d.id.device}", d.state, _held(d)) for d in found]
         print_table(("  DEVICE", "STATE", "HELD BY"), rows, prose=("HELD BY",))
 
