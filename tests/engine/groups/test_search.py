@@ -1,5 +1,6 @@
 """Pauses of a search: no trial is open in them, and some changes end the search."""
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -8,10 +9,12 @@ from deciding import Deciding
 from driving import driven
 from group_searching import pausing, placed_in_slices, search_for
 from mooring.engine.groups.search import DecisionOutdated
+from mooring.framework.evaluations import StillEvaluating
 from mooring.model.events import Kind
 from mooring.model.objects import parse_object
 from mooring.model.pod import parse_pod
 from mooring.testing.builders import node, pod
+from mooring.testing.device_builders import device_claim, device_class, resource_slice
 
 Raw = dict[str, Any]
 
@@ -31,6 +34,25 @@ def test_a_search_pauses_and_no_member_is_on_a_node_then() -> None:
     assert assignment.complete
     assert pauses >= 5
     assert set(on_nodes) == set(nominated) == {1}
+
+
+def test_members_have_their_devices_again_after_each_pause_however_many_they_are() -> None:
+    """What that costs is not charged to the decision before the pause, which may have done all."""
+    names = [f"n{i}" for i in range(25)]
+    slices = [resource_slice(name, ["d0", "d1", "d2", "d3"], node=name) for name in names]
+    claims = [device_claim(f"c{i}") for i in range(100)]
+    members = [
+        pod(f"x{i}", spec={"resourceClaims": [{"name": "d", "resourceClaimName": f"c{i}"}]})
+        for i in range(100)
+    ]
+    objects = (*map(node, names), device_class(), *slices, *claims)
+    deciding = Deciding(*objects, most_per_decision=2_000)
+    for _ in range(10):  # the first attempts read the devices of the nodes
+        with suppress(StillEvaluating):
+            assignment, pauses = placed_in_slices(deciding, members)
+            break
+    assert assignment.complete
+    assert pauses >= 50
 
 
 def test_a_search_ends_when_a_node_comes_in_a_pause() -> None:

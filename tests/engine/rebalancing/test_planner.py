@@ -84,6 +84,33 @@ def test_a_claim_is_allocated_anew_where_its_pod_may_run_and_nothing_is_left_of_
     assert replanning.plan() == plan
 
 
+def test_a_plan_goes_on_after_a_pause_with_the_devices_of_all_moves_before_it() -> None:
+    """What they cost is not charged to the decision before the pause, which has done enough."""
+    objects = [device_class()]
+    for number in range(10):
+        claim, name, old, new = f"c{number}", f"web-{number}", f"a{number}", f"b{number}"
+        objects += [
+            node(old),
+            node(new, labels=ON_SSD),
+            resource_slice(f"on-{old}", ["d0", "d1"], node=old),
+            resource_slice(f"on-{new}", ["d0", "d1"], node=new),
+            device_claim(
+                claim,
+                request(count=1 + number % 2),
+                allocation=allocated("d0", node=old),
+                reserved_for=[name],
+            ),
+            owned(
+                name,
+                node=old,
+                node_selector=ON_SSD,
+                spec={"resourceClaims": [{"name": "gpu", "resourceClaimName": claim}]},
+            ),
+        ]
+    replanning = Replanning(*objects, most_per_decision=500)
+    assert len(replanning.plan(budget=SearchBudget(1_000)).moves) == 10
+
+
 def test_what_is_kept_for_a_nominated_pod_is_not_taken() -> None:
     replanning = Replanning(
         node("a"),

@@ -286,7 +286,11 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return found if isinstance(found, Unschedulable) else None
 
     def assign(self, pod: Pod, row: int) -> Unschedulable | None:
-        """Have the devices of the row in flight for the pod, which is on it, also in a trial."""
+        """Have the devices of the row in flight for the pod, which is on it, in a trial.
+
+        Thousands of pods may be on nodes again after a pause, so that each has a budget.
+        """
+        self._evaluations.begin_decision()
         found = self._assigned(pod, row)
         return found if isinstance(found, Unschedulable) else None
 
