@@ -27,7 +27,7 @@ def test_removed_and_added_pods_count_in_every_trial_and_in_no_other_decision() 
     tried, wanted = what_if(deciding), parse_pod(pod("new", cpu="4"))
     before = deciding.cluster.nodes.requested("cpu").tolist()
     tried.remove(uid_of("old"))
-    tried.add(parse_pod(pod("other", cpu="1")), "b")
+    tried.add(parse_pod(pod("other", cpu="1")), "b", deciding.pipeline)
     for _ in range(2):
         with tried.trial():
             assert deciding.cluster.pod(uid_of("old")) is None
@@ -64,7 +64,7 @@ def test_a_nominated_pod_is_left_its_requests_in_trials_alone() -> None:
 def test_an_added_pod_whose_node_has_gone_is_left_out() -> None:
     deciding = Deciding(node("a"), node("b"))
     tried = what_if(deciding)
-    tried.add(parse_pod(pod("new")), "b")
+    tried.add(parse_pod(pod("new")), "b", deciding.pipeline)
     deciding.state.delete(Kind.NODE, "b")
     with tried.trial():
         assert deciding.cluster.pod(uid_of("new")) is None
@@ -73,7 +73,7 @@ def test_an_added_pod_whose_node_has_gone_is_left_out() -> None:
 def test_an_added_pod_that_was_bound_meanwhile_is_there_once() -> None:
     deciding = Deciding(node("a"), node("b"), pod("new", node="a"))
     tried = what_if(deciding)
-    tried.add(parse_pod(pod("new")), "b")
+    tried.add(parse_pod(pod("new")), "b", deciding.pipeline)
     with tried.trial():
         placed = deciding.cluster.pod(uid_of("new"))
         assert placed is not None
@@ -135,7 +135,7 @@ def test_members_of_a_group_get_nodes_together_beside_what_was_added() -> None:
         len(run_whole(tried.decide_group(group, members, deciding.pipeline, SearchBudget())).rows)
         == 2
     )
-    tried.add(parse_pod(pod("other", cpu="3")), "a")
+    tried.add(parse_pod(pod("other", cpu="3")), "a", deciding.pipeline)
     assert (
         len(run_whole(tried.decide_group(group, members, deciding.pipeline, SearchBudget())).rows)
         == 1

@@ -23,6 +23,8 @@ from mooring.simulate.inputs import inputs_of
 from mooring.simulate.manifests import InputError, Manifest, manifests_in
 from mooring.simulate.simulation import simulate
 from mooring.testing.builders import api_object, node, pod, priority_class, service, uid_of
+from mooring.testing.device_builders import device_class, resource_slice
+from mooring.testing.storage_builders import pv, pvc, storage_class
 from scheduler_states import SHIPPED_ONLY, put_profile, scheduler_state
 
 ZONE = "topology.kubernetes.io/zone"
@@ -178,6 +180,19 @@ async def test_the_pods_of_a_controller_go_where_simulate_has_them_go(kind: str)
     found = await tried(wanted, *objects)
     assert nodes(found) == simulated(wanted, *objects)
     assert len({*nodes(found)}) == 9
+
+
+async def test_pods_get_devices_and_volumes_beside_each_other_as_simulate_gives_them() -> None:
+    extended = device_class(extendedResourceName="example.com/gpu")
+    devices = (extended, resource_slice("own", ["d0", "d1"], node="a"))
+    three = text(*(pod(f"gpu-{n}", requests={"example.com/gpu": 1}) for n in range(3)))
+    assert nodes(await tried(three, *CLUSTER, *devices)) == ["a", "a", None]
+    assert simulated(three, *CLUSTER, *devices) == ["a", "a", None]
+    claims = [pvc(f"data-{n}", storage_class="local") for n in range(2)]
+    volumes = (storage_class("local"), pv("disk", storage_class="local"), *claims)
+    two = text(*(pod(f"db-{n}", claims=[f"data-{n}"]) for n in range(2)))
+    assert nodes(await tried(two, *CLUSTER, *volumes)) == ["b", None]
+    assert simulated(two, *CLUSTER, *volumes) == ["b", None]
 
 
 async def test_pods_spread_by_a_service_of_the_text_as_simulate_has_them_spread() -> None:

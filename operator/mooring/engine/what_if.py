@@ -21,6 +21,7 @@ from mooring.engine.groups.search import DecisionOutdated, SearchedMembers
 from mooring.engine.groups.slices import Pausing, SearchBudget
 from mooring.engine.outcome import Outcome, ScheduleResult
 from mooring.engine.result_cache import ResultCache
+from mooring.framework.card_plugin import assign_devices
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.runtime import first_gate
 from mooring.model.events import Kind
@@ -61,7 +62,7 @@ class WhatIf:
         self._salt = salt
         self._start = 0
         self._removed: list[Uid] = []
-        self._added: list[tuple[Pod, str]] = []
+        self._added: list[tuple[Pod, str, Pipeline]] = []
         self._nominated: list[tuple[Pod, str]] = []
         self._objects: list[tuple[Kind, str, Any]] = []
 
@@ -69,9 +70,12 @@ class WhatIf:
         """Leave the pod of this uid, and its nomination, out of all trials from now on."""
         self._removed.append(uid)
 
-    def add(self, pod: Pod, node: str) -> None:
-        """Have the pod on the node of this name in all trials from now on, while it exists."""
-        self._added.append((pod, node))
+    def add(self, pod: Pod, node: str, pipeline: Pipeline) -> None:
+        """Have the pod on the node of this name in all trials from now on, while it exists.
+
+        There it has what the plugins of the pipeline reserve for it: devices, cards and volumes.
+        """
+        self._added.append((pod, node, pipeline))
 
     def nominate(self, pod: Pod, node: str) -> None:
         """Keep what the pod requests of the node of this name for it in all trials from now on."""
@@ -87,15 +91,19 @@ class WhatIf:
 
         Await nothing inside. More pods may be removed and added for this trial alone. A pod that is
         removed frees its devices, as if it was deleted.
+
+        Raises:
+            StillEvaluating: what an added pod reserves is yet to be found; try again later.
         """
         cluster = self.cluster
         with cluster.trial(frees_claims=True) as trial:
             for uid in self._removed:
                 trial.withdraw(uid)
                 trial.remove(uid)
-            for pod, name in self._added:
+            for pod, name, pipeline in self._added:
                 if (row := self._row_for(pod, name)) is not None:
                     trial.add(pod, row)
+                    assign_devices(pipeline.reserve, pod, row)
             for pod, name in self._nominated:
                 row = self._row_for(pod, name)
                 if row is not None and cluster.nominations.get(pod.uid) is None:

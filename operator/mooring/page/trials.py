@@ -401,7 +401,7 @@ class WhatIfRunner:
                 return _without_node(pod, pipeline, message)
             row, document = decision_in_full(pod, pipeline, what_if, nodes=nodes)
         if row is not None:
-            what_if.add(pod, what_if.cluster.nodes.name(row))
+            what_if.add(pod, what_if.cluster.nodes.name(row), pipeline)
         elif document.nominated_node is not None:
             what_if.nominate(pod, document.nominated_node)
         return document
@@ -587,7 +587,7 @@ def _member(
     if row is None:
         return document
     name = what_if.cluster.nodes.name(row)
-    what_if.add(pod, name)
+    what_if.add(pod, name, pipeline)
     return replace(document, node=name, message=None, cause=None)
 
 
