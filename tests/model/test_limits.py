@@ -49,6 +49,9 @@ ONE_TOO_MANY: dict[Counted, dict[str, Any]] = {
         "spec": {"volumes": [{"name": n, "image": {"reference": n}} for n in names(Counted.IMAGES)]}
     },
     Counted.CONTAINERS: {"images": [""] * more(Counted.CONTAINERS)},
+    Counted.RESOURCE_CLAIMS: {
+        "spec": {"resourceClaims": [{"name": n} for n in names(Counted.RESOURCE_CLAIMS)]}
+    },
     Counted.LABELS: {"labels": dict.fromkeys(names(Counted.LABELS), "x")},
     Counted.VOLUMES: {"claims": names(Counted.VOLUMES)},
 }

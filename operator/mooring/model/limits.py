@@ -27,6 +27,7 @@ class Counted(StrEnum):
     HOST_PORTS = "host ports"
     IMAGES = "images"
     CONTAINERS = "containers"
+    RESOURCE_CLAIMS = "claims for devices"
     LABELS = "labels"
     VOLUMES = "volumes"
 
@@ -44,6 +45,7 @@ LIMITS: Final[Mapping[Counted, int]] = MappingProxyType(
         Counted.HOST_PORTS: 1000,
         Counted.IMAGES: 500,
         Counted.CONTAINERS: 500,
+        Counted.RESOURCE_CLAIMS: 256,
         Counted.LABELS: 1000,
         Counted.VOLUMES: 1000,
     }

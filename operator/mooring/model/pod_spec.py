@@ -425,6 +425,7 @@ def _counts(spec: PodSpec) -> dict[Counted, int]:
         Counted.HOST_PORTS: len(spec.host_ports),
         Counted.IMAGES: len(spec.images) + len(spec.volume_images),
         Counted.CONTAINERS: spec.container_count,
+        Counted.RESOURCE_CLAIMS: len(spec.resource_claims),
     }
 
 

@@ -54,6 +54,22 @@ def test_without_devices_an_invalid_pool_is_why_the_node_is_not_suitable() -> No
     ]
 
 
+def test_requests_beyond_a_limit_are_not_searched_for_on_any_node() -> None:
+    """One claim may have 32 requests with 8 alternatives each; a pod may have many claims."""
+    requests = [first_available(f"r{n}", *[exactly("gpu")] * 8) for n in range(32)]
+    slices = [resource_slice("s", ALL_NODES, [device("d")])]
+    asked = case([node("n")], slices, [device_class("gpu")], [claim("c", requests)])
+    assert ask(asked, "1.37", compile_small) == [{}]
+    asked["claims"].append(claim("more", [request("r", exactly("gpu"))]))
+    assert ask(asked, "1.37", compile_small) == [
+        {
+            "error": "the pod's claims have 257 requests for devices with all alternatives; "
+            "Mooring looks for at most 256 together",
+            "nodeOnly": True,
+        }
+    ]
+
+
 def test_every_share_gets_an_id_of_its_own() -> None:
     listed = [device("d", allowMultipleAllocations=True)]
     claims = [claim("c", [request("a", exactly("gpu")), request("b", exactly("gpu"))])]

@@ -11,7 +11,7 @@ from typing import Final
 from mooring.model.device_classes import DeviceClass
 from mooring.model.kubernetes_rules import KubernetesRules
 from mooring.model.resource_claims import Allocation, ResourceClaim
-from mooring.plugins.dynamic_resources.allocation_error import AllocationError
+from mooring.plugins.dynamic_resources.allocation_error import AllocationError, BudgetError
 from mooring.plugins.dynamic_resources.budget import Budget
 from mooring.plugins.dynamic_resources.explanation import ExplainedRequest, explained
 from mooring.plugins.dynamic_resources.pools import Inventory, Pool, pools_of_node
@@ -28,6 +28,8 @@ __all__ = ["Allocator"]
 _UNITS_PER_NODE: Final = 300
 _UNITS_PER_DEVICE: Final = 25
 """What a search costs a decision at least, in the units of `Evaluations`."""
+_MOST_SLOTS: Final = 256
+"""Requests with their alternatives: as many as one claim may have, and far more than is real."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,6 +69,9 @@ class Allocator:
         budget: Budget,
     ) -> None:
         self._claims = claims
+        self._slots = sum(
+            len(request.first_available) or 1 for claim in claims for request in claim.spec.requests
+        )
         self._inventory = inventory
         self._allocated = allocated
         self._classes = classes
@@ -176,6 +181,12 @@ class Allocator:
         return [explained(slot, self._claims, node, trial) for slot in requests.slots]
 
     def _checked(self, node: NodeDevices) -> Requests:
+        if self._slots > _MOST_SLOTS:
+            raise BudgetError(
+                f"the pod's claims have {self._slots} requests for devices with all alternatives; "
+                f"Mooring looks for at most {_MOST_SLOTS} together",
+                on_node=True,
+            )
         return Requests(
             self._claims,
             node,
