@@ -537,6 +537,22 @@ async def test_a_scheduler_that_stops_cancels_later_writes_and_begins_no_more(
     assert ended == ["cancelled"]
 
 
+async def test_what_is_only_tried_writes_nothing_later(client: ApiClient) -> None:
+    tried, written = [True], list[bool]()
+
+    async def write() -> None:
+        written.append(True)
+
+    api = PluginApi(client, PodWriter(client), AtBind(), is_tried=lambda: tried[0])
+    api.later(write)
+    await asyncio.sleep(0)
+    assert written == []
+    tried[0] = False
+    api.later(write)
+    await asyncio.sleep(0)
+    assert written == [True]
+
+
 async def test_a_claim_is_created_in_its_namespace(server: ApiServer, api: PluginApi) -> None:
     body = {"metadata": {"namespace": "default", "generateName": "c-"}}
     creating = asyncio.create_task(api.create("resourceclaims", body))

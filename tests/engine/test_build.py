@@ -5,16 +5,22 @@ import asyncio
 import pytest
 
 from engines import PLUGINS, Engine
+from kube.api_server import ApiServer
 from mooring.engine.build import Options, build_engine, build_scheduler_state
+from mooring.engine.outcome import FitError
+from mooring.engine.result_cache import ResultCache
+from mooring.engine.what_if import WhatIf
 from mooring.framework.plugin_failures import ExtensionPoint
 from mooring.framework.queued_pod import SubQueue
 from mooring.kube.client import ApiClient
+from mooring.kube.config import Connection
 from mooring.model.events import Kind
 from mooring.model.node import parse_node
 from mooring.model.pod import parse_pod
 from mooring.observe.metrics import Metrics
 from mooring.state.cluster import ClusterState
 from mooring.testing.builders import node, pod, uid_of
+from mooring.testing.device_builders import allocated, device_claim, device_class
 from mooring.testing.fakes import FakeApi
 from scheduler_states import put_profile
 
@@ -40,6 +46,28 @@ async def test_a_new_node_reaches_the_queue_and_the_waits_of_plugins(client: Api
     while queue.run_hints(engine.clock()):
         pass
     assert queued.queue is not SubQueue.UNSCHEDULABLE
+
+
+async def test_nothing_is_written_for_a_pod_that_is_only_tried(server: ApiServer) -> None:
+    """PostFilter runs, because the pod may preempt, and would have the claim freed."""
+    entry = {"name": "gpu", "resourceClaimName": "mine"}
+    wanted = parse_pod(pod("web", cpu="6", spec={"resourceClaims": [entry]}))
+    objects = (
+        node("a", cpu="4"),
+        node("b", cpu="8"),
+        device_class(),
+        device_claim("mine", allocation=allocated("d0", node="a")),
+    )
+    async with ApiClient(Connection(server.url)) as connected:
+        scheduler = Engine(connected, *objects).scheduler_state
+        (profile,) = scheduler.profiles.in_force.values()
+        what_if = WhatIf(scheduler.cluster, ResultCache(scheduler.state.nodes))
+        before = len(asyncio.all_tasks())
+        with what_if.trial():
+            assert isinstance(what_if.decide(wanted, profile.pipeline), FitError)
+        assert len(asyncio.all_tasks()) == before
+        assert isinstance(what_if.decide(wanted, profile.pipeline), FitError)
+        assert (await server.next()).path.endswith("/resourceclaims/mine")
 
 
 async def test_a_state_has_one_engine(client: ApiClient) -> None:

@@ -68,7 +68,8 @@ _ALONE_IN: ContextVar[_Turns | None] = ContextVar("alone_in", default=None)
 class PluginApi:
     """Implements `mooring.framework.handle.Api` over one client.
 
-    `at_bind` has the attempts for which plugins may bind pods.
+    `at_bind` has the attempts for which plugins may bind pods. `is_tried` returns whether what is
+    decided at this moment is only tried.
     """
 
     def __init__(
@@ -80,10 +81,12 @@ class PluginApi:
         now: Callable[[], float] = time.time,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         random: Random | None = None,
+        is_tried: Callable[[], bool] = lambda: False,
     ) -> None:
         self._client = client
         self._writer = writer
         self._at_bind = at_bind
+        self._is_tried = is_tried
         self._now = now
         self._sleep = sleep
         self._random = random or Random()  # noqa: S311 - spreads load, hides nothing
@@ -261,8 +264,11 @@ class PluginApi:
             del self._turns[turns.key]
 
     def later(self, write: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Call `write` soon in a task of its own, unless the scheduler stops; log its errors."""
-        if self._stopped:
+        """Call `write` soon in a task of its own, unless the scheduler stops; log its errors.
+
+        It is left out if what is decided is only tried.
+        """
+        if self._stopped or self._is_tried():
             return
         task = asyncio.get_running_loop().create_task(_logged(write))
         self._later.add(task)

@@ -293,7 +293,15 @@ def build_engine(
     metrics = metrics or Metrics()
     writer = PodWriter(client, random=random, sleep=sleep)
     at_bind = AtBind()
-    api = PluginApi(client, writer, at_bind, now=now, sleep=sleep, random=random)
+    api = PluginApi(
+        client,
+        writer,
+        at_bind,
+        now=now,
+        sleep=sleep,
+        random=random,
+        is_tried=lambda: state.is_tried,
+    )
     scheduler = build_scheduler_state(
         state,
         api,

@@ -110,7 +110,7 @@ class Api(Protocol):
         """Call `write` soon and let it run to its end; an error is logged.
 
         This is for writes that no caller waits for, from `post_filter` and `unreserve`. What is
-        still to be written when the scheduler stops is not written.
+        still to be written when the scheduler stops is not written, nor anything in a trial.
         """
 
     async def until(self, done: Callable[[], bool], seconds: float) -> None:

@@ -90,6 +90,8 @@ class ClusterState:
         self._undelivered: deque[tuple[ClusterEvent, ...]] = deque()
         self._holds_events = False
         """Whether events wait: the sink is being told of others, or `delivered_after` says so."""
+        self._trials = 0
+        """How many trials are open, one inside the other."""
 
     def on_events(self, sink: EventSink) -> None:
         """Deliver all cluster events to the sink from now on; there is one at most.
@@ -605,8 +607,17 @@ class ClusterState:
         of its claims, unless others use them too, as they are free when it is deleted. Preemption
         does not count on that, as in kube-scheduler.
         """
-        with self.delivered_after(), self._pod_groups.trial(), ExitStack() as undo:
-            yield Trial(self, undo, frees_claims=frees_claims)
+        self._trials += 1
+        try:
+            with self.delivered_after(), self._pod_groups.trial(), ExitStack() as undo:
+                yield Trial(self, undo, frees_claims=frees_claims)
+        finally:
+            self._trials -= 1
+
+    @property
+    def is_tried(self) -> bool:
+        """Whether a trial is open, so that nothing of what is decided may be written."""
+        return self._trials > 0
 
     def overdue(self, now: float) -> list[Pod]:
         """Return assumed pods whose confirmation has not come in time (`now` in seconds)."""

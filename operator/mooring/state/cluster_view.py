@@ -56,6 +56,11 @@ class ClusterView:
         return self._state.kubernetes
 
     @property
+    def is_tried(self) -> bool:
+        """Whether a trial is open, so that nothing of what is decided may be written."""
+        return self._state.is_tried
+
+    @property
     def nodes(self) -> NodeView:
         """All rows of the node table."""
         table = self._state.nodes

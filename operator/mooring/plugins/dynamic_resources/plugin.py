@@ -400,8 +400,9 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
             return "deletion of ResourceClaim completed"
         for claim in self._unavailable(claims, nodes):
             if may_be_freed(claim, pod, self._cluster):
-                self._overdue.pop(claim.uid, None)
-                self._writer.deallocate_later(pod, claim)
+                if not self._cluster.is_tried:
+                    self._overdue.pop(claim.uid, None)
+                    self._writer.deallocate_later(pod, claim)
                 return "deallocation of ResourceClaim completed"
         return None
 
