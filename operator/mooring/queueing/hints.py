@@ -54,7 +54,7 @@ class QueueingHints:
         is reserved is alone: it may give up the claim's devices, or has what the others lack.
         """
         devices = self._cluster.dynamic_resources
-        if pod.spec.containers and devices.extended_resource_claims(pod.uid):
+        if pod.spec.containers and devices.extended_resource_claims(pod):
             return pod.uid
         claims = (devices.claim(key) for key in claim_keys(pod)) if pod.spec.resource_claims else ()
         known = [claim for claim in claims if claim is not None]

@@ -284,6 +284,16 @@ def test_a_claim_of_an_earlier_attempt_rejects_every_node() -> None:
     assert not found.fits_anywhere
 
 
+def test_a_claim_of_another_namespace_keeps_no_pod_from_any_node() -> None:
+    """Whoever may create claims there can name any pod as its controller, by its uid."""
+    foreign = device_claim("left", namespace="other", owner="web")
+    foreign["metadata"]["annotations"] = {"resource.kubernetes.io/extended-resource-claim": "true"}
+    foreign["metadata"]["ownerReferences"][0]["uid"] = uid_of("web")
+    found = resources(pod("web", requests={GPU: 1}), GPUS, foreign)
+    assert found is not None
+    assert found.fits_anywhere
+
+
 def test_nodes_that_lack_the_same_resources_need_the_same_claim() -> None:
     state = cluster(
         node("a"), node("b", resources={NIC: 1}), node("c"), node("d", resources={GPU: 1, NIC: 1})

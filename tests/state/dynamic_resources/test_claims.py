@@ -304,17 +304,17 @@ def test_the_claims_for_a_pods_extended_resources_are_known_by_the_pod() -> None
     raw = device_claim(owner="web")
     raw["metadata"]["annotations"] = {"resource.kubernetes.io/extended-resource-claim": "true"}
     state = cluster(raw, device_claim("other", owner="web"))
-    assert view(state).extended_resource_claims(WEB.uid) == [known(state)]
-    assert view(state).extended_resource_claims(DB.uid) == []
+    assert view(state).extended_resource_claims(WEB) == [known(state)]
+    assert view(state).extended_resource_claims(DB) == []
     state.delete(Kind.RESOURCE_CLAIM, KEY)
-    assert view(state).extended_resource_claims(WEB.uid) == []
+    assert view(state).extended_resource_claims(WEB) == []
 
 
 def test_a_simulation_creates_the_claim_for_a_pods_extended_resources() -> None:
     state = cluster()
     state.hold_claims(WEB.uid, {"not-created": of("d0")})
     state.settle_claims(WEB)
-    [made] = view(state).extended_resource_claims(WEB.uid)
+    [made] = view(state).extended_resource_claims(WEB)
     assert (made.allocation, view(state).reserved_for(WEB.uid)) == (of("d0"), [made])
     assert (in_use(state), view(state).held(WEB.uid)) == (["d0"], {})
 
@@ -325,5 +325,5 @@ def test_a_trial_that_frees_claims_leaves_no_claim_for_extended_resources() -> N
     state = cluster(node("n1"), pod("web", node="n1"), raw)
     with state.trial(frees_claims=True) as trial:
         trial.remove(WEB.uid)
-        assert view(state).extended_resource_claims(WEB.uid) == []
-    assert view(state).extended_resource_claims(WEB.uid) == [known(state)]
+        assert view(state).extended_resource_claims(WEB) == []
+    assert view(state).extended_resource_claims(WEB) == [known(state)]

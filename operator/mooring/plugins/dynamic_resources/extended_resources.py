@@ -160,7 +160,7 @@ def extended_resources_of(
     classes = {name: each.name for name, each in found.items() if each is not None}
     if not classes:
         return None
-    left = devices.extended_resource_claims(pod.uid)
+    left = devices.extended_resource_claims(pod)
     others = [name for name in names if name not in classes and _is_extended(name)]
     return ExtendedResources(pod, classes, others, left[0] if left else None)
 

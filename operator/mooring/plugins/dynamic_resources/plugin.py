@@ -303,7 +303,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         self._expected.pop(pod.uid, None)
         self._new.pop(pod.uid, None)
         begun, known = self._begun.pop(pod.uid, {}), self._cluster.dynamic_resources
-        left = [*known.reserved_for(pod.uid), *known.extended_resource_claims(pod.uid)]
+        left = [*known.reserved_for(pod.uid), *known.extended_resource_claims(pod)]
         claims = begun | {claim.uid: claim for claim in left}
         if not claims:
             return

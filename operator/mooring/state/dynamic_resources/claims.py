@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from mooring.model.events import Kind
-from mooring.model.pod import Uid
+from mooring.model.pod import Pod, Uid
 from mooring.model.resource_claims import Allocation, ClaimSpec, DeviceResult, ResourceClaim
 from mooring.state.dynamic_resources.allocated_devices import AllocatedDevices
 from mooring.state.objects import Objects
@@ -81,11 +81,15 @@ class ResourceClaims:
         """Return the claims that are reserved for the consumer of this uid."""
         return [self._known[uid] for uid in self._of_consumer.get(consumer, ())]
 
-    def for_extended_resources(self, pod: Uid) -> list[ResourceClaim]:
-        """Return the claims that were created for the pod's extended resources."""
-        if pod in self._gone:
+    def for_extended_resources(self, pod: Pod) -> list[ResourceClaim]:
+        """Return the claims that were created for the pod's extended resources.
+
+        A claim of another namespace may name any pod as its controller.
+        """
+        if pod.uid in self._gone:
             return []
-        return [self._known[uid] for uid in self._of_pod.get(pod, ())]
+        found = [self._known[uid] for uid in self._of_pod.get(pod.uid, ())]
+        return [claim for claim in found if claim.namespace == pod.namespace]
 
     def shown(
         self, key: str, before: ResourceClaim | None, after: ResourceClaim | None

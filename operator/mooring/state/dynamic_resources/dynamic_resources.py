@@ -5,7 +5,7 @@ from typing import Any
 
 from mooring.model.device_classes import DeviceClass
 from mooring.model.events import Kind
-from mooring.model.pod import Uid
+from mooring.model.pod import Pod, Uid
 from mooring.model.resource_claims import Allocation, DeviceId, ResourceClaim
 from mooring.model.resource_slices import ResourceSlice
 from mooring.state.dynamic_resources.allocated_devices import AllocatedDevices
@@ -86,7 +86,7 @@ class DynamicResourcesView:
         """Return the claims that are reserved for the consumer of this uid."""
         return self._writer.claims.reserved_for(consumer)
 
-    def extended_resource_claims(self, pod: Uid) -> list[ResourceClaim]:
+    def extended_resource_claims(self, pod: Pod) -> list[ResourceClaim]:
         """Return the claims that were created for the pod's extended resources."""
         return self._writer.claims.for_extended_resources(pod)
 
