@@ -43,6 +43,7 @@ EXTENDER = {"urlPrefix": "http://e.example", "filterVerb": "filter"}
             {"preemption": {"disruptionBudgets": "Strict"}},
             {"preemption.disruptionBudgets": ("Default", "Strict")},
         ),
+        ({"mode": "Shadow"}, {"mode": ("Active", "Shadow")}),
     ],
 )
 def test_a_difference_shows_the_field_with_both_values(
@@ -62,6 +63,13 @@ def test_a_disabled_plugin_is_missing_at_its_points_and_has_no_weight() -> None:
 def test_extenders_are_compared_field_by_field() -> None:
     found = fields(profile(), profile(extenders=[EXTENDER]))
     assert found["extenders[0].urlPrefix"] == (None, "http://e.example")
+
+
+def test_a_section_rebalancing_is_compared_field_by_field() -> None:
+    planned = profile(rebalancing={"goals": ["Pack"]})
+    carried_out = profile(rebalancing={"goals": ["Pack"], "mode": "Apply"})
+    assert fields(planned, carried_out) == {"rebalancing.mode": ("Plan", "Apply")}
+    assert fields(profile(), planned)["rebalancing.goals"] == (None, '["Pack"]')
 
 
 def test_two_single_profiles_are_compared_even_if_their_names_differ() -> None:

@@ -85,6 +85,7 @@ def _fields(loaded: LoadedProfile) -> Iterator[tuple[str, str]]:
     match = spec.match.model_dump(mode="json", by_alias=True, exclude_none=True)
     match.pop("schedulerNames", None)
     yield from _flat("match", match)
+    yield "mode", spec.mode
     if spec.kubernetes_version is not None:
         yield "kubernetesVersion", spec.kubernetes_version
     yield "percentageOfNodesToScore", str(loaded.effective.percentage_of_nodes_to_score)
@@ -97,6 +98,8 @@ def _fields(loaded: LoadedProfile) -> Iterator[tuple[str, str]]:
         dumped = extender.model_dump(mode="json", by_alias=True, exclude_none=True)
         yield from _flat(f"extenders[{number}]", dumped)
     yield from _flat("preemption", spec.preemption.model_dump(mode="json", by_alias=True))
+    if spec.rebalancing is not None:
+        yield from _flat("rebalancing", spec.rebalancing.model_dump(mode="json", by_alias=True))
 
 
 def _plugins(loaded: LoadedProfile) -> Iterator[tuple[str, str]]:
