@@ -171,6 +171,12 @@ def test_several_profiles_decide_about_the_pods_that_they_match() -> None:
     assert compared([*nodes(), *pods()], both, both, as_profile="a").pods == 4
 
 
+def test_profiles_in_mode_shadow_take_the_pods_that_they_match() -> None:
+    old = [*policy("default-scheduler"), *policy("other")]
+    new = [*policy("default-scheduler", mode="Shadow"), *policy("other")]
+    assert not compared([*nodes(), *pods()], old, new).lost
+
+
 def test_a_policy_that_cannot_be_tried_is_named() -> None:
     def broken(*_: object) -> Any:
         raise InputError("no")

@@ -175,6 +175,7 @@ def compare(
     """Place the selected pods that either policy takes from scratch, once with each policy.
 
     If each policy is one profile, the profile decides about all selected pods, whatever it matches.
+    Profiles in mode Shadow count as Active.
 
     Running pods are taken off their nodes first; static and terminating ones stay. With `order`
     ("namespace/name"), only these pods are placed, in this order; all others stay on their nodes.
@@ -199,8 +200,14 @@ def compare(
     if as_profile is None and len(old) == len(new) == 1:
         names = [old[0].profile.name, new[0].profile.name]
     simulations = [
-        Simulation(replace(inputs, profiles=tuple(p)), registry, seed=seed, nodes=0, profile=name)
-        for p, name in zip((old, new), names, strict=True)
+        Simulation(
+            replace(inputs, profiles=tuple(each.active() for each in policy)),
+            registry,
+            seed=seed,
+            nodes=0,
+            profile=name,
+        )
+        for policy, name in zip((old, new), names, strict=True)
     ]
     wanted = {key: position for position, key in enumerate(order or ())}
 
