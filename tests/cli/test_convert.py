@@ -141,6 +141,12 @@ def test_mistakes_are_printed_as_lines_and_the_exit_code_is_2(tmp_path: Path) ->
     assert result.stderr.startswith(f"error: {path}, document 1: x: ")
 
 
+def test_a_file_from_which_nothing_can_be_converted_is_a_mistake() -> None:
+    result = invoke("-", stdin="")
+    assert (result.stdout, result.exit_code) == ("", 2)
+    assert result.stderr == "error: standard input: contains no scheduling profile\n"
+
+
 def converted(tmp_path: Path, *words: str, **fields: object) -> Result:
     path = tmp_path / "config.json"
     header = {

@@ -105,6 +105,17 @@ def test_profile_option_replaces_the_defaults(tmp_path: Path) -> None:
     assert f"note: {profile}: parallelism: is left out" in result.stderr
 
 
+@pytest.mark.parametrize("named", ["empty.yaml", ""])
+def test_the_defaults_do_not_stand_in_for_a_profile_that_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("empty.yaml").touch()
+    result = invoke(dump(tmp_path / "a.json", node("n1"), pod()), "--profile", named)
+    assert (result.stdout, result.exit_code) == ("", 2)
+    assert result.stderr.startswith("error: ")
+
+
 def test_ignored_kinds_are_named_on_standard_error(tmp_path: Path) -> None:
     result = invoke(dump(tmp_path / "a.json", api_object("ConfigMap", "c")))
     assert "ignored objects of kinds that no decision reads: ConfigMap (1)" in result.stderr

@@ -1,4 +1,5 @@
 from importlib.metadata import EntryPoint
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from mooring.simulate.profiles import (
     contains_profile,
     is_profile,
     load_profiles,
+    profile_objects,
     read_profiles,
 )
 from mooring.testing.builders import api_object
@@ -97,6 +99,14 @@ def test_every_mistake_has_a_line_with_the_file_and_the_field() -> None:
 def test_an_object_of_another_kind_is_an_error() -> None:
     with pytest.raises(InputError, match=r"pod\.yaml: kind: Pod is no scheduling profile"):
         load_profiles([Manifest("pod.yaml", {"kind": "Pod"})], REGISTRY)
+
+
+@pytest.mark.parametrize("text", ["", "# to be written\n", "---\n"])
+def test_a_file_that_is_given_for_its_profiles_contains_one(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "empty.yaml"
+    path.write_text(text)
+    with pytest.raises(InputError, match=r"empty\.yaml: contains no scheduling profile"):
+        load_profiles(profile_objects(str(path)), REGISTRY)
 
 
 def test_a_name_can_be_given_once() -> None:

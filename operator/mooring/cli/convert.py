@@ -26,8 +26,7 @@ from mooring.policy.profile import (
     SchedulingProfile,
     SchedulingProfileSpec,
 )
-from mooring.simulate.manifests import read_manifests
-from mooring.simulate.profiles import read_profiles
+from mooring.simulate.profiles import profile_objects, read_profiles
 
 __all__ = ["convert"]
 
@@ -104,7 +103,7 @@ def convert(
         profiles = [import_provider(source, scheduler_name)]
     else:
         with mistakes_reported():
-            loaded = read_profiles(read_manifests([source]), Registry(SHIPPED), scheduler_name)
+            loaded = read_profiles(profile_objects(source), Registry(SHIPPED), scheduler_name)
         profiles = [found.profile for found in loaded]
         print_notes(source, (said for found in loaded for said in found.notes))
         for settings in dict.fromkeys(p.settings for p in loaded if p.settings):

@@ -28,8 +28,8 @@ from mooring.framework.registry import Registry
 from mooring.plugins import SHIPPED
 from mooring.simulate.compare import compare
 from mooring.simulate.inputs import inputs_of
-from mooring.simulate.manifests import display_name, read_manifests
-from mooring.simulate.profiles import read_profiles
+from mooring.simulate.manifests import display_name
+from mooring.simulate.profiles import profile_objects, read_profiles
 
 __all__ = ["profile"]
 
@@ -106,7 +106,7 @@ def diff(
     """
     registry = Registry(SHIPPED)
     with mistakes_reported():
-        before, after = (read_profiles(read_manifests([file]), registry) for file in (a, b))
+        before, after = (read_profiles(profile_objects(file), registry) for file in (a, b))
         found = differences(before, after)
         comparison = None
         if cluster:

@@ -34,7 +34,7 @@ from mooring.policy.rebalancing import Goal
 from mooring.simulate.before_and_after import write_before_and_after
 from mooring.simulate.inputs import inputs_of
 from mooring.simulate.manifests import Manifest, read_manifests
-from mooring.simulate.profiles import load_profiles
+from mooring.simulate.profiles import load_profiles, profile_objects
 from mooring.simulate.rebalancing import PlannedProfile, Rebalance, Wanted, WantedPlan
 from mooring.simulate.selection import type_and_name
 
@@ -145,7 +145,8 @@ def rebalance(
     live = cluster or not files or bool(kubeconfig or context)
     with mistakes_reported(), Progress() as progress:
         registry = Registry(SHIPPED)
-        profiles = load_profiles(read_manifests([profile]), registry) if profile else ()
+        given = () if profile is None else profile_objects(profile)
+        profiles = load_profiles(given, registry)
         print_notes(profile or "", (said for loaded in profiles for said in loaded.notes))
         manifests = _manifests(files, kubeconfig, context, progress, live=live)
         inputs = inputs_of(

@@ -35,7 +35,7 @@ from mooring.simulate.compare import arrival_order, compare, recorded_order
 from mooring.simulate.inputs import Inputs, inputs_of
 from mooring.simulate.live import save
 from mooring.simulate.manifests import STDIN, InputError, Manifest, read_manifests
-from mooring.simulate.profiles import load_profiles
+from mooring.simulate.profiles import load_profiles, profile_objects
 from mooring.simulate.selection import Selection, TypeAndName, take_off, type_and_name
 from mooring.simulate.simulation import Attempt, Simulation
 
@@ -198,7 +198,8 @@ def simulate(
     with mistakes_reported(), _collecting_rarely(), Progress() as progress:
         files, targets = _files_and_targets(words, filenames)
         manifests = _manifests(files, progress, kubeconfig, context, live=cluster or not files)
-        profiles = load_profiles(read_manifests([profile]), registry) if profile else ()
+        given = () if profile is None else profile_objects(profile)
+        profiles = load_profiles(given, registry)
         kept = progress.counting(save(manifests, dump) if dump else manifests, "reading objects")
         inputs = inputs_of(kept, registry, profiles, keep_raw=extenders, kubernetes=kubernetes)
         selection = Selection(namespace, targets)
@@ -207,7 +208,7 @@ def simulate(
             comparison = compare(
                 inputs,
                 registry,
-                *(load_profiles(read_manifests([path]), registry) for path in policies),
+                *(load_profiles(profile_objects(path), registry) for path in policies),
                 selection=selection,
                 as_profile=as_profile,
                 order=_replayed(replay, leader, namespace or "", last),

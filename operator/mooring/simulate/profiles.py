@@ -1,6 +1,6 @@
 """Load profiles from SchedulingProfiles, KubeSchedulerConfigurations and Policies."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -15,7 +15,7 @@ from mooring.policy.imports.policy import import_policy
 from mooring.policy.imports.policy_model import CONFIG_MAP_KEY
 from mooring.policy.profile import API_VERSION, DEFAULT_SCHEDULER, KIND, SchedulingProfile
 from mooring.policy.resolve import ResolvedProfile, load_profile, resolve
-from mooring.simulate.manifests import InputError, Manifest
+from mooring.simulate.manifests import InputError, Manifest, display_name, read_manifests
 from mooring.simulate.offline import offline_handle
 from mooring.state.cluster import ClusterState
 
@@ -26,6 +26,7 @@ __all__ = [
     "contains_profile",
     "is_profile",
     "load_profiles",
+    "profile_objects",
     "read_profiles",
 ]
 
@@ -130,6 +131,20 @@ class ProfileLoader:
             message = f'there is a profile "{name}" already, in {self._sources[name]}'
             raise ProfileInvalid([FieldError("metadata.name", message)])
         self._sources[name] = manifest.source
+
+
+def profile_objects(path: str) -> Iterator[Manifest]:
+    """Yield the objects of a file that is given for its profiles.
+
+    Raises:
+        InputError: if the file cannot be read, or contains nothing.
+    """
+    found = 0
+    for manifest in read_manifests([path]):
+        found += 1
+        yield manifest
+    if not found:
+        raise InputError(f"{display_name(path)}: contains no scheduling profile")
 
 
 def load_profiles(
