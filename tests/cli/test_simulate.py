@@ -177,8 +177,12 @@ def test_a_type_and_a_name_choose_the_pods(tmp_path: Path) -> None:
         result = invoke(cluster, *words, "-o", "json")
         decisions = json.loads(result.stdout)["decisions"]
         assert "".join(d["pod"].removeprefix("default/") for d in decisions) == names
-    result = invoke(cluster, "sts/web")
+    result = invoke(cluster, "sts/web", "pod/c")
     assert (result.stdout, result.exit_code) == ("", 2)
+    assert (
+        result.stderr
+        == "error: there is no pod of statefulset/web among the objects that were read\n"
+    )
 
 
 def test_a_namespace_chooses_its_pods(tmp_path: Path) -> None:

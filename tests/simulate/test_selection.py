@@ -5,9 +5,9 @@ import pytest
 from mooring.framework.registry import Registry
 from mooring.plugins import SHIPPED
 from mooring.simulate.inputs import Inputs, inputs_of
-from mooring.simulate.manifests import Manifest
+from mooring.simulate.manifests import InputError, Manifest
 from mooring.simulate.selection import Selection, TypeAndName, take_off, type_and_name
-from mooring.testing.builders import node, pod, pod_group, uid_of
+from mooring.testing.builders import api_object, node, pod, pod_group, uid_of
 from mooring.testing.device_builders import allocated, device_claim, group_consumer
 
 
@@ -51,6 +51,28 @@ def test_forbidden_pods_are_selected_by_their_controller_too() -> None:
     chosen = Selection(targets=(TypeAndName("Deployment", "web"),)).applied(found)
     assert (len(chosen.rejected), len(chosen.pending)) == (1, 0)
     assert Selection(namespace="other").applied(found).rejected == ()
+
+
+def test_an_object_that_is_no_pod_and_has_none_is_a_mistake_with_a_similar_name() -> None:
+    job = {"kind": "Job", "name": "night", "uid": "u"}
+    found = inputs(node("n1"), pod("web"), pod("a", owner=job, node="n1"))
+    Selection(targets=(TypeAndName("Pod", "web"), TypeAndName("Job", "night"))).check(found)
+    for kind, name, problem in (
+        ("Pod", "wbe", "there is no pod/wbe among .*, did you mean pod/web?"),
+        ("Job", "light", "there is no pod of job/light among .*, did you mean job/night?"),
+    ):
+        named = (TypeAndName("Pod", "web"), TypeAndName(kind, name))
+        with pytest.raises(InputError, match=problem):
+            Selection(targets=named).check(found)
+    with pytest.raises(InputError, match="there is no pod/web in namespace shop among"):
+        Selection("shop", (TypeAndName("Pod", "web"),)).check(found)
+
+
+def test_a_controller_of_which_no_pod_was_made_is_no_misspelt_one() -> None:
+    spec = {"replicas": 0, "selector": {"app": "web"}, "template": {"spec": pod()["spec"]}}
+    controller = api_object("ReplicationController", "web", namespace="shop", spec=spec)
+    controller["metadata"].pop("uid")
+    Selection("shop", (TypeAndName("ReplicationController", "web"),)).check(inputs(controller))
 
 
 def test_pods_that_are_taken_off_leave_their_node() -> None:

@@ -203,6 +203,7 @@ def simulate(
         kept = progress.counting(save(manifests, dump) if dump else manifests, "reading objects")
         inputs = inputs_of(kept, registry, profiles, keep_raw=extenders, kubernetes=kubernetes)
         selection = Selection(namespace, targets)
+        selection.check(inputs)
         if policies is not None:
             leader = Leader(kubeconfig=kubeconfig, context=context, **replica)
             comparison = compare(

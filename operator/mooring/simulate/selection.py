@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from mooring.model.events import Kind
+from mooring.policy.errors import did_you_mean
+from mooring.simulate.manifests import InputError
 
 if TYPE_CHECKING:  # `mooring explain` reads TYPE/NAME alone
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from mooring.model.pod import Pod
     from mooring.simulate.inputs import Inputs
@@ -60,38 +62,78 @@ class Selection:
     namespace: str | None = None
     targets: tuple[TypeAndName, ...] = ()
 
+    def check(self, inputs: Inputs) -> None:
+        """Raise InputError if one of the objects is no pod of the inputs, and has none there.
+
+        Controllers of which the inputs say why they have no pod are passed over.
+        """
+        if not self.targets:
+            return
+        known = {named for key, names in _pods(inputs) if self._is_in(key) for named in names}
+        known |= {
+            TypeAndName(*_kind_and_name(key))
+            for key in inputs.without_pods
+            if self._is_in(key.partition(" ")[2])
+        }
+        for target in self.targets:
+            if target not in known:
+                of = "" if target.kind == "Pod" else "pod of "
+                where = "" if self.namespace is None else f" in namespace {self.namespace}"
+                alike = sorted(str(each) for each in known if each.kind == target.kind)
+                raise InputError(
+                    f"there is no {of}{target}{where} among the objects that were read"
+                    f"{did_you_mean(str(target), alike)}"
+                )
+
     def applied(self, inputs: Inputs) -> Inputs:
         """Return the inputs with the selected ones of the pending and rejected pods."""
         pending = tuple(pod for pod in inputs.pending if self.takes(pod, inputs))
-        # An owner here is written `Kind namespace/name`, and a pod `namespace/name`.
         rejected = tuple(
             each
             for each in inputs.rejected
-            if self._takes(each.pod, *_kind_and_name(each.owner), inputs)
+            if self._takes(each.pod, _names(each.pod, *_kind_and_name(each.owner), inputs))
         )
         return replace(inputs, pending=pending, rejected=rejected)
 
     def takes(self, pod: Pod, inputs: Inputs) -> bool:
         """Return whether the pod is selected."""
-        owner = pod.owner
-        kind, name = (owner.kind, owner.name) if owner is not None else ("", "")
-        return self._takes(pod.key, kind, name, inputs)
+        return self._takes(pod.key, _names_of(pod, inputs))
 
-    def _takes(self, key: str, kind: str, owner: str, inputs: Inputs) -> bool:
-        namespace, _, pod = key.partition("/")
-        if self.namespace not in (None, namespace):
-            return False
-        known = {TypeAndName("Pod", pod), TypeAndName(kind, owner)}
-        if kind == "ReplicaSet":
-            deployment = inputs.deployments.get((namespace, owner))
-            if deployment is not None:
-                known.add(TypeAndName("Deployment", deployment))
-        elif kind == "Job" and (scheduled := re.fullmatch(r"(.+)-\d+", owner)):
-            known.add(TypeAndName("CronJob", scheduled[1]))
-        return not self.targets or not known.isdisjoint(self.targets)
+    def _takes(self, key: str, names: set[TypeAndName]) -> bool:
+        return self._is_in(key) and (not self.targets or not names.isdisjoint(self.targets))
+
+    def _is_in(self, key: str) -> bool:
+        return self.namespace in (None, key.partition("/")[0])
 
 
 EVERY_POD: Final = Selection()
+
+
+def _pods(inputs: Inputs) -> Iterator[tuple[str, set[TypeAndName]]]:
+    """Yield the key and the names of every pod, those that the API server rejects included."""
+    for pod in (*inputs.pending, *(placed.pod for placed in inputs.state.pods)):
+        yield pod.key, _names_of(pod, inputs)
+    for each in inputs.rejected:
+        yield each.pod, _names(each.pod, *_kind_and_name(each.owner), inputs)
+
+
+def _names_of(pod: Pod, inputs: Inputs) -> set[TypeAndName]:
+    owner = pod.owner
+    kind, name = (owner.kind, owner.name) if owner is not None else ("", "")
+    return _names(pod.key, kind, name, inputs)
+
+
+def _names(key: str, kind: str, owner: str, inputs: Inputs) -> set[TypeAndName]:
+    """Return the pod `namespace/name`, its controller, and the controller of that."""
+    namespace, _, pod = key.partition("/")
+    names = {TypeAndName("Pod", pod), TypeAndName(kind, owner)}
+    if kind == "ReplicaSet":
+        deployment = inputs.deployments.get((namespace, owner))
+        if deployment is not None:
+            names.add(TypeAndName("Deployment", deployment))
+    elif kind == "Job" and (scheduled := re.fullmatch(r"(.+)-\d+", owner)):
+        names.add(TypeAndName("CronJob", scheduled[1]))
+    return names
 
 
 def take_off(inputs: Inputs, selected: Callable[[Pod], bool]) -> Inputs:
@@ -136,5 +178,6 @@ def _free_claims(state: ClusterState, gone: Collection[str]) -> None:
 
 
 def _kind_and_name(owner: str) -> tuple[str, str]:
+    """Return kind and name of `Kind namespace/name`; empty for ""."""
     kind, _, key = owner.partition(" ")
     return kind, key.partition("/")[2]
