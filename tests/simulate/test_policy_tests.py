@@ -50,6 +50,16 @@ def test_a_folder_is_searched_for_tests_and_may_contain_anything_else(tmp_path: 
     assert [file.path for file in read_policy_tests([str(tmp_path)])] == [first, first, second]
 
 
+@pytest.mark.parametrize("version", ["v1", "v1alpha2"])
+def test_a_test_of_another_version_is_a_mistake_in_a_folder_too(
+    tmp_path: Path, version: str
+) -> None:
+    written(tmp_path / "a.yaml", policy_test())
+    written(tmp_path / "b.yaml", policy_test(apiVersion=f"test.mooring.dev/{version}"))
+    with pytest.raises(InputError, match=r"b\.yaml, document 1: apiVersion: must be "):
+        read_policy_tests([str(tmp_path)])
+
+
 def test_a_path_without_a_test_is_a_mistake(tmp_path: Path) -> None:
     (line,) = mistakes(tmp_path / "a.yaml", {"kind": "Namespace"})
     assert line == f"{tmp_path}/a.yaml: contains no PolicyTest"

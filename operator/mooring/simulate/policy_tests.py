@@ -222,11 +222,11 @@ def read_policy_tests(paths: Sequence[str]) -> list[PolicyTestFile]:
 
 
 def _candidates(folder: Path) -> Iterator[str]:
-    """Yield the files of the folder that mention a policy test."""
+    """Yield the files of the folder that mention the group of policy tests."""
     for file in folder.rglob("*"):
         if file.suffix in _SUFFIXES and file.is_file():
             try:
-                if API_VERSION.encode() in file.read_bytes():
+                if _GROUP.encode() in file.read_bytes():
                     yield str(file)
             except OSError as error:
                 raise InputError(f"{file}: {(error.strerror or str(error)).lower()}") from None
