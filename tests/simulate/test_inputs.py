@@ -41,6 +41,13 @@ def test_pods_with_a_node_are_in_the_state_and_pods_without_one_are_pending() ->
     assert [placed.pod.key for placed in found.state.pods] == ["default/runs"]
 
 
+@pytest.mark.parametrize("raw", [pod(), profile("mine"), priority_class("high", 7)])
+def test_an_object_without_an_api_version_is_a_mistake(raw: dict[str, Any]) -> None:
+    without = {field: value for field, value in raw.items() if field != "apiVersion"}
+    with pytest.raises(InputError, match=r"file, document 1: apiVersion: is required beside kind"):
+        inputs(without)
+
+
 @pytest.mark.parametrize("ended", [pod(phase="Succeeded"), pod(terminating=True)])
 def test_a_finished_or_terminating_pod_is_not_pending(ended: dict[str, Any]) -> None:
     found = inputs(ended)

@@ -50,6 +50,8 @@ def test_a_pod_as_users_write_it_has_no_mistake() -> None:
         (pod(nodeSelector=["a"]), "spec.nodeSelector: must be an object"),
         (pod(tolerations={"key": "a"}), "spec.tolerations: must be a list"),
         (pod(affinity="node"), "spec.affinity: must be an object"),
+        ({"kind": "Pod", "metadata": {"name": "web"}}, "spec: is required"),
+        ({"kind": "Deployment", "spec": None}, "spec: is required"),
         (pod(containers=[]), "spec.containers: is required"),
         (pod({"image": ""}), "spec.containers[0].image: is required"),
         (pod({"env": [{"name": "A", "value": 1}]}), "spec.containers[0].env[0].value: must be te"),

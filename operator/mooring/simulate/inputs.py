@@ -136,6 +136,8 @@ class _Reader:
     def read(self, manifest: Manifest) -> None:
         """Take in one object of the input."""
         with manifest.locating_errors():
+            if not manifest.raw.get("apiVersion"):
+                raise ManifestError("apiVersion", f"is required beside kind: {manifest.kind}")
             new = is_new(manifest.raw)
             if new:
                 check_fields(manifest)

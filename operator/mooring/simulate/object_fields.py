@@ -28,15 +28,23 @@ ROOTS: Final = frozenset(
 """Kinds of objects whose fields are in the table, with the fields of all that is in them."""
 _REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
     "Container": ("name", "image"),
+    "CronJob": ("spec",),
     "CronJobSpec": ("schedule", "jobTemplate"),
+    "DaemonSet": ("spec",),
     "DaemonSetSpec": ("selector", "template"),
+    "Deployment": ("spec",),
     "DeploymentSpec": ("selector", "template"),
+    "Job": ("spec",),
     "JobSpec": ("template",),
     "JobTemplateSpec": ("spec",),
+    "Pod": ("spec",),
     "PodSpec": ("containers",),
     "PodTemplateSpec": ("spec",),
+    "ReplicaSet": ("spec",),
     "ReplicaSetSpec": ("selector", "template"),
+    "ReplicationController": ("spec",),
     "ReplicationControllerSpec": ("template",),
+    "StatefulSet": ("spec",),
     "StatefulSetSpec": ("selector", "template"),
 }
 """Fields without which no API server stores the object."""
