@@ -421,7 +421,17 @@ async def test_a_name_that_cannot_be_a_pods_is_bad_input(name: str) -> None:
     )
 
 
-@pytest.mark.parametrize("written", ["podgroup/train", "pg/train", "podgroups/train"])
+@pytest.mark.parametrize(
+    "written",
+    [
+        "podgroup/train",
+        "pg/train",
+        "podgroups/train",
+        "pgs/train",
+        "podgroup.scheduling.x-k8s.io/train",
+        "podgroup.scheduling.k8s.io/train",
+    ],
+)
 async def test_a_pod_group_is_explained_by_its_members_and_the_domains_tried(
     running: Running, written: str
 ) -> None:

@@ -39,7 +39,10 @@ _MOST_NAMES: Final = 5_000
 _PAGE: Final = 500
 _KINDS: Final = ("pod/", "podgroup/")
 _POD_WORDS: Final = ("pod", "pods", "po")
-POD_GROUP_WORDS: Final = ("podgroup", "podgroups", "pg")
+POD_GROUP_WORDS: Final = (
+    *("podgroup", "podgroups", "pg", "pgs"),
+    *("podgroup.scheduling.x-k8s.io", "podgroup.scheduling.k8s.io"),  # kubectl get -o name
+)
 """What stands before the slash in front of a group's name, as for kubectl."""
 
 
