@@ -262,6 +262,17 @@ def test_a_dump_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     assert result.exit_code == 2
 
 
+def test_a_file_that_is_read_is_not_written_over(tmp_path: Path) -> None:
+    cluster = dump(tmp_path / "a.json", node("n1"), pod())
+    before = Path(cluster).read_text()
+    (tmp_path / "link.json").symlink_to(cluster)
+    for saved in (cluster, str(tmp_path / "link.json")):
+        result = invoke(cluster, "--save", saved)
+        assert result.exit_code == 2
+        assert result.stderr.startswith(f"error: {saved}: is read and cannot be written meanwhile")
+    assert Path(cluster).read_text() == before
+
+
 def test_it_says_whose_extenders_were_not_called(tmp_path: Path) -> None:
     profile = api_object(
         "SchedulingProfile", "gpu", spec={"extenders": [{"urlPrefix": "http://gpu"}]}

@@ -56,23 +56,23 @@ def test_forbidden_pods_are_selected_by_their_controller_too() -> None:
 def test_an_object_that_is_no_pod_and_has_none_is_a_mistake_with_a_similar_name() -> None:
     job = {"kind": "Job", "name": "night", "uid": "u"}
     found = inputs(node("n1"), pod("web"), pod("a", owner=job, node="n1"))
-    Selection(targets=(TypeAndName("Pod", "web"), TypeAndName("Job", "night"))).check(found)
+    Selection(targets=(TypeAndName("Pod", "web"), TypeAndName("Job", "night"))).checked(found)
     for kind, name, problem in (
         ("Pod", "wbe", "there is no pod/wbe among .*, did you mean pod/web?"),
         ("Job", "light", "there is no pod of job/light among .*, did you mean job/night?"),
     ):
         named = (TypeAndName("Pod", "web"), TypeAndName(kind, name))
         with pytest.raises(InputError, match=problem):
-            Selection(targets=named).check(found)
+            Selection(targets=named).checked(found)
     with pytest.raises(InputError, match="there is no pod/web in namespace shop among"):
-        Selection("shop", (TypeAndName("Pod", "web"),)).check(found)
+        Selection("shop", (TypeAndName("Pod", "web"),)).checked(found)
 
 
 def test_a_controller_of_which_no_pod_was_made_is_no_misspelt_one() -> None:
     spec = {"replicas": 0, "selector": {"app": "web"}, "template": {"spec": pod()["spec"]}}
     controller = api_object("ReplicationController", "web", namespace="shop", spec=spec)
     controller["metadata"].pop("uid")
-    Selection("shop", (TypeAndName("ReplicationController", "web"),)).check(inputs(controller))
+    Selection("shop", (TypeAndName("ReplicationController", "web"),)).checked(inputs(controller))
 
 
 def test_pods_that_are_taken_off_leave_their_node() -> None:

@@ -145,8 +145,7 @@ def rebalance(
     live = cluster or not files or bool(kubeconfig or context)
     with mistakes_reported(), Progress() as progress:
         registry = Registry(SHIPPED)
-        given = () if profile is None else profile_objects(profile)
-        profiles = load_profiles(given, registry)
+        profiles = () if profile is None else load_profiles(profile_objects(profile), registry)
         print_notes(profile or "", (said for loaded in profiles for said in loaded.notes))
         manifests = _manifests(files, kubeconfig, context, progress, live=live)
         inputs = inputs_of(

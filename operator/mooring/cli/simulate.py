@@ -198,12 +198,10 @@ def simulate(
     with mistakes_reported(), _collecting_rarely(), Progress() as progress:
         files, targets = _files_and_targets(words, filenames)
         manifests = _manifests(files, progress, kubeconfig, context, live=cluster or not files)
-        given = () if profile is None else profile_objects(profile)
-        profiles = load_profiles(given, registry)
-        kept = progress.counting(save(manifests, dump) if dump else manifests, "reading objects")
+        profiles = () if profile is None else load_profiles(profile_objects(profile), registry)
+        kept = progress.counting(_saved(manifests, dump, files), "reading objects")
         inputs = inputs_of(kept, registry, profiles, keep_raw=extenders, kubernetes=kubernetes)
-        selection = Selection(namespace, targets)
-        selection.check(inputs)
+        selection = Selection(namespace, targets).checked(inputs)
         if policies is not None:
             leader = Leader(kubeconfig=kubeconfig, context=context, **replica)
             comparison = compare(
@@ -291,6 +289,23 @@ def _manifests(
     yield from read_manifests(files)
     if live or kubeconfig or context:
         yield from live_manifests(kubeconfig, context, progress)
+
+
+def _saved(
+    manifests: Iterator[Manifest], dump: str | None, files: Sequence[str]
+) -> Iterator[Manifest]:
+    """Return the manifests; each is written to the dump, if there is one, when it is taken.
+
+    Raises:
+        InputError: The dump is one of the files that the manifests are read from.
+    """
+    if dump is None:
+        return manifests
+    if any(
+        Path(file).exists() and Path(dump).exists() and Path(file).samefile(dump) for file in files
+    ):
+        raise InputError(f"{dump}: is read and cannot be written meanwhile; give another --save")
+    return save(manifests, dump)
 
 
 def _replayed(

@@ -199,15 +199,10 @@ def compare(
     names = [as_profile, as_profile]
     if as_profile is None and len(old) == len(new) == 1:
         names = [old[0].profile.name, new[0].profile.name]
+    policies = ([each.active() for each in policy] for policy in (old, new))
     simulations = [
-        Simulation(
-            replace(inputs, profiles=tuple(each.active() for each in policy)),
-            registry,
-            seed=seed,
-            nodes=0,
-            profile=name,
-        )
-        for policy, name in zip((old, new), names, strict=True)
+        Simulation(replace(inputs, profiles=tuple(p)), registry, seed=seed, nodes=0, profile=name)
+        for p, name in zip(policies, names, strict=True)
     ]
     wanted = {key: position for position, key in enumerate(order or ())}
 

@@ -62,13 +62,15 @@ class Selection:
     namespace: str | None = None
     targets: tuple[TypeAndName, ...] = ()
 
-    def check(self, inputs: Inputs) -> None:
-        """Raise InputError if one of the objects is no pod of the inputs, and has none there.
+    def checked(self, inputs: Inputs) -> Selection:
+        """Return the selection.
 
-        Controllers of which the inputs say why they have no pod are passed over.
+        Raises:
+            InputError: if one of its objects is no pod of the inputs, and has none there;
+                controllers of which the inputs say why they have none are passed over.
         """
         if not self.targets:
-            return
+            return self
         known = {named for key, names in _pods(inputs) if self._is_in(key) for named in names}
         known |= {
             TypeAndName(*_kind_and_name(key))
@@ -84,6 +86,7 @@ class Selection:
                     f"there is no {of}{target}{where} among the objects that were read"
                     f"{did_you_mean(str(target), alike)}"
                 )
+        return self
 
     def applied(self, inputs: Inputs) -> Inputs:
         """Return the inputs with the selected ones of the pending and rejected pods."""
