@@ -18,6 +18,7 @@ from mooring.cli.console import mistakes_reported, output_option, print_json, pr
 from mooring.cli.explanation import duration
 from mooring.cli.leader import Leader, RefusedError, answer_of, leader_options, page_of
 from mooring.framework.queued_pod import PodState, SubQueue
+from mooring.simulate.manifests import InputError
 
 __all__ = ["top"]
 
@@ -101,9 +102,17 @@ class Reading:
 
     @classmethod
     def of(cls, page: str, now: float) -> "Reading":
-        """Read a page in Prometheus' text format, at `now` (monotonic seconds)."""
+        """Read a page in Prometheus' text format, at `now` (monotonic seconds).
+
+        Raises:
+            InputError: The page is something else.
+        """
+        try:
+            families = [*text_string_to_metric_families(page)]
+        except ValueError:
+            raise InputError("what answers /metrics tells no metrics; is it Mooring?") from None
         values: dict[str, dict[frozenset[tuple[str, str]], float]] = defaultdict(dict)
-        for family in text_string_to_metric_families(page):
+        for family in families:
             for sample in family.samples:
                 values[sample.name][frozenset(sample.labels.items())] = sample.value
         return cls(now, values)
