@@ -66,6 +66,13 @@ def test_a_policy_becomes_the_profile_of_the_scheduler_name_given() -> None:
     assert yaml.safe_load(result.stdout)["metadata"]["name"] == "packed"
 
 
+@pytest.mark.parametrize("name", ["", "a" * 254])
+def test_a_scheduler_name_that_no_profile_can_be_for_is_wrong_usage(name: str) -> None:
+    result = invoke("DefaultProvider", "--scheduler-name", name)
+    assert (result.stdout, result.exit_code) == ("", 2)
+    assert "Error: Invalid value for '-s' / '--scheduler-name': must have " in result.stderr
+
+
 def test_an_algorithm_provider_is_given_by_its_name() -> None:
     document = yaml.safe_load(invoke("ClusterAutoscalerProvider").stdout)
     (config,) = document["spec"]["pluginConfig"]

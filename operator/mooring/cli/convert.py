@@ -18,14 +18,17 @@ from mooring.cli.console import (
 from mooring.framework.registry import Registry
 from mooring.model.kubernetes_rules import KUBERNETES_RULES
 from mooring.plugins import SHIPPED
+from mooring.policy.errors import ProfileInvalid
 from mooring.policy.imports.configuration import ProcessSettings
 from mooring.policy.imports.policy import PROVIDERS, import_provider
 from mooring.policy.profile import (
     DEFAULT_SCHEDULER,
     KubernetesVersion,
+    Match,
     SchedulingProfile,
     SchedulingProfileSpec,
 )
+from mooring.policy.reading import read
 from mooring.simulate.profiles import profile_objects, read_profiles
 
 __all__ = ["convert"]
@@ -50,6 +53,15 @@ def _completed(
     return [*providers, CompletionItem(begun, type="file")]
 
 
+def _scheduler_name(_context: click.Context, _parameter: click.Parameter, given: str) -> str:
+    """Return the name; BadParameter if no profile can be for it."""
+    try:
+        read(Match, {"schedulerNames": [given]}, "")
+    except ProfileInvalid as invalid:
+        raise click.BadParameter(invalid.errors[0].message) from None
+    return given
+
+
 @click.command(
     epilog="""\b
 Examples:
@@ -65,6 +77,7 @@ Examples:
     "--scheduler-name",
     default=DEFAULT_SCHEDULER,
     show_default=True,
+    callback=_scheduler_name,
     help="The schedulerName for a Policy or a provider, which contain none.",
 )
 @click.option(

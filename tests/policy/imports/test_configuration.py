@@ -265,6 +265,10 @@ INVALID: list[tuple[dict[str, Any], dict[str, str]]] = [
     ),
     (profiles({"schedulerName": ""}), {"profiles[0].schedulerName": "is required"}),
     (
+        profiles({"schedulerName": "a" * 254}),
+        {"profiles[0].schedulerName": "must have 253 or fewer characters"},
+    ),
+    (
         profiles({"schedulerName": "a"}, {}, {"schedulerName": "a"}),
         {
             "profiles[1].schedulerName": "is required",

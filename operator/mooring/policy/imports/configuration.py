@@ -91,7 +91,7 @@ class _Plugins(Plugins):
 
 
 class _Profile(PolicyModel):
-    scheduler_name: str | None = None
+    scheduler_name: str | None = Field(None, max_length=253)
     percentage_of_nodes_to_score: int | None = Field(None, ge=0, le=100)
     plugins: _Plugins = _Plugins()
     plugin_config: tuple[PluginConfig, ...] = ()
