@@ -314,6 +314,19 @@ def test_the_claim_of_a_groups_template_is_made_once_for_all_members() -> None:
     assert len(found.state.objects.of(Kind.RESOURCE_CLAIM)) == 3
 
 
+def test_groups_that_no_cluster_has_stored_own_the_claims_of_their_templates() -> None:
+    own = {"name": "gpu", "resourceClaimTemplateName": "one"}
+    groups = [new(pod_group(name, 1, claims=[own])) for name in ("g", "h")]
+    members = [
+        new(pod(f"of-{name}", group=name, spec={"resourceClaims": [own]})) for name in ("g", "h")
+    ]
+    state = inputs(*groups, *members, claim_template("one", request())).state
+    claims = state.objects.of(Kind.RESOURCE_CLAIM).values()
+    owners = {group.definition.uid for group in state.pod_groups if group.definition is not None}
+    assert {claim.controller_uid for claim in claims} == owners
+    assert len(owners) == 2
+
+
 def test_a_new_member_uses_the_claim_that_its_group_has() -> None:
     own = {"name": "gpu", "resourceClaimTemplateName": "one"}
     status = {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "claim"}]}

@@ -52,7 +52,7 @@ def as_stored(kind: Kind, raw: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the object as a cluster would store it.
 
     A Namespace gets the label `kubernetes.io/metadata.name`; a PersistentVolume without a phase
-    gets phase Bound if it has a claimRef, else Available; a ResourceClaim gets a uid.
+    gets phase Bound if it has a claimRef, else Available; a ResourceClaim and a PodGroup get a uid.
     """
     if kind is Kind.NAMESPACE:
         metadata = mapping(raw, "metadata")
@@ -62,7 +62,7 @@ def as_stored(kind: Kind, raw: Mapping[str, Any]) -> Mapping[str, Any]:
     if kind is Kind.PERSISTENT_VOLUME and not mapping(raw, "status").get("phase"):
         taken = mapping(mapping(raw, "spec"), "claimRef", "spec")
         return {**raw, "status": {"phase": "Bound" if taken else "Available"}}
-    if kind is Kind.RESOURCE_CLAIM and is_new(raw):
+    if kind in (Kind.RESOURCE_CLAIM, Kind.POD_GROUP) and is_new(raw):
         uid = f"{kind}/{object_key(kind, raw)}"
         return {**raw, "metadata": {**mapping(raw, "metadata"), "uid": uid}}
     return raw
