@@ -44,6 +44,11 @@ def test_an_extender_in_the_form_of_a_policy_is_read() -> None:
     [
         ({"kind": "Pod"}, "kind", 'must be Policy, got "Pod"'),
         (config_map(None), "data[policy.cfg]", "is required: the Policy as text"),
+        (
+            {"kind": "ConfigMap", "data": "policy.cfg"},
+            "data[policy.cfg]",
+            "is required: the Policy as text",
+        ),
         (config_map("{"), "data[policy.cfg]", "is neither JSON nor YAML"),
         (
             config_map("{kind: Policy, predicate: []}"),

@@ -115,7 +115,8 @@ def read_policy(document: object) -> tuple[Policy, str]:
     if not isinstance(document, Mapping) or document.get("kind") != "ConfigMap":
         return read(Policy, _as_v1(document), ""), ""
     path = f"data[{CONFIG_MAP_KEY}]"
-    text = (document.get("data") or {}).get(CONFIG_MAP_KEY)
+    data = document.get("data")
+    text = data.get(CONFIG_MAP_KEY) if isinstance(data, Mapping) else None
     if not isinstance(text, str):
         raise ProfileInvalid([FieldError(path, "is required: the Policy as text")])
     try:
