@@ -16,6 +16,7 @@ import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 from mooring.kube.connecting import client_context
 from mooring.kube.credentials import REREAD_SECONDS, Credentials, NoToken
@@ -298,6 +299,10 @@ def _connection(
     url = configuration.host.rstrip("/")
     if not url.startswith(("http://", "https://")):
         raise ConfigError(f"{source}: server {url!r} must start with https:// or http://")
+    try:
+        _ = urlsplit(url).port  # is read from the text here
+    except ValueError as error:
+        raise ConfigError(f"{source}: server {url!r} is no URL: {error}") from None
     try:
         tls = _tls_context(configuration)
     except (OSError, ValueError) as error:
