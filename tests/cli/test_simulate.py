@@ -189,6 +189,8 @@ def test_a_namespace_chooses_its_pods(tmp_path: Path) -> None:
     cluster = dump(tmp_path / "a.json", node("n1"), pod("a"), pod("b", namespace="shop"))
     result = invoke(cluster, "-n", "shop", "-o", "json")
     assert [d["pod"] for d in json.loads(result.stdout)["decisions"]] == ["shop/b"]
+    result = invoke(cluster, "-n", "shp")
+    assert result.stderr == "error: there is no pod without a node to schedule in namespace shp\n"
 
 
 def test_running_pods_are_scheduled_anew_with_all_pods(tmp_path: Path) -> None:

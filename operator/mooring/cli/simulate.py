@@ -14,7 +14,6 @@ import click
 from mooring.cli.cluster import live_manifests
 from mooring.cli.comparison import print_comparison
 from mooring.cli.console import (
-    BAD_INPUT,
     DONE,
     NO,
     connection_options,
@@ -325,13 +324,13 @@ def _replayed(
 
 
 def _nothing_to_schedule(inputs: Inputs, selection: Selection) -> NoReturn:
-    """Exit with 2, because a dry run that tried nothing must not look like one that succeeded."""
+    """Raise InputError: a dry run that tried nothing must not look like one that succeeded."""
     for name, reason in inputs.without_pods.items():
         note(f"{name}: {reason}")
     running = sum(selection.takes(placed.pod, inputs) for placed in inputs.state.pods)
     hint = f"; {running} running pods could be with --all-pods" if running else ""
-    click.echo(f"error: there is no pod without a node to schedule{hint}", err=True)
-    sys.exit(BAD_INPUT)
+    where = f" in namespace {selection.namespace}" if selection.namespace is not None else ""
+    raise InputError(f"there is no pod without a node to schedule{where}{hint}")
 
 
 def _with_extenders(inputs: Inputs) -> str:
