@@ -113,6 +113,20 @@ def test_without_space_several_columns_of_prose_are_titled(
 
 
 @pytest.mark.usefixtures("terminal")
+def test_titles_that_are_too_long_for_one_line_are_beside_their_values(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    numbers = ("TOTAL", "InterPodAffinity", "PodTopologySpread")
+    print_table(("NODE", *numbers), [("n1", "628", "12", "200")], numbers)
+    assert capsys.readouterr().out.splitlines() == [
+        "NODE",
+        "n1",
+        "    TOTAL 628   InterPodAffinity 12",
+        "    PodTopologySpread 200",
+    ]
+
+
+@pytest.mark.usefixtures("terminal")
 def test_a_name_in_the_only_prose_goes_over_the_edge_whole(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -232,7 +232,8 @@ def table_lines(
     The columns named in `numbers` are aligned to the right. Those named in `prose`, which must be
     the last ones, are folded. A cell of any other column is never cut or folded, because it may be
     a name: if there is too little space, each row begins with its first cell on a line of its own,
-    and the others follow, indented. Without a limit every row is one line.
+    and the others follow, indented, with their titles if these are too long for one line. Without a
+    limit every row is one line.
     """
     return [line for lines in _table(head, [*rows], numbers, prose, width) for line in lines]
 
@@ -251,7 +252,7 @@ def _table(
     beside = None if width is None else _prose_width(width, widths, len(head) - names)
     for row in (head, *rows):
         if width is not None and beside is None:
-            lines = _stacked(row, head if row is not head else None, names, width)
+            lines = _stacked(row, head, names, width)
         else:
             cells = [
                 _aligned(cell, widths[i], right=head[i] in numbers)
@@ -305,21 +306,40 @@ def _beside(names: str, prose: Sequence[str], width: int | None) -> Iterator[str
         yield _GAP.join((first, *(part.ljust(width) for part in parts)))
 
 
-def _stacked(
-    row: Sequence[str], head: Sequence[str] | None, names: int, width: int
-) -> Iterator[str]:
-    """Yield the lines of a row whose first cell is alone; title each of several prose cells."""
+def _stacked(row: Sequence[str], head: Sequence[str], names: int, width: int) -> Iterator[str]:
+    """Yield the lines of a row, or of the head itself, whose first cell is alone.
+
+    Several cells of prose have their titles before them, and so have all others if the titles are
+    too long for one line: nobody could say which is whose.
+    """
     yield row[0]
-    parts = [_GAP.join(row[1:])]
-    if head is not None and len(row) - names > 1:
-        titled = (f"{head[i]}: {row[i]}" for i in range(names, len(row)))
-        parts = [_GAP.join(row[1:names]), *titled]
+    is_head, width = row is head, max(width, _LEAST_PROSE)
+    between, prose = row[1:names], row[names:]
+    if cell_len(_INDENT + _GAP.join(head[1:names])) > width:
+        cells = [f"{title} {cell}" for title, cell in zip(head[1:names], between, strict=True)]
+        yield from () if is_head else _filled(cells, width)
+        between = ()
+    parts = [_GAP.join((*between, *prose))]
+    if not is_head and len(prose) > 1:
+        titled = (f"{title}: {cell}" for title, cell in zip(head[names:], prose, strict=True))
+        parts = [_GAP.join(between), *titled]
     for part in parts:
         yield from wrap(
             part,
-            max(width, _LEAST_PROSE),
+            width,
             initial_indent=_INDENT,
             subsequent_indent=_INDENT,
             break_on_hyphens=False,
             break_long_words=False,
         )
+
+
+def _filled(cells: Iterable[str], width: int) -> Iterator[str]:
+    """Yield indented lines of as many cells as fit into each."""
+    line = ""
+    for cell in cells:
+        if line and cell_len(line + _GAP + cell) > width:
+            yield line
+            line = ""
+        line = f"{line}{_GAP if line else _INDENT}{cell}"
+    yield line
