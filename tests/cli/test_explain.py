@@ -109,6 +109,11 @@ REPORTS: dict[str, dict[str, Any]] = {
         "plugins": ["SchedulingGates"],
         "heldBack": "waiting for scheduling gates: [shop/quota]",
     },
+    "team-a/misspelt": {
+        "state": "without a profile",
+        "plugins": [],
+        "heldBack": 'no profile takes pods of schedulerName "moring", did you mean mooring?',
+    },
     "team-a/stored": {
         "state": "unschedulable",
         "attempts": 1,
@@ -311,6 +316,13 @@ async def test_an_unschedulable_pod_is_explained_first_by_its_cause_and_what_wou
 @pytest.mark.parametrize(
     ("name", "lines"),
     [
+        (
+            "misspelt",
+            [
+                "pod team-a/misspelt: without a profile",
+                '  no profile takes pods of schedulerName "moring", did you mean mooring?',
+            ],
+        ),
         (
             "gated",
             [

@@ -26,6 +26,7 @@ from mooring.testing.device_builders import (
     request,
     resource_slice,
 )
+from scheduler_states import put_profile
 
 REJECTED_BY = frozenset({"NodeResourcesFit"})
 
@@ -165,9 +166,22 @@ async def test_a_bound_pod_names_its_node(stage: Stage) -> None:
     assert await stage.report("low") == {"state": "bound", "node": "a"}
 
 
-async def test_a_pod_without_a_profile_says_so(stage: Stage) -> None:
-    stage.scheduler.without_profile[uid_of("web")] = parse_pod(pod("web"))
-    assert await stage.report("web") == {"state": "without a profile"}
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("nobody", 'no profile takes pods of schedulerName "nobody"'),
+        ("moring", 'no profile takes pods of schedulerName "moring", did you mean mooring?'),
+        ("mooring", "no SchedulingProfile takes the pod: those for schedulerName "),
+    ],
+)
+async def test_a_pod_without_a_profile_says_why(stage: Stage, name: str, why: str) -> None:
+    elsewhere = {"schedulerNames": ["mooring"], "podSelector": {"matchLabels": {"a": "b"}}}
+    put_profile(stage.scheduler, "mine", match=elsewhere)
+    waiting = parse_pod(pod("web", spec={"schedulerName": name}))
+    stage.scheduler.without_profile[uid_of("web")] = waiting
+    report = await stage.report("web")
+    assert report["state"] == "without a profile"
+    assert report["heldBack"].startswith(why)
 
 
 async def test_a_pod_that_is_not_known_has_no_report(stage: Stage) -> None:

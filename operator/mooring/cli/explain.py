@@ -294,6 +294,8 @@ def _remedies(report: Mapping[str, Any]) -> Iterator[str]:
         by, why = ", ".join(report["plugins"] or ()), report.get("heldBack")
         if by or why:
             yield f"  held back{by and f' by {by}'}{f': {why}' if why else ''}"
+    if report["state"] == PodState.NO_PROFILE and (why := report.get("heldBack")):
+        yield f"  {why}"
     if missing := report.get("notServed"):
         yield "  its volumes need kinds that the API server does not serve:"
         yield f"    {', '.join(missing)}"

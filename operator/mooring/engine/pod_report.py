@@ -83,13 +83,13 @@ class SuggestedChange:
 class PodReport:
     """What is known of a pod; what does not apply to it is None.
 
-    `pending_seconds` count from when the scheduler saw the pod first. `held_back` says why a gated
-    pod is not in the queue, and `plugins` name what rejected or gated the pod. `ahead` counts the
-    active pods that are before it, `waits_for` has the seconds that each Permit plugin may still
-    take. `not_served` has the kinds that its volumes need and that the API server does not serve.
-    `claims` are the ResourceClaims of a pod that is gated or did not fit, and what keeps them from
-    devices. An unschedulable pod has `suggestions`, the smallest change first. Those of a member of
-    a group are about the whole group, which `group` describes without its pods.
+    `pending_seconds` count from when the scheduler saw the pod first. `held_back` says why a pod is
+    gated, or why no profile takes it, and `plugins` name what rejected or gated the pod. `ahead`
+    counts the active pods that are before it, `waits_for` has the seconds that each Permit plugin
+    may still take. `not_served` has the kinds that its volumes need and that the API server does
+    not serve. `claims` are the ResourceClaims of a pod that is gated or did not fit, and what keeps
+    them from devices. An unschedulable pod has `suggestions`, the smallest change first. Those of a
+    member of a group are about the whole group, which `group` describes without its pods.
     """
 
     state: PodState
@@ -148,8 +148,11 @@ class PodReportBuilder:
         scheduler = self._scheduler
         placed, queued = scheduler.cluster.pod(uid), scheduler.queue.get(uid)
         report = PodReport(state=state, node=placed.pod.node_name if placed is not None else None)
+        if placed is not None and queued is None:
+            return replace(report, group=self._described(placed.pod))
         if queued is None:
-            return replace(report, group=self._described(placed.pod)) if placed else report
+            why = self._why_no_profile(scheduler.without_profile[uid])
+            return replace(report, plugins=[], held_back=why)
         report = replace(self._queued(report, queued), group=self._described(queued.pod))
         if state is PodState.GATED:
             plugin, reason = _gate(queued)
@@ -224,6 +227,12 @@ class PodReportBuilder:
             )
             self._latest = group.number, self._clock() + _KEPT_SECONDS, found
             return found
+
+    def _why_no_profile(self, pod: Pod) -> str:
+        profiles, name = self._scheduler.profiles, pod.spec.scheduler_name
+        why = profiles.why_none(pod)
+        meant = f'no profile takes pods of schedulerName "{name}"{profiles.did_you_mean(name)}'
+        return meant if why is None else why
 
     def _queued(self, report: PodReport, queued: QueuedPod) -> PodReport:
         """Return the report with what the queue knows of the pod."""
