@@ -187,6 +187,14 @@ async def test_scores_are_multiplied_by_the_weight_and_by_ten(stage: Stage) -> N
     assert scores_of(await stage.filter(found)) == {found.name: [210, 0, 0]}
 
 
+async def test_scores_of_two_verbs_of_one_service_are_added(stage: Stage) -> None:
+    """kube-scheduler adds the scores of all extenders (prioritizeNodes in schedule_one.go)."""
+    answers = Answers(packing=[{"Host": "n1", "Score": 7}], licences=[{"Host": "n2", "Score": 1}])
+    packing = await stage.serve(answers, prioritizeVerb="packing", weight=3)
+    licences = packing.model_copy(update={"prioritize_verb": "licences", "weight": 2})
+    assert scores_of(await stage.filter(packing, licences)) == {packing.name: [210, 20, 0]}
+
+
 @pytest.mark.parametrize(
     "answer",
     [

@@ -229,13 +229,19 @@ class Extenders:
         *,
         for_group: bool,
     ) -> dict[str, IntArray]:
-        """Return the weighted scores of the nodes by extender; add one that fails to `ignored`."""
+        """Return the weighted scores of the nodes by extender; add one that fails to `ignored`.
+
+        Of extenders with the same name, such as two verbs of one service, it is their sum.
+        """
         scoring = [extender for extender in extenders if extender.prioritize_verb]
         calls = [self._scores(e, nodes, raw, ignored, for_group=for_group) for e in scoring]
         # Most often there is one; it needs no task of its own.
         found = [await calls[0]] if len(calls) == 1 else await asyncio.gather(*calls)
-        pairs = zip(scoring, found, strict=True)
-        return {extender.name: scores for extender, scores in pairs if scores is not None}
+        total = dict[str, IntArray]()
+        for extender, scores in zip(scoring, found, strict=True):
+            if scores is not None:
+                total[extender.name] = total.get(extender.name, 0) + scores
+        return total
 
     async def _scores(
         self,
