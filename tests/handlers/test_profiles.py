@@ -3,10 +3,12 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from certificates import Authority
 from handlers.small_api import SmallApi, status_writer
 from kube.api_server import ApiServer, Request
 from kube.virtual_clock import VirtualClock
@@ -560,19 +562,71 @@ def test_the_status_follows_the_nodes(
     profile_handler.settle_conflicts()
     profile_handler.settle_conflicts()
     assert dict(profile_handler.other_statuses()) == {"packed": {}}
-    profile_handler.nodes_changed()
+    profile_handler.surroundings_changed()
     assert not [*profile_handler.other_statuses()]
     relabel(shared, 40)
-    profile_handler.nodes_changed()
+    profile_handler.surroundings_changed()
     ((name, patch),) = profile_handler.other_statuses()
     assert name == "packed"
     assert "rule r2" in over_budget(patch)
     merged = {**(status or {}), **patch}
     assert profile_handler.applied(profile(rules=DEAR, status=merged)) is None
     relabel(shared, 2)
-    profile_handler.nodes_changed()
+    profile_handler.surroundings_changed()
     ((_, patch),) = profile_handler.other_statuses()
     assert "OverBudget" not in conditions(patch)
+
+
+def trusting(ca_file: Path) -> Raw:
+    """Return an extender as a user writes it, whose certificate these CAs have signed."""
+    tls = {"caFile": str(ca_file)}
+    return {"urlPrefix": "https://a", "filterVerb": "filter", "tlsConfig": tls}
+
+
+def test_a_profile_comes_into_force_when_the_certificates_of_its_extender_are_mended(
+    profile_handler: ProfileHandler, shared: SchedulerState, tmp_path: Path
+) -> None:
+    ca_file = tmp_path / "ca.crt"
+    status = profile_handler.applied(profile(extenders=[trusting(ca_file)]))
+    assert ready(status)[:2] == ("False", "Invalid")
+    assert not profile_handler.surroundings_changed()
+    ca_file.write_text("no certificate")
+    assert profile_handler.surroundings_changed()
+    ((_, patch),) = profile_handler.other_statuses()
+    assert "No such file" not in ready(patch)[2]
+    ca_file.write_bytes(Authority().certificate)
+    assert profile_handler.surroundings_changed()
+    ((_, patch),) = profile_handler.other_statuses()
+    assert ready(patch)[:2] == ("True", "InForce")
+    assert shared.profiles.in_force["packed"].profile.generation == 1
+    assert not profile_handler.surroundings_changed()
+
+
+def test_what_was_in_force_before_a_restart_is_so_again_when_certificates_are_mended(
+    profile_handler: ProfileHandler, shared: SchedulerState, tmp_path: Path
+) -> None:
+    ca_file = tmp_path / "ca.crt"
+    former = {"inForceSpec": {"extenders": [trusting(ca_file)]}, "inForceGeneration": 1}
+    profile_handler.applied(profile(2, status=former, **BROKEN))
+    assert not shared.profiles.in_force
+    ca_file.write_bytes(Authority().certificate)
+    assert profile_handler.surroundings_changed()
+    assert shared.profiles.in_force["packed"].profile.generation == 1
+    ((_, patch),) = profile_handler.other_statuses()
+    assert ready(patch)[:2] == ("False", "Invalid")
+
+
+def test_certificates_of_a_profile_that_was_edited_or_deleted_are_of_no_interest(
+    profile_handler: ProfileHandler, shared: SchedulerState, tmp_path: Path
+) -> None:
+    ca_file = tmp_path / "ca.crt"
+    for name in ("edited", "deleted"):
+        profile_handler.applied(profile(name=name, uid=name, extenders=[trusting(ca_file)]))
+    profile_handler.applied(profile(2, name="edited", uid="edited", **BROKEN))
+    profile_handler.gone("deleted", "deleted")
+    ca_file.write_bytes(Authority().certificate)
+    profile_handler.surroundings_changed()
+    assert not shared.profiles.in_force
 
 
 GPU = "example.com/gpu"
@@ -610,7 +664,7 @@ def test_labels_and_resources_that_no_node_has_are_a_warning_and_no_mistake(
     assert "Warning" not in conditions(status), "without nodes nothing is known"
     with_gpu = parse_node(node("n1", labels={"dsk": "ssd"}, resources={GPU: 1}))
     shared.state.put(Kind.NODE, "n1", with_gpu)
-    profile_handler.nodes_changed()
+    profile_handler.surroundings_changed()
     ((_, patch),) = profile_handler.other_statuses()
     assert conditions({**(status or {}), **patch})["Ready"]["status"] == "True"
     warning = conditions(patch)["Warning"]
@@ -620,7 +674,7 @@ def test_labels_and_resources_that_no_node_has_are_a_warning_and_no_mistake(
         f'spec.rules[1].score: no node has the resource "{GPU}u", did you mean {GPU}?',
     ]
     shared.state.put(Kind.NODE, "n2", parse_node(node("n2", labels={"disk": "hdd"})))
-    profile_handler.nodes_changed()
+    profile_handler.surroundings_changed()
     ((_, patch),) = profile_handler.other_statuses()
     assert conditions(patch)["Warning"]["message"].startswith("spec.rules[1].score: ")
 
@@ -828,12 +882,12 @@ def test_the_status_says_whose_rules_apply_and_that_a_server_is_too_new(
     assert profile_handler.applied(profile(status=status)) is None
     again = profile(name="pinned", uid="u2", kubernetesVersion="1.35", status=pinned)
     assert profile_handler.applied(again) is None
-    profile_handler.nodes_changed()
+    profile_handler.surroundings_changed()
     assert not [*profile_handler.other_statuses()]
 
     shared.state.follow_server("1.38")
     shared.profiles.rebuild()
-    profile_handler.nodes_changed()
+    profile_handler.surroundings_changed()
     ((name, patch),) = profile_handler.other_statuses()
     assert name == "packed"
     assert patch["effective"]["kubernetesVersion"] == "1.37"
@@ -850,10 +904,10 @@ def test_what_an_old_crd_prunes_of_a_status_is_not_written_again_and_again(
     assert status is not None
     assert status["effective"].pop("kubernetesVersion") == "1.36"
     profile_handler.applied(profile(status=status))
-    assert not profile_handler.nodes_changed()
+    assert not profile_handler.surroundings_changed()
 
     shared.state.follow_server("1.37")
     shared.profiles.rebuild()
-    assert profile_handler.nodes_changed()
+    assert profile_handler.surroundings_changed()
     assert [name for name, _ in profile_handler.other_statuses()] == ["packed"]
-    assert not profile_handler.nodes_changed()
+    assert not profile_handler.surroundings_changed()

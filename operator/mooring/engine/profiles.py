@@ -1,7 +1,7 @@
 """The profiles in force, and which of them takes a pod."""
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
@@ -24,7 +24,7 @@ from mooring.policy.resolve import ResolvedProfile, load_profile, resolve
 from mooring.policy.rules.rule import missing_on_nodes
 from mooring.state.cluster_view import ClusterView
 
-__all__ = ["ActiveProfile", "Profiles"]
+__all__ = ["ActiveProfile", "CertificatesInvalid", "Profiles"]
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +45,14 @@ class ActiveProfile:
     profile: SchedulingProfile
     effective: ResolvedProfile
     pipeline: Pipeline
+
+
+class CertificatesInvalid(ProfileInvalid):
+    """Certificates of these extenders cannot be used; their files may be mended meanwhile."""
+
+    def __init__(self, extenders: Sequence[Extender], errors: Iterable[FieldError]) -> None:
+        super().__init__(errors)
+        self.extenders = extenders
 
 
 class Profiles:
@@ -134,16 +142,12 @@ class Profiles:
         """Build the plugins of a profile that is read and resolved, without putting it in force.
 
         Raises:
-            ProfileInvalid: with every plugin that cannot be built, or if certificates of extenders
-                cannot be used.
+            CertificatesInvalid: if certificates of extenders cannot be used.
+            ProfileInvalid: with every plugin that cannot be built.
         """
-        mistakes = [
-            FieldError(f"spec.extenders[{number}].tlsConfig", problem)
-            for number, extender in enumerate(profile.spec.extenders)
-            if (problem := self._tls_problem(extender)) is not None
-        ]
-        if mistakes:
-            raise ProfileInvalid(mistakes)
+        extenders = profile.spec.extenders
+        if mistakes := self.certificate_mistakes(extenders):
+            raise CertificatesInvalid(extenders, mistakes)
         pipeline = build_pipeline(
             profile,
             effective,
@@ -154,6 +158,14 @@ class Profiles:
             self._most_per_decision,
         )
         return ActiveProfile(profile, effective, pipeline)
+
+    def certificate_mistakes(self, extenders: Iterable[Extender]) -> tuple[FieldError, ...]:
+        """Return why certificates of a profile's extenders cannot be used, as they are now."""
+        return tuple(
+            FieldError(f"spec.extenders[{number}].tlsConfig", problem)
+            for number, extender in enumerate(extenders)
+            if (problem := self._tls_problem(extender)) is not None
+        )
 
     def apply(self, document: object) -> ActiveProfile:
         """Check the document as `check` does, and put the profile in force.

@@ -11,7 +11,7 @@ import orjson
 
 from mooring.engine.departures import Departures
 from mooring.engine.pod_enqueuer import PodEnqueuer
-from mooring.engine.profiles import Profiles
+from mooring.engine.profiles import CertificatesInvalid, Profiles
 from mooring.kube.errors import ApiError, NotFoundError, explain
 from mooring.kube.recorder import EventRecorder, ObjectRef
 from mooring.kube.timestamps import rfc3339
@@ -28,7 +28,7 @@ __all__ = ["ProfileHandler", "ProfileStatusWriter"]
 logger = logging.getLogger(__name__)
 
 STATUS_SECONDS: Final = 30.0
-"""How often statuses are compared with what the nodes are now."""
+"""How often statuses are compared with what nodes, API server and files are now."""
 REPEAT_SECONDS: Final = 5.0
 """How often statuses are written again that could not be written."""
 CONFLICT_SECONDS: Final = 1.0
@@ -93,6 +93,8 @@ class ProfileHandler:
         self._told: dict[str, _Surroundings] = {}
         """What the last status said of nodes and API server, also where an old CRD prunes it."""
         self._outdated: set[str] = set()
+        self._uncertified: dict[str, tuple[Mapping[str, Any], CertificatesInvalid]] = {}
+        """The profiles that would be in force with other certificates, as they were shown."""
         self._unsettled: set[str] = set()
         """The profiles whose statuses do not say yet which profiles they conflict with by now."""
         self._just_changed = False
@@ -116,12 +118,7 @@ class ProfileHandler:
             verdict = None
         if verdict is None or verdict.generation != metadata["generation"]:
             self._found(metadata["name"], metadata["uid"], raw.get("status") or {})
-            verdict = self._verdicts[metadata["name"]] = self._judge(raw)
-            if (why := self._over_budget(metadata["name"])) is not None:
-                logger.warning("profile %s: %s", metadata["name"], why)
-            in_force = self._profiles.in_force.get(metadata["name"])
-            spec = in_force.profile.manifest()["spec"] if in_force is not None else None
-            self._remember(metadata["name"], verdict, spec)
+            verdict = self._take_up(raw)
         self._shown[metadata["name"]] = before
         self._shown_versions[metadata["name"]] = metadata.get("resourceVersion", "")
         self._told[metadata["name"]] = self._surroundings(metadata["name"])
@@ -129,11 +126,16 @@ class ProfileHandler:
         after = self._status(metadata["name"], verdict, before)
         return _merge_patch(before, after) or None
 
-    def nodes_changed(self) -> bool:
-        """Note the profiles whose status is outdated by what nodes and API server are now.
+    def surroundings_changed(self) -> bool:
+        """Note the profiles whose status is outdated by nodes, API server or files as they are now.
 
-        Return whether there may be any.
+        Those that other certificates of their extenders kept out of force are judged anew. Return
+        whether there may be any.
         """
+        for name, (raw, error) in tuple(self._uncertified.items()):
+            if self._profiles.certificate_mistakes(error.extenders) != error.errors:
+                self._take_up(raw)
+                self._outdated.add(name)
         self._outdated.update(
             name for name, told in self._told.items() if told != self._surroundings(name)
         )
@@ -159,7 +161,7 @@ class ProfileHandler:
     def other_statuses(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield each profile whose status may be outdated, and a merge patch for it, maybe empty.
 
-        They are those that `settle_conflicts`, `nodes_changed` and `not_written` have noted.
+        They are those that `settle_conflicts`, `surroundings_changed` and `not_written` have noted.
         """
         names, self._outdated = sorted(self._outdated), set()
         for name in names:
@@ -235,6 +237,7 @@ class ProfileHandler:
             del self._verdicts[name]
             del self._shown[name], self._shown_versions[name]
             del self._told[name]
+            self._uncertified.pop(name, None)
             self._unsettled.update(self._profiles.conflicts(name))
             self._unsettled.discard(name)
             self._outdated.discard(name)
@@ -242,13 +245,26 @@ class ProfileHandler:
             self._profiles.remove(name)
             self._pod_enqueuer.profiles_changed()
 
+    def _take_up(self, raw: Mapping[str, Any]) -> _Verdict:
+        """Put the profile in force if it is valid, and remember the verdict."""
+        name = raw["metadata"]["name"]
+        verdict = self._verdicts[name] = self._judge(raw)
+        if (why := self._over_budget(name)) is not None:
+            logger.warning("profile %s: %s", name, why)
+        in_force = self._profiles.in_force.get(name)
+        spec = in_force.profile.manifest()["spec"] if in_force is not None else None
+        self._remember(name, verdict, spec)
+        return verdict
+
     def _judge(self, raw: Mapping[str, Any]) -> _Verdict:
         metadata = raw["metadata"]
         name, uid, generation = metadata["name"], metadata["uid"], metadata["generation"]
+        self._uncertified.pop(name, None)
         try:
             self._put(raw)
         except ProfileInvalid as error:
             logger.warning("profile %s is invalid: %s", name, error)
+            self._note_certificates(raw, error)
             if name not in self._profiles.in_force:
                 self._restore(raw)
             if name not in self._profiles.in_force:
@@ -264,6 +280,11 @@ class ProfileHandler:
         if profile.spec.mode == "Shadow":
             reason, message = "Shadow", f"decides about {pods} for comparison, and binds none"
         return _Verdict(uid, generation, ready=True, reason=reason, message=message)
+
+    def _note_certificates(self, shown: Mapping[str, Any], error: ProfileInvalid) -> None:
+        """Note the profile if it is invalid because of certificates that may be mended."""
+        if isinstance(error, CertificatesInvalid):
+            self._uncertified.setdefault(shown["metadata"]["name"], (shown, error))
 
     def _remember(self, name: str, verdict: _Verdict, spec: dict[str, Any] | None) -> None:
         change = {
@@ -301,6 +322,7 @@ class ProfileHandler:
         except ProfileInvalid as error:
             text = "generation %s of profile %s, the last in force, is invalid too: %s"
             logger.warning(text, generation, metadata["name"], error)
+            self._note_certificates(raw, error)
         else:
             logger.info("profile %s stays at generation %s", metadata["name"], generation)
 
@@ -438,9 +460,9 @@ class ProfileStatusWriter:
         """By profile, why its status was not written the last time."""
 
     async def run(self) -> None:
-        """Write for ever what nodes and other profiles outdate, and what could not be written."""
+        """Write for ever what becomes outdated with no change of a profile, or was not written."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._every(STATUS_SECONDS, self._handler.nodes_changed))
+            tasks.create_task(self._every(STATUS_SECONDS, self._handler.surroundings_changed))
             tasks.create_task(self._every(CONFLICT_SECONDS, self._handler.settle_conflicts))
             tasks.create_task(self._every(REPEAT_SECONDS, lambda: True))
 
