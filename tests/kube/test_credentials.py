@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from kube.virtual_clock import VirtualClock
 from mooring.kube.credentials import REREAD_SECONDS, Credentials, NoToken
 from mooring.kube.errors import ConfigError
@@ -89,6 +91,28 @@ async def test_requests_go_on_while_a_slow_source_is_read() -> None:
     assert await credentials.headers() == {"Authorization": "first"}
     source.open.set()
     assert await reader == {"Authorization": "second"}
+
+
+@pytest.mark.parametrize("how", ["current", "replaced"])
+async def test_a_login_goes_on_when_the_request_that_began_it_is_cancelled(how: str) -> None:
+    """A renewal of the lease waits for seconds only, and a login plugin may take longer."""
+    clock, source = VirtualClock(), Source()
+    credentials = Credentials(source, "first", clock=clock)
+    source.value = "second"
+    source.open.clear()
+    old = await credentials.headers()
+    if how == "current":
+        await clock.advance(REREAD_SECONDS)
+    asking = credentials.headers() if how == "current" else credentials.renew(old)
+    request = asyncio.create_task(asking)
+    await asyncio.sleep(0)
+    request.cancel()
+    await asyncio.wait([request])
+    next_one = asyncio.create_task(credentials.renew(old))
+    source.open.set()
+    assert await next_one
+    assert await credentials.headers() == {"Authorization": "second"}
+    assert source.asked == [how]
 
 
 async def test_a_connection_without_a_token_sends_no_header() -> None:
