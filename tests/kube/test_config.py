@@ -1,18 +1,22 @@
 """Connections out of kubeconfigs and service accounts, and one line for each mistake."""
 
+import asyncio
 import base64
 import json
 import ssl
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from certificates import Authority
 from kube.api_server import ApiServer, Request
 from mooring.kube.client import ApiClient
-from mooring.kube.config import default_namespace, load_connection
+from mooring.kube.config import Connection, default_namespace, load_connection
 from mooring.kube.errors import ConfigError
 
 URL = "https://10.0.0.1:6443"
@@ -194,6 +198,80 @@ async def test_a_pod_uses_its_service_account(tmp_path: Path) -> None:
     (account / "token").write_text("rotated\n")
     assert await connection.credentials.renew(headers)
     assert await connection.credentials.headers() == {"Authorization": "Bearer rotated"}
+
+
+def trusted_by(connection: Connection) -> str:
+    """Return a text with the names of the CAs that the connection trusts."""
+    assert isinstance(connection.tls, ssl.SSLContext)
+    return str(connection.tls.get_ca_certs())
+
+
+@pytest.mark.parametrize("in_a_pod", [True, False])
+async def test_the_file_of_the_clusters_ca_is_read_again(tmp_path: Path, *, in_a_pod: bool) -> None:
+    """client-go follows it as well (transport/ca_rotation.go)."""
+    account = service_account(tmp_path)
+    ca_file = account / "ca.crt"
+    if in_a_pod:
+        connection = await load_connection(environ=IN_A_POD, service_account=account)
+    else:
+        cluster = {"certificate-authority": str(ca_file)}
+        user = {"tokenFile": str(account / "token")}
+        connection = await load_connection(kubeconfig(tmp_path, user, cluster=cluster), environ={})
+    ca_file.write_text("half a cert")
+    headers = await connection.credentials.headers()
+    await connection.credentials.renew(headers)
+    assert "test-ca" in trusted_by(connection)
+    ca_file.write_bytes(Authority("next-ca").certificate)
+    await connection.credentials.renew(headers)
+    assert "next-ca" in trusted_by(connection)
+
+
+@asynccontextmanager
+async def telling_users(ca: Authority, folder: Path) -> AsyncIterator[int]:
+    """Yield the port of a server that tells each client the name in its certificate."""
+
+    async def tell(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        subject = writer.get_extra_info("peercert")["subject"]
+        writer.write(dict(rdn[0] for rdn in subject)["commonName"].encode())
+        writer.close()
+
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cadata=ca.certificate.decode())
+    context.verify_mode = ssl.CERT_REQUIRED
+    own, pair = folder / "server.pem", ca.server()
+    own.write_bytes(pair.certificate + pair.key)
+    context.load_cert_chain(own)
+    async with await asyncio.start_server(tell, "127.0.0.1", 0, ssl=context) as server:
+        yield server.sockets[0].getsockname()[1]
+
+
+async def user_of(connection: Connection, port: int) -> str:
+    """Return whom a server takes this client for on a new connection."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=connection.tls)
+    user = await reader.read()
+    writer.close()
+    return user.decode()
+
+
+async def test_the_files_of_a_client_certificate_are_read_again(tmp_path: Path) -> None:
+    """client-go follows them as well (transport/cert_rotation.go)."""
+    ca = Authority()
+    certificate, key, ca_file = (tmp_path / name for name in ("tls.crt", "tls.key", "ca.crt"))
+    first, second = ca.client("first"), ca.client("second")
+    certificate.write_bytes(first.certificate)
+    key.write_bytes(first.key)
+    ca_file.write_bytes(ca.certificate)
+    user = {"client-certificate": str(certificate), "client-key": str(key)}
+    path = kubeconfig(tmp_path, user, cluster={"certificate-authority": str(ca_file)})
+    connection = await load_connection(path, environ={})
+    headers = await connection.credentials.headers()
+    async with telling_users(ca, tmp_path) as port:
+        assert await user_of(connection, port) == "first"
+        certificate.write_bytes(second.certificate)
+        await connection.credentials.renew(headers)
+        assert await user_of(connection, port) == "first", "the key is still that of the first"
+        key.write_bytes(second.key)
+        await connection.credentials.renew(headers)
+        assert await user_of(connection, port) == "second"
 
 
 async def test_nowhere_to_connect_to_says_what_to_set(tmp_path: Path) -> None:

@@ -149,6 +149,15 @@ async def test_an_answer_that_ends_its_connection_is_followed_by_a_new_one() -> 
         assert server.connections == 2
 
 
+async def test_a_connection_whose_user_is_refused_is_followed_by_a_new_one() -> None:
+    """The client certificate that it was made with may have expired, and have been replaced."""
+    refusal = b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n"
+    async with serving(answering(refusal, OK)) as server, exchange(server.url) as to:
+        assert (await get(to)).status == 401
+        await get(to)
+        assert server.connections == 2
+
+
 async def test_a_connection_that_idled_for_long_is_not_used_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -2,7 +2,8 @@
 
 kubernetes_asyncio reads kubeconfigs, runs login plugins and refreshes tokens; this module turns
 the result into a frozen `Connection` and every user's mistake into one `ConfigError` line.
-Client certificates are read once, at the start; tokens are kept fresh by `Credentials`.
+Tokens are kept fresh by `Credentials`; whenever it asks for one, the files of certificates are read
+again, too.
 
 The library is imported where it is used, because its 800 models take 0.2 seconds and 36 MB, and
 neither a replica in a pod needs it, nor a command that reads files alone or shows its help.
@@ -13,17 +14,18 @@ from __future__ import annotations
 import os
 import re
 import ssl
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import urlsplit
 
 from mooring.kube.connecting import client_context
-from mooring.kube.credentials import REREAD_SECONDS, Credentials, NoToken
+from mooring.kube.credentials import REREAD_SECONDS, Credentials, NoToken, TokenSource
 from mooring.kube.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from aiohttp import BaseConnector
 
@@ -76,14 +78,11 @@ async def load_connection(
     paths = kubeconfig or environ.get("KUBECONFIG")
     if not paths and "KUBERNETES_SERVICE_HOST" in environ:
         account = _ServiceAccount(service_account, environ)
-        configuration = account.read()
-        credentials = Credentials(account, _token(configuration))
-        return _connection(configuration, credentials, user_agent, str(account))
+        return _connection(account, await account.replaced(), user_agent)
     file = _Kubeconfig(paths or _home_kubeconfig(environ), context)
     value = await file.replaced()
     reread = None if file.plugin_names_no_expiry() else REREAD_SECONDS
-    credentials = Credentials(file, value, reread=reread)
-    return _connection(file.configuration, credentials, user_agent, str(file))
+    return _connection(file, value, user_agent, reread)
 
 
 def default_namespace(
@@ -147,8 +146,16 @@ def _merged(paths: str) -> Any:
     return KubeConfigMerger(paths)
 
 
+class _Source(TokenSource, Protocol):
+    """What a connection is read from; `str` names it for a user's mistakes."""
+
+    @property
+    def configuration(self) -> Any:
+        """Server, files and token as they were read last."""
+
+
 class _Kubeconfig:
-    """The user, cluster and login of one context; a `TokenSource`."""
+    """The user, cluster and login of one context; a `_Source`."""
 
     def __init__(self, paths: str, context: str | None) -> None:
         if not any(Path(path).expanduser().exists() for path in paths.split(os.pathsep) if path):
@@ -245,11 +252,12 @@ class _PodConfiguration:
 
 
 class _ServiceAccount:
-    """What a pod's service account volume holds; a `TokenSource`."""
+    """What a pod's service account volume holds; a `_Source`."""
 
     def __init__(self, folder: Path, environ: Mapping[str, str]) -> None:
         self._folder = folder
         self._environ = dict(environ)
+        self.configuration: Any = None
 
     def __str__(self) -> str:
         return f"service account in {self._folder}"
@@ -271,7 +279,8 @@ class _ServiceAccount:
 
     async def current(self) -> str | None:
         """Return the token as the kubelet last wrote it."""
-        return _token(self.read())
+        self.configuration = self.read()
+        return _token(self.configuration)
 
     replaced = current
 
@@ -293,9 +302,66 @@ def _token(configuration: Any) -> str | None:
     return value.strip() if value else None
 
 
+class _Followed:
+    """A `TokenSource` with which the TLS context follows its files: those of `source`.
+
+    Connections that are open stay as they are, and a CA that is not in its file any more is trusted
+    until the process ends: a context forgets none.
+    """
+
+    def __init__(self, source: _Source) -> None:
+        self._source = source
+        self._files: tuple[bytes, ...] = ()
+        with self._mistakes():
+            self.context = client_context(
+                source.configuration.ssl_ca_cert, verified=source.configuration.verify_ssl
+            )
+        self._follow()
+
+    async def current(self) -> str | None:
+        """Return the value to use now."""
+        return self._and_follow(await self._source.current())
+
+    async def replaced(self) -> str | None:
+        """Return a value that is obtained anew."""
+        return self._and_follow(await self._source.replaced())
+
+    def _and_follow(self, value: str | None) -> str | None:
+        self._follow()
+        return value
+
+    def _follow(self) -> None:
+        """Read the files, and take over what is in them if that has changed."""
+        now = self._source.configuration
+        paths = (now.ssl_ca_cert, now.cert_file, now.key_file)
+        with self._mistakes():
+            files = tuple(Path(path).read_bytes() for path in paths if path)
+            if files == self._files:
+                return
+            if now.ssl_ca_cert:
+                self.context.load_verify_locations(now.ssl_ca_cert)
+            if now.cert_file:
+                # While both files are replaced, they may not belong together for a moment.
+                ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(now.cert_file, now.key_file)
+                self.context.load_cert_chain(now.cert_file, now.key_file)
+        self._files = files
+
+    @contextmanager
+    def _mistakes(self) -> Iterator[None]:
+        """Raise ConfigError for files that cannot be read or used."""
+        try:
+            yield
+        except (OSError, ValueError) as error:
+            raise ConfigError(
+                f"{self._source}: the CA or client certificate cannot be used: {error}"
+            ) from error
+
+
 def _connection(
-    configuration: Any, credentials: Credentials, user_agent: str, source: str
+    source: _Source, value: str | None, user_agent: str, reread: float | None = REREAD_SECONDS
 ) -> Connection:
+    """Return the connection of what was just read, with this value as Authorization header."""
+    configuration = source.configuration
     url = configuration.host.rstrip("/")
     if not url.startswith(("http://", "https://")):
         raise ConfigError(f"{source}: server {url!r} must start with https:// or http://")
@@ -303,16 +369,11 @@ def _connection(
         _ = urlsplit(url).port  # is read from the text here
     except ValueError as error:
         raise ConfigError(f"{source}: server {url!r} is no URL: {error}") from None
-    try:
-        tls = _tls_context(configuration)
-    except (OSError, ValueError) as error:
-        raise ConfigError(
-            f"{source}: the CA or client certificate cannot be used: {error}"
-        ) from error
+    followed = _Followed(source)
     return Connection(
         url=url,
-        credentials=credentials,
-        tls=tls,
+        credentials=Credentials(followed, value, reread=reread),
+        tls=followed.context,
         client_certificate=(configuration.cert_file, configuration.key_file)
         if configuration.cert_file
         else None,
@@ -320,10 +381,3 @@ def _connection(
         proxy=configuration.proxy,
         user_agent=user_agent,
     )
-
-
-def _tls_context(configuration: Any) -> ssl.SSLContext:
-    context = client_context(configuration.ssl_ca_cert, verified=configuration.verify_ssl)
-    if configuration.cert_file:
-        context.load_cert_chain(configuration.cert_file, configuration.key_file)
-    return context

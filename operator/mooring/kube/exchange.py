@@ -123,8 +123,10 @@ class _Wire(asyncio.Protocol):
         self._body.append(body)
 
     def on_message_complete(self) -> None:
-        if self._parser.get_status_code() >= 200:
-            self._finish(keep=self._parser.should_keep_alive())
+        status = self._parser.get_status_code()
+        if status >= 200:
+            # A refused client certificate belongs to the connection, and may have been replaced.
+            self._finish(keep=self._parser.should_keep_alive() and status != 401)
 
     def _finish(self, *, keep: bool) -> None:
         waiting, self._waiting = self._waiting, None
