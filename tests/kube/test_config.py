@@ -119,6 +119,30 @@ async def test_files_are_merged_and_a_context_chosen(tmp_path: Path) -> None:
     assert there.url == "https://10.0.0.2:6443"
 
 
+async def test_the_files_of_a_user_are_relative_to_the_file_that_the_user_is_in(
+    tmp_path: Path,
+) -> None:
+    """So it is in kubectl (ResolveLocalPaths in client-go's clientcmd/loader.go)."""
+    clusters, users = tmp_path / "clusters", tmp_path / "users"
+    clusters.mkdir()
+    users.mkdir()
+    pair = Authority().client("dora")
+    (users / "tls.crt").write_bytes(pair.certificate)
+    (users / "tls.key").write_bytes(pair.key)
+    (users / "login").symlink_to(sys.executable)
+    certificate = {"client-certificate": "tls.crt", "client-key": "tls.key"}
+    login = plugin(tmp_path)
+    login["exec"]["command"] = "./login"
+    cluster = kubeconfig(clusters)
+    edit(cluster, "name: u\n", "name: other\n")
+    connection = await load_connection(
+        f"{cluster}:{kubeconfig(users, {**certificate, **login})}", environ={}
+    )
+    assert connection.url == URL
+    assert connection.client_certificate == (str(users / "tls.crt"), str(users / "tls.key"))
+    assert await connection.credentials.headers() == {"Authorization": "Bearer run-1"}
+
+
 async def test_the_home_kubeconfig_comes_last(tmp_path: Path) -> None:
     (tmp_path / ".kube").mkdir()
     kubeconfig(tmp_path / ".kube", {"token": "t"})

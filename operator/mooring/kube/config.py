@@ -36,6 +36,9 @@ SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _SERVER: Final = ("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT")
 """The variables that tell a pod where the API server is."""
 
+_USERS_FILES: Final = frozenset(("client-certificate", "client-key", "tokenFile"))
+"""The fields of a kubeconfig's user that are paths."""
+
 
 @dataclass(frozen=True, slots=True)
 class Connection:
@@ -140,10 +143,27 @@ def _new_configuration() -> Any:
 
 
 def _merged(paths: str) -> Any:
-    """Return what the files say together."""
+    """Return what the files say together; the paths that a user names are absolute.
+
+    As in kubectl, they are relative to the file that the user is in (clientcmd/loader.go). The
+    library takes some of them for relative to the cluster's file or the working directory.
+    """
     from kubernetes_asyncio.config.kube_config import KubeConfigMerger  # noqa: PLC0415 - slow
 
-    return KubeConfigMerger(paths)
+    merger: Any = KubeConfigMerger(paths)
+    users: list[Any] = merger.config.value["users"]
+    for number, user in enumerate(users):
+        if not isinstance(given := user.value.get("user"), dict):
+            continue
+        fields, folder = dict(given), Path(user.path).absolute().parent
+        for name in _USERS_FILES & fields.keys():
+            fields[name] = str(folder / fields[name])
+        plugin = fields.get("exec")
+        if plugin and os.sep in plugin.get("command", ""):
+            fields["exec"] = {**plugin, "command": str(folder / plugin["command"])}
+        # What was given stays as it is, because the library writes it back with a new token.
+        users[number] = type(user)(user.name, {**user.value, "user": fields}, user.path)
+    return merger
 
 
 class _Source(TokenSource, Protocol):
