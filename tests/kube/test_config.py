@@ -119,6 +119,14 @@ async def test_files_are_merged_and_a_context_chosen(tmp_path: Path) -> None:
     assert there.url == "https://10.0.0.2:6443"
 
 
+async def test_an_empty_file_among_others_says_nothing(tmp_path: Path) -> None:
+    """To kubectl it is a file without clusters."""
+    path, empty = kubeconfig(tmp_path, {"token": "t"}), tmp_path / "empty"
+    empty.touch()
+    for paths in (f"{empty}:{path}", f"{path}:{empty}"):
+        assert (await load_connection(paths, environ={})).url == URL
+
+
 async def test_the_files_of_a_user_are_relative_to_the_file_that_the_user_is_in(
     tmp_path: Path,
 ) -> None:

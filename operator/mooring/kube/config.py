@@ -145,12 +145,15 @@ def _new_configuration() -> Any:
 def _merged(paths: str) -> Any:
     """Return what the files say together; the paths that a user names are absolute.
 
-    As in kubectl, they are relative to the file that the user is in (clientcmd/loader.go). The
-    library takes some of them for relative to the cluster's file or the working directory.
+    Beside other files, an empty one says nothing. Paths are relative to the file that the user is
+    in, as in kubectl (clientcmd/loader.go). The library takes some of them for relative to the
+    cluster's file or the working directory.
     """
     from kubernetes_asyncio.config.kube_config import KubeConfigMerger  # noqa: PLC0415 - slow
 
-    merger: Any = KubeConfigMerger(paths)
+    given = [path for path in paths.split(os.pathsep) if path]
+    filled = [path for path in given if not _is_empty(Path(path).expanduser())]
+    merger: Any = KubeConfigMerger(os.pathsep.join(filled or given))
     users: list[Any] = merger.config.value["users"]
     for number, user in enumerate(users):
         if not isinstance(given := user.value.get("user"), dict):
@@ -164,6 +167,10 @@ def _merged(paths: str) -> Any:
         # What was given stays as it is, because the library writes it back with a new token.
         users[number] = type(user)(user.name, {**user.value, "user": fields}, user.path)
     return merger
+
+
+def _is_empty(file: Path) -> bool:
+    return file.is_file() and file.stat().st_size == 0
 
 
 class _Source(TokenSource, Protocol):
