@@ -393,9 +393,12 @@ def _connection(
     if not url.startswith(("http://", "https://")):
         raise ConfigError(f"{source}: server {url!r} must start with https:// or http://")
     try:
-        _ = urlsplit(url).port  # is read from the text here
-    except ValueError as error:
-        raise ConfigError(f"{source}: server {url!r} is no URL: {error}") from None
+        parts = urlsplit(url)
+        is_usable = parts.port != 0 and (parts.hostname or "").encode("idna") != b""
+    except ValueError:  # a port that is none, a bracket without another, or a label that is empty
+        is_usable = False
+    if not is_usable:
+        raise ConfigError(f"{source}: server {url!r} is no URL such as https://10.0.0.1:6443")
     followed = _Followed(source)
     return Connection(
         url=url,
