@@ -378,6 +378,20 @@ async def test_a_login_plugin_that_fails_is_quoted(tmp_path: Path) -> None:
     assert "the login plugin 'no-such-login' is not installed" in line
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:kubernetes_asyncio")
+async def test_an_oidc_provider_that_hangs_up_is_a_mistake_in_one_line(tmp_path: Path) -> None:
+    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.close()
+
+    names = ("client-id", "client-secret", "refresh-token")
+    async with await asyncio.start_server(hang_up, "127.0.0.1", 0) as provider:
+        issuer = f"http://127.0.0.1:{provider.sockets[0].getsockname()[1]}"
+        config = {**dict.fromkeys(names, "x"), "idp-issuer-url": issuer}
+        user = {"auth-provider": {"name": "oidc", "config": config}}
+        assert "is not usable: Server disconnected;" in await refused(kubeconfig(tmp_path, user))
+
+
 async def test_a_missing_token_file_is_named(tmp_path: Path) -> None:
     assert "/nowhere/token" in await refused(kubeconfig(tmp_path, {"tokenFile": "/nowhere/token"}))
 

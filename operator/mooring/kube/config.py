@@ -119,11 +119,16 @@ def _home_kubeconfig(environ: Mapping[str, str]) -> str:
 
 
 def _malformed() -> tuple[type[Exception], ...]:
-    """Return what the library raises for files that are missing or not what they should be."""
+    """Return what the library raises for files that are missing or not what they should be.
+
+    ClientError is of an OIDC provider that breaks the connection off.
+    """
+    from aiohttp import ClientError  # noqa: PLC0415 - slow, and files alone do not need it
     from kubernetes_asyncio.config import ConfigException  # noqa: PLC0415 - slow, see the top
     from yaml import YAMLError  # noqa: PLC0415 - slow, and files alone need it
 
     return (
+        ClientError,
         ConfigException,
         YAMLError,
         OSError,
