@@ -15,6 +15,7 @@ from kube.faulty_server import CHANGES, CONNECTIONS, Connection, FaultyServer
 from kube.mirror import reflecting
 from memory import collections_of_garbage
 from mooring.kube.errors import ForbiddenError, GoneError, UnansweredError, explain
+from mooring.kube.reflector import LONGEST_RETRY_AFTER
 
 GONE = event("ERROR", status_object(410, "Expired", "too old resource version"))
 
@@ -249,11 +250,12 @@ async def test_pauses_grow_until_something_works(server: ApiServer) -> None:
         assert mirror.pauses[8] <= 0.8
 
 
-async def test_a_server_that_asks_for_time_gets_it(server: ApiServer) -> None:
+async def test_a_server_that_asks_for_time_gets_it_within_bounds(server: ApiServer) -> None:
     async with reflecting(server.url) as (mirror, _):
-        (await server.next()).refuse(429, "TooManyRequests", "busy", Retry_After="20")
+        for seconds in ("20", "3600"):
+            (await server.next()).refuse(429, "TooManyRequests", "busy", Retry_After=seconds)
         await server.next()
-        assert mirror.pauses == [20]
+        assert mirror.pauses == [20, LONGEST_RETRY_AFTER]
 
 
 async def test_an_object_that_the_mirror_refuses_does_not_stop_the_feed(

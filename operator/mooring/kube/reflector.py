@@ -62,6 +62,12 @@ SHORTEST_WATCH: Final = 300.0
 TOO_SHORT: Final = 1.0
 """Seconds; a watch that ends sooner and without an event counts as a failure."""
 
+LONGEST_RETRY_AFTER: Final = 32.0
+"""Seconds; the server's wish is followed up to here. That is the most that an API server asks for
+(apiserver pkg/util/flowcontrol/dropped_requests_tracker.go); what is in front of it may say an hour
+and be done in a minute.
+"""
+
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 
 
@@ -172,7 +178,8 @@ class Reflector:
             logger.warning("%s: %s", self._resource, text)
         self._trouble = text
         self._on_trouble(self._resource, error)
-        await self._sleep(max(self._backoff.pause(), error.retry_after or 0.0))
+        wish = min(error.retry_after or 0.0, LONGEST_RETRY_AFTER)
+        await self._sleep(max(self._backoff.pause(), wish))
 
     def _works(self) -> None:
         if self._trouble is not None:
