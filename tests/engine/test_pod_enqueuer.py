@@ -37,6 +37,7 @@ BATCH = {
 
 
 MINE = {"schedulerName": "mine"}
+FIRST = {"precedence": 1}
 LEFT_OUT = {**BATCH, "schedulerNames": ["mine"]}
 """Selects the scheduler name `mine`, but no pod of the namespace that these pods are in."""
 
@@ -68,7 +69,7 @@ class Door:
     """The pod enqueuer of a cluster of one node, and what it calls."""
 
     def __init__(self) -> None:
-        self.scheduler_state = scheduler_state(node("a"), registry=GATEKEEPER)
+        self.scheduler_state = scheduler_state(node("a"), namespace("default"), registry=GATEKEEPER)
         self.now = 0.0
         self.woken = 0
         self.left: list[str] = []
@@ -108,9 +109,9 @@ class Door:
         """Return the steps in which profiles are found after a change."""
         return self.pod_enqueuer.find_profiles()
 
-    def queue(self, name: str = "web") -> SubQueue | None:
+    def queue(self, name: str = "web", namespace: str = "default") -> SubQueue | None:
         """Return where the pod waits in the queue."""
-        queued = self.scheduler_state.queue.get(uid_of(name))
+        queued = self.scheduler_state.queue.get(uid_of(name, namespace))
         return queued.queue if queued is not None else None
 
     def popped(self) -> QueuedPod:
@@ -853,6 +854,21 @@ class TestPodsWithoutProfile:
             'no SchedulingProfile takes the pod: those for schedulerName "mine" (batch) select '
             "other namespaces or pods"
         )
+
+    def test_it_waits_until_the_labels_are_known_that_decide_which_profile_takes_it(
+        self, door: Door
+    ) -> None:
+        """The watch of namespaces may be later than that of pods."""
+        mine = {"schedulerNames": ["mine"]}
+        put_profile(door.scheduler_state, "all", registry=GATEKEEPER, match=mine)
+        put_profile(door.scheduler_state, "batch", registry=GATEKEEPER, match={**LEFT_OUT, **FIRST})
+        door.comes(namespace="new", spec=MINE)
+        assert door.queue("web", "new") is None
+        door.reports()
+        assert "which has not been seen" in door.alone[0][1]
+        labelled = parse_namespace(namespace("new", {"env": "batch"}))
+        door.scheduler_state.state.put(Kind.NAMESPACE, "new", labelled)
+        assert door.popped().pipeline.profile == "batch"
 
     def test_it_is_told_once_and_not_at_once(self, door: Door) -> None:
         """At the start of a scheduler, pods may come before their profiles."""

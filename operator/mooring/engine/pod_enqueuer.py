@@ -27,6 +27,10 @@ __all__ = ["PodEnqueuer"]
 
 _WITHOUT_PROFILE_SECONDS: Final = 5.0
 """A pod that no profile takes is told so when it has waited for so long."""
+_UNKNOWN_NAMESPACE: Final = (
+    "no SchedulingProfile takes the pod yet: which one does follows from labels of its namespace, "
+    "which has not been seen"
+)
 _MISSPELT_SECONDS: Final = 30.0
 """A pod is told after so long that its scheduler name may be misspelt: none has tried it."""
 _NAMES_AT_ONCE: Final = 20
@@ -420,6 +424,8 @@ class PodEnqueuer:
                 self.pending(pod)
                 continue
             why = profiles.why_none(pod)
+            if why is not None and profiles.awaits_namespace(pod, scheduler.cluster):
+                why = _UNKNOWN_NAMESPACE
             self._told[pod.uid] = (profiles.version, why or told)
             if why is None:
                 self._perhaps_misspelt.setdefault(pod.uid, self._clock())
@@ -601,7 +607,10 @@ class PodEnqueuer:
         self._wake()
 
     def _pipeline_of(self, pod: Pod) -> Pipeline | None:
-        profile = self._scheduler.profiles.of(pod, self._scheduler.cluster)
+        profiles, cluster = self._scheduler.profiles, self._scheduler.cluster
+        if profiles.awaits_namespace(pod, cluster):
+            return None  # another profile must not take the pod meanwhile
+        profile = profiles.of(pod, cluster)
         return profile.pipeline if profile is not None else None
 
     def _set_aside(self, pod: Pod) -> None:

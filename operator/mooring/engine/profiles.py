@@ -268,6 +268,14 @@ class Profiles:
             self._meant.put(scheduler_name, meant)
         return meant
 
+    def awaits_namespace(self, pod: Pod, cluster: ClusterView) -> bool:
+        """Return whether labels of a namespace that is not known yet decide who takes the pod.
+
+        The watch of namespaces may be later than that of pods.
+        """
+        is_known = cluster.known_namespace_labels(pod.namespace) is not None
+        return not is_known and self._matcher.reads_namespaces(pod.spec.scheduler_name)
+
     def of(self, pod: Pod, cluster: ClusterView) -> ActiveProfile | None:
         """Return the profile that takes the pod, which is in mode Active; None if there is none."""
         return self._found(self._matcher, pod, cluster)

@@ -31,6 +31,11 @@ class _Rule:
     namespaces: CompiledSelector
     pods: CompiledSelector
 
+    @property
+    def reads_namespaces(self) -> bool:
+        """Whether it selects by labels of namespaces, other than that of their name."""
+        return any(wanted.key != _NAMESPACE_NAME for wanted in self.namespaces.requirements)
+
 
 class ProfileMatcher:
     """The compiled match rules of all profiles.
@@ -52,6 +57,13 @@ class ProfileMatcher:
     def claimants(self, scheduler_name: str) -> tuple[str, ...]:
         """Return the profiles for pods with this `schedulerName`, by precedence and name."""
         return tuple(rule.profile for rule in self._rules.get(scheduler_name, ()))
+
+    def reads_namespaces(self, scheduler_name: str) -> bool:
+        """Return whether labels of namespaces decide which profile takes pods with this name.
+
+        That of the namespace's own name does not count.
+        """
+        return any(rule.reads_namespaces for rule in self._rules.get(scheduler_name, ()))
 
     def scheduler_names(self) -> Collection[str]:
         """Return the values of `schedulerName` that profiles are for."""

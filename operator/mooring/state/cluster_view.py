@@ -215,6 +215,10 @@ class ClusterView:
         """Return the labels of a namespace, none where it is unknown."""
         return self._state.objects.namespace_labels(name)
 
+    def known_namespace_labels(self, name: str) -> Mapping[str, str] | None:
+        """Return the labels of a namespace, None where it is unknown."""
+        return self._state.objects.known_namespace_labels(name)
+
     @property
     def storage(self) -> StorageView:
         """Volumes and claims, who uses them, and where they can be attached."""
