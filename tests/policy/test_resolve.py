@@ -1,8 +1,9 @@
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, model_validator
 
 from mooring.model.kubernetes_rules import KUBERNETES_RULES, NEWEST
 from mooring.policy.args import InterPodAffinityArgs, NodeResourcesFitArgs
@@ -304,6 +305,44 @@ def test_a_plugin_that_cannot_be_imported_hides_no_other_mistake_and_is_named_on
         ("spec.plugins.multiPoint.enabled[0].name", "Broken"),
         ("spec.plugins.multiPoint.enabled[1].name", ""),
     ]
+
+
+class Undefined(BaseModel):
+    """Arguments whose author has forgotten an import."""
+
+    racks: "list[Rack]" = []  # type: ignore[name-defined]  # noqa: F821 - that is the mistake
+
+
+class Exiting(BaseModel):
+    """Arguments whose check does not know an empty set of racks."""
+
+    racks: dict[str, int] = {}
+
+    @model_validator(mode="after")
+    def _check(self) -> "Exiting":
+        sys.exit(f"{self.racks} has no rack")
+
+
+@pytest.mark.parametrize("model", [Undefined, Exiting])
+@pytest.mark.parametrize(
+    ("args", "path"),
+    [(config("RackAware"), "spec.pluginConfig[0].args"), ({}, "spec.pluginConfig")],
+)
+def test_a_plugin_that_fails_to_read_its_arguments_is_a_mistake_of_the_profile(
+    catalog: Catalog, model: type[BaseModel], args: dict[str, object], path: str
+) -> None:
+    class WithModel:
+        names = staticmethod(catalog.names)
+        points = staticmethod(catalog.points)
+
+        def args_model(self, name: str) -> type[BaseModel] | None:
+            return model if name == "RackAware" else catalog.args_model(name)
+
+    with pytest.raises(ProfileInvalid) as caught:
+        resolved(WithModel(), **enabled("filter", "RackAware"), **args)
+    (mistake,) = caught.value.errors
+    assert (mistake.path, mistake.plugin) == (path, "RackAware")
+    assert mistake.message.startswith("plugin RackAware cannot read its arguments: ")
 
 
 @pytest.mark.parametrize(

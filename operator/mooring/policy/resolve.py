@@ -5,6 +5,7 @@ One pass gives both the profile that takes effect and every mistake in the profi
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from traceback import format_exception_only
 from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel
@@ -35,6 +36,8 @@ __all__ = ["Catalog", "ResolvedProfile", "load_profile", "resolve"]
 _ARGS_VERSION: Final = "kubescheduler.config.k8s.io/v1"
 _TYPE_FIELDS: Final = ("apiVersion", "kind")
 _NOT_BY_NAME: Final = f"{RULES} cannot be named: it runs what is in spec.rules"
+_LONGEST_FAILURE: Final = 1024
+"""Characters of what a plugin raises."""
 _UNNAMED: Final = ""
 """The name of an entry whose own name cannot be read."""
 
@@ -312,7 +315,7 @@ def _args(
     model = catalog.args_model(entry.name) if known else KUBE_SCHEDULER_ARGS.get(entry.name)
     if model is not None:
         try:
-            return read(model, given, where)
+            return _read_args(entry.name, model, given, where)
         except ProfileInvalid as invalid:
             mistakes += invalid.errors
     elif given:
@@ -342,11 +345,31 @@ def _default_args(
     if model is None:
         return None
     try:
-        return read(model, {}, "")
+        return _read_args(name, model, {}, "")
     except ProfileInvalid as invalid:
+        if any(mistake.plugin for mistake in invalid.errors):
+            mistakes += (mistake.under(path) for mistake in invalid.errors)
+            return None
         needs = ", ".join(mistake.path for mistake in invalid.errors)
         mistakes.append(FieldError(path, f"must have an entry for {name}, which needs {needs}"))
     return None
+
+
+def _read_args(name: str, model: type[BaseModel], given: Mapping[str, Any], path: str) -> BaseModel:
+    """Read the arguments of a plugin.
+
+    Raises:
+        ProfileInvalid: With every mistake; or with the plugin, if its model or a validator in it
+            fails otherwise: it may be another distribution's.
+    """
+    try:
+        return read(model, given, path)
+    except (KeyboardInterrupt, ProfileInvalid):
+        raise
+    except BaseException as error:  # a validator that calls sys.exit() ends nothing but its profile
+        what = " ".join("".join(format_exception_only(error)).split())[:_LONGEST_FAILURE]
+        problem = f"plugin {name} cannot read its arguments: {what}"
+        raise ProfileInvalid([FieldError(path, problem, plugin=name)]) from error
 
 
 def _with_extenders(args: BaseModel, spec: SchedulingProfileSpec) -> BaseModel:
