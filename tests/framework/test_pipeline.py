@@ -11,6 +11,7 @@ from mooring.framework.plugin import Normalize
 from mooring.framework.registry import Registry
 from mooring.model.kubernetes_rules import KUBERNETES_RULES
 from mooring.model.pod import Pod
+from mooring.model.pod_group import GroupFormat
 from mooring.plugins import SHIPPED
 from mooring.policy.errors import ProfileInvalid
 from mooring.policy.profile import read_profile
@@ -133,6 +134,23 @@ def test_a_constructor_that_fails_is_named_with_its_cause() -> None:
     (mistake,) = failure.value.errors
     assert mistake.plugin == "RackAware"
     assert isinstance(failure.value.__cause__, ValueError)
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value"),
+    [
+        *(("pod_group_formats", value) for value in ("team", ["team"], 5, [GroupFormat(["team"])])),  # type: ignore[arg-type] # which is the mistake
+        ("group_policy", "Strict"),
+    ],
+)
+def test_what_a_plugin_says_of_pod_groups_must_be_of_use(
+    monkeypatch: pytest.MonkeyPatch, attribute: str, value: object
+) -> None:
+    """Otherwise no pod could be taken in any more, also none of another profile."""
+    monkeypatch.setattr(RackAware, attribute, value, raising=False)
+    with pytest.raises(ProfileInvalid, match=f"its {attribute} must be") as failure:
+        with_racks()
+    assert [mistake.plugin for mistake in failure.value.errors] == ["RackAware"]
 
 
 def test_without_a_percentage_all_nodes_are_evaluated_and_zero_is_the_adaptive_rule() -> None:

@@ -330,13 +330,34 @@ def _built(
     began = failures.clock()
     try:
         built = plugin(args if args is not None else NoArgs(), handle)
+        wrong = _wrong_attribute(built)
     except BaseException as error:
         failures.error(blamed, error)
         text = f"plugin {name} cannot be built: {type(error).__name__}: {text_of(error)}"
         raise _ConstructorError(text) from error
     if not isinstance(built, plugin):
-        problem = f"its constructor returned {type(built).__name__}"
-        raise _ConstructorError(str(failures.invalid(blamed, problem)))
+        wrong = f"its constructor returned {type(built).__name__}"
+    if wrong:
+        raise _ConstructorError(str(failures.invalid(blamed, wrong)))
     if (seconds := failures.clock() - began) > failures.slow_seconds:
         failures.slow(blamed, seconds)
     return built
+
+
+def _wrong_attribute(built: object) -> str:
+    """Return what is wrong with what a plugin says of pod groups; "" if nothing is.
+
+    Each pod that comes is looked at with it, also those of other profiles.
+    """
+    formats, policy = getattr(built, "pod_group_formats", ()), getattr(built, "group_policy", None)
+    if not isinstance(formats, tuple | list) or not all(map(_is_format, formats)):
+        return "its pod_group_formats must be GroupFormats of texts"
+    if not isinstance(policy, GroupPolicy | None):
+        return "its group_policy must be a GroupPolicy"
+    return ""
+
+
+def _is_format(form: object) -> bool:
+    if not isinstance(form, GroupFormat):
+        return False
+    return isinstance(form.name_key, str) and isinstance(form.minimum_key, str | None)
