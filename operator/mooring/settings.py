@@ -30,7 +30,8 @@ class RunSettings:
     retry_period: float = 2.0
     """Seconds between tries to get or renew the lease."""
     bind_address: str = "0.0.0.0"
-    """IP address of the health, metrics and debug endpoints; kubelet probes a pod at its own."""
+    """IP address of the health, metrics and debug endpoints; kubelet probes a pod at its own, which
+    may be one of IPv6."""
     secure_port: int = 10259
     """Their port, HTTPS only, kube-scheduler's; 0 chooses a free one."""
     tls_cert_file: str | None = None

@@ -1,6 +1,7 @@
 import asyncio
 import json
 import logging
+import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -226,6 +227,16 @@ async def test_a_port_in_use_is_told_in_one_line() -> None:
         f"cannot listen on port {port} of {LOOPBACK}: address already in use;"
         " choose another address or port"
     )
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
+async def test_all_addresses_are_those_of_ipv6_too() -> None:
+    """What has a port there alone is in the way of it."""
+    with socket.socket(socket.AF_INET6) as other:
+        other.bind(("::1", 0))
+        other.listen()
+        with pytest.raises(ListenError, match=r"of 0\.0\.0\.0: address already in use"):
+            await endpoints().start("0.0.0.0", other.getsockname()[1])
 
 
 @pytest.mark.parametrize(

@@ -542,12 +542,19 @@ class _Listener:
 
 
 def _listening(address: str, port: int) -> socket.socket:
-    """Return a socket bound to the IP address and port."""
+    """Return a socket bound to the IP address and port.
+
+    0.0.0.0 and :: both are all addresses of this machine, those of IPv6 too, as in kube-scheduler
+    (Go's net.Listen): where pods have no others, kubelet probes them there.
+    """
     parsed = ip_address(address)
-    found = socket.socket(socket.AF_INET6 if parsed.version == 6 else socket.AF_INET)
+    is_every = parsed.is_unspecified and socket.has_dualstack_ipv6()
+    found = socket.socket(socket.AF_INET6 if parsed.version == 6 or is_every else socket.AF_INET)
     try:
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind((str(parsed), port))
+        if is_every:
+            found.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        found.bind(("::" if is_every else str(parsed), port))
         found.listen(128)
         found.setblocking(False)  # noqa: FBT003 - the standard library's only form
     except OSError:
