@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from mooring.model.access import ReviewError
 
-__all__ = ["ServingTls", "TlsError", "self_signed"]
+__all__ = ["ServingTls", "TlsError", "as_file", "self_signed"]
 
 SELF_SIGNED_DAYS: Final = 365
 _RENEW: Final = timedelta(days=SELF_SIGNED_DAYS / 2)
@@ -95,7 +95,7 @@ class ServingTls:
         context.options |= ssl.OP_NO_TICKET
         context.num_tickets = 0
         try:
-            with _as_file(certificate + b"\n" + key) as path:
+            with as_file(certificate + b"\n" + key) as path:
                 context.load_cert_chain(path, password=_no_password)
         except (ssl.SSLError, ValueError) as error:
             raise TlsError(
@@ -199,7 +199,7 @@ def _reason(error: Exception) -> str:
 
 
 @contextmanager
-def _as_file(content: bytes) -> Iterator[str]:
+def as_file(content: bytes) -> Iterator[str]:
     """Yield the path of a file with this content, in memory where the system can do that.
 
     The ssl module loads keys from files only, and a container's file system may be read-only.

@@ -1,10 +1,12 @@
 """The extenders of a profile called one after the other, and what comes of their answers."""
 
 import asyncio
+import tempfile
 from base64 import b64encode
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -374,6 +376,20 @@ def test_certificates_that_cannot_be_read_are_a_problem_of_the_profile() -> None
     problem = tls_problem(found)
     assert problem == "caFile /no/such/ca.crt cannot be used: No such file or directory"
     assert tls_problem(read(Extender, {"urlPrefix": "https://x"}, "")) is None
+
+
+def test_a_client_certificate_in_the_profile_needs_no_writable_file_system(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The shipped Deployment has a read-only one."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "there-is-none"))
+    pair = Authority().client("mooring")
+    tls = {
+        "certData": b64encode(pair.certificate).decode(),
+        "keyData": b64encode(pair.key).decode(),
+    }
+    found = read(Extender, {"urlPrefix": "https://x", "tlsConfig": tls}, "")
+    assert tls_problem(found) is None
 
 
 def test_certificates_in_the_profile_can_be_checked_without_reading_a_file() -> None:

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import ssl
-import tempfile
 import time
 from base64 import b64encode
 from collections import deque
@@ -22,6 +21,7 @@ from mooring.kube.exchange import (
     NoConnectionError,
     NotSentError,
 )
+from mooring.observe.tls import as_file
 from mooring.policy.extender import Extender, TLSConfig
 
 __all__ = ["ExtenderClient", "ExtenderError", "NotLeading", "tls_context"]
@@ -329,12 +329,7 @@ def _load_client_certificate(tls: TLSConfig, context: ssl.SSLContext) -> None:
     with ExitStack() as files:
 
         def path(data: bytes, given: str) -> str:
-            if not data:
-                return given
-            file = files.enter_context(tempfile.NamedTemporaryFile(suffix=".pem"))
-            file.write(data)
-            file.flush()
-            return file.name
+            return files.enter_context(as_file(data)) if data else given
 
         try:
             certificate = path(tls.cert_data, tls.cert_file)
