@@ -20,6 +20,7 @@ from kube.api_server import ApiServer, Request, bookmark, event
 from kube.lease_server import COLLECTION, LeaseServer
 from mooring import app as app_module
 from mooring.app import Scheduler
+from mooring.handlers.objects import ObjectHandlers
 from mooring.kube import reviews as reviews_module
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
@@ -28,7 +29,7 @@ from mooring.kube.resources import NODE, POD, SCHEDULING_PROFILE
 from mooring.mirroring import reflectors as reflectors_module
 from mooring.mirroring.mirror import MIRRORED
 from mooring.settings import RunSettings
-from mooring.testing.builders import node, pod
+from mooring.testing.builders import api_object, node, pod
 from replica import ROOT
 
 SECONDS: Final = 60.0
@@ -38,6 +39,14 @@ QUICK: Final[dict[str, Any]] = {
     "renew_deadline": 2.0,
     "retry_period": 0.5,
 }
+
+
+def profile(name: str, **spec: Any) -> dict[str, Any]:
+    metadata = {"name": name, "resourceVersion": "1", "uid": name, "generation": 1}
+    return api_object(SCHEDULING_PROFILE.kind, name, spec=spec) | {
+        "apiVersion": SCHEDULING_PROFILE.api_version,
+        "metadata": metadata,
+    }
 
 
 class Cluster:
@@ -53,17 +62,9 @@ class Cluster:
         self.seen: list[Request] = []
         self.ends: list[int] = []
         self._small = SmallApi()
-        metadata = {"name": "mooring", "resourceVersion": "1", "uid": "1", "generation": 1}
-        profile = {
-            "apiVersion": SCHEDULING_PROFILE.api_version,
-            "kind": SCHEDULING_PROFILE.kind,
-            "metadata": metadata,
-            "spec": {},
-        }
-        web = pod("web", spec={"schedulerName": "mooring"})
-        web["metadata"]["resourceVersion"] = "1"
-        self._small.items[SCHEDULING_PROFILE] = [profile]
-        self._small.items[POD] = [web]
+        self.profiles = self._small.items[SCHEDULING_PROFILE] = [profile("mooring")]
+        self.pods = self._small.items[POD] = [pod("web", spec={"schedulerName": "mooring"})]
+        self.pods[0]["metadata"]["resourceVersion"] = "1"
         self._paths = {resource.path() for resource in MIRRORED}
         self._node_watches: list[Request] = []
 
@@ -113,6 +114,25 @@ class Cluster:
         return holder
 
 
+class SlowKopf:
+    """Shows one profile and the pods, and the other profiles never."""
+
+    restarts: Final = 0
+
+    def __init__(self, cluster: Cluster, handlers: ObjectHandlers) -> None:
+        self._cluster = cluster
+        self._handlers = handlers
+
+    async def run(self, _restore_signals: Callable[[], None]) -> None:
+        await self._handlers.on_profile({"type": None, "object": self._cluster.profiles[0]})
+        await self._handlers.on_pods(self._cluster.pods)
+        await asyncio.Event().wait()
+
+    async def until_watchable(self) -> None: ...
+
+    def problem(self) -> str | None: ...
+
+
 @contextmanager
 def signals_restored() -> Iterator[None]:
     try:
@@ -135,10 +155,11 @@ async def replica(server: ApiServer) -> AsyncIterator[tuple[str, asyncio.Task[in
 
 
 @asynccontextmanager
-async def electing(
-    cluster: Cluster, spare_mirror: Callable[[], None] = lambda: None
-) -> AsyncIterator[asyncio.Task[int]]:
-    """Yield a replica that takes part in the election; `cluster.ends` gets its ends at once."""
+async def electing(cluster: Cluster, **environment: Any) -> AsyncIterator[asyncio.Task[int]]:
+    """Yield a replica that takes part in the election; `cluster.ends` gets its ends at once.
+
+    `environment` is that of the replica, where it is another than usual.
+    """
     settings = RunSettings(
         bind_address="127.0.0.1", secure_port=0, stop_seconds=STOP_SECONDS, **QUICK
     )
@@ -161,9 +182,7 @@ async def electing(
             Connection(server.url, user_agent=KOPF),
             client,
             elector,
-            environment=app_module.Environment(
-                end_process=cluster.ends.append, spare_mirror=spare_mirror
-            ),
+            environment=app_module.Environment(end_process=cluster.ends.append, **environment),
         )
         cluster.replica = scheduler
         running = asyncio.create_task(scheduler.run())
@@ -246,7 +265,7 @@ async def test_the_collector_is_told_of_the_mirror_before_the_first_list_comes()
     def spare() -> None:
         listed_before.append(sum(request.path == NODE.path() for request in cluster.seen))
 
-    async with electing(cluster, spare):
+    async with electing(cluster, spare_mirror=spare):
         await until(lambda: cluster.holder == "here")
     assert listed_before == [0]
 
@@ -286,6 +305,21 @@ async def test_a_stand_by_whose_watch_is_broken_does_not_ask_for_the_lease() -> 
         await until(lambda: cluster.holder == "here")
         os.kill(os.getpid(), signal.SIGTERM)
         assert await running == 0
+
+
+async def test_nothing_is_decided_before_all_profiles_of_the_beginning_are_in_force() -> None:
+    """Kopf shows them one by one, and reading the rules of one may take long."""
+    cluster = Cluster()
+    mine = {"schedulerNames": ["mooring"], "precedence": 1}
+    elsewhere = {"name": "elsewhere", "filter": "node.name == 'b'"}
+    cluster.profiles.append(profile("first", match=mine, rules=[elsewhere]))
+
+    def told() -> bool:
+        return any(request.path.endswith("/pods/web/status") for request in cluster.writes)
+
+    async with electing(cluster, kopf=lambda handlers, *_: SlowKopf(cluster, handlers)):
+        await until(lambda: cluster.bindings or told())
+    assert cluster.bindings == []
 
 
 async def test_on_sigterm_the_lease_is_released_after_the_last_write_and_within_the_deadline() -> (

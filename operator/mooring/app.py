@@ -36,8 +36,10 @@ from mooring.framework.registry import Registry
 from mooring.handlers.objects import ObjectHandlers
 from mooring.handlers.profiles import ProfileHandler, ProfileStatusWriter
 from mooring.handlers.runner import UNSCHEDULED, KopfRunner
+from mooring.kube.backoff import Backoff
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
+from mooring.kube.errors import ApiError, explain
 from mooring.kube.lease import CERTIFICATE, SERVER, LeaderElector
 from mooring.kube.resources import POD, SCHEDULING_PROFILE
 from mooring.kube.reviews import Reviews
@@ -387,7 +389,7 @@ class Scheduler:
     def _start_workers(self) -> "list[asyncio.Task[None]]":
         """Start what a leader does until it is told to stop."""
         work = [
-            self.engine.loop.run(),
+            self._decide(),
             self._kopf.run(self._catch_signals),
             self._profile_status.run(),
             self.engine.housekeeping.run(),
@@ -398,6 +400,28 @@ class Scheduler:
         if self._elector is not None:
             work.append(self._give_up_when_unable())
         return [self._start(each) for each in work]
+
+    async def _decide(self) -> None:
+        """Put the profiles in force that there are, and then decide until cancelled.
+
+        kopf shows one after the other, and reading one may take long. Meanwhile a profile of lower
+        precedence would take its pods.
+        """
+        with self._profile_handler.departures.meanwhile() as gone:
+            await self._handlers.profiles_read(await self._profiles(), gone)
+        await self.engine.loop.run()
+
+    async def _profiles(self) -> Sequence[Mapping[str, Any]]:
+        """Return the SchedulingProfiles; wait until the API server answers."""
+        backoff, trouble = Backoff(self._environment.random), ""
+        while True:
+            try:
+                return (await self._client.list_all(SCHEDULING_PROFILE)).items
+            except ApiError as error:
+                if explain(error) != trouble:
+                    trouble = explain(error)
+                    logger.warning("nothing is decided before profiles are known: %s", trouble)
+                await asyncio.sleep(backoff.pause())
 
     def _start(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         """Start a task without which this replica cannot go on."""

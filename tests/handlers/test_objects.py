@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
+
 from handlers.small_api import status_writer
 from kube.api_server import ApiServer
 from mooring.engine.scheduler_state import SchedulerState
@@ -51,6 +53,21 @@ async def test_a_pod_that_the_comparison_found_is_queued_unless_it_was_bound_mea
         await taken.pod_read(builders.pod("bound", node="a"))
         await taken.pod_read({"metadata": {"name": "malformed"}, "spec": "none"})
     assert list(shared.without_profile) == [builders.uid_of("web")]
+
+
+async def test_profiles_that_were_read_are_in_force_but_for_those_that_are_gone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    shared = scheduler_state()
+    found = [
+        {"metadata": {"name": name, "uid": name, "generation": 1}, "spec": {}}
+        for name in ("gone", "here")
+    ]
+    malformed = {"metadata": {"name": "malformed", "uid": "malformed"}}
+    async with handlers(shared) as taken:
+        await taken.profiles_read([malformed, *found], {"gone"})
+    assert list(shared.profiles.in_force) == ["here"]
+    assert "a profile is not put in force: {'apiVersion'" in caplog.text
 
 
 def large(**fields: Any) -> dict[str, Any]:

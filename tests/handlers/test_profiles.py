@@ -714,6 +714,26 @@ async def test_a_profile_that_the_comparison_found_is_in_force_and_its_status_wr
     assert written.body["status"]["conditions"][0]["reason"] == "InForce"
 
 
+async def test_a_profile_that_was_read_is_in_force_unless_a_newer_version_was_shown_meanwhile() -> (
+    None
+):
+    shared, clock = scheduler_state(), VirtualClock()
+    async with writing(shared, clock.sleep) as (served, writer):
+        task = asyncio.create_task(writer.run())
+        await writer.found(profile(2, name="shown", uid="u2"))
+        for name, uid in (("shown", "u2"), ("read", "u1")):
+            writer.read(profile(1, name=name, uid=uid))
+        in_force = shared.profiles.in_force
+        generations = {name: entry.profile.generation for name, entry in in_force.items()}
+        assert generations == {"shown": 2, "read": 1}
+        await clock.sleepers(3)
+        await clock.advance(REPEAT_SECONDS)
+        await clock.sleepers(3)
+        task.cancel()
+        await asyncio.wait([task])
+    assert [request.path.split("/")[-2] for request in served.patched] == ["shown", "read"]
+
+
 async def test_profiles_in_conflict_get_their_statuses_written_and_an_event_each() -> None:
     clock = VirtualClock()
     async with writing(scheduler_state(), clock.sleep) as (api, writer):

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Any
 
 from mooring.engine.pod_enqueuer import PodEnqueuer
@@ -12,6 +12,7 @@ from mooring.model.events import Action, Kind, event_label
 from mooring.model.objects import identity, object_key
 from mooring.model.pausing import Pausing, timed
 from mooring.model.pod import Pod, Uid
+from mooring.policy.profile import API_VERSION, KIND
 from mooring.policy.rules.rule import plan_one_by_one
 from mooring.state.cluster import ClusterState
 from mooring.time_slices import TimeSlices
@@ -107,6 +108,21 @@ class ObjectHandlers:
         else:
             await TimeSlices(clock=self._clock).run(plan_one_by_one(raw))
             await self._profiles.found(raw)
+
+    async def profiles_read(
+        self, profiles: Iterable[Mapping[str, Any]], gone: Container[str]
+    ) -> None:
+        """Put profiles in force that were read beside the watch, but for those that are `gone`."""
+        slices = TimeSlices(clock=self._clock)
+        for item in profiles:
+            raw = {"apiVersion": API_VERSION, "kind": KIND, **item}  # which a list may leave out
+            try:
+                await slices.run(plan_one_by_one(raw))
+                if raw["metadata"]["uid"] not in gone:
+                    self._profiles.read(raw)
+            except Exception:
+                logger.exception("a profile is not put in force: %.300r", raw)
+            await slices.pause()
 
     async def on_priority_class(self, event: Mapping[str, Any], **_: Any) -> None:
         """Put a PriorityClass into the state, or remove it."""

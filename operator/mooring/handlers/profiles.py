@@ -481,6 +481,19 @@ class ProfileStatusWriter:
         if status is not None:
             await self._write(metadata["name"], status)
 
+    def read(self, raw: Mapping[str, Any]) -> None:
+        """Put a profile in force that was read, unless it is known: then that may be newer.
+
+        Its status is written when kopf shows it, or some seconds later.
+        """
+        name, uid = raw["metadata"]["name"], raw["metadata"]["uid"]
+        if self._handler.knows(name, uid):
+            return
+        self._handler.applied(raw)
+        if self._handler.knows(name, uid):
+            self._writer.seen(name, uid, raw["metadata"].get("resourceVersion", ""))
+            self._handler.not_written(name)
+
     async def gone(self, name: str, uid: str) -> None:
         """Take a profile out of force."""
         self._handler.gone(name, uid)
