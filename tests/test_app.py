@@ -49,6 +49,12 @@ def profile(name: str, **spec: Any) -> dict[str, Any]:
     }
 
 
+def pending(name: str, **fields: Any) -> dict[str, Any]:
+    raw = pod(name, spec={"schedulerName": "mooring"}, **fields)
+    raw["metadata"]["resourceVersion"] = "1"
+    return raw
+
+
 class Cluster:
     """The responder of an API server with one node, one profile, one lease and one pending pod."""
 
@@ -63,8 +69,7 @@ class Cluster:
         self.ends: list[int] = []
         self._small = SmallApi()
         self.profiles = self._small.items[SCHEDULING_PROFILE] = [profile("mooring")]
-        self.pods = self._small.items[POD] = [pod("web", spec={"schedulerName": "mooring"})]
-        self.pods[0]["metadata"]["resourceVersion"] = "1"
+        self.pods = self._small.items[POD] = [pending("web")]
         self._paths = {resource.path() for resource in MIRRORED}
         self._node_watches: list[Request] = []
 
@@ -115,20 +120,28 @@ class Cluster:
 
 
 class SlowKopf:
-    """Shows one profile and the pods, and the other profiles never."""
+    """Shows one profile and the pods one by one, with time between them; never other profiles."""
 
     restarts: Final = 0
 
     def __init__(self, cluster: Cluster, handlers: ObjectHandlers) -> None:
         self._cluster = cluster
         self._handlers = handlers
+        self._listed = asyncio.Event()
 
     async def run(self, _restore_signals: Callable[[], None]) -> None:
         await self._handlers.on_profile({"type": None, "object": self._cluster.profiles[0]})
-        await self._handlers.on_pods(self._cluster.pods)
+        for raw in self._cluster.pods:
+            await self._handlers.on_pods([raw])
+            for _ in range(100):
+                await asyncio.sleep(0)
+        self._listed.set()
         await asyncio.Event().wait()
 
     async def until_watchable(self) -> None: ...
+
+    async def until_pods_are_listed(self) -> None:
+        await self._listed.wait()
 
     def problem(self) -> str | None: ...
 
@@ -320,6 +333,15 @@ async def test_nothing_is_decided_before_all_profiles_of_the_beginning_are_in_fo
     async with electing(cluster, kopf=lambda handlers, *_: SlowKopf(cluster, handlers)):
         await until(lambda: cluster.bindings or told())
     assert cluster.bindings == []
+
+
+async def test_nothing_is_decided_before_all_pods_of_the_beginning_have_come_in() -> None:
+    """Else one that is listed early takes the room of another one of higher priority."""
+    cluster = Cluster()
+    cluster.pods[:] = [pending("early", cpu="3"), pending("urgent", cpu="3", priority=10)]
+    async with electing(cluster, kopf=lambda handlers, *_: SlowKopf(cluster, handlers)):
+        await until(lambda: cluster.bindings)
+    assert [request.path.split("/")[-2] for request in cluster.bindings] == ["urgent"]
 
 
 async def test_on_sigterm_the_lease_is_released_after_the_last_write_and_within_the_deadline() -> (

@@ -132,6 +132,9 @@ class Kopf(Protocol):
     async def until_watchable(self) -> None:
         """Wait until it may watch what it needs."""
 
+    async def until_pods_are_listed(self) -> None:
+        """Wait until it has shown the pods that were there when it was started."""
+
     def problem(self) -> str | None:
         """Return why it is not ready; None if it is."""
 
@@ -402,13 +405,15 @@ class Scheduler:
         return [self._start(each) for each in work]
 
     async def _decide(self) -> None:
-        """Put the profiles in force that there are, and then decide until cancelled.
+        """Take in all profiles and pods that there are, and then decide until cancelled.
 
-        kopf shows one after the other, and reading one may take long. Meanwhile a profile of lower
-        precedence would take its pods.
+        kopf shows one after the other, and reading a profile may take long. Meanwhile a profile of
+        lower precedence would take its pods, and pods of lower priority the room of others. Nor
+        does kube-scheduler begin before (WaitForHandlersSync in cmd/kube-scheduler/app/server.go).
         """
         with self._profile_handler.departures.meanwhile() as gone:
             await self._handlers.profiles_read(await self._profiles(), gone)
+        await self._kopf.until_pods_are_listed()
         await self.engine.loop.run()
 
     async def _profiles(self) -> Sequence[Mapping[str, Any]]:

@@ -18,7 +18,7 @@ import replica
 from controlplane import ControlPlane
 from controlplane.client import Client
 from handlers.small_api import KOPF, SmallApi, status_writer
-from kube.api_server import ApiServer, event, status_object
+from kube.api_server import ApiServer, Request, event, status_object
 from kube.virtual_clock import VirtualClock
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.handlers.objects import ObjectHandlers
@@ -507,6 +507,25 @@ async def test_listed_pods_are_queued_each_by_itself(caplog: pytest.LogCaptureFi
     assert seen == [(name, "Pod", "v1") for name in names]
     assert "a listed pod is not queued: {" in caplog.text
     assert "'name': 'broken'" in caplog.text
+
+
+async def test_pods_are_listed_when_all_of_the_first_list_have_come_in() -> None:
+    shared, api, held = scheduler_state(), SmallApi(), list[Request]()
+    api.items[POD] = [builders.pod("web")]
+
+    def respond(request: Request) -> None:
+        if request.path == POD.path() and request.headers["User-Agent"] == KOPF and not held:
+            held.append(request)
+        else:
+            api.respond(request)
+
+    async with ApiServer(respond) as server, kopf_against(server, shared) as operator:
+        listed = asyncio.create_task(operator.until_pods_are_listed())
+        await until(lambda: held)
+        assert not listed.done()
+        api.respond(held[0])
+        await listed
+        assert [*shared.without_profile] == [builders.uid_of("web")]
 
 
 async def test_kopf_lists_page_by_page() -> None:

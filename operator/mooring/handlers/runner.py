@@ -120,6 +120,7 @@ class KopfRunner:
         self._random = random or Random()  # noqa: S311 - spreads load, hides nothing
         self._sleep = sleep
         self._unwatched: dict[str, float] = {}
+        self._pods_listed = asyncio.Event()
         self._trouble = ""
         self._class_trouble: str | None = None
         self._resources: tuple[Resource, ...] = ()
@@ -160,6 +161,13 @@ class KopfRunner:
         self._resources = await self._watchable(Backoff(self._random))
         self._unwatched.clear()
 
+    async def until_pods_are_listed(self) -> None:
+        """Wait until the pods without a node have come in that were there when kopf was started.
+
+        kopf watches pods when it has listed them.
+        """
+        await self._pods_listed.wait()
+
     def problem(self) -> str | None:
         """Return what kopf has not watched for a minute, and why; None if it does or rests."""
         now = self._clock()
@@ -180,6 +188,8 @@ class KopfRunner:
     def _on_watch(self, path: str, *, accepted: bool) -> None:
         if accepted:
             self._unwatched.pop(path, None)
+            if path == POD.path():
+                self._pods_listed.set()
         else:
             self._unwatched.setdefault(path, self._clock())
 
