@@ -310,6 +310,31 @@ async def test_a_group_begins_together_or_not_at_all(stage: Stage) -> None:
     assert few.begun == []
 
 
+@pytest.mark.parametrize(
+    ("limits", "why"),
+    [
+        ({}, "limits.movesAtATime is 1"),
+        ({"movesAtATime": 2}, "limits.movesAtATimePerWorkload is 1"),
+        (
+            {"movesAtATime": 2, "movesAtATimePerWorkload": 2, "movesPerHour": 1},
+            "limits.movesPerHour is 1",
+        ),
+    ],
+)
+async def test_a_group_that_is_larger_than_the_limits_holds_up_no_moves_of_others(
+    stage: Stage, limits: dict[str, int], why: str
+) -> None:
+    moves = [stage.move(name, "b") for name in ("web-1", "web-2")]
+    planned = [stage.step(*moves, group="default/gang"), *steps(stage, "db-1")]
+    executing = Executing(stage, *planned, limits=limits)
+    await executing.begins("db-1")
+    executing.end("db-1")
+    await stage.clock.advance(LOOK_SECONDS)
+    assert await executing.stops() == (
+        f"group default/gang has 2 members to be moved together, and {why}"
+    )
+
+
 async def test_the_places_of_a_group_are_kept_before_its_first_member_is_evicted(
     stage: Stage,
 ) -> None:

@@ -2,8 +2,9 @@
 
 Each step is checked on the cluster as it is when its turn comes. The first one that cannot be
 carried out, and the first move that ends otherwise than planned, end the plan: the next one is made
-for the cluster as it is by then. Only a step whose pods have changed, or that a disruption budget
-holds back, is passed over: those are a tenant's, who may hold up no moves of others.
+for the cluster as it is by then. Only a step whose pods have changed, that a disruption budget
+holds back, or whose group is larger than the limits, is passed over: those are a tenant's, who may
+hold up no moves of others.
 """
 
 import asyncio
@@ -176,10 +177,12 @@ class PlanExecution:
             name = f"limits.movesAtATime is {limits.moves_at_a_time}"
         elif largest > limits.moves_at_a_time_per_workload:
             name = f"limits.movesAtATimePerWorkload is {limits.moves_at_a_time_per_workload}"
+        elif len(moves) > limits.moves_per_hour:
+            name = f"limits.movesPerHour is {limits.moves_per_hour}"
         else:
             return
         why = f"has {len(moves)} members to be moved together, and {name}"
-        raise Stopped(_about(moves, f"group {step.group}", "a group", why))
+        raise _PassedOver(_about(moves, f"group {step.group}", "a group", why))
 
     def _check_unchanged(self, moves: Sequence[Move]) -> None:
         if (why := self._executor.changed(moves, self._entry)) is not None:
