@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,11 +14,12 @@ from mooring.engine.rebalancing.limits import Evictions
 from mooring.engine.rebalancing.plan import Plan, Step
 from mooring.engine.rebalancing.plan_execution import PlanExecution, Stopped
 from mooring.engine.rebalancing.record import Record, UnderWay, whole
+from mooring.framework.decision import PodRef
 from mooring.kube.client import ApiClient
 from mooring.kube.errors import UnreachableError
 from mooring.kube.resources import Call
 from mooring.model.pod import Uid
-from mooring.testing.builders import pdb, uid_of
+from mooring.testing.builders import pdb, pod, uid_of
 from rebalancing_stage import OWNER, Stage, running
 
 SECONDS = 60.0
@@ -215,6 +217,17 @@ async def test_a_pod_that_changes_all_the_time_holds_up_no_moves_of_others(stage
     await stage.clock.advance(LOOK_SECONDS)
     assert await executing.stops() == "pod default/web-1 has changed"
     assert (executing.begun, executing.record.in_flight) == (["web-2"], 0)
+
+
+async def test_a_pod_that_waits_no_more_holds_up_no_moves_of_others(stage: Stage) -> None:
+    waiting = stage.pending(pod("large", cpu="4"))
+    room = replace(stage.step(stage.move("web-1", "b")), fits=(PodRef.of(waiting),))
+    executing = Executing(stage, room, *steps(stage, "db-1"))
+    stage.parts.pod_enqueuer.gone(waiting.uid)
+    await executing.begins("db-1")
+    executing.end("db-1")
+    await stage.clock.advance(LOOK_SECONDS)
+    assert await executing.stops() == "what it makes room for waits no more"
 
 
 async def test_a_step_that_has_begun_ends_the_plan_if_a_pod_of_it_changes(stage: Stage) -> None:

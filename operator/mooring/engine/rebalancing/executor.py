@@ -129,17 +129,14 @@ class Executor:
         section = entry.profile.spec.rebalancing
         if not self._is_in_force(entry) or section is None:
             return _CHANGED
-        if step.fits and not any(map(self._waits, step.fits)):
-            return "what it makes room for waits no more"
+        if (why_changed := self.changed(step, moves, entry)) is not None:
+            return why_changed
         pipeline, cluster = without_preemption(entry.pipeline), self._scheduler.cluster
         movable = Movable(section, cluster, pipeline, resting, self._now)
         for move in moves:
-            why = self._why_not_moved(move, entry)
             refusal = movable.refusal(move.pod, with_group=bool(step.group))
-            if why is None and refusal is not None:
-                why = _about(f"{{}} {refusal}", move.pod)
-            if why is not None:
-                return why
+            if refusal is not None:
+                return _about(f"{{}} {refusal}", move.pod)
         try:
             return self._why_no_better(step, moves, pipeline, section)
         except StillEvaluating:
@@ -147,10 +144,18 @@ class Executor:
         except PluginFailed as failed:
             return text_of(failed)
 
-    def changed(self, moves: Sequence[Move], entry: ActiveProfile) -> TextAboutPods | None:
-        """Return which pod is not as it was planned; None if all are, or if the profile is not."""
+    def changed(
+        self, step: Step, moves: Sequence[Move], entry: ActiveProfile
+    ) -> str | TextAboutPods | None:
+        """Return what of these moves of a step is not as it was planned; None if all is.
+
+        A pod that is moved may have changed, or no pod waits for the room any more. None, too, if
+        the profile has changed.
+        """
         if not self._is_in_force(entry):
             return None
+        if step.fits and not any(map(self._waits, step.fits)):
+            return "what it makes room for waits no more"
         return next((why for move in moves if (why := self._why_not_moved(move, entry))), None)
 
     def exhausted_budget(self, moves: Sequence[Move]) -> str | None:

@@ -2,9 +2,9 @@
 
 Each step is checked on the cluster as it is when its turn comes. The first one that cannot be
 carried out, and the first move that ends otherwise than planned, end the plan: the next one is made
-for the cluster as it is by then. Only a step whose pods have changed, that a disruption budget
-holds back, or whose group is larger than the limits, is passed over: those are a tenant's, who may
-hold up no moves of others.
+for the cluster as it is by then. Only a step whose pods have changed or wait no more, that a
+disruption budget holds back, or whose group is larger than the limits, is passed over: those are a
+tenant's, who may hold up no moves of others.
 """
 
 import asyncio
@@ -135,7 +135,7 @@ class PlanExecution:
             Stopped: They cannot be carried out.
         """
         self._check_size(step, moves)
-        self._check_unchanged(moves)
+        self._check_unchanged(step, moves)
         await self._until_allowed(moves)
         if self._clock() >= begin_by:
             raise Stopped("the cluster has changed since the plan was made: a new one follows")
@@ -184,8 +184,8 @@ class PlanExecution:
         why = f"has {len(moves)} members to be moved together, and {name}"
         raise _PassedOver(_about(moves, f"group {step.group}", "a group", why))
 
-    def _check_unchanged(self, moves: Sequence[Move]) -> None:
-        if (why := self._executor.changed(moves, self._entry)) is not None:
+    def _check_unchanged(self, step: Step, moves: Sequence[Move]) -> None:
+        if (why := self._executor.changed(step, moves, self._entry)) is not None:
             raise _PassedOver(why)
 
     def _may_begin(self, moves: Sequence[Move]) -> bool:
@@ -225,7 +225,7 @@ class PlanExecution:
             self._raise_if_stopped()
             if not is_open(self._section.windows, self._now()):
                 raise Stopped(_CLOSED)
-            self._check_unchanged(moves)
+            self._check_unchanged(step, moves)
             try:
                 why: str | TextAboutPods | None = self._executor.why_not(
                     step, moves, self._entry, self._resting()
