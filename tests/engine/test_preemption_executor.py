@@ -85,13 +85,21 @@ class Answers:
         self.bodies: list[Any] = []
         self.exhausted = False
         self.refuse: dict[tuple[str, str], tuple[int, str]] = {}
+        self.held: dict[tuple[str, str], asyncio.Future[Request]] = {}
+        """The requests that the test answers."""
         self.bodies_of: dict[tuple[str, str], dict[str, object]] = {}
+
+    def hold(self, *calls: tuple[str, str]) -> None:
+        """Leave the answers to these requests to the test."""
+        self.held = {call: asyncio.get_running_loop().create_future() for call in calls}
 
     def __call__(self, request: Request) -> None:
         call = (request.method, request.path.removeprefix("/api/v1/namespaces/default/pods/"))
         self.requests.append(call)
         self.bodies.append(request.body)
-        if self.exhausted and call[1].endswith("/eviction"):
+        if call in self.held:
+            self.held[call].set_result(request)
+        elif self.exhausted and call[1].endswith("/eviction"):
             request.reply(budget_refusal(), 429)
         elif call in self.refuse:
             request.refuse(*self.refuse[call], "no")
@@ -381,6 +389,52 @@ async def test_evictions_that_have_succeeded_go_on_when_another_one_fails(
     evictions = stage.scheduler.state.evictions
     assert evictions.evicting(deleted), "its deletion was accepted, and it is charged"
     assert not evictions.evicting(stays)
+
+
+@pytest.mark.parametrize(
+    ("sent", "fails"),
+    [
+        (("DELETE", "low-0"), ("DELETE", "low-1")),
+        (("POST", "low-0/eviction"), ("POST", "low-1/eviction")),
+    ],
+)
+async def test_an_eviction_that_was_sent_is_waited_for_when_another_one_fails(
+    stage: Stage, answers: Answers, sent: tuple[str, str], fails: tuple[str, str]
+) -> None:
+    """The API server may carry it out: then the pod goes, and its budgets are charged."""
+    answers.hold(sent, fails)
+    goes, stays, _ = victims = stage.victims(0, 1, 2)
+    strict = sent[0] == "POST"
+    stage.preemptions.begin(stage.queued, Nomination("a", victims, strict))
+    late, refused = await answers.held[sent], await answers.held[fails]
+    await _refused(refused)
+    late.reply({})
+    await stage.preemptions.finish(5.0)
+    evictions = stage.scheduler.state.evictions
+    assert (evictions.evicting(goes), evictions.evicting(stays)) == (True, False)
+    assert ("DELETE", "low-2") not in answers.requests
+    assert stage.queued.queue is SubQueue.BACKOFF
+
+
+async def test_no_eviction_is_sent_once_another_one_has_failed(
+    stage: Stage, answers: Answers
+) -> None:
+    mark, fails = ("PATCH", "low-0/status"), ("DELETE", "low-1")
+    answers.hold(mark, fails)
+    stage.preemptions.begin(stage.queued, Nomination("a", stage.victims(0, 1, 2)))
+    marked = await answers.held[mark]
+    await _refused(await answers.held[fails])
+    marked.reply({})
+    await stage.preemptions.finish(5.0)
+    assert ("DELETE", "low-0") not in answers.requests
+    assert not any(map(stage.scheduler.state.evictions.evicting, stage.victims(0, 1, 2)))
+
+
+async def _refused(request: Request) -> None:
+    """Refuse it, and have that be known."""
+    request.refuse(403, "Forbidden", "no")
+    for _ in range(100):
+        await asyncio.sleep(0)
 
 
 async def test_every_preemptor_of_a_victim_with_an_exhausted_budget_is_queued_again(

@@ -8,7 +8,6 @@ is not queued again before all of them are being evicted (framework/preemption/e
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 
 from mooring.engine.pod_status_reporter import PodStatusReporter
 from mooring.engine.scheduler_state import SchedulerState
@@ -152,44 +151,66 @@ class PreemptionExecutor:
     ) -> None:
         """Evict the victims; `beside` are the pods of a group that are nominated together with it.
 
-        None: the queued pod preempts by itself.
+        None: the queued pod preempts by itself. Once an eviction has failed no more are sent, but
+        those that were sent are waited for: the API server may carry them out.
         """
-        remaining = {victim.uid: victim for victim in victims}
-        began, result = self._clock(), "error"
-        nominated = (queued.pod, *(beside or ()))
+        remaining, failures = {victim.uid: victim for victim in victims}, list[Exception]()
+        began, nominated = self._clock(), (queued.pod, *(beside or ()))
+
+        def is_wanted() -> bool:
+            return not failures and self._has_profile(queued.pod)
 
         async def preempt(victim: Pod) -> None:
-            await self._preempt(victim, queued.pod, nomination)
-            del remaining[victim.uid]
+            try:
+                await self._preempt(victim, queued.pod, nomination, is_wanted)
+            except NotWantedError as error:
+                if not failures:  # else it was not sent because another eviction has failed
+                    failures.append(error)
+            except Exception as error:  # noqa: BLE001 - the eviction must not stay under way
+                failures.append(error)
+            else:
+                del remaining[victim.uid]
 
+        result = "error"
         try:
             *first, last = victims
-            async with asyncio.TaskGroup() as group:
-                for victim in first:
-                    group.create_task(preempt(victim))
-            await preempt(last)
-            result = "success"
-        except* _BudgetExhaustedError as exhausted:
-            for error in exhausted.exceptions:
-                if isinstance(error, _BudgetExhaustedError):
-                    self._scheduler.state.budget_exhausted(error.victim)
-            why = "a disruption budget allows no more evictions"
-            self._abandon(nominated, remaining, why)
-        except* NotWantedError:
-            self._abandon(nominated, remaining, "no profile takes the pod any more")
-        except* KubeError as failed:
-            first_error = failed.exceptions[0]
-            text = explain(first_error) if isinstance(first_error, KubeError) else str(first_error)
-            self._abandon(nominated, remaining, text)
-        except* Exception as unexpected:  # noqa: BLE001 - the eviction must not stay under way
-            text = str(unexpected.exceptions[0])
-            self._abandon(nominated, remaining, text, unexpected)
+            await asyncio.gather(*map(preempt, first))
+            if not failures:
+                await preempt(last)
+            if failures:
+                self._failed(nominated, remaining, failures)
+            else:
+                result = "success"
         finally:
             preemptor = "pod" if beside is None else "podgroup"
             self._ended(preemptor, result, self._clock() - began)
 
-    async def _preempt(self, victim: Pod, preemptor: Pod, nomination: Nomination) -> None:
-        """Evict the victim, or call its binding off where it waits at Permit or PreBind."""
+    def _failed(
+        self, nominated: Sequence[Pod], victims: Mapping[Uid, Pod], failures: Sequence[Exception]
+    ) -> None:
+        """Let these victims stay, whose evictions have failed or were not sent therefore."""
+        for error in failures:
+            if isinstance(error, _BudgetExhaustedError):
+                self._scheduler.state.budget_exhausted(error.victim)
+        known = _BudgetExhaustedError | KubeError
+        unexpected = next((error for error in failures if not isinstance(error, known)), None)
+        first = unexpected or failures[0]
+        if isinstance(first, _BudgetExhaustedError):
+            why = "a disruption budget allows no more evictions"
+        elif isinstance(first, NotWantedError):
+            why = "no profile takes the pod any more"
+        else:
+            why = explain(first) if isinstance(first, KubeError) else str(first)
+        self._abandon(nominated, victims, why, unexpected)
+
+    async def _preempt(
+        self, victim: Pod, preemptor: Pod, nomination: Nomination, wanted: Callable[[], bool]
+    ) -> None:
+        """Evict the victim, or call its binding off where it waits at Permit or PreBind.
+
+        Raises:
+            NotWantedError: `wanted` returned False before the eviction was sent.
+        """
         scheduler = self._scheduler
         if not scheduler.state.evictions.evicting(victim):
             return  # it has left its node by itself, and may be queued or bound again
@@ -198,23 +219,25 @@ class PreemptionExecutor:
             scheduler.waiting.reject(victim.uid, "DefaultPreemption", _CALLED_OFF)
         elif call_off is not None:
             call_off()
-        elif not await self._delete(victim, preemptor, strict=nomination.strict):
+        elif not await self._delete(victim, preemptor, wanted, strict=nomination.strict):
             return  # it has gone by itself, or is another pod by now
         node = victim.node_name or nomination.node
         by = PodRef.of(preemptor)
         self._scheduler.decisions.preempted(victim.uid, by, node, self._clock())
         self._reports.preempted(victim, preemptor, node)
 
-    async def _delete(self, victim: Pod, preemptor: Pod, *, strict: bool) -> bool:
+    async def _delete(
+        self, victim: Pod, preemptor: Pod, wanted: Callable[[], bool], *, strict: bool
+    ) -> bool:
         """Mark the victim as a disruption target and delete it; if `strict`, evict it instead.
 
         Returns False if the victim was gone or terminating already.
 
         Raises:
             _BudgetExhaustedError: a budget does not allow the eviction; nothing has happened.
-            NotWantedError: no profile takes the preemptor any more; the victim stays.
+            NotWantedError: `wanted` returned False before it was sent; the victim stays.
         """
-        wanted, named = partial(self._has_profile, preemptor), (victim.namespace, victim.name)
+        named = victim.namespace, victim.name
         if strict:
             try:
                 return await self._writer.evict_pod(*named, victim.uid, wanted=wanted)
