@@ -22,7 +22,15 @@ from mooring.page.turns import TrialsBusy
 from mooring.simulate.inputs import inputs_of
 from mooring.simulate.manifests import InputError, Manifest, manifests_in
 from mooring.simulate.simulation import simulate
-from mooring.testing.builders import api_object, node, pod, priority_class, service, uid_of
+from mooring.testing.builders import (
+    api_object,
+    node,
+    pod,
+    pod_group,
+    priority_class,
+    service,
+    uid_of,
+)
 from mooring.testing.device_builders import device_class, resource_slice
 from mooring.testing.storage_builders import pv, pvc, storage_class
 from scheduler_states import SHIPPED_ONLY, put_profile, scheduler_state
@@ -375,6 +383,18 @@ async def test_a_pod_group_gets_nodes_for_all_members_or_for_none() -> None:
     found = await gang_tried(gang("train", 4), *larger)
     assert set(nodes(found)) == {None}
     assert found["results"][0]["message"]
+
+
+async def test_a_group_has_the_priority_of_its_class_as_its_members_have() -> None:
+    high, group = priority_class("high", 1000), pod_group("train", 2)
+    group["spec"]["priorityClassName"] = "high"
+    spec = {"priorityClassName": "high", "priority": None}
+    members = [pod(f"m{i}", group="train", spec=spec) for i in range(2)]
+    shared = scheduler_state(*CLUSTER, high)
+    put_profile(shared)
+    trials = WhatIfRunner(shared, SHIPPED_ONLY, now=lambda: 0.0)
+    found = plain(await trials.tried(TryRequest(text(group, *members)), everything))
+    assert None not in nodes(found)
 
 
 async def test_a_member_beyond_the_limits_keeps_its_group_from_being_decided() -> None:

@@ -8,7 +8,7 @@ from mooring.model.pod import parse_pod
 from mooring.model.resources import CPU, MEMORY
 from mooring.model.workloads import parse_priority_class
 from mooring.simulate.admission import Admission, Forbidden, as_stored
-from mooring.testing.builders import api_object, priority_class, toleration
+from mooring.testing.builders import api_object, pod_group, priority_class, toleration
 from mooring.testing.storage_builders import pv
 
 
@@ -247,3 +247,12 @@ def test_without_pod_level_limits_no_pod_level_requests_are_filled_in(
 ) -> None:
     raw = admitted(manifest(containers=TWO, resources=resources), version="1.36")
     assert raw["spec"]["resources"] == resources
+
+
+def test_a_group_without_a_class_gets_the_priority_of_the_default_one() -> None:
+    raw = pod_group("train", 2)
+    default = parse_priority_class(priority_class("some", 5, default=True))
+    assert Admission([default], []).pod_group(raw)["spec"]["priority"] == 5
+    assert Admission([], []).pod_group(raw)["spec"]["priority"] == 0
+    given = pod_group("train", 2, priority=7)
+    assert Admission([default], []).pod_group(given)["spec"]["priority"] == 7

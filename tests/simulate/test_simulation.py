@@ -12,7 +12,7 @@ from mooring.simulate.inputs import inputs_of
 from mooring.simulate.manifests import Manifest
 from mooring.simulate.simulation import Attempt, simulate
 from mooring.state.cluster_view import ClusterView
-from mooring.testing.builders import api_object, namespace, node, pod, pod_group
+from mooring.testing.builders import api_object, namespace, node, pod, pod_group, priority_class
 from mooring.testing.device_builders import (
     device_claim,
     device_class,
@@ -356,6 +356,28 @@ def test_the_members_of_a_group_get_nodes_together_or_not_at_all() -> None:
         **{f"default/waits{i}": None for i in range(3)},
         "default/single": "n1",
     }
+
+
+def of_class(raw: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return the object as a user writes it, who names a PriorityClass."""
+    spec = {key: value for key, value in raw["spec"].items() if key != "priority"}
+    metadata = {key: value for key, value in raw["metadata"].items() if key != "uid"}
+    return {**raw, "metadata": metadata, "spec": {**spec, "priorityClassName": name}}
+
+
+def test_a_new_group_has_the_priority_of_its_class_as_its_members_have() -> None:
+    members = [of_class(raw, "high") for raw in gang("train", 2)]
+    group, high = of_class(pod_group("train", 2), "high"), priority_class("high", 1000)
+    assert places(group, node("n1"), *members, high) == dict.fromkeys(
+        ("default/train0", "default/train1"), "n1"
+    )
+
+
+def test_a_new_group_whose_class_is_missing_says_so() -> None:
+    group = of_class(pod_group("train", 2), "gone")
+    answer = 'podgroups.scheduling.k8s.io "train" is forbidden: no PriorityClass with name gone was'
+    for attempt in attempts(node("n1"), group, *gang("train", 2)):
+        assert attempt.decision.message == f"{answer} found"
 
 
 def test_a_pod_beyond_the_limits_gets_no_node_as_in_a_cluster() -> None:

@@ -272,7 +272,7 @@ class WhatIfRunner:
         for manifest in manifests:
             with manifest.locating_errors():
                 if (manifest.group, manifest.kind) in _GROUPS:
-                    _add_group(manifest, found)
+                    _add_group(manifest, new_objects, found)
                     continue
                 if (manifest.group, manifest.kind) in SELECT_PODS:
                     found.selecting.append(_selecting(manifest))
@@ -515,10 +515,12 @@ def _new_objects(text: str) -> list[Manifest]:
     return found
 
 
-def _add_group(manifest: Manifest, found: _Objects) -> None:
+def _add_group(manifest: Manifest, new_objects: NewObjects, found: _Objects) -> None:
     """Add the definition of a pod group."""
-    kind = _GROUPS[manifest.group, manifest.kind]
-    found.groups.append((kind, object_key(kind, manifest.raw), parse_object(kind, manifest.raw)))
+    kind, raw = _GROUPS[manifest.group, manifest.kind], manifest.raw
+    is_native = kind is Kind.POD_GROUP
+    definition = new_objects.pod_group(raw) if is_native else parse_object(kind, raw)
+    found.groups.append((kind, object_key(kind, raw), definition))
 
 
 def _selecting(manifest: Manifest) -> tuple[Kind, str, Any]:

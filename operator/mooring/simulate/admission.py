@@ -106,7 +106,7 @@ class Forbidden(Exception):  # noqa: N818 - the API server's answer, and no erro
 
 
 class Admission:
-    """Fills in and checks pods as the admission plugins of the API server do.
+    """Fills in and checks pods and PodGroups as the admission plugins of the API server do.
 
     Those are LimitRanger, Priority, DefaultTolerationSeconds and RuntimeClass, in
     `plugin/pkg/admission`. Only a pod that no API server has stored is checked, and only its
@@ -151,6 +151,22 @@ class Admission:
             raise Forbidden(f'pods "{name_of(raw)}" is forbidden: {answer}') from None
         return {**raw, "metadata": metadata, "spec": spec}
 
+    def pod_group(self, raw: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the new PodGroup with the priority of its class, or of the default one.
+
+        Raises:
+            Forbidden: if the API server would not store it.
+        """
+        spec = dict(mapping(raw, "spec"))
+        try:
+            found = self._class_of(spec)
+        except Forbidden as answer:
+            name = f'podgroups.scheduling.k8s.io "{name_of(raw)}"'
+            raise Forbidden(f"{name} is forbidden: {answer}") from None
+        if spec.get("priority") is None:
+            spec["priority"] = found.value if found is not None else 0
+        return {**raw, "spec": spec}
+
     def _admitted(self, namespace: str, spec: dict[str, Any], *, new: bool) -> dict[str, Any]:
         if new:
             _set_host_ports(spec)
@@ -169,14 +185,19 @@ class Admission:
         return spec
 
     def _set_priority(self, spec: dict[str, Any]) -> None:
-        name = text(spec, "priorityClassName", "spec")
-        found = self._priorities.get(name) if name else self._default
+        found = self._class_of(spec)
         if found is not None:
             spec["priority"] = found.value
             if spec.get("preemptionPolicy") is None and found.preemption_policy:
                 spec["preemptionPolicy"] = found.preemption_policy
-        elif name:
+
+    def _class_of(self, spec: Mapping[str, Any]) -> PriorityClass | None:
+        """Return the PriorityClass of a pod or PodGroup; None if there is no default one either."""
+        name = text(spec, "priorityClassName", "spec")
+        found = self._priorities.get(name) if name else self._default
+        if name and found is None:
             raise Forbidden(f"no PriorityClass with name {name} was found")
+        return found
 
     def _set_runtime_class(self, spec: dict[str, Any], *, new: bool) -> None:
         name = text(spec, "runtimeClassName", "spec")

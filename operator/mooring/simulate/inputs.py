@@ -130,6 +130,8 @@ class _Reader:
         self._default_class = DefaultStorageClass()
         self._without_class: dict[str, None] = {}
         """The new PersistentVolumeClaims that get the default class, by namespace and name."""
+        self._new_groups: dict[str, Manifest] = {}
+        """The new PodGroups by namespace and name: their classes may come later."""
         self._of_groups: dict[str, Mapping[str, str]] = {}
         """The names of the claims of groups' templates by entry, by the uid of the group."""
 
@@ -193,6 +195,8 @@ class _Reader:
             self._without_class.pop(key, None)
             if new and names_no_class(raw):
                 self._without_class[key] = None
+        if kind is Kind.POD_GROUP and new:
+            self._new_groups[key] = manifest
         if kind is Kind.REPLICA_SET:
             for owner in mappings(manifest.raw["metadata"], "ownerReferences", "metadata"):
                 replica_set = (value.namespace, value.name)
@@ -242,6 +246,9 @@ class _Reader:
             runtime_classes=self._admission[_RUNTIME_CLASS],
             limit_ranges=self._admission[_LIMIT_RANGE],
         )
+        for key, manifest in self._new_groups.items():
+            with manifest.locating_errors():
+                self.state.put(Kind.POD_GROUP, key, new_objects.pod_group(manifest.raw))
         for manifest in self._new:
             for made in self._expanded(manifest, new_objects):
                 with made.locating_errors():

@@ -5,14 +5,15 @@ make the same pods of them and find the same mistakes.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Final
 
 from mooring.model.events import Kind
 from mooring.model.fields import mapping
 from mooring.model.pod import Pod, parse_pod
-from mooring.simulate.admission import Admission, Forbidden
+from mooring.model.pod_group import PodGroup, parse_pod_group
+from mooring.simulate.admission import Admission, Forbidden, as_stored
 from mooring.simulate.controllers import CONTROLLERS, Controllers
 from mooring.simulate.manifests import InputError, Manifest
 from mooring.simulate.object_fields import field_mistakes
@@ -99,6 +100,21 @@ class NewObjects:
         except Forbidden as answer:
             pod = parse_pod(manifest.raw)  # a mistake in a field comes first
             return RejectedPod(pod.key, owner_of(pod), str(answer))
+
+    def pod_group(self, raw: Mapping[str, Any]) -> PodGroup:
+        """Return a new PodGroup as the API server would store it; if it would not, an invalid one.
+
+        Raises:
+            ManifestError: if its metadata is malformed.
+        """
+        stored = as_stored(Kind.POD_GROUP, raw)
+        parsed = parse_pod_group(stored)
+        if parsed.invalid is not None:
+            return parsed
+        try:
+            return parse_pod_group(self._admission.pod_group(stored))
+        except Forbidden as answer:
+            return replace(parsed, invalid=str(answer))
 
 
 def makes_pods(manifest: Manifest) -> bool:
