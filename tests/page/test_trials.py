@@ -412,6 +412,27 @@ async def test_an_incomplete_group_says_how_many_members_it_lacks() -> None:
     assert found["results"][0]["message"]
 
 
+@pytest.mark.parametrize("described", [False, True], ids=["by name alone", "with its PodGroup"])
+async def test_a_pod_that_joins_a_group_counts_beside_the_members_that_it_has(
+    *, described: bool
+) -> None:
+    members = [pod("m0", node="a", labels={GROUP: "train"}), pod("m1", labels={GROUP: "train"})]
+    shared = scheduler_state(*CLUSTER, gang("train", 3), *members)
+    put_profile(shared)
+    trials = WhatIfRunner(shared, SHIPPED_ONLY, now=lambda: 0.0)
+    objects = [gang("train", 3)] if described else []
+
+    async def message(*names: str) -> str | None:
+        raws = [pod(name, labels={GROUP: "train"}) for name in names]
+        found = await trials.tried(TryRequest(text(*objects, *raws)), everything)
+        said: str | None = plain(found)["results"][0]["message"]
+        return said
+
+    assert await message("m2", "m3") is None
+    assert await message("m2") == "1 of 2 members can be scheduled now"
+    assert await message("m0") == "2 of 3 members exist"
+
+
 async def test_a_node_may_go_when_a_group_has_got_it() -> None:
     shared = scheduler_state(*CLUSTER)
     put_profile(shared, plugins={"multiPoint": {"enabled": [{"name": "GangScheduling"}]}})

@@ -315,3 +315,14 @@ def test_a_group_that_is_disrupted_as_a_whole_is_known_while_it_has_a_member_on_
     assert list(state.pod_groups.disrupted_whole) == [group(state)]
     state.delete(Kind.POD, uid_of("train-0"))
     assert not state.pod_groups.disrupted_whole
+
+
+def test_a_group_with_more_members_leaves_the_group_as_it_is() -> None:
+    members = [pod("a", group="train", node="n"), pod("b", group="train"), pod("c", group="train")]
+    state = cluster(node("n"), pod_group("train", 2), *members)
+    group = state.pod_groups.get(TRAIN)
+    assert group is not None
+    more = group.with_members([parse_pod(pod("d", group="train"))], {uid_of("a"), uid_of("b")})
+    assert (more.all_pods_count, more.scheduled_pods_count) == (2, 0)
+    assert {*more.unscheduled} == {uid_of("c"), uid_of("d")}
+    assert (more.minimum, more.number, group.all_pods_count) == (2, group.number, 3)

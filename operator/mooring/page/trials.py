@@ -33,7 +33,7 @@ from mooring.model.events import Kind
 from mooring.model.fields import mapping
 from mooring.model.objects import object_key, parse_object
 from mooring.model.pod import Pod, Uid, parse_pod
-from mooring.model.pod_group import GroupKey
+from mooring.model.pod_group import GroupKey, GroupSource
 from mooring.observe.documents import fields_of
 from mooring.page.comparison import compared_nodes
 from mooring.page.decisions import DecisionInFull, decision_in_full
@@ -50,7 +50,7 @@ from mooring.simulate.new_objects import (
 )
 from mooring.simulate.offline import offline_handle
 from mooring.simulate.profiles import read_profiles
-from mooring.state.pod_groups import GROUP_KINDS, PodGroupState, PodGroupsWriter
+from mooring.state.pod_groups import PodGroupState, PodGroupsWriter
 from mooring.state.pods import PodTable
 from mooring.time_slices import REST, TimeSlices
 
@@ -68,7 +68,6 @@ _GROUPS: Final = {
     ("scheduling.k8s.io", "PodGroup"): Kind.POD_GROUP,
     ("scheduling.x-k8s.io", "PodGroup"): Kind.COSCHEDULING_POD_GROUP,
 }
-_KINDS: Final = {source: kind for kind, source in GROUP_KINDS.items()}
 _NO_RUNTIME_CLASS: Final = (
     "RuntimeClasses are not known here: their overhead and node selectors are not added"
 )
@@ -314,20 +313,26 @@ class WhatIfRunner:
             used = chosen[pod.key]
             group = None
             if used is not None and used.group_policy is not None:
-                group = self._group_of(writer, pod)
+                group = writer.groups.of(pod)
             unit = units.setdefault(pod.key if group is None else group.key, _Unit([], used, group))
             unit.pods.append(pod)
         return list(units.values())
 
-    def _group_of(self, writer: PodGroupsWriter, pod: Pod) -> PodGroupState | None:
-        """Return the group of the pod, defined by the text or else in the cluster."""
-        group = writer.groups.of(pod)
-        if group is not None and group.definition is None:
-            live = self._scheduler.cluster.pod_groups.get(group.key)
-            if live is not None and live.definition is not None and group.key.source in _KINDS:
-                key = f"{group.key.namespace}/{group.key.name}"
-                writer.define(_KINDS[group.key.source], key, live.definition)
-        return group
+    def _beside_members(self, group: PodGroupState) -> PodGroupState:
+        """Return the group of the text with the members too that it has in the cluster.
+
+        What the text says of the group counts, if it says anything.
+        """
+        live = self._scheduler.cluster.pod_groups.get(group.key)
+        if live is None:
+            return group
+        pods = group.unscheduled.values()
+        found = live.with_members(pods, {*self._replaced(pod.key for pod in pods)})
+        if group.definition is not None:
+            # Of what members declare, the highest minimum counts.
+            is_higher = group.key.source is GroupSource.PODS and live.minimum > group.minimum
+            found.definition = live.definition if is_higher else group.definition
+        return found
 
     async def _decided(
         self, units: "Iterable[_Unit]", what_if: WhatIf, *, detailed: bool
@@ -410,6 +415,7 @@ class WhatIfRunner:
         self, unit: "_Unit", pipeline: Pipeline, group: PodGroupState, what_if: WhatIf
     ) -> list[DecisionInFull]:
         """Return the decision about all pods of a group, with a pause after each slice of it."""
+        group = self._beside_members(group)
         obstacles = (held_back(pod, pipeline, only=_SCHEDULING_GATES) for pod in unit.pods)
         message = next(filter(None, obstacles), None) or group.incomplete
         if message is not None:

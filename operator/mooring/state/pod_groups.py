@@ -9,7 +9,7 @@ they are on their way out, and a group must not be complete because of them.
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
@@ -185,6 +185,19 @@ class PodGroupState:
         if self.definition is not None and self.key.source is not GroupSource.PODS:
             return self.definition.created
         return self._first_created
+
+    def with_members(self, pods: Iterable[Pod], without: Container[Uid]) -> "PodGroupState":
+        """Return the group as it would be with these members without a node, and without others.
+
+        Nothing but the definition of what is returned may be changed.
+        """
+        found = PodGroupState(self.key, self.number)
+        found.definition, found._priorities = self.definition, self._priorities
+        found._unscheduled.update(_without(self._unscheduled, without))
+        found._unscheduled.update((pod.uid, pod) for pod in pods)
+        found._assumed.update(_without(self._assumed, without))
+        found._assigned.update(_without(self._assigned, without))
+        return found
 
     def _add(self, pod: Pod, placed: PlacedPod | None, declared: DeclaredByPod | None) -> None:
         if pod.terminating:
@@ -472,6 +485,11 @@ class PodGroupsWriter:
             self._groups.pop(group.key, None)
             if self._emptied is not None:
                 self._emptied[group.key] = group
+
+
+def _without(members: Mapping[Uid, _Value], uids: Container[Uid]) -> dict[Uid, _Value]:
+    """Return the members but those of these uids."""
+    return {uid: member for uid, member in members.items() if uid not in uids}
 
 
 def _index(groups: dict[GroupKey, PodGroupState], group: PodGroupState, *, applies: bool) -> None:
