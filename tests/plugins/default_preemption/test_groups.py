@@ -13,7 +13,7 @@ from mooring.engine.groups.counting import CountingSearch
 from mooring.engine.groups.decision import preempt_for_group
 from mooring.engine.groups.search import Assignment, DecisionOutdated
 from mooring.engine.groups.slices import Pausing, run_whole
-from mooring.framework.post_filter import GroupNomination, GroupPreemption
+from mooring.framework.post_filter import GroupNomination, GroupPreemption, NotEligible
 from mooring.model.events import Kind
 from mooring.model.objects import parse_object
 from mooring.model.pod import Pod, parse_pod
@@ -175,6 +175,48 @@ def test_a_group_that_waits_for_its_victims_evicts_no_more() -> None:
     deciding.nominate(members[0], "a")
     deciding.state.begin_evictions(parse_pod(members[0]), answer.victims)
     assert "terminating pods" in reason(deciding, members)
+
+
+@pytest.mark.parametrize(
+    ("why", "budgets", "expected"),
+    [
+        ("PreemptionByScheduler", "Default", True),
+        ("EvictionByEvictionAPI", "Strict", True),
+        ("EvictionByEvictionAPI", "Default", False),
+    ],
+)
+def test_a_group_waits_for_the_victims_of_a_former_leader(
+    why: str, budgets: str, *, expected: bool
+) -> None:
+    """The member that is nominated to their node need not be one that nodes are searched for."""
+    condition = {"type": "DisruptionTarget", "status": "True", "reason": why}
+    leaving: Raw = {"terminating": True, "status": {"conditions": [condition]}}
+    deciding = Deciding(
+        node("a", cpu="1"),
+        node("b", cpu="1"),
+        pod_group("g", 1),
+        running("leaves", "a", **leaving),
+        running("runs", "b"),
+        preemption={"disruptionBudgets": budgets},
+    )
+    members = gang(2)
+    deciding.nominate(members[1], "a")
+    answer = preempted(deciding, members)
+    assert isinstance(answer, NotEligible) is expected
+
+
+def test_a_group_does_not_wait_for_more_important_pods_that_leave() -> None:
+    condition = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+    leaving: Raw = {"terminating": True, "status": {"conditions": [condition]}}
+    deciding = Deciding(
+        node("a", cpu="1"),
+        node("b", cpu="1"),
+        pod_group("g", 1),
+        running("leaves", "a", priority=200, **leaving),
+        running("runs", "b"),
+    )
+    deciding.nominate(gang(1)[0], "a")
+    assert victims(deciding, gang(1)) == ["runs"]
 
 
 def test_no_more_victims_than_the_profile_allows() -> None:

@@ -24,7 +24,7 @@ from mooring.framework.post_filter import (
 from mooring.framework.verdicts import Unschedulable
 from mooring.model.pod import Pod, Uid
 from mooring.plugins.default_preemption.candidates import split_by_budgets
-from mooring.plugins.default_preemption.victims import may_be_victims, started
+from mooring.plugins.default_preemption.victims import leaves_for, may_be_victims, started
 from mooring.state.pod_groups import PodGroupState
 
 __all__ = ["preempt_for_group"]
@@ -87,7 +87,7 @@ def preempt_for_group(state: PodGroupPostFilterState) -> _Pausing[GroupPreemptio
     never = definition is not None and definition.preempts is False
     if never or not all(pod.spec.preempts for pod in state.members):
         return NotEligible(_NEVER)
-    if any(cluster.evictions.awaits_victims(pod) for pod in state.members):
+    if _awaits_victims(state):
         return NotEligible(_TERMINATING)
     units = sorted(_potential(state), key=lambda unit: unit.importance)[-_MOST_UNITS:]
     split = split_by_budgets(
@@ -117,6 +117,21 @@ def preempt_for_group(state: PodGroupPostFilterState) -> _Pausing[GroupPreemptio
     also = (pod for pod in freeing if pod.uid not in known)
     violations = sum(split.violating.get(unit, 0) for unit in chosen)
     return GroupNomination(nodes, (*victims, *also), strict, violations)
+
+
+def _awaits_victims(state: PodGroupPostFilterState) -> bool:
+    """Return whether victims of the group's last preemption are still on their nodes.
+
+    The members that preempted then need not be those that nodes are searched for now. See
+    isOngoingPreemption in podgrouppreemption.go.
+    """
+    cluster, waiting = state.cluster, state.group.unscheduled
+    if any(map(cluster.evictions.awaits_victims, waiting.values())):
+        return True
+    nominees = map(cluster.nominations.get, waiting)
+    rows = {nominee.row for nominee in nominees if nominee is not None}
+    there = (placed.pod for row in rows for placed in cluster.pods_on(row))
+    return any(leaves_for(pod, state.group.priority, state.limits) for pod in there)
 
 
 def _potential(state: PodGroupPostFilterState) -> Iterator[_Unit]:

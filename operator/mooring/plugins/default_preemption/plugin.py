@@ -42,6 +42,7 @@ from mooring.plugins.default_preemption.victims import (
     Victim,
     WholeGroup,
     by_importance,
+    leaves_for,
     may_be_victims,
     pods_of,
 )
@@ -406,9 +407,7 @@ def _not_eligible_to_preempt_others(state: PostFilterState) -> str | None:
     """Return why the pod may not preempt, or not yet; None if it may.
 
     A pod waits for the victims of its last preemption, unless its nominated node does not exist any
-    more or has become unresolvable. Victims of an earlier leader are recognised by their condition.
-    A profile with `disruptionBudgets: Strict` evicts its victims, and the API server writes the
-    condition then. See PodEligibleToPreemptOthers in
+    more or has become unresolvable. See PodEligibleToPreemptOthers in
     framework/plugins/defaultpreemption/default_preemption.go.
     """
     pod, cluster = state.pod, state.cluster
@@ -421,13 +420,9 @@ def _not_eligible_to_preempt_others(state: PostFilterState) -> str | None:
         return None
     if cluster.evictions.awaits_victims(pod):
         return _TERMINATING
-    strict = state.limits.disruption_budgets == "Strict"
-    for placed in cluster.pods_on(nominee.row):
-        victim = placed.pod
-        preempted = victim.disrupted or (strict and victim.evicted)
-        lower = victim.spec.priority < pod.spec.priority
-        if lower and victim.terminating and preempted:
-            return _TERMINATING
+    there = (placed.pod for placed in cluster.pods_on(nominee.row))
+    if any(leaves_for(victim, pod.spec.priority, state.limits) for victim in there):
+        return _TERMINATING
     return None
 
 

@@ -23,6 +23,7 @@ __all__ = [
     "by_importance",
     "cost_of",
     "key_of",
+    "leaves_for",
     "may_be_victims",
     "pods_of",
     "pods_on",
@@ -169,6 +170,17 @@ def _cost_of_pod(pod: Pod) -> Cost:
 def started(pod: Pod) -> float:
     """Return when the pod started, in seconds since the epoch; infinity if it has not."""
     return inf if pod.started is None else pod.started
+
+
+def leaves_for(victim: Pod, priority: int, limits: Preemption) -> bool:
+    """Return whether the pod terminates because somebody, maybe of this priority, preempted it.
+
+    Victims of an earlier leader are recognised by their condition. A profile with
+    `disruptionBudgets: Strict` evicts its victims, and the API server writes the condition then.
+    """
+    strict = limits.disruption_budgets == "Strict"
+    preempted = victim.disrupted or (strict and victim.evicted)
+    return victim.terminating and preempted and victim.spec.priority < priority
 
 
 def may_be_victims(
