@@ -205,6 +205,18 @@ def test_a_group_waits_for_the_victims_of_a_former_leader(
     assert isinstance(answer, NotEligible) is expected
 
 
+def test_a_group_is_nominated_where_a_pod_of_lower_priority_terminates() -> None:
+    """As in kube-scheduler: else others take the room as soon as the pod has left."""
+    leaves = running("leaves", "a", terminating=True)
+    deciding = Deciding(node("a", cpu="1"), pod_group("g", 1), leaves)
+    answer = preempted(deciding, gang(1))
+    assert isinstance(answer, GroupNomination)
+    assert answer.nodes == {uid_of("m0"): "a"}
+    member, victims = parse_pod(gang(1)[0]), answer.victims
+    assert deciding.state.begin_evictions(member, victims) == []
+    assert deciding.state.evictions.awaits_victims(member)
+
+
 def test_a_group_does_not_wait_for_more_important_pods_that_leave() -> None:
     condition = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
     leaving: Raw = {"terminating": True, "status": {"conditions": [condition]}}

@@ -160,7 +160,7 @@ def _potential(state: PodGroupPostFilterState) -> Iterator[_Unit]:
     for slot in slots[ranked[::-1]].tolist():
         pod = columns.pods[slot]
         row = int(columns.rows[slot])
-        if pod is None or pod.terminating or cluster.node(row) is None:
+        if pod is None or cluster.node(row) is None:
             continue
         single.append(_Unit((pod, row), pod.spec.priority, surplus=bool(surplus[slot])))
         if len(single) >= _MOST_UNITS:
