@@ -49,10 +49,13 @@ class PluginAnswers:
         self._cluster = ClusterView(self.state)
         self._nodes = self._cluster.nodes.take(self._cluster.nodes_in_order)
 
-    def rejections(self, raw: Raw) -> dict[str, Rejected] | None:
-        """Return the nodes that the filter rejects; None if the plugin skips the pod."""
+    def rejections(self, raw: Raw, *, pre_filter: bool = True) -> dict[str, Rejected] | None:
+        """Return the nodes that the filter rejects; None if the plugin skips the pod.
+
+        A profile may disable the plugin's `pre_filter`.
+        """
         pod, state = parse_pod(raw), None
-        if hasattr(self._plugin, "pre_filter"):
+        if pre_filter and hasattr(self._plugin, "pre_filter"):
             state = self._plugin.pre_filter(pod, self._cluster)
         if state is SKIP:
             return None
@@ -66,12 +69,15 @@ class PluginAnswers:
             for i in range(len(out))
         }
 
-    def scores(self, raw: Raw, *feasible: str) -> dict[str, int] | None:
-        """Return normalized scores of the feasible nodes (none named: of all); None if it skips."""
+    def scores(self, raw: Raw, *feasible: str, pre_score: bool = True) -> dict[str, int] | None:
+        """Return normalized scores of the feasible nodes (none named: of all); None if it skips.
+
+        A profile may disable the plugin's `pre_score`.
+        """
         pod, state = parse_pod(raw), None
         rows = [self.state.nodes.row_of[name] for name in feasible]
         nodes = self._nodes.take(np.array(rows, np.int64)) if feasible else self._nodes
-        if hasattr(self._plugin, "pre_score"):
+        if pre_score and hasattr(self._plugin, "pre_score"):
             state = self._plugin.pre_score(pod, nodes, self._cluster)
         if state is SKIP:
             return None

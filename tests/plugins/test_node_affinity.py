@@ -151,6 +151,16 @@ def test_the_profiles_own_preferences_score_too() -> None:
     assert scores == {"ssd-2": 0, "ssd-8": 0, "hdd-8": 100, "plain": 0}
 
 
+def test_a_profile_may_disable_pre_filter_and_pre_score() -> None:
+    asking = PluginAnswers(NodeAffinity, *NODES)
+    wanted = requiring(term(expression("disk", "Exists"), names=("ssd-2",)))
+    assert asking.rejections(wanted, pre_filter=False) == dict.fromkeys(ALL - {"ssd-2"}, OUT)
+    assert asking.rejections(pod(), pre_filter=False) == {}
+    preferred = preferring((5, term(expression("disk", "In", "hdd"))))
+    assert asking.scores(preferred, pre_score=False) == asking.scores(preferred)
+    assert asking.scores(pod(), pre_score=False) == dict.fromkeys(ALL, 0)
+
+
 def test_a_node_added_or_relabelled_queues_if_it_matches_now() -> None:
     asking, wanted = PluginAnswers(NodeAffinity), pod(node_selector={"disk": "ssd"})
     plain, ssd = node("n1"), node("n1", labels={"disk": "ssd"})

@@ -126,6 +126,15 @@ def test_a_claim_that_does_not_exist_rejects_all_nodes_and_is_not_resolvable() -
     assert asking().rejections(pod(claims=["c0", "none"])) == {"n1": missing, "n2": missing}
 
 
+def test_a_profile_may_disable_pre_filter() -> None:
+    asked = asking(user("c0", "c1"))
+    assert asked.rejections(pod(claims=["c2"]), pre_filter=False) == {"n1": FULL}
+    assert asked.rejections(pod(), pre_filter=False) == {}
+    for claims in (["c2", "none"], ["none"]):
+        alike = pod(claims=claims)
+        assert asked.rejections(alike, pre_filter=False) == asked.rejections(alike)
+
+
 MISSING = Rejected((f"{DRIVER} CSI driver is not installed on the node",), resolvable=True)
 REQUIRED = csi_driver(DRIVER, required_on_node=True)
 

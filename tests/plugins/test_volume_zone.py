@@ -113,6 +113,14 @@ def test_a_volume_that_cannot_be_known_keeps_the_pod_from_every_node(
     assert said == Unschedulable(reason, resolvable=False)
 
 
+def test_a_profile_may_disable_pre_filter() -> None:
+    asking = PluginAnswers(VolumeZone, A, B, pv("v", labels={ZONE: "a"}), pvc("data", volume="v"))
+    assert asking.rejections(pod(claims=["data"]), pre_filter=False) == {"b": ELSEWHERE}
+    assert asking.rejections(pod(), pre_filter=False) == {}
+    missing = Rejected(('persistentvolumeclaim "none" not found',), resolvable=False)
+    assert asking.rejections(pod(claims=["none"]), pre_filter=False) == {"a": missing, "b": missing}
+
+
 def event(kind: Kind, before: Raw | None, after: Raw) -> ClusterEvent:
     parsed = [raw and parse_object(kind, raw) for raw in (before, after)]
     return ClusterEvent(kind, Action.ADD if before is None else Action.UPDATE, *parsed)

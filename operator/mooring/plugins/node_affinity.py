@@ -63,7 +63,7 @@ class NodeAffinity:
         self, pod: Pod, _cluster: ClusterView
     ) -> Skip | _Selectors | PreFilterResult | Unschedulable:
         """Return the pod's selectors, and the only possible nodes if the terms name any."""
-        wanted = _Selectors(pod.spec.node_selector, pod.spec.required_nodes)
+        wanted = _selectors(pod)
         if wanted.required is None and wanted.labels.empty and self._added is None:
             return SKIP
         terms = wanted.required.terms if wanted.required is not None else ()
@@ -82,11 +82,15 @@ class NodeAffinity:
         """Return the node selector and the required terms."""
         return pod.spec.node_selector, pod.spec.required_nodes
 
-    def filter(self, _pod: Pod, nodes: NodeView, wanted: _Selectors) -> BoolArray:
-        """Return True where the profile's affinity, node selector and required terms all match."""
+    def filter(self, pod: Pod, nodes: NodeView, wanted: _Selectors | None) -> BoolArray:
+        """Return True where the profile's affinity, node selector and required terms all match.
+
+        As in kube-scheduler, a profile may disable PreFilter: `wanted` is None then.
+        """
+        wanted = wanted or _selectors(pod)
         return self._enforced(nodes) & nodes.admitted(wanted.labels, wanted.required)
 
-    def explain(self, _pod: Pod, nodes: NodeView, _: _Selectors) -> Explanation:
+    def explain(self, _pod: Pod, nodes: NodeView, _: _Selectors | None) -> Explanation:
         """Explain with one reason per node, the profile's affinity first; not resolvable."""
         reasons = (
             "node(s) didn't match scheduler-enforced node affinity",
@@ -99,16 +103,19 @@ class NodeAffinity:
         self, pod: Pod, _nodes: NodeView, _cluster: ClusterView
     ) -> Skip | tuple[PreferredTerm, ...]:
         """Return the preferred terms of the profile and of the pod; SKIP if there are none."""
-        return (*self._added_preferred, *pod.spec.preferred_nodes) or SKIP
+        return self._preferred(pod) or SKIP
 
     def score_key(self, pod: Pod) -> Hashable:
         """Return the preferred terms."""
         return pod.spec.preferred_nodes
 
-    def score(self, _pod: Pod, nodes: NodeView, terms: tuple[PreferredTerm, ...]) -> IntArray:
-        """Return int64[nodes]: the sum of the weights of the terms that match."""
+    def score(self, pod: Pod, nodes: NodeView, terms: tuple[PreferredTerm, ...] | None) -> IntArray:
+        """Return int64[nodes]: the sum of the weights of the terms that match.
+
+        As in kube-scheduler, a profile may disable PreScore: `terms` is None then.
+        """
         total = np.zeros(len(nodes), np.int64)
-        for preferred in terms:
+        for preferred in self._preferred(pod) if terms is None else terms:
             total += preferred.weight * nodes.selected(preferred.term)
         return total
 
@@ -127,6 +134,13 @@ class NodeAffinity:
 
     def _enforced(self, nodes: NodeView) -> BoolArray:
         return nodes.admitted(LabelSelector(), self._added)
+
+    def _preferred(self, pod: Pod) -> tuple[PreferredTerm, ...]:
+        return (*self._added_preferred, *pod.spec.preferred_nodes)
+
+
+def _selectors(pod: Pod) -> _Selectors:
+    return _Selectors(pod.spec.node_selector, pod.spec.required_nodes)
 
 
 def _names(term: NodeSelectorTerm) -> frozenset[str] | None:

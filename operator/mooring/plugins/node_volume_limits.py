@@ -82,6 +82,10 @@ class NodeVolumeLimits:
             by_driver.setdefault(source.driver, []).append(source)
         return _CSIVolumes(by_driver, self._required(by_driver)) if by_driver else SKIP
 
+    def _wanted(self, pod: Pod) -> _CSIVolumes:
+        found = self.pre_filter(pod, self._cluster)
+        return _CSIVolumes({}) if found is SKIP else found
+
     def _required(self, drivers: Iterable[str]) -> list[str]:
         """Return which of these drivers a node must have, by name."""
         if not self._may_require_drivers:
@@ -89,8 +93,12 @@ class NodeVolumeLimits:
         known = self._cluster.objects(Kind.CSI_DRIVER)
         return sorted(name for name in drivers if name in known and known[name].required_on_node)
 
-    def filter(self, _pod: Pod, nodes: NodeView, wanted: _CSIVolumes) -> BoolArray:
-        """Return False where a required driver is missing, or would exceed its limit."""
+    def filter(self, pod: Pod, nodes: NodeView, wanted: _CSIVolumes | None) -> BoolArray:
+        """Return False where a required driver is missing, or would exceed its limit.
+
+        As in kube-scheduler, a profile may disable PreFilter: `wanted` is None then.
+        """
+        wanted = wanted or self._wanted(pod)
         fits = np.full(len(nodes), wanted.missing is None)
         storage, rows = self._cluster.storage, nodes.rows
         for driver in wanted.required:
@@ -101,12 +109,13 @@ class NodeVolumeLimits:
             fits &= (new == 0) | (total <= storage.attach_limits(driver, rows))
         return fits
 
-    def explain(self, _pod: Pod, nodes: NodeView, wanted: _CSIVolumes) -> Explanation:
+    def explain(self, pod: Pod, nodes: NodeView, wanted: _CSIVolumes | None) -> Explanation:
         """Return one reason per node; evicting pods detaches volumes, but creates no claim.
 
         Of several missing drivers it is the first by name; kube-scheduler names any. That a driver
         is missing is resolvable for kube-scheduler.
         """
+        wanted = wanted or self._wanted(pod)
         if wanted.missing is not None:
             return Explanation.single(wanted.missing, len(nodes), resolvable=False)
         storage, undecided = self._cluster.storage, np.ones(len(nodes), np.bool_)

@@ -48,7 +48,8 @@ class VolumeZone:
         }
     )
 
-    def __init__(self, args: NoArgs, handle: Handle) -> None: ...
+    def __init__(self, args: NoArgs, handle: Handle) -> None:
+        self._cluster = handle.cluster
 
     def pre_filter(
         self, pod: Pod, cluster: ClusterView
@@ -64,8 +65,18 @@ class VolumeZone:
                     topologies += _topologies(found)
         return tuple(topologies) or SKIP
 
-    def filter(self, _pod: Pod, nodes: NodeView, topologies: tuple[_Topology, ...]) -> BoolArray:
-        """Return True where every label matches, and for nodes without any zone or region label."""
+    def filter(
+        self, pod: Pod, nodes: NodeView, topologies: tuple[_Topology, ...] | None
+    ) -> BoolArray:
+        """Return True where every label matches, and for nodes without any zone or region label.
+
+        As in kube-scheduler, a profile may disable PreFilter: `topologies` is None then.
+        """
+        if topologies is None:
+            found = self.pre_filter(pod, self._cluster)
+            if isinstance(found, Unschedulable):
+                return np.zeros(len(nodes), np.bool_)
+            topologies = () if found is SKIP else found
         somewhere = np.zeros(len(nodes), np.bool_)
         for key in _KEYS:
             somewhere |= nodes.label_codes(key) != ABSENT
@@ -78,9 +89,15 @@ class VolumeZone:
             fits &= matched
         return fits | ~somewhere
 
-    def explain(self, _pod: Pod, nodes: NodeView, _: tuple[_Topology, ...]) -> Explanation:
+    def explain(
+        self, pod: Pod, nodes: NodeView, topologies: tuple[_Topology, ...] | None
+    ) -> Explanation:
         """Return one reason; evicting pods changes no labels."""
         reason = "node(s) had no available volume zone"
+        if topologies is None and isinstance(
+            found := self.pre_filter(pod, self._cluster), Unschedulable
+        ):
+            reason = found.reason
         return Explanation.single(reason, len(nodes), resolvable=False)
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
