@@ -569,9 +569,11 @@ def _made_of(
         InputError: if objects of its kind make no pods.
     """
     if not makes_pods(manifest):
+        version = manifest.raw.get("apiVersion") or "no apiVersion"
         raise manifest.error(
-            f"kind: {manifest.kind} makes no pods here; write Pods, PodGroups, Deployments, "
-            "ReplicaSets, StatefulSets, DaemonSets, Jobs or CronJobs, and their Services"
+            f"kind: {manifest.kind} of {version} makes no pods here; write Pods, PodGroups, "
+            "Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs or CronJobs, and their "
+            "Services"
         )
     for made in new_objects.expand(manifest):
         if made.kind == "PersistentVolumeClaim":
