@@ -107,6 +107,16 @@ def test_a_profile_has_a_name(mistakes: Mistakes, manifest: Manifest) -> None:
     assert mistakes(lambda: read_profile(document)) == {"metadata.name": "is required"}
 
 
+def test_labels_and_annotations_of_a_profile_are_texts(
+    mistakes: Mistakes, manifest: Manifest
+) -> None:
+    metadata = {"name": "mine", "labels": {"a.example/v": 1.0, "b": "c"}, "annotations": ["a"]}
+    assert mistakes(lambda: read_profile({**manifest(), "metadata": metadata})) == {
+        "metadata.labels[a.example/v]": "must be text (quote it)",
+        "metadata.annotations": "must be an object",
+    }
+
+
 @pytest.mark.parametrize("name", ["Packed", "a_b", "-a", "a" * 254, 7, ["a"]])
 def test_a_profiles_name_is_one_that_the_api_server_accepts(
     name: object, mistakes: Mistakes, manifest: Manifest

@@ -264,21 +264,30 @@ def profile_for(
     return SchedulingProfile(name, spec)
 
 
-def _has_a_name(metadata: dict[str, Any]) -> dict[str, Any]:
-    """Return the metadata; ProfileInvalid if they have no name that an API object can have."""
+def _checked(metadata: dict[str, Any]) -> dict[str, Any]:
+    """Return the metadata; ProfileInvalid if no API object can have such ones."""
     name = metadata.get("name")
+    mistakes = list[FieldError]()
     if name is None or name == "":
-        problem = "is required"
+        mistakes.append(FieldError("name", "is required"))
     elif not isinstance(name, str):
-        problem = f"must be text (quote it), got {name}"
+        mistakes.append(FieldError("name", f"must be text (quote it), got {name}"))
     elif not is_object_name(name):
         problem = (
             'must be lower-case letters, digits, "-" and ".", at most 253, beginning and ending '
             f'with a letter or digit, got "{name}"'
         )
-    else:
-        return metadata
-    raise ProfileInvalid([FieldError("name", problem)])
+        mistakes.append(FieldError("name", problem))
+    for field in ("labels", "annotations"):
+        texts = metadata.get(field, {})
+        if not isinstance(texts, dict):
+            mistakes.append(FieldError(field, "must be an object"))
+            continue
+        wrong = (key for key, value in texts.items() if not isinstance(value, str))
+        mistakes += (FieldError(f"{field}[{key}]", "must be text (quote it)") for key in wrong)
+    if mistakes:
+        raise ProfileInvalid(mistakes)
+    return metadata
 
 
 class _Document(PolicyModel):
@@ -286,7 +295,7 @@ class _Document(PolicyModel):
 
     api_version: Literal["scheduling.mooring.dev/v1alpha1"]
     kind: Literal["SchedulingProfile"]
-    metadata: Annotated[dict[str, Any], AfterValidator(_has_a_name)]
+    metadata: Annotated[dict[str, Any], AfterValidator(_checked)]
     spec: SchedulingProfileSpec = SchedulingProfileSpec()
     status: dict[str, Any] = Field({})
 
