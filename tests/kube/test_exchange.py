@@ -1,6 +1,7 @@
 """Whole answers over kept connections, from a server that is free to misbehave."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -294,6 +295,33 @@ async def test_bytes_that_nobody_asked_for_end_the_connection() -> None:
     async with serving(serve) as server, exchange(server.url) as to:
         await get(to)
         await ended.wait()
+
+
+async def test_an_address_of_the_host_that_does_not_answer_leaves_time_for_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The addresses are those of several API servers, of which one has lost its power."""
+    monkeypatch.setattr("mooring.kube.exchange.CONNECT_SECONDS", 1.0)
+    async with serving(answering(OK)) as server:
+        port = int(server.url.rpartition(":")[2])
+        with socket.create_server(("127.0.0.2", port), backlog=0) as deaf:
+            queued = [socket.socket() for _ in range(4)]
+            for each in queued:  # when its queue is full, it answers no more
+                each.settimeout(0)
+                each.connect_ex(deaf.getsockname())
+            async with exchange(f"http://several.test:{port}") as to:
+                found = [
+                    (socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port))
+                    for address in ("127.0.0.2", "127.0.0.1")
+                ]
+
+                async def addresses(*_: object, **__: object) -> list[object]:
+                    return [*found]
+
+                monkeypatch.setattr(to.loop, "getaddrinfo", addresses)
+                assert (await get(to)).status == 200
+            for each in queued:
+                each.close()
 
 
 async def test_without_a_server_nothing_is_sent() -> None:

@@ -8,8 +8,11 @@ parser (docs/adr/0011). Streams and proxies are aiohttp's, in `mooring.kube.tran
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections import deque
+from contextlib import suppress
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 from urllib.parse import urlsplit
 
@@ -168,6 +171,7 @@ class Exchange:
         parts = urlsplit(url)
         secure = parts.scheme == "https"
         self._host = parts.hostname or ""
+        self._is_address = _is_address(self._host)
         self._port = parts.port or (443 if secure else 80)
         self._base = parts.path
         self._tls = (ssl.create_default_context() if tls is True else tls) if secure else None
@@ -266,22 +270,56 @@ class Exchange:
         return None
 
     async def _connected(self) -> _Wire:
-        wire = _Wire(self)
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
-                await self.loop.create_connection(
-                    lambda: wire,
-                    self._host,
-                    self._port,
-                    ssl=self._tls,
-                    server_hostname=self._server_name,
-                )
+                wire = await self._connected_to_one(await self._addresses())
         except (OSError, TimeoutError) as error:
             raise NoConnectionError from error
         self._open.add(wire)
         if self._closed:  # meanwhile
             wire.abort()
         return wire
+
+    async def _addresses(self) -> list[str]:
+        """Return the addresses of the host, in the order in which they are tried."""
+        if self._is_address:
+            return [self._host]
+        found = await self.loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
+        return [*dict.fromkeys(str(address[0]) for *_, address in found)]
+
+    async def _connected_to_one(self, addresses: list[str]) -> _Wire:
+        """Connect to the first of the addresses at which that succeeds.
+
+        One that does not answer takes its share of the time only, as in Go's net.Dialer: others may
+        be those of servers that are alive.
+        """
+        until = self.loop.time() + CONNECT_SECONDS
+        *others, last = addresses
+        for number, address in enumerate(others):
+            share = (until - self.loop.time()) / (len(addresses) - number)
+            with suppress(OSError, TimeoutError):
+                async with asyncio.timeout(share):
+                    return await self._connected_to(address)
+        return await self._connected_to(last)
+
+    async def _connected_to(self, address: str) -> _Wire:
+        wire = _Wire(self)
+        await self.loop.create_connection(
+            lambda: wire,
+            address,
+            self._port,
+            ssl=self._tls,
+            server_hostname=self._server_name,
+        )
+        return wire
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def _lines(headers: Mapping[str, str]) -> str:
