@@ -65,6 +65,9 @@ def test_environment_variables_set_the_settings_and_options_override_them(
         (["--secure-port", "70000"], "--secure-port"),
         (["--log-level", "loud"], "--log-level"),
         (["--qps", "0"], "--qps"),
+        (["--qps", "inf"], "--qps"),
+        (["--retry-period", "nan"], "--retry-period"),
+        (["--stop-seconds", "inf"], "--stop-seconds"),
     ],
 )
 def test_a_value_out_of_range_is_a_usage_error(words: list[str], complaint: str) -> None:

@@ -1,6 +1,7 @@
 """`mooring run`."""
 
 import logging
+import math
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -24,7 +25,22 @@ from mooring.settings import RunSettings
 __all__ = ["run"]
 
 _DEFAULTS: Final = asdict(RunSettings())
-_POSITIVE: Final = click.FloatRange(min=0, min_open=True)
+
+
+class _Finite(click.FloatRange):
+    """A number in a range; `inf` and `nan`, which Python reads as numbers too, are none."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return the number; raise BadParameter if it is none, or out of range."""
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a finite number.", param, ctx)
+        return number
+
+
+_POSITIVE: Final = _Finite(min=0, min_open=True)
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -128,12 +144,12 @@ Examples:
 @_setting(
     "stop_seconds",
     "Seconds in which evictions, bindings, writes of claims and events may end after SIGTERM.",
-    click.FloatRange(min=0),
+    _Finite(min=0),
 )
 @_setting(
     "decision_record_mib",
     "MiB of memory for the record of decisions that mooring explain reads; 0: no record.",
-    click.FloatRange(min=0),
+    _Finite(min=0),
 )
 @_setting(
     "decision_log",
