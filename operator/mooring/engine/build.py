@@ -153,6 +153,7 @@ class Engine:
             PodGroupWriter(outside.client),
             self.recorder,
             owns=partial(_is_scheduled_in_groups, self.scheduler),
+            profiles=lambda: self.scheduler.profiles.version,
             served=outside.served,
             placed=self.metrics.pod_group_placed,
             busy=self.is_busy,

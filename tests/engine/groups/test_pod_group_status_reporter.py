@@ -60,6 +60,7 @@ class Groups:
         self.now = 1_767_225_600.0
         self.placed: list[float] = []
         self.owned = True
+        self.profiles = 0
         self.served = dict(SERVED)
         self._rounds: asyncio.Queue[asyncio.Event] = asyncio.Queue()
         self.recorder = EventRecorder(client, "mooring", "test")
@@ -69,6 +70,7 @@ class Groups:
             PodGroupWriter(client),
             self.recorder,
             owns=lambda _pod: self.owned,
+            profiles=lambda: self.profiles,
             served=lambda: self.served,
             placed=self.placed.append,
             clock=lambda: self.now,
@@ -343,6 +345,23 @@ async def test_finished_members_are_counted_once_some_have_left(groups: Groups) 
     assert (status["phase"], status["succeeded"]) == ("Finished", 3)
     await groups.round()
     assert len(groups.server.lists) == 2
+
+
+async def test_a_group_is_written_when_the_profile_of_its_members_comes(groups: Groups) -> None:
+    """When a replica begins to lead, no profile is in force yet; the group may never change."""
+    groups.server.patched()
+    groups.owned = False
+    groups.show(coscheduling_pod_group("other", 2))
+    member = pod("m", node="n", labels={COSCHEDULING_LABEL: "other"}, phase="Running")
+    groups.state.put(Kind.POD, uid_of("m"), parse_pod(member))
+    await groups.round()
+    assert groups.server.patched() == []
+    groups.owned, groups.profiles = True, groups.profiles + 1
+    await groups.round()
+    (status,) = groups.server.patched()
+    assert message(status) == "1 of 2 members are bound; 1 of 2 members exist"
+    await groups.round()
+    assert groups.server.patched() == []
 
 
 async def test_the_groups_of_other_schedulers_are_not_written(groups: Groups) -> None:

@@ -132,6 +132,7 @@ class PodGroupStatusReporter:
     Args:
         owns: Whether a profile of this scheduler takes the pod. The PodGroups of other schedulers'
             pods are not written.
+        profiles: A number that changes when another profile may take a pod.
         served: The resources that are served, by kind.
         placed: Called with the seconds from a group's completion to a decision that places it.
         busy: Whether there is more important work than writing a status.
@@ -144,6 +145,7 @@ class PodGroupStatusReporter:
         recorder: EventRecorder,
         *,
         owns: Callable[[Pod], bool],
+        profiles: Callable[[], int] = lambda: 0,
         served: Callable[[], Mapping[Kind, Resource]],
         placed: Callable[[float], None],
         busy: Callable[[], bool] = lambda: False,
@@ -155,6 +157,7 @@ class PodGroupStatusReporter:
         self._writer = writer
         self._recorder = recorder
         self._owns = owns
+        self._profiles = profiles
         self._served = served
         self._placed = placed
         self._busy = busy
@@ -212,9 +215,12 @@ class PodGroupStatusReporter:
 
     async def run(self) -> None:
         """Write until cancelled."""
-        self._running = True
+        self._running, known = True, self._profiles()
         while True:
             self._dirty |= self._state.take_changed_groups()
+            if (now := self._profiles()) != known:  # other groups may be ours now
+                known = now
+                self._dirty |= dict.fromkeys(group.key for group in self._state.pod_groups)
             await self._round()
             await self._sleep(ROUND_SECONDS)
 
