@@ -364,6 +364,20 @@ async def test_a_group_is_written_when_the_profile_of_its_members_comes(groups: 
     assert groups.server.patched() == []
 
 
+async def test_a_group_whose_members_another_scheduler_has_by_now_is_not_written_any_more(
+    groups: Groups,
+) -> None:
+    """The profile that took them is deleted, and their scheduler name is another's again."""
+    groups.server.patched()
+    groups.owned = False
+    groups.state.put_unscheduled(parse_pod(pod("p2", labels=LABEL)))
+    await groups.round()
+    assert groups.server.patched() == []
+    groups.owned, groups.profiles = True, groups.profiles + 1
+    await groups.round()
+    assert len(groups.server.patched()) == 1
+
+
 async def test_the_groups_of_other_schedulers_are_not_written(groups: Groups) -> None:
     groups.server.patched()
     groups.owned = False

@@ -297,17 +297,20 @@ class PodGroupStatusReporter:
             self._phases[record.view.phase] -= 1
 
     def _is_owned(self, group: PodGroupState, record: _Record) -> bool:
-        """Return whether this scheduler is responsible for the group: it takes or took members."""
+        """Return whether this scheduler is responsible for the group.
+
+        It takes the members, or took those that have gone.
+        """
         definition = group.definition
         if definition is None or not definition.uid:
             return False
-        if not record.owned:
-            placed = next(chain(group.assigned.values(), group.assumed.values()), None)
-            pod = placed.pod if placed is not None else next(iter(group.unscheduled.values()), None)
+        placed = next(chain(group.assigned.values(), group.assumed.values()), None)
+        pod = placed.pod if placed is not None else next(iter(group.unscheduled.values()), None)
+        if pod is not None:
+            record.owned = self._owns(pod)
+        elif group.key.source is GroupSource.COSCHEDULING:
             # No other scheduler gives a coscheduling PodGroup a condition.
-            written = definition.status.scheduled is not None
-            of_ours = written and group.key.source is GroupSource.COSCHEDULING
-            record.owned = of_ours or (pod is not None and self._owns(pod))
+            record.owned |= definition.status.scheduled is not None
         return record.owned
 
     def _must_count(self, group: PodGroupState) -> bool:
