@@ -14,7 +14,7 @@ import numpy as np
 
 from mooring.model.storage import PersistentVolume, PersistentVolumeClaim
 from mooring.state.columns import IntArray
-from mooring.state.storage.best_fit import NO_POSITION
+from mooring.state.storage.best_fit import NO_POSITION, BestFitIndex
 from mooring.state.storage.node_affinities import check_node_affinity
 from mooring.state.storage.storage import StorageView
 from mooring.state.view import BoolArray, NodeView
@@ -48,19 +48,51 @@ class Choice:
         return None if chosen == _NOTHING else self.volumes[chosen]
 
 
+class _Taken:
+    """The available volumes of a class that claims of a pod have taken already, on some nodes."""
+
+    def __init__(self, available: BestFitIndex[PersistentVolume], nodes: NodeView) -> None:
+        self.available = available
+        self._left = available.rows_with(nodes.rows)
+        """On how many of the nodes each volume is left that have it."""
+        self.partly: list[IntArray] = []
+        """What one claim each has taken: an index into the volumes by node, also of some that are
+        left on other nodes."""
+
+    def take(self, chosen: IntArray) -> None:
+        """Note what one more claim has taken on each node, an index or -1."""
+        found = chosen[chosen != _NOTHING]
+        self._left -= np.bincount(found, minlength=len(self._left))
+        self.partly = [each for each in (*self.partly, chosen) if self._is_left(each)]
+
+    def without(self, positions: IntArray) -> IntArray:
+        """Return those of the positions of volumes that are left on some node that has them."""
+        return positions[self._left[positions] > 0]
+
+    def _is_left(self, chosen: IntArray) -> bool:
+        found = chosen[chosen != _NOTHING]
+        return bool((self._left[found] > 0).any())
+
+
 def choices(
     claims: Iterable[PersistentVolumeClaim], nodes: NodeView, storage: StorageView
 ) -> list[Choice]:
     """Return the choice for each unbound claim; no two claims get the same volume on a node."""
     made: list[Choice] = []
+    taken: dict[str, _Taken] = {}
     for claim in claims:
         prebound = [v for v in storage.with_claim_ref(claim) if _matches(v, claim)]
         if prebound:
             matching = check_node_affinity(nodes, prebound[0].node_affinity)
             sizes = np.array([volume.capacity for volume in prebound])
             made.append(Choice(claim, prebound, sizes, np.where(matching, 0, _NOTHING)))
-        else:
-            made.append(_smallest(claim, nodes, storage, made))
+            continue
+        known = taken.get(claim.storage_class)
+        if known is None:
+            available = storage.available(claim.storage_class)
+            known = taken[claim.storage_class] = _Taken(available, nodes)
+        made.append(_smallest(claim, nodes, known))
+        known.take(made[-1].chosen)
     return made
 
 
@@ -78,19 +110,18 @@ def _available_matches(claim: PersistentVolumeClaim, volume: PersistentVolume) -
     return _matches(volume, claim) and claim.access_modes <= volume.access_modes
 
 
-def _smallest(
-    claim: PersistentVolumeClaim, nodes: NodeView, storage: StorageView, made: Sequence[Choice]
-) -> Choice:
+def _smallest(claim: PersistentVolumeClaim, nodes: NodeView, taken: _Taken) -> Choice:
     """Return the smallest available volume on each node that no claim before it has taken there."""
-    available = storage.available(claim.storage_class)
+    available = taken.available
     positions = available.at_least(claim.requested or 0, partial(_available_matches, claim))
+    positions = taken.without(positions)
     if claim.selector is not None:
         selected = [claim.selector.matches(available.items[at].labels) for at in positions]
         positions = positions[np.array(selected, np.bool_)]
-    taken = [choice.chosen for choice in made if choice.volumes is available.items]
     best = np.full(len(nodes), NO_POSITION)
-    for candidates in available.smallest_on(positions, nodes.rows, count=len(taken) + 1):
-        for elsewhere in taken:
+    most = len(taken.partly) + 1
+    for candidates in available.smallest_on(positions, nodes.rows, count=most):
+        for elsewhere in taken.partly:
             candidates[candidates == elsewhere] = NO_POSITION
         np.minimum(best, candidates, out=best)
     chosen = np.where(best == NO_POSITION, _NOTHING, best)

@@ -9,7 +9,7 @@ import numpy as np
 from mooring.model.selectors import NodeSelector
 from mooring.state.columns import IntArray
 from mooring.state.nodes import NodeTable
-from mooring.state.storage.node_affinities import NodeAffinities
+from mooring.state.storage.node_affinities import NO_AFFINITY, NodeAffinities
 
 __all__ = ["NO_POSITION", "BestFitIndex"]
 
@@ -96,13 +96,11 @@ class BestFitIndex(Generic[_Item]):
         """
         sizes, _, traits, _ = self._read_columns()
         positions = np.arange(np.searchsorted(sizes, size), len(sizes))
-        distinct, first = np.unique(traits[positions], return_index=True)
-        unsuitable = [
-            number
-            for number, at in zip(distinct, positions[first], strict=True)
-            if not suitable(self.items[at])
-        ]
-        return positions[~np.isin(traits[positions], unsuitable)] if unsuitable else positions
+        first = np.full(len(self._traits), NO_POSITION)
+        first[traits[positions][::-1]] = positions[::-1]
+        suits = [at != NO_POSITION and suitable(self.items[at]) for at in first.tolist()]
+        found: IntArray = positions[np.array(suits, np.bool_)[traits[positions]]]
+        return found
 
     def smallest_on(self, positions: IntArray, rows: IntArray, count: int) -> Iterator[IntArray]:
         """Return arrays of positions, int64[len(rows)], with NO_POSITION where a row has none.
@@ -113,6 +111,8 @@ class BestFitIndex(Generic[_Item]):
         affinities = self._read_columns()[1]
         columns = [column[rows] for column in self._affinities.by_row()]
         for _ in range(count):
+            if not len(positions):
+                return
             # The last item is for NO_AFFINITY, -1. Of several positions with one affinity the one
             # written last stays, which is the smallest.
             smallest = np.full(len(self._affinities) + 1, NO_POSITION)
@@ -120,6 +120,15 @@ class BestFitIndex(Generic[_Item]):
             for column in columns:
                 yield smallest[column]
             positions = positions[smallest[affinities[positions]] != positions]
+
+    def rows_with(self, rows: IntArray) -> IntArray:
+        """Return of how many of the rows the node has each item (int64[items])."""
+        numbers = np.zeros(len(self._affinities), np.int64)
+        for column in self._affinities.by_row():
+            here = column[rows]
+            numbers += np.bincount(here[here != NO_AFFINITY], minlength=len(numbers))
+        found: IntArray = numbers[self._read_columns()[1]]
+        return found
 
     def _columns_to_update(self) -> IntArray | None:
         """Return the columns, unless it is less work to make them again when they are read."""
