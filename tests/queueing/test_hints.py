@@ -1,6 +1,7 @@
 """Which cluster events may make which unschedulable pods schedulable."""
 
 import logging
+from collections.abc import Hashable
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -24,7 +25,7 @@ from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
 from mooring.state.view import BoolArray, NodeView
 from mooring.testing.builders import cluster, node, pod, pod_group, service, uid_of
-from mooring.testing.device_builders import allocated, device_claim
+from mooring.testing.device_builders import allocated, device_claim, request
 from mooring.testing.fakes import handle, pipeline, queued_pod
 
 
@@ -231,17 +232,33 @@ def test_a_pod_for_which_a_claim_with_devices_is_meant_shares_its_signature_with
     assert one != other == third
 
 
+def of_template(name: str) -> QueuedPod:
+    """Return a pod with the claim that was made for it of a template."""
+    spec = {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "template"}]}
+    status = {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": f"{name}-gpu"}]}
+    return rejected("DynamicResources", name=name, spec=spec, status=status)
+
+
 def test_pods_whose_claims_of_one_template_have_devices_do_not_share_their_signature(
     state: ClusterState, queueing_hint: QueueingHints
 ) -> None:
-    spec = {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "template"}]}
     signatures = set()
     for name in ("a", "b"):
         put_claim(state, f"{name}-gpu", owner=name)
-        status = {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": f"{name}-gpu"}]}
-        queued = rejected("DynamicResources", name=name, spec=spec, status=status)
-        signatures.add(queueing_hint.signature(queued))
+        signatures.add(queueing_hint.signature(of_template(name)))
     assert len(signatures) == 2
+
+
+def test_pods_whose_claims_of_one_template_ask_for_others_do_not_share_their_signature(
+    state: ClusterState, queueing_hint: QueueingHints
+) -> None:
+    """Who finds out that 8 devices are too many makes the template anew, and then some pods."""
+    signatures = list[Hashable]()
+    for name, count in (("a", 8), ("b", 1), ("c", 1)):
+        claim = parse_resource_claim(device_claim(f"{name}-gpu", request("r", count), owner=name))
+        state.put(Kind.RESOURCE_CLAIM, claim.key, claim)
+        signatures.append(queueing_hint.signature(of_template(name)))
+    assert signatures[0] != signatures[1] == signatures[2]
 
 
 def test_a_change_of_a_claim_that_thousands_of_pods_share_is_one_hint_and_wakes_one_pod(

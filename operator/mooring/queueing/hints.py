@@ -48,10 +48,12 @@ class QueueingHints:
         )
 
     def _with_devices(self, pod: Pod) -> Hashable:
-        """Return what tells pods apart of whose claims some have devices, which bind it to nodes.
+        """Return what tells pods apart of which the claims ask for others, or have devices.
 
-        Pods that share the same claims wait for the same. But a pod for which a claim was made or
-        is reserved is alone: it may give up the claim's devices, or has what the others lack.
+        Claims of one template may differ: it may have been made anew. Those with devices bind their
+        pods to nodes. Pods that share the same claims wait for the same. But a pod for which such a
+        claim was made or is reserved is alone: it may give up the devices, or has what the others
+        lack.
         """
         devices = self._cluster.dynamic_resources
         if pod.spec.containers and devices.extended_resource_claims(pod):
@@ -59,7 +61,7 @@ class QueueingHints:
         claims = (devices.claim(key) for key in claim_keys(pod)) if pod.spec.resource_claims else ()
         known = [claim for claim in claims if claim is not None]
         if not any(claim.allocation for claim in known):
-            return None
+            return tuple(claim.spec.asked for claim in known)
         if devices.reserved_for(pod.uid) or any(c.controller_uid == pod.uid for c in known):
             return pod.uid
         return tuple(claim.uid for claim in known)
