@@ -6,6 +6,7 @@ from deciding import Deciding
 from group_searching import answered, apart, by_name, placed
 from mooring.model.node import HOSTNAME
 from mooring.testing.builders import node, pod
+from mooring.testing.device_builders import device_claim, device_class, request, resource_slice
 
 Raw = dict[str, Any]
 
@@ -31,6 +32,25 @@ def test_a_member_that_must_be_near_another_is_placed_after_it() -> None:
     members = [pod("w", cpu="4", affinity=near), pod("lead", cpu="1", labels={"app": "lead"})]
     found = by_name(deciding, placed(deciding, members))
     assert found["w"] == found["lead"]
+
+
+def test_members_whose_claims_ask_for_others_are_not_rejected_for_one_another() -> None:
+    """They have one spec if their claims were made of one template, which was made anew."""
+
+    def member(name: str) -> Raw:
+        spec = {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "template"}]}
+        made = [{"name": "gpu", "resourceClaimName": f"{name}-gpu"}]
+        return pod(name, spec=spec, status={"resourceClaimStatuses": made})
+
+    counts = {"old": 8, "new-1": 1, "new-2": 1}
+    claims = [
+        device_claim(f"{name}-gpu", request("r", count), owner=name)
+        for name, count in counts.items()
+    ]
+    devices = resource_slice("own", ["d0", "d1"], node="a")
+    deciding = Deciding(node("a"), device_class(), devices, *claims)
+    found = by_name(deciding, placed(deciding, [member(name) for name in counts]))
+    assert found == {"new-1": "a", "new-2": "a"}
 
 
 def test_members_with_ports_are_placed_only_where_extenders_passed_them() -> None:

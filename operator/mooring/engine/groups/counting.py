@@ -26,7 +26,7 @@ from mooring.framework.card_plugin import assign_devices
 from mooring.framework.diagnosis import Diagnosis
 from mooring.framework.registry import SHIPPED_WITH
 from mooring.framework.runtime import run_resource_requests
-from mooring.model.pod import Pod
+from mooring.model.pod import Pod, claim_keys
 from mooring.model.pod_spec import PodSpec
 from mooring.model.volumes import PodVolume
 from mooring.state.columns import IntArray
@@ -47,6 +47,7 @@ _Fields = tuple[
     frozenset[tuple[str, str]],
     tuple[PodVolume, ...],
     Any,
+    tuple[tuple[str, str], ...],
     frozenset[str],
     ExtenderResults | None,
 ]
@@ -129,7 +130,8 @@ class CountingSearch:
             rejected = frozenset(self._searched.rejected.get(pod.uid, ()))
             labels, extended = frozenset(pod.labels.items()), self._searched.extended.get(pod.uid)
             notes = frozenset(pod.annotations.items() if self._annotations_matter else ())
-            fields = (pod.spec, labels, notes, pod.volumes, pod.owner, rejected, extended)
+            claims = self._claims_of(pod) if pod.spec.resource_claims else ()
+            fields = (pod.spec, labels, notes, pod.volumes, pod.owner, claims, rejected, extended)
             by_fields.setdefault(fields, MemberClass(rejected, extended)).pods.append(pod)
         classes = list(by_fields.values())
         if len(classes) > 1:
@@ -141,6 +143,15 @@ class CountingSearch:
             else:
                 classes = _merged(by_fields)
         self._known_classes = classes
+
+    def _claims_of(self, pod: Pod) -> tuple[tuple[str, str], ...]:
+        """Return what each of the pod's claims asks for, and its uid if it has devices somewhere.
+
+        Claims that were made of one template may differ: it may have been made anew.
+        """
+        known = self._cluster.dynamic_resources
+        claims = filter(None, map(known.claim, claim_keys(pod)))
+        return tuple((each.spec.asked, each.uid if each.allocation else "") for each in claims)
 
     def all_counted(self, trial: MembersTrial) -> Pausing[list[CountedClass] | None]:
         """Return each class as it is counted while no member is placed; None if one is not."""
