@@ -242,6 +242,13 @@ async def test_a_lease_that_names_no_certificate_is_not_trusted(running: Running
     assert "but not with which certificate" in result.stderr
 
 
+async def test_a_ca_that_cannot_be_read_is_named(running: Running) -> None:
+    options = ("--server=https://127.0.0.1:1", f"--kubeconfig={running.kubeconfig()}")
+    result = await ask(explain, "web", *options, "--certificate-authority=/none/ca.crt")
+    assert result.exit_code == 2
+    assert result.stderr == "error: /none/ca.crt: cannot be used: No such file or directory\n"
+
+
 async def test_a_certificate_in_the_lease_that_is_none_is_one_line(running: Running) -> None:
     async with outside(running.url, b"none") as api:
         result = await ask(explain, "web", f"--kubeconfig={running.kubeconfig(api.url)}")

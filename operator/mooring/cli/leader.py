@@ -129,12 +129,14 @@ class Leader:
         """
         authority = self.certificate_authority
         verified = not self.insecure_skip_tls_verify and not (in_forward and authority is None)
+        used = "the certificate in the Lease" if authority is None else authority
         try:
             context = client_context(authority, pinned or None, verified=verified)
+            used = "the client certificate of the kubeconfig"
             if connection.client_certificate is not None:
                 context.load_cert_chain(*connection.client_certificate)
         except (OSError, ValueError) as error:
-            raise InputError(f"the CA or client certificate cannot be used: {error}") from None
+            raise InputError(f"{used}: cannot be used: {failure_text(error)}") from None
         if pinned:  # it need not be a CA's
             context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         unnamed = bool(pinned) or (in_forward and self.tls_server_name is None)
