@@ -114,6 +114,18 @@ def test_a_mistake_in_a_case_is_told_and_the_others_are_run(tmp_path: Path) -> N
     ]
 
 
+@pytest.mark.parametrize("output", ["text", "json"])
+def test_objects_that_no_decision_reads_are_named_on_standard_error(
+    tmp_path: Path, output: str
+) -> None:
+    path = Path(written(tmp_path, PASSES, PASSES))
+    path.write_text(path.read_text().replace("kind: Node", "kind: Ndoe", 1))
+    result = invoke(str(path), "-o", output)
+    said = "ignored objects of kinds that no decision reads: Ndoe (1)"
+    assert result.stderr == f"note: {path}: {said}\n"
+    assert "Ndoe" not in result.stdout
+
+
 def test_junit_has_a_suite_per_test_and_the_explanation_of_each_failure(tmp_path: Path) -> None:
     path = written(tmp_path, PASSES, FAILS, MISTAKEN)
     (suite,) = ET.fromstring(invoke(path, "-o", "junit").stdout)  # noqa: S314 - our own

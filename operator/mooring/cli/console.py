@@ -4,7 +4,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from textwrap import wrap
@@ -26,6 +26,7 @@ __all__ = [
     "and_others",
     "coloured",
     "connection_options",
+    "ignored_kinds",
     "kubernetes_option",
     "mistakes_reported",
     "note",
@@ -122,6 +123,12 @@ def mistakes_reported() -> Iterator[None]:
 def note(text: str) -> None:
     """Print a note on standard error."""
     click.echo(f"note: {printable(text)}", err=True)
+
+
+def ignored_kinds(kinds: Mapping[str, int]) -> str:
+    """Return that objects of these kinds were ignored, and how many of each."""
+    counts = ", ".join(f"{kind} ({count})" for kind, count in sorted(kinds.items()))
+    return f"ignored objects of kinds that no decision reads: {counts}"
 
 
 def print_notes(source: str, notes: Iterable[object]) -> None:

@@ -2,7 +2,6 @@
 
 import gc
 import sys
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ from mooring.cli.console import (
     DONE,
     NO,
     connection_options,
+    ignored_kinds,
     kubernetes_option,
     mistakes_reported,
     note,
@@ -236,7 +236,7 @@ def _note_what_is_left_out(inputs: Inputs, *, extenders: bool) -> None:
     if not extenders and (uncalled := _with_extenders(inputs)):
         note(f"extenders were not called (--extenders calls them): those of {uncalled}")
     if inputs.ignored:
-        note(_ignored(inputs.ignored))
+        note(ignored_kinds(inputs.ignored))
 
 
 def _printed(
@@ -336,8 +336,3 @@ def _nothing_to_schedule(inputs: Inputs, selection: Selection) -> NoReturn:
 def _with_extenders(inputs: Inputs) -> str:
     """Return the names of the profiles that have extenders."""
     return ", ".join(p.profile.name for p in inputs.profiles if p.profile.spec.extenders)
-
-
-def _ignored(kinds: Counter[str]) -> str:
-    counts = ", ".join(f"{kind} ({count})" for kind, count in sorted(kinds.items()))
-    return f"ignored objects of kinds that no decision reads: {counts}"

@@ -2,7 +2,10 @@
 
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import reduce
+from operator import or_
 from typing import Any, Final
 from xml.etree import ElementTree as ET
 
@@ -12,8 +15,10 @@ from mooring.cli.console import (
     BAD_INPUT,
     DONE,
     NO,
+    ignored_kinds,
     kubernetes_option,
     mistakes_reported,
+    note,
     output_option,
     print_annotation,
     print_json,
@@ -77,6 +82,10 @@ def test(paths: Sequence[str], *, kubernetes: str | None, print_schema: bool, ou
         for file in files
     ]
     _PRINTERS[output](results)
+    for file, of_file in results:
+        ignored = reduce(or_, (Counter(case.ignored) for case in of_file), Counter[str]())
+        if ignored:
+            note(f"{file.path}: {ignored_kinds(ignored)}")
     cases = [case for _, cases in results for case in cases]
     if any(case.error is not None for case in cases):
         sys.exit(BAD_INPUT)

@@ -1,8 +1,8 @@
 """Run the cases of policy tests, and compare what was decided with what they expect."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import filterfalse
 from pathlib import Path
 from typing import Any
@@ -45,12 +45,16 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class CaseResult:
-    """The result of a case: what does not hold, or the mistake that kept it from being run."""
+    """The result of a case: what does not hold, or the mistake that kept it from being run.
+
+    `ignored` counts the objects that no decision reads, by `Kind` or `Kind.group`.
+    """
 
     name: str
     line: int
     failures: tuple[Failure, ...] = ()
     error: str | None = None
+    ignored: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def passed(self) -> bool:
@@ -67,16 +71,19 @@ def run_case(
     objects, files or profiles of the case becomes its `error`.
     """
     case, line = file.test.cases[number], file.lines[number]
+    ignored: Mapping[str, int] = {}
     try:
-        decided = _Decided(inputs_of_case(file, number, registry, kubernetes), registry, case.seed)
+        inputs = inputs_of_case(file, number, registry, kubernetes)
+        ignored = inputs.ignored
+        decided = _Decided(inputs, registry, case.seed)
         failures = tuple(
             failure
             for index, expectation in enumerate(case.expect)
             for failure in _Check(decided, expectation, f"expect[{index}]").failures()
         )
     except (InputError, PluginLoadError) as error:
-        return CaseResult(case.name, line, error=str(error))
-    return CaseResult(case.name, line, failures)
+        return CaseResult(case.name, line, error=str(error), ignored=ignored)
+    return CaseResult(case.name, line, failures, ignored=ignored)
 
 
 def inputs_of_case(
@@ -204,10 +211,10 @@ class _Check:
         else:
             pods = [self.decided.pod(str(self.expected.pod), self.path)]
         for pod in pods:
-            for field, message in self._of_pod(pod):
-                yield self._failure(field, message, [pod])
-        for field, message in self._of_all(pods):
-            yield self._failure(field, message, pods)
+            for name, message in self._of_pod(pod):
+                yield self._failure(name, message, [pod])
+        for name, message in self._of_all(pods):
+            yield self._failure(name, message, pods)
 
     def _failure(self, field: str, message: str, pods: Sequence[str]) -> Failure:
         known = (self.decided.decisions.get(pod) for pod in pods)
