@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 
 from live_cluster import LiveCluster
 from mooring.cli.rebalance import rebalance
-from mooring.testing.builders import node, pod
+from mooring.testing.builders import api_object, node, pod
 from planning import placed_pod
 
 NODES = [node("n1", cpu="4"), node("n2", cpu="4", labels={"disk": "ssd"})]
@@ -46,6 +46,11 @@ def test_a_plan_without_moves_exits_with_0_too(tmp_path: Path) -> None:
     )
     assert result.stdout.startswith("profile default-scheduler (Violations): nothing to move\n")
     assert result.exit_code == 0
+
+
+def test_ignored_kinds_are_named_on_standard_error(tmp_path: Path) -> None:
+    result = invoke(dump(tmp_path / "a.json", *NODES, api_object("ConfigMap", "c")))
+    assert "ignored objects of kinds that no decision reads: ConfigMap (1)" in result.stderr
 
 
 def test_the_same_input_and_seed_print_the_same_bytes(file: str) -> None:

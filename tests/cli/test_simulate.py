@@ -117,8 +117,10 @@ def test_the_defaults_do_not_stand_in_for_a_profile_that_is_not_there(
 
 
 def test_ignored_kinds_are_named_on_standard_error(tmp_path: Path) -> None:
-    result = invoke(dump(tmp_path / "a.json", api_object("ConfigMap", "c")))
-    assert "ignored objects of kinds that no decision reads: ConfigMap (1)" in result.stderr
+    file = dump(tmp_path / "a.json", api_object("ConfigMap", "c"), pod())
+    for words in ((), ("--compare", *policies(tmp_path)), ("deployment/web",)):
+        result = invoke(file, *words)
+        assert "ignored objects of kinds that no decision reads: ConfigMap (1)" in result.stderr
 
 
 def test_the_exit_code_is_2_if_there_is_nothing_to_schedule(tmp_path: Path) -> None:

@@ -26,10 +26,10 @@ __all__ = [
     "and_others",
     "coloured",
     "connection_options",
-    "ignored_kinds",
     "kubernetes_option",
     "mistakes_reported",
     "note",
+    "note_ignored",
     "output_option",
     "print_annotation",
     "print_json",
@@ -125,10 +125,12 @@ def note(text: str) -> None:
     click.echo(f"note: {printable(text)}", err=True)
 
 
-def ignored_kinds(kinds: Mapping[str, int]) -> str:
-    """Return that objects of these kinds were ignored, and how many of each."""
-    counts = ", ".join(f"{kind} ({count})" for kind, count in sorted(kinds.items()))
-    return f"ignored objects of kinds that no decision reads: {counts}"
+def note_ignored(kinds: Mapping[str, int], source: str = "") -> None:
+    """Print a note that objects of these kinds were ignored, if there are any, and how many."""
+    if kinds:
+        counts = ", ".join(f"{kind} ({count})" for kind, count in sorted(kinds.items()))
+        where = f"{source}: " if source else ""
+        note(f"{where}ignored objects of kinds that no decision reads: {counts}")
 
 
 def print_notes(source: str, notes: Iterable[object]) -> None:

@@ -15,6 +15,7 @@ from mooring.cli.console import (
     kubernetes_option,
     mistakes_reported,
     note,
+    note_ignored,
     output_option,
     print_notes,
 )
@@ -154,6 +155,7 @@ def rebalance(
             profiles,
             kubernetes=kubernetes,
         )
+        note_ignored(inputs.ignored)
         planning = Rebalance(
             inputs,
             registry,

@@ -16,10 +16,10 @@ from mooring.cli.console import (
     DONE,
     NO,
     connection_options,
-    ignored_kinds,
     kubernetes_option,
     mistakes_reported,
     note,
+    note_ignored,
     output_option,
     print_notes,
 )
@@ -200,6 +200,7 @@ def simulate(
         profiles = () if profile is None else load_profiles(profile_objects(profile), registry)
         kept = progress.counting(_saved(manifests, dump, files), "reading objects")
         inputs = inputs_of(kept, registry, profiles, keep_raw=extenders, kubernetes=kubernetes)
+        note_ignored(inputs.ignored)
         selection = Selection(namespace, targets).checked(inputs)
         if policies is not None:
             leader = Leader(kubeconfig=kubeconfig, context=context, **replica)
@@ -223,20 +224,13 @@ def simulate(
                 chosen, lambda pod: selection.takes(pod, inputs) and simulation.takes(pod)
             )
         print_notes(profile or "", (said for loaded in profiles for said in loaded.notes))
-        _note_what_is_left_out(inputs, extenders=extenders)
+        if not extenders and (uncalled := _with_extenders(inputs)):
+            note(f"extenders were not called (--extenders calls them): those of {uncalled}")
         if not chosen.pending and not chosen.rejected:
             _nothing_to_schedule(chosen, selection)
         attempts = simulation.attempts(chosen.pending, chosen.rejected, extenders=extenders)
         summary = _printed(attempts, chosen, output, progress)
     sys.exit(DONE if summary.placed == summary.pods else NO)
-
-
-def _note_what_is_left_out(inputs: Inputs, *, extenders: bool) -> None:
-    """Say what of the inputs the simulation leaves out."""
-    if not extenders and (uncalled := _with_extenders(inputs)):
-        note(f"extenders were not called (--extenders calls them): those of {uncalled}")
-    if inputs.ignored:
-        note(ignored_kinds(inputs.ignored))
 
 
 def _printed(

@@ -15,10 +15,9 @@ from mooring.cli.console import (
     BAD_INPUT,
     DONE,
     NO,
-    ignored_kinds,
     kubernetes_option,
     mistakes_reported,
-    note,
+    note_ignored,
     output_option,
     print_annotation,
     print_json,
@@ -84,8 +83,7 @@ def test(paths: Sequence[str], *, kubernetes: str | None, print_schema: bool, ou
     _PRINTERS[output](results)
     for file, of_file in results:
         ignored = reduce(or_, (Counter(case.ignored) for case in of_file), Counter[str]())
-        if ignored:
-            note(f"{file.path}: {ignored_kinds(ignored)}")
+        note_ignored(ignored, file.path)
     cases = [case for _, cases in results for case in cases]
     if any(case.error is not None for case in cases):
         sys.exit(BAD_INPUT)
