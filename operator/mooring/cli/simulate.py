@@ -220,9 +220,7 @@ def simulate(
         simulation = Simulation(inputs, registry, seed=seed, nodes=nodes, profile=as_profile)
         chosen = selection.applied(inputs)
         if all_pods:
-            chosen = take_off(
-                chosen, lambda pod: selection.takes(pod, inputs) and simulation.takes(pod)
-            )
+            chosen = take_off(chosen, lambda p: selection.takes(p, inputs) and simulation.takes(p))
         print_notes(profile or "", (said for loaded in profiles for said in loaded.notes))
         if not extenders and (uncalled := _with_extenders(inputs)):
             note(f"extenders were not called (--extenders calls them): those of {uncalled}")
