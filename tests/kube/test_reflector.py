@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from kube.api_server import ApiServer, Request, bookmark, event, pod, status_object
 from kube.faulty_server import CHANGES, CONNECTIONS, Connection, FaultyServer
 from kube.mirror import reflecting
+from kube.virtual_clock import VirtualClock
 from memory import collections_of_garbage
 from mooring.kube.errors import ForbiddenError, GoneError, UnansweredError, explain
 from mooring.kube.reflector import LONGEST_RETRY_AFTER
@@ -248,6 +249,25 @@ async def test_pauses_grow_until_something_works(server: ApiServer) -> None:
         assert mirror.pauses[0] <= 0.8
         assert 15 <= mirror.pauses[7] <= 30
         assert mirror.pauses[8] <= 0.8
+
+
+async def test_pauses_do_not_grow_where_silent_watches_are_cut_again_and_again(
+    server: ApiServer,
+) -> None:
+    """Load balancers end what is silent for less than bookmarks are apart, such as 35 seconds."""
+    clock = VirtualClock()
+    async with reflecting(server.url, clock=clock) as (mirror, _):
+        request = await initial(server, version=1)
+        await mirror.until(lambda: bool(mirror.replaced))
+        for _ in range(6):
+            mirror.troubles.clear()
+            await clock.advance(35)
+            request.cut()
+            request = await resumed(server, 1)
+            request.send_bytes(b"\n")
+            await mirror.until(lambda: mirror.troubles[1:] == [None])
+        assert len(mirror.pauses) == 6
+        assert max(mirror.pauses) <= 0.8
 
 
 async def test_a_server_that_asks_for_time_gets_it_within_bounds(server: ApiServer) -> None:

@@ -62,6 +62,11 @@ SHORTEST_WATCH: Final = 300.0
 TOO_SHORT: Final = 1.0
 """Seconds; a watch that ends sooner and without an event counts as a failure."""
 
+GOOD_SECONDS: Final = 10.0
+"""A watch that has gone on for so long has worked, also if nothing happened. Load balancers may cut
+what is silent for less time than bookmarks are apart.
+"""
+
 LONGEST_RETRY_AFTER: Final = 32.0
 """Seconds; the server's wish is followed up to here. That is the most that an API server asks for
 (apiserver pkg/util/flowcontrol/dropped_requests_tracker.go); what is in front of it may say an hour
@@ -203,19 +208,24 @@ class Reflector:
 
     async def _watch(self) -> None:
         """Hand the events of one connection to the sink until the server ends it."""
-        started = self._clock()
+        started, accepted = self._clock(), False
         self._initial = self._sink.relist(self._resource) if self._version is None else None
         idle = True
         stream = self._client.watch_lines(
             self._resource.path(), self._watch_params(), silence=self._silence
         )
-        async with aclosing(stream):
-            async for lines in stream:
-                if lines:
-                    idle = False
-                    await self._feed(lines)
-                if self._version is not None:
-                    self._works()
+        try:
+            async with aclosing(stream):
+                async for lines in stream:
+                    if lines:
+                        idle = False
+                        await self._feed(lines)
+                    if self._version is not None:
+                        accepted = True
+                        self._works()
+        finally:
+            if accepted and self._clock() - started >= GOOD_SECONDS:
+                self._backoff.reset()
         if self._version is None:
             raise self._broken("the watch ended before the set was complete")
         if idle and self._clock() - started < TOO_SHORT:
