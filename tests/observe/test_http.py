@@ -1,6 +1,8 @@
 import asyncio
+import errno
 import json
 import logging
+import os
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -521,6 +523,26 @@ async def test_changed_files_are_served_without_a_restart(tmp_path: Path) -> Non
             await get(client, "/metrics")
         context.load_verify_locations(cadata=second.certificate.decode())
         assert (await get(client, "/metrics"))[0] == 200
+
+
+@pytest.mark.parametrize(("owner", "name"), [(os, "memfd_create"), (socket.socket, "dup")])
+async def test_changed_files_are_served_when_the_process_can_open_files_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: object, name: str
+) -> None:
+    """Anyone who reaches the port may have too many connections open for a while."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    first, second = Authority("first"), Authority("second")
+    running = endpoints(tls=files(tmp_path, first))
+    async with served(running, user=None, context=client_context(second, tmp_path)) as client:
+        files(tmp_path, second)
+        with monkeypatch.context() as patched:
+            patched.setattr(owner, name, refuse, raising=False)
+            await running.reload()
+        await running.reload()
+        assert (await get(client, "/livez"))[0] == 200
 
 
 async def test_files_that_cannot_be_used_change_nothing_and_are_told_once(

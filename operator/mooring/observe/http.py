@@ -250,15 +250,17 @@ class Endpoints:
         """Serve new connections with what the files of certificates hold now.
 
         Files that cannot be used change nothing, and are logged once: while both are being
-        replaced, certificate and key may not belong together for a moment.
+        replaced, certificate and key may not belong together for a moment. Nor may the process
+        have too many open files then, such as connections.
         """
         try:
             context = await self._tls.context()
-        except TlsError as error:
+            changed = self._listener is not None and await self._listener.serve_with(context)
+        except (OSError, TlsError) as error:
             self._complain(str(error))
             return
         self._complain(self._tls.trouble)
-        if self._listener is not None and await self._listener.serve_with(context):
+        if changed:
             logger.info("serving with changed certificates")
 
     async def _reload_for_ever(self) -> None:
@@ -528,9 +530,10 @@ class _Listener:
         """
         if context is self._context:
             return False
-        earlier, self._context = self._site, context
-        self._site = web.SockSite(self._runner, self._socket.dup(), ssl_context=context)
-        await self._site.start()
+        earlier = self._site
+        site = web.SockSite(self._runner, self._socket.dup(), ssl_context=context)
+        await site.start()
+        self._site, self._context = site, context
         if earlier is not None:
             await earlier.stop()
         return True
