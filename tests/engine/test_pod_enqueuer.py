@@ -22,7 +22,7 @@ from mooring.model.objects import parse_object
 from mooring.model.pod import Pod, Uid, parse_pod
 from mooring.model.pod_group import COSCHEDULING_LABEL, GroupFormat, parse_pod_group
 from mooring.model.resource_claims import parse_resource_claim
-from mooring.model.workloads import parse_namespace
+from mooring.model.workloads import Namespace, parse_namespace
 from mooring.observe.documents import plain
 from mooring.plugins import SHIPPED
 from mooring.queueing.queue import UNSCHEDULABLE_TIMEOUT
@@ -855,8 +855,9 @@ class TestPodsWithoutProfile:
             "other namespaces or pods"
         )
 
+    @pytest.mark.parametrize(("labels", "takes"), [({"env": "batch"}, "batch"), ({}, "all")])
     def test_it_waits_until_the_labels_are_known_that_decide_which_profile_takes_it(
-        self, door: Door
+        self, door: Door, labels: dict[str, str], takes: str
     ) -> None:
         """The watch of namespaces may be later than that of pods."""
         mine = {"schedulerNames": ["mine"]}
@@ -866,9 +867,8 @@ class TestPodsWithoutProfile:
         assert door.queue("web", "new") is None
         door.reports()
         assert "which has not been seen" in door.alone[0][1]
-        labelled = parse_namespace(namespace("new", {"env": "batch"}))
-        door.scheduler_state.state.put(Kind.NAMESPACE, "new", labelled)
-        assert door.popped().pipeline.profile == "batch"
+        door.scheduler_state.state.put(Kind.NAMESPACE, "new", Namespace("new", labels))
+        assert door.popped().pipeline.profile == takes
 
     def test_it_is_told_once_and_not_at_once(self, door: Door) -> None:
         """At the start of a scheduler, pods may come before their profiles."""

@@ -744,12 +744,12 @@ def _held_back(pod: Pod, pipeline: Pipeline) -> tuple[str, str] | None:
 
 
 def _relabelled(event: ClusterEvent) -> str | None:
-    """Return the namespace whose labels have changed; None if none has.
+    """Return the namespace that is known now, or whose labels have changed; None if none is.
 
     Profiles select by these labels.
     """
     before, after = event.before, event.after
     if not isinstance(after, Namespace):
         return None
-    known = before.labels if isinstance(before, Namespace) else {}
+    known = before.labels if isinstance(before, Namespace) else None
     return after.name if known != after.labels else None
