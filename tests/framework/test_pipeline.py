@@ -141,12 +141,16 @@ def test_a_constructor_that_fails_is_named_with_its_cause() -> None:
     [
         *(("pod_group_formats", value) for value in ("team", ["team"], 5, [GroupFormat(["team"])])),  # type: ignore[arg-type] # which is the mistake
         ("group_policy", "Strict"),
+        ("normalize", "reversed"),
     ],
 )
-def test_what_a_plugin_says_of_pod_groups_must_be_of_use(
+def test_what_a_plugin_says_of_itself_must_be_of_use(
     monkeypatch: pytest.MonkeyPatch, attribute: str, value: object
 ) -> None:
-    """Otherwise no pod could be taken in any more, also none of another profile."""
+    """Formats that are none keep all pods from being taken in, also those of other profiles.
+
+    Scores with another `normalize` would count as if that were MAX.
+    """
     monkeypatch.setattr(RackAware, attribute, value, raising=False)
     with pytest.raises(ProfileInvalid, match=f"its {attribute} must be") as failure:
         with_racks()

@@ -18,6 +18,7 @@ from mooring.framework.plugin import (
     FilterPlugin,
     KeyedFilterPlugin,
     KeyedScorePlugin,
+    Normalize,
     PermitPlugin,
     PlacementGeneratePlugin,
     PlacementScorePlugin,
@@ -345,15 +346,17 @@ def _built(
 
 
 def _wrong_attribute(built: object) -> str:
-    """Return what is wrong with what a plugin says of pod groups; "" if nothing is.
+    """Return what is wrong with what a plugin says of itself; "" if nothing is.
 
-    Each pod that comes is looked at with it, also those of other profiles.
+    With its formats of pod groups each pod that comes is looked at, also those of other profiles.
     """
     formats, policy = getattr(built, "pod_group_formats", ()), getattr(built, "group_policy", None)
     if not isinstance(formats, tuple | list) or not all(map(_is_format, formats)):
         return "its pod_group_formats must be GroupFormats of texts"
     if not isinstance(policy, GroupPolicy | None):
         return "its group_policy must be a GroupPolicy"
+    if not isinstance(getattr(built, "normalize", Normalize.NONE), Normalize):
+        return "its normalize must be a Normalize"
     return ""
 
 
