@@ -1,4 +1,6 @@
+import sys
 from dataclasses import dataclass
+from types import FrameType
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -45,6 +47,32 @@ def test_restoring_what_another_assumed_changes_nothing() -> None:
     overlay.assume("pod", "a", Thing("1", "claim"))
     assert overlay.restore("other") == []
     assert overlay.get("a", SHOWN) == Thing("1", "claim")
+
+
+def steps(others: int) -> int:
+    """Return how many functions are called for one pod beside so many others."""
+    overlay, number = AssumeCache[Thing](), 0
+    for other in range(others):
+        overlay.assume(f"other-{other}", f"of-other-{other}", SHOWN)
+
+    def count(_frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal number
+        number += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        assert not overlay.holds("pod")
+        overlay.assume("pod", "a", SHOWN)
+        assert overlay.restore("pod") == ["a"]
+    finally:
+        sys.setprofile(before)
+    return number
+
+
+def test_what_is_assumed_for_a_pod_is_found_without_a_look_at_others() -> None:
+    """All members of a gang are on nodes again after a pause, of which each has volumes."""
+    assert steps(200) == steps(2)
 
 
 def test_a_newer_version_or_the_end_of_the_object_ends_the_assumption() -> None:

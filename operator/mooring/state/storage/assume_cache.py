@@ -34,6 +34,8 @@ class AssumeCache(Generic[_Value]):
 
     def __init__(self) -> None:
         self._assumed: dict[str, _Assumption[_Value]] = {}
+        self._keys: dict[str, dict[str, None]] = {}
+        """What is assumed for each holder."""
 
     def get(self, key: str, mirrored: _Value | None) -> _Value | None:
         """Return the assumed value of the key, else the mirrored one."""
@@ -45,17 +47,19 @@ class AssumeCache(Generic[_Value]):
         assumption = self._assumed.setdefault(key, _Assumption(value))
         assumption.value = value
         assumption.holders.add(holder)
+        self._keys.setdefault(holder, {})[key] = None
 
     def holds(self, holder: str) -> bool:
         """Return whether a value is assumed for the holder."""
-        return any(holder in assumption.holders for assumption in self._assumed.values())
+        return holder in self._keys
 
     def restore(self, holder: str) -> list[str]:
         """Remove the holder; return the keys without another holder, not assumed any more."""
         restored = []
-        for key, assumption in tuple(self._assumed.items()):
-            assumption.holders.discard(holder)
-            if not assumption.holders:
+        for key in self._keys.pop(holder, ()):
+            holders = self._assumed[key].holders
+            holders.discard(holder)
+            if not holders:
                 del self._assumed[key]
                 restored.append(key)
         return restored
@@ -65,5 +69,10 @@ class AssumeCache(Generic[_Value]):
         assumption = self._assumed.get(key)
         if assumption is None:
             return
-        if value is None or value.resource_version != assumption.value.resource_version:
-            del self._assumed[key]
+        if value is not None and value.resource_version == assumption.value.resource_version:
+            return
+        del self._assumed[key]
+        for holder in assumption.holders:
+            del self._keys[holder][key]
+            if not self._keys[holder]:
+                del self._keys[holder]
