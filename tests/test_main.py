@@ -1,3 +1,4 @@
+import os
 import re
 import subprocess
 import sys
@@ -17,6 +18,20 @@ from mooring.__main__ import main
 def mooring(*words: str) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "mooring", *words]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+
+def printed(words: list[str], stdout: int, **environment: str) -> tuple[int, str]:
+    """Run the program with this standard output; return its exit code and standard error."""
+    done = subprocess.run(
+        [sys.executable, "-m", "mooring", *words],
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        env={**os.environ, **environment},
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    return done.returncode, done.stderr
 
 
 def every_command() -> Iterator[tuple[str, ...]]:
@@ -211,6 +226,22 @@ def test_the_list_of_commands_has_the_first_sentence_of_each() -> None:
         command = main.get_command(context, name)
         assert command is not None
         assert re.search(rf"{name} +{re.escape(command.get_short_help_str(80))}\n", found), name
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device")
+def test_a_disk_that_is_full_is_one_line_and_the_exit_code_is_2() -> None:
+    with Path("/dev/full").open("wb") as full:
+        code, said = printed(["crds"], full.fileno())
+    assert code == 2
+    assert said == "error: the answer cannot be written: no space left on device\n"
+
+
+def test_characters_that_an_encoding_does_not_have_are_escaped(tmp_path: Path) -> None:
+    with (tmp_path / "out").open("wb") as out:
+        words = ["convert", "DefaultProvider", "--scheduler-name", "\u8abf"]
+        code, said = printed(words, out.fileno(), PYTHONIOENCODING="latin-1")
+    assert (code, said) == (0, "")
+    assert b"\\u8abf" in (tmp_path / "out").read_bytes()
 
 
 def test_a_command_is_completed_with_its_help() -> None:

@@ -1,6 +1,9 @@
 """The command line: `mooring`, or `python -m mooring`."""
 
-from typing import Final
+import errno
+import sys
+from io import TextIOWrapper
+from typing import Any, Final
 
 import click
 from click.exceptions import NoSuchCommand
@@ -30,8 +33,23 @@ _COMMANDS: Final = {
 }
 
 
+_NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_BAD_INPUT: Final = 2
+
+
 class _Commands(click.Group):
     """Imports a command when it is used, because each needs other packages, some of them slow."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; exit with 2 and a line if there is no space for what it prints."""
+        try:
+            return super().invoke(ctx)
+        except OSError as error:
+            if error.errno not in _NO_SPACE or error.filename is not None:
+                raise
+            why = (error.strerror or "no space").lower()
+            click.echo(f"error: the answer cannot be written: {why}", err=True)
+            ctx.exit(_BAD_INPUT)
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
         """Return the commands in the order of the help text."""
@@ -85,6 +103,8 @@ def main() -> None:
 
     Exit codes: 0 success, 1 the answer is no, 2 wrong usage or bad input.
     """
+    if isinstance(sys.stdout, TextIOWrapper):  # its encoding may not have every character
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 if __name__ == "__main__":

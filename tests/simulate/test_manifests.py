@@ -134,6 +134,12 @@ def test_standard_input_is_utf_8_whatever_the_locale_is(monkeypatch: pytest.Monk
         list(read_manifests([STDIN]))
 
 
+def test_standard_input_that_is_closed_is_a_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    with pytest.raises(InputError, match="standard input: is closed"):
+        list(read_manifests([STDIN]))
+
+
 def test_a_dash_stands_for_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("kind: Pod\n"))
     (found,) = read_manifests([STDIN])

@@ -183,6 +183,8 @@ def _opened(path: str) -> Iterator[TextIO]:
     """Open the file or standard input; whatever it cannot be read for is an InputError."""
     try:
         if path == STDIN:
+            if sys.stdin is None:  # a shell can close it
+                raise InputError("standard input: is closed")
             if isinstance(sys.stdin, TextIOWrapper):  # the locale may have another encoding
                 sys.stdin.reconfigure(encoding=_ENCODING, errors="strict")
             yield sys.stdin
