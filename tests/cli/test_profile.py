@@ -116,6 +116,14 @@ def test_a_file_without_a_profile_is_bad_input(tmp_path: Path, text: str) -> Non
     assert result.stderr.startswith(f"error: {file}")
 
 
+def test_the_file_of_a_document_that_is_no_object_is_named_once(tmp_path: Path) -> None:
+    file = tmp_path / "p.yaml"
+    file.write_text("- a\n")
+    result = invoke("check", str(file))
+    problem = "document 1: must be an object with apiVersion and kind, is a list"
+    assert result.stderr == f"error: {file}: {problem}\n"
+
+
 def test_a_file_that_cannot_be_read_hides_no_other_file(tmp_path: Path) -> None:
     good, bad = written(tmp_path / "p.yaml"), written(tmp_path / "q.yaml", "q", "{x: 1}")
     result = invoke("check", str(tmp_path / "none.yaml"), good, bad)

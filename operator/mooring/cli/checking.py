@@ -162,7 +162,7 @@ def check_files(paths: Iterable[str], registry: Registry) -> Report:
                 if is_folder and isinstance(error, NoObjectError):
                     continue
                 name = display_name(file)
-                message = str(error).removeprefix(f"{name}: ")
+                message = str(error).removeprefix(name).lstrip(":, ")
                 report.unreadable.append(Mistake(name, error.line, "", message))
     report.profiles = [_with_conflict(checked, report.profiles) for checked in report.profiles]
     report.profiles = [_with_warnings(checked, report.nodes) for checked in report.profiles]
