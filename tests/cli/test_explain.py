@@ -423,6 +423,13 @@ async def test_a_pod_may_be_named_as_for_kubectl(running: Running) -> None:
     assert "  on n1\n  profile mine" in result.stdout
 
 
+async def test_a_namespace_is_not_given_twice(running: Running) -> None:
+    result = await running.answer(explain, "team-a/web", "-n", "team-b")
+    assert result.exit_code == 2
+    assert result.stderr == "error: --namespace team-b contradicts the namespace of 'team-a/web'\n"
+    assert (await running.answer(explain, "team-a/web", "-n", "team-a")).exit_code == 0
+
+
 @pytest.mark.parametrize("name", ["a/b/c", "a/", "/b"])
 async def test_a_name_that_cannot_be_a_pods_is_bad_input(name: str) -> None:
     result = await ask(explain, name)

@@ -134,6 +134,8 @@ def _question(what: str, given: str | None, leader: Leader) -> _Question:
                 f"{what!r} is neither a pod nor a workload; write NAME, TYPE/NAME (pod, deploy, "
                 "sts, job, podgroup, ...) or NAMESPACE/NAME"
             )
+        if given not in (None, first):
+            raise InputError(f"--namespace {given} contradicts the namespace of {what!r}")
         return _of_pod(leader, what)
     namespace = given or _default_namespace(leader)
     if not what:
