@@ -50,12 +50,12 @@ def test_a_folder_is_searched_for_tests_and_may_contain_anything_else(tmp_path: 
     assert [file.path for file in read_policy_tests([str(tmp_path)])] == [first, first, second]
 
 
-@pytest.mark.parametrize("version", ["v1", "v1alpha2"])
+@pytest.mark.parametrize("version", ["test.mooring.dev/v1", "test.moring.dev/v1alpha1", "v1"])
 def test_a_test_of_another_version_is_a_mistake_in_a_folder_too(
     tmp_path: Path, version: str
 ) -> None:
     written(tmp_path / "a.yaml", policy_test())
-    written(tmp_path / "b.yaml", policy_test(apiVersion=f"test.mooring.dev/{version}"))
+    written(tmp_path / "b.yaml", policy_test(apiVersion=version))
     with pytest.raises(InputError, match=r"b\.yaml, document 1: apiVersion: must be "):
         read_policy_tests([str(tmp_path)])
 

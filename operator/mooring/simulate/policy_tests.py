@@ -222,11 +222,12 @@ def read_policy_tests(paths: Sequence[str]) -> list[PolicyTestFile]:
 
 
 def _candidates(folder: Path) -> Iterator[str]:
-    """Yield the files of the folder that mention the group of policy tests."""
+    """Yield the files of the folder that mention the group or the kind of policy tests."""
     for file in folder.rglob("*"):
         if file.suffix in _SUFFIXES and file.is_file():
             try:
-                if _GROUP.encode() in file.read_bytes():
+                text = file.read_bytes()
+                if any(mark.encode() in text for mark in (_GROUP, f"kind: {KIND}")):
                     yield str(file)
             except OSError as error:
                 raise InputError(f"{file}: {(error.strerror or str(error)).lower()}") from None
@@ -234,7 +235,8 @@ def _candidates(folder: Path) -> Iterator[str]:
 
 def _tests_of(path: str) -> Iterator[PolicyTestFile]:
     text = read_text(path)
-    tests = [manifest for manifest in manifests_in(text, path) if manifest.group == _GROUP]
+    # One of the kind is meant to be a test, and has another apiVersion by mistake.
+    tests = [m for m in manifests_in(text, path) if m.group == _GROUP or m.kind == KIND]
     documents = list[yaml.Node]()
     with suppress(yaml.YAMLError):  # JSON that is no YAML, as with an escaped emoji
         documents += composed(text) if tests else ()
