@@ -252,10 +252,11 @@ async def test_pauses_grow_until_something_works(server: ApiServer) -> None:
 
 
 async def test_pauses_do_not_grow_where_silent_watches_are_cut_again_and_again(
-    server: ApiServer,
+    server: ApiServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Load balancers end what is silent for less than bookmarks are apart, such as 35 seconds."""
     clock = VirtualClock()
+    caplog.set_level(logging.INFO, "mooring")
     async with reflecting(server.url, clock=clock) as (mirror, _):
         request = await initial(server, version=1)
         await mirror.until(lambda: bool(mirror.replaced))
@@ -268,6 +269,17 @@ async def test_pauses_do_not_grow_where_silent_watches_are_cut_again_and_again(
             await mirror.until(lambda: mirror.troubles[1:] == [None])
         assert len(mirror.pauses) == 6
         assert max(mirror.pauses) <= 0.8
+        assert caplog.messages == []
+        mirror.troubles.clear()
+        await clock.advance(35)
+        request.cut()
+        (await resumed(server, 1)).refuse(403, "Forbidden", "pods are not for you")
+        (await resumed(server, 1)).send_bytes(b"\n")
+        await mirror.until(lambda: mirror.troubles[2:] == [None])
+    assert caplog.messages == [
+        "pods: watch pods: pods are not for you (403 Forbidden)",
+        "pods: the watch works again",
+    ]
 
 
 async def test_a_server_that_asks_for_time_gets_it_within_bounds(server: ApiServer) -> None:

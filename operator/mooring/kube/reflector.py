@@ -64,7 +64,7 @@ TOO_SHORT: Final = 1.0
 
 GOOD_SECONDS: Final = 10.0
 """A watch that has gone on for so long has worked, also if nothing happened. Load balancers may cut
-what is silent for less time than bookmarks are apart.
+what is silent for less time than bookmarks are apart: that is nothing to log.
 """
 
 LONGEST_RETRY_AFTER: Final = 32.0
@@ -158,7 +158,11 @@ class Reflector:
         self._version: str | None = None
         self._initial: Relist | None = None
         self._watch_list = True
-        self._trouble: str | None = None
+        self._is_troubled = False
+        self._logged = ""
+        """What was logged last of the present trouble."""
+        self._has_lasted = False
+        """Whether the last watch has gone on for `GOOD_SECONDS`."""
         self._sink_failed = False
 
     async def run(self) -> NoReturn:
@@ -178,18 +182,25 @@ class Reflector:
             return
         if isinstance(error, GoneError):
             self._version = None
-        text = explain(error)
-        if text != self._trouble:
-            logger.warning("%s: %s", self._resource, text)
-        self._trouble = text
+        self._log(error)
+        self._is_troubled = True
         self._on_trouble(self._resource, error)
         wish = min(error.retry_after or 0.0, LONGEST_RETRY_AFTER)
         await self._sleep(max(self._backoff.pause(), wish))
 
+    def _log(self, error: ApiError) -> None:
+        """Log the error, if it is another one than before; not the end of a watch that worked."""
+        text = explain(error)
+        is_cut = isinstance(error, UnansweredError) and self._version is not None
+        if not (is_cut and self._has_lasted) and text != self._logged:
+            logger.warning("%s: %s", self._resource, text)
+            self._logged = text
+
     def _works(self) -> None:
-        if self._trouble is not None:
-            logger.info("%s: the watch works again", self._resource)
-            self._trouble = None
+        if self._is_troubled:
+            if self._logged:
+                logger.info("%s: the watch works again", self._resource)
+            self._is_troubled, self._logged = False, ""
             self._on_trouble(self._resource, None)
 
     async def _list(self) -> None:
@@ -224,7 +235,8 @@ class Reflector:
                         accepted = True
                         self._works()
         finally:
-            if accepted and self._clock() - started >= GOOD_SECONDS:
+            self._has_lasted = accepted and self._clock() - started >= GOOD_SECONDS
+            if self._has_lasted:
                 self._backoff.reset()
         if self._version is None:
             raise self._broken("the watch ended before the set was complete")
