@@ -161,15 +161,15 @@ def _merged(paths: str) -> Any:
     merger: Any = KubeConfigMerger(os.pathsep.join(filled or given))
     users: list[Any] = merger.config.value["users"]
     for number, user in enumerate(users):
-        if not isinstance(given := user.value.get("user"), dict):
+        if not isinstance(known := user.value.get("user"), dict):
             continue
-        fields, folder = dict(given), Path(user.path).absolute().parent
+        fields, folder = dict(known), Path(user.path).absolute().parent
         for name in _USERS_FILES & fields.keys():
             fields[name] = str(folder / fields[name])
         plugin = fields.get("exec")
         if plugin and os.sep in plugin.get("command", ""):
             fields["exec"] = {**plugin, "command": str(folder / plugin["command"])}
-        # What was given stays as it is, because the library writes it back with a new token.
+        # What is known stays as it is, because the library writes it back with a new token.
         users[number] = type(user)(user.name, {**user.value, "user": fields}, user.path)
     return merger
 
