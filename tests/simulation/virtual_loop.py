@@ -7,6 +7,7 @@ are made by the `connect` that the loop is given.
 
 import asyncio
 import heapq
+import socket
 import threading
 from asyncio import events
 from collections import deque
@@ -229,6 +230,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
         while timers and timers[0]._cancelled:
             self._timer_cancelled_count -= 1
             heapq.heappop(timers)
+
+    async def getaddrinfo(  # type: ignore[override]  # only what Exchange asks for
+        self, host: str, port: int, **_: Any
+    ) -> list[tuple[int, int, int, str, tuple[str, int]]]:
+        """Return one address, which is the name of the host."""
+        return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (host, port))]
 
     async def create_connection(  # type: ignore[override]  # only what Exchange asks for
         self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, **_: Any
