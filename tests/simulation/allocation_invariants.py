@@ -8,6 +8,7 @@ from faults.books import PodSeen
 from mooring.kube.resources import POD, RESOURCE_CLAIM, RESOURCE_SLICE
 from mooring.model.resource_claims import DeviceId
 from simulation.actors.devices import Devices, claim_of
+from simulation.actors.groups import group_of
 from simulation.cluster_books import LATE_SECONDS, kept_for_others
 from simulation.state_invariants import engines
 from simulation.storage import Change, Raw
@@ -125,7 +126,7 @@ def every_pod_whose_devices_are_free_is_bound(world: "World") -> str | None:
     for raw in world.server.storage.all(POD):
         pod = PodSeen.read(raw)
         ready = not (pod.node or pod.leaving or pod.finished)
-        if not ready or not raw["spec"].get("resourceClaims"):
+        if not ready or not raw["spec"].get("resourceClaims") or group_of(raw) is not None:
             continue
         claim = claim_of(world, raw)
         if claim is None or "deletionTimestamp" in claim["metadata"]:

@@ -57,6 +57,8 @@ class ApiServer:
         self.storage = Storage(lambda: timeline.now, self._changed)
         self.watches = Watches(timeline, random, self.storage)
         self.not_served: set[Resource] = {resources.COSCHEDULING_POD_GROUP}
+        self.minor = 37
+        """Of its version."""
         self._pages: dict[str, tuple[list[Raw], int]] = {}
 
     def answer(self, request: Request) -> Reply | None:
@@ -108,7 +110,8 @@ class ApiServer:
     def _answer(self, request: Request) -> Reply | None:
         parts = [unquote(part) for part in request.path.strip("/").split("/")]
         if parts == ["version"]:
-            return Reply(200, {"major": "1", "minor": "37", "gitVersion": "v1.37.2"})
+            version = f"v1.{self.minor}.2"
+            return Reply(200, {"major": "1", "minor": str(self.minor), "gitVersion": version})
         group, version, rest = (
             ("", parts[1], parts[2:]) if parts[0] == "api" else (parts[1], parts[2], parts[3:])
         )

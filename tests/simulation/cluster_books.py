@@ -2,6 +2,8 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
+from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from faults.books import GPU_COUNT, GPU_MEMORY, Amount, NodeSeen, PodSeen
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from simulation.world import World
 
 __all__ = [
+    "BOUND_BY_ANOTHER",
     "LATE_SECONDS",
     "Books",
     "kept_for_others",
@@ -21,8 +24,13 @@ __all__ = [
     "known_versions",
 ]
 
+BOUND_BY_ANOTHER: Final = "bind by another"
+"""What a change is that another scheduler makes."""
 LATE_SECONDS: Final = 10.0
 """What a replica decides rests on what it was told so long ago at most: its requests may wait."""
+
+_TAKEN_IN_SECONDS: Final = 1.0
+"""What a watch has told is in the replica's books so many seconds later at most."""
 
 Told: TypeAlias = Callable[[float], int]
 """Returns up to which version somebody had been told everything at a time."""
@@ -95,7 +103,7 @@ class Books:
         self.pods[pod.uid] = pod
         if pod.node and not pod.finished:
             self.on_node[pod.node][pod.uid] = pod
-        if change.what == "bind":
+        if change.what in {"bind", BOUND_BY_ANOTHER}:
             self.bound_by[pod.uid] = change
             self.bound_at[pod.uid] = self.changed_at[pod.node] = change.at
         elif not change.what.startswith("patch status"):
@@ -184,12 +192,20 @@ def known_versions(
     return found[::-1]
 
 
-def known_pods(world: "World", identity: str, name: str) -> Iterator[PodSeen]:
-    """Yield the pods on the node that the replica has bound there, or was told of."""
-    books, told = world.books, world.server.watches.told(identity, POD)
+def known_pods(
+    world: "World", identity: str, name: str, decided_at: float = inf
+) -> Iterator[PodSeen]:
+    """Yield the pods on the node that the replica has bound there, or was told of.
+
+    Of those that another scheduler has bound, only what it was told of when it decided counts.
+    """
+    books, told = world.books, partial(world.server.watches.told, identity, POD)
+    known, before = told(), told(at=decided_at - _TAKEN_IN_SECONDS)
     for pod in books.on_node[name].values():
         binding = books.bound_by.get(pod.uid)
-        if binding is None or binding.by == identity or binding.version <= told:
+        by_another = binding is not None and binding.what == BOUND_BY_ANOTHER
+        told_of = binding is None or binding.version <= (before if by_another else known)
+        if told_of or (binding is not None and binding.by == identity):
             yield pod
 
 

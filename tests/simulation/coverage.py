@@ -27,6 +27,7 @@ from simulation.actors.faults import FAULTS
 from simulation.actors.groups import group_of
 from simulation.actors.neighbours import KINDS, kinds_of
 from simulation.actors.plugins import WRONGS
+from simulation.actors.readers import QUESTIONS
 from simulation.scenario import NAMESPACE
 from simulation.state_invariants import leader
 from simulation.storage import Change, Raw
@@ -54,6 +55,10 @@ class Coverage:
     def note_fault(self, world: "World", name: str) -> None:
         """Count a fault, with the states in which pods are."""
         self.met.update(faults(world, name))
+
+    def note_question(self, world: "World", name: str) -> None:
+        """Count that somebody asks, with the states in which pods are."""
+        self.met.update(_with_states_in_leader(world, f"asks: {name}"))
 
     def note_plugin(self, method: str, how: str) -> None:
         """Count a call of a plugin that goes wrong."""
@@ -104,9 +109,7 @@ def pods_of_the_leader(world: "World", change: Change) -> Iterator[Pair]:
 
 def faults(world: "World", name: str) -> Iterator[Pair]:
     """Yield a fault, and where the leader has pods at that moment."""
-    uids = [raw["metadata"]["uid"] for raw in world.server.storage.all(POD)]
-    for state in {_state_in_leader(world, uid) for uid in uids}:
-        yield f"fault: {name}", state
+    yield from _with_states_in_leader(world, f"fault: {name}")
 
 
 def groups(world: "World", change: Change) -> Iterator[Pair]:
@@ -167,6 +170,13 @@ def constraints(_world: "World", change: Change) -> Iterator[Pair]:
             yield f"{event}, with a constraint", kind
             if change.by == "neighbours" and change.before is not None:
                 yield "labels of a pod with a constraint change", kind
+
+
+def _with_states_in_leader(world: "World", event: str) -> Iterator[Pair]:
+    """Yield the event with each state in which the leader has a pod at this moment."""
+    uids = [raw["metadata"]["uid"] for raw in world.server.storage.all(POD)]
+    for state in {_state_in_leader(world, uid) for uid in uids}:
+        yield event, state
 
 
 def _state_in_leader(world: "World", uid: str) -> str:
@@ -290,6 +300,11 @@ POSSIBLE: Final[list[Pair]] = [
     *(
         (f"fault: {name}", state)
         for name in sorted(FAULTS)
+        for state in _in_leader(*_QUEUED, PodState.BINDING, PodState.BOUND)
+    ),
+    *(
+        (f"asks: {name}", state)
+        for name in QUESTIONS
         for state in _in_leader(*_QUEUED, PodState.BINDING, PodState.BOUND)
     ),
     *product(("member comes", "member gone"), _GROUPS),

@@ -108,6 +108,8 @@ def every_gang_that_a_node_would_take_is_bound(world: "World") -> str | None:
         definition = world.server.storage.get(POD_GROUP, name, NAMESPACE)
         if definition is None or len(pods) + placed[name] < _minimum(definition):
             continue
+        if world.actor(Groups).has_constraints(name):
+            continue  # what one member has, another may lack
         if placed[name] and "schedulingConstraints" in definition["spec"]:
             continue  # the others may go to one domain only
         if node := _takes_all(world, pods):

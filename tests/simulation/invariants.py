@@ -114,7 +114,8 @@ def no_node_holds_more_than_it_has(world: "World", change: Change) -> str | None
     if change.what != "bind":
         return None
     name = change.object["spec"]["nodeName"]
-    there = known_pods(world, change.by, name)
+    decided_at = world.decisions.decided_at(change.by, change.object["metadata"]["uid"], change.at)
+    there = known_pods(world, change.by, name, decided_at)
     used = _requested_by(PodSeen.read(change.object), sum((pod.need for pod in there), Amount()))
     late = _LATE_WITH_CLAIMS if _has_claims(change.object) else LATE_SECONDS
     had = [node.allocatable for node in known_nodes(world, change.by, name, late)]

@@ -13,7 +13,7 @@ from simulation.actors.rebalancing import MOVED
 from simulation.state_invariants import engines
 
 if TYPE_CHECKING:
-    from simulation.storage import Change
+    from simulation.storage import Change, Raw
     from simulation.world import Sent, World
 
 __all__ = [
@@ -29,14 +29,14 @@ def an_eviction_is_told_in_the_status_before(world: "World", sent: "Sent") -> st
     The pod is among those under way, of which there are no more than are allowed, and it is none
     that was moved.
     """
-    parts = sent.path.split("/")
-    if parts[-1] != "eviction":
-        return None
-    raw = world.server.storage.get(POD, parts[-2], parts[-4])
     profile = world.server.storage.get(SCHEDULING_PROFILE, MOVED)
-    if raw is None or raw["spec"].get("schedulerName") != MOVED or profile is None:
+    raw = _evicted(world, sent)
+    if raw is None or profile is None:
         return None
     uid = orjson.loads(sent.body)["deleteOptions"]["preconditions"]["uid"]
+    if _is_preempted(world, raw):
+        world.preempted.add(uid)
+        return None
     status = (profile.get("status") or {}).get("rebalancing") or {}
     if not status and _was_deleted(world):
         return None  # it is another object since a moment ago
@@ -47,6 +47,26 @@ def an_eviction_is_told_in_the_status_before(world: "World", sent: "Sent") -> st
         return f"{under_way} are under way, and {_limits(world)['moves']} are allowed"
     moved = uid in (move["uid"] for move in status.get("lastMoves", ()))
     return f"{raw['metadata']['name']} ({uid}) was moved already" if moved else None
+
+
+def _evicted(world: "World", sent: "Sent") -> "Raw | None":
+    """Return the pod of the profile that a replica wants to have evicted with what it sends."""
+    parts = sent.path.split("/")
+    if parts[-1] != "eviction":
+        return None
+    raw = world.server.storage.get(POD, parts[-2], parts[-4])
+    return raw if raw is not None and raw["spec"].get("schedulerName") == MOVED else None
+
+
+def _is_preempted(world: "World", raw: "Raw") -> bool:
+    """Return whether a replica has nominated a pod of higher priority to the node of this one."""
+    node, priority = raw["spec"].get("nodeName"), raw["spec"].get("priority", 0)
+    return any(
+        state.nodes.names[nominee.row] == node and nominee.pod.spec.priority > priority
+        for state in (engine.scheduler.state for _, engine in engines(world))
+        for nominee in state.nominations
+        if not place_of(nominee.pod.uid)
+    )
 
 
 def _was_deleted(world: "World") -> bool:
@@ -67,6 +87,8 @@ def no_more_pods_are_moved_than_the_limits_say(world: "World", change: "Change")
     if change.before["spec"].get("schedulerName") != MOVED:
         return None
     uid = change.before["metadata"]["uid"]
+    if uid in world.preempted:
+        return None
     if uid in world.moved:
         return f"{change.name} ({uid}) is evicted twice"
     world.moved.append(uid)

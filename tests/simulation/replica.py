@@ -8,7 +8,7 @@ nothing is left of it.
 
 import asyncio
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from importlib.metadata import EntryPoint
 from math import inf
@@ -82,6 +82,8 @@ class Replica:
         self._announced = announced
         self._apart: float | None = None
         """The time of a process that has ended, while its tasks are ended."""
+        self._requests: set[asyncio.Task[None]] = set()
+        """What it answers somebody who asks; its endpoints end with it."""
 
     def _new_loop(self, timeline: "Timeline", network: Network) -> VirtualLoop:
         return VirtualLoop(
@@ -119,6 +121,13 @@ class Replica:
         with self.loop.entered():
             task = self.loop.create_task(self._run())
             task.add_done_callback(self._ended)
+
+    def answer(self, request: Coroutine[Any, Any, None]) -> None:
+        """Work on a request to its endpoints, which are not there, in a task of its own."""
+        with self.loop.entered():
+            task = self.loop.create_task(request)
+        self._requests.add(task)
+        task.add_done_callback(self._requests.discard)
 
     def next_due(self) -> float:
         """Return when it has something to do; infinity if nothing."""
@@ -206,7 +215,9 @@ class Replica:
             if task.exception() is not None:
                 self._failed(f"{self.identity} ended with {task.exception()!r}")
             self.exit_code = 1 if task.exception() is not None else task.result()
-            left = [left for left in asyncio.all_tasks(self.loop) if not left.done()]
+            left = [
+                left for left in asyncio.all_tasks(self.loop) - self._requests if not left.done()
+            ]
             self.left_behind += [
                 _began_as(task) for task in sorted(left, key=hash) if not _lingers(task)
             ]

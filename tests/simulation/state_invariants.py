@@ -30,8 +30,9 @@ _SETTLE_SECONDS: Final = 20.0
 _UID: Final = re.compile(rb"^uid-(\d{4,})$")
 _WALKS: Final = 4
 """One of so many seeds walks over all objects at its end."""
-_UNTIL_NEXT_ROUND: Final = "._comparer._unusable["
-"""Where the comparison keeps uids of its last list until the next one, minutes later."""
+_KEPT: Final = ("._comparer._unusable[", ".shadow._left{", ".shadow._pending{", "._not_gated[")
+"""Where the comparison keeps uids of its last list until the next one, minutes later, where those
+of the pods that were pending last are kept for profiles in mode Shadow, and one pod by group."""
 _FEW: Final = 2
 """What a task has in its hands may be left of so many pods."""
 
@@ -148,6 +149,6 @@ def nothing_is_kept_of_pods_that_are_gone(world: "World") -> str | None:
     for identity, engine in engines(world):
         for where, uids in Holders(_UID, ("engine", engine)).marks.items():
             left = uids - exist
-            if len(left) > _FEW and _UNTIL_NEXT_ROUND not in where:
+            if len(left) > _FEW and not any(place in where for place in _KEPT):
                 return f"{identity} keeps {sorted(left)} in {where}"
     return None

@@ -143,6 +143,8 @@ class World:
         self.bound = 0
         self.moved: list[str] = []
         """The uids of pods that were evicted to be moved."""
+        self.preempted: set[str] = set()
+        """The uids of such pods whose eviction was sent for a pod that preempts them."""
         self._progress = Progress()
         # Always: to look into a replica reads its clock, and in some worlds that takes time.
         self.coverage = coverage if coverage is not None else Coverage()

@@ -16,6 +16,7 @@ from simulation.actors.claims import Claims
 from simulation.actors.devices import Devices
 from simulation.actors.extenders import Extenders
 from simulation.actors.faults import Faults
+from simulation.actors.gangs import Gangs
 from simulation.actors.groups import Groups
 from simulation.actors.kubelets import Kubelets
 from simulation.actors.neighbours import Neighbours
@@ -24,7 +25,10 @@ from simulation.actors.owners import DaemonSets, Jobs
 from simulation.actors.plugins import Plugins
 from simulation.actors.pods import Pods
 from simulation.actors.profiles import Profiles
+from simulation.actors.readers import Readers
 from simulation.actors.rebalancing import Rebalancing
+from simulation.actors.rivals import Rivals
+from simulation.actors.strangers import Strangers
 from simulation.actors.tenants import Tenants
 from simulation.scenario import Actor
 
@@ -46,4 +50,8 @@ ACTORS: tuple[type[Actor], ...] = (
     DaemonSets,
     Jobs,
     Rebalancing,
+    Readers,
+    Gangs,
+    Strangers,
+    Rivals,
 )

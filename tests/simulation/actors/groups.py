@@ -6,8 +6,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from devices.objects import MEMORY
 from faults.books import CONSTRAINED
-from mooring.kube.resources import NODE, POD, POD_GROUP, SCHEDULING_PROFILE
+from mooring.kube.resources import (
+    NODE,
+    PERSISTENT_VOLUME_CLAIM,
+    POD,
+    POD_GROUP,
+    SCHEDULING_PROFILE,
+)
 from mooring.testing.builders import pod, pod_group
+from mooring.testing.storage_builders import pvc
 from simulation.scenario import ACME, NAMESPACE, SCHEDULER, Actor, Plan, Step
 
 if TYPE_CHECKING:
@@ -17,6 +24,9 @@ if TYPE_CHECKING:
 __all__ = ["Groups", "group_of"]
 
 _ENDED: Final = ("Succeeded", "Failed")
+_NAME_LABEL: Final = "pod-group.scheduling.sigs.k8s.io/name"
+"""Names the group of a pod for profiles that know the labels of the preset Coscheduling."""
+_MINIMUM_LABEL: Final = "pod-group.scheduling.sigs.k8s.io/min-available"
 
 
 class Groups(Actor):
@@ -75,6 +85,13 @@ class Groups(Actor):
         elif name in self._drawn:
             self._do(world, step.does, name, step.args)
 
+    def calm(self, world: "World") -> None:
+        """Let every member go that gates hold back."""
+        for name, drawn in self._drawn.items():
+            drawn["gates"] = 0
+            for raw in self._members(world, name):
+                self._open_gates(world, raw)
+
     def _create(self, world: "World", name: str, args: dict[str, Any]) -> None:
         self._drawn[name] = args
         if args["late"]:
@@ -86,6 +103,8 @@ class Groups(Actor):
 
     def _define(self, world: "World", name: str) -> None:
         args = self._drawn[name]
+        if args.get("labels_name_it"):
+            return
         raw = pod_group(
             name,
             args["minimum"],
@@ -95,6 +114,8 @@ class Groups(Actor):
         )
         if args.get("whole"):
             raw["spec"]["disruptionMode"] = {"all": {}}
+        if args.get("never"):
+            raw["spec"]["preemptionPolicy"] = "Never"
         world.server.create(POD_GROUP, raw, self.name)
 
     def _do(self, world: "World", does: str, name: str, args: Any) -> None:
@@ -118,7 +139,11 @@ class Groups(Actor):
         if not members:
             return
         raw = members[args["index"] % len(members)]
-        if does == "leave":
+        if does == "open":
+            self._open_gates(world, raw)
+        elif does == "relabel":
+            server.change(POD, raw, self.name, {"metadata": {"labels": {"app": args["app"]}}})
+        elif does == "leave":
             server.delete(POD, raw, self.name)
         elif does == "remove":
             server.remove(POD, raw, self.name)
@@ -132,7 +157,7 @@ class Groups(Actor):
                 self.all_disturbed = change.at
             elif change.resource is POD_GROUP:
                 self.disturbed[change.object["metadata"]["name"]] = change.at
-        if change.resource is not POD or (name := group_of(change.object)) is None:
+        if change.resource is not POD or (name := self._name_of(change.object)) is None:
             return
         if change.what == "bind":
             self.bound[name].add(change.object["metadata"]["uid"])
@@ -151,6 +176,10 @@ class Groups(Actor):
         """Return whether the members are evicted all together or not at all."""
         return bool(self._drawn[name].get("whole"))
 
+    def has_constraints(self, name: str) -> bool:
+        """Return whether a node that has room for a member may refuse it."""
+        return bool(self._drawn[name].get("more"))
+
     def was_disturbed(self, name: str, since: float) -> bool:
         """Return whether something has happened since that excuses a part of this gang."""
         return max(self.all_disturbed, self.disturbed.get(name, -math.inf)) >= since
@@ -159,25 +188,48 @@ class Groups(Actor):
         """Create one more member; names return."""
         drawn = self._drawn[name]
         taken = {raw["metadata"]["name"] for raw in world.server.storage.all(POD)}
-        free = (f"{name}-{n}" for n in range(100) if f"{name}-{n}" not in taken)
+        called = next(f"{name}-{n}" for n in range(100) if f"{name}-{n}" not in taken)
+        if (claim := drawn.get("claim")) is not None:
+            raw = pvc(called, namespace=NAMESPACE, storage_class=claim)
+            world.server.create(PERSISTENT_VOLUME_CLAIM, raw, self.name)
+        labels = {CONSTRAINED: "by its group", "wanted": str(drawn.get("devices", 0))}
+        if by_labels := drawn.get("labels_name_it"):
+            labels |= {_NAME_LABEL: name, _MINIMUM_LABEL: str(drawn["minimum"])}
+        entry = {"name": "gpu", "resourceClaimTemplateName": "template"}
         raw = pod(
-            next(free),
+            called,
             namespace=NAMESPACE,
             cpu=drawn["cpu"],
             priority=drawn["priority"],
             requests={MEMORY: drawn["card"]} if drawn["card"] else {},
-            group=name,
-            labels={CONSTRAINED: "by its group"},
-            spec={"schedulerName": drawn.get("scheduler", SCHEDULER)},
+            group=None if by_labels else name,
+            gates=("simulation/gate",) if drawn.get("gates") else (),
+            claims=[called] if claim is not None else [],
+            labels={**labels, **drawn.get("labels", {})},
+            spec={
+                "schedulerName": drawn.get("scheduler", SCHEDULER),
+                **({"resourceClaims": [entry]} if drawn.get("devices") else {}),
+                **({"preemptionPolicy": "Never"} if drawn.get("never") else {}),
+            },
+            **drawn.get("pod", {}),
         )
         world.server.create(POD, raw, self.name)
+
+    def _open_gates(self, world: "World", raw: "Raw") -> None:
+        if raw["spec"].get("schedulingGates"):
+            world.server.change(POD, raw, self.name, {"spec": {"schedulingGates": None}})
 
     def _members(self, world: "World", name: str) -> list["Raw"]:
         return [
             raw
             for raw in world.server.storage.all(POD)
-            if group_of(raw) == name and "deletionTimestamp" not in raw["metadata"]
+            if self._name_of(raw) == name and "deletionTimestamp" not in raw["metadata"]
         ]
+
+    def _name_of(self, raw: "Raw") -> str | None:
+        """Return the name of the pod's group, also of one that labels name."""
+        labelled = (raw["metadata"].get("labels") or {}).get(_NAME_LABEL)
+        return group_of(raw) or (labelled if labelled in self._drawn else None)
 
 
 def _leaves(change: "Change") -> bool:

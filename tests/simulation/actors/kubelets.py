@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Final
 
 from mooring.kube.resources import NODE, POD
+from simulation.actors.strangers import HANGS
 from simulation.scenario import Actor
 
 if TYPE_CHECKING:
@@ -35,7 +36,9 @@ class Kubelets(Actor):
             world.after(_LOST_SECONDS, lambda: self._collect_pod(world, raw))
         was_leaving = "deletionTimestamp" in ((change.before or {}).get("metadata") or {})
         if "deletionTimestamp" in raw["metadata"] and not was_leaving:
-            world.after(world.random.uniform(0.1, 3.0), lambda: self._remove(world, raw, uid))
+            hangs = float((raw["metadata"].get("labels") or {}).get(HANGS, 0.0))
+            seconds = world.random.uniform(0.1, 3.0) + (0.0 if world.is_calm else hangs)
+            world.after(seconds, lambda: self._remove(world, raw, uid))
 
     def _run(self, world: "World", raw: "Raw", uid: str) -> None:
         if (pod := _found(world, raw, uid)) is not None and pod["status"]["phase"] == "Pending":
