@@ -1,3 +1,4 @@
+from base64 import b64encode
 from typing import Any
 
 import pytest
@@ -58,6 +59,36 @@ def test_a_disabled_plugin_is_missing_at_its_points_and_has_no_weight() -> None:
     found = fields(profile(), profile(plugins={"score": {"disabled": [{"name": "ImageLocality"}]}}))
     assert found.keys() == {"plugins.score", "plugins.score.ImageLocality.weight"}
     assert found["plugins.score.ImageLocality.weight"] == ("1", None)
+
+
+@pytest.mark.parametrize(
+    ("field", "before", "after", "expected"),
+    [
+        (
+            "urlPrefix",
+            {"urlPrefix": "http://me:first@e.example/x?token=first"},
+            {"urlPrefix": "http://me:second@e.example/x?token=second"},
+            ("http://e.example/x", "http://e.example/x, with another secret"),
+        ),
+        (
+            "urlPrefix",
+            {"urlPrefix": "http://me:first@e.example"},
+            {"urlPrefix": "http://me:first@f.example"},
+            ("http://e.example", "http://f.example"),
+        ),
+        (
+            "tlsConfig.keyData",
+            {"tlsConfig": {"certFile": "/c", "keyData": b64encode(b"first").decode()}},
+            {"tlsConfig": {"certFile": "/c", "keyData": b64encode(b"second").decode()}},
+            ("hidden", "hidden, with another secret"),
+        ),
+    ],
+)
+def test_secrets_of_extenders_are_compared_and_not_shown(
+    field: str, before: dict[str, Any], after: dict[str, Any], expected: tuple[str, str]
+) -> None:
+    left, right = (profile(extenders=[{**EXTENDER, **given}]) for given in (before, after))
+    assert fields(left, right) == {f"extenders[0].{field}": expected}
 
 
 def test_extenders_are_compared_field_by_field() -> None:

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import orjson
 
+from mooring.policy.extender import without_secrets
 from mooring.policy.points import Point
 from mooring.simulate.profiles import LoadedProfile
 
@@ -16,7 +17,11 @@ _COMMA: Final = ", "
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A field whose value differs; a side is None if it has no such field."""
+    """A field whose value differs; a side is None if it has no such field.
+
+    Keys, and in URLs users, passwords and queries, are left out: reviews and logs of CI are read by
+    many.
+    """
 
     profile: str
     field: str
@@ -75,7 +80,24 @@ def _between(before: LoadedProfile | None, after: LoadedProfile | None) -> Itera
     left, right = dict(_fields(before)), dict(_fields(after))
     for field in dict.fromkeys((*left, *right)):
         if left.get(field) != right.get(field):
-            yield Difference(" / ".join(names), field, left.get(field), right.get(field))
+            shown = _shown(field, left.get(field), right.get(field))
+            yield Difference(" / ".join(names), field, *shown)
+
+
+def _shown(field: str, before: str | None, after: str | None) -> tuple[str | None, str | None]:
+    """Return two values that differ, without what is secret."""
+    if not field.startswith("extenders["):
+        return before, after
+    left, right = _without_secrets(field, before), _without_secrets(field, after)
+    return left, f"{right}, with another secret" if left == right else right
+
+
+def _without_secrets(field: str, value: str | None) -> str | None:
+    if not value:
+        return value
+    if field.endswith(".urlPrefix"):
+        return without_secrets(value)
+    return "hidden" if field.endswith(".keyData") else value
 
 
 def _fields(loaded: LoadedProfile) -> Iterator[tuple[str, str]]:
