@@ -16,6 +16,7 @@ from mooring.kube.resources import RESOURCE_CLAIM
 from mooring.mirroring.mirror import Mirror
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.kubernetes_rules import KUBERNETES_RULES
+from mooring.model.objects import parse_object
 from mooring.model.pod import Pod, parse_pod
 from mooring.model.resource_claims import FINALIZER, ResourceClaim, parse_resource_claim
 from mooring.plugins.dynamic_resources.plugin import DynamicResources
@@ -330,6 +331,19 @@ def test_a_trial_takes_back_the_devices_of_pods_that_it_adds() -> None:
         plugin.assign(wanted, state.nodes.row_of["n1"])
         assert in_use(state) == ["a0"]
     assert in_use(state) == []
+
+
+def test_a_pod_that_a_trial_adds_again_has_no_devices_if_a_class_has_become_wrong() -> None:
+    state = cluster(N1, *GPUS, device_claim())
+    plugin, wanted = built(state), parse_pod(using())
+    wrong = parse_object(Kind.DEVICE_CLASS, device_class("gpu", "device.no == 1"))
+    state.put(Kind.DEVICE_CLASS, "gpu", wrong)
+    with state.trial() as trial:
+        trial.add(wanted, state.nodes.row_of["n1"])
+        answer = plugin.assign(wanted, state.nodes.row_of["n1"])
+        assert answer is not None
+        assert "undefined field 'no'" in answer.reason
+        assert in_use(state) == []
 
 
 # ---- PreBind

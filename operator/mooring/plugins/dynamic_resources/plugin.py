@@ -288,10 +288,19 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
     def assign(self, pod: Pod, row: int) -> Unschedulable | None:
         """Have the devices of the row in flight for the pod, which is on it, in a trial.
 
-        Thousands of pods may be on nodes again after a pause, so that each has a budget.
+        Thousands of pods may be on nodes again after a pause, so that each has a budget. In the
+        pause a class or a selector may have become wrong: the pod has no devices then.
+
+        Raises:
+            StillEvaluating: selectors of devices are evaluated first.
         """
         self._evaluations.begin_decision()
-        found = self._assigned(pod, row)
+        try:
+            found = self._assigned(pod, row)
+        except StillEvaluating:
+            raise
+        except PluginError as error:
+            return Unschedulable(str(error))
         return found if isinstance(found, Unschedulable) else None
 
     def unreserve(self, pod: Pod, _node: str) -> None:
