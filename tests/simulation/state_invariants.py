@@ -30,9 +30,9 @@ _SETTLE_SECONDS: Final = 20.0
 _UID: Final = re.compile(rb"^uid-(\d{4,})$")
 _WALKS: Final = 4
 """One of so many seeds walks over all objects at its end."""
-_KEPT: Final = ("._comparer._unusable[", ".shadow._left{", ".shadow._pending{", "._not_gated[")
-"""Where the comparison keeps uids of its last list until the next one, minutes later, where those
-of the pods that were pending last are kept for profiles in mode Shadow, and one pod by group."""
+_KEPT: Final = ("._comparer._unusable[", ".shadow._", "._not_gated[")
+"""Where the comparison keeps uids of its last list until the next one, minutes later, where so many
+of bound pods are kept for profiles in mode Shadow as may be compared, and one pod by group."""
 _FEW: Final = 2
 """What a task has in its hands may be left of so many pods."""
 
