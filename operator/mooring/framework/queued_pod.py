@@ -117,8 +117,8 @@ class QueuedPod:
     flushed: bool = False
     """Whether it left the unschedulable ones because it had been there for five minutes."""
     outdated: bool = field(default=False, repr=False)
-    """Whether the pod, its pipeline or what gates it changed during the attempt: it must be tried
-    again."""
+    """Whether the pod, its pipeline or what gates it changed during the attempt, or the cluster so
+    often that nothing was found: it must be tried again."""
     in_group: GroupInFlight | None = field(default=None, repr=False)
     """The members with which it is in flight; None if its attempt is about this pod alone."""
     ticket: int = field(default=0, repr=False)

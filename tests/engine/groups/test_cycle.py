@@ -476,8 +476,11 @@ async def test_a_group_is_tried_again_if_the_cluster_changed_in_each_pause(
     client: ApiClient, bindings: Bindings
 ) -> None:
     engine = Engine(client, *(node(n) for n in "abc"), pod_group("g", 2), clock=ticking())
-    engine.pending(*members("g", 2, ports=(80,)))
+    raws = members("g", 2, ports=(80,))
     state = engine.scheduler_state.state
+    engine.pending(*raws)
+    for raw, name in zip(raws, "bc", strict=True):
+        state.nominate(parse_pod(raw), name)
     with engine.running():
         for number in count():
             if bindings.statuses:
@@ -487,6 +490,8 @@ async def test_a_group_is_tried_again_if_the_cluster_changed_in_each_pause(
             await asyncio.sleep(0)
         condition = bindings.statuses[0]["conditions"][0]
         assert condition["message"] == "the cluster changed each time while nodes were searched for"
+        assert condition["reason"] == "Unschedulable"
+        assert len(state.nominations) == 2
         assert not bindings.made
         await until(lambda: len(bindings.made) == 2)
 

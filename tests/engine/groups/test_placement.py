@@ -342,10 +342,7 @@ class Disturbed:
     def committed(self, planner: GroupPlanner) -> Pausing[GroupDecision]:
         """Plan until the members of a plan can be assumed, with a pause after each; or none."""
         while True:
-            try:
-                plan = yield from planner.plan()
-            except DecisionOutdated:
-                return GroupDecision({})
+            plan = yield from planner.plan()
             if isinstance(plan, GroupDecision):
                 return plan
             try:

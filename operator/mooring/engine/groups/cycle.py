@@ -393,7 +393,7 @@ class GroupCycle:
         except (_GivenUp, StillEvaluating):
             raise
         except Exception as error:
-            if not isinstance(error, (PluginFailed, DecisionOutdated)):
+            if not isinstance(error, PluginFailed):
                 logger.exception("scheduling the pod group %s failed", attempt.group.key)
             await self._failed(attempt, text_of(error))
             return "error"
@@ -518,7 +518,6 @@ class GroupCycle:
 
         Raises:
             _GivenUp: the group or one of its members was changed in a pause.
-            DecisionOutdated: the cluster changed each time.
         """
         while True:
             plan = yield from planner.plan()
@@ -596,9 +595,6 @@ class GroupCycle:
 
         Nobody is evicted if the group or a member has changed in a pause. Return the decision with
         its message, and whether the members wait for victims.
-
-        Raises:
-            DecisionOutdated: the cluster changed each time.
         """
         scheduler, group, members = self._scheduler, attempt.group, attempt.queued
         steps = preempt_for_group(
@@ -614,8 +610,8 @@ class GroupCycle:
         )
         try:
             answer = await self._in_slices(steps, attempt.pipeline)
-        except DecisionOutdated as outdated:
-            raise DecisionOutdated(f"{decision.message} {outdated}") from None
+        except DecisionOutdated as failure:
+            return replace(decision, message=f"{decision.message} {failure}", outdated=True), False
         if not self._is_unchanged(attempt):
             return decision, False
         if isinstance(answer, GroupNomination):
@@ -653,6 +649,7 @@ class GroupCycle:
             self._attempts.count(member, "unschedulable")
             queued = member.queued
             queued.unschedulable_count, queued.decided_by_specs = count, by_specs
+            queued.outdated |= decision.outdated
             # Before the pod is in a queue again: its state says when the attempt began.
             self._record(member, None, decision.message)
             self._attempts.unschedulable(member, decision.plugins, decision.message)

@@ -85,7 +85,8 @@ class GroupDecision:
     unschedulable. `message` says why the members without a node have none, and `plugins` name what
     rejected them. `fits` counts the members that found a node in the best placement. `bounded` says
     that not all placements could be tried, and `by_specs` that nothing but the specs of the members
-    was read of them.
+    was read of them. `outdated` says that the cluster changed in each pause: the group is tried again
+    after its backoff, whatever happens.
     """
 
     rows: Mapping[Uid, int]
@@ -97,6 +98,7 @@ class GroupDecision:
     fits: int = 0
     bounded: bool = False
     by_specs: bool = False
+    outdated: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

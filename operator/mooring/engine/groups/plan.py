@@ -84,16 +84,11 @@ class GroupPlanner:
         self._plans_left = _MOST_PLANS
         self._rejected: dict[str, set[str]] = {}
         """By uid of a member the names of nodes that Reserve or Permit rejected."""
-        self._message = ""
+        self._message = _ALWAYS_OUTDATED
         self._plugins = frozenset[str]()
 
     def plan(self) -> Pausing[GroupPlan | GroupDecision]:
-        """Return a plan for what the state is now, or the decision that says why there is none.
-
-        Raises:
-            DecisionOutdated: the cluster changed in pauses each time, or until the budget was
-                spent; its text says so.
-        """
+        """Return a plan for what the state is now, or the decision that says why there is none."""
         while self._plans_left:
             self._plans_left -= 1
             members = without_node(self._members, self._cluster)
@@ -121,9 +116,13 @@ class GroupPlanner:
             if not self._rejected:
                 return decision
             break
-        if not self._rejected:
-            raise DecisionOutdated(_ALWAYS_OUTDATED)
-        return GroupDecision({}, message=self._message, plugins=self._plugins, bounded=True)
+        return GroupDecision(
+            {},
+            message=self._message,
+            plugins=self._plugins,
+            bounded=True,
+            outdated=not self._rejected,
+        )
 
     def failed(self, failure: DecisionOutdated | PodRejected) -> None:
         """Note why the last plan was not committed; the next one avoids a node that rejects.
