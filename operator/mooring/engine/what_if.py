@@ -6,9 +6,9 @@ live state. In the live state decisions are made in trials, which are undone bef
 runs.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final, overload
 
 import numpy as np
@@ -26,6 +26,7 @@ from mooring.framework.pipeline import Pipeline
 from mooring.framework.runtime import first_gate
 from mooring.model.events import Kind
 from mooring.model.pod import Pod, Uid
+from mooring.model.resource_claims import Allocation
 from mooring.state.cluster import Trial
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
@@ -36,6 +37,17 @@ __all__ = ["WhatIf", "held_back", "stays_on_its_node", "without_preemption"]
 _FIRST_ATTEMPT: Final = 1
 """The number of an attempt is part of the seed of its decision."""
 _OUTDATED: Final = "the cluster changed while nodes for the group were searched; try again"
+
+
+@dataclass(eq=False, slots=True)
+class _Added:
+    """A pod that is on a node in all trials."""
+
+    pod: Pod
+    node: str
+    pipeline: Pipeline
+    allocations: Mapping[str, Allocation] | None = None
+    """What its claims got in the first trial, by their uids; None before that."""
 
 
 class WhatIf:
@@ -62,7 +74,7 @@ class WhatIf:
         self._salt = salt
         self._start = 0
         self._removed: list[Uid] = []
-        self._added: list[tuple[Pod, str, Pipeline]] = []
+        self._added: list[_Added] = []
         self._nominated: list[tuple[Pod, str]] = []
         self._objects: list[tuple[Kind, str, Any]] = []
 
@@ -75,7 +87,7 @@ class WhatIf:
 
         There it has what the plugins of the pipeline reserve for it: devices, cards and volumes.
         """
-        self._added.append((pod, node, pipeline))
+        self._added.append(_Added(pod, node, pipeline))
 
     def nominate(self, pod: Pod, node: str) -> None:
         """Keep what the pod requests of the node of this name for it in all trials from now on."""
@@ -100,10 +112,10 @@ class WhatIf:
             for uid in self._removed:
                 trial.withdraw(uid)
                 trial.remove(uid)
-            for pod, name, pipeline in self._added:
-                if (row := self._row_for(pod, name)) is not None:
-                    trial.add(pod, row)
-                    assign_devices(pipeline.reserve, pod, row)
+            for added in self._added:
+                if (row := self._row_for(added.pod, added.node)) is not None:
+                    trial.add(added.pod, row)
+                    self._give(added, row, trial)
             for pod, name in self._nominated:
                 row = self._row_for(pod, name)
                 if row is not None and cluster.nominations.get(pod.uid) is None:
@@ -111,6 +123,17 @@ class WhatIf:
             for kind, key, value in self._objects:
                 trial.put(kind, key, value)
             yield trial
+
+    def _give(self, added: _Added, row: int, trial: Trial) -> None:
+        """Give an added pod what is reserved for it; devices are searched for the first time only.
+
+        There may be hundreds of pods, and a trial has no pauses.
+        """
+        if added.allocations:
+            trial.hold_claims(added.pod.uid, added.allocations)
+        assign_devices(added.pipeline.reserve, added.pod, row)
+        if added.allocations is None:
+            added.allocations = self.cluster.dynamic_resources.held(added.pod.uid)
 
     def _row_for(self, pod: Pod, node: str) -> int | None:
         """Return the row of the node of this name; None if it has gone, or the pod has a node."""

@@ -929,6 +929,10 @@ class Trial:
             if pod.volumes and not self._state.storage.volumes.holds(pod.uid):
                 self._assuming[pod.uid] = pod
 
+    def hold_claims(self, holder: Uid, allocations: Mapping[str, Allocation]) -> None:
+        """Have these allocations in flight for a pod that was added in this trial."""
+        self._state.hold_claims(holder, allocations)
+
     def nominate(self, pod: Pod, row: int) -> None:
         """Nominate the pod, which must not be nominated now, to the row."""
         self._state._nominations.put(pod, row)  # noqa: SLF001 - see above

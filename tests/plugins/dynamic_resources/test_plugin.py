@@ -862,3 +862,16 @@ def test_a_pod_that_is_taken_off_its_node_in_a_what_if_finds_its_devices_free() 
     assert isinstance(outcome, ScheduleResult)
     assert outcome.node == "n1"
     assert in_use(deciding.state) == ["a0", "a1"]
+
+
+def test_devices_of_a_pod_that_is_tried_with_others_are_searched_for_once() -> None:
+    """Each decision about another one has a trial of its own, in which all before it are added."""
+    deciding = Deciding(N1, *GPUS, device_claim())
+    what_if = WhatIf(deciding.cluster, deciding.shared, now=lambda: 0.0)
+    what_if.add(parse_pod(using()), "n1", deciding.pipeline)
+    with what_if.trial():
+        assert in_use(deciding.state) == ["a0"]
+    deciding.state.delete(Kind.DEVICE_CLASS, "gpu")  # a search would find none
+    with what_if.trial():
+        assert in_use(deciding.state) == ["a0"]
+    assert in_use(deciding.state) == []

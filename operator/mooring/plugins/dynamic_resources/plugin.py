@@ -289,11 +289,14 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         """Have the devices of the row in flight for the pod, which is on it, in a trial.
 
         Thousands of pods may be on nodes again after a pause, so that each has a budget. In the
-        pause a class or a selector may have become wrong: the pod has no devices then.
+        pause a class or a selector may have become wrong: the pod has no devices then. Nothing is
+        searched for a pod that holds devices already.
 
         Raises:
             StillEvaluating: selectors of devices are evaluated first.
         """
+        if self._cluster.dynamic_resources.held(pod.uid):
+            return None
         self._evaluations.begin_decision()
         try:
             found = self._assigned(pod, row)
