@@ -258,6 +258,17 @@ async def test_the_file_of_the_clusters_ca_is_read_again(tmp_path: Path, *, in_a
     assert "next-ca" in trusted_by(connection)
 
 
+async def test_a_new_token_is_used_while_the_ca_cannot_be_read(tmp_path: Path) -> None:
+    account = service_account(tmp_path)
+    connection = await load_connection(environ=IN_A_POD, service_account=account)
+    headers = await connection.credentials.headers()
+    (account / "ca.crt").write_text("half a cert")
+    (account / "token").write_text("rotated")
+    assert await connection.credentials.renew(headers)
+    assert await connection.credentials.headers() == {"Authorization": "Bearer rotated"}
+    assert "test-ca" in trusted_by(connection)
+
+
 @asynccontextmanager
 async def telling_users(ca: Authority, folder: Path) -> AsyncIterator[int]:
     """Yield the port of a server that tells each client the name in its certificate."""

@@ -115,6 +115,22 @@ async def test_a_login_goes_on_when_the_request_that_began_it_is_cancelled(how: 
     assert source.asked == [how]
 
 
+async def test_a_login_that_does_not_end_is_given_up_and_others_wait_for_the_same_one(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("mooring.kube.credentials.LOGIN_SECONDS", 0.0)
+    source = Source()
+    credentials = Credentials(source, "first")
+    source.value = "second"
+    source.open.clear()
+    old = await credentials.headers()
+    assert await asyncio.gather(*(credentials.renew(old) for _ in range(5))) == [False] * 5
+    assert source.asked == ["replaced"]
+    assert "no answer within 0 seconds" in caplog.text
+    source.open.set()
+    assert await credentials.renew(old)
+
+
 async def test_a_connection_without_a_token_sends_no_header() -> None:
     credentials = Credentials(NoToken(), None)
     headers = await credentials.headers()

@@ -11,6 +11,7 @@ neither a replica in a pod needs it, nor a command that reads files alone or sho
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import ssl
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from aiohttp import BaseConnector
 
 __all__ = ["Connection", "default_namespace", "load_connection"]
+
+logger = logging.getLogger(__name__)
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
@@ -359,7 +362,10 @@ class _Followed:
         return self._and_follow(await self._source.replaced())
 
     def _and_follow(self, value: str | None) -> str | None:
-        self._follow()
+        try:
+            self._follow()
+        except ConfigError as error:
+            logger.warning("the certificates that were read before are used: %s", error)
         return value
 
     def _follow(self) -> None:

@@ -11,7 +11,7 @@ from mooring.kube.errors import ConfigError
 from mooring.shielding import shielded
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
 __all__ = ["REREAD_SECONDS", "Credentials", "NoToken", "TokenSource"]
 
@@ -19,6 +19,8 @@ logger = logging.getLogger(__name__)
 
 REREAD_SECONDS: Final = 60.0
 """How long a token is used before its source is asked again; client-go's figure for token files."""
+LOGIN_SECONDS: Final = 60.0
+"""After so long a login is given up, such as that of a plugin that asks somebody."""
 
 
 class TokenSource(Protocol):
@@ -66,34 +68,35 @@ class Credentials:
         self._reread = float("inf") if reread is None else reread
         self._clock = clock
         self._due = clock() + self._reread
-        self._renewing = asyncio.Lock()
-        self._logins: set[asyncio.Task[None]] = set()
+        self._logins: dict[Callable[[], Awaitable[str | None]], asyncio.Task[None]] = {}
+        """Those that run, by what the source does for them."""
 
     async def headers(self) -> Mapping[str, str]:
         """Return the headers to send; the same object until they change."""
         if self._clock() >= self._due:
             # Set first: while a login plugin runs, other requests go on with the present header.
             self._set_due()
-            await self._outliving(self._refresh(self._source.current))
+            await self._login(self._source.current)
         return self._headers
 
     async def renew(self, refused: Mapping[str, str]) -> bool:
         """Renew after a 401 to the headers `refused`; return whether there are others to try."""
+        if self._headers is refused and self._source.current in self._logins:
+            await self._login(self._source.current)
         if self._headers is refused:
-            await self._outliving(self._replace(refused))
+            self._set_due()
+            await self._login(self._source.replaced)
         return self._headers is not refused
 
-    async def _replace(self, refused: Mapping[str, str]) -> None:
-        async with self._renewing:  # many requests are refused at once, one login is enough
-            if self._headers is refused:
-                self._set_due()
-                await self._refresh(self._source.replaced)
+    async def _login(self, obtain: Callable[[], Awaitable[str | None]]) -> None:
+        """Wait for the login, which goes on if the caller is cancelled.
 
-    async def _outliving(self, login: Coroutine[None, None, None]) -> None:
-        """Wait for the login, which goes on if the caller is cancelled."""
-        task = asyncio.create_task(login)
-        self._logins.add(task)
-        task.add_done_callback(self._logins.discard)
+        Many requests are refused at once: they wait for the same one.
+        """
+        task = self._logins.get(obtain)
+        if task is None:
+            task = self._logins[obtain] = asyncio.create_task(self._refresh(obtain))
+            task.add_done_callback(lambda _: self._logins.pop(obtain, None))
         await shielded(task)
 
     def _set_due(self) -> None:
@@ -101,9 +104,11 @@ class Credentials:
 
     async def _refresh(self, obtain: Callable[[], Awaitable[str | None]]) -> None:
         try:
-            headers = _as_headers(await obtain())
-        except ConfigError as error:
-            logger.warning("credentials could not be renewed, the old ones stay: %s", error)
+            async with asyncio.timeout(LOGIN_SECONDS):
+                headers = _as_headers(await obtain())
+        except (ConfigError, TimeoutError) as error:
+            why = str(error) or f"no answer within {LOGIN_SECONDS:g} seconds"
+            logger.warning("credentials could not be renewed, the old ones stay: %s", why)
             return
         if headers != self._headers:
             self._headers = headers
