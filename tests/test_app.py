@@ -127,7 +127,7 @@ class SlowKopf:
     def __init__(self, cluster: Cluster, handlers: ObjectHandlers) -> None:
         self._cluster = cluster
         self._handlers = handlers
-        self._listed = asyncio.Event()
+        self.listed = asyncio.Event()
 
     async def run(self, _restore_signals: Callable[[], None]) -> None:
         await self._handlers.on_profile({"type": None, "object": self._cluster.profiles[0]})
@@ -135,13 +135,13 @@ class SlowKopf:
             await self._handlers.on_pods([raw])
             for _ in range(100):
                 await asyncio.sleep(0)
-        self._listed.set()
+        self.listed.set()
         await asyncio.Event().wait()
 
     async def until_watchable(self) -> None: ...
 
     async def until_pods_are_listed(self) -> None:
-        await self._listed.wait()
+        await self.listed.wait()
 
     def problem(self) -> str | None: ...
 
@@ -333,6 +333,30 @@ async def test_nothing_is_decided_before_all_profiles_of_the_beginning_are_in_fo
     async with electing(cluster, kopf=lambda handlers, *_: SlowKopf(cluster, handlers)):
         await until(lambda: cluster.bindings or told())
     assert cluster.bindings == []
+
+
+async def test_a_profile_that_goes_before_kopf_lists_is_soon_out_of_force(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No watch tells of it: kopf was never shown it, and is shown nothing else."""
+    monkeypatch.setattr("mooring.mirroring.comparer.PAUSE_SECONDS", 0.0)
+    cluster = Cluster()
+    cluster.pods.clear()
+
+    def in_force() -> bool:
+        replica = cluster.replica
+        return replica is not None and "mooring" in replica.engine.scheduler.profiles.in_force
+
+    class DeletedBefore(SlowKopf):
+        async def run(self, _restore_signals: Callable[[], None]) -> None:
+            await until(in_force)
+            cluster.profiles.clear()
+            self.listed.set()
+            await asyncio.Event().wait()
+
+    async with electing(cluster, kopf=lambda handlers, *_: DeletedBefore(cluster, handlers)):
+        await until(in_force)
+        await until(lambda: not in_force())
 
 
 async def test_nothing_is_decided_before_all_pods_of_the_beginning_have_come_in() -> None:

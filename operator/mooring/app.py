@@ -414,6 +414,7 @@ class Scheduler:
         with self._profile_handler.departures.meanwhile() as gone:
             await self._handlers.profiles_read(await self._profiles(), gone)
         await self._kopf.until_pods_are_listed()
+        self._compare_soon()  # a profile that went before kopf listed them is in force
         await self.engine.loop.run()
 
     async def _profiles(self) -> Sequence[Mapping[str, Any]]:
