@@ -85,8 +85,8 @@ class GroupDecision:
     unschedulable. `message` says why the members without a node have none, and `plugins` name what
     rejected them. `fits` counts the members that found a node in the best placement. `bounded` says
     that not all placements could be tried, and `by_specs` that nothing but the specs of the members
-    was read of them. `outdated` says that the cluster changed in each pause: the group is tried again
-    after its backoff, whatever happens.
+    was read of them. `outdated` says that the cluster changed in each pause: the group is tried
+    again after its backoff, whatever happens.
     """
 
     rows: Mapping[Uid, int]
