@@ -3,7 +3,7 @@
 import pytest
 
 from mooring.framework.plugin_failures import Blamed, ExtensionPoint, PluginFailures, text_of
-from mooring.framework.verdicts import PluginError
+from mooring.framework.verdicts import ObjectError, PluginError
 
 FILTER = Blamed("RackAware", "acme", ExtensionPoint.FILTER)
 
@@ -46,6 +46,14 @@ def test_only_an_unexpected_exception_has_a_traceback(caplog: pytest.LogCaptureF
     traces = [getattr(record, "traceback", None) for record in caplog.records]
     assert traces[0] is not None
     assert traces[1] is None
+
+
+def test_what_an_object_says_is_no_failure_of_the_plugin(caplog: pytest.LogCaptureFixture) -> None:
+    recorded = Recorded()
+    failed = recorded.failures.error(FILTER, ObjectError("selector: division by zero"))
+    assert str(failed) == 'running "RackAware" filter plugin: selector: division by zero'
+    assert recorded.counted == []
+    assert caplog.messages == []
 
 
 def test_keyboard_interrupt_is_passed_on() -> None:

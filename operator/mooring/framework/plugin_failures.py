@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from mooring.framework.verdicts import PluginError
+from mooring.framework.verdicts import ObjectError, PluginError
 from mooring.model.bounded_cache import BoundedCache
 
 __all__ = [
@@ -134,7 +134,8 @@ class PluginFailures:
     def error(self, blamed: Blamed, error: BaseException) -> PluginFailed:
         """Record what a plugin raised; return the exception to raise instead.
 
-        The traceback is logged, except that of a PluginError, which a plugin raises on purpose.
+        The traceback is logged, except that of a PluginError, which a plugin raises on purpose. An
+        ObjectError is not recorded.
 
         Raises:
             KeyboardInterrupt: if it is one.
@@ -143,11 +144,11 @@ class PluginFailures:
         if isinstance(error, KeyboardInterrupt | PluginFailed):
             raise error
         text = text_of(error)
-        if isinstance(error, PluginError):
-            self._record(blamed, FailureKind.ERROR, f"failed at {blamed.point}: {text}")
-        else:
+        if not isinstance(error, PluginError):
             problem = f"failed at {blamed.point}: {type(error).__name__}: {text}"
             self._record(blamed, FailureKind.ERROR, problem, error)
+        elif not isinstance(error, ObjectError):
+            self._record(blamed, FailureKind.ERROR, f"failed at {blamed.point}: {text}")
         # kube-scheduler words the errors of filters in another way than those of other points.
         what = (
             f'"{blamed.plugin}" filter plugin'

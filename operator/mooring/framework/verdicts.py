@@ -33,6 +33,7 @@ from mooring.state.view import BoolArray
 __all__ = [
     "SKIP",
     "Explanation",
+    "ObjectError",
     "PluginError",
     "PreFilterResult",
     "Skip",
@@ -205,3 +206,11 @@ class Explanation:
 
 class PluginError(Exception):
     """A plugin could not do its work; the text is one line for users."""
+
+
+class ObjectError(PluginError):
+    """What an object says is wrong, such as a selector that divides by zero.
+
+    The attempt fails as with any PluginError, but no failure of the plugin is counted or logged:
+    whoever may write such an object could have people called.
+    """

@@ -11,7 +11,7 @@ from mooring.engine.outcome import FitError, ScheduleResult
 from mooring.engine.what_if import WhatIf
 from mooring.framework.handle import DeviceMetrics
 from mooring.framework.hints import QueueingHint
-from mooring.framework.verdicts import SKIP, PluginError, Unschedulable
+from mooring.framework.verdicts import SKIP, ObjectError, PluginError, Unschedulable
 from mooring.kube.resources import RESOURCE_CLAIM
 from mooring.mirroring.mirror import Mirror
 from mooring.model.events import Action, ClusterEvent, Kind
@@ -230,7 +230,7 @@ def test_what_the_allocator_says_comes_before_devices_on_other_nodes() -> None:
 
 def test_a_selector_that_fails_ends_the_attempt() -> None:
     broken = request(selectors=[{"cel": {"expression": "device.attributes['x'].y == 1"}}])
-    with pytest.raises(PluginError, match="no such key: y"):
+    with pytest.raises(ObjectError, match="no such key: y"):
         answers(device_claim("claim", broken)).rejections(using())
 
 

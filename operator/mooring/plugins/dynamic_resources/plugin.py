@@ -20,7 +20,14 @@ from mooring.framework.handle import Handle
 from mooring.framework.hints import QueueingHint, queue_if
 from mooring.framework.plugin import Normalize
 from mooring.framework.post_filter import PodGroupPostFilterState, PostFilterState
-from mooring.framework.verdicts import SKIP, Explanation, PluginError, Skip, Unschedulable
+from mooring.framework.verdicts import (
+    SKIP,
+    Explanation,
+    ObjectError,
+    PluginError,
+    Skip,
+    Unschedulable,
+)
 from mooring.model.device_classes import DeviceClass
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.node import Node
@@ -494,14 +501,14 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         """Return what the claims without devices can get on the nodes.
 
         Raises:
-            PluginError: if something is wrong with the claims, their classes or their selectors.
+            ObjectError: if something is wrong with the claims, their classes or their selectors.
         """
         try:
             return self._answers.on(
                 nodes, waiting, self._cluster, partial(self._allocator, waiting)
             )
         except AllocationError as error:
-            raise PluginError(error.text) from error
+            raise ObjectError(error.text) from error
 
     def _allocated(self, nodes: NodeView, waiting: Sequence[ResourceClaim]) -> Answer:
         """Return the devices of the only node for the claims without any.
@@ -509,7 +516,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         Nothing is searched that Filter has answered, if the node's pattern is still the same.
 
         Raises:
-            PluginError: as `_answered`.
+            ObjectError: as `_answered`.
         """
         found, node = self._answered(nodes, waiting), nodes.node(0)
         answer, moves = found.of(0), found.moves_of(0)

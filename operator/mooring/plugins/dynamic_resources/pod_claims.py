@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from mooring.framework.verdicts import PluginError, Unschedulable
+from mooring.framework.verdicts import ObjectError, Unschedulable
 from mooring.model.pod import Pod
 from mooring.model.pod_group import PodGroup, consumer_of
 from mooring.model.resource_claims import (
@@ -260,12 +260,12 @@ def _missing_class(claim: ResourceClaim, cluster: ClusterView) -> Unschedulable 
     """Return which class of a request does not exist, if any.
 
     Raises:
-        PluginError: for a request without a class.
+        ObjectError: for a request without a class.
     """
     for request in claim.spec.requests:
         for name, device_class in _classes(request):
             if not device_class:
-                raise PluginError(f"request {name}: unsupported request type")
+                raise ObjectError(f"request {name}: unsupported request type")
             if cluster.dynamic_resources.device_class(device_class) is None:
                 return Unschedulable(f"request {name}: device class {device_class} does not exist")
         if request.exactly is None and not request.first_available:
