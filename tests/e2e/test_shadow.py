@@ -69,6 +69,19 @@ class Beside:
             path = f"/api/v1/namespaces/default/pods/{raw['metadata']['name']}"
             eventually(partial(self.client.get, path), _has_node, f"{path} bound")
 
+    def wait_until_pods_are_watched(self) -> None:
+        """Return when a pod without a node has been seen; the profile may be in force before that.
+
+        A pod that is bound before is taken for one whose node no scheduler chose.
+        """
+        create_pods(self.client, "default", pod("first", scheduler="nobody"))
+        eventually(
+            lambda: json.loads(self.scheduler.get("/debug/pending")[1]),
+            lambda pending: pending["states"]["without a profile"] == 1,
+            "a pod that is seen without a node",
+        )
+        self.client.delete("/api/v1/namespaces/default/pods/first")
+
     def report(self) -> Raw:
         status, text = self.scheduler.get("/debug/shadow")
         assert status == 200, text
@@ -106,6 +119,7 @@ def beside(fresh_control_plane: Callable[..., ControlPlane], tmp_path: Path) -> 
         scheduler.wait_until_leads()
         found = Beside(client, scheduler)
         found.status_of(0)
+        found.wait_until_pods_are_watched()
         yield found
         assert scheduler.terminate() == 0
 
