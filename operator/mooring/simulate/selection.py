@@ -94,16 +94,18 @@ class Selection:
         rejected = tuple(
             each
             for each in inputs.rejected
-            if self._takes(each.pod, _names(each.pod, *_kind_and_name(each.owner), inputs))
+            if self._takes(each.pod, *_kind_and_name(each.owner), inputs)
         )
         return replace(inputs, pending=pending, rejected=rejected)
 
     def takes(self, pod: Pod, inputs: Inputs) -> bool:
         """Return whether the pod is selected."""
-        return self._takes(pod.key, _names_of(pod, inputs))
+        return self._takes(pod.key, *_owner_of(pod), inputs)
 
-    def _takes(self, key: str, names: set[TypeAndName]) -> bool:
-        return self._is_in(key) and (not self.targets or not names.isdisjoint(self.targets))
+    def _takes(self, key: str, kind: str, owner: str, inputs: Inputs) -> bool:
+        if not self._is_in(key):
+            return False
+        return not self.targets or not _names(key, kind, owner, inputs).isdisjoint(self.targets)
 
     def _is_in(self, key: str) -> bool:
         return self.namespace in (None, key.partition("/")[0])
@@ -115,15 +117,14 @@ EVERY_POD: Final = Selection()
 def _pods(inputs: Inputs) -> Iterator[tuple[str, set[TypeAndName]]]:
     """Yield the key and the names of every pod, those that the API server rejects included."""
     for pod in (*inputs.pending, *(placed.pod for placed in inputs.state.pods)):
-        yield pod.key, _names_of(pod, inputs)
+        yield pod.key, _names(pod.key, *_owner_of(pod), inputs)
     for each in inputs.rejected:
         yield each.pod, _names(each.pod, *_kind_and_name(each.owner), inputs)
 
 
-def _names_of(pod: Pod, inputs: Inputs) -> set[TypeAndName]:
-    owner = pod.owner
-    kind, name = (owner.kind, owner.name) if owner is not None else ("", "")
-    return _names(pod.key, kind, name, inputs)
+def _owner_of(pod: Pod) -> tuple[str, str]:
+    """Return kind and name of the pod's controller; empty if it has none."""
+    return (pod.owner.kind, pod.owner.name) if pod.owner is not None else ("", "")
 
 
 def _names(key: str, kind: str, owner: str, inputs: Inputs) -> set[TypeAndName]:
