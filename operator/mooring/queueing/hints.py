@@ -10,7 +10,7 @@ from mooring.framework.plugin_failures import PluginFailed
 from mooring.framework.queued_pod import QueuedPod
 from mooring.framework.runtime import run_queueing_hint
 from mooring.model.events import ClusterEvent, Kind
-from mooring.model.pod import Pod, claim_keys
+from mooring.model.pod import Pod
 
 __all__ = ["QueueingHints"]
 
@@ -58,8 +58,7 @@ class QueueingHints:
         devices = self._cluster.dynamic_resources
         if pod.spec.containers and devices.extended_resource_claims(pod):
             return pod.uid
-        claims = (devices.claim(key) for key in claim_keys(pod)) if pod.spec.resource_claims else ()
-        known = [claim for claim in claims if claim is not None]
+        known = devices.claims_named_by(pod)
         if not any(claim.allocation for claim in known):
             return tuple(claim.spec.asked for claim in known)
         if devices.reserved_for(pod.uid) or any(c.controller_uid == pod.uid for c in known):

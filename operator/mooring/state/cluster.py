@@ -22,7 +22,7 @@ from mooring.model.devices import Assignment, CardFormat
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.kubernetes_rules import KubernetesRules, rules_of_server
 from mooring.model.node import REGION, ZONE, Node
-from mooring.model.pod import Pod, Uid, claim_keys
+from mooring.model.pod import Pod, Uid
 from mooring.model.pod_group import GroupFormat, GroupKey, PodGroup, consumer_of
 from mooring.model.resource_claims import (
     Allocation,
@@ -563,7 +563,7 @@ class ClusterState:
         claims = self.dynamic_resources.claims
         of_group = self.pod_groups.of(pod)
         group = of_group.definition if of_group is not None else None
-        for claim in filter(None, map(claims.get, claim_keys(pod))):
+        for claim in claims.named_by(pod):
             allocation = claim.allocation or claims.in_flight(claim.uid)
             mine = consumer_of(pod, claim, group)
             others = [each for each in claim.reserved_for if each.uid != mine.uid]

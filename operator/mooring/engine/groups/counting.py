@@ -26,7 +26,7 @@ from mooring.framework.card_plugin import assign_devices
 from mooring.framework.diagnosis import Diagnosis
 from mooring.framework.registry import SHIPPED_WITH
 from mooring.framework.runtime import run_resource_requests
-from mooring.model.pod import Pod, claim_keys
+from mooring.model.pod import Pod
 from mooring.model.pod_spec import PodSpec
 from mooring.model.volumes import PodVolume
 from mooring.state.columns import IntArray
@@ -130,7 +130,7 @@ class CountingSearch:
             rejected = frozenset(self._searched.rejected.get(pod.uid, ()))
             labels, extended = frozenset(pod.labels.items()), self._searched.extended.get(pod.uid)
             notes = frozenset(pod.annotations.items() if self._annotations_matter else ())
-            claims = self._claims_of(pod) if pod.spec.resource_claims else ()
+            claims = self._claims_of(pod)
             fields = (pod.spec, labels, notes, pod.volumes, pod.owner, claims, rejected, extended)
             by_fields.setdefault(fields, MemberClass(rejected, extended)).pods.append(pod)
         classes = list(by_fields.values())
@@ -149,8 +149,7 @@ class CountingSearch:
 
         Claims that were made of one template may differ: it may have been made anew.
         """
-        known = self._cluster.dynamic_resources
-        claims = filter(None, map(known.claim, claim_keys(pod)))
+        claims = self._cluster.dynamic_resources.claims_named_by(pod)
         return tuple((each.spec.asked, each.uid if each.allocation else "") for each in claims)
 
     def all_counted(self, trial: MembersTrial) -> Pausing[list[CountedClass] | None]:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from mooring.model.events import Kind
-from mooring.model.pod import Pod, Uid
+from mooring.model.pod import Pod, Uid, claim_keys
 from mooring.model.resource_claims import Allocation, ClaimSpec, DeviceResult, ResourceClaim
 from mooring.state.dynamic_resources.allocated_devices import AllocatedDevices
 from mooring.state.objects import Objects
@@ -76,6 +76,10 @@ class ResourceClaims:
     def held(self, pod: Uid) -> Mapping[str, Allocation]:
         """Return the allocations that are in flight for the pod, by the uid of the claim."""
         return {uid: self._in_flight[uid].allocation for uid in self._held.get(pod, ())}
+
+    def named_by(self, pod: Pod) -> list[ResourceClaim]:
+        """Return the known claims that the pod names, or that were made for its templates."""
+        return [*filter(None, map(self.get, claim_keys(pod)))] if pod.spec.resource_claims else []
 
     def reserved_for(self, consumer: str) -> list[ResourceClaim]:
         """Return the claims that are reserved for the consumer of this uid."""

@@ -66,6 +66,10 @@ class DynamicResourcesView:
         """Return the claim of this namespace/name; None if it is unknown."""
         return self._writer.claims.get(key)
 
+    def claims_named_by(self, pod: Pod) -> list[ResourceClaim]:
+        """Return the known claims that the pod names, or that were made for its templates."""
+        return self._writer.claims.named_by(pod)
+
     def claim_of_uid(self, uid: str) -> ResourceClaim | None:
         """Return the claim of this uid; None if it is unknown."""
         return self._writer.claims.of_uid(uid)
