@@ -1,13 +1,12 @@
 """The plugins of kube-scheduler v1.36.3 as a catalog, and short ways to say what is wrong."""
 
-import sys
 from collections.abc import Callable, Iterable, Mapping
-from types import FrameType
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
+from call_counts import calls_in
 from mooring.policy.args import KUBE_SCHEDULER_ARGS
 from mooring.policy.errors import ProfileInvalid
 from mooring.policy.merge import Catalog
@@ -80,24 +79,8 @@ def mistakes() -> Mistakes:
 
 @pytest.fixture(scope="session")
 def steps() -> Callable[[Callable[[], object]], int]:
-    """Return a function that returns how many functions are called, and left, in a call."""
-
-    def counted(call: Callable[[], object]) -> int:
-        number = 0
-
-        def count(_frame: FrameType, _event: str, _argument: object) -> None:
-            nonlocal number
-            number += 1
-
-        before = sys.getprofile()
-        sys.setprofile(count)
-        try:
-            call()
-        finally:
-            sys.setprofile(before)
-        return number
-
-    return counted
+    """Return a function that returns how many functions are called in a call."""
+    return calls_in
 
 
 @pytest.fixture(scope="session")

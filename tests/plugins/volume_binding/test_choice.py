@@ -1,12 +1,11 @@
-import sys
 from collections.abc import Mapping, Sequence
-from types import FrameType
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from call_counts import calls_in
 from mooring.model.events import Kind
 from mooring.model.node import HOSTNAME, ZONE
 from mooring.model.storage import (
@@ -120,20 +119,9 @@ def test_two_claims_do_not_take_the_same_volume() -> None:
 
 def steps(claims: int, volumes: Sequence[Raw]) -> int:
     """Return how many functions are called to choose among the volumes for so many claims."""
-    cluster_view, number = ClusterView(cluster(*NODES, *volumes)), 0
+    cluster_view = ClusterView(cluster(*NODES, *volumes))
     parsed = [parse_persistent_volume_claim(pvc(f"c{n}")) for n in range(claims)]
-
-    def count(_frame: FrameType, event: str, _argument: object) -> None:
-        nonlocal number
-        number += event in ("call", "c_call")
-
-    before = sys.getprofile()
-    sys.setprofile(count)
-    try:
-        choices(parsed, cluster_view.nodes, cluster_view.storage)
-    finally:
-        sys.setprofile(before)
-    return number
+    return calls_in(lambda: choices(parsed, cluster_view.nodes, cluster_view.storage))
 
 
 @pytest.mark.parametrize("local", [True, False])

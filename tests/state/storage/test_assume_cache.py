@@ -1,10 +1,9 @@
-import sys
 from dataclasses import dataclass
-from types import FrameType
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from call_counts import calls_in
 from mooring.state.storage.assume_cache import AssumeCache
 
 
@@ -51,23 +50,16 @@ def test_restoring_what_another_assumed_changes_nothing() -> None:
 
 def steps(others: int) -> int:
     """Return how many functions are called for one pod beside so many others."""
-    overlay, number = AssumeCache[Thing](), 0
+    overlay = AssumeCache[Thing]()
     for other in range(others):
         overlay.assume(f"other-{other}", f"of-other-{other}", SHOWN)
 
-    def count(_frame: FrameType, event: str, _argument: object) -> None:
-        nonlocal number
-        number += event in ("call", "c_call")
-
-    before = sys.getprofile()
-    sys.setprofile(count)
-    try:
+    def one() -> None:
         assert not overlay.holds("pod")
         overlay.assume("pod", "a", SHOWN)
         assert overlay.restore("pod") == ["a"]
-    finally:
-        sys.setprofile(before)
-    return number
+
+    return calls_in(one)
 
 
 def test_what_is_assumed_for_a_pod_is_found_without_a_look_at_others() -> None:

@@ -1,10 +1,9 @@
-import sys
 from collections.abc import Mapping
-from types import FrameType
 from typing import Any
 
 import pytest
 
+from call_counts import calls_in
 from mooring.model.events import Kind
 from mooring.model.node import ZONE
 from mooring.model.objects import object_key, parse_object
@@ -111,23 +110,12 @@ def test_the_pods_of_a_claim_follow_it_from_its_class_to_its_volume() -> None:
 
 def calls_of_a_change(claims: int, after: Raw) -> int:
     """Return how many functions are called when MADE, of so many bound claims, becomes `after`."""
-    state, number = cluster(node("n1"), MADE), 0
+    state = cluster(node("n1"), MADE)
     for n in range(claims):
         put(state, pv(f"v{n}", spec=CSI))
         put(state, pvc(f"c{n}", storage_class="fast", volume=f"v{n}"))
         put(state, pod(f"p{n}", node="n1", claims=[f"c{n}"]))
-
-    def count(_frame: FrameType, event: str, _argument: object) -> None:
-        nonlocal number
-        number += event == "call"
-
-    before = sys.getprofile()
-    sys.setprofile(count)
-    try:
-        put(state, after)
-    finally:
-        sys.setprofile(before)
-    return number
+    return calls_in(lambda: put(state, after), with_c=False)
 
 
 @pytest.mark.parametrize("provisioner", ["csi.example", "other.example"])
