@@ -1,10 +1,10 @@
 """The command `python -m bench.hostile [NODES [WORD...]]`: for how long the event loop is held.
 
-By default 5,000 nodes with 150,000 pods. For each case of `bench.holds` and `bench.device_holds`,
-and each pod made to be slow, prints the longest step of a task, by CPU time; fails if one is beyond
-its bound. Walks of the garbage collector over its oldest generation, which may come in any case,
-are left out of the steps and have a line of their own. Every pod that is made to be slow is at a
-limit of `mooring.model.limits`, so no pod that is scheduled is larger.
+By default 5,000 nodes with 150,000 pods. For each case of `bench.holds`, `bench.device_holds` and
+`bench.pod_holds`, and each pod made to be slow, prints the longest step of a task, by CPU time;
+fails if one is beyond its bound. Walks of the garbage collector over its oldest generation, which
+may come in any case, are left out of the steps and have a line of their own. Every pod that is made
+to be slow is at a limit of `mooring.model.limits`, so no pod that is scheduled is larger.
 """
 
 import asyncio
@@ -19,6 +19,7 @@ import click
 from bench.device_holds import DEVICE_CASES
 from bench.full_replica import PODS_PER_NODE, FullReplica
 from bench.holds import BOUND, CASES, WALK_BOUND, Hold, hostile_pod, longest_hold
+from bench.pod_holds import POD_CASES
 from mooring.model.limits import LIMITS, Counted
 from mooring.model.pod import Pod, parse_pod
 from mooring.testing.builders import pod
@@ -74,7 +75,7 @@ async def measure(nodes: int, *words: str) -> list[tuple[str, Hold]]:
     """
     replica, found = FullReplica(nodes), list[tuple[str, Hold]]()
     hostile = (hostile_pod(what, each) for what, each in hostile_pods().items())
-    for case in (*CASES, *DEVICE_CASES, *hostile):
+    for case in (*CASES, *DEVICE_CASES, *POD_CASES, *hostile):
         what = (case.__doc__ or "").strip().split(".\n")[0].rstrip(".")
         if words and not any(word in what for word in words):
             continue

@@ -15,6 +15,7 @@ from bench.holds import (
     longest_hold,
 )
 from bench.hostile import hostile_pods, measure
+from bench.pod_holds import POD_CASES
 
 NODES = 4
 HOSTILE = [hostile_pod(what, found) for what, found in hostile_pods().items()]
@@ -28,7 +29,7 @@ def test_no_hostile_pod_exceeds_a_limit() -> None:
 async def test_every_case_runs_and_leaves_no_pod_that_waits() -> None:
     replica = FullReplica(NODES)
     placed = len(replica.state.pods)
-    for case in (*CASES, *HOSTILE):
+    for case in (*CASES, *POD_CASES, *HOSTILE):
         for work in case(replica):
             await work
         assert not replica.scheduler.queue.uids(), case.__doc__
@@ -38,7 +39,7 @@ async def test_every_case_runs_and_leaves_no_pod_that_waits() -> None:
     await replica.client.close()
 
 
-@pytest.mark.parametrize("case", [*CASES, *HOSTILE])
+@pytest.mark.parametrize("case", [*CASES, *POD_CASES, *HOSTILE])
 def test_every_case_says_in_one_line_what_is_done(case: Case) -> None:
     assert case.__doc__ is not None
     assert len(case.__doc__.splitlines()) == 1
