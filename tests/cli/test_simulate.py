@@ -414,3 +414,9 @@ def test_the_version_is_that_of_the_dump_unless_it_is_given_or_pinned(tmp_path: 
     assert "no new claims to deallocate" not in invoke(file, "--kubernetes", "1.37").stdout
     file = dump(tmp_path / "dump", server_object("1.37"), pinned, follows, node("n1"), *pods[1:])
     assert "no new claims to deallocate" in invoke(file, "--kubernetes", "1.37").stdout
+
+
+def test_a_gang_without_room_names_only_the_resource_that_is_short() -> None:
+    """The node of the case has no cpu left, and 108 free pod slots."""
+    result = invoke(str(Path(__file__).parent.parent / "cases/73-group-says-pod-slots.yaml"))
+    assert "0 of 2 members fit, needs 2 CPUs more. 0/1 nodes" in result.stdout

@@ -6,7 +6,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from deciding import Deciding
-from group_searching import answered, by_name, placed
+from group_searching import answered, by_name, placed, search_for
+from mooring.engine.groups.slices import run_whole
 from mooring.framework.handle import Handle
 from mooring.framework.registry import NoArgs
 from mooring.framework.verdicts import SKIP, Explanation, Skip
@@ -84,15 +85,38 @@ def test_what_is_nominated_to_a_node_is_not_free() -> None:
     assert not placed(deciding, [pod("x", cpu="1"), pod("y", cpu="1")]).complete
 
 
-def test_the_cause_is_what_all_members_lack_together() -> None:
-    deciding = Deciding(node("a", cpu="4"), node("b", cpu="4"))
-    assignment = placed(deciding, [pod(f"w{i}", cpu="2500m") for i in range(8)])
+def lacking(nodes: list[Raw], members: list[Raw]) -> str:
+    search = search_for(Deciding(*nodes), members)
+    assignment = run_whole(search.place())
     assert assignment.impossible
-    assert assignment.cause == "needs 12 CPUs more"
-    assert len(assignment.rows) == 2
+    return run_whole(search.counting.lacking(assignment, None))
 
 
-def test_the_cause_of_a_group_that_fits_in_total_is_that_no_node_has_enough() -> None:
-    deciding = Deciding(node("a", cpu="4"), node("b", cpu="4"))
-    assignment = placed(deciding, [pod(f"w{i}", cpu="2500m") for i in range(3)])
-    assert assignment.cause == "no node has enough left for 1 of its members"
+def test_a_group_lacks_what_the_members_request_that_are_left_over() -> None:
+    """A node of 12 CPUs, which is all requests less all that is free, would take four of six."""
+    nodes = [node("a", cpu="4"), node("b", cpu="4")]
+    assert lacking(nodes, [pod(f"w{i}", cpu="2500m") for i in range(8)]) == "needs 15 CPUs more"
+
+
+def test_a_group_that_fits_in_total_lacks_what_one_node_must_have() -> None:
+    nodes = [node("a", cpu="4"), node("b", cpu="4")]
+    assert lacking(nodes, [pod(f"w{i}", cpu="2500m") for i in range(3)]) == "needs 2.5 CPUs more"
+
+
+def test_a_group_lacks_nothing_that_is_free_where_other_resources_are_short() -> None:
+    gpu = "nvidia.com/gpu"
+    nodes = [node(name, cpu="120", memory="880Gi", resources={gpu: "4"}) for name in "ab"]
+    requests = {gpu: "8", "cpu": "60", "memory": "440Gi"}
+    members = [pod(name, requests=requests) for name in "xy"]
+    assert lacking(nodes, members) == f"needs 16 {gpu} more"
+
+
+def test_a_group_that_no_node_may_take_lacks_no_resource() -> None:
+    members = [pod(name, cpu="8", node_selector={"disk": "ssd"}) for name in "xy"]
+    assert not lacking([node("a", cpu="4")], members)
+
+
+def test_an_amount_is_rounded_up_to_what_is_said() -> None:
+    nodes = [node("a", memory="1Gi")]
+    text = lacking(nodes, [pod(name, memory=str(2**30 + 1)) for name in "xy"])
+    assert text == "needs 2.001 GiB of memory more"

@@ -111,7 +111,7 @@ def test_a_group_that_extenders_reject_names_them_and_is_equal_to_no_other() -> 
     decision = decided(deciding, raws, passing(raws, "a", failed=("b",)))
     assert decision.message == (
         "minCount (2) cannot be satisfied: 1 scheduled, 0 remaining; "
-        "the group of 2 does not fit: 1 of 2 members fit, needs 2 CPUs more. "
+        "the group of 2 does not fit: 1 of 2 members fit, needs 3 CPUs more. "
         "0/2 nodes are available: 1 Insufficient cpu, 1 extender http://e: busy."
     )
     assert "Extender" in decision.plugins

@@ -266,10 +266,9 @@ class CountingSearch:
         item = Item(len(members.pods), requests, np.ones(len(ranked), np.bool_), places, fills)
         free = self._free(resources, self._cluster.nodes.take(ranked))
         packing = pack((item,), free)
-        cause = "" if packing.complete else _shortage((item,), free, packing, resources)
         at = np.repeat(ranked, packing.members[0]).tolist()
         found = {pod.uid: row for pod, row in zip(members.pods, at, strict=False)}
-        return Assignment(found, item.count, packing.tries, packing.impossible, cause)
+        return Assignment(found, item.count, packing.tries, packing.impossible)
 
     def _place_all(
         self, counted: Sequence[CountedClass], allowed: BoolArray, trial: MembersTrial
@@ -282,11 +281,9 @@ class CountingSearch:
         for members, c in zip(self.classes, counted, strict=True):
             items.append(self._item(members, c, resources, free, allowed))
             yield from trial.pause()
-        packing = yield from trial.pausing(pack_in_slices(items, free))
-        cause = "" if packing.complete else _shortage(items, free, packing, resources)
-        return self._assigned(packing, cause)
+        return self._assigned((yield from trial.pausing(pack_in_slices(items, free))))
 
-    def _assigned(self, packing: Packing, cause: str = "") -> Assignment:
+    def _assigned(self, packing: Packing) -> Assignment:
         """Return the members with the rows on which the packing has so many of their class."""
         rows: Rows = {}
         for members, on_rows in zip(self.classes, packing.members, strict=True):
@@ -294,7 +291,39 @@ class CountingSearch:
             at = np.repeat(chosen, on_rows[chosen]).tolist()
             rows |= {pod.uid: row for pod, row in zip(members.pods, at, strict=False)}
         wanted = len(self._searched.members)
-        return Assignment(rows, wanted, packing.tries, packing.impossible, cause)
+        return Assignment(rows, wanted, packing.tries, packing.impossible)
+
+    def lacking(self, assignment: Assignment, candidates: IntArray | None) -> Pausing[str]:
+        """Return what one more node must have so that all members fit; "" if nothing is known.
+
+        The text names the resources without which more of all others would not help. The node takes
+        the members that the assignment left over; what it has of other resources is enough.
+
+        Raises:
+            DecisionOutdated: in a pause.
+        """
+        with self._searched.trial() as trial:
+            counted = yield from self.all_counted(trial)
+            if counted is None:
+                return ""
+            allowed, resources = self._searched.allowed(candidates), _resources(counted)
+            free = self._free(resources)
+            items = list[Item]()
+            for members, c in zip(self.classes, counted, strict=True):
+                items.append(self._item_of(members, c, resources, free, allowed))
+                yield from trial.pause()
+            eligible = [c.eligible & allowed for c in counted]
+            requests = np.stack([item.requests for item in items], axis=1)
+            ample = requests @ np.array([[item.count] for item in items])
+            short = yield from trial.pausing(_short(items, eligible, free, ample))
+            left = [[sum(p.uid not in assignment.rows for p in c.pods)] for c in self.classes]
+            lacks, texts = requests @ np.array(left), list[str]()
+            for index in short:
+                text, ample[index] = _described(resources[index], int(lacks[index, 0]))
+                texts.append(text)
+            mask = [np.append(each, [True]) for each in eligible]
+            fits = yield from trial.pausing(_fits(items, mask, np.hstack((free, ample))))
+            return f"needs {' and '.join(texts)} more" if fits and short else ""
 
     def place_once_ended(self, slots: IntArray, candidates: IntArray) -> Pausing[Assignment]:
         """Place the members on these rows, as if the pods of these pod columns' slots had ended.
@@ -464,27 +493,41 @@ def _turned(positions: IntArray, seed: int) -> IntArray:
     return np.concatenate((positions[first:], positions[:first]))
 
 
-def _shortage(
-    items: Sequence[Item], free: IntArray, packing: Packing, resources: Sequence[str]
-) -> str:
-    """Return what the members lack in total; "" if they request no more than is free."""
-    lacking: list[str] = []
-    for index, name in enumerate(resources):
-        asking = [item for item in items if item.requests[index] > 0]
-        if not asking:
-            continue
-        usable = np.logical_or.reduce([item.eligible for item in asking])
-        wanted = sum(item.count * int(item.requests[index]) for item in asking)
-        missing = wanted - int(np.maximum(free[index][usable], 0).sum())
-        if missing > 0:
-            lacking.append(_described(name, missing))
-    if lacking:
-        return f"needs {' and '.join(lacking)} more"
-    left = sum(item.count for item in items) - packing.placed
-    return f"no node has enough left for {left} of its members"
+def _short(
+    items: Sequence[Item], eligible: Sequence[BoolArray], free: IntArray, ample: IntArray
+) -> Pausing[list[int]]:
+    """Return the fewest resources that are found of which more on every node makes all items fit.
+
+    `ample` is what all items request (int64[resources, 1]). Return [] if resources are not why.
+    """
+    short = [*range(len(free))]
+    for index in (None, *short):
+        others = [each for each in short if each != index]
+        more = free.copy()
+        more[others] = ample[others]
+        if (yield from _fits(items, eligible, more)):
+            short = others
+        elif index is None:
+            return []
+    return short
 
 
-def _described(resource: str, amount: int) -> str:
-    """Return the amount (millicores, bytes or a count) with its unit, as users read it."""
+def _fits(items: Sequence[Item], eligible: Sequence[BoolArray], free: IntArray) -> Pausing[bool]:
+    """Return whether all items are placed where this is free, each on rows eligible for it."""
+    placed = list[Item]()
+    for item, mask in zip(items, eligible, strict=True):
+        asked = item.requests > 0
+        fits = mask & (free[asked] >= item.requests[asked, None]).all(axis=0)
+        placed.append(replace(item, eligible=fits, ranked=np.flatnonzero(fits)))
+    return (yield from pack_in_slices(placed, free)).complete
+
+
+def _described(resource: str, amount: int) -> tuple[str, int]:
+    """Return the amount with its unit as users read it, and what the text says: not less.
+
+    Amounts are millicores, bytes or counts.
+    """
     per_unit, unit = _UNITS.get(resource, (1, resource))
-    return f"{f'{amount / per_unit:.3f}'.rstrip('0').rstrip('.')} {unit}"
+    thousandths = -(-amount * 1000 // per_unit)
+    text = f"{thousandths / 1000:.3f}".rstrip("0").rstrip(".")
+    return f"{text} {unit}", -(-thousandths * per_unit // 1000)

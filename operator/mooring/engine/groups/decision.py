@@ -137,10 +137,24 @@ def decide_group(group: PodGroupState, searched: SearchedMembers) -> Pausing[Gro
     with searched.trial():
         chosen = _best(best, group, pipeline, cluster) if best else None
     all_tried = len(tried) == len(placements)
+    if chosen is None:
+        yield from _name_what_is_lacking(tried, search)
     decision = _decision(chosen, tried, search, pipeline, all_tried=all_tried)
     if chosen is None and (progress := _short_of(group, pipeline, tried, len(placements))):
         return replace(decision, message=f"{progress}; {decision.message}")
     return decision
+
+
+def _name_what_is_lacking(tried: list[_Candidate], search: GroupSearch) -> Pausing[None]:
+    """Give the candidates that the message names a cause, where they have none."""
+    for number in sorted(range(len(tried)), key=lambda n: -len(tried[n].assignment.rows))[
+        :_MOST_NAMED
+    ]:
+        placement, assignment = tried[number].placement, tried[number].assignment
+        if not assignment.cause:
+            rows = placement.rows if placement.key else None
+            cause = yield from search.counting.lacking(assignment, rows)
+            tried[number] = _Candidate(placement, replace(assignment, cause=cause))
 
 
 def _short_of(
