@@ -134,6 +134,7 @@ def test_a_claim_has_all_fields_that_matching_reads() -> None:
         selector=None,
         volume_name="pv",
         selected_node="n1",
+        annotated=True,
         bind_completed=True,
         phase="Bound",
     )
@@ -143,6 +144,7 @@ def test_a_claim_without_fields_requests_any_file_system() -> None:
     bare = claim()
     assert (bare.key, bare.phase, bare.volume_mode) == ("team-a/data", "Pending", "Filesystem")
     assert (bare.requested, bare.selected_node, bare.selector) == (None, None, None)
+    assert not bare.annotated
     assert (bare.controller_uid, bare.storage_class) == ("", "")
 
 

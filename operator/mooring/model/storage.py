@@ -102,6 +102,7 @@ class PersistentVolumeClaim:
 
     `requested`, `selected_node` and `selector` are None if not set; without a selector every volume
     is eligible. `controller_uid` is the uid of the pod for which an ephemeral claim was created.
+    `annotated` says whether the claim has any annotation.
     """
 
     namespace: str
@@ -118,6 +119,7 @@ class PersistentVolumeClaim:
     selector: LabelSelector | None
     volume_name: str
     selected_node: str | None
+    annotated: bool
     bind_completed: bool
     phase: str
 
@@ -190,6 +192,7 @@ def parse_persistent_volume_claim(raw: Mapping[str, Any]) -> PersistentVolumeCla
         selector=parse_label_selector(optional_mapping(spec, "selector", "spec"), "spec.selector"),
         volume_name=text(spec, "volumeName", "spec"),
         selected_node=annotations.get(SELECTED_NODE),
+        annotated=bool(annotations),
         bind_completed=BIND_COMPLETED in annotations,
         phase=text(mapping(raw, "status"), "phase", "status") or "Pending",
     )

@@ -243,7 +243,7 @@ async def test_a_provisioner_that_gives_the_claim_back_ends_the_binding() -> Non
     binding.meanwhile((pvc("data", storage_class="made", selected_node="n1"), 2), (TO_MAKE, 3))
     with pytest.raises(PluginError) as caught:
         await binding.plugin.pre_bind(web, "n1")
-    assert str(caught.value) == 'binding volumes: provisioning failed for PVC "data"'
+    assert str(caught.value) == 'binding volumes: selectedNode annotation reset for PVC "data"'
 
 
 async def test_a_binding_that_takes_too_long_names_the_claims() -> None:

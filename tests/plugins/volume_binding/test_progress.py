@@ -23,6 +23,11 @@ def version(raw: Raw, number: int) -> dict[str, Any]:
     return {**raw, "metadata": {**raw["metadata"], "resourceVersion": str(number)}}
 
 
+def annotated(raw: Raw) -> dict[str, Any]:
+    """Return the object with an annotation of somebody else's."""
+    return {**raw, "metadata": {**raw["metadata"], "annotations": {"made.by": "x"}}}
+
+
 BOUND = pvc("data", volume="v")
 SENT = version(pvc("made", selected_node="n1"), 20)
 MADE = version(pvc("made", volume="v", selected_node="n1"), 21)
@@ -108,7 +113,11 @@ def test_a_claim_older_than_what_was_written_says_nothing() -> None:
     ("objects", "reason"),
     [
         ((), 'failed to check provisioning pvc: persistentvolumeclaim "made" not found'),
-        ((version(pvc("made"), 21),), 'provisioning failed for PVC "made"'),
+        ((version(pvc("made"), 21),), 'selectedNode annotation reset for PVC "made"'),
+        (
+            (version(annotated(pvc("made")), 21),),
+            'provisioning failed for PVC "made"',
+        ),
         (
             (version(pvc("made", selected_node="n2"), 21),),
             'provisioning failed for PVC "made"',

@@ -95,6 +95,8 @@ class BindingProgress:
             raise VolumesLostError(f"failed to check provisioning pvc: {missing}")
         if _older(shown, written):
             return False
+        if not shown.annotated:
+            raise VolumesLostError(f'selectedNode annotation reset for PVC "{written.name}"')
         if shown.selected_node != self.node:
             # A provisioner that fails takes the annotation away, so that another node is tried.
             raise VolumesLostError(f'provisioning failed for PVC "{written.name}"')
