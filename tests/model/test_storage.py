@@ -97,6 +97,7 @@ def test_the_node_affinity_of_a_volume_selects_nodes() -> None:
 
 
 def test_a_claim_has_all_fields_that_matching_reads() -> None:
+    owner = {"kind": "Pod", "uid": "pod-uid", "controller": True}
     raw = {
         "metadata": {
             "name": "data",
@@ -104,10 +105,7 @@ def test_a_claim_has_all_fields_that_matching_reads() -> None:
             "uid": "u",
             "resourceVersion": "7",
             "annotations": {SELECTED_NODE: "n1", "pv.kubernetes.io/bind-completed": "yes"},
-            "ownerReferences": [
-                {"kind": "Backup", "uid": "other"},
-                {"kind": "Pod", "uid": "pod-uid", "controller": True},
-            ],
+            "ownerReferences": [{"kind": "Backup", "uid": "other"}, owner],
         },
         "spec": {
             "resources": {"requests": {"storage": "1Gi"}},

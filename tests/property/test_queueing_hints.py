@@ -1,7 +1,8 @@
 """Whatever changes, a rejected pod that could be placed after it has been told of it.
 
 It is told either when the change happens or, like a pod that was in flight meanwhile, later and of
-all changes at once. Every plugin is held to this by itself, and all of a profile in decisions.
+all changes at once. A change may be several steps that a list shows as one. Every plugin is held to
+this by itself, and all of a profile in decisions.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -59,6 +60,7 @@ from mooring.testing.storage_builders import (
 
 Raw = Mapping[str, Any]
 
+NO_PROVISIONER = "kubernetes.io/no-provisioner"
 PODS = {"p0": "default", "p1": "default", "p2": "other", "p3": "other"}
 """Names with their namespaces."""
 ARGS: Mapping[str, Raw] = {
@@ -91,13 +93,18 @@ RULES: Mapping[str, str] = {
 """Filters of rules by their names."""
 
 
-def a_class(name: str, zone: str | None = None) -> Raw:
-    """Return one of the three storage classes, for nodes of a zone or for all."""
+def a_class(
+    name: str, zone: str | None = None, *, waits: bool | None = None, provisioner: str = ""
+) -> Raw:
+    """Return one of the three storage classes, for nodes of a zone or for all.
+
+    Whether it waits for the first consumer and its provisioner are as its name says if not given.
+    """
     topologies = [{"matchLabelExpressions": [{"key": ZONE, "values": [zone]}]}]
     return storage_class(
         name,
-        provisioner="kubernetes.io/no-provisioner" if name == "late" else DRIVER,
-        waits=name != "at-once",
+        provisioner=provisioner or (NO_PROVISIONER if name == "late" else DRIVER),
+        waits=name != "at-once" if waits is None else waits,
         **({"allowedTopologies": topologies} if zone else {}),
     )
 
@@ -110,6 +117,18 @@ drawn_limits = st.builds(
     st.sampled_from(({}, {DRIVER: None}, {DRIVER: 0}, {DRIVER: 1}, {DRIVER: 2})),
     migrated=st.sampled_from(((), ("kubernetes.io/aws-ebs",))),
 )
+pod_change = st.sampled_from(
+    (
+        {"labels": {"app": "a"}},
+        {"labels": {"app": "b"}},
+        {"labels": {}},
+        {"cpu": "100m"},
+        {"cpu": "2"},
+        {"terminating": True},
+        {"phase": "Succeeded"},
+    )
+)
+"""What may happen to a pod on its node."""
 
 
 class Answer(NamedTuple):
@@ -237,10 +256,12 @@ class Refusals(RuleBasedStateMachine):
         self.show(node(name, **features))
 
     @precondition(lambda self: self.nodes)
-    @rule(feature=node_feature, data=st.data())
-    def a_node_changes(self, feature: Features, data: st.DataObject) -> None:
+    @rule(changes=st.lists(node_feature, min_size=1, max_size=3), data=st.data())
+    def a_node_changes(self, changes: list[Features], data: st.DataObject) -> None:
+        """Show a node after some changes; a list shows only what has become of all of them."""
         name = data.draw(st.sampled_from(sorted(self.nodes)))
-        self.nodes[name] = self.nodes[name] | feature
+        for change in changes:
+            self.nodes[name] = self.nodes[name] | change
         self.show(node(name, **self.nodes[name]))
 
     @rule(name=node_names)
@@ -256,24 +277,13 @@ class Refusals(RuleBasedStateMachine):
         self.show_placed(uid)
 
     @precondition(lambda self: self.placed)
-    @rule(
-        event=st.sampled_from(
-            (
-                {"labels": {"app": "a"}},
-                {"labels": {"app": "b"}},
-                {"labels": {}},
-                {"cpu": "100m"},
-                {"cpu": "2"},
-                {"terminating": True},
-                {"phase": "Succeeded"},
-            )
-        ),
-        data=st.data(),
-    )
-    def a_placed_pod_changes(self, event: Features, data: st.DataObject) -> None:
+    @rule(changes=st.lists(pod_change, min_size=1, max_size=3), data=st.data())
+    def a_placed_pod_changes(self, changes: list[Features], data: st.DataObject) -> None:
         uid = data.draw(st.sampled_from(sorted(self.placed)))
         name, features, on = self.placed[uid]
-        self.placed[uid] = name, features | event, on
+        for change in changes:
+            features = features | change
+        self.placed[uid] = name, features, on
         self.show_placed(uid)
 
     @precondition(lambda self: self.placed)
@@ -353,12 +363,13 @@ class Refusals(RuleBasedStateMachine):
             spec = {"selector": {"matchLabels": selector}}
             self.show(api_object("ReplicaSet", "rs", namespace="default", spec=spec))
 
-    @rule(raw=drawn_volumes | drawn_claims)
-    def a_volume_or_claim_comes(self, raw: Raw) -> None:
-        """Put it in place of the one of this name."""
+    @rule(raw=drawn_volumes | drawn_claims, seen=st.booleans())
+    def a_volume_or_claim_comes(self, raw: Raw, *, seen: bool) -> None:
+        """Put it in place of the one of this name, whose end no watch may have seen."""
         assume(not self.is_protected(raw))
-        self.remove(raw)
-        self.show(raw)
+        if seen:
+            self.remove(raw)
+        self.show(self.another(raw))
 
     @rule(raw=drawn_volumes | drawn_claims)
     def a_volume_or_claim_goes(self, raw: Raw) -> None:
@@ -366,12 +377,19 @@ class Refusals(RuleBasedStateMachine):
         self.remove(raw)
 
     @rule(
-        raw=st.builds(a_class, st.sampled_from(CLASSES), st.sampled_from((None, "a", "b"))),
+        raw=st.builds(
+            a_class,
+            st.sampled_from(CLASSES),
+            st.sampled_from((None, "a", "b")),
+            waits=st.booleans() | st.none(),
+            provisioner=st.sampled_from(("", DRIVER, NO_PROVISIONER)),
+        ),
         comes=st.booleans(),
     )
     def a_class_comes_or_goes(self, raw: Raw, *, comes: bool) -> None:
+        """Show a class, perhaps in place of another one of its name."""
         if comes:
-            self.show(raw)
+            self.show(self.another(raw))
         else:
             self.remove(raw)
 
@@ -386,18 +404,25 @@ class Refusals(RuleBasedStateMachine):
             st.just({ZONE: "a"}),
         )
         | st.builds(volume_attachment, st.just("va"), st.just(DRIVER), node_names, volume_names),
-        goes=st.booleans(),
+        comes=st.booleans(),
+        seen=st.booleans(),
     )
-    def a_driver_publishes(self, raw: Raw, *, goes: bool) -> None:
-        if goes or raw["kind"] == "VolumeAttachment":  # whose spec never changes
+    def a_driver_publishes(self, raw: Raw, *, comes: bool, seen: bool) -> None:
+        """Show what a driver says, perhaps in place of another object, whose end was not seen."""
+        if seen or not comes:
             self.remove(raw)
-        if not goes:
-            self.show(raw)
+        if comes:
+            self.show(self.another(raw))
 
     def unique(self, features: Features) -> tuple[Uid, Features]:
         self.uids += 1
         uid = Uid(f"uid-{self.uids}")
         return uid, features | {"uid": uid}
+
+    def another(self, raw: Raw) -> Raw:
+        """Return the object under a uid of its own."""
+        uid, _ = self.unique({})
+        return {**raw, "metadata": {**raw["metadata"], "uid": uid}}
 
     def parsed(self, name: str, features: Features, on: str | None) -> Pod:
         given = {k: v for k, v in features.items() if k != "uid"}

@@ -783,6 +783,16 @@ def test_after_a_rejection_by_another_plugin_before_the_filters_it_says_not_foun
 
 FREE, TAKEN = device_claim(), device_claim(allocation=allocated("a0", node="n1"))
 OTHER = device_claim("other")
+
+
+def other_with(*results: Raw, uid: str = "u") -> Raw:
+    """Return another pod's claim with devices, perhaps under another uid."""
+    claim = device_claim("other", allocation=allocated(*results))
+    claim["metadata"]["uid"] = uid
+    return claim
+
+
+A0, A1, SHARED = device_result("a0"), device_result("a1"), device_result("a0", shareID="s1")
 CREATED_AGAIN = device_claim()
 CREATED_AGAIN["metadata"]["uid"] = "former"
 
@@ -799,6 +809,12 @@ CREATED_AGAIN["metadata"]["uid"] = "former"
         (device_claim("other", allocation=allocated("a0")), None, True),
         (OTHER, None, False),
         (OTHER, device_claim("other", allocation=allocated("a0")), False),
+        (other_with(A0), other_with(A1), True),
+        (other_with(A0), other_with(A1, uid="another"), True),
+        (other_with(A0, A1), other_with(A1), True),
+        (other_with(A0), other_with(A0, A1), False),
+        (other_with(SHARED), other_with({**SHARED, "shareID": "s2"}), True),
+        (other_with(A0), other_with({**A0, "adminAccess": True}), True),
         (None, device_class("gpu"), True),
         (device_class("gpu"), device_class("gpu", "true"), True),
         (None, resource_slice("s", ["d"]), True),

@@ -32,7 +32,7 @@ from mooring.model.device_classes import DeviceClass
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.node import Node
 from mooring.model.pod import Pod, Uid
-from mooring.model.resource_claims import Allocation, ResourceClaim
+from mooring.model.resource_claims import Allocation, DeviceId, ResourceClaim
 from mooring.model.selectors import LabelSelector
 from mooring.plugins.dynamic_resources.allocation_error import AllocationError
 from mooring.plugins.dynamic_resources.allocator import Allocator
@@ -381,7 +381,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         claims = claims_of(pod, self._cluster)
         if isinstance(claims, Unschedulable):
             return False
-        if _is_allocated(before) and not _is_allocated(after):
+        if not _held(before) <= _held(after):
             return True
         if before is not None and after is None:  # the claim that an earlier attempt has left?
             return before.for_extended_resources and before.controller_uid == pod.uid
@@ -642,8 +642,11 @@ def _share_ids(claims: Sequence[ResourceClaim]) -> Callable[[], str]:
     )
 
 
-def _is_allocated(claim: ResourceClaim | None) -> bool:
-    return claim is not None and claim.allocation is not None
+def _held(claim: ResourceClaim | None) -> set[tuple[DeviceId, str, bool | None]]:
+    """Return what the claim holds of which device: all, a share, or access for administrators."""
+    if claim is None or claim.allocation is None:
+        return set()
+    return {(r.device, r.share_id, r.admin_access) for r in claim.allocation.results}
 
 
 def _status(claim: ResourceClaim) -> tuple[Any, ...]:
