@@ -20,16 +20,25 @@ from mooring.policy.durations import format_duration, parse_duration
         ("-2s", -2.0),
         ("+2s", 2.0),
         (".5s", 0.5),
+        ("1.s", 1.0),
+        ("1μs", 1e-6),  # the other letter that Go takes
     ],
 )
 def test_a_duration_is_parsed_as_in_go(text: str, seconds: float) -> None:
     assert parse_duration(text) == timedelta(seconds=seconds)
 
 
-@pytest.mark.parametrize("text", ["", "5", "s", "5 s", "5d", "1m30", "--5s", 5, "9999999h"])
+@pytest.mark.parametrize(
+    "text", ["", "5", "s", "5 s", "5d", "1m30", "--5s", 5, "9999999h", "1hs", ".s"]
+)
 def test_other_text_is_an_error_that_gives_an_example(text: object) -> None:
     with pytest.raises(ValueError, match="such as 30s or 1m30s"):
         parse_duration(text)
+
+
+def test_a_text_that_is_too_long_for_a_duration_is_shown_in_part() -> None:
+    with pytest.raises(ValueError, match=r'got "1{40}\.\.\."'):
+        parse_duration("1" * 2_000 + "s")
 
 
 @pytest.mark.parametrize(

@@ -17,26 +17,29 @@ from mooring.cel.values import Failure
 
 __all__ = ["FORMATS", "mistakes_of"]
 
-_LABEL: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-_SUBDOMAIN: Final = rf"{_LABEL}(\.{_LABEL})*"
-_LABEL_1035: Final = "[a-z]([-a-z0-9]*[a-z0-9])?"
-_QUALIFIED: Final = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
-_VALUE: Final = f"({_QUALIFIED})?"
+_LABEL: Final = re.compile("[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_SUBDOMAIN: Final = re.compile(rf"{_LABEL.pattern}(\.{_LABEL.pattern})*")
+_LABEL_1035: Final = re.compile("[a-z]([-a-z0-9]*[a-z0-9])?")
+_QUALIFIED: Final = re.compile("([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
+_VALUE: Final = re.compile(f"({_QUALIFIED.pattern})?")
+_UUID: Final = re.compile(
+    "[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}", re.ASCII | re.IGNORECASE
+)
 
 
 def _too_long(text: str, most: int) -> list[str]:
     return [f"must be no more than {most} bytes"] if len(text.encode()) > most else []
 
 
-def _must_match(text: str, pattern: str, message: str, *examples: str) -> list[str]:
-    if re.fullmatch(pattern, text, re.ASCII):
+def _must_match(text: str, form: re.Pattern[str], message: str, *examples: str) -> list[str]:
+    if form.fullmatch(text):
         return []
     shown = " or ".join(f"'{example}', " for example in examples)
-    return [f"{message} (e.g. {shown}regex used for validation is '{pattern}')"]
+    return [f"{message} (e.g. {shown}regex used for validation is '{form.pattern}')"]
 
 
 def _label(text: str) -> list[str]:
-    if re.fullmatch(_SUBDOMAIN, text, re.ASCII) and "." in text:
+    if _SUBDOMAIN.fullmatch(text) and "." in text:
         return [*_too_long(text, 63), "must not contain dots"]
     return _too_long(text, 63) + _must_match(
         text,
@@ -121,9 +124,7 @@ def _uri(text: str) -> list[str]:
 
 
 def _uuid(text: str) -> list[str]:
-    pattern = r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}"
-    found = re.fullmatch(pattern, text, re.ASCII | re.IGNORECASE)
-    return [] if found else ["does not match the UUID format"]
+    return [] if _UUID.fullmatch(text) else ["does not match the UUID format"]
 
 
 def _bytes(text: str) -> list[str]:

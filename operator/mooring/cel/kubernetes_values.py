@@ -99,8 +99,8 @@ class QuantityValue(Opaque):
 
 
 _QUANTITY: Final = re.compile(
-    r"(?P<sign>[+-]?)(?P<whole>[0-9]*)(?:\.(?P<part>[0-9]*))?"
-    r"(?P<suffix>[eEinumkKMGTP]*[-+]?[0-9]*)",
+    r"(?P<sign>[+-]?)(?P<whole>[0-9]*+)(?:\.(?P<part>[0-9]*+))?+"
+    r"(?P<suffix>[eEinumkKMGTP]*+[-+]?[0-9]*+)",
     re.ASCII,
 )
 _WRONG_FORM: Final = Failure(

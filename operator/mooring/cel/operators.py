@@ -204,7 +204,8 @@ OPERATORS: Final[Mapping[str, Operator]] = {
 _DECIMAL_INT: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _DECIMAL_UINT: Final = re.compile(r"[0-9]+", re.ASCII)
 _FLOAT: Final = re.compile(
-    r"[+-]?(?:[0-9]*\.?[0-9]*(?:e[+-]?[0-9]+)?|inf(?:inity)?|(?P<hex>0x[0-9a-f]*\.?[0-9a-f]*p[+-]?[0-9]+))"
+    r"[+-]?(?:[0-9]*+\.?[0-9]*+(?:e[+-]?[0-9]+)?|inf(?:inity)?"
+    r"|(?P<hex>0x[0-9a-f]*+\.?[0-9a-f]*+p[+-]?[0-9]+))"
     r"|nan",
     re.IGNORECASE,
 )

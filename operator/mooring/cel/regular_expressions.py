@@ -302,8 +302,8 @@ _ESCAPES: Final = {"a": 7, "f": 12, "t": 9, "n": 10, "r": 13, "v": 11}
 _NUMERIC_ESCAPE: Final = re.compile(
     r"(0[0-7]{0,2}|[1-7][0-7]{1,2})|x(?:([0-9a-fA-F]{2})|\{([0-9a-fA-F]{1,8})\})"
 )
-_REPEAT: Final = re.compile(r"\{([0-9]+)(,?)([0-9]*)\}")
-_FLAGS: Final = re.compile(r"\(\?([imsU]*)(-?)([imsU]*)([:)])")
+_REPEAT: Final = re.compile(r"\{([0-9]++)(,?)([0-9]*+)\}")
+_FLAGS: Final = re.compile(r"\(\?([imsU]*+)(-?)([imsU]*+)([:)])")
 _NAMED_GROUP: Final = re.compile(r"\(\?P?<([A-Za-z0-9_]+)>")
 _CATEGORIES: Final = frozenset(
     [

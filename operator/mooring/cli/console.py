@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import sys
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -173,7 +172,7 @@ class _Dumper(yaml.SafeDumper):
 _Dumper.add_representer(str, _Dumper.represent_text)
 
 for _kind, _pattern, _first in VALUES_FOR_KUBECTL:
-    _Dumper.add_implicit_resolver(f"tag:yaml.org,2002:{_kind}", re.compile(_pattern), [*_first])
+    _Dumper.add_implicit_resolver(f"tag:yaml.org,2002:{_kind}", _pattern, [*_first])
 
 
 def print_yaml(*documents: Any) -> None:

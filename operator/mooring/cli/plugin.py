@@ -91,7 +91,7 @@ def _module_of(name: str, code: Template) -> str:
 
 
 def _uses(code: Template, name: str) -> bool:
-    return re.search(rf"\b{name}\b", code.template) is not None
+    return name in re.findall(r"\w+", code.template)
 
 
 def _write(target: Path, texts: dict[str, str]) -> None:

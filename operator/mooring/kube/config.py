@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import ssl
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -261,9 +260,14 @@ class _Kubeconfig:
         elif isinstance(error, KeyError):
             problem = f"an entry lacks the key {error}"
         else:
-            # The library quotes whole entries, tokens included.
-            problem = " ".join(re.sub(r"/\{.*\}", "", str(error), flags=re.DOTALL).split())
+            problem = " ".join(_without_entries(str(error)).split())
         return ConfigError(f"{self} is not usable: {problem}; check it with: kubectl config view")
+
+
+def _without_entries(problem: str) -> str:
+    """Return the library's message without the entries that it quotes whole, tokens included."""
+    before, _, entries = problem.partition("/{")
+    return before + entries.rpartition("}")[2]
 
 
 def _current_context(merger: Any) -> str | None:

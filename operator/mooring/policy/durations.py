@@ -8,8 +8,22 @@ from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 
 __all__ = ["Duration", "format_duration", "parse_duration"]
 
-_UNITS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-_PART: Final = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|ms|s|m|h)")
+_UNITS: Final = {
+    "ns": 1e-9,
+    "us": 1e-6,
+    "µs": 1e-6,
+    "μs": 1e-6,  # Go takes both letters
+    "ms": 1e-3,
+    "s": 1.0,
+    "m": 60.0,
+    "h": 3600.0,
+}
+_NUMBER: Final = re.compile(r"[0-9]++\.?[0-9]*|\.[0-9]+")
+_UNIT: Final = re.compile(r"([a-zµμ]+)")
+_LONGEST_TEXT: Final = 256
+"""Characters. Against a profile or a Try it whose text takes long to read and fills the answer."""
+_SHOWN: Final = 40
+"""Characters of a text that is no duration."""
 _LONGEST: Final = 2**63 / 1e9
 """Seconds in the longest duration of Go, about 292 years."""
 _PATTERN: Final = r"^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$|^0$"
@@ -20,12 +34,22 @@ def parse_duration(text: object) -> timedelta:
     if not isinstance(text, str):
         raise ValueError(f"must be a duration such as 30s or 1m30s, got {text}")  # noqa: TRY004 - pydantic collects ValueErrors only
     sign, digits = (-1, text[1:]) if text.startswith("-") else (1, text.removeprefix("+"))
-    if digits == "0":
-        return timedelta(0)
-    seconds = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(digits))
-    if not digits or _PART.sub("", digits) or seconds >= _LONGEST:
-        raise ValueError(f'must be a duration such as 30s or 1m30s, got "{text}"')
+    seconds = _seconds(digits) if len(text) <= _LONGEST_TEXT else None
+    if seconds is None or seconds >= _LONGEST:
+        shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+        raise ValueError(f'must be a duration such as 30s or 1m30s, got "{shown}"')
     return sign * timedelta(seconds=seconds)
+
+
+def _seconds(digits: str) -> float | None:
+    """Return the sum of numbers with units, None if the text is something else."""
+    if digits == "0":
+        return 0.0
+    *parts, rest = _UNIT.split(digits)
+    numbers, units = parts[::2], parts[1::2]
+    if rest or not parts or not all(map(_NUMBER.fullmatch, numbers)) or {*units} - {*_UNITS}:
+        return None
+    return sum(float(number) * _UNITS[unit] for number, unit in zip(numbers, units, strict=True))
 
 
 def format_duration(duration: timedelta) -> str:

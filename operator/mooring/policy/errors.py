@@ -20,7 +20,7 @@ __all__ = [
     "split_path",
 ]
 
-_STEP: Final = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
+_STEP: Final = re.compile(r"\[([^\]]*+)\]?|([^.\[\]]+)")
 
 
 @dataclass(frozen=True, slots=True)

@@ -333,15 +333,19 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
 
 
 VALUES_FOR_KUBECTL: Final = (
-    ("bool", r"[yYnN]$", "yYnN"),
-    ("float", r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$", "-+.0123456789"),
-    ("int", r"[-+]?0o[0-7_]+$", "-+0"),
+    ("bool", re.compile(r"^[yYnN]$"), "yYnN"),
+    (
+        "float",
+        re.compile(r"^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$"),
+        "-+.0123456789",
+    ),
+    ("int", re.compile(r"^[-+]?0o[0-7_]+$"), "-+0"),
 )
 """Kind, pattern and first characters of what PyYAML takes for text, and kubectl does not.
 
 Source: resolve.go of go.yaml.in/yaml/v2.
 """
-_BASE_60: Final = re.compile(r"[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?$")
+_BASE_60: Final = re.compile(r"^[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?$")
 _LONG_IN_GO: Final = 1e21
 """From here on Go's JSON writes a number with an exponent; a smaller whole one has no fraction."""
 _TEXT: Final = ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:value")
@@ -352,7 +356,7 @@ _Loader.yaml_implicit_resolvers = {
     for first, resolvers in _Loader.yaml_implicit_resolvers.items()
 }
 for _kind, _pattern, _begins in VALUES_FOR_KUBECTL:
-    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_kind}", re.compile(_pattern), [*_begins])
+    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_kind}", _pattern, [*_begins])
 for _first in "-+0123456789":  # before those of numbers, because the first that matches counts
     _Loader.yaml_implicit_resolvers[_first].insert(0, ("tag:yaml.org,2002:str", _BASE_60))
 

@@ -45,10 +45,10 @@ Reads = frozenset[str | Compared] | None
 """Names of attributes, without a domain, or what they are compared with; None: all are read."""
 EVERYTHING: Final[Reads] = None
 
+_DOMAIN: Final = r'\bdevice\.attributes\["[\w.-]+"\]'
 _ATTRIBUTE: Final = re.compile(
-    r'("(?P<tested>\w+)"\s+in\s+)?'
-    r'\bdevice\.attributes\["[\w.-]+"\]'
-    r'(?(tested)(?!\s*[\w.\[?(])|(?:\.\??(?P<field>\w+)\b(?!\s*\()|\["(?P<index>\w+)"\]))'
+    rf'"(?P<tested>\w+)"\s+in\s+{_DOMAIN}(?!\s*[\w.\[?(])'
+    rf'|{_DOMAIN}(?:\.\??(?P<field>\w+)\b(?!\s*\()|\["(?P<index>\w+)"\])'
 )
 _COMPARED: Final = re.compile(
     r'(?P<before>^|\(|&&|\|\|)\s*device\.attributes\["[\w.-]+"\]'

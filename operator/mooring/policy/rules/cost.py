@@ -19,8 +19,9 @@ _PATTERN: Final = 50
 _PATTERN_SIZE: Final = 10
 """For each instruction of a regular expression: the library compiles it in each evaluation."""
 _TOKEN: Final = re.compile(
-    r"(?P<unicode>\\[pP](?:\{[^}]*\}|.))|(?P<escape>\\.)|(?P<set>\[\^?\]?(?:\\.|[^\]\\])*\])"
-    r"|\{(?P<least>\d+)(?P<more>,)?(?P<most>\d*)\}|(?P<open>\()|(?P<close>\))|(?P<other>.)",
+    r"(?P<unicode>\\[pP](?:\{[^}]*+\}?|.))|(?P<escape>\\.)|(?P<set>\[\^?\]?(?:\\.|[^\]\\])*+\]?)"
+    r"|\{(?P<least>\d{1,4})(?P<more>,)?(?P<most>\d{0,4})\}"
+    r"|(?P<open>\()|(?P<close>\))|(?P<other>.)",
     re.DOTALL,
 )
 _UNICODE_SIZE: Final = 900

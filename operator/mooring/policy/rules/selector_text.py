@@ -11,9 +11,9 @@ __all__ = ["parse_selector"]
 _SHOWN: Final = 60
 """Characters of a text that is no selector."""
 _CONDITION: Final = re.compile(
-    r"\s*(?:!\s*(?P<absent>[^\s!=,()]+)"
-    r"|(?P<key>[^\s!=,()]+)\s*(?:(?P<operator>==?|!=)\s*(?P<value>[^\s!=,()]*)"
-    r"|(?P<set>(?<=\s)in|(?<=\s)notin)\s*\((?P<values>[^()]*)\))?)\s*(?P<end>,|$)"
+    r"\s*+(?:!\s*+(?P<absent>[^\s!=,()]++)"
+    r"|(?P<key>[^\s!=,()]++)\s*+(?:(?P<operator>==?|!=)\s*+(?P<value>[^\s!=,()]*+)"
+    r"|(?P<set>(?<=\s)in|(?<=\s)notin)\s*+\((?P<values>[^()]*+)\))?)\s*+(?P<end>,|$)"
 )
 """One condition of a selector as kubectl takes it, with the comma behind it."""
 
