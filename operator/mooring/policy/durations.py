@@ -32,7 +32,7 @@ _PATTERN: Final = r"^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$|^0$"
 def parse_duration(text: object) -> timedelta:
     """Parse text as Go's time.ParseDuration does; ValueError if it is not a duration."""
     if not isinstance(text, str):
-        raise ValueError(f"must be a duration such as 30s or 1m30s, got {text}")  # noqa: TRY004 - pydantic collects ValueErrors only
+        raise ValueError(f"must be a duration such as 30s or 1m30s, got {text!s:.40}")  # noqa: TRY004 - pydantic collects ValueErrors only
     sign, digits = (-1, text[1:]) if text.startswith("-") else (1, text.removeprefix("+"))
     seconds = _seconds(digits) if len(text) <= _LONGEST_TEXT else None
     if seconds is None or seconds >= _LONGEST:
