@@ -20,7 +20,6 @@ from mooring.framework.decision import PodRef, TextAboutPods
 from mooring.framework.queued_pod import PodState
 from mooring.model.pod import parse_pod
 from mooring.observe.http import Endpoints
-from mooring.observe.records import DecisionLog
 from mooring.page.api import Page
 from mooring.page.queue import Queue
 from mooring.policy.rebalancing import Goal
@@ -50,12 +49,12 @@ LONG: Final = "the-name-of-a-team-that-is-as-long-as-clouds-make-them"
 
 def cluster_in_trouble() -> Page:
     """Return the page of this cluster, with the counts of an hour."""
-    shared, log = _decided()
+    shared = _decided()
+    log = shared.decisions
     counted = itertools.count()
     queue = Queue(
         shared,
         bound=lambda: 0,
-        cause=log.cause,
         clock=lambda: 0.0,
         now=lambda: HOUR - 3590 + 10 * next(counted),
     )
@@ -105,7 +104,7 @@ def _stored() -> Iterator[dict[str, Any]]:
     }
 
 
-def _decided() -> tuple[SchedulerState, DecisionLog]:
+def _decided() -> SchedulerState:
     """Return the state, and what was decided about its pending pods."""
     shared = scheduler_state(*_nodes(), *_running(), *_devices())
     pipeline = put_profile(shared, "default-scheduler").pipeline
@@ -115,7 +114,7 @@ def _decided() -> tuple[SchedulerState, DecisionLog]:
         pluginConfig=[{"name": "NodeResourcesFit", "args": PACKED}],
         rebalancing={"mode": "Apply", "goals": ["Violations", "Pack", "MakeRoom"]},
     )
-    log, cache = DecisionLog(), ResultCache(shared.state.nodes)
+    log, cache = shared.decisions, ResultCache(shared.state.nodes)
     for number, raw in enumerate(_pending()):
         waiting = parse_pod(raw)
         began = -float(number % 90 * 60)
@@ -126,12 +125,10 @@ def _decided() -> tuple[SchedulerState, DecisionLog]:
         assert popped is not None
         outcome = decide(waiting, pipeline, shared.cluster, cache, seed=0, start=0, now=0.0)
         assert isinstance(outcome, FitError), raw
-        log.decided(
-            decision_of(waiting, pipeline, outcome), 0.0, cause=outcome.diagnosis.main_reason
-        )
+        log.decided(decision_of(waiting, pipeline, outcome), 0.0, cause=outcome.cause)
         popped.times.enter(PodState.UNSCHEDULABLE, 0.0)
         shared.queue.add_unschedulable(popped, frozenset(outcome.diagnosis.plugins), 0.0)
-    return shared, log
+    return shared
 
 
 def _nodes() -> Iterator[dict[str, Any]]:

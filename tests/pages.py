@@ -112,8 +112,7 @@ def page(
     trials = WhatIfRunner(shared, SHIPPED_ONLY, now=lambda: 0.0)
     return Page(
         nodes=Nodes(shared),
-        queue=queue
-        or Queue(shared, bound=lambda: 0, cause=log.cause, clock=lambda: 0.0, now=lambda: 0.0),
+        queue=queue or Queue(shared, bound=lambda: 0, clock=lambda: 0.0, now=lambda: 0.0),
         pods=Pods(shared, log, reports.of, now=lambda: 0.0),
         pod_groups=reports.of_groups,
         policy=Policy(shared.profiles, handler, lambda _: no_shadows),
@@ -141,7 +140,7 @@ def endpoints(shown: Page, rights: Rights | None = None) -> Endpoints:
         decisions=DecisionLog(),
         pod_report=no_report,
         pod_groups=no_groups,
-        queue=Queue(scheduler_state(), bound=lambda: 0, cause=lambda _: None),
+        queue=Queue(scheduler_state(), bound=lambda: 0),
         shadow=lambda _namespace: {},
         rebalancing=list,
         cache_dump=lambda: iter(()),

@@ -20,6 +20,7 @@ from deciding import Deciding
 from mooring.__main__ import main
 from mooring.cli.explanation import claim_lines, remedy_lines
 from mooring.cli.run import run
+from mooring.engine.outcome import FitError
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.suggestions import suggestions
 from mooring.engine.what_if import WhatIf
@@ -460,6 +461,8 @@ def test_the_pod_of_devices_md_is_explained_as_it_prints() -> None:
         }
         for each in sorted(found, key=lambda each: each.cost)
     ]
-    lines += remedy_lines({"suggestions": changes})
+    outcome = deciding.outcome(pod("tune", spec={"resourceClaims": claims}))
+    assert isinstance(outcome, FitError)
+    lines += remedy_lines({"cause": outcome.cause, "suggestions": changes})
     assert len(lines) == 11
     assert "\n".join(lines) in text

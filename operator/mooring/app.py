@@ -537,8 +537,7 @@ class Scheduler:
         pod_reports = PodReportBuilder(
             scheduler, groups=engine.group_reports.report, unserved=self._reflectors.unserved
         )
-        bound, cause = lambda: self._metrics.pods_bound, scheduler.decisions.cause
-        queue = Queue(scheduler, bound=bound, cause=cause)
+        queue = Queue(scheduler, bound=lambda: self._metrics.pods_bound)
         looks_up_ca = not settings.authentication_skip_lookup and settings.client_ca_file is None
         return Endpoints(
             live={

@@ -75,7 +75,7 @@ class FullReplica:
             self.engine.pod_enqueuer, statuses, self.state, listed=lambda: None, clock=self.clock
         )
         self.reports = PodReportBuilder(self.scheduler, groups=self.engine.group_reports.report)
-        self.queue = Queue(self.scheduler, bound=lambda: 0, cause=self.scheduler.decisions.cause)
+        self.queue = Queue(self.scheduler, bound=lambda: 0)
         self._fill()
         self.profiles.applied(profile("mooring"))
         calm_the_collector()

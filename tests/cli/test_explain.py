@@ -15,7 +15,7 @@ from kube.api_server import ApiServer, Request
 from mooring.cli.explain import explain
 from mooring.framework.decision import Decision, NodeScore, PodRef, Rejection
 from mooring.model.pod import Uid, parse_pod
-from mooring.observe.records import DecisionLog
+from mooring.observe.records import DecisionLog, Step
 from mooring.page.queue import Queue
 from mooring.testing.builders import pod
 from scheduler_states import put_profile, scheduler_state
@@ -59,6 +59,7 @@ REPORTS: dict[str, dict[str, Any]] = {
         "attempts": 3,
         "pendingSeconds": 9.0,
         "plugins": ["NodeResourcesFit"],
+        "cause": "Insufficient cpu",
         "suggestions": [ENDED],
         "group": {
             "podGroup": "team-a/train",
@@ -84,6 +85,7 @@ REPORTS: dict[str, dict[str, Any]] = {
         "attempts": 4,
         "pendingSeconds": 192.4,
         "plugins": ["NodeResourcesFit"],
+        "cause": "Insufficient memory",
         "suggestions": [
             {
                 "change": "if it requested at most 3Gi of memory instead of 8Gi",
@@ -171,13 +173,22 @@ REPORTS: dict[str, dict[str, Any]] = {
         "plugins": [],
         "ahead": 20,
     },
+    "team-a/preempting": {
+        "state": "unschedulable",
+        "attempts": 1,
+        "pendingSeconds": 9.0,
+        "cause": "waits until the pods that it preempts have left its node",
+        "nominatedNode": "n1",
+        "victims": ["team-b/x"],
+    },
     "team-a/hopeless": {
         "state": "backoff",
         "profile": "mine",
         "attempts": 2,
         "pendingSeconds": 2.0,
         "backoffSeconds": 7.0,
-        "plugins": ["NodeName"],
+        "plugins": ["NodeAffinity"],
+        "cause": "no node has the label pool=onw",
         "suggestions": [],
     },
     "team-a/bound": {"state": "bound", "node": "n1"},
@@ -208,6 +219,7 @@ GROUPS: dict[str, list[dict[str, Any]]] = {
                 "triedInAll": 9,
             },
             "remedy": None,
+            "cause": "Insufficient cpu",
             "suggestions": [ENDED],
             "pods": [
                 {"pod": f"team-a/{name}", "state": "unscheduled", "node": None, "message": "no CPU"}
@@ -307,7 +319,7 @@ async def test_an_unschedulable_pod_is_explained_first_by_its_cause_and_what_wou
     result = await running.answer(explain, "team-a/large")
     assert result.stdout.splitlines()[:4] == [
         "pod team-a/large: unschedulable, pending for 3m12s, 4 attempts",
-        "  The cause: memory. It would fit",
+        "  The cause: Insufficient memory. It would fit",
         "  - on 4 nodes (n1, n2, n3, ...) if it requested at most 3Gi of memory instead of 8Gi",
         "  - when team-b/x on n7 ends",
     ]
@@ -370,9 +382,17 @@ async def test_an_unschedulable_pod_is_explained_first_by_its_cause_and_what_wou
             ],
         ),
         (
+            "preempting",
+            [
+                "pod team-a/preempting: unschedulable, pending for 9s, 1 attempt",
+                "  nominated to n1: it will be tried there once team-b/x has left the node",
+            ],
+        ),
+        (
             "hopeless",
             [
                 "pod team-a/hopeless: backing off, pending for 2s, 2 attempts, tried again in 7s",
+                "  The cause: no node has the label pool=onw.",
                 "  None of the changes that were tried would make it fit.",
             ],
         ),
@@ -383,7 +403,7 @@ async def test_an_unschedulable_pod_is_explained_first_by_its_cause_and_what_wou
                 "pod team-a/member: unschedulable, pending for 9s, 3 attempts",
                 "  a member of pod group train: mooring explain podgroup/train -n team-a",
                 "  needs 12 CPUs more in rack=r3",
-                "  The cause: pods that use cpu. It would fit",
+                "  The cause: Insufficient cpu. It would fit",
                 "  - when batch/squat on n7 ends",
             ],
         ),
@@ -459,7 +479,7 @@ async def test_a_pod_group_is_explained_by_its_members_and_the_domains_tried(
     assert [" ".join(line.split()) for line in result.stdout.splitlines()] == [
         "pod group team-a/train (podgroups.scheduling.k8s.io): Scheduling",
         "needs 12 CPUs more in rack=r3",
-        "The cause: pods that use cpu. It would fit",
+        "The cause: Insufficient cpu. It would fit",
         "- when batch/squat on n7 ends",
         "members: 8 unscheduled, minimum 8; priority 5",
         "topology: block > rack (Required)",
@@ -507,12 +527,13 @@ async def queueing(tmp_path: Path) -> AsyncIterator[Running]:
     popped = shared.queue.pop(0.0)
     assert popped is not None
     shared.queue.add_unschedulable(popped, frozenset(["NodeResourcesFit"]), 0.0)
+    shared.decisions.seen(large.key, large.uid, 0.0)
+    shared.decisions.note(large.uid, Step.UNSCHEDULABLE, 0.0, "Insufficient cpu")
     gated = pod("held", namespace="team-b", spec={"schedulingGates": [{"name": "shop/quota"}]})
     shared.queue.add(parse_pod(gated), pipeline, 0.0, gated=True)
     queue = Queue(
         shared,
         bound=lambda: 0,
-        cause=lambda _: "Insufficient cpu",
         clock=lambda: 192.0,
         now=lambda: 192.0,
     )
@@ -563,7 +584,7 @@ async def test_of_a_workload_one_pod_is_explained_for_each_cause(
     assert lines[2:4] == ["PODS   OLDEST   WAIT FOR", "   1   3m12s    Insufficient cpu"]
     assert lines[5:9] == [
         "pod team-a/large: unschedulable, pending for 3m12s, 4 attempts",
-        "  The cause: memory. It would fit",
+        "  The cause: Insufficient memory. It would fit",
         "  - on 4 nodes (n1, n2, n3, ...) if it requested at most 3Gi of memory instead of 8Gi",
         "  - when team-b/x on n7 ends",
     ]

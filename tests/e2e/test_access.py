@@ -283,7 +283,7 @@ def test_explain_says_what_would_make_an_unschedulable_pod_fit(cluster: Cluster)
         create_pods(client, OTHER, pod("greedy", cpu="1000"))
     found = eventually(
         lambda: cluster.explain(f"{OTHER}/greedy", user="admin"),
-        lambda done: "The cause: cpu. It would fit" in done.stdout,
+        lambda done: "The cause: Insufficient cpu. It would fit" in done.stdout,
         "a suggestion",
     )
     assert "of cpu instead of 1000" in found.stdout, found.stdout

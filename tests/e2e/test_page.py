@@ -188,7 +188,7 @@ def test_an_unschedulable_pod_is_found_in_the_queue_and_explained(
     tab.page.get_by_role("link", name="shop/greedy").click()
     expect(tab.page.locator("#state")).to_contain_text("unschedulable")
     cause = tab.page.locator("#cause")
-    expect(cause.get_by_role("heading").first).to_have_text("Cause: cpu")
+    expect(cause.get_by_role("heading").first).to_have_text("Cause: Insufficient cpu")
     expect(cause).to_contain_text("of cpu instead of 64")
     expect(tab.page.locator("#funnel")).to_contain_text("6 Insufficient cpu")
     expect(tab.page.locator('[data-step="unschedulable"]').last).to_contain_text("cpu")

@@ -20,5 +20,6 @@ def test_the_tutorial_leads_from_an_empty_cluster_to_an_explained_pod(
     assert "kind create cluster --name mooring" in text
     assert re.search(r"Scheduled.*Successfully assigned default/hello", text), text
     assert re.search(rf"pod default/hello: bound on node-1\n(.*\n)+?.*{DECIDED}", text), text
-    assert re.search(r"The cause: cpu\. It would fit\n  - on node-1 if it requested", text), text
+    found = r"The cause: Insufficient cpu\. It would fit\n  - on node-1 if it requested"
+    assert re.search(found, text), text
     assert re.search(rf"pod default/small: bound on node-1\n(.*\n)+?.*{DECIDED}", text), text

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from deciding import Deciding
+from mooring.engine.outcome import FitError, decision_of
 from mooring.engine.pod_report import PodReportBuilder, pod_state
+from mooring.framework.decision import PodRef
 from mooring.framework.queued_pod import PodState, QueuedPod
 from mooring.kube.resources import COSCHEDULING_POD_GROUP, POD_GROUP, STORAGE_CLASS, Resource
 from mooring.model.events import Kind
@@ -15,6 +17,7 @@ from mooring.model.limits import LIMITS, Counted
 from mooring.model.pod import Pod, parse_pod
 from mooring.model.pod_group import COSCHEDULING_LABEL, GroupSource
 from mooring.observe.documents import plain
+from mooring.page.queue import Queue
 from mooring.state.pod_groups import GROUP_KINDS
 from mooring.testing.builders import node, pod, pod_group, uid_of
 from mooring.testing.device_builders import (
@@ -60,6 +63,46 @@ class Stage:
 @pytest.fixture
 def stage() -> Stage:
     return Stage()
+
+
+async def test_a_nominated_pod_is_told_which_pods_are_yet_to_leave_its_node(stage: Stage) -> None:
+    state, log = stage.scheduler.state, stage.scheduler.decisions
+    web = stage.add(pod("web", cpu="3"))
+    log.seen(web.key, web.uid, 0.0)
+    stage.scheduler.queue.add_unschedulable(stage.pop(), REJECTED_BY, 0.0)
+    state.nominate(web, "a")
+    log.nominated(web.uid, "a", [PodRef.of(parse_pod(pod("low", cpu="2", node="a")))], 0.0)
+    report = await stage.report("web")
+    assert (report["nominatedNode"], report["victims"]) == ("a", ["default/low"])
+    assert "suggestions" not in report
+    state.delete(Kind.POD, uid_of("low"))
+    report = await stage.report("web")
+    assert report["nominatedNode"] == "a"
+    assert "victims" not in report
+
+
+async def test_a_report_and_the_list_of_pending_pods_name_one_cause() -> None:
+    """150 pods that want more cpu than their own pool has were counted by their node affinity."""
+    others = [node(f"other-{number}", labels={"pool": "other"}) for number in range(9)]
+    own = node("own", cpu="2", labels={"pool": "own"})
+    deciding = Deciding(own, *others)
+    scheduler, pods = deciding.scheduler, range(150)
+    for number in pods:
+        raw = pod(f"web-{number}", cpu="3", node_selector={"pool": "own"})
+        scheduler.queue.add(parse_pod(raw), deciding.pipeline, 0.0)
+        popped = scheduler.queue.pop(0.0)
+        assert popped is not None
+        outcome = deciding.outcome(raw)
+        assert isinstance(outcome, FitError)
+        decision = decision_of(popped.pod, deciding.pipeline, outcome)
+        scheduler.decisions.decided(decision, 0.0, cause=outcome.cause)
+        scheduler.queue.add_unschedulable(popped, outcome.diagnosis.plugins, 0.0)
+    report = await PodReportBuilder(scheduler, lambda: 0.0).of("default/web-7")
+    assert report is not None
+    queue = Queue(scheduler, bound=lambda: 0, clock=lambda: 0.0, now=lambda: 0.0)
+    (group,) = (await queue.pending()).groups(frozenset(["default"]))["causes"]
+    assert (group["cause"], group["pods"]) == (report.cause, 150)
+    assert report.cause == "Insufficient cpu"
 
 
 def test_where_a_pod_is_follows_it_from_its_arrival_to_its_node(stage: Stage) -> None:

@@ -93,19 +93,3 @@ def test_a_node_rejected_twice_keeps_its_first_plugin_and_has_every_reason() -> 
 def test_a_short_report_has_some_nodes_of_each_plugin() -> None:
     groups = (rejected("A", "x", 0, 1), rejected("B", "y", 2, 3))
     assert list(Diagnosis(4, NAMES, groups).rejections(most=1)) == ["a", "c"]
-
-
-def test_the_main_reason_is_about_nodes_on_which_evicting_pods_may_help() -> None:
-    groups = (rejected("NodeName", "wrong name", 0, 1, 2), short_of({3: 3}))
-    assert Diagnosis(4, NAMES, groups).main_reason == "Insufficient cpu"
-    assert Diagnosis(3, NAMES, groups[:1]).main_reason == "wrong name"
-
-
-def test_of_reasons_of_equally_many_nodes_the_first_as_text_is_the_main_one() -> None:
-    groups = (rejected("A", "x", 0), rejected("B", "y", 1, 2), rejected("C", "w", 3, 2))
-    assert Diagnosis(4, NAMES, groups).main_reason == "w"
-
-
-def test_the_main_reason_may_be_of_a_pre_filter_or_that_there_is_no_node() -> None:
-    assert Diagnosis(1, NAMES, pre_filter="no claim").main_reason == "no claim"
-    assert Diagnosis(0, ()).main_reason == "no nodes available to schedule pods"

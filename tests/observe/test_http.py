@@ -97,7 +97,6 @@ def endpoints(
     queue = Queue(
         pending or scheduler_state(),
         bound=lambda: 0,
-        cause=lambda _: None,
         clock=lambda: 0.0,
         now=lambda: 0.0,
     )

@@ -5,10 +5,12 @@ from typing import Any
 import pytest
 
 from mooring.engine.scheduler_state import SchedulerState
+from mooring.framework.decision import PodRef
 from mooring.framework.queued_pod import PodState
 from mooring.model.events import Kind
 from mooring.model.pod import parse_pod
 from mooring.model.pod_group import COSCHEDULING_LABEL, parse_coscheduling_pod_group
+from mooring.observe.records import Step
 from mooring.page.queue import Queue, Selected
 from mooring.testing.builders import coscheduling_pod_group, node, pod, uid_of
 from scheduler_states import put_profile, scheduler_state
@@ -26,11 +28,9 @@ class Stage:
         self.pipeline = put_profile(self.shared).pipeline
         self.now = 1000.0
         self.bound = 0
-        self.causes: dict[str, str] = {}
         self.queue = Queue(
             self.shared,
             bound=lambda: self.bound,
-            cause=self.causes.get,
             clock=lambda: self.now,
             now=lambda: self.now,
         )
@@ -43,6 +43,11 @@ class Stage:
         popped = self.shared.queue.pop(self.now)
         assert popped is not None
         self.shared.queue.add_unschedulable(popped, frozenset(plugins), self.now)
+
+    def fail(self, name: str, step: Step, *details: str, namespace: str = "default") -> None:
+        uid = uid_of(name, namespace)
+        self.shared.decisions.seen(f"{namespace}/{name}", uid, self.now)
+        self.shared.decisions.note(uid, step, self.now, *details)
 
 
 @pytest.fixture
@@ -106,6 +111,46 @@ async def test_members_that_are_gated_say_how_many_of_their_group_exist(stage: S
     assert await causes(stage) == ["2 of 8 members exist"]
 
 
+async def test_the_members_of_a_group_are_one_owner(stage: Stage) -> None:
+    for name in ("a", "b"):
+        owner = {**JOB, "name": f"worker-{name}"}
+        raw = pod(name, labels={COSCHEDULING_LABEL: "train"}, owner=owner)
+        stage.shared.state.put_unscheduled(parse_pod(raw))
+        stage.shared.queue.add(parse_pod(raw), stage.pipeline, stage.now)
+    pending = await stage.queue.pending()
+    (owner,) = pending.groups(ALL)["owners"]
+    assert (owner["kind"], owner["name"], owner["pods"]) == ("PodGroup", "train", 2)
+    assert pending.page(Selected(owner="default/PodGroup/train"), ALL, 0, 10)["total"] == 2
+
+
+@pytest.mark.parametrize(
+    ("step", "details"),
+    [(Step.REJECTED, ("Gang", "too late")), (Step.ERROR, ("too late",))],
+)
+async def test_a_pod_that_failed_after_its_node_was_chosen_has_that_as_cause(
+    stage: Stage, step: Step, details: tuple[str, ...]
+) -> None:
+    stage.add("web")
+    stage.reject("NodeResourcesFit")
+    stage.fail("web", Step.UNSCHEDULABLE, "Insufficient cpu")
+    stage.fail("web", step, *details)
+    assert await causes(stage) == ["too late"]
+
+
+async def test_a_nominated_pod_waits_for_the_pods_that_it_preempts(stage: Stage) -> None:
+    stage.add("web")
+    stage.reject("NodeResourcesFit")
+    stage.fail("web", Step.UNSCHEDULABLE, "Insufficient cpu")
+    victim = parse_pod(pod("victim", node="a"))
+    stage.shared.state.put(Kind.POD, victim.uid, victim)
+    stage.shared.state.nominate(parse_pod(pod("web")), "a")
+    stage.shared.decisions.nominated(uid_of("web"), "a", [PodRef.of(victim)], stage.now)
+    assert await causes(stage) == ["waits until the pods that it preempts have left its node"]
+    stage.shared.state.delete(Kind.POD, victim.uid)
+    stage.now += 10.0
+    assert await causes(stage) == ["Insufficient cpu"]
+
+
 async def causes(stage: Stage) -> list[str]:
     return [each["cause"] for each in (await stage.queue.pending()).groups(ALL)["causes"]]
 
@@ -114,7 +159,7 @@ async def test_the_dominant_cause_is_shown_where_it_is_known(stage: Stage) -> No
     for name in ("web", "job"):
         stage.add(name)
         stage.reject("NodeResourcesFit", "NodeAffinity")
-    stage.causes[uid_of("web")] = "Insufficient cpu"
+    stage.fail("web", Step.UNSCHEDULABLE, "Insufficient cpu")
     causes = (await stage.queue.pending()).groups(ALL)["causes"]
     assert {each["cause"] for each in causes} == {
         "Insufficient cpu",
@@ -127,10 +172,8 @@ async def test_a_cause_that_only_pods_of_other_namespaces_have_is_not_named(stag
     for namespace in ("shop", "bank"):
         stage.add(f"{namespace}-pod", namespace=namespace)
         stage.reject("NodeResourcesFit")
-    stage.causes |= {
-        uid_of("bank-pod", "bank"): "waits for bank/vault",
-        uid_of("shop-pod", "shop"): "Insufficient cpu",
-    }
+    stage.fail("bank-pod", Step.UNSCHEDULABLE, "waits for bank/vault", namespace="bank")
+    stage.fail("shop-pod", Step.UNSCHEDULABLE, "Insufficient cpu", namespace="shop")
     pending = await stage.queue.pending()
     groups = pending.groups(frozenset(["shop"]))
     assert [each["cause"] for each in groups["causes"]] == ["Insufficient cpu"]

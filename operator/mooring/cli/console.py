@@ -25,6 +25,7 @@ __all__ = [
     "and_others",
     "coloured",
     "connection_options",
+    "folded",
     "kubernetes_option",
     "mistakes_reported",
     "note",
@@ -33,6 +34,7 @@ __all__ = [
     "print_annotation",
     "print_json",
     "print_notes",
+    "print_prose",
     "print_table",
     "print_yaml",
     "printable",
@@ -268,6 +270,28 @@ def _table(
             ]
             lines = _beside(_GAP.join(cells), row[names:], beside)
         yield [line.rstrip() for line in lines]
+
+
+def print_prose(line: str) -> None:
+    """Print a line, folded to the terminal's width."""
+    width = terminal_width()
+    for part in folded(line, width) if width is not None else (line,):
+        click.echo(part)
+
+
+def folded(text: str, width: int) -> list[str]:
+    """Return the text as lines of this width; a name that is longer stays whole."""
+    if cell_len(text) <= width:
+        return [text]
+    indent = " " * (len(text) - len(text.lstrip()))
+    return wrap(
+        text.lstrip(),
+        width,
+        initial_indent=indent,
+        subsequent_indent=f"{indent}  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def coloured() -> bool:

@@ -16,6 +16,7 @@ from mooring.cli.console import (
     mistakes_reported,
     output_option,
     print_json,
+    print_prose,
     print_table,
     print_yaml,
     printable,
@@ -25,6 +26,7 @@ from mooring.cli.explanation import (
     duration,
     explanation,
     member_lines,
+    nomination_lines,
     path_rows,
     pod_group_lines,
     remedy_lines,
@@ -39,6 +41,7 @@ from mooring.framework.queued_pod import PodState
 from mooring.kube.config import default_namespace
 from mooring.kube.errors import KubeError
 from mooring.kube.errors import explain as explain_error
+from mooring.model.wording import plural
 from mooring.simulate.manifests import InputError
 from mooring.simulate.selection import TypeAndName, type_and_name
 
@@ -200,7 +203,7 @@ def _of_all(leader: Leader, namespace: str) -> _Question:
 
     def show(answer: dict[str, Any]) -> None:
         for line in pending_lines(answer, namespace):
-            click.echo(line)
+            print_prose(line)
 
     ask = partial(answer_of, leader, f"/debug/pending{query}", "causes")
     return _Question(ask, show, unknown=str)
@@ -219,10 +222,10 @@ def _of_workload(leader: Leader, namespace: str, named: TypeAndName) -> _Questio
 
     def show(answer: dict[str, Any]) -> None:
         for line in workload_lines(str(named), answer):
-            click.echo(line)
+            print_prose(line)
         for key, found in answer["explained"].items():
             for line in _report(key, found.get("pod"), found.get("path")):
-                click.echo(line)
+                print_prose(line)
 
     def unknown() -> str:
         return (
@@ -240,7 +243,7 @@ def _of_pod(leader: Leader, key: str) -> _Question:
     def show(answer: dict[str, Any]) -> None:
         path = answer.get("path")
         for line in _report(key, answer.get("pod"), path):
-            click.echo(line)
+            print_prose(line)
         if path is not None:
             print_table(("AFTER", "STEP"), path_rows(path), prose=("STEP",))
             click.echo()
@@ -264,13 +267,13 @@ def _of_pod_group(leader: Leader, namespace: str, name: str) -> _Question:
 def _show_pod_groups(answer: dict[str, Any]) -> None:
     for group in answer["podGroups"]:
         for line in pod_group_lines(group):
-            click.echo(line)
+            print_prose(line)
         pods = group["pods"]
         if pods:
             rows = [[pod["pod"], pod["state"], pod["node"] or "-"] for pod in pods]
             print_table(("POD", "STATE", "NODE"), rows, ())
             for line in member_lines(pods):
-                click.echo(line)
+                print_prose(line)
         click.echo()
 
 
@@ -307,6 +310,7 @@ def _remedies(report: Mapping[str, Any]) -> Iterator[str]:
     if group is not None:
         namespace, _, name = group["podGroup"].partition("/")
         yield f"  a member of pod group {name}: mooring explain podgroup/{name} -n {namespace}"
+    yield from nomination_lines(report)
     waiting = report["state"] not in (PodState.BOUND, PodState.BINDING, PodState.PERMIT)
     if group is not None and waiting:
         if group["message"] and group["message"] != report.get("heldBack"):
@@ -325,11 +329,11 @@ def _facts(report: Mapping[str, Any]) -> Iterator[str]:
         yield state
         return
     yield f"{state}, pending for {duration(report['pendingSeconds'])}"
-    yield f"{report['attempts']} attempt{'' if report['attempts'] == 1 else 's'}"
+    yield plural(report["attempts"], "attempt")
     if "backoffSeconds" in report:
         yield f"tried again in {duration(report['backoffSeconds'])}"
     if "ahead" in report:
-        yield f"{report['ahead']} pods ahead of it"
+        yield f"{plural(report['ahead'], 'pod')} ahead of it"
 
 
 def _show(decision: Mapping[str, Any]) -> None:
@@ -342,9 +346,9 @@ def _show(decision: Mapping[str, Any]) -> None:
     # A line of its own: a node's name may be as long as the first one.
     click.echo(f"{decision['time']}  {place}\n  {profile}")
     for line in explanation(decision):
-        click.echo(f"  {line}")
+        print_prose(f"  {line}")
     if decision["scores"]:
         print_table(*score_table(decision["scores"]))
         for line in zero_scores(decision["scores"]):
-            click.echo(line)
+            print_prose(line)
     click.echo()

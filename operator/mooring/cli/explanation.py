@@ -5,11 +5,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
+from mooring.model.wording import plural
+
 __all__ = [
     "claim_lines",
     "duration",
     "explanation",
     "member_lines",
+    "nomination_lines",
     "path_rows",
     "pod_group_lines",
     "remedy_lines",
@@ -165,10 +168,13 @@ def pod_group_lines(group: Mapping[str, Any]) -> Iterator[str]:
     decision = group["decision"]
     if decision is None:
         return
-    plural = "" if decision["tries"] == 1 else "s"
     where = f" in {'='.join(decision['domain'])}" if decision["domain"] else ""
-    what = f"{decision['placed']} members placed{where}" if decision["placed"] else "not placed"
-    yield f"  {decision['time']}: {what}, {decision['tries']} placement{plural} tried"
+    what = (
+        f"{plural(decision['placed'], 'member')} placed{where}"
+        if decision["placed"]
+        else "not placed"
+    )
+    yield f"  {decision['time']}: {what}, {plural(decision['tries'], 'placement')} tried"
     if decision["message"] and decision["message"] not in (group["message"] or ""):
         yield f"  {decision['message']}"
     if decision["bounded"] and not decision["placed"]:
@@ -196,11 +202,27 @@ def remedy_lines(found: Mapping[str, Any]) -> Iterator[str]:
     if remedy:
         yield f"  What helps: {remedy}"
     elif suggestions:
-        yield f"  The cause: {suggestions[0]['cause']}. It would fit"
+        yield f"  The cause: {_cause(found)}. It would fit"
         for suggestion in suggestions:
             yield f"  - {' '.join(filter(None, (_place(suggestion), suggestion['change'])))}"
     elif suggestions is not None:
+        yield f"  The cause: {_cause(found)}."
         yield "  None of the changes that were tried would make it fit."
+
+
+def _cause(found: Mapping[str, Any]) -> str:
+    """Return the cause; an older leader tells only what its first suggestion is about."""
+    suggestions = found.get("suggestions")
+    return found.get("cause") or (suggestions[0]["cause"] if suggestions else "not known")
+
+
+def nomination_lines(report: Mapping[str, Any]) -> Iterator[str]:
+    """Yield which node is kept for a pod, and which pods are yet to leave it."""
+    if node := report.get("nominatedNode"):
+        victims = report.get("victims") or ()
+        have = "has" if len(victims) == 1 else "have"
+        when = f"once {', '.join(victims)} {have} left the node" if victims else "next"
+        yield f"  nominated to {node}: it will be tried there {when}"
 
 
 def _place(suggestion: Mapping[str, Any]) -> str:
@@ -224,19 +246,11 @@ def claim_lines(found: Mapping[str, Any], said: str | None) -> Iterator[str]:
         name = f" ({claim['claim']})" if claim["claim"] not in (None, claim["name"]) else ""
         yield f"  claim {claim['name']}{name}: {claim['state']}"
         for request in claim["requests"]:
-            enough = f"enough on {request['enoughOn']} of {_nodes(found['nodes'])}"
-            asked = _devices(request["count"])
+            enough = f"enough on {request['enoughOn']} of {plural(found['nodes'], 'node')}"
+            asked = plural(request["count"], "device")
             yield f"    request {request['request']}: {asked} requested, {enough}"
             for each in request["excluded"]:
-                what = _devices(each["devices"]) if each["devices"] else "none"
-                yield f"      {what} on {_nodes(each['nodes'])}: {each['reason']}"
+                what = plural(each["devices"], "device") if each["devices"] else "none"
+                yield f"      {what} on {plural(each['nodes'], 'node')}: {each['reason']}"
     if 0 < found["nodes"] < found["nodesInAll"]:
         yield f"  (looked at the devices of {found['nodes']} of {found['nodesInAll']} nodes)"
-
-
-def _devices(number: int) -> str:
-    return f"{number} device{'' if number == 1 else 's'}"
-
-
-def _nodes(number: int) -> str:
-    return f"{number} node{'' if number == 1 else 's'}"

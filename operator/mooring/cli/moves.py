@@ -1,15 +1,22 @@
 """Print plans of moves: a table grouped by step, or JSON, and what they gain in sum."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from textwrap import wrap
 from typing import Any, Final
 
 import click
 from rich.cells import cell_len
 
-from mooring.cli.console import coloured, print_json, print_table, printable, terminal_width
+from mooring.cli.console import (
+    coloured,
+    folded,
+    print_json,
+    print_table,
+    printable,
+    terminal_width,
+)
 from mooring.engine.rebalancing.report import PlannedStep, PlanReport
 from mooring.framework.decision import TextAboutPods
+from mooring.model.wording import plural
 from mooring.observe.documents import plain
 from mooring.simulate.rebalancing import WantedPlan
 
@@ -63,7 +70,7 @@ def _print_plan(report: PlanReport, *, wide: bool) -> None:
         nothing = "no move was found" if report.spent else "nothing to move"
         click.echo(f"profile {report.profile} ({goals}): {nothing}{why}")
     else:
-        moves, steps = _plural(report.moves, "move"), _plural(len(report.steps), "step")
+        moves, steps = plural(report.moves, "move"), plural(len(report.steps), "step")
         click.echo(f"profile {report.profile} ({goals}): {moves} in {steps}\n")
         _print_steps(report.steps, wide=wide)
         click.echo()
@@ -134,7 +141,7 @@ def _stacked(
 
     `beside` has the widths of pods, sources and targets where these fit into one line.
     """
-    yield from _folded(f"step {number}, gain {step.gain}: {_why(step)}", width)
+    yield from folded(f"step {number}, gain {step.gain}: {_why(step)}", width)
     for move in step.moves:
         if beside is None:
             yield f"{_INDENT}{move.pod.key}"
@@ -164,24 +171,24 @@ def _sums(report: PlanReport) -> Iterator[str]:
     """Yield what the plan gains in sum, and what is not moved."""
     width = terminal_width() or _USUAL_WIDTH
     if report.pods:
-        yield f"{_plural(report.pods, 'running pod')} of the profile"
+        yield f"{plural(report.pods, 'running pod')} of the profile"
     if report.spent:
-        yield from _folded(_left_out(report), width)
+        yield from folded(_left_out(report), width)
     if report.more:
         yield "the plan is as long as limits.movesPerPlan allows; there may be more"
     if report.violations:
-        yield f"{_plural(report.violations, 'violation')} mended"
+        yield f"{plural(report.violations, 'violation')} mended"
     if report.emptied:
-        yield from _named(f"{_plural(len(report.emptied), 'node')} emptied", report.emptied, width)
+        yield from _named(f"{plural(len(report.emptied), 'node')} emptied", report.emptied, width)
     if report.fits:
         fits = "fits" if len(report.fits) == 1 else "fit"
-        head = f"{_plural(len(report.fits), 'pending pod')} that {fits} afterwards"
+        head = f"{plural(len(report.fits), 'pending pod')} that {fits} afterwards"
         yield from _named(head, [pod.key for pod in report.fits], width)
     if report.refused:
         total = sum(each.pods for each in report.refused)
-        yield f"{_plural(total, 'pod')} would gain, and {'is' if total == 1 else 'are'} not moved:"
+        yield f"{plural(total, 'pod')} would gain, and {'is' if total == 1 else 'are'} not moved:"
         for each in report.refused:
-            yield from _folded(f"  {each.pods:,}: the pod {printable(each.reason)}", width)
+            yield from folded(f"  {each.pods:,}: the pod {printable(each.reason)}", width)
 
 
 def _left_out(report: PlanReport) -> str:
@@ -196,20 +203,4 @@ def _left_out(report: PlanReport) -> str:
 
 
 def _named(head: str, names: Iterable[str], width: int) -> Iterator[str]:
-    yield from _folded(f"{head}: {', '.join(names)}", width)
-
-
-def _folded(text: str, width: int) -> list[str]:
-    indent = " " * (len(text) - len(text.lstrip()))
-    return wrap(
-        text.lstrip(),
-        width,
-        initial_indent=indent,
-        subsequent_indent=f"{indent}  ",
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-
-
-def _plural(count: int, word: str) -> str:
-    return f"{count:,} {word}{'' if count == 1 else 's'}"
+    yield from folded(f"{head}: {', '.join(names)}", width)

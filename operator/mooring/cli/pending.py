@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from mooring.cli.console import table_lines, terminal_width
 from mooring.cli.explanation import duration
+from mooring.model.wording import plural
 
 __all__ = ["examples_by_cause", "pending_lines", "workload_lines"]
 
@@ -25,7 +26,7 @@ def pending_lines(found: Mapping[str, Any], namespace: str) -> Iterator[str]:
         yield f"no pod is pending {where}"
         return
     states = ", ".join(f"{count} {state}" for state, count in found["states"].items() if count)
-    yield f"{_pods(total)} pending {where}: {states}"
+    yield f"{plural(total, 'pod')} pending {where}: {states}"
     yield ""
     rows = [[str(c["pods"]), duration(c["oldestSeconds"]), c["cause"]] for c in found["causes"]]
     yield from _table(("PODS", "OLDEST", "WAIT FOR"), rows, found["otherCauses"])
@@ -40,7 +41,7 @@ def pending_lines(found: Mapping[str, Any], namespace: str) -> Iterator[str]:
 def workload_lines(name: str, found: Mapping[str, Any]) -> Iterator[str]:
     """Yield how many pods of a workload are on nodes, and by cause how many are pending."""
     placed, total = found["placed"], found["total"]
-    yield f"{name}: {_pods(placed)} on nodes, {total} pending"
+    yield f"{name}: {plural(placed, 'pod')} on nodes, {total} pending"
     if not found["pods"]:
         return
     yield ""
@@ -76,7 +77,3 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]], others: int) -> I
 
 def _owner(owner: Mapping[str, Any]) -> str:
     return f"{owner['kind'].lower()}/{owner['name']} -n {owner['namespace']}"
-
-
-def _pods(number: int) -> str:
-    return f"{number} pod{'' if number == 1 else 's'}"

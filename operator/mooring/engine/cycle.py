@@ -13,6 +13,7 @@ from zlib import crc32
 
 import numpy as np
 
+from mooring.engine.causes import cause_of
 from mooring.engine.extenders.answers import ExtenderAnswers, FilterCall, PreemptCall, RowsAsOf
 from mooring.engine.filtering import (
     NodeSearch,
@@ -239,8 +240,9 @@ def _fit_error(
     If a plugin has candidates that extenders must see, that call is returned.
     """
     message = diagnosis.message[:LONGEST_MESSAGE]
+    error = FitError(diagnosis, cause_of(search.pod, diagnosis, search.cluster), message)
     if not diagnosis.total:
-        return FitError(diagnosis, message)
+        return error
     state = PostFilterState(
         search.pod,
         diagnosis,
@@ -255,20 +257,20 @@ def _fit_error(
     )
     metrics = search.pipeline.metrics
     with metrics.all_at(ExtensionPoint.POST_FILTER):
-        outcome, last = _post_filter(search.pipeline, state, message, {} if kept is None else kept)
+        outcome, last = _post_filter(search.pipeline, state, error, {} if kept is None else kept)
     metrics.ended_with(ExtensionPoint.POST_FILTER, status_of(last))
     return outcome
 
 
 def _post_filter(
-    pipeline: Pipeline, state: PostFilterState, message: str, kept: dict[str, object]
+    pipeline: Pipeline, state: PostFilterState, error: FitError, kept: dict[str, object]
 ) -> tuple[FitError | PreemptCall, object]:
     """Return the outcome, and what the last plugin that ran returned.
 
     Raises:
         StillSearching: that one paused; `kept` has what it keeps.
     """
-    diagnosis, answer = state.diagnosis, None
+    answer = None
     reasons: list[str] = []
     keeps_nomination = False
     for plugin in pipeline.post_filter:
@@ -279,7 +281,8 @@ def _post_filter(
             kept[plugin.name] = answer.kept
             raise StillSearching
         if isinstance(answer, Nomination):
-            return FitError(diagnosis, _with_reasons(message, answer.message), answer), answer
+            message = _with_reasons(error.message, answer.message)
+            return replace(error, message=message, nomination=answer), answer
         if isinstance(answer, Candidates):
             return PreemptCall(answer.candidates), answer
         if isinstance(answer, NotEligible) and answer.is_error:
@@ -289,8 +292,8 @@ def _post_filter(
         keeps_nomination |= isinstance(answer, NotEligible)
         if isinstance(answer, Unschedulable) and not answer.resolvable:
             break
-    whole = _with_reasons(message, *reasons)
-    return FitError(diagnosis, whole, keeps_nomination=keeps_nomination), answer
+    whole = _with_reasons(error.message, *reasons)
+    return replace(error, message=whole, keeps_nomination=keeps_nomination), answer
 
 
 def _with_reasons(message: str, *reasons: str) -> str:

@@ -453,7 +453,7 @@ class SchedulingLoop:
         if isinstance(outcome, ScheduleResult):
             self._scheduler.decisions.decided(decision, now, scored=outcome.feasible_nodes)
         else:
-            why, total = outcome.diagnosis.main_reason, outcome.diagnosis.total
+            why, total = outcome.cause, outcome.diagnosis.total
             self._scheduler.decisions.decided(decision, now, cause=why, rejected=total)
 
     def _unschedulable(self, attempt: Attempt, outcome: FitError) -> None:

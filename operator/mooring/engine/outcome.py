@@ -46,12 +46,14 @@ class ScheduleResult:
 class FitError:
     """No node fits the pod now (framework/types.go, FitError).
 
+    `cause` says in a few words what keeps the pod from the nearest nodes (`mooring.engine.causes`).
     `message` is the whole sentence for users, with what the post_filter plugins add. `nomination`
     is the node on which preemption makes space. If `keeps_nomination` is True, a nomination that
     the pod already has stays.
     """
 
     diagnosis: Diagnosis
+    cause: str
     message: str
     nomination: Nomination | None = None
     keeps_nomination: bool = False

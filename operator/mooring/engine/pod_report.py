@@ -4,11 +4,13 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, Final
 
 from mooring.engine.group_suggestions import MOST_STEPS, group_suggestions
 from mooring.engine.groups.members import group_of
 from mooring.engine.groups.slices import SearchBudget
+from mooring.engine.groups.status import gates_text
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.engine.suggestions import EXAMPLES, Suggestion, suggestions
@@ -18,7 +20,7 @@ from mooring.framework.decision import PodRef, TextAboutPods
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin import by_priority
 from mooring.framework.plugin_failures import PluginFailed
-from mooring.framework.queued_pod import PodState, QueuedPod
+from mooring.framework.queued_pod import PodState, QueuedPod, SubQueue
 from mooring.framework.runtime import first_gate
 from mooring.kube.resources import Resource
 from mooring.model.events import Kind
@@ -31,6 +33,7 @@ __all__ = [
     "PodReport",
     "PodReportBuilder",
     "SuggestedChange",
+    "pending_cause",
     "pod_state",
     "smallest_suggestions",
 ]
@@ -49,6 +52,8 @@ _FOR_VOLUMES: Final = (
     Kind.CSI_DRIVER,
     Kind.CSI_STORAGE_CAPACITY,
 )
+_NOMINATED: Final = "waits until the pods that it preempts have left its node"
+_UNKNOWN: Final = "not decided yet"
 _MOST_SUGGESTIONS: Final = 5
 _KEPT_SECONDS: Final = 2.0
 _MOST_SECONDS: Final = 8.0
@@ -68,6 +73,40 @@ def pod_state(scheduler: SchedulerState, uid: Uid) -> PodState | None:
     return PodState.BINDING if placed.assumed else PodState.BOUND
 
 
+def pending_cause(scheduler: SchedulerState, pod: Pod) -> str:
+    """Return what a pod without a node waits for, in a few words that are equal for many pods.
+
+    Everybody who says why pods wait shows this text. For an unschedulable pod it is the cause of
+    `mooring.engine.causes`, and for a member of a group that of its group.
+    """
+    queued = scheduler.queue.get(pod.uid)
+    if queued is None:
+        return _why_no_profile(scheduler, pod)
+    group = scheduler.cluster.pod_groups.of(pod)
+    if queued.queue is SubQueue.GATED:
+        gates = gates_text(pod.spec.gates) if pod.spec.gates else None
+        return gates or (group.incomplete if group is not None else None) or "gated"
+    if _victims(scheduler, pod):
+        return _NOMINATED
+    plugins = ", ".join(sorted(queued.unschedulable_plugins))
+    return scheduler.decisions.cause(pod.uid) or plugins or _UNKNOWN
+
+
+def _victims(scheduler: SchedulerState, pod: Pod) -> list[PodRef]:
+    """Return pods that preemption evicts for the pod and that have not left its node yet."""
+    if scheduler.cluster.nominations.get(pod.uid) is None:
+        return []
+    victims = scheduler.decisions.victims(pod.uid)
+    return [each for each in victims if scheduler.cluster.pod(each.uid) is not None]
+
+
+def _why_no_profile(scheduler: SchedulerState, pod: Pod) -> str:
+    profiles, name = scheduler.profiles, pod.spec.scheduler_name
+    why = profiles.why_none(pod)
+    meant = f'no profile takes pods of schedulerName "{name}"{profiles.did_you_mean(name)}'
+    return meant if why is None else why
+
+
 @dataclass(frozen=True, slots=True)
 class SuggestedChange:
     """A suggestion as it is shown, see `mooring.engine.suggestions.Suggestion`."""
@@ -83,9 +122,11 @@ class SuggestedChange:
 class PodReport:
     """What is known of a pod; what does not apply to it is None.
 
-    `pending_seconds` count from when the scheduler saw the pod first. `held_back` says why a pod is
-    gated, or why no profile takes it, and `plugins` name what rejected or gated the pod. `ahead`
-    counts the active pods that are before it, `waits_for` has the seconds that each Permit plugin
+    `cause` is that of `pending_cause`. `nominated_node` is kept for the pod, and `victims`, at most
+    ten, are yet to leave it. `pending_seconds` count from when the scheduler saw the pod first.
+    `held_back` says why a pod is gated, or why no profile takes it, and `plugins` name what
+    rejected or gated the pod. `ahead` counts the active pods that are before it, `waits_for` has
+    the seconds that each Permit plugin
     may still take. `not_served` has the kinds that its volumes need and that the API server does
     not serve. `claims` are the ResourceClaims of a pod that is gated or did not fit, and what keeps
     them from devices. An unschedulable pod has `suggestions`, the smallest change first. Those of a
@@ -95,6 +136,9 @@ class PodReport:
     state: PodState
     node: str | None = None
     profile: str | None = None
+    cause: str | None = None
+    nominated_node: str | None = None
+    victims: Sequence[PodRef] | None = None
     attempts: int | None = None
     pending_seconds: float | None = None
     plugins: Sequence[str] | None = None
@@ -151,8 +195,8 @@ class PodReportBuilder:
         if placed is not None and queued is None:
             return replace(report, group=self._described(placed.pod))
         if queued is None:
-            why = self._why_no_profile(scheduler.without_profile[uid])
-            return replace(report, plugins=[], held_back=why)
+            why = _why_no_profile(scheduler, scheduler.without_profile[uid])
+            return replace(report, plugins=[], held_back=why, cause=why)
         report = replace(self._queued(report, queued), group=self._described(queued.pod))
         if state is PodState.GATED:
             plugin, reason = _gate(queued)
@@ -160,8 +204,9 @@ class PodReportBuilder:
             return replace(
                 report, plugins=[plugin] if plugin else [], held_back=reason, claims=claims
             )
-        if state is PodState.UNSCHEDULABLE or (
-            state is PodState.BACKOFF and queued.unschedulable_plugins
+        if report.victims is None and (
+            state is PodState.UNSCHEDULABLE
+            or (state is PodState.BACKOFF and queued.unschedulable_plugins)
         ):
             group = group_of(queued.pod, queued.pipeline, scheduler.cluster)
             changes = await (self._of_group(group) if group else self._suggestions(queued))
@@ -178,11 +223,18 @@ class PodReportBuilder:
             found.append(
                 {
                     **document,
+                    "cause": self._cause_of(group) if group and waits else None,
                     "remedy": self._remedy(group) if group and waits else None,
                     "suggestions": await self._of_group(group) if group and waits else None,
                 }
             )
         return found
+
+    def _cause_of(self, group: PodGroupState) -> str | None:
+        """Return the cause of a member that waits, one that was decided about if there is any."""
+        decidable = (queued.pod for queued in _decidable(group, self._scheduler))
+        pods = chain(decidable, group.unscheduled.values())
+        return next((pending_cause(self._scheduler, pod) for pod in pods), None)
 
     def _described(self, pod: Pod) -> Mapping[str, Any] | None:
         """Return the group of the pod, as its members read it; None without one."""
@@ -228,12 +280,6 @@ class PodReportBuilder:
             self._latest = group.number, self._clock() + _KEPT_SECONDS, found
             return found
 
-    def _why_no_profile(self, pod: Pod) -> str:
-        profiles, name = self._scheduler.profiles, pod.spec.scheduler_name
-        why = profiles.why_none(pod)
-        meant = f'no profile takes pods of schedulerName "{name}"{profiles.did_you_mean(name)}'
-        return meant if why is None else why
-
     def _queued(self, report: PodReport, queued: QueuedPod) -> PodReport:
         """Return the report with what the queue knows of the pod."""
         now, state = self._clock(), report.state
@@ -243,6 +289,9 @@ class PodReportBuilder:
         return replace(
             report,
             profile=queued.pipeline.profile,
+            cause=pending_cause(self._scheduler, queued.pod),
+            nominated_node=self._nominated_node(queued.pod),
+            victims=_victims(self._scheduler, queued.pod) or None,
             attempts=queued.attempts,
             pending_seconds=_seconds(now - queued.times.began),
             plugins=sorted(queued.unschedulable_plugins),
@@ -253,6 +302,11 @@ class PodReportBuilder:
             ahead=self._ahead(queued) if state is PodState.ACTIVE else None,
             not_served=self._not_served(queued.pod),
         )
+
+    def _nominated_node(self, pod: Pod) -> str | None:
+        """Return the node that is kept for the pod; None without one."""
+        nominee = self._scheduler.cluster.nominations.get(pod.uid)
+        return self._scheduler.cluster.node_names[nominee.row] if nominee is not None else None
 
     def _not_served(self, pod: Pod) -> list[str] | None:
         """Return the kinds that the pod's volumes need and the API server does not serve."""

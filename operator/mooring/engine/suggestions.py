@@ -16,6 +16,7 @@ from typing import Final, TypeVar
 
 import numpy as np
 
+from mooring.engine.causes import no_such_node
 from mooring.engine.change import Change, conditions
 from mooring.engine.claim_changes import claim_changes, fewer_devices
 from mooring.engine.cycle import LiveDryRun
@@ -424,13 +425,13 @@ def _constraints(spec: PodSpec, cluster: ClusterView) -> Iterator[Change]:
     for requirement in spec.node_selector.requirements:
         yield Change(
             f"had no nodeSelector {requirement.text}",
-            _no_such_node((requirement,), cluster) or f"nodeSelector {requirement.key}",
+            no_such_node((requirement,), cluster) or f"nodeSelector {requirement.key}",
             _CONSTRAINT,
             partial(_without_requirement, requirement),
         )
     if spec.required_nodes is not None:
         first, *others = spec.required_nodes.terms or (NodeSelectorTerm(),)
-        missing = _no_such_node(first.expressions, cluster) if not others else ""
+        missing = no_such_node(first.expressions, cluster) if not others else ""
         text = "had no required node affinity"
         yield Change(text, missing or "node affinity", _CONSTRAINT, _without_node_affinity)
     for feature in sorted(spec.required_features):
@@ -458,16 +459,6 @@ def _constraints(spec: PodSpec, cluster: ClusterView) -> Iterator[Change]:
             name = f"{word} per {term.topology_key}"
             text = f"had no required {name}{_pods(term.selector)}"
             yield Change(text, name, _CONSTRAINT, partial(_without_term, term))
-
-
-def _no_such_node(requirements: Sequence[Requirement], cluster: ClusterView) -> str:
-    """Return which label that a node must have no node has; "" if there is no such label."""
-    nodes = cluster.nodes
-    for requirement in requirements:
-        wanted = requirement.operator in ("In", "Exists")
-        if wanted and not (nodes.meets(requirement) & nodes.present).any():
-            return f"no node has the label {requirement.text}"
-    return ""
 
 
 def _tolerations(spec: PodSpec, cluster: ClusterView) -> Iterator[Change]:

@@ -77,7 +77,7 @@ class Step(StrEnum):
     """Details: the PreEnqueue plugin that holds the pod back, "" for another obstacle."""
     QUEUED = "queued"
     UNSCHEDULABLE = "unschedulable"
-    """An attempt found no node. Details: the dominant cause."""
+    """An attempt found no node. Details: the cause (`mooring.engine.causes`)."""
     NOMINATED = "nominated"
     """Details: the node, the number of victims, and the first of them."""
     PREEMPTION_FAILED = "preemptionFailed"
@@ -100,6 +100,9 @@ class Step(StrEnum):
 
 _STEPS: Final = tuple(Step)
 _CODES: Final = {step: float(code) for code, step in enumerate(_STEPS)}
+_FAILURES: Final = frozenset(
+    _CODES[step] for step in (Step.UNSCHEDULABLE, Step.REJECTED, Step.ERROR)
+)
 _ENDS: Final = (Step.BOUND, Step.GONE)
 
 _WallTime = Callable[[float], str]
@@ -602,12 +605,21 @@ class DecisionLog:
         )
 
     def cause(self, uid: Uid) -> str | None:
-        """Return the main cause of the last attempt that found no node; None if none is kept."""
+        """Return why the last attempt did not bind the pod; None if that is not kept."""
         path = self._find(uid)
         for position in reversed(range(path.length)) if path is not None else ():
-            if path is not None and path.numbers[4 * position] == _CODES[Step.UNSCHEDULABLE]:
-                return str(path.entry(position).details[0])
+            if path is not None and path.numbers[4 * position] in _FAILURES:
+                return str(path.entry(position).details[-1])
         return None
+
+    def victims(self, uid: Uid) -> Sequence[PodRef]:
+        """Return pods whose eviction makes room for the pod, at most ten, as nominated last."""
+        path = self._find(uid)
+        for position in reversed(range(path.length)) if path is not None else ():
+            if path is not None and path.numbers[4 * position] == _CODES[Step.NOMINATED]:
+                details = path.entry(position).details[2:]
+                return [each for each in details if isinstance(each, PodRef)]
+        return ()
 
     def summaries(self, namespace: str = "", limit: int = LATEST) -> Iterator[PodSummary]:
         """Yield short records of the `limit` pods that changed last, newest first.

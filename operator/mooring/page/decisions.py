@@ -70,7 +70,7 @@ def decision_in_full(
         message=decision.message,
         nodes=what_if.cluster.node_count,
         feasible=placed.feasible_nodes if placed is not None else 0,
-        cause=outcome.diagnosis.main_reason if isinstance(outcome, FitError) else None,
+        cause=outcome.cause if isinstance(outcome, FitError) else None,
         pre_filter=pre_filter,
         filters=filters,
     )

@@ -14,10 +14,10 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from mooring.engine.groups.status import gates_text
+from mooring.engine.pod_report import pending_cause
 from mooring.engine.scheduler_state import SchedulerState
-from mooring.framework.queued_pod import PodState, QueuedPod, SubQueue
-from mooring.model.pod import Pod, Uid, is_of_workload, workload_of
+from mooring.framework.queued_pod import PodState
+from mooring.model.pod import Pod, is_of_workload, workload_of
 from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray
 from mooring.time_slices import REST, TimeSlices
@@ -47,11 +47,8 @@ _SAMPLE_SECONDS: Final = 10.0
 _SAMPLES: Final = 360
 """One hour."""
 _MOST_OF_WORKLOAD: Final = 500
-_UNKNOWN: Final = "not decided yet"
 _MOST_OF_CAUSE: Final = 256
 _MOST_OF_OWNER: Final = 253
-_MOST_OF_NAME: Final = 63
-"""Characters of a schedulerName in a cause; the API server allows any number."""
 
 
 @dataclass(slots=True)
@@ -80,8 +77,8 @@ class PendingPods:
     """The pending pods at a moment; arrays have one item per pod, in the order of `keys`.
 
     `states`, `causes`, `namespaces` and `owners` are numbers of `STATES`, `cause_values` and so on.
-    An owner is (namespace, kind, name), of a Deployment's pods the Deployment; a pod without one is
-    its own.
+    An owner is (namespace, kind, name): the group of a pod, else its workload, of a Deployment's
+    pods the Deployment; a pod without one is its own.
     """
 
     taken: float
@@ -213,6 +210,7 @@ class _PendingPod(NamedTuple):
     cause: str
     attempts: int
     seconds: int
+    owner: tuple[str, str]
 
     def row(self) -> dict[str, Any]:
         """Return what is told of it."""
@@ -238,7 +236,7 @@ class _Rows:
     def add(self, pending: "_PendingPod") -> None:
         """Add a pod."""
         pod = pending.pod
-        kind, name = (part[:_MOST_OF_OWNER] for part in workload_of(pod))  # of any length
+        kind, name = (part[:_MOST_OF_OWNER] for part in pending.owner)  # of any length
         self.keys.append(pod.key)
         self.numbers.extend(
             (
@@ -274,9 +272,8 @@ class _Rows:
 class Queue:
     """Reads the scheduling queue.
 
-    `bound` counts the pods bound so far. `cause` returns the dominant cause of a pod's last attempt
-    that found no node, None if it is not kept. `clock` is monotonic, `now` is the time since the
-    epoch, both in seconds.
+    `bound` counts the pods bound so far. `clock` is monotonic, `now` is the time since the epoch,
+    both in seconds.
     """
 
     def __init__(
@@ -284,13 +281,11 @@ class Queue:
         scheduler: SchedulerState,
         *,
         bound: Callable[[], int],
-        cause: Callable[[Uid], str | None],
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._scheduler = scheduler
         self._bound = bound
-        self._cause = cause
         self._clock = clock
         self._now = now
         self._pending: PendingPods | None = None
@@ -364,31 +359,22 @@ class Queue:
             pod, state = queued.pod, queued.times.state
             if state in STATES and is_meant(pod):  # else it may be bound or gone meanwhile
                 seconds = int(max(now - queued.times.began, 0))
-                cause = self._cause_of(queued)[:_MOST_OF_CAUSE]
-                yield _PendingPod(pod, state, cause, queued.attempts, seconds)
+                cause = pending_cause(scheduler, pod)[:_MOST_OF_CAUSE]
+                yield _PendingPod(pod, state, cause, queued.attempts, seconds, self._owner(pod))
             else:
                 yield None
         for pod in tuple(scheduler.without_profile.values()):
             if is_meant(pod):
                 seconds = int(max(wall - pod.created, 0)) if pod.created else 0
-                yield _PendingPod(pod, PodState.NO_PROFILE, _no_profile(pod), 0, seconds)
+                cause = pending_cause(scheduler, pod)[:_MOST_OF_CAUSE]
+                yield _PendingPod(pod, PodState.NO_PROFILE, cause, 0, seconds, self._owner(pod))
             else:
                 yield None
 
-    def _cause_of(self, queued: QueuedPod) -> str:
-        """Return what keeps the pod from having a node, in a few words; equal for many pods."""
-        if queued.queue is SubQueue.GATED:
-            return self._gate_of(queued.pod)
-        if not queued.unschedulable_plugins:
-            return _UNKNOWN
-        return self._cause(queued.pod.uid) or ", ".join(sorted(queued.unschedulable_plugins))
-
-    def _gate_of(self, pod: Pod) -> str:
-        """Return what keeps a gated pod out of the queue."""
-        if pod.spec.gates:
-            return gates_text(pod.spec.gates)
+    def _owner(self, pod: Pod) -> tuple[str, str]:
+        """Return kind and name of the group that the pod is decided with, else of its workload."""
         group = self._scheduler.cluster.pod_groups.of(pod)
-        return (group.incomplete if group is not None else None) or "gated"
+        return ("PodGroup", group.key.name) if group is not None else workload_of(pod)
 
     async def sample_for_ever(self) -> None:
         """Note the counts every ten seconds, for an hour."""
@@ -408,8 +394,3 @@ class Queue:
         names = ("time", "bound", *self.counts())
         columns = zip(*self._samples, strict=True) if self._samples else ((),) * len(names)
         return {name: list(column) for name, column in zip(names, columns, strict=True)}
-
-
-def _no_profile(pod: Pod) -> str:
-    """Return why the pod waits; its scheduler may be another one."""
-    return f'no profile takes pods of schedulerName "{pod.spec.scheduler_name[:_MOST_OF_NAME]}"'

@@ -9,6 +9,7 @@ import numpy as np
 from mooring.engine.rebalancing.plan import Move, Plan
 from mooring.model.pod import Pod, Uid
 from mooring.model.resources import CPU, MEMORY
+from mooring.model.wording import plural
 from mooring.simulate.drawing import WIDTH, Box, Label, Shape, write_drawing
 from mooring.state.cluster_view import ClusterView
 
@@ -147,15 +148,11 @@ def _title(plans: Sequence[Plan]) -> str:
     emptied, fits = (sum(len(getattr(s, gain)) for s in steps) for gain in ("emptied", "fits"))
     gains = []
     if emptied:
-        gains.append(f"{_plural(emptied, 'node')} emptied")
+        gains.append(f"{plural(emptied, 'node')} emptied")
     if fits:
-        gains.append(f"{_plural(fits, 'pending pod')} that {'fits' if fits == 1 else 'fit'} then")
-    moves = _plural(sum(len(step.moves) for step in steps), "move")
+        gains.append(f"{plural(fits, 'pending pod')} that {'fits' if fits == 1 else 'fit'} then")
+    moves = plural(sum(len(step.moves) for step in steps), "move")
     return f"{moves}: {', '.join(gains)}" if gains else moves
-
-
-def _plural(count: int, word: str) -> str:
-    return f"{count:,} {word}{'' if count == 1 else 's'}"
 
 
 def _legend(resource: str, others: int) -> Iterator[Shape]:

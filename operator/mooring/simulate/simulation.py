@@ -331,7 +331,7 @@ class Simulation:
             self._nominate(pod, outcome)
             if outcome.keeps_nomination:
                 decision = replace(decision, nominated_node=pod.nominated_node)
-            return Attempt(decision, owner=owner_of(pod), reason=outcome.diagnosis.main_reason)
+            return Attempt(decision, owner=owner_of(pod), reason=outcome.cause)
         try:
             assume_and_reserve(pod, outcome.row, profile.pipeline, self._state)
         except PodRejected as rejection:

@@ -59,8 +59,10 @@ def test_the_diagnosis_names_the_extender_with_its_reason() -> None:
     search = search_for(deciding, members, answers=answered({"w0": ["a"], "w1": ["a"]}))
     assignment = run_whole(search.place())
     assert len(assignment.rows) == 1
-    diagnosis = search.diagnosis(assignment.rows, None)
-    assert diagnosis is not None
+    found = search.diagnosis(assignment.rows, None)
+    assert found is not None
+    diagnosis, cause = found
+    assert cause == "extender e: busy"
     text = "0/3 nodes are available: 1 Insufficient cpu, 2 extender e: busy."
     assert diagnosis.message == text
     assert "Extender" in diagnosis.plugins

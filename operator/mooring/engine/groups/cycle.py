@@ -651,7 +651,7 @@ class GroupCycle:
             queued.unschedulable_count, queued.decided_by_specs = count, by_specs
             queued.outdated |= decision.outdated
             # Before the pod is in a queue again: its state says when the attempt began.
-            self._record(member, None, decision.message)
+            self._record(member, None, decision.message, decision.cause)
             self._attempts.unschedulable(member, decision.plugins, decision.message)
             yield from budget.pause()
 
@@ -661,7 +661,9 @@ class GroupCycle:
             map(self._attempts.nominated_node, attempt.members)
         )
 
-    def _record(self, attempt: Attempt, node: str | None, message: str | None) -> None:
+    def _record(
+        self, attempt: Attempt, node: str | None, message: str | None, cause: str = ""
+    ) -> None:
         """Keep the decision about a member of a group, which was not scored by itself."""
         decision = Decision(
             pod=PodRef.of(attempt.queued.pod),
@@ -675,7 +677,7 @@ class GroupCycle:
             rejections={},
             message=message,
         )
-        self._scheduler.decisions.decided(decision, self._clock(), cause=message or "")
+        self._scheduler.decisions.decided(decision, self._clock(), cause=cause or message or "")
 
     def _report_called_off(self, group: PodGroupState, reason: str) -> None:
         """Report why the group failed, unless the scheduler stops or the group has gone."""

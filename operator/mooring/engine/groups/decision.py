@@ -83,10 +83,11 @@ class GroupDecision:
 
     `rows` has the row of each member that gets a node, by uid; it is empty if the group is
     unschedulable. `message` says why the members without a node have none, and `plugins` name what
-    rejected them. `fits` counts the members that found a node in the best placement. `bounded` says
-    that not all placements could be tried, and `by_specs` that nothing but the specs of the members
-    was read of them. `outdated` says that the cluster changed in each pause: the group is tried
-    again after its backoff, whatever happens.
+    rejected them. `cause` is that of the first of them where nodes reject it. `fits` counts the
+    members that found a node in the best placement. `bounded` says that not all placements could be
+    tried, and `by_specs` that nothing but the specs of the members was read of them. `outdated`
+    says that the cluster changed in each pause: the group is tried again after its backoff,
+    whatever happens.
     """
 
     rows: Mapping[Uid, int]
@@ -94,6 +95,7 @@ class GroupDecision:
     tried: tuple[DomainTried, ...] = ()
     tries: int = 0
     message: str = ""
+    cause: str = ""
     plugins: frozenset[str] = frozenset()
     fits: int = 0
     bounded: bool = False
@@ -489,22 +491,24 @@ def _decision(
     # The candidate in which the most members fitted says best why the others have no node.
     about = chosen or max(tried, key=lambda c: len(c.assignment.rows))
     assignment, placement = about.assignment, about.placement
-    message, plugins = "", frozenset[str]()
+    message, cause, plugins = "", "", frozenset[str]()
     impossible = all_tried and all(c.assignment.impossible for c in tried)
     if not assignment.complete:
-        diagnosis = search.diagnosis(assignment.rows, placement.rows if placement.key else None)
-        cause = diagnosis.message if diagnosis is not None else ""
-        resource_filters = frozenset(pipeline.resource_filters)
-        plugins = resource_filters | (diagnosis.plugins if diagnosis is not None else frozenset())
+        found = search.diagnosis(assignment.rows, placement.rows if placement.key else None)
+        plugins, nodes_say = frozenset(pipeline.resource_filters), ""
+        if found is not None:
+            diagnosis, cause = found
+            plugins, nodes_say = plugins | diagnosis.plugins, diagnosis.message
         if search.searched.extended_rejects:
             plugins |= {EXTENDER}
-        message = _message(chosen, tried, about, tries, cause, impossible=impossible)
+        message = _message(chosen, tried, about, tries, nodes_say, impossible=impossible)
     return GroupDecision(
         rows=assignment.rows if chosen is not None else {},
         domain=(placement.key, placement.value) if chosen is not None and placement.key else None,
         tried=tuple(_tried(c) for c in tried if c.placement.key),
         tries=tries,
         message=message,
+        cause=cause,
         plugins=plugins,
         fits=len(assignment.rows),
         bounded=not assignment.complete and not impossible,

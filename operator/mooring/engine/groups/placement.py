@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from itertools import islice
 from typing import Final
 
+from mooring.engine.causes import cause_of
 from mooring.engine.groups.counting import CountingSearch
 from mooring.engine.groups.search import Assignment, DecisionOutdated, SearchedMembers
 from mooring.engine.groups.slices import Pausing
@@ -61,8 +62,10 @@ class GroupSearch:
                 return (yield from self._trials.place(allowed, trial))
             return (yield from self.counting.place(counted, allowed, trial))
 
-    def diagnosis(self, placed: Mapping[Uid, int], candidates: IntArray | None) -> Diagnosis | None:
-        """Return why the candidate rows reject the first member that is not placed.
+    def diagnosis(
+        self, placed: Mapping[Uid, int], candidates: IntArray | None
+    ) -> tuple[Diagnosis, str] | None:
+        """Return why the candidate rows reject the first member that is not placed, and its cause.
 
         The others are on their nodes then. None if all members are placed.
         """
@@ -74,4 +77,5 @@ class GroupSearch:
             others = (pod for pod in searched.members if pod.uid in placed)
             for pod in islice(others, _MOST_DIAGNOSED):
                 trial.add(pod, placed[pod.uid])
-            return searched.why_not(left, searched.allowed(candidates))
+            diagnosis = searched.why_not(left, searched.allowed(candidates))
+            return diagnosis, cause_of(left, diagnosis, searched.cluster)

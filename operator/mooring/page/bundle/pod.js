@@ -104,6 +104,10 @@ function podDetails(found) {
 function state(report) {
   const words = [h("strong", {}, report.state)];
   if (report.node) words.push(" on ", nodeLink(report.node));
+  if (report.nominatedNode) {
+    words.push(", nominated to ", nodeLink(report.nominatedNode), ", where it will be tried ",
+      report.victims?.length ? ["once ", pods(report.victims), ` ${report.victims.length === 1 ? "has" : "have"} left it`] : "next");
+  }
   if (report.group) words.push(", a member of pod group ", podGroupLink(report.group.podGroup));
   if (report.profile) words.push(`, profile ${report.profile}`);
   if (report.heldBack) words.push(`, held back${report.plugins.length ? ` by ${report.plugins.join(", ")}` : ""}: ${report.heldBack}`);
@@ -120,17 +124,17 @@ function state(report) {
 // What keeps the pod without a node, and the changes with which it, or its group, would fit.
 function cause(report, decision) {
   const group = report.node ? null : report.group;
-  return causePanel(report.suggestions, group?.message ?? decision?.message, group?.remedy, group ? "The group would fit" : "It would fit");
+  return causePanel(report.cause, report.suggestions, group?.message ?? decision?.message, group?.remedy, group ? "The group would fit" : "It would fit");
 }
 
 // `remedy` is what must be done first; then nothing else is tried.
-export function causePanel(suggestions, message, remedy, title) {
+export function causePanel(cause, suggestions, message, remedy, title) {
   if (!suggestions && !message && !remedy) return null;
   const fits = remedy || !suggestions ? null :
     suggestions.length ? [h("h3", {}, title), suggestionList(suggestions)] :
       h("p", {}, "None of the changes that were tried would make it fit.");
   return h("section", { class: "panel", id: "cause" },
-    h("h2", {}, suggestions?.length && !remedy ? `Cause: ${suggestions[0].cause}` : "Why it has no node"),
+    h("h2", {}, cause && suggestions && !remedy ? `Cause: ${cause}` : "Why it has no node"),
     message ? h("p", {}, message) : null,
     remedy ? h("p", {}, h("strong", {}, "What helps: "), remedy) : null, fits);
 }

@@ -15,7 +15,7 @@ function groupDetails(group) {
   return h("div", {},
     h("p", { class: "state" }, state(group)),
     group.scheduled && !group.suggestions?.length ? null :
-      causePanel(group.suggestions, group.message, group.remedy, "It would fit"),
+      causePanel(group.cause, group.suggestions, group.message, group.remedy, "It would fit"),
     members(group), attempt(group.decision, group.message ?? ""));
 }
 

@@ -174,7 +174,7 @@ function tried(found) {
     found.results.length > 1 ? h("section", { class: "panel" }, table(["pod", "profile", "node", "why"], found.results.map((each) => [
       each.pod, each.profile ?? "–", each.node === null ? "–" : nodeLink(each.node), each.message ?? "",
     ]), "Decisions")) : found.results[0].node === null ? h("p", { class: "verdict", id: "why" }, found.results[0].message) : null,
-    found.suggestions.length ? h("section", { class: "panel", id: "cause" }, h("h2", {}, `Cause: ${found.suggestions[0].cause}`),
+    found.suggestions.length ? h("section", { class: "panel", id: "cause" }, h("h2", {}, `Cause: ${found.details.cause}`),
       h("h3", {}, `${found.details.pod} would fit`), suggestionList(found.suggestions)) : null,
     found.details === null || !found.details.nodes ? null : [h("h2", {}, found.details.pod), decisionSection(found.details)],
   ].flat();
