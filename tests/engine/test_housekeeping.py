@@ -24,8 +24,11 @@ from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import Pod, parse_pod
+from mooring.model.workloads import parse_pod_disruption_budget
 from mooring.plugins import SHIPPED
-from mooring.testing.builders import node, pod
+from mooring.state.evictions import OLDER_SECONDS
+from mooring.testing.builders import node, pdb, pod
+from rebalancing_stage import READY
 from relists import replace_all
 from scheduler_states import put_profile, scheduler_state
 
@@ -108,8 +111,8 @@ class House:
         return [change.action for change in self.heard]
 
     async def chores_wait(self) -> None:
-        """Wait until all five chores are asleep."""
-        await self.clock.sleepers(5)
+        """Wait until all six chores are asleep."""
+        await self.clock.sleepers(6)
 
 
 @pytest.fixture
@@ -334,7 +337,7 @@ async def test_a_slow_answer_does_not_delay_other_housekeeping(
     house.scheduler_state.waiting.enter(
         WEB, "a", {"Gang": house.clock()}, house.clock(), lambda no, _: decided.set_result(no)
     )
-    await house.clock.sleepers(3)
+    await house.clock.sleepers(4)
     await house.clock.advance(1.0)
     assert await decided is not None
     asked.reply(pod("web", node="a"))
@@ -361,3 +364,22 @@ async def test_nominations_of_groups_expire_by_the_clock(house: House) -> None:
     await house.clock.advance(NOMINATION_SECONDS)
     await house.chores_wait()
     assert house.expired == 1
+
+
+async def test_a_disruption_is_charged_for_two_minutes_at_most_once_the_victim_has_left(
+    house: House,
+) -> None:
+    """Another pod may be ready by then, and the budget's status is what it was."""
+    state = house.scheduler_state.state
+    budget = parse_pod_disruption_budget(pdb("guard", {"app": "db"}, allowed=1))
+    victim = parse_pod(pod("db-0", node="a", labels={"app": "db"}, status=READY))
+    state.put(Kind.POD_DISRUPTION_BUDGET, budget.key, budget)
+    state.put(Kind.POD, victim.uid, victim)
+    state.begin_evictions(parse_pod(pod("high", priority=9)), [victim])
+    state.delete(Kind.POD, victim.uid)
+    await house.clock.advance(OLDER_SECONDS)
+    await house.chores_wait()
+    assert state.evictions.disruptions_allowed(budget) == 0
+    await house.clock.advance(OLDER_SECONDS)
+    await house.chores_wait()
+    assert state.evictions.disruptions_allowed(budget) == 1

@@ -179,6 +179,27 @@ async def test_an_exhausted_budget_ends_the_preemption_and_the_preemptor_is_queu
     assert [change.action for change in stage.freed] == ["Delete"]
 
 
+@pytest.mark.parametrize(
+    "refusal", [(403, "Forbidden"), (429, "TooManyRequests"), (500, "InternalError")]
+)
+async def test_a_victim_whose_eviction_is_refused_is_left_alone_whatever_the_reason(
+    stage: Stage, answers: Answers, refusal: tuple[int, str]
+) -> None:
+    answers.refuse["POST", "low-0/eviction"] = refusal
+    await stage.carry_out(0, 1, strict=True)
+    assert stage.scheduler.state.evictions.refused == {uid_of("low-0")}
+    assert stage.queued.queue is SubQueue.BACKOFF
+
+
+async def test_a_victim_whose_deletion_is_refused_is_deleted_again(
+    stage: Stage, answers: Answers
+) -> None:
+    """As by kube-scheduler: the profile does not say Strict."""
+    answers.refuse["DELETE", "low-0"] = (403, "Forbidden")
+    await stage.carry_out(0)
+    assert not stage.scheduler.state.evictions.refused
+
+
 async def test_an_overloaded_server_exhausts_no_budget(stage: Stage, answers: Answers) -> None:
     state = stage.scheduler.state
     budget = parse_pod_disruption_budget(pdb("guard", {"app": "low"}, allowed=3))

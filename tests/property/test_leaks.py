@@ -224,7 +224,7 @@ def lives(world: World, name: str) -> None:
     known = next(p.pod for p in state.pods if p.pod.name == f"plain-{name}")
     state.nominate(preemptor, f"node-{name}-0")
     state.begin_evictions(preemptor, [known])
-    state.budget_exhausted(known)
+    state.eviction_refused(known, by_budget=True)
     for raw in waiting(name):
         world.pending(raw)
     while world.attempt():

@@ -459,7 +459,7 @@ class Evicting(RuleBasedStateMachine):
     @rule(data=st.data())
     def budget_is_exhausted(self, data: st.DataObject) -> None:
         known = self.one_of_the_pods(data)
-        self.state.budget_exhausted(known.pod)
+        self.state.eviction_refused(known.pod, by_budget=True)
         newer = {
             key
             for key, charges in self.charges.items()

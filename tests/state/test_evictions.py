@@ -75,9 +75,47 @@ def test_a_budget_matches_the_pods_its_selector_selects_in_its_namespace() -> No
     assert state.evictions.matching_budgets(parse_pod(pod("a", labels={"app": "db"}))) == []
 
 
-def test_no_budget_matches_a_pod_without_labels() -> None:
-    state = cluster(pdb("all", {}, allowed=0))
-    assert state.evictions.matching_budgets(parse_pod(pod("a"))) == []
+@pytest.mark.parametrize(
+    ("selector", "labels"),
+    [
+        ({}, {}),
+        ({}, WEB),
+        ({"matchExpressions": [{"key": "tier", "operator": "DoesNotExist"}]}, {}),
+        ({"matchExpressions": [{"key": "tier", "operator": "NotIn", "values": ["db"]}]}, {}),
+    ],
+)
+def test_the_eviction_api_regards_budgets_that_kube_scheduler_does_not(
+    selector: dict[str, Any], labels: dict[str, str]
+) -> None:
+    state = cluster(pdb("all", {}, selector=selector))
+    evicted = parse_pod(pod("a", labels=labels))
+    assert state.evictions.matching_budgets(evicted) == []
+    assert state.evictions.budgets_of_many([evicted]) == []
+    by_api = state.evictions.matching_budgets(evicted, by_eviction_api=True)
+    assert [budget.name for budget in by_api] == ["all"]
+    assert state.evictions.budgets_of_many([evicted], by_eviction_api=True) == [(by_api, 1)]
+    assert state.evictions.exhausted_budget([evicted]) == "default/all"
+
+
+def test_no_budget_without_a_selector_is_for_a_pod() -> None:
+    raw = pdb("none", {})
+    del raw["spec"]["selector"]
+    state = cluster(raw)
+    assert state.evictions.matching_budgets(parse_pod(pod("a")), by_eviction_api=True) == []
+
+
+def test_the_eviction_api_evicts_no_pod_that_several_budgets_are_for() -> None:
+    state = cluster(pdb("guard", WEB, allowed=9), pdb("all", {}, allowed=9))
+    assert state.evictions.exhausted_budget([parse_pod(pod("db"))]) is None
+    assert state.evictions.exhausted_budget([web("a")]) is not None
+
+
+def test_a_pod_whose_disruption_a_budget_has_is_charged_again_by_the_eviction_api_alone() -> None:
+    raw = pdb("guard", WEB, allowed=1)
+    raw["status"]["disruptedPods"] = {"a": "2026-01-01T00:00:00Z"}
+    state = cluster(raw)
+    assert state.evictions.matching_budgets(web("a")) == []
+    assert len(state.evictions.matching_budgets(web("a"), by_eviction_api=True)) == 1
 
 
 def test_an_eviction_counts_from_its_beginning() -> None:
@@ -149,18 +187,53 @@ def test_a_failed_eviction_counts_no_more() -> None:
 def test_an_exhausted_budget_allows_nothing_until_its_next_status() -> None:
     state = guarded(2)
     state.begin_evictions(PREEMPTOR, [known(state, "a")])
-    state.budget_exhausted(known(state, "a"))
+    state.eviction_refused(known(state, "a"), by_budget=True)
     state.abandon_eviction(known(state, "a"))
     assert allowed(state) == 0
     write_status(state, 2)
     assert allowed(state) == 2
 
 
+def test_an_exhausted_budget_whose_status_is_never_written_is_so_for_a_while_only() -> None:
+    state = guarded(2)
+    state.eviction_refused(known(state, "a"), by_budget=True)
+    state.grow_older()
+    assert allowed(state) == 0
+    state.grow_older()
+    assert allowed(state) == 2
+
+
+@pytest.mark.parametrize("by_budget", [True, False])
+def test_a_pod_that_the_eviction_api_refused_is_known_for_a_while(*, by_budget: bool) -> None:
+    state = guarded(2)
+    state.eviction_refused(known(state, "a"), by_budget=by_budget)
+    state.grow_older()
+    assert state.evictions.refused == {uid_of("a")}
+    state.eviction_refused(known(state, "b"), by_budget=by_budget)
+    state.grow_older()
+    assert state.evictions.refused == {uid_of("b")}
+    assert allowed(state) == (0 if by_budget else 2)
+
+
+def test_charges_end_though_the_status_of_the_budget_is_never_written_again() -> None:
+    state = guarded(1)
+    for number in range(2_000):
+        see(state, web(f"victim-{number}"))
+        state.begin_evictions(PREEMPTOR, [known(state, f"victim-{number}")])
+        state.delete(Kind.POD, uid_of(f"victim-{number}"))
+    state.begin_evictions(PREEMPTOR, [known(state, "a")])
+    assert allowed(state) == -2_000
+    state.grow_older()
+    assert allowed(state) == -2_000, "the status may follow in a moment"
+    state.grow_older()
+    assert allowed(state) == 0, "the eviction of a goes on"
+
+
 def test_a_budget_that_keeps_a_pod_that_is_not_ready_is_exhausted() -> None:
     state = guarded(2)
     see(state, web("x", ready=False))
     state.begin_evictions(PREEMPTOR, [known(state, "x")])
-    state.budget_exhausted(known(state, "x"))
+    state.eviction_refused(known(state, "x"), by_budget=True)
     state.abandon_eviction(known(state, "x"))
     assert allowed(state) == 0
 
@@ -336,7 +409,7 @@ def test_a_victim_whose_binding_cannot_be_called_off_any_more_ends_the_nominatio
 
 def test_a_budgets_status_that_is_written_with_the_same_values_opens_the_budget_again() -> None:
     state = guarded(allowed=2)
-    state.budget_exhausted(known(state, "a"))
+    state.eviction_refused(known(state, "a"), by_budget=True)
     assert allowed(state) == 0
     write_status(state, 2)
     assert allowed(state) == 2
@@ -347,6 +420,6 @@ def test_an_answer_older_than_the_budgets_status_does_not_exhaust_it() -> None:
     victim = known(state, "a")
     state.begin_evictions(PREEMPTOR, [victim])
     write_status(state, allowed=2)  # while the refusal of the eviction is under way
-    state.budget_exhausted(victim)
+    state.eviction_refused(victim, by_budget=True)
     state.abandon_eviction(victim)
     assert allowed(state) == 2

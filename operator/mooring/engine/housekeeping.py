@@ -15,6 +15,7 @@ from mooring.model.errors import ManifestError
 from mooring.model.events import Kind
 from mooring.model.objects import parse_object
 from mooring.model.pod import Pod
+from mooring.state.evictions import OLDER_SECONDS
 from mooring.time_slices import TimeSlices
 
 __all__ = ["Housekeeping"]
@@ -68,6 +69,7 @@ class Housekeeping:
             tasks.create_task(self._every(FLUSH_SECONDS, self._flush_queue))
             tasks.create_task(self._every(NOMINATION_SECONDS, self._expire_nominations))
             tasks.create_task(self._every(REPORT_SECONDS, self._report_pods))
+            tasks.create_task(self._every(OLDER_SECONDS, self._grow_older))
 
     async def _every(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
         while True:
@@ -82,6 +84,9 @@ class Housekeeping:
 
     async def _expire_nominations(self) -> None:
         self._expire()
+
+    async def _grow_older(self) -> None:
+        self._scheduler.state.grow_older()
 
     async def _report_pods(self) -> None:
         await TimeSlices(clock=self._clock).run(self._report())

@@ -15,9 +15,12 @@ from mooring.framework.decision import PodRef
 from mooring.framework.post_filter import GroupNomination, Nomination
 from mooring.framework.queued_pod import QueuedPod
 from mooring.kube.errors import (
+    ApiError,
     DisruptionBudgetError,
     KubeError,
     NotWantedError,
+    UnansweredError,
+    UnreachableError,
     explain,
 )
 from mooring.kube.writes import PodWriter
@@ -30,14 +33,6 @@ logger = logging.getLogger(__name__)
 _CALLED_OFF = "preempted"
 _MOST_NODES = 3
 """That the event about the preemption of a group names."""
-
-
-class _BudgetExhaustedError(Exception):
-    """The Eviction API says that a budget does not allow a victim's disruption."""
-
-    def __init__(self, victim: Pod) -> None:
-        super().__init__(victim.key)
-        self.victim = victim
 
 
 class PreemptionExecutor:
@@ -154,7 +149,7 @@ class PreemptionExecutor:
         None: the queued pod preempts by itself. Once an eviction has failed no more are sent, but
         those that were sent are waited for: the API server may carry them out.
         """
-        remaining, failures = {victim.uid: victim for victim in victims}, list[Exception]()
+        remaining, failures = {victim.uid: victim for victim in victims}, dict[Uid, Exception]()
         began, nominated = self._clock(), (queued.pod, *(beside or ()))
 
         def is_wanted() -> bool:
@@ -165,9 +160,12 @@ class PreemptionExecutor:
                 await self._preempt(victim, queued.pod, nomination, is_wanted)
             except NotWantedError as error:
                 if not failures:  # else it was not sent because another eviction has failed
-                    failures.append(error)
+                    failures[victim.uid] = error
             except Exception as error:  # noqa: BLE001 - the eviction must not stay under way
-                failures.append(error)
+                failures[victim.uid] = error
+                if nomination.strict and _is_refusal(error):
+                    by_budget = isinstance(error, DisruptionBudgetError)
+                    self._scheduler.state.eviction_refused(victim, by_budget=by_budget)
             else:
                 del remaining[victim.uid]
 
@@ -178,7 +176,7 @@ class PreemptionExecutor:
             if not failures:
                 await preempt(last)
             if failures:
-                self._failed(nominated, remaining, failures)
+                self._failed(nominated, remaining, [*failures.values()])
             else:
                 result = "success"
         finally:
@@ -189,13 +187,9 @@ class PreemptionExecutor:
         self, nominated: Sequence[Pod], victims: Mapping[Uid, Pod], failures: Sequence[Exception]
     ) -> None:
         """Let these victims stay, whose evictions have failed or were not sent therefore."""
-        for error in failures:
-            if isinstance(error, _BudgetExhaustedError):
-                self._scheduler.state.budget_exhausted(error.victim)
-        known = _BudgetExhaustedError | KubeError
-        unexpected = next((error for error in failures if not isinstance(error, known)), None)
+        unexpected = next((error for error in failures if not isinstance(error, KubeError)), None)
         first = unexpected or failures[0]
-        if isinstance(first, _BudgetExhaustedError):
+        if isinstance(first, DisruptionBudgetError):
             why = "a disruption budget allows no more evictions"
         elif isinstance(first, NotWantedError):
             why = "no profile takes the pod any more"
@@ -234,15 +228,12 @@ class PreemptionExecutor:
         Returns False if the victim was gone or terminating already.
 
         Raises:
-            _BudgetExhaustedError: a budget does not allow the eviction; nothing has happened.
+            DisruptionBudgetError: a budget does not allow the eviction; nothing has happened.
             NotWantedError: `wanted` returned False before it was sent; the victim stays.
         """
         named = victim.namespace, victim.name
         if strict:
-            try:
-                return await self._writer.evict_pod(*named, victim.uid, wanted=wanted)
-            except DisruptionBudgetError as error:
-                raise _BudgetExhaustedError(victim) from error
+            return await self._writer.evict_pod(*named, victim.uid, wanted=wanted)
         await self._reports.mark_disrupted(victim, preemptor, wanted)
         return await self._writer.delete_pod(*named, victim.uid, wanted=wanted)
 
@@ -287,3 +278,9 @@ class PreemptionExecutor:
         self._scheduler.state.withdraw(pod.uid)
         if self._scheduler.queue.get(pod.uid) is not None:  # else it is a place for no pod yet
             self._reports.nomination_cleared(pod)
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Return whether the API server got the request, and did not carry it out."""
+    was_sent = isinstance(error, UnansweredError) or not isinstance(error, UnreachableError)
+    return isinstance(error, ApiError) and was_sent

@@ -173,6 +173,11 @@ class Preemption(PolicyModel):
     min_runtime_seconds: int = Field(0, ge=0, le=_INT32)
     """Pods that have run for less than this are never victims."""
 
+    @property
+    def strict(self) -> bool:
+        """Whether victims are evicted through the Eviction API only."""
+        return self.disruption_budgets == "Strict"
+
 
 class SchedulingProfileSpec(PolicyModel):
     """How pods are scheduled, with the fields of KubeSchedulerConfiguration, and which pods."""

@@ -494,12 +494,17 @@ class ClusterState:
         """End the eviction of a victim, which failed; return the preemptors that waited for it."""
         return self._evictions.abandon(victim)
 
-    def budget_exhausted(self, victim: Pod) -> None:
-        """Note the answer of the Eviction API that a budget allows no disruption of the victim.
+    def eviction_refused(self, victim: Pod, *, by_budget: bool) -> None:
+        """Note that the Eviction API refused to evict the victim, for whatever reason.
 
-        Its budgets allow none until their status is written again.
+        If a disruption budget did, its budgets allow none until their status is written again, or
+        for two minutes.
         """
-        self._evictions.budget_exhausted(victim)
+        self._evictions.eviction_refused(victim, by_budget=by_budget)
+
+    def grow_older(self) -> None:
+        """Forget what the last minutes told of evictions; to be called every OLDER_SECONDS."""
+        self._evictions.grow_older()
 
     def assume_volumes(
         self,

@@ -8,15 +8,25 @@ An eviction begins when a preemption is decided and ends in one of these ways:
 
 The disruption controller needs a moment to see that a pod is being deleted. Until then a budget's
 status still allows what has been used already. So every eviction is charged to the budgets that
-match its victim until the victim is seen terminating or gone, and the budget's status has been
+select its victim until the victim is seen terminating or gone, and the budget's status has been
 written since the eviction began. A victim that is not ready is counted by no budget, so that its
-end need not be written anywhere: its eviction is charged until it is terminating or gone.
+end need not be written anywhere: its eviction is charged until it is terminating or gone. A status
+need never be written again: where another pod has become ready meanwhile, nothing changes in it.
+So `grow_older`, which is called every OLDER_SECONDS, ends what it has seen once before: charges
+whose victim has left, and what the Eviction API has refused. They last for two minutes at most. For
+so long the disruption controller itself waits for a pod that was evicted (DeletionTimeout).
+
+The Eviction API and kube-scheduler do not agree about which budgets are for a pod. For the Eviction
+API and the disruption controller an empty selector selects all pods of the namespace, and a
+selector may select pods without labels. kube-scheduler leaves both out
+(FilterVictimsWithPDBViolation in framework/preemption/util.go).
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from typing import Final, TypeVar
 
 from mooring.model.events import Kind
 from mooring.model.pod import Pod, Uid
@@ -26,7 +36,11 @@ from mooring.state.pod_columns import MutablePodColumns
 from mooring.state.pods import PodTable
 from mooring.state.topology.selection import PodSelector, Selection, SelectionIndex, selection
 
-__all__ = ["Evictions", "EvictionsWriter"]
+__all__ = ["OLDER_SECONDS", "Evictions", "EvictionsWriter"]
+
+_Key = TypeVar("_Key")
+OLDER_SECONDS: Final = 60.0
+"""How often `EvictionsWriter.grow_older` is to be called."""
 
 
 @dataclass(slots=True)
@@ -39,6 +53,8 @@ class _Charge:
     """The budget's status has been written since the eviction began."""
     is_counted: bool = True
     """The victim was ready, so that the budget's status shows its end."""
+    is_old: bool = False
+    """`grow_older` has seen it since the victim left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +67,13 @@ class _Records:
     """The same by a preemptor's uid: the uids of the victims that it waits for."""
     charges: dict[str, dict[str, _Charge]] = field(default_factory=dict)
     """By a budget's namespace/name and a victim's uid."""
-    exhausted: set[str] = field(default_factory=set)
-    """Budgets that the Eviction API called exhausted since their status was last written."""
+    exhausted: dict[str, bool] = field(default_factory=dict)
+    """Budgets that the Eviction API called exhausted since their status was last written.
+
+    Each with whether `grow_older` has seen it.
+    """
+    refused: dict[Uid, bool] = field(default_factory=dict)
+    """Pods that the Eviction API refused to evict, each with whether `grow_older` has seen it."""
     by_pods: SelectionIndex[str] = field(default_factory=SelectionIndex)
     """Where to find budgets by the pods that they select: their namespace/name."""
     selections: dict[str, Selection] = field(default_factory=dict)
@@ -61,13 +82,8 @@ class _Records:
     def selecting(self, objects: Objects, pod: Pod) -> list[PodDisruptionBudget]:
         """Return the budgets that select the pod; there are thousands, and it is asked often."""
         budgets: Mapping[str, PodDisruptionBudget] = objects.of(Kind.POD_DISRUPTION_BUDGET)
-        keys = self.by_pods.selecting(pod.namespace, None, pod.labels) if pod.labels else ()
+        keys = self.by_pods.selecting(pod.namespace, None, pod.labels)
         return [budgets[key] for key in keys]
-
-    def matching(self, objects: Objects, pod: Pod) -> list[PodDisruptionBudget]:
-        """Return the budgets of the pod, without those that are charged for it already."""
-        found = self.selecting(objects, pod)
-        return [budget for budget in found if pod.name not in budget.disrupted_pods]
 
 
 class Evictions:
@@ -91,15 +107,27 @@ class Evictions:
         """Return whether a victim of the pod's last preemption is still on its node."""
         return preemptor.uid in self._records.victims
 
-    def matching_budgets(self, pod: Pod) -> list[PodDisruptionBudget]:
+    @property
+    def refused(self) -> AbstractSet[Uid]:
+        """The pods that the Eviction API refused to evict in the last minutes."""
+        return self._records.refused.keys()
+
+    def matching_budgets(
+        self, pod: Pod, *, by_eviction_api: bool = False
+    ) -> list[PodDisruptionBudget]:
         """Return the budgets that an eviction of the pod would be charged to.
 
-        Empty for a pod that is being evicted: it is charged already. See
-        filterPodsWithPDBViolation in framework/plugins/defaultpreemption/default_preemption.go.
+        They are those that kube-scheduler regards, or those that the Eviction API does. Empty for a
+        pod that is being evicted: it is charged already.
         """
-        return [] if self.evicting(pod) else self._records.matching(self._objects, pod)
+        if self.evicting(pod):
+            return []
+        found = self._records.selecting(self._objects, pod)
+        return found if by_eviction_api else _regarded(found, pod)
 
-    def budgets_of_many(self, pods: Iterable[Pod]) -> list[tuple[list[PodDisruptionBudget], int]]:
+    def budgets_of_many(
+        self, pods: Iterable[Pod], *, by_eviction_api: bool = False
+    ) -> list[tuple[list[PodDisruptionBudget], int]]:
         """Return what `matching_budgets` returns of the pods, with the number of pods alike.
 
         Pods without a budget are left out. Equal pods share their labels, which are looked up once.
@@ -112,7 +140,7 @@ class Evictions:
             if budgets is None:
                 budgets = self._records.selecting(self._objects, pod)
                 selecting[id(pod.labels)] = budgets
-            left = [budget for budget in budgets if pod.name not in budget.disrupted_pods]
+            left = budgets if by_eviction_api else _regarded(budgets, pod)
             if left and not self.evicting(pod):
                 keys = tuple(budget.key for budget in left)
                 alike[keys] += 1
@@ -124,6 +152,31 @@ class Evictions:
         if budget.key in self._records.exhausted:
             return 0
         return budget.disruptions_allowed - len(self._records.charges.get(budget.key, ()))
+
+    def exhausted_budget(self, pods: Iterable[Pod]) -> str | None:
+        """Return a budget that does not let the Eviction API evict all these pods; None if none.
+
+        It evicts no pod that several budgets are for. The budget is named by its namespace/name.
+        """
+        charged = Counter[str]()
+        for pod in pods:
+            budgets = self.matching_budgets(pod, by_eviction_api=True)
+            for budget in budgets:
+                charged[budget.key] += 1
+                if len(budgets) > 1 or self.disruptions_allowed(budget) < charged[budget.key]:
+                    return budget.key
+        return None
+
+
+def _regarded(budgets: Iterable[PodDisruptionBudget], pod: Pod) -> list[PodDisruptionBudget]:
+    """Return those of the budgets that select the pod which kube-scheduler regards."""
+    return [
+        budget
+        for budget in (budgets if pod.labels else ())
+        if budget.selector is not None
+        and not budget.selector.empty
+        and pod.name not in budget.disrupted_pods
+    ]
 
 
 class EvictionsWriter:
@@ -149,7 +202,8 @@ class EvictionsWriter:
             self._records.victims.setdefault(preemptor.uid, set()).add(victim.uid)
             if victim.terminating or self.evictions.evicting(victim):
                 continue
-            budgets = self._records.matching(self._objects, victim)
+            selecting = self._records.selecting(self._objects, victim)
+            budgets = [each for each in selecting if victim.name not in each.disrupted_pods]
             for budget in budgets:
                 charge = _Charge(is_counted=victim.ready)
                 self._records.charges.setdefault(budget.key, {})[victim.uid] = charge
@@ -176,6 +230,7 @@ class EvictionsWriter:
 
         A pod that was only assumed there has never run: no budget's status will show its end.
         """
+        self._records.refused.pop(pod.uid, None)
         budgets = self._records.evicting.pop(pod.uid, [])
         if assumed:
             self._drop_charges(pod, budgets)
@@ -191,26 +246,44 @@ class EvictionsWriter:
             if not preemptors:
                 del self._records.awaited_by[victim]
 
-    def budget_exhausted(self, victim: Pod) -> None:
-        """Note the answer of the Eviction API that a budget allows no disruption of the victim now.
+    def eviction_refused(self, victim: Pod, *, by_budget: bool) -> None:
+        """Note that the Eviction API refused to evict the victim, for whatever reason.
 
-        Every budget that matches the victim allows none until its status is written again. One
-        whose status has been written since the eviction began is not older than this answer.
+        If that is because a budget allows no disruption of it now, every budget that selects the
+        victim allows none until its status is written again. One whose status has been written
+        since the eviction began is not older than this answer.
         """
-        for budget in self._records.matching(self._objects, victim):
+        self._records.refused[victim.uid] = False
+        for budget in self._records.selecting(self._objects, victim) if by_budget else ():
             charge = self._records.charges.get(budget.key, {}).get(victim.uid)
             if charge is None or not charge.status_written:
-                self._records.exhausted.add(budget.key)
+                self._records.exhausted[budget.key] = False
+
+    def grow_older(self) -> None:
+        """End charges whose victim had left, and refusals, that the call before has seen."""
+        records = self._records
+        _end_old(records.exhausted)
+        _end_old(records.refused)
+        left = [
+            (key, victim, charge)
+            for key, charges in records.charges.items()
+            for victim, charge in charges.items()
+            if charge.victim_left
+        ]
+        for key, victim, charge in left:
+            if charge.is_old:
+                self._drop_charge(key, victim)
+            charge.is_old = True
 
     def budget_written(self, key: str, budget: PodDisruptionBudget | None) -> None:
         """Note what the budget of this namespace/name is now; None if it does not exist any more.
 
-        Only `budget.selector` says which pods it is for; an empty one is for none.
+        Only `budget.selector` says which pods it is for.
         """
         records = self._records
-        records.exhausted.discard(key)
+        records.exhausted.pop(key, None)
         selects = None
-        if budget is not None and budget.selector is not None and not budget.selector.empty:
+        if budget is not None and budget.selector is not None:
             part = PodSelector(budget.selector, frozenset((budget.namespace,)))
             selects = selection((part,), terminating=True)
         known = records.selections.get(key)
@@ -260,3 +333,12 @@ class EvictionsWriter:
             if not awaited:
                 del self._records.victims[preemptor]
         return list(preemptors.values())
+
+
+def _end_old(ages: dict[_Key, bool]) -> None:
+    """Remove what is old, and call old what is left."""
+    for key, is_old in [*ages.items()]:
+        if is_old:
+            del ages[key]
+        else:
+            ages[key] = True

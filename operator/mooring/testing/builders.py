@@ -245,13 +245,23 @@ def service(name: str, selector: Labels, *, namespace: str = "default") -> Raw:
     return api_object("Service", name, namespace=namespace, spec={"selector": dict(selector)})
 
 
-def pdb(name: str, selector: Labels, *, allowed: int = 0, namespace: str = "default") -> Raw:
-    """Return a budget of the pods with these labels that allows so many more disruptions."""
+def pdb(
+    name: str,
+    labels: Labels,
+    *,
+    allowed: int = 0,
+    namespace: str = "default",
+    selector: Mapping[str, Any] | None = None,
+) -> Raw:
+    """Return a budget of the pods with these labels that allows so many more disruptions.
+
+    Or one with another selector.
+    """
     return api_object(
         "PodDisruptionBudget",
         name,
         namespace=namespace,
-        spec={"selector": {"matchLabels": dict(selector)}},
+        spec={"selector": {"matchLabels": dict(labels)} if selector is None else dict(selector)},
         status={"disruptionsAllowed": allowed},
     )
 

@@ -128,6 +128,25 @@ def test_a_budget_is_violated_only_where_no_other_victim_would_do() -> None:
     )
 
 
+def test_a_strict_profile_preempts_for_a_group_whom_the_eviction_api_has_not_refused() -> None:
+    deciding = Deciding(
+        node("a", cpu="1"),
+        node("b", cpu="2"),
+        pod_group("g", 1),
+        pod_group("whole", 1, disruption_mode="PodGroup", priority=0),
+        running("alone", "a"),
+        running("w1", "b", group="whole"),
+        running("high", "b", priority=50),
+        pdb("guard", {}, selector={"matchLabels": {"none": "such"}}),
+        preemption={"disruptionBudgets": "Strict"},
+    )
+    for name, others in (("w1", ["alone"]), ("alone", ["high"])):
+        placed = deciding.state.pods.get(uid_of(name))
+        assert placed is not None
+        deciding.state.eviction_refused(placed.pod, by_budget=False)
+        assert victims(deciding, gang(1)) == others
+
+
 def test_a_group_that_is_disrupted_as_a_whole_is_evicted_whole() -> None:
     deciding = Deciding(
         node("a", cpu="1"),

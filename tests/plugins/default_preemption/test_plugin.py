@@ -12,7 +12,7 @@ from mooring.framework.post_filter import ProcessedCandidates
 from mooring.model.events import Kind
 from mooring.model.node import parse_node
 from mooring.model.pod import parse_pod
-from mooring.testing.builders import node, pdb, pod
+from mooring.testing.builders import node, pdb, pod, uid_of
 
 HIGH, MIDDLE, LOW = 1000, 100, 10
 
@@ -192,6 +192,61 @@ def test_a_strict_profile_has_no_candidate_that_violates_a_budget() -> None:
     assert decision.nominated_node is None
     assert decision.message is not None
     assert "that a PodDisruptionBudget does not allow" in decision.message
+
+
+@pytest.mark.parametrize(
+    "budgets",
+    [
+        [pdb("all", {}, selector={})],
+        [pdb("guard", {"on": "a"}, allowed=9), pdb("too", {"on": "a"}, allowed=9)],
+    ],
+    ids=["of all pods", "several"],
+)
+def test_a_strict_profile_regards_budgets_as_the_eviction_api_does(
+    budgets: list[dict[str, Any]],
+) -> None:
+    """kube-scheduler leaves such a budget out: another profile evicts the pods."""
+    objects = (*full("a", LOW), *budgets)
+    new = pod("new", cpu="4", priority=HIGH)
+    found = Deciding(*objects, preemption={"disruptionBudgets": "Strict"}).decision(new)
+    assert found.nominated_node is None
+    assert Deciding(*objects).decision(new).nominated_node == "a"
+
+
+def test_a_strict_profile_evicts_a_pod_without_labels_only_if_its_budget_allows_it() -> None:
+    unlabelled = {"matchExpressions": [{"key": "tier", "operator": "DoesNotExist"}]}
+    objects = (node("a", cpu="1"), pod("plain", cpu="1", node="a", priority=LOW))
+    strict = {"disruptionBudgets": "Strict"}
+    for allowed, nominated in ((0, None), (1, "a")):
+        budget = pdb("plain", {}, selector=unlabelled, allowed=allowed)
+        deciding = Deciding(*objects, budget, preemption=strict)
+        assert deciding.decision(pod("new", cpu="1", priority=HIGH)).nominated_node == nominated
+
+
+def test_a_strict_profile_takes_another_victim_than_the_eviction_api_has_refused() -> None:
+    strict = Deciding(
+        *full("a", LOW, LOW, LOW, LOW),
+        *full("b", MIDDLE, MIDDLE, MIDDLE, MIDDLE),
+        preemption={"disruptionBudgets": "Strict"},
+    )
+    new = pod("new", cpu="4", priority=HIGH)
+    decision = strict.decision(new)
+    assert decision.nominated_node == "a"
+    refused = strict.state.pods.get(decision.victims[0].uid)
+    assert refused is not None
+    strict.state.eviction_refused(refused.pod, by_budget=False)
+    assert strict.decision(new).nominated_node == "b"
+    for _ in range(2):
+        strict.state.grow_older()
+    assert strict.decision(new).nominated_node == "a"
+
+
+def test_what_the_eviction_api_has_refused_matters_to_strict_profiles_only() -> None:
+    deciding = Deciding(*full("a", LOW), *full("b", MIDDLE))
+    placed = deciding.state.pods.get(uid_of("a-0"))
+    assert placed is not None
+    deciding.state.eviction_refused(placed.pod, by_budget=False)
+    assert deciding.decision(pod("new", cpu="4", priority=HIGH)).nominated_node == "a"
 
 
 def test_a_profile_may_bound_the_number_of_victims() -> None:

@@ -7,7 +7,6 @@ happens, the place is given back in the end.
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -160,13 +159,7 @@ class Executor:
 
     def exhausted_budget(self, moves: Sequence[Move]) -> str | None:
         """Return the disruption budget that does not allow these evictions now; None if all do."""
-        evictions, charged = self._scheduler.state.evictions, Counter[str]()
-        for move in moves:
-            for budget in evictions.matching_budgets(move.pod):
-                charged[budget.key] += 1
-                if evictions.disruptions_allowed(budget) < charged[budget.key]:
-                    return budget.key
-        return None
+        return self._scheduler.state.evictions.exhausted_budget(move.pod for move in moves)
 
     async def wait_for_budgets(self, moves: Sequence[Move]) -> str | None:
         """Return None as soon as all budgets allow these evictions, else which one does not."""
@@ -250,7 +243,7 @@ class Executor:
             if not await shielded(request):
                 failed = Ended(Result.GONE, _about("{} was deleted by somebody else", pod))
         except DisruptionBudgetError:
-            state.budget_exhausted(pod)
+            state.eviction_refused(pod, by_budget=True)
             failed = Ended(Result.REFUSED, _about("a disruption budget keeps {}", pod))
         except NotWantedError:
             failed = Ended(Result.REFUSED, _CHANGED)

@@ -127,7 +127,7 @@ class Movable:
             return "is leaving its node already"
         if self.cluster.nominations.get(pod.uid) is not None:
             return "is nominated to a node"
-        budgets = evictions.matching_budgets(pod)
+        budgets = evictions.matching_budgets(pod, by_eviction_api=True)
         if len(budgets) > 1:
             return "has several disruption budgets, and is never evicted therefore"
         if budgets and evictions.disruptions_allowed(budgets[0]) < 1:

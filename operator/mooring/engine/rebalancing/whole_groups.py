@@ -1,6 +1,5 @@
 """Moves pod groups whole, for Violations: if the node of a member rejects it by now."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -79,11 +78,7 @@ def _refusal(planning: Planning, group: PodGroupState, members: Sequence[Pod]) -
     for pod in members:
         if (why := planning.movable.refusal(pod, with_group=True)) is not None:
             return why
-    evictions = planning.cluster.evictions
-    budgets = [budget for pod in members for budget in evictions.matching_budgets(pod)]
-    needed = Counter(budget.key for budget in budgets)
-    allowed = {budget.key: evictions.disruptions_allowed(budget) for budget in budgets}
-    return _BUDGET if any(allowed[key] < count for key, count in needed.items()) else None
+    return _BUDGET if planning.cluster.evictions.exhausted_budget(members) else None
 
 
 def _step(

@@ -89,13 +89,15 @@ def select_victims(
     budgets_of: BudgetsOf[Victim] | None = None,
     *,
     members_first: bool = False,
+    strict: bool = False,
 ) -> Candidate:
     """Reprieve as many of the row's potential victims as possible; the others are its victims.
 
     All potential victims have been removed before, groups from all rows. `reprieve` adds one back,
     and returns False and removes it again if the pod does not fit beside it. Those whose eviction
     violates a disruption budget are reprieved first, then the others, the most important first.
-    Pods that are being evicted already are not reprieved. For `members_first` see `by_importance`.
+    Pods that are being evicted already are not reprieved. For `members_first` see `by_importance`,
+    for `strict` see `split_by_budgets`.
     """
     evicting: list[Pod] = []
     staying: list[Victim] = []
@@ -106,7 +108,7 @@ def select_victims(
             staying.append(victim)
     budgets_of = budgets_of or (lambda victim: evictions.budgets_of_many(pods_of(victim)))
     ordered = by_importance(staying, members_first=members_first)
-    split = split_by_budgets(ordered, budgets_of, evictions)
+    split = split_by_budgets(ordered, budgets_of, evictions, strict=strict)
     violating = [victim for victim in split.violating if not reprieve(victim)]
     victims = [victim for victim in split.others if not reprieve(victim)]
     return Candidate(
@@ -124,9 +126,17 @@ def select_candidate(candidates: Sequence[Candidate]) -> Candidate:
 
 
 def split_by_budgets(
-    victims: Iterable[_Victim], budgets_of: BudgetsOf[_Victim], evictions: Evictions
+    victims: Iterable[_Victim],
+    budgets_of: BudgetsOf[_Victim],
+    evictions: Evictions,
+    *,
+    strict: bool = False,
 ) -> SplitVictims[_Victim]:
-    """Split victims into those whose eviction, in this order, violates a budget, and others."""
+    """Split victims into those whose eviction, in this order, violates a budget, and others.
+
+    If `strict`, the victims are evicted by the Eviction API, which evicts no pod that several
+    budgets are for.
+    """
     disruptions: Counter[str] = Counter()
     violating: dict[_Victim, int] = {}
     others: list[_Victim] = []
@@ -134,7 +144,7 @@ def split_by_budgets(
     for victim in victims:
         violations = 0
         for budgets, pods in budgets_of(victim):
-            allowed = pods
+            allowed = 0 if strict and len(budgets) > 1 else pods
             for budget in budgets:
                 left = evictions.disruptions_allowed(budget) - disruptions[budget.key]
                 allowed = min(allowed, max(left, 0))

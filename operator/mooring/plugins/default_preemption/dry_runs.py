@@ -237,25 +237,27 @@ class DryRuns:
         reprieve: Callable[[Victim], bool],
     ) -> Candidate:
         """Return the candidate of the row, see `select_victims`."""
-        evictions = state.cluster.evictions
+        evictions, strict = state.cluster.evictions, state.limits.strict
         return select_victims(
             row,
             known.potential,
             reprieve,
             evictions,
-            self._budgets_of(evictions),
+            self._budgets_of(evictions, strict=strict),
             members_first=self._members_first,
+            strict=strict,
         )
 
-    def _budgets_of(self, evictions: Evictions) -> BudgetsOf[Victim]:
+    def _budgets_of(self, evictions: Evictions, *, strict: bool) -> BudgetsOf[Victim]:
         """Return what looks up the budgets of victims; those of a group once in a step."""
 
         def budgets_of(victim: Victim) -> Iterable[tuple[Sequence[PodDisruptionBudget], int]]:
             if not isinstance(victim, WholeGroup):
-                return ((evictions.matching_budgets(victim), 1),)
+                return ((evictions.matching_budgets(victim, by_eviction_api=strict), 1),)
             found = self._budgets.get(victim)
             if found is None:
-                found = self._budgets[victim] = evictions.budgets_of_many(victim.pods)
+                found = evictions.budgets_of_many(victim.pods, by_eviction_api=strict)
+                self._budgets[victim] = found
                 self._spent += len(victim.pods) / _MEMBERS_PER_CHECK
             return found
 

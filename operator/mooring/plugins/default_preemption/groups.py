@@ -24,7 +24,12 @@ from mooring.framework.post_filter import (
 from mooring.framework.verdicts import Unschedulable
 from mooring.model.pod import Pod, Uid
 from mooring.plugins.default_preemption.candidates import split_by_budgets
-from mooring.plugins.default_preemption.victims import leaves_for, may_be_victims, started
+from mooring.plugins.default_preemption.victims import (
+    leaves_for,
+    may_be_victims,
+    protected,
+    started,
+)
 from mooring.state.pod_groups import PodGroupState
 
 __all__ = ["preempt_for_group"]
@@ -90,12 +95,15 @@ def preempt_for_group(state: PodGroupPostFilterState) -> _Pausing[GroupPreemptio
     if _awaits_victims(state):
         return NotEligible(_TERMINATING)
     units = sorted(_potential(state), key=lambda unit: unit.importance)[-_MOST_UNITS:]
+    evictions, strict = cluster.evictions, limits.strict
     split = split_by_budgets(
         units,
-        lambda unit: cluster.evictions.budgets_of_many(pod for pod, _ in unit.pods),
-        cluster.evictions,
+        lambda unit: evictions.budgets_of_many(
+            (pod for pod, _ in unit.pods), by_eviction_api=strict
+        ),
+        evictions,
+        strict=strict,
     )
-    strict = limits.disruption_budgets == "Strict"
     violating, others = [] if strict else [*split.violating], split.others
     if not violating and not others:
         return Unschedulable(_NO_VICTIMS, resolvable=True)
@@ -150,8 +158,7 @@ def _potential(state: PodGroupPostFilterState) -> Iterator[_Unit]:
     columns = cluster.pod_columns
     chosen = (columns.rows >= 0) & ~columns.nominated & (columns.priority < priority)
     chosen &= ~columns.evicting & ~columns.in_groups(group.number for group in whole)
-    if state.limits.min_runtime_seconds:
-        chosen &= columns.started <= state.now - state.limits.min_runtime_seconds
+    chosen &= ~protected(cluster, state.limits, state.now)
     surplus = _surplus(state)
     slots = np.flatnonzero(chosen)
     # As _Unit.importance of single pods; equal ones stay in the order in which they came.

@@ -45,6 +45,7 @@ from mooring.plugins.default_preemption.victims import (
     leaves_for,
     may_be_victims,
     pods_of,
+    protected,
 )
 from mooring.policy.args import DefaultPreemptionArgs
 from mooring.state.columns import IntArray
@@ -141,10 +142,10 @@ class DefaultPreemption:
         wholes = {n: partial(dry_runs.whole_group, g, state) for n, g in groups.items()}
 
         def potential_victims(needs: Mapping[str, int]) -> PotentialVictims:
-            protected = _protected(state, groups)  # by slots, which dry runs change
+            barred = _protected(state, groups)  # by slots, which dry runs change
             first = self._knows_groups
             return PotentialVictims(
-                state.pod, needs, rows, state.cluster, protected, wholes, members_first=first
+                state.pod, needs, rows, state.cluster, barred, wholes, members_first=first
             )
 
         potential = potential_victims(needs or {})
@@ -302,8 +303,7 @@ class DefaultPreemption:
                 f"preemption: found a potential placement for pod on node {node}, "
                 f"preempting {len(victims)} victims"
             )
-        strict = state.limits.disruption_budgets == "Strict"
-        return Nomination(node, victims, strict, message, best.violations)
+        return Nomination(node, victims, state.limits.strict, message, best.violations)
 
     def _of_processed(
         self, state: PostFilterState, processed: ProcessedCandidates
@@ -428,21 +428,16 @@ def _not_eligible_to_preempt_others(state: PostFilterState) -> str | None:
 
 def _protected(
     state: PostFilterState, groups: Mapping[int, PodGroupState]
-) -> npt.NDArray[np.bool_] | None:
-    """Return True for slots of pods that may not be victims of a single pod; None if all may.
+) -> npt.NDArray[np.bool_]:
+    """Return True for slots of pods that may not be victims of a single pod.
 
-    Those have not run long enough, or belong to a group that is disrupted as a whole and none of
-    `groups`, which may be victims.
+    Those the profile's limits protect, or they belong to a group that is disrupted as a whole and
+    none of `groups`, which may be victims.
     """
-    columns = state.cluster.pod_columns
-    protected: npt.NDArray[np.bool_] | None = None
-    if state.limits.min_runtime_seconds:
-        protected = np.asarray(columns.started > state.now - state.limits.min_runtime_seconds)
-    whole = {group.number for group in state.cluster.pod_groups.disrupted_whole}
-    if whole := whole - groups.keys():
-        members = columns.in_groups(whole)
-        protected = members if protected is None else protected | members
-    return protected
+    cluster = state.cluster
+    whole = {group.number for group in cluster.pod_groups.disrupted_whole} - groups.keys()
+    barred = protected(cluster, state.limits, state.now)
+    return barred | cluster.pod_columns.in_groups(whole) if whole else barred
 
 
 def _allowed(
@@ -462,7 +457,7 @@ def _allowed(
 def _exceeded_limit(state: PostFilterState, candidate: Candidate) -> str | None:
     """Return which of the profile's limits the candidate exceeds; None if none."""
     limits = state.limits
-    if limits.disruption_budgets == "Strict" and candidate.violations:
+    if limits.strict and candidate.violations:
         return "node(s) need a disruption that a PodDisruptionBudget does not allow"
     if limits.max_victims is not None and len(candidate.pods) > limits.max_victims:
         return f"node(s) need more than {limits.max_victims} victims"

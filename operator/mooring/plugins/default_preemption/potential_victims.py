@@ -98,7 +98,7 @@ class PotentialVictims:
         needs: Mapping[str, int],
         rows: IntArray,
         cluster: ClusterView,
-        protected: npt.NDArray[np.bool_] | None = None,
+        protected: BoolArray | None = None,
         groups: Mapping[int, Callable[[], WholeGroup]] = _NO_GROUPS,
         *,
         members_first: bool = False,

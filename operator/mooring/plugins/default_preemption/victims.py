@@ -14,6 +14,7 @@ from mooring.model.pod import Pod, Uid
 from mooring.policy.profile import Preemption
 from mooring.state.cluster_view import ClusterView
 from mooring.state.pod_groups import PodGroupState
+from mooring.state.view import BoolArray
 
 __all__ = [
     "PRIORITY_OFFSET",
@@ -27,6 +28,7 @@ __all__ = [
     "may_be_victims",
     "pods_of",
     "pods_on",
+    "protected",
     "started",
     "with_rows",
 ]
@@ -178,9 +180,22 @@ def leaves_for(victim: Pod, priority: int, limits: Preemption) -> bool:
     Victims of an earlier leader are recognised by their condition. A profile with
     `disruptionBudgets: Strict` evicts its victims, and the API server writes the condition then.
     """
-    strict = limits.disruption_budgets == "Strict"
-    preempted = victim.disrupted or (strict and victim.evicted)
+    preempted = victim.disrupted or (limits.strict and victim.evicted)
     return victim.terminating and preempted and victim.spec.priority < priority
+
+
+def protected(cluster: ClusterView, limits: Preemption, now: float) -> BoolArray:
+    """Return True for slots of pods that the profile's limits protect (bool per pod slot).
+
+    They have not run long enough, or the Eviction API, which alone evicts for a profile with
+    `disruptionBudgets: Strict`, refused to evict them a short time ago.
+    """
+    columns, least = cluster.pod_columns, limits.min_runtime_seconds
+    found = np.asarray(columns.started > (now - least if least else inf))
+    for uid in cluster.evictions.refused if limits.strict else ():
+        if (slot := columns.slot(uid, nominated=False)) is not None:
+            found[slot] = True
+    return found
 
 
 def may_be_victims(
@@ -188,13 +203,12 @@ def may_be_victims(
 ) -> list[PodGroupState]:
     """Return the groups of which each member on a node may be a victim, as they became known.
 
-    Its node exists, and it has run for as long as the profile demands.
+    Its node exists, and the profile's limits do not protect it.
     """
     left, columns = {group.number: group for group in groups}, cluster.pod_columns
     slots = np.flatnonzero(columns.in_groups(left) & (columns.rows >= 0))
     barred = ~cluster.nodes.present[columns.rows[slots]]
-    if limits.min_runtime_seconds:
-        barred |= columns.started[slots] > now - limits.min_runtime_seconds
+    barred |= protected(cluster, limits, now)[slots]
     for number in np.unique(columns.groups[slots[barred]]).tolist():
         del left[number]
     return [left[number] for number in sorted(left)]
