@@ -10,6 +10,9 @@ from mooring.engine.groups.slices import Pausing
 from mooring.engine.profiles import ActiveProfile
 from mooring.engine.rebalancing.expected import Expected
 from mooring.engine.rebalancing.plan import Move, Plan, Step
+from mooring.engine.result_cache import ResultCache
+from mooring.engine.what_if import WhatIf
+from mooring.framework.decision import PodRef
 from mooring.kube.client import ApiClient
 from mooring.model.events import Kind
 from mooring.model.node import parse_node
@@ -108,6 +111,15 @@ class Stage:
         """Return a step of these moves."""
         return Step(Goal.PACK, moves, "node a is emptied", 1000, group=group)
 
+    def room(self, waiting: Pod, on: str, *moves: Move) -> Step:
+        """Return a step of these moves after which the pod that waits fits on the node."""
+        step = replace(self.step(*moves), goal=Goal.MAKE_ROOM, reason=f"{waiting.key} fits then")
+        return replace(step, fits=(PodRef.of(waiting),), nodes=(on,))
+
+    def emptying(self, name: str, *moves: Move) -> Step:
+        """Return a step of these moves that empties the node."""
+        return replace(self.step(*moves), emptied=(name,))
+
     def keep(self, name: str, target: str) -> Expected:
         """Keep a place for the replacement of this pod."""
         return self.executor.keep(self.move(name, target))
@@ -145,6 +157,12 @@ class Stage:
         """Return the node of each nomination, by the uid of the pod."""
         nominations, names = self.state.nominations, self.state.nodes.names
         return {nominee.pod.uid: names[nominee.row] for nominee in nominations}
+
+    def what_fits(self, raw: Raw) -> set[str]:
+        """Return the nodes on which a new pod would fit."""
+        what_if = WhatIf(self.scheduler.cluster, ResultCache(self.state.nodes))
+        rows = what_if.feasible_rows(parse_pod(raw), self.entry.pipeline)
+        return {self.state.nodes.names[row] for row in rows.tolist()}
 
     def as_pending(self, name: str) -> Pod:
         """Return the placed pod as it would be without a node."""

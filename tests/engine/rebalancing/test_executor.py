@@ -12,8 +12,8 @@ import pytest
 from kube.api_server import ApiServer, budget_refusal
 from kube.virtual_clock import VirtualClock
 from mooring.engine.rebalancing.executor import BUDGET_SECONDS, LOOK_SECONDS, Ended, Result
-from mooring.engine.rebalancing.plan import Move
-from mooring.framework.decision import PodRef, TextAboutPods
+from mooring.engine.rebalancing.plan import Move, Step
+from mooring.framework.decision import TextAboutPods
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
 from mooring.model.events import Kind
@@ -494,7 +494,7 @@ class TestWhyNot:
         move = stage.move("web-1", "b")
         why = stage.executor.why_not(stage.step(move), [move], stage.entry, {uid_of("web-1")})
         assert why is not None
-        assert text(why) == "pod default/web-1 was moved a short time ago"
+        assert text(why) == "pod default/web-1 was moved, or could not be, a short time ago"
 
     def test_a_violation_that_has_been_mended_moves_nobody(self, stage: Stage) -> None:
         stage.show(running("ssd", "a", node_selector={"disk": "ssd"}))
@@ -517,12 +517,84 @@ class TestWhyNot:
     def test_room_is_made_only_while_somebody_waits_for_it(self, stage: Stage) -> None:
         move = stage.move("web-1", "b")
         waiting = stage.come("large", cpu="4", owner=None)
-        step = replace(stage.step(move), goal=Goal.MAKE_ROOM, fits=(PodRef.of(waiting),))
+        step = stage.room(waiting, "a", move)
         assert stage.executor.why_not(step, [move], stage.entry, ()) is None
         stage.parts.pod_enqueuer.gone(waiting.uid)
         assert stage.executor.why_not(step, [move], stage.entry, ()) == (
             "what it makes room for waits no more"
         )
+
+    def in_vain(self, stage: Stage, step: Step, *, number: int = 0) -> str | None:
+        why = stage.executor.why_not(step, [step.moves[number]], stage.entry, ())
+        return text(why) if why is not None else None
+
+    def making_room(self, stage: Stage) -> Step:
+        """Return a step that makes room on node a for a pod that needs all of it."""
+        stage.gone("big")
+        stage.show(running("web-2", "a"))
+        waiting = stage.come("large", cpu="4", owner=None)
+        return stage.room(waiting, "a", stage.move("web-1", "b"), stage.move("web-2", "b"))
+
+    def test_no_room_is_made_if_the_pod_would_not_fit_even_then(self, stage: Stage) -> None:
+        step = self.making_room(stage)
+        assert self.in_vain(stage, step) is None
+        stage.show(running("small", "a", cpu="100m"))
+        assert self.in_vain(stage, step) == (
+            "pod default/large does not fit on node a once the moves are made"
+        )
+
+    def test_no_room_is_made_if_a_later_move_has_become_impossible(self, stage: Stage) -> None:
+        step = self.making_room(stage)
+        stage.show(running("there", "b", cpu="2500m"))
+        assert self.in_vain(stage, step) == "pod default/web-2 does not fit on node b any more"
+
+    def test_no_room_is_made_for_a_pod_that_fits_without_it(self, stage: Stage) -> None:
+        step = self.making_room(stage)
+        for name in ("web-1", "web-2"):
+            stage.show(running(name, "a", cpu="0"))
+        step = replace(step, moves=(stage.move("web-1", "b"), stage.move("web-2", "b")))
+        assert self.in_vain(stage, step) == "what it is for is reached without it"
+
+    def test_moves_that_are_under_way_count_as_made(self, stage: Stage) -> None:
+        step = self.making_room(stage)
+        stage.executor.expected.hold_room(step, step.moves)
+        expected = stage.executor.keep(step.moves[0])
+        assert self.in_vain(stage, step, number=1) is None
+        stage.gone("web-1")
+        assert self.in_vain(stage, step, number=1) is None
+        stage.come("web-1-new")
+        assert expected.replacement is not None
+        assert self.in_vain(stage, step, number=1) is None
+
+    def test_no_pod_leaves_a_node_that_will_not_be_empty(self, stage: Stage) -> None:
+        stage.gone("big")
+        stage.show(running("web-2", "a"))
+        moves = (stage.move("web-1", "b"), stage.move("web-2", "b"))
+        step = stage.emptying("a", *moves)
+        assert self.in_vain(stage, step) is None
+        stage.show(running("agent", "a", owner={**OWNER, "kind": "DaemonSet", "uid": "ds"}))
+        assert self.in_vain(stage, step) is None, "it belongs to the node"
+        stage.show(running("new", "a"))
+        assert self.in_vain(stage, step) == "node a is not empty once the moves are made"
+
+    def test_no_pod_leaves_a_node_to_which_another_one_comes(self, stage: Stage) -> None:
+        step = stage.emptying("a", stage.move("web-1", "b"))
+        stage.state.nominate(stage.come("preemptor", owner=None), "a")
+        assert self.in_vain(stage, step) == "node a is not empty once the moves are made"
+
+    def test_a_group_is_moved_if_the_node_of_one_member_violates_what_it_requires(
+        self, stage: Stage
+    ) -> None:
+        stage.gone("big")
+        stage.show(running("ssd", "a", node_selector={"disk": "ssd"}))
+        stage.state.put(Kind.NODE, "b", parse_node(node("b", labels={"disk": "ssd"})))
+        moves = [stage.move("web-1", "b"), stage.move("ssd", "b")]
+        step = replace(stage.step(*moves, group="default/gang"), goal=Goal.VIOLATIONS)
+        assert stage.executor.why_not(step, moves, stage.entry, ()) is None
+        stage.state.put(Kind.NODE, "a", parse_node(node("a", labels={"disk": "ssd"})))
+        why = stage.executor.why_not(step, moves, stage.entry, ())
+        assert why is not None
+        assert "gains nothing" in text(why)
 
 
 async def test_a_budget_is_waited_for_that_follows_a_moment_later(stage: Stage) -> None:

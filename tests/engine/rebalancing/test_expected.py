@@ -6,6 +6,7 @@ from mooring.engine.cycle import decide
 from mooring.engine.outcome import ScheduleResult
 from mooring.engine.rebalancing.expected import place_of
 from mooring.engine.result_cache import ResultCache
+from mooring.framework.queued_pod import SubQueue
 from mooring.kube.client import ApiClient
 from mooring.model.pod import Pod, parse_pod
 from mooring.testing.builders import pod, uid_of
@@ -152,3 +153,32 @@ def test_pods_that_waited_for_room_are_tried_when_a_place_is_given_back(stage: S
     while queue.run_hints(now):
         pass
     assert queue.counts()["unschedulable"] == 0
+
+
+def test_a_pod_is_tried_again_when_it_gets_the_room_that_was_made_for_it(stage: Stage) -> None:
+    waiting = stage.pending(pod("large", cpu="3"))
+    queue = stage.scheduler.queue
+    popped = queue.pop(stage.clock())
+    assert popped is not None
+    queue.add_unschedulable(popped, frozenset(("NodeResourcesFit",)), stage.clock())
+    step = stage.room(waiting, "a", stage.move("web-1", "b"))
+    stage.expected.hold_room(step, step.moves)
+    assert not queue.run_hints(stage.clock())
+    stage.expected.give_room(step, to_pods=True)
+    while queue.run_hints(stage.clock()):
+        pass
+    assert popped.queue is not SubQueue.UNSCHEDULABLE
+    assert stage.nominated() == {waiting.uid: "a"}
+
+
+def test_no_room_is_kept_on_a_node_to_which_a_pod_of_the_step_is_yet_to_come(stage: Stage) -> None:
+    waiting = stage.pending(pod("large", cpu="3"))
+    step = stage.room(waiting, "b", stage.move("web-1", "b"))
+    stage.expected.hold_room(step, step.moves)
+    assert stage.nominated() == {}
+    expected = stage.keep("web-1", "b")
+    stage.expected.hold_room(step, ())
+    assert stage.nominated() == {expected.place.uid: "b"}
+    stage.expected.forget(expected)
+    stage.expected.hold_room(step, ())
+    assert [*stage.nominated().values()] == ["b"]

@@ -88,7 +88,7 @@ def test_young_pods_and_those_that_were_moved_lately_are_left_alone() -> None:
     assert refusal(web, pods={"minimumAgeSeconds": 100}, now=created + 99) == young
     assert refusal(web, pods={"minimumAgeSeconds": 100}, now=created + 100) is None
     for resting in (uid_of("web"), "ReplicaSet-web"):
-        assert refusal(web, resting=[resting]) == "was moved a short time ago"
+        assert refusal(web, resting=[resting]) == "was moved, or could not be, a short time ago"
 
 
 def test_a_disruption_budget_must_allow_an_eviction_and_be_the_only_one() -> None:
@@ -98,6 +98,15 @@ def test_a_disruption_budget_must_allow_an_eviction_and_be_the_only_one() -> Non
     assert refusal(web, pdb("one", LABELS, allowed=0)) == why
     why = "has several disruption budgets, and is never evicted therefore"
     assert refusal(web, pdb("one", LABELS, allowed=1), pdb("two", LABELS, allowed=1)) == why
+
+
+@pytest.mark.parametrize("labels", [{}, LABELS])
+def test_a_budget_with_an_empty_selector_is_for_all_pods(labels: dict[str, str]) -> None:
+    """That is so for the Eviction API, by which pods are moved."""
+    why = "has a disruption budget that allows no eviction now"
+    web = owned("web", node="a", labels=labels)
+    assert refusal(web, pdb("all", {}, selector={}, allowed=0)) == why
+    assert refusal(web, pdb("all", {}, selector={}, allowed=1)) is None
 
 
 def test_pods_that_an_extender_is_asked_about_are_not_moved() -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,7 +13,6 @@ from mooring.engine.rebalancing.limits import Evictions
 from mooring.engine.rebalancing.plan import Plan, Step
 from mooring.engine.rebalancing.plan_execution import PlanExecution, Stopped
 from mooring.engine.rebalancing.record import Record, UnderWay, whole
-from mooring.framework.decision import PodRef
 from mooring.kube.client import ApiClient
 from mooring.kube.errors import UnreachableError
 from mooring.kube.resources import Call
@@ -74,11 +72,13 @@ class Executing:
         self.begun.append(name)
         self._ends[name], self._expected[name] = ended, expected
 
-    def end(self, name: str, result: Result = Result.MOVED, why: str = "") -> None:
+    def end(
+        self, name: str, result: Result = Result.MOVED, why: str = "", *, evicted: bool = True
+    ) -> None:
         """Let the move of this pod end."""
         self.stage.expected.forget(self._expected[name])
         del self.record.under_way[uid_of(name)]
-        self._ends[name](Ended(result, why, evicted=True))
+        self._ends[name](Ended(result, why, evicted=evicted))
 
     async def look(self) -> None:
         """Let it look once more."""
@@ -198,12 +198,18 @@ async def test_a_plan_that_is_stopped_waits_for_the_moves_that_have_begun(stage:
     assert await executing.stops() == "late"
 
 
-async def test_a_step_that_is_not_possible_any_more_ends_the_plan(stage: Stage) -> None:
-    planned = [stage.step(stage.move("web-1", "b")), *steps(stage, "db-1")]
+async def test_a_step_that_is_not_possible_any_more_holds_up_no_moves_of_others(
+    stage: Stage,
+) -> None:
+    stage.add_node("c")
+    planned = [stage.step(stage.move("web-1", "b")), stage.step(stage.move("db-1", "c"))]
     stage.show(running("there", "b", cpu="3500m", owner=OTHER))
     executing = Executing(stage, *planned)
+    await executing.begins("db-1")
+    executing.end("db-1")
+    await stage.clock.advance(LOOK_SECONDS)
     assert await executing.stops() == "pod default/web-1 does not fit on node b any more"
-    assert (executing.begun, executing.record.in_flight) == ([], 0)
+    assert (executing.begun, executing.record.in_flight) == (["db-1"], 0)
 
 
 async def test_a_pod_that_changes_all_the_time_holds_up_no_moves_of_others(stage: Stage) -> None:
@@ -221,7 +227,7 @@ async def test_a_pod_that_changes_all_the_time_holds_up_no_moves_of_others(stage
 
 async def test_a_pod_that_waits_no_more_holds_up_no_moves_of_others(stage: Stage) -> None:
     waiting = stage.pending(pod("large", cpu="4"))
-    room = replace(stage.step(stage.move("web-1", "b")), fits=(PodRef.of(waiting),))
+    room = stage.room(waiting, "a", stage.move("web-1", "b"))
     executing = Executing(stage, room, *steps(stage, "db-1"))
     stage.parts.pod_enqueuer.gone(waiting.uid)
     await executing.begins("db-1")
@@ -230,15 +236,132 @@ async def test_a_pod_that_waits_no_more_holds_up_no_moves_of_others(stage: Stage
     assert await executing.stops() == "what it makes room for waits no more"
 
 
-async def test_a_step_that_has_begun_ends_the_plan_if_a_pod_of_it_changes(stage: Stage) -> None:
+async def test_a_step_that_has_begun_ends_if_a_pod_of_it_changes_and_others_go_on(
+    stage: Stage,
+) -> None:
     together = stage.step(stage.move("web-1", "b"), stage.move("web-2", "b"))
     executing = Executing(stage, together, *steps(stage, "db-1"))
     await executing.begins("web-1")
     stage.gone("web-2")
     executing.end("web-1")
     await executing.look()
+    await executing.begins("web-1", "db-1")
+    executing.end("db-1")
+    await stage.clock.advance(LOOK_SECONDS)
     assert await executing.stops() == "pod default/web-2 has gone"
-    assert executing.begun == ["web-1"]
+
+
+async def test_a_pod_that_is_not_evicted_holds_up_no_moves_of_others(stage: Stage) -> None:
+    together = stage.step(stage.move("web-1", "b"), stage.move("web-2", "b"))
+    executing = Executing(stage, together, *steps(stage, "db-1"))
+    await executing.begins("web-1")
+    executing.end("web-1", Result.FAILED, "a webhook says no", evicted=False)
+    await executing.look()
+    await executing.begins("web-1", "db-1")
+    executing.end("db-1")
+    await stage.clock.advance(LOOK_SECONDS)
+    assert await executing.stops() == "a webhook says no"
+
+
+def making_room(stage: Stage) -> Step:
+    """Return a step that makes room on node a for a pod, by moves of web-1 and web-2 to node b."""
+    waiting = stage.pending(pod("large", cpu="3"))
+    return stage.room(waiting, "a", stage.move("web-1", "b"), stage.move("web-2", "b"))
+
+
+async def test_no_second_pod_is_evicted_once_another_one_has_taken_the_room(stage: Stage) -> None:
+    executing = Executing(stage, making_room(stage), *steps(stage, "db-1"))
+    await executing.begins("web-1")
+    stage.gone("web-1")
+    stage.show(running("web-1-new", "b"))
+    executing.end("web-1")
+    stage.show(running("small", "a", cpu="500m", owner=OTHER))
+    await executing.look()
+    await executing.begins("web-1", "db-1")
+    executing.end("db-1")
+    await stage.clock.advance(LOOK_SECONDS)
+    assert await executing.stops() == (
+        "pod default/large does not fit on node a once the moves are made"
+    )
+    assert stage.nominated() == {}
+
+
+async def test_room_is_kept_for_its_pod_while_it_is_made(stage: Stage) -> None:
+    executing = Executing(stage, making_room(stage))
+    await executing.begins("web-1")
+    assert sorted(stage.nominated().values()) == ["a", "b"]
+    assert not stage.state.nominations.get(uid_of("large"))
+    small = stage.what_fits(pod("small", cpu="500m"))
+    assert small == {"b"}
+    stage.gone("web-1")
+    stage.show(running("web-1-new", "b"))
+    executing.end("web-1")
+    await executing.look()
+    await executing.begins("web-1", "web-2")
+    assert stage.what_fits(pod("small", cpu="500m")) == {"b"}
+    stage.gone("web-2")
+    executing.end("web-2")
+    await stage.clock.advance(LOOK_SECONDS)
+    assert await executing.stops() == ""
+    assert stage.nominated() == {uid_of("large"): "a"}
+    assert stage.what_fits(pod("small", cpu="500m")) == {"b"}
+
+
+async def test_room_is_kept_until_the_pods_that_made_it_have_left(stage: Stage) -> None:
+    only = stage.pending(pod("large", cpu="2"))
+    executing = Executing(stage, stage.room(only, "a", stage.move("web-1", "b")))
+    await executing.begins("web-1")
+    stage.state.begin_evictions(only, [stage.placed("web-1")])
+    stage.show(running("web-1", "a", terminating=True))
+    executing.end("web-1")
+    await executing.look()
+    assert not executing.task.done()
+    assert not stage.state.nominations.get(only.uid)
+    stage.gone("web-1")
+    await stage.clock.advance(LOOK_SECONDS)
+    assert await executing.stops() == ""
+    assert stage.nominated() == {only.uid: "a"}
+
+
+async def test_room_is_not_kept_for_ever_for_pods_that_do_not_leave(stage: Stage) -> None:
+    only = stage.pending(pod("large", cpu="2"))
+    executing = Executing(stage, stage.room(only, "a", stage.move("web-1", "b")))
+    await executing.begins("web-1")
+    stage.state.begin_evictions(only, [stage.placed("web-1")])
+    stage.show(running("web-1", "a", terminating=True))
+    executing.end("web-1")
+    await executing.look()
+    await stage.clock.advance(300)
+    async with asyncio.timeout(SECONDS):
+        await asyncio.wait([executing.task])
+    assert executing.task.done()
+
+
+@pytest.mark.parametrize("ends", ["elsewhere", "cancelled"])
+async def test_room_is_given_back_when_the_plan_ends(stage: Stage, ends: str) -> None:
+    executing = Executing(stage, making_room(stage))
+    await executing.begins("web-1")
+    if ends == "cancelled":
+        executing.task.cancel()
+        await asyncio.wait([executing.task])
+        executing.end("web-1")
+    else:
+        executing.end("web-1", Result.ELSEWHERE, "it is on node c")
+        await stage.clock.advance(LOOK_SECONDS)
+        assert await executing.stops() == "it is on node c"
+    assert stage.nominated() == {}
+
+
+async def test_a_plan_that_has_not_reached_what_it_was_for_says_so(stage: Stage) -> None:
+    for name in ("web-2", "db-1"):
+        stage.gone(name)
+    executing = Executing(stage, stage.emptying("a", stage.move("web-1", "b")))
+    await executing.begins("web-1")
+    stage.gone("web-1")
+    stage.show(running("new", "a", owner=OTHER))
+    executing.end("web-1")
+    await stage.clock.advance(LOOK_SECONDS)
+    assert await executing.stops() == "node a is not empty once the moves are made"
 
 
 async def test_a_budget_that_stays_exhausted_holds_up_no_moves_of_others(stage: Stage) -> None:

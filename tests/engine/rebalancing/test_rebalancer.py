@@ -38,6 +38,7 @@ class Api:
         self.evicted: list[str] = []
         self.events: list[dict[str, Any]] = []
         self.refuse_status = False
+        self.refuse_eviction: set[str] = set()
         self.held: list[Request] | None = None
         self.evict: Callable[[str], object] = lambda _name: None
 
@@ -56,6 +57,9 @@ class Api:
         if request.path.endswith("/eviction"):
             name = request.path.split("/")[-2]
             self.evicted.append(name)
+            if name in self.refuse_eviction:
+                request.refuse(403, "Forbidden", "pdb disruptions allowed is negative")
+                return
             self.evict(name)
         elif "/events" in request.path:
             self.events.append(request.body)
@@ -351,6 +355,95 @@ async def test_a_pod_of_another_namespace_that_names_the_controller_holds_no_lea
     async with working(second):
         await until(second, lambda: second.plans, within=100)
     assert second.resting == {uid_of("web-1-new")}
+
+
+async def taken_over(
+    stage: Stage, api: Api, connected: ApiClient, *left: dict[str, Any], owner: str = "ReplicaSet"
+) -> Stage:
+    """Have a leader evict web-1 and end; return the next one, with what is left of the pods."""
+    stage.show(running("web-1", "a", owner={**OWNER, "kind": owner}))
+    stage.steps = [stage.step(stage.move("web-1", "b"))]
+    stage.put_profile(pods={"owners": ["ReplicaSet", "StatefulSet"]})
+    async with working(stage):
+        await until(stage, lambda: api.evicted)
+    second = Stage(connected, *left)
+    second.clock.time = stage.clock.time
+    status = {"rebalancing": last_status(api)}
+    second.rebalancer.profile_found("default-scheduler", UID, status)
+    return second
+
+
+async def test_a_move_of_a_former_leader_goes_on_while_its_replacement_does_not_exist(
+    stage: Stage, api: Api, connected: ApiClient
+) -> None:
+    """All pods of the controller that exist are ready, and one is missing."""
+    second = await taken_over(stage, api, connected, running("web-2", "a"))
+    second.steps = [second.step(second.move("web-2", "b"))]
+    async with working(second):
+        await until(second, lambda: second.clock.time > stage.clock.time + 120)
+        assert (second.plans, api.evicted) == (0, ["web-1"])
+        second.show(running("web-1-new", "b", created=NEW))
+        await until(second, lambda: len(api.evicted) == 2)
+    assert api.evicted == ["web-1", "web-2"]
+
+
+async def test_a_move_of_a_former_leader_has_ended_though_other_pods_are_not_ready(
+    stage: Stage, api: Api, connected: ApiClient
+) -> None:
+    left = running("web-1-new", "b", created=NEW), running("web-2", "a", status={})
+    second = await taken_over(stage, api, connected, *left)
+    async with working(second):
+        await until(second, lambda: second.plans, within=100)
+    assert second.resting == {uid_of("web-1-new")}
+
+
+async def test_only_the_pod_of_its_name_replaces_one_of_a_stateful_set(
+    stage: Stage, api: Api, connected: ApiClient
+) -> None:
+    of_set: dict[str, Any] = {"owner": {**OWNER, "kind": "StatefulSet"}, "created": NEW}
+    second = await taken_over(
+        stage, api, connected, running("web-2", "a", **of_set), owner="StatefulSet"
+    )
+    again = running("web-1", "b", **of_set)
+    again["metadata"]["uid"] = "the second"
+    async with working(second):
+        await until(second, lambda: second.clock.time > stage.clock.time + 120)
+        assert second.plans == 0
+        second.show(again)
+        await until(second, lambda: second.plans, within=100)
+    assert second.resting == {"the second"}
+
+
+async def test_each_move_of_a_former_leader_ends_with_a_replacement_of_its_own(
+    stage: Stage, api: Api, connected: ApiClient
+) -> None:
+    stage.put_profile(limits={"movesAtATime": 2, "movesAtATimePerWorkload": 2})
+    stage.steps = [stage.step(stage.move(name, "b")) for name in ("web-1", "web-2")]
+    async with working(stage):
+        await until(stage, lambda: len(api.evicted) == 2)
+    second = Stage(connected, running("web-1-new", "b", created=NEW))
+    second.clock.time = stage.clock.time
+    status = {"rebalancing": last_status(api)}
+    second.rebalancer.profile_found("default-scheduler", UID, status)
+    async with working(second):
+        await until(second, lambda: second.clock.time > stage.clock.time + 120)
+        assert second.plans == 0
+        second.show(running("web-2-new", "b", created=NEW))
+        await until(second, lambda: second.plans, within=100)
+    assert second.resting == {uid_of("web-1-new"), uid_of("web-2-new")}
+
+
+async def test_a_pod_that_the_api_server_refuses_to_evict_is_left_alone_and_others_are_moved(
+    stage: Stage, api: Api
+) -> None:
+    api.evict = replace_at(stage, "b")
+    api.refuse_eviction = {"web-1"}
+    stage.steps = [stage.step(stage.move(name, "b")) for name in ("web-1", "web-2")]
+    async with working(stage):
+        await until(stage, lambda: stage.plans == 2)
+    assert api.evicted == ["web-1", "web-2"]
+    assert stage.resting == {uid_of("web-1"), uid_of("web-2-new")}
+    assert "disruptions allowed is negative" in last_status(api)["message"]
 
 
 async def test_an_eviction_that_a_former_leader_did_not_send_is_not_awaited(

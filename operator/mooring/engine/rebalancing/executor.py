@@ -17,7 +17,7 @@ from mooring.engine.outcome import ScheduleResult
 from mooring.engine.preemption_executor import PreemptionExecutor
 from mooring.engine.profiles import ActiveProfile
 from mooring.engine.rebalancing.comparing import violation
-from mooring.engine.rebalancing.expected import Expected, ExpectedReplacements, as_new
+from mooring.engine.rebalancing.expected import Expected, ExpectedReplacements, as_new, place_uid
 from mooring.engine.rebalancing.movable import Movable, created_anew
 from mooring.engine.rebalancing.plan import Move, Step
 from mooring.engine.result_cache import ResultCache
@@ -26,17 +26,18 @@ from mooring.engine.what_if import WhatIf, without_preemption
 from mooring.framework.card_plugin import assign_devices
 from mooring.framework.decision import PodRef, TextAboutPods
 from mooring.framework.evaluations import StillEvaluating
-from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin_failures import PluginFailed, text_of
 from mooring.kube.errors import DisruptionBudgetError, KubeError, NotWantedError, explain
 from mooring.kube.writes import PodWriter
 from mooring.model.node import Node
 from mooring.model.pod import Pod
-from mooring.policy.rebalancing import Goal, Rebalancing
+from mooring.policy.rebalancing import Goal
 from mooring.shielding import shielded
+from mooring.state.cluster import Trial
 from mooring.state.cluster_view import ClusterView
+from mooring.state.columns import IntArray
 
-__all__ = ["Ended", "Executor", "Result"]
+__all__ = ["CHANGED", "Ended", "Executor", "Result"]
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +51,8 @@ Its status follows a moment after the last replacement has become ready.
 _ALL_NODES: Final = 100
 """The percentage of nodes that is looked at: that a node was found once must not hide another."""
 _STATEFUL: Final = "StatefulSet"
-_CHANGED: Final = "the profile has changed"
+CHANGED: Final = "the profile has changed"
+"""Why nothing is evicted any more by a former version of a profile."""
 
 
 class Result(StrEnum):
@@ -120,14 +122,15 @@ class Executor:
     ) -> str | TextAboutPods | None:
         """Return why these moves of a step are not to be carried out now; None if they are.
 
-        Everything is looked at again that was looked at when the plan was made.
+        Everything is looked at again that was looked at when the plan was made, and whether the
+        step, with the moves of it that are under way or yet to come, still is for something.
 
         Raises:
             StillEvaluating: a plugin needs values that are being evaluated; try again later.
         """
         section = entry.profile.spec.rebalancing
         if not self._is_in_force(entry) or section is None:
-            return _CHANGED
+            return CHANGED
         if (why_changed := self.changed(step, moves, entry)) is not None:
             return why_changed
         pipeline, cluster = without_preemption(entry.pipeline), self._scheduler.cluster
@@ -137,9 +140,30 @@ class Executor:
             if refusal is not None:
                 return _about(f"{{}} {refusal}", move.pod)
         try:
-            return self._why_no_better(step, moves, pipeline, section)
+            return self._why_in_vain(step, moves, _Trying(self._what_if(), movable))
         except StillEvaluating:
             raise
+        except PluginFailed as failed:
+            return text_of(failed)
+
+    def is_left(self, step: Step) -> bool:
+        """Return whether the pods that were evicted to make room have left their nodes."""
+        evicting = self._scheduler.state.evictions.evicting
+        return not step.fits or not any(evicting(move.pod) for move in step.moves)
+
+    def unreached(self, step: Step, entry: ActiveProfile) -> str | TextAboutPods | None:
+        """Return what is not as the step was to make it, once its moves have ended; None if all is.
+
+        That is also that the profile has changed.
+        """
+        section = entry.profile.spec.rebalancing
+        if not self._is_in_force(entry) or section is None:
+            return CHANGED
+        pipeline, cluster = without_preemption(entry.pipeline), self._scheduler.cluster
+        trying = _Trying(self._what_if(), Movable(section, cluster, pipeline, (), self._now))
+        try:
+            with trying.what_if.trial() as trial:
+                return self._why_missed(step, trying, trial)
         except PluginFailed as failed:
             return text_of(failed)
 
@@ -205,27 +229,71 @@ class Executor:
             return _about("{} has another profile", pod)
         return None
 
-    def _why_no_better(
-        self, step: Step, moves: Sequence[Move], pipeline: Pipeline, section: Rebalancing
+    def _what_if(self) -> WhatIf:
+        state = self._scheduler.state
+        return WhatIf(self._scheduler.cluster, ResultCache(state.nodes), now=self._now)
+
+    def _why_in_vain(
+        self, step: Step, moves: Sequence[Move], trying: "_Trying"
     ) -> str | TextAboutPods | None:
-        """Return which pod does not fit on its target any more, or would gain nothing there."""
-        scheduler, gain = self._scheduler, section.minimum_gain
-        cluster = scheduler.cluster
-        what_if = WhatIf(cluster, ResultCache(scheduler.state.nodes), now=self._now)
+        """Return why these moves are not possible, or what the step is for will not be reached.
+
+        The moves must be possible beside those that are under way. In the end these have been made
+        as well, and the ones that follow in the step.
+        """
+        first, last = step.moves.index(moves[0]), step.moves.index(moves[-1])
+        what_if, under_way = trying.what_if, self.expected.of(step.moves[:first])
         with what_if.trial() as trial:
-            for move in moves:
+            if (why := trying.why_impossible(trial, moves)) is not None:
+                return why
+        if (why := trying.why_no_gain(step)) is not None:
+            return why
+        with what_if.trial() as trial:
+            for expected in under_way:
+                self._end(expected, trying, trial)
+            if step.fits or step.emptied:
+                with what_if.trial() as without:
+                    if self._why_missed(step, trying, without) is None:
+                        return "what it is for is reached without it"
+            for batch in (moves, *((move,) for move in step.moves[last + 1 :])):
+                if (why := trying.why_impossible(trial, batch)) is not None:
+                    return why
+            return self._why_missed(step, trying, trial)
+
+    def _end(self, expected: Expected, trying: "_Trying", trial: Trial) -> None:
+        """Have a move that is under way end in the trial, with the replacement on its target."""
+        move, replacement = expected.move, expected.replacement
+        placed = replacement and self._scheduler.state.pods.get(replacement.uid)
+        trial.remove(move.pod.uid)
+        trial.withdraw(expected.place.uid)
+        if replacement is not None:
+            trial.withdraw(replacement.uid)
+        row = trying.what_if.cluster.row(move.target)
+        if row is not None and not placed:
+            trying.put(trial, expected.place, row)
+
+    def _why_missed(
+        self, step: Step, trying: "_Trying", trial: Trial
+    ) -> TextAboutPods | str | None:
+        """Return what the step is for and the trial has not reached; None if it has all.
+
+        Pods of the step that terminate are regarded as gone.
+        """
+        cluster = trying.what_if.cluster
+        for move in step.moves:
+            if cluster.evictions.evicting(move.pod):
                 trial.remove(move.pod.uid)
-            for move in moves:
-                row, source = cluster.row(move.target), _node(cluster, move.source)
-                if row is None or source is None:
-                    return f"node {move.target if row is None else move.source} has gone"
-                new = created_anew(move.pod, source)
-                if row not in what_if.feasible_rows(new, pipeline):
-                    return _about(f"{{}} does not fit on node {move.target} any more", move.pod)
-                if not _gains(what_if, step.goal, new, move, pipeline, gain):
-                    return _about(f"{{}} gains nothing on node {move.target} any more", move.pod)
-                trial.add(new, row)
-                assign_devices(pipeline.reserve, new, row)
+        for ref in step.fits:
+            trial.withdraw(place_uid(ref.uid))
+        for pod, node in self.expected.waiting(step):
+            trial.withdraw(pod.uid)
+            row = cluster.row(node)
+            if row is None or row not in trying.feasible_rows(pod):
+                return _about(f"{{}} does not fit on node {node} once the moves are made", pod)
+            trying.put(trial, pod, row)
+        for node in step.emptied:
+            if not trying.is_empty(node):
+                return f"node {node} is not empty once the moves are made"
         return None
 
     async def _evict(self, expected: Expected, entry: ActiveProfile) -> Ended | None:
@@ -246,7 +314,7 @@ class Executor:
             state.eviction_refused(pod, by_budget=True)
             failed = Ended(Result.REFUSED, _about("a disruption budget keeps {}", pod))
         except NotWantedError:
-            failed = Ended(Result.REFUSED, _CHANGED)
+            failed = Ended(Result.REFUSED, CHANGED)
         except KubeError as error:
             failed = Ended(Result.FAILED, _why_failed(pod, error))
         if failed is not None:
@@ -319,22 +387,80 @@ def _node(cluster: ClusterView, name: str) -> Node | None:
     return cluster.node(row) if row is not None else None
 
 
-def _gains(
-    what_if: WhatIf, goal: Goal, new: Pod, move: Move, pipeline: Pipeline, minimum: int
-) -> bool:
-    """Return whether the move is still for something, as far as it is for the pod's own good."""
-    target, source = what_if.cluster.row(move.target), what_if.cluster.row(move.source)
-    if target is None or source is None:
-        return False
-    if goal is Goal.VIOLATIONS:
-        return bool(violation(what_if.search(new, pipeline), source))
-    if goal is Goal.SPREAD:
-        outcome = what_if.decide(new, replace(pipeline, percentage_of_nodes_to_score=_ALL_NODES))
+@dataclass(frozen=True, slots=True)
+class _Trying:
+    """What moves of a step would do, tried in trials."""
+
+    what_if: WhatIf
+    movable: Movable
+
+    def why_impossible(self, trial: Trial, moves: Sequence[Move]) -> str | TextAboutPods | None:
+        """Make these moves together in the trial; return why that is impossible, None if it is not.
+
+        A pod fits beside those that are nominated to its target.
+        """
+        cluster = self.what_if.cluster
+        for move in moves:
+            trial.remove(move.pod.uid)
+        for move in moves:
+            row, source = cluster.row(move.target), _node(cluster, move.source)
+            if row is None or source is None:
+                return f"node {move.target if row is None else move.source} has gone"
+            new = created_anew(move.pod, source)
+            if row not in self.feasible_rows(new):
+                return _about(f"{{}} does not fit on node {move.target} any more", move.pod)
+            self.put(trial, new, row)
+        return None
+
+    def why_no_gain(self, step: Step) -> TextAboutPods | None:
+        """Return which pods are moved for their own good and gain nothing; None if there are none.
+
+        Of a group that is moved whole, one member has to gain.
+        """
+        if step.goal not in (Goal.VIOLATIONS, Goal.SPREAD) or any(
+            self._gains(step.goal, move) for move in step.moves
+        ):
+            return None
+        move = step.moves[0]
+        return _about(f"{{}} gains nothing on node {move.target} any more", move.pod)
+
+    def _gains(self, goal: Goal, move: Move) -> bool:
+        cluster, what_if = self.what_if.cluster, self.what_if
+        target, here = cluster.row(move.target), cluster.row(move.source)
+        node = _node(cluster, move.source)
+        if target is None or here is None or node is None:
+            return True  # why it is impossible is said of the move
+        new, pipeline = created_anew(move.pod, node), self.movable.pipeline
+        with what_if.trial() as trial:
+            trial.remove(move.pod.uid)
+            if goal is Goal.VIOLATIONS:
+                return bool(violation(what_if.search(new, pipeline), here))
+            all_nodes = replace(pipeline, percentage_of_nodes_to_score=_ALL_NODES)
+            outcome = what_if.decide(new, all_nodes)
         if not isinstance(outcome, ScheduleResult):
-            return False
-        there, here = outcome.score_of(target), outcome.score_of(source)
-        return there is not None and here is not None and there.total - here.total >= minimum
-    return True
+            return True
+        there, own = outcome.score_of(target), outcome.score_of(here)
+        least = self.movable.section.minimum_gain
+        return there is not None and own is not None and there.total - own.total >= least
+
+    def feasible_rows(self, pod: Pod) -> IntArray:
+        """Return the rows on which the pod fits in the trial that is open."""
+        return self.what_if.feasible_rows(pod, self.movable.pipeline)
+
+    def put(self, trial: Trial, pod: Pod, row: int) -> None:
+        """Add the pod on the row, with devices."""
+        trial.add(pod, row)
+        assign_devices(self.movable.pipeline.reserve, pod, row)
+
+    def is_empty(self, node: str) -> bool:
+        """Return whether only pods that belong to the node, or leave it, are on it or will be."""
+        cluster = self.what_if.cluster
+        row = cluster.row(node)
+        if row is None:
+            return True
+        here = (placed.pod for placed in cluster.pods_on(row))
+        stay = (pod for pod in here if not pod.terminating and not self.movable.stays(pod))
+        return not any(True for _ in stay) and not cluster.nominations.on(row)
 
 
 def _why_late(expected: Expected, seconds: float) -> TextAboutPods:

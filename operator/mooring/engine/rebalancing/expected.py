@@ -4,25 +4,32 @@ A place is kept as preemption keeps one: by a nomination to the node, so that no
 lower priority takes it. Until the replacement exists, a copy of the pod that leaves is nominated,
 under a uid of its own. The replacement takes its nomination over before anything is decided about
 it, and the ordinary decision then finds this node first.
+
+A pod for which room is made has a place in the same way: a nomination of its own would end with its
+next attempt, which finds no room yet. It gets the nomination once there is room.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
+from itertools import chain
 from typing import Final
 
 from mooring.engine.rebalancing.movable import created_anew
-from mooring.engine.rebalancing.plan import Move
+from mooring.engine.rebalancing.plan import Move, Step
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.node import Node
 from mooring.model.pod import Pod, Uid
 from mooring.model.pod_spec import PodSpec
 from mooring.state.cluster import ClusterState
 
-__all__ = ["Expected", "ExpectedReplacements", "as_new", "place_of"]
+__all__ = ["Expected", "ExpectedReplacements", "as_new", "place_of", "place_uid"]
 
 _PLACE: Final = "/replacement"
-"""What the uid of a place has behind that of the pod that leaves; no object's uid has a slash."""
+"""What the uid of a place has behind that of the pod that leaves, or for which room is made.
+
+No object's uid has a slash.
+"""
 _NOT_COMPARED: Final = frozenset(("gates", "limit_exceeded", "demands", "memory"))
 """Fields of a spec in which a running pod differs from a new one of its template."""
 _COMPARED: Final = tuple(each.name for each in fields(PodSpec) if each.name not in _NOT_COMPARED)
@@ -33,7 +40,12 @@ def as_new(pod: Pod, node: Node) -> Pod:
 
     `node` is the one that the pod is on.
     """
-    return replace(created_anew(pod, node), uid=Uid(f"{pod.uid}{_PLACE}"), ready=False)
+    return replace(created_anew(pod, node), uid=place_uid(pod.uid), ready=False)
+
+
+def place_uid(uid: Uid) -> Uid:
+    """Return the uid of the place for the replacement of this pod, or for the pod itself."""
+    return Uid(f"{uid}{_PLACE}")
 
 
 def place_of(uid: Uid) -> bool:
@@ -95,6 +107,43 @@ class ExpectedReplacements:
         self._by_owner[owner].append(expected)
         self._state.nominate(expected.place, move.target)
         return expected
+
+    def of(self, moves: Iterable[Move]) -> list[Expected]:
+        """Return what is expected of those of these moves that are under way."""
+        leaving = {move.pod.uid for move in moves}
+        awaited = chain.from_iterable(self._by_owner.values())
+        return [expected for expected in awaited if expected.move.pod.uid in leaving]
+
+    def hold_room(self, step: Step, moves: Iterable[Move]) -> None:
+        """Keep places for the pods that the step makes room for; `moves` are still to be made.
+
+        None is kept on a node to which one of these goes, or one that is under way.
+        """
+        under_way = (expected.move for expected in self.of(step.moves))
+        targets = {move.target for move in chain(moves, under_way)}
+        for pod, node in self.waiting(step):
+            if node not in targets:
+                self._state.nominate(replace(pod, uid=place_uid(pod.uid)), node)
+
+    def give_room(self, step: Step, *, to_pods: bool) -> None:
+        """Give back the places of the pods that the step makes room for, or give them to the pods.
+
+        That they end is told, so that the pods are tried again.
+        """
+        for pod, node in self.waiting(step) if to_pods else ():
+            if self._state.nominations.get(pod.uid) is None:
+                self._state.nominate(pod, node)
+        for ref in step.fits:
+            self._state.withdraw(place_uid(ref.uid))
+
+    def waiting(self, step: Step) -> list[tuple[Pod, str]]:
+        """Return the pods that the step makes room for and that have no node yet, with theirs."""
+        pods = (self._state.unscheduled.get(ref.uid) for ref in step.fits)
+        return [
+            (pod, node)
+            for pod, node in zip(pods, step.nodes, strict=True)
+            if pod is not None and self._state.pods.get(pod.uid) is None
+        ]
 
     def forget(self, expected: Expected) -> None:
         """Expect the replacement no more, and give back what is still kept for it."""

@@ -1,6 +1,6 @@
 """The goal MakeRoom: the fewest moves after which a pod or a group that waits fits."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -48,7 +48,7 @@ class MakingRoom:
         carry_out(planning, found.moves)
         planning.place(pod, found.node)
         if found.moves:
-            planning.accept(_step(found.moves, (pod,), f"pod {pod.key} fits then"))
+            planning.accept(_step(found.moves, {pod: found.node}, f"pod {pod.key} fits then"))
         return True
 
     def for_group(self, group: PodGroupState) -> Pausing[bool]:
@@ -73,9 +73,9 @@ class MakingRoom:
                 return False
         names = planning.cluster.node_names
         nodes = {uid: names[row] for uid, row in decision.rows.items()}
-        fitting = [pod for pod in members if pod.uid in nodes]
-        for pod in fitting:
-            planning.place(pod, nodes[pod.uid])
+        fitting = {pod: nodes[pod.uid] for pod in members if pod.uid in nodes}
+        for pod, node in fitting.items():
+            planning.place(pod, node)
         if moves:
             step = _step(moves, fitting, f"group {group.key} fits then")
             planning.accept(step)
@@ -134,7 +134,7 @@ def why_not(planning: Planning, pod: Pod) -> str:
     return ""
 
 
-def _step(moves: Sequence[Placed], fits: Sequence[Pod], text: str) -> Step:
+def _step(moves: Sequence[Placed], fits: Mapping[Pod, str], text: str) -> Step:
     refs = tuple(map(PodRef.of, fits))
     return Step(
         Goal.MAKE_ROOM,
@@ -142,4 +142,5 @@ def _step(moves: Sequence[Placed], fits: Sequence[Pod], text: str) -> Step:
         TextAboutPods(text, refs, "pods that wait fit then"),
         _FITS_GAIN * len(fits),
         fits=refs,
+        nodes=tuple(fits.values()),
     )

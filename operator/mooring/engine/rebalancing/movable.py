@@ -110,7 +110,7 @@ class Movable:
     def _of_its_decision(self, pod: Pod) -> str | None:
         """Return why the pod is left alone though it may be moved at another time or place."""
         if self.resting and (pod.uid in self.resting or _owner_uid(pod) in self.resting):
-            return "was moved a short time ago"
+            return "was moved, or could not be, a short time ago"
         if self.now() - pod.created < self.section.pods.minimum_age_seconds:
             return "is younger than pods.minimumAgeSeconds"
         if pod.limit_exceeded is not None:

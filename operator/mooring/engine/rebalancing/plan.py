@@ -33,6 +33,7 @@ class Step:
         gain: What they gain as a number, to compare steps: points of the total score for Spread,
             1,000 for each requirement that is met, pod that fits or node that is emptied.
         fits: The pending pods that fit afterwards and did not before.
+        nodes: The node of each of these.
         emptied: The nodes that have no pods afterwards but those that stay on their node.
         group: The key of the pod group that is moved whole; empty if no group is.
     """
@@ -42,6 +43,7 @@ class Step:
     reason: str | TextAboutPods
     gain: int
     fits: tuple[PodRef, ...] = ()
+    nodes: tuple[str, ...] = ()
     emptied: tuple[str, ...] = ()
     group: str = ""
 

@@ -1,10 +1,9 @@
 """Carries out the steps of a plan, as fast as the limits of the profile allow.
 
-Each step is checked on the cluster as it is when its turn comes. The first one that cannot be
-carried out, and the first move that ends otherwise than planned, end the plan: the next one is made
-for the cluster as it is by then. Only a step whose pods have changed or wait no more, that a
-disruption budget holds back, or whose group is larger than the limits, is passed over: those are a
-tenant's, who may hold up no moves of others.
+Each step is checked on the cluster as it is when its turn comes, and before each of its moves. One
+that cannot be carried out, or not any further, is passed over, and so is one with a pod that the
+API server does not evict: a tenant may hold up no moves of others. The first move that evicts a
+pod and ends otherwise than planned ends the plan: the next one is made for the cluster of then.
 """
 
 import asyncio
@@ -12,6 +11,8 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from mooring.engine.profiles import ActiveProfile
@@ -55,6 +56,21 @@ class _PassedOver(Stopped):
     """The moves are not carried out, but the steps behind them may be."""
 
 
+@dataclass(slots=True, eq=False)
+class _Taken:
+    """A step that has begun: how many of its moves are under way, and until when it may last.
+
+    `why` says why no more of its moves are begun, `is_over` that none are.
+    """
+
+    step: Step
+    under_way: int = 0
+    has_begun: bool = False
+    is_over: bool = False
+    until: float = math.inf
+    why: Stopped | None = None
+
+
 class PlanExecution:
     """One plan of a profile as it is in force.
 
@@ -90,8 +106,10 @@ class PlanExecution:
         self._stopped: Stopped | None = None
         """Why no further step is begun."""
         self._passed_over: Stopped | None = None
-        """Why the first step was passed over that was."""
+        """Why the first step was passed over that was, or has not reached what it was for."""
         self._under_way = 0
+        self._taken: list[_Taken] = []
+        """The steps whose moves have not all ended; the last one is begun now."""
 
     @property
     def _limits(self) -> MoveLimits:
@@ -103,37 +121,72 @@ class PlanExecution:
         Raises:
             Stopped: The plan is not carried out to its end.
         """
+        try:
+            await self._take_all()
+            await self._until_all_end()
+        finally:
+            for taken in self._taken:
+                self._executor.expected.give_room(taken.step, to_pods=False)
+        if stopped := self._stopped or self._passed_over:
+            raise stopped
+
+    async def _take_all(self) -> None:
+        """Take the steps one after the other, until the plan is stopped."""
         until = self._clock() + max(self._section.interval_seconds, _SHORTEST_LIFE)
         try:
             for step in self._plan.steps:
                 await self._take(step, until)
         except Stopped as stopped:
             self._stopped = self._stopped or stopped
-        while self._under_way:
+
+    async def _until_all_end(self) -> None:
+        self._settle()
+        while self._taken:
             await self._sleep(LOOK_SECONDS)
-        self._raise_if_stopped()
-        if self._passed_over is not None:
-            raise self._passed_over
+            self._settle()
 
     async def _take(self, step: Step, begin_by: float) -> None:
         """Begin all moves of a step, the first one by that time, or pass the step over."""
-        begun = False
-        for moves in (step.moves,) if step.group else ((m,) for m in step.moves):
-            try:
-                await self._carry_out(step, moves, math.inf if begun else begin_by)
-            except _PassedOver as why:
-                if begun:
-                    raise
-                self._passed_over = self._passed_over or why
-                return
-            begun = True  # the rest of a step follows its first move
+        taken = _Taken(step)
+        self._taken.append(taken)
+        try:
+            for moves in (step.moves,) if step.group else ((m,) for m in step.moves):
+                # The rest of a step follows its first move.
+                await self._carry_out(taken, moves, math.inf if taken.has_begun else begin_by)
+        except _PassedOver as why:
+            taken.why = why
+        finally:
+            self._no_more_of(taken)
 
-    async def _carry_out(self, step: Step, moves: Sequence[Move], begin_by: float) -> None:
+    def _no_more_of(self, taken: _Taken) -> None:
+        """Note that no more moves of the step begin."""
+        taken.is_over = True
+        taken.until = self._clock() + self._limits.replacement_seconds
+
+    def _settle(self) -> None:
+        """End the steps that are over: pods get the room that was made for them.
+
+        Such a step waits for its pods to leave their nodes, but not without an end.
+        """
+        for taken in tuple(self._taken):
+            if not taken.is_over or taken.under_way:
+                continue
+            step, waits = taken.step, taken.why is None and self._clock() < taken.until
+            if waits and not self._executor.is_left(step):
+                continue
+            self._taken.remove(taken)
+            missed = self._executor.unreached(step, self._entry) if taken.has_begun else None
+            self._executor.expected.give_room(step, to_pods=taken.has_begun and missed is None)
+            why = taken.why or (Stopped(missed) if missed is not None else None)
+            self._passed_over = self._passed_over or why
+
+    async def _carry_out(self, taken: _Taken, moves: Sequence[Move], begin_by: float) -> None:
         """Begin these moves together, as soon as the limits allow them, and by that time.
 
         Raises:
             Stopped: They cannot be carried out.
         """
+        step = taken.step
         self._check_size(step, moves)
         self._check_unchanged(step, moves)
         await self._until_allowed(moves)
@@ -148,9 +201,12 @@ class PlanExecution:
             for uid in begun:
                 del self._record.under_way[uid]
             raise
+        self._executor.expected.hold_room(step, step.moves[step.moves.index(moves[0]) :])
+        taken.has_begun = True
         for each in begun.values():
             self._under_way += 1
-            self._begin(each, self._executor.keep(each.move), self._ended)
+            taken.under_way += 1
+            self._begin(each, self._executor.keep(each.move), partial(self._ended, taken))
 
     async def _until_allowed(self, moves: Sequence[Move]) -> None:
         """Wait until limits and disruption budgets allow these moves.
@@ -236,7 +292,7 @@ class PlanExecution:
             if why is None:
                 return
             if not waits:
-                raise Stopped(why)
+                raise _PassedOver(why)
             await self._look_again()
 
     async def _look_again(self) -> None:
@@ -244,14 +300,21 @@ class PlanExecution:
         self._raise_if_stopped()
 
     def _raise_if_stopped(self) -> None:
-        if self._stopped is not None:
-            raise self._stopped
+        """Raise what has stopped the plan, or the step that is being begun."""
+        self._settle()
+        if stopped := self._stopped or (self._taken and self._taken[-1].why):
+            raise stopped
 
-    def _ended(self, ended: Ended) -> None:
+    def _ended(self, taken: _Taken, ended: Ended) -> None:
         """Note the end of a move that was begun."""
         self._under_way -= 1
-        if ended.result is not Result.MOVED and self._stopped is None:
-            self._stopped = Stopped(ended.why, warns=ended.result in _WARNED)
+        taken.under_way -= 1
+        taken.until = self._clock() + self._limits.replacement_seconds
+        warns = ended.result in _WARNED
+        if not ended.evicted:
+            taken.why = taken.why or _PassedOver(ended.why, warns=warns)
+        elif ended.result is not Result.MOVED and self._stopped is None:
+            self._stopped = Stopped(ended.why, warns=warns)
 
 
 def _about(moves: Sequence[Move], named: str, otherwise: str, what: str) -> TextAboutPods:

@@ -20,7 +20,7 @@ import orjson
 
 from mooring.engine.groups.slices import Pausing
 from mooring.engine.profiles import ActiveProfile
-from mooring.engine.rebalancing.executor import LOOK_SECONDS, Ended, Executor, Result
+from mooring.engine.rebalancing.executor import CHANGED, LOOK_SECONDS, Ended, Executor, Result
 from mooring.engine.rebalancing.expected import Expected
 from mooring.engine.rebalancing.limits import Evictions, Rests
 from mooring.engine.rebalancing.plan import Plan
@@ -57,8 +57,6 @@ _PATIENCE_SECONDS: Final = 60.0
 """How long a plan gives way to pods that wait for a decision."""
 _FORMER_SECONDS: Final = 5.0
 """How often it is looked whether the moves of a former leader have ended."""
-_SKEW: Final = 60.0
-"""By how much the clocks of a former leader and the API server may differ, in seconds."""
 _SLICE_SECONDS: Final = 0.005
 
 _Owner = tuple[str, str]
@@ -261,24 +259,25 @@ class Rebalancer:
     async def _settle_former(self, record: Record, rest_seconds: float) -> None:
         """Wait until the moves that a former leader began have ended, or their time is over.
 
-        Their replacements are left alone; if one is not ready, all pods of its controller are. So
-        are other pods of the controller that were created less than a minute before the move.
+        A move has ended when a ready pod exists that its controller has created since it began, one
+        for each move: that is its replacement, which is left alone. If its time is over before, all
+        pods of its controller are.
         """
+        known = set(self._rests.resting())  # replacements of moves that have ended before
         while record.former:
             pods = await self._pods_of({(each.namespace, each.owner) for each in record.former})
             late = self._clock()
             for former in tuple(record.former):
                 placed = self._scheduler.state.pods.get(former.pod)
                 of_owner = pods[former.namespace, former.owner]
-                goes_on = placed is not None or not all(map(self._is_ready, of_owner))
+                ready = (p for p in of_owner if former.may_end_with(p) and self._is_ready(p))
+                new = next((pod.uid for pod in ready if pod.uid not in known), None)
                 if placed is not None and not placed.pod.terminating:
                     record.former.remove(former)  # it was not evicted
-                elif not goes_on or late >= former.until:
+                elif new is not None or late >= former.until:
                     record.former.remove(former)
-                    new = (p for p in of_owner if p.created >= former.began - _SKEW)
-                    resting = [former.owner] if goes_on else [pod.uid for pod in new]
-                    for uid in resting:
-                        self._rests.rest(uid, rest_seconds)
+                    known.add(new or former.owner)
+                    self._rests.rest(new or former.owner, rest_seconds)
             if record.former:
                 await self._sleep(_FORMER_SECONDS)
 
@@ -343,11 +342,14 @@ class Rebalancer:
         self._leave_alone(under_way, how, section.limits.rest_seconds)
 
     def _leave_alone(self, under_way: UnderWay, ended: Ended, seconds: float) -> None:
-        """Have the replacement rest; if the move has failed, all pods of the controller."""
+        """Have the replacement rest; if the move has failed, all pods of the controller.
+
+        A pod rests, too, that the API server did not evict, for whatever reason.
+        """
         pod = under_way.move.pod
         if ended.replacement is not None:
             self._rests.rest(ended.replacement.uid, seconds)
-        if ended.result is Result.FAILED:
+        if not ended.evicted and ended.why != CHANGED:  # it would be refused again
             self._rests.rest(pod.uid, seconds)
         if ended.result in (Result.LATE, Result.GONE) and ended.evicted and pod.owner is not None:
             self._rests.rest(pod.owner.uid, seconds)

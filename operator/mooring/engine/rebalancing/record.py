@@ -14,7 +14,7 @@ from mooring.framework.decision import PodRef, TextAboutPods
 from mooring.kube.timestamps import rfc3339
 from mooring.model.bounded_cache import BoundedCache
 from mooring.model.fields import timestamp
-from mooring.model.pod import Uid
+from mooring.model.pod import Pod, Uid
 from mooring.policy.profile import SchedulingProfile
 from mooring.policy.reading import read
 from mooring.policy.rebalancing import Rebalancing
@@ -36,6 +36,8 @@ __all__ = [
     "whole",
 ]
 
+_SKEW: Final = 60.0
+"""By how much the clocks of a former leader and the API server may differ, in seconds."""
 _MOST_PLANNED: Final = 10
 _MOST_REFUSED: Final = 20
 _MOST_LAST: Final = 50
@@ -149,6 +151,11 @@ class FormerMove:
     def namespace(self) -> str:
         """The namespace of the pod and its controller."""
         return self.shown.pod.partition("/")[0]
+
+    def may_end_with(self, pod: Pod) -> bool:
+        """Return whether this pod of the controller may be the replacement."""
+        is_named = pod.owner is None or pod.owner.kind != "StatefulSet" or pod.key == self.shown.pod
+        return is_named and pod.uid != self.pod and pod.created >= self.began - _SKEW
 
 
 @dataclass(slots=True, eq=False)
