@@ -31,6 +31,7 @@ def test_one_move_makes_room_for_a_pod_that_fits_nowhere() -> None:
     plan = replanning.plan()
     assert moves(plan) == [("b-1", "b", "a")]
     (step,) = plan.steps
+    assert step.nodes == ("b",)
     assert (step.goal, step.gain, step.fits) == (
         Goal.MAKE_ROOM,
         1_000,
