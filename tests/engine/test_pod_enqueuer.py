@@ -77,6 +77,7 @@ class Door:
         self.gated: list[tuple[str, str]] = []
         self.alone: list[tuple[str, str]] = []
         self.misspelt: list[tuple[str, str]] = []
+        self.is_newest = True
         self.pod_enqueuer = PodEnqueuer(
             self.scheduler_state,
             clock=lambda: self.now,
@@ -86,6 +87,7 @@ class Door:
             gated=lambda pod, reason: self.gated.append((pod.name, reason)),
             no_profile=lambda pod, reason: self.alone.append((pod.name, reason)),
             misspelt=lambda pod, text: self.misspelt.append((pod.name, text)),
+            is_nominated_by_status=lambda _pod: self.is_newest,
         )
         self.scheduler_state.state.on_events(self.pod_enqueuer.on_events)
 
@@ -375,10 +377,57 @@ def test_a_nomination_made_before_the_pod_was_known_is_kept(open_door: Door) -> 
     assert nominee.pod == nominated
 
 
-def test_a_nomination_shown_for_a_known_pod_is_ignored(open_door: Door) -> None:
+def test_a_nomination_that_another_component_writes_or_clears_is_taken_over(
+    open_door: Door,
+) -> None:
+    nominations = open_door.scheduler_state.state.nominations
+    for gates in (["quota"], ()):
+        open_door.comes(gates=gates)
+        shown = open_door.comes(gates=gates, nominated="a")
+        assert nominations.get(shown.uid) is not None
+        open_door.comes(gates=gates)
+        assert nominations.get(shown.uid) is None
+        open_door.comes(gates=gates, nominated="a")
+        open_door.comes(gates=gates, nominated="no-node")
+        assert nominations.get(shown.uid) is None
+
+
+def test_a_version_that_changes_no_nomination_in_the_status_withdraws_none(
+    open_door: Door,
+) -> None:
+    """The status may be older than the preemption, or say nothing of a place that is kept."""
+    web = open_door.comes()
+    open_door.scheduler_state.state.nominate(web, "a")
+    open_door.comes(labels={"app": "web"})
+    assert open_door.scheduler_state.state.nominations.get(web.uid) is not None
+
+
+def test_a_status_that_is_older_than_a_nomination_of_ours_changes_nothing(
+    open_door: Door,
+) -> None:
+    open_door.is_newest = False
+    web = open_door.comes(nominated="a")
     open_door.comes()
-    shown = open_door.comes(nominated="a")
-    assert open_door.scheduler_state.state.nominations.get(shown.uid) is None
+    assert open_door.scheduler_state.state.nominations.get(web.uid) is not None
+
+
+def test_a_pod_that_is_assumed_on_a_node_is_nominated_by_nobody(open_door: Door) -> None:
+    state = open_door.scheduler_state.state
+    web = open_door.comes()
+    open_door.scheduler_state.queue.pop(0.0)
+    state.assume(web, state.nodes.row_of["a"])
+    open_door.comes(nominated="a")
+    assert state.nominations.get(web.uid) is None
+
+
+def test_a_nomination_that_stays_on_its_node_still_waits_for_its_victims(open_door: Door) -> None:
+    """What the watch shows of our own nomination is no news."""
+    state, victim = open_door.scheduler_state.state, parse_pod(pod("victim", node="a"))
+    state.put(Kind.POD, victim.uid, victim)
+    web = open_door.comes(priority=1)
+    state.nominate(web, "a")
+    state.begin_evictions(web, [victim])
+    assert state.evictions.awaits_victims(open_door.comes(priority=1, nominated="a"))
 
 
 def test_a_deleted_pod_is_removed_everywhere(door: Door) -> None:

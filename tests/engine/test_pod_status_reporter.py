@@ -18,7 +18,7 @@ from mooring.kube.recorder import EventRecorder
 from mooring.kube.resources import Call
 from mooring.kube.writes import PodWriter
 from mooring.model.events import Kind
-from mooring.model.pod import parse_pod
+from mooring.model.pod import Pod, parse_pod
 from mooring.model.workloads import parse_priority_class
 from mooring.state.cluster import ClusterState
 from mooring.testing.builders import pod, priority_class
@@ -231,6 +231,49 @@ async def test_no_status_is_written_for_a_pod_that_is_about_to_be_bound(
     held.reply({})
     await written
     assert len(server.seen) == 2
+
+
+def shown(version: int, nominated: str | None = None) -> Pod:
+    """Return a version of the pod as the watch shows it."""
+    raw = pod("web", nominated=nominated)
+    raw["metadata"]["resourceVersion"] = str(version)
+    return parse_pod(raw)
+
+
+async def test_a_status_counts_that_is_not_older_than_the_nomination_that_was_written(
+    server: ApiServer, reports: PodStatusReporter
+) -> None:
+    assert reports.is_nominated_by_status(shown(8, "other"))
+    reports.unschedulable(WEB, FULL, "a")
+    assert not reports.is_nominated_by_status(shown(9, "other"))
+    (await server.next()).reply({"metadata": {"resourceVersion": "10"}})
+    await reports.written(WEB)
+    assert not reports.is_nominated_by_status(shown(9))
+    assert reports.is_nominated_by_status(shown(10, "a"))
+    assert reports.is_nominated_by_status(shown(11, "other"))
+
+
+async def test_a_nomination_that_others_replaced_is_written_again(
+    server: ApiServer, reports: PodStatusReporter
+) -> None:
+    reports.unschedulable(WEB, FULL, "a")
+    await answered(server)
+    await reports.written(WEB)
+    for replaced in (shown(11, "other"), shown(12)):
+        assert reports.is_nominated_by_status(replaced)
+        reports.unschedulable(replaced, FULL, "a")
+        assert (await answered(server)).body["status"]["nominatedNodeName"] == "a"
+        await reports.written(WEB)
+
+
+@pytest.mark.parametrize("refusal", [403, 404])
+async def test_a_nomination_that_could_not_be_written_hides_no_status(
+    server: ApiServer, reports: PodStatusReporter, refusal: int
+) -> None:
+    reports.unschedulable(WEB, FULL, "a")
+    (await server.next()).refuse(refusal, "Refused", "no")
+    await reports.written(WEB)
+    assert reports.is_nominated_by_status(shown(9, "other"))
 
 
 async def test_a_pod_that_has_gone_is_forgotten(

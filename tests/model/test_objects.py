@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mooring.model.errors import ManifestError
 from mooring.model.events import Kind
-from mooring.model.objects import NAMESPACED, object_key, parse_object
+from mooring.model.objects import NAMESPACED, is_older, object_key, parse_object
 from mooring.testing.builders import (
     api_object,
     coscheduling_pod_group,
@@ -255,6 +255,18 @@ def replaced(raw: dict[str, Any], path: Path, value: Any) -> dict[str, Any]:
         inner = inner[step]
     inner[path[-1]] = value
     return changed
+
+
+@pytest.mark.parametrize(
+    ("version", "than", "older"),
+    [("9", "10", True), ("10", "9", False), ("10", "10", False), ("10", "11", True)],
+)
+def test_resource_versions_are_compared_as_numbers(
+    version: str,
+    than: str,
+    older: bool,  # noqa: FBT001 - a column of the table
+) -> None:
+    assert is_older(version, than) == older
 
 
 def test_every_kind_of_object_is_tried_here() -> None:

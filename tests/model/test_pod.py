@@ -227,6 +227,13 @@ def test_the_generation_is_that_of_the_metadata() -> None:
     assert parse_pod(raw).generation == 4
 
 
+def test_the_version_is_known_of_a_pod_without_a_node() -> None:
+    for node, version in ((None, "7"), ("n1", "")):
+        raw = pod("web", node=node)
+        raw["metadata"]["resourceVersion"] = "7"
+        assert parse_pod(raw).version == version
+
+
 def test_a_pod_names_the_claims_that_were_created_for_it() -> None:
     statuses = [{"name": "gpu", "resourceClaimName": "web-gpu-x"}, {"name": "none"}]
     extended = {

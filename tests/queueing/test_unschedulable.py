@@ -123,6 +123,24 @@ def test_pods_nominated_to_the_node_are_tried_as_well(
     assert moved(rejected) == ["b*", "c*", "a"]
 
 
+def test_a_pod_that_is_nominated_while_it_waits_is_tried_for_what_happens_on_the_node(
+    rejected: UnschedulablePods, events: EventLog, hints: FakeHints
+) -> None:
+    """What came before that is not lost for it either, if its hints have not run yet."""
+    first, second = waiting("a"), waiting("b")
+    add(rejected, first, second)
+    second.pod = replace(second.pod, nominated_node="n1")
+    rejected.nominated(second)
+    events.extend([pod_deleted("n1")])
+    assert moved(rejected) == ["b*", "a"]
+    add(rejected, first)
+    events.extend([node_added("n2")])
+    first.pod = replace(first.pod, nominated_node="n1")
+    rejected.nominated(first)
+    hints.run.clear()
+    assert (moved(rejected), hints.run) == (["a*"], ["a!"])
+
+
 def test_pods_nominated_to_a_node_are_tried_when_another_one_loses_its_nomination_there(
     events: EventLog, rejected: UnschedulablePods
 ) -> None:

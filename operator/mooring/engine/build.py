@@ -173,6 +173,7 @@ class Engine:
             no_profile=self.reports.no_profile,
             misspelt=self.reports.misspelt,
             arrived=self.executor.expected.arrived,
+            is_nominated_by_status=self.reports.is_nominated_by_status,
         )
 
     def _new_loop(self, work: asyncio.Event, outside: _Environment) -> SchedulingLoop:

@@ -61,7 +61,8 @@ class PodEnqueuer:
     held back for some time, and why. `no_profile` is called with a pod that no profile takes, and
     why, `misspelt` with one that no scheduler takes and whose scheduler name is similar to a
     profile's, and what to say of it. `arrived` is called with a pod that is
-    shown for the first time.
+    shown for the first time. `is_nominated_by_status` returns whether the nomination in the pod's
+    status is newer than what this scheduler has written.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class PodEnqueuer:
         no_profile: Callable[[Pod, str], None],
         misspelt: Callable[[Pod, str], None],
         arrived: Callable[[Pod], object] = lambda _pod: None,
+        is_nominated_by_status: Callable[[Pod], bool] = lambda _pod: True,
     ) -> None:
         self._scheduler = scheduler
         self._clock = clock
@@ -90,6 +92,7 @@ class PodEnqueuer:
         self._no_profile = no_profile
         self._misspelt = misspelt
         self._arrived = arrived
+        self._is_nominated_by_status = is_nominated_by_status
         self._without_profile_since: dict[Uid, float] = {}
         self._perhaps_misspelt: dict[Uid, float] = {}
         """When pods that may be another scheduler's came, by uid, of those not looked at yet."""
@@ -123,7 +126,7 @@ class PodEnqueuer:
     def pending(self, pod: Pod) -> None:
         """Take in a pod that the API server shows without a node, or showed so a moment ago."""
         scheduler = self._scheduler
-        known = scheduler.queue.get(pod.uid)
+        known, before = scheduler.queue.get(pod.uid), scheduler.state.unscheduled.get(pod.uid)
         if scheduler.state.has_ended(pod.uid):
             return  # an older version of a pod that was bound, and has ended by now
         if known is None and scheduler.cluster.is_placed(pod):
@@ -139,17 +142,39 @@ class PodEnqueuer:
                 return
             if known is None:
                 self._nominate(pod)
+            elif before is not None and before.nominated_node != pod.nominated_node:
+                self._nominate_by_status(pod)
             self._add(pod, pipeline)
             self._wake()
 
     def _nominate(self, pod: Pod) -> None:
         """Nominate a pod that is new to the node that is kept for it, if any is."""
         if pod.nominated_node is not None and pod.limit_exceeded is None:
-            self._nominate_again(pod, pod.nominated_node)
+            self._nominate_to(pod, pod.nominated_node)
         self._arrived(pod)
 
-    def _nominate_again(self, pod: Pod, node: str) -> None:
-        """Nominate the pod as a former leader did, before this process knew the pod.
+    def _nominate_by_status(self, pod: Pod) -> None:
+        """Nominate the pod as somebody else has done in its status since, or withdraw that.
+
+        A pod that loses its nomination is tried again; one that gets one is not. Nothing is done
+        for a pod that is assumed on a node (updatePodInSchedulingQueue in eventhandlers.go and
+        UpdateNominatedPod in backend/queue/nominator.go).
+        """
+        state, node = self._scheduler.state, pod.nominated_node
+        if not self._is_nominated_by_status(pod) or state.pods.get(pod.uid) is not None:
+            return
+        nominee = state.nominations.get(pod.uid)
+        if nominee is not None and state.nodes.names[nominee.row] == node:
+            return
+        if nominee is not None:
+            state.withdraw(pod.uid)
+        if node is not None and pod.limit_exceeded is None:
+            self._nominate_to(pod, node)
+        if nominee is None:
+            self._scheduler.queue.nominated(pod.uid)
+
+    def _nominate_to(self, pod: Pod, node: str) -> None:
+        """Nominate the pod to the node that its status names.
 
         No scheduler nominates more pods to a node than it has pod slots, not counting those of
         lower priority. Whoever writes statuses of pods could name one node in 10,000 of them, and

@@ -26,6 +26,7 @@ from mooring.kube.errors import (
 from mooring.kube.recorder import EventRecorder, ObjectRef
 from mooring.kube.timestamps import rfc3339
 from mooring.kube.writes import PodWriter
+from mooring.model.objects import is_older
 from mooring.model.pod import Pod
 from mooring.model.workloads import PriorityClass
 from mooring.policy.status import LONGEST_MESSAGE
@@ -38,6 +39,8 @@ _LANES: Final = 4
 """Status patches in flight; kube-scheduler's had no bound and starved its bindings (#142123)."""
 _MOST_CLASSES: Final = 3
 """Names that an event gives to one priority; more classes may have the same value."""
+_NOMINATION: Final = "nominatedNodeName"
+"""The field of a status."""
 _PAUSE_SECONDS: Final = 1.0
 """Between two tries of a lane to reach the API server."""
 
@@ -104,6 +107,8 @@ class PodStatusReporter:
         self._writing: dict[str, asyncio.Event] = {}
         self._more = asyncio.Event()
         self._said: dict[str, _Said] = {}
+        self._nominating: dict[str, str] = {}
+        """The versions that pods got by nominations that were written; "": not answered yet."""
 
     async def run(self) -> None:
         """Write until cancelled."""
@@ -210,7 +215,21 @@ class PodStatusReporter:
         """Report that the pod has no nominated node any more."""
         reason, message, _ = self._said.get(pod.uid, (None, pod.unscheduled_message or "", None))
         self._said[pod.uid] = (reason, message, None)
-        self._write_soon(pod, {"nominatedNodeName": None})
+        self._write_soon(pod, {_NOMINATION: None})
+
+    def is_nominated_by_status(self, pod: Pod) -> bool:
+        """Note the nomination in the pod's status; return whether it is the newest one.
+
+        It is not if this scheduler writes another one now, or has written one that the watch is yet
+        to show.
+        """
+        if (said := self._said.get(pod.uid)) is not None:
+            self._said[pod.uid] = (*said[:2], pod.nominated_node)
+        written = self._nominating.get(pod.uid)
+        if written is not None and (not written or is_older(pod.version, written)):
+            return False
+        self._nominating.pop(pod.uid, None)
+        return True
 
     def _priority(self, pod: Pod) -> str:
         """Return the pod's priority and the classes of this value, such as `1000 (high)`."""
@@ -223,6 +242,7 @@ class PodStatusReporter:
         """Drop what is unwritten about the pod: it is gone, bound or about to be bound."""
         self._said.pop(uid, None)
         self._pending.pop(uid, None)
+        self._nominating.pop(uid, None)
 
     def _failed(
         self, pod: Pod, reason: PodScheduledReason, message: str, nominated: str | None
@@ -255,12 +275,14 @@ class PodStatusReporter:
         }
         status: dict[str, Any] = {"conditions": [condition]}
         if nominated != already[2]:
-            status["nominatedNodeName"] = nominated
+            status[_NOMINATION] = nominated
         self._write_soon(pod, status)
 
     def _write_soon(self, pod: Pod, status: dict[str, Any]) -> None:
         _, unwritten = self._pending.get(pod.uid, (pod, {}))
         self._pending[pod.uid] = (pod, {**unwritten, **status})
+        if _NOMINATION in status:
+            self._nominating[pod.uid] = ""
         self._more.set()
 
     async def _write(self) -> None:
@@ -282,7 +304,7 @@ class PodStatusReporter:
 
     async def _patch(self, pod: Pod, status: dict[str, Any]) -> None:
         try:
-            await self._writer.patch_pod_status(pod.namespace, pod.name, pod.uid, status)
+            version = await self._writer.patch_pod_status(pod.namespace, pod.name, pod.uid, status)
         except (NotFoundError, ConflictError):
             self.forget(pod.uid)  # the pod is gone
         except UnreachableError as error:
@@ -294,8 +316,23 @@ class PodStatusReporter:
         except ApiError as error:
             self._log(error)
             self._said.pop(pod.uid, None)
+            self._answered(pod, status, "")
         else:
             self._trouble = None
+            self._answered(pod, status, version)
+
+    def _answered(self, pod: Pod, status: Mapping[str, Any], version: str) -> None:
+        """Note which version of the pod has the nomination of the status, if that has one.
+
+        A version of "" is not known.
+        """
+        _, newer = self._pending.get(pod.uid, (pod, {}))
+        if _NOMINATION not in status or _NOMINATION in newer or pod.uid not in self._nominating:
+            return
+        if version:
+            self._nominating[pod.uid] = version
+        else:
+            del self._nominating[pod.uid]
 
     def _log(self, error: ApiError) -> None:
         """Log what is wrong, once for all pods."""

@@ -153,14 +153,14 @@ class PodWriter:
         status: Mapping[str, Any],
         *,
         wanted: Callable[[], bool] | None = None,
-    ) -> None:
-        """Merge `status` into the pod's status, conditions by their type.
+    ) -> str:
+        """Merge `status` into the pod's status, conditions by their type; return the new version.
 
         Raises ConflictError if the name now belongs to another pod. The server answers that with
         422, because a uid cannot be changed; any other 422 is raised as InvalidError. Raises
         NotWantedError if it was not sent because `wanted` returned False then.
         """
-        await _patch_status(self._client, POD, namespace, name, uid, status, wanted=wanted)
+        return await _patch_status(self._client, POD, namespace, name, uid, status, wanted=wanted)
 
     async def delete_pod(
         self,
@@ -359,8 +359,8 @@ async def _patch_status(
     status: Mapping[str, Any],
     version: str = "",
     wanted: Callable[[], bool] | None = None,
-) -> None:
-    """Patch the status: see `PodWriter.patch_pod_status`.
+) -> str:
+    """Patch the status; return the object's new version: see `PodWriter.patch_pod_status`.
 
     The lists of a status that are merged by a key are its own fields, as conditions are. Without
     a list both kinds of patch do the same, and a strategic one costs the server 0.6 ms more.
@@ -372,13 +372,16 @@ async def _patch_status(
     metadata = {"uid": uid} if built_in or not version else {"uid": uid, "resourceVersion": version}
     strategic = built_in and any(isinstance(value, list | tuple) for value in status.values())
     try:
-        await client.request(
-            "PATCH",
-            resource.path(namespace, name, "status"),
-            body=orjson.dumps({"metadata": metadata, "status": status}),
-            content_type=(PatchType.STRATEGIC if strategic else PatchType.MERGE).value,
+        written = await client.patch(
+            resource,
+            name,
+            {"metadata": metadata, "status": status},
+            namespace=namespace,
+            subresource="status",
+            patch_type=PatchType.STRATEGIC if strategic else PatchType.MERGE,
             wanted=wanted,
         )
+        return str((written.get("metadata") or {}).get("resourceVersion", ""))
     except InvalidError as error:
         if "metadata.uid" not in error.message:
             raise

@@ -13,7 +13,7 @@ from mooring.model.pod_group import parse_coscheduling_pod_group, parse_pod_grou
 from mooring.model.resource_claims import parse_resource_claim
 from mooring.model.resource_slices import parse_device_taint_rule, parse_resource_slice
 
-__all__ = ["NAMESPACED", "identity", "object_key", "parse_object"]
+__all__ = ["NAMESPACED", "identity", "is_older", "object_key", "parse_object"]
 
 _PARSERS: Final[Mapping[Kind, Callable[[Mapping[str, Any]], Any]]] = {
     Kind.POD: parse_pod,
@@ -69,6 +69,11 @@ def identity(kind: Kind, raw: Mapping[str, Any]) -> str:
     The uid is "" if the object has none.
     """
     return text(raw["metadata"], "uid", "metadata") if kind is Kind.POD else object_key(kind, raw)
+
+
+def is_older(version: str, than: str) -> bool:
+    """Return whether a resourceVersion is older than another: they are numbers that only grow."""
+    return (len(version), version) < (len(than), than)
 
 
 def parse_object(kind: Kind, raw: Mapping[str, Any]) -> Any:

@@ -94,6 +94,8 @@ class Pod:
     """The reason of that condition."""
     generation: int = 0
     """`metadata.generation`; 0 if the object has none."""
+    version: str = ""
+    """`metadata.resourceVersion` of a pod without a node; nobody asks for that of others."""
     scheduling_group: str | None = None
     """The PodGroup of scheduling.k8s.io that `spec.schedulingGroup` names, None without one."""
     active_deadline_seconds: int | None = None
@@ -189,6 +191,7 @@ def _parsing(raw: Mapping[str, Any]) -> Pausing[Pod]:
         unscheduled_message=unscheduled[1] if unscheduled is not None else None,
         unscheduled_reason=unscheduled[0] if unscheduled is not None else None,
         generation=integer(metadata, "generation", "metadata") or 0,
+        version="" if node_name else text(metadata, "resourceVersion", "metadata"),
         scheduling_group=text(group, "podGroupName", "spec.schedulingGroup") or None,
         active_deadline_seconds=integer(spec, "activeDeadlineSeconds", "spec"),
         termination_grace_period_seconds=_DEFAULT_GRACE if grace is None else grace,

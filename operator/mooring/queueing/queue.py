@@ -207,6 +207,12 @@ class SchedulingQueue:
         if self._hints.is_worth_requeuing(queued, event, during_attempt=False):
             self._retry(queued, now, event.label)
 
+    def nominated(self, uid: Uid) -> None:
+        """Note that a pod is nominated that was not: what happens on that node concerns it now."""
+        queued = self._pods.get(uid)
+        if queued is not None and queued.queue is SubQueue.UNSCHEDULABLE:
+            self._unschedulable.nominated(queued)
+
     def remove(self, uid: Uid, now: float) -> QueuedPod | None:
         """Remove the pod, also if it is in flight: the end of its attempt then changes nothing."""
         queued = self._pods.pop(uid, None)

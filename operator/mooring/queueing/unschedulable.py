@@ -162,6 +162,14 @@ class UnschedulablePods:
         if not group.pods:
             del self._groups[entry.signature]
 
+    def nominated(self, queued: QueuedPod) -> None:
+        """Sort in a pod anew that is nominated now and was not; no event is lost for it."""
+        uid = queued.pod.uid
+        entry, missed = self._entries[uid], self._missed.get(uid)
+        since = max(self._groups[entry.signature].next, entry.since)
+        self.remove(uid)
+        self.add(queued, since if missed is None else missed.next)
+
     def update_nominations(self, event: ClusterEvent) -> QueuedPod | None:
         """Return the pod that lost its nomination by the event; None if none did.
 

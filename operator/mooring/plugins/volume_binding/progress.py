@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from mooring.model.events import Kind
+from mooring.model.objects import is_older
 from mooring.model.pod import Pod
 from mooring.model.storage import PersistentVolume, PersistentVolumeClaim
 from mooring.plugins.volume_binding.finding import matches_node_affinity
 from mooring.state.cluster_view import ClusterView
-from mooring.state.storage.assume_cache import Versioned
 from mooring.state.view import NodeView
 
 __all__ = ["BindingProgress", "VolumesLostError"]
@@ -77,7 +77,7 @@ class BindingProgress:
         if shown.uid != claim.uid:
             # kube-scheduler waits until its time is up, for a volume that nobody binds any more.
             raise VolumesLostError(f'pvc "{claim.name}" was deleted and created again')
-        if _older(volume, written):
+        if is_older(volume.resource_version, written.resource_version):
             return False
         self._check_node_affinity(volume, node)
         if volume.claim is None or not volume.claim.uid:
@@ -93,7 +93,7 @@ class BindingProgress:
         if shown is None:
             missing = f'persistentvolumeclaim "{written.name}" not found'
             raise VolumesLostError(f"failed to check provisioning pvc: {missing}")
-        if _older(shown, written):
+        if is_older(shown.resource_version, written.resource_version):
             return False
         if not shown.annotated:
             raise VolumesLostError(f'selectedNode annotation reset for PVC "{written.name}"')
@@ -114,9 +114,3 @@ class BindingProgress:
                 f'pv "{volume.name}" node affinity doesn\'t match node "{self.node}": '
                 "no matching NodeSelectorTerms"
             )
-
-
-def _older(one: Versioned, other: Versioned) -> bool:
-    """Return whether a version is older than another; they are decimal numbers that only grow."""
-    a, b = one.resource_version, other.resource_version
-    return (len(a), a) < (len(b), b)
