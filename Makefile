@@ -2,7 +2,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help venv runtime controlplane tools browser demo unit test check site man audit sbom image bench conformance dra soak lock clean release chart container
+.PHONY: help venv runtime controlplane tools browser demo demo-down unit test check site man audit sbom image bench conformance dra soak lock clean release chart container
 
 PYTHON ?= $(firstword $(foreach name,python3 python3.14 python3.13 python3.12 python3.11, \
 	$(shell $(name) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(name))))
@@ -30,7 +30,7 @@ LOCK_FLAGS := --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock'
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
 venv: $(STAMP) $(VENV)/bin/mooring ## create .venv from requirements.lock
 
@@ -84,6 +84,9 @@ DEMO_ON := $(if $(filter command,$(firstword $(origin KUBECONFIG))),--kubeconfig
 
 demo: runtime ## a scheduler, 20 nodes, a changed policy; KEEP=1 leaves it up; KUBECONFIG=FILE: there
 	@KEEP=$(KEEP) $(PY) -m demo --build $(DEMO_ON)
+
+demo-down: ## stop a demo that KEEP=1 has left up
+	@$(PY) -m demo --down
 
 PYTEST := $(PY) -m pytest --durations 15
 

@@ -17,12 +17,12 @@ from controlplane.envtest import chosen_programs, downloaded_programs
 from demo.borrowed import borrowed_stage
 from demo.errors import DemoError
 from demo.stage import (
-    KEPT_NAME,
     Operator,
     OwnStage,
     Stage,
     kept_stage,
     open_page,
+    stop_kept,
     temporary_stage,
 )
 from demo.story import tell
@@ -39,6 +39,9 @@ def main() -> int:
     """Return the exit code: 0 all came true, 1 something did not, 130 interrupted."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     chosen = _parser().parse_args()
+    if chosen.down:
+        Narrator().say("the demo is stopped" if stop_kept() else "no demo is up")
+        return 0
     narrator = Narrator()
     stage: Stage | None = None
     keep = os.environ.get("KEEP", "") not in {"", "0"}
@@ -71,6 +74,7 @@ def _parser() -> argparse.ArgumentParser:
         help="play in the cluster of this file's current context, in a namespace and on nodes of "
         "the demo's own, which are removed in the end",
     )
+    parser.add_argument("--down", action="store_true", help="stop a demo that KEEP=1 has left up")
     parser.add_argument(
         "--build", action="store_true", help="build the control plane first if it is needed"
     )
@@ -136,7 +140,7 @@ def _show_page(stage: Stage, narrator: Narrator) -> None:
 
 
 def _say_how_to_reach(stage: OwnStage, operator: Operator, narrator: Narrator) -> None:
-    page, address = open_page(stage)
+    _, address = open_page(stage)
     narrator.say("done; everything is left running")
     narrator.note(f"reach it:  export KUBECONFIG={stage.access.admin_kubeconfig}")
     narrator.note(f"           {stage.access.kubectl_program} get pods -o wide")
@@ -150,10 +154,7 @@ def _say_how_to_reach(stage: OwnStage, operator: Operator, narrator: Narrator) -
     token = stage.access.tokens[ADMIN]
     narrator.note(f"metrics:   curl -k -H 'Authorization: Bearer {token}' {operator.url}/metrics")
     narrator.note(f"log:       {operator.program.log}")
-    narrator.note(
-        f"stop it:   kill {operator.program.pid} {page.pid}; "
-        f"{sys.executable} -m controlplane down --name {KEPT_NAME}"
-    )
+    narrator.note("stop it:   make demo-down")
 
 
 def _command() -> str:

@@ -1,13 +1,15 @@
 """Where the demo plays: a control plane of its own, swept away after it or kept."""
 
+import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -37,6 +39,7 @@ __all__ = [
     "open_page",
     "pod_of",
     "start_mooring",
+    "stop_kept",
     "temporary_folder",
     "temporary_stage",
 ]
@@ -46,6 +49,8 @@ ZONES: Final = 3
 KEPT_NAME: Final = "demo"
 """The name under which `python -m controlplane` knows a control plane that is kept."""
 DEPLOYMENT: Final = Path(__file__).with_name("deployment.yaml")
+PIDS: Final = "programs-of-the-demo"
+"""The file with the process ids of what runs beside a kept control plane."""
 PAGE_SECONDS: Final = 30.0
 LOOK_AGAIN: Final = 0.1
 
@@ -309,10 +314,12 @@ def kept_stage(programs: Path | None) -> Iterator[Stage]:
         kwok_nodes=NODES, zones=ZONES, controller_manager=programs is None, programs=programs
     )
     if background.status(KEPT_NAME):
-        raise DemoError("a demo is still up; stop it first, as it said at its end")
+        raise DemoError("a demo is still up; stop it with: make demo-down")
     access = background.up(KEPT_NAME, options)
     running = background.status(KEPT_NAME)
     started: list[Program] = []
+    # In a folder that goes with the control plane, so that it never names programs of another demo.
+    pids = access.folder / PIDS
 
     def spawn(command: Sequence[str], log: Path) -> Program:
         with log.open("ab") as output:
@@ -325,6 +332,7 @@ def kept_stage(programs: Path | None) -> Iterator[Stage]:
                 start_new_session=True,
             )
         started.append(Program("mooring", process, log))
+        pids.write_text("".join(f"{program.pid}\n" for program in started))
         return started[-1]
 
     try:
@@ -334,6 +342,27 @@ def kept_stage(programs: Path | None) -> Iterator[Stage]:
             program.stop()
         background.down(KEPT_NAME)
         raise
+
+
+def stop_kept() -> bool:
+    """Stop the kept demo: Mooring, the page and the control plane; return False if none is up."""
+    running = background.status(KEPT_NAME)
+    if running is None:
+        return False
+    with suppress(FileNotFoundError):
+        pids = (running.access.folder / PIDS).read_text() if running.access else ""
+        for pid in map(int, pids.split()):
+            if _is_mooring(pid):
+                os.kill(pid, signal.SIGTERM)
+    background.down(KEPT_NAME)
+    return True
+
+
+def _is_mooring(pid: int) -> bool:
+    """Return whether the process runs Mooring: the id of one that ended may be another's."""
+    command = ["ps", "-o", "args=", "-p", str(pid)]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    return " -m mooring " in found.stdout
 
 
 def child_of(group: ProcessGroup) -> Spawn:

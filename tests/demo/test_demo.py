@@ -19,6 +19,7 @@ from controlplane.build import SERVER_PROGRAMS, control_plane, programs_folder
 from controlplane.envtest import URL_VARIABLE
 from controlplane.nodes import create_nodes
 from controlplane.tests.waiting import session_members, wait_for
+from demo.stage import PIDS
 
 pytestmark = pytest.mark.server
 
@@ -136,7 +137,8 @@ def test_a_kept_demo_stays_up_and_goes_by_the_command_that_it_prints(
         assert (process.returncode, errors) == (0, "")
     (kubeconfig,) = re.findall(r"export KUBECONFIG=(\S+)", output)
     (get_pods,) = re.findall(r"^ +(\S+kubectl get pods.*)$", output, re.MULTILINE)
-    (stop,) = re.findall(r"stop it: +(.*)$", output, re.MULTILINE)
+    assert "stop it:   make demo-down\n" in output
+    programs = (Path(kubeconfig).parent / PIDS).read_text().split()
     pods = subprocess.check_output(
         get_pods.split(), env={**environment, "KUBECONFIG": kubeconfig}, text=True
     )
@@ -151,12 +153,13 @@ def test_a_kept_demo_stays_up_and_goes_by_the_command_that_it_prints(
     with demo(kept) as second:
         _, errors = second.communicate(timeout=60)
         assert second.returncode == 1
-    assert errors == "error: a demo is still up; stop it first, as it said at its end\n"
+    assert errors == "error: a demo is still up; stop it with: make demo-down\n"
 
-    _, operator, shown, *_ = stop.replace(";", "").split()
-    stopped = subprocess.check_output(["/bin/sh", "-c", stop], env=environment, text=True)
-    assert stopped == "demo: stopped\n"
-    for program in (operator, shown):
+    make = ["make", "--no-print-directory", "demo-down", f"PY={sys.executable}"]
+    for said in ("the demo is stopped", "no demo is up"):
+        assert said in subprocess.check_output(make, cwd=ROOT, env=environment, text=True)
+    assert len(programs) == 2
+    for program in programs:
         wait_for(lambda pid=int(program): not session_members(pid), "the program has ended")  # type: ignore[misc] # mypy: lambda defaults
     assert not Path(kubeconfig).exists()
 
