@@ -5,9 +5,11 @@ import importlib.util
 import inspect
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
-from importlib.metadata import EntryPoint
+from importlib.metadata import EntryPoint, distributions
 from pathlib import Path
 from typing import Any
 
@@ -328,10 +330,20 @@ def test_policy_tests_lists_every_field_of_an_expectation() -> None:
     assert fields - named == {"pod", "pods"}
 
 
-def test_the_entry_point_of_the_first_plugin_is_the_one_that_is_looked_up() -> None:
-    blocks = [b.text for b in _blocks("toml")]
-    assert blocks
-    assert all(f'[project.entry-points."{ENTRY_POINT_GROUP}"]' in text for text in blocks)
+@pytest.mark.usefixtures("registry")
+def test_the_package_of_the_first_plugin_installs_and_announces_it(tmp_path: Path) -> None:
+    (project,) = (b.text for b in _blocks("toml") if b.document.name == "first-plugin.md")
+    (tmp_path / "pyproject.toml").write_text(project)
+    offline = ("--quiet", "--no-deps", "--no-index", "--no-build-isolation")
+    subprocess.run(
+        [sys.executable, "-m", "pip", "install", *offline, "--target", "installed", "."],
+        cwd=tmp_path,
+        check=True,
+    )
+    (installed,) = distributions(path=[str(tmp_path / "installed")])
+    (entry,) = installed.entry_points
+    assert entry.group == ENTRY_POINT_GROUP
+    assert entry.load().name == entry.name == "AvoidSpot"
 
 
 def _keep(contract: type[PluginContract]) -> int:

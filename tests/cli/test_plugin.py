@@ -68,7 +68,7 @@ def test_what_was_written_is_listed_with_the_command_that_tests_it(tmp_path: Pat
     first, *files, last = result.stdout.splitlines()
     assert first == f"{target}: the package of the plugin GPUPool2"
     assert sorted(file.strip() for file in files) == sorted(written)
-    assert last == f"test it: pip install -e {target} && pytest {target}"
+    assert last == f"test it: pip install -e '{target}[test]' && pytest {target}"
 
 
 @pytest.mark.parametrize(

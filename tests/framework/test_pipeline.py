@@ -130,7 +130,7 @@ def test_a_constructor_that_fails_is_named_with_its_cause() -> None:
     with pytest.raises(ProfileInvalid) as failure:
         with_racks(most=0)
     text = "plugin RackAware cannot be built: ValueError: most must be positive"
-    assert str(failure.value) == f"spec.pluginConfig[0]: {text}"
+    assert str(failure.value).startswith(f"spec.pluginConfig[0]: {text} (")
     (mistake,) = failure.value.errors
     assert mistake.plugin == "RackAware"
     assert isinstance(failure.value.__cause__, ValueError)

@@ -1,5 +1,7 @@
 """Each message about a plugin is logged once an hour, and their number is bounded."""
 
+import json
+
 import pytest
 
 from mooring.framework.plugin_failures import Blamed, ExtensionPoint, PluginFailures, text_of
@@ -46,6 +48,17 @@ def test_only_an_unexpected_exception_has_a_traceback(caplog: pytest.LogCaptureF
     traces = [getattr(record, "traceback", None) for record in caplog.records]
     assert traces[0] is not None
     assert traces[1] is None
+
+
+def test_the_line_of_the_plugin_that_raised_is_named_and_not_that_of_a_library(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with pytest.raises(json.JSONDecodeError) as raised:
+        json.loads("{")
+    failed = Recorded().failures.error(FILTER, raised.value)
+    place = f"(test_plugin_failures.py:{raised.tb.tb_lineno})"
+    assert str(failed).endswith(place)
+    assert caplog.messages[0].endswith(place)
 
 
 def test_what_an_object_says_is_no_failure_of_the_plugin(caplog: pytest.LogCaptureFixture) -> None:

@@ -67,7 +67,7 @@ def new(name: str, out: str, *, per_node: bool) -> None:
     click.echo(f"{target}: the package of the plugin {name}")
     for path in texts:
         click.echo(f"  {path}")
-    click.echo(f"test it: pip install -e {target} && pytest {target}")
+    click.echo(f"test it: pip install -e '{target}[test]' && pytest {target}")
 
 
 def _module_of(name: str, code: Template) -> str:
@@ -154,7 +154,7 @@ A plugin for Mooring, the Kubernetes scheduler. It rejects nodes without the lab
 
 In an environment in which Mooring can be imported:
 
-    pip install -e . && pytest && ruff check && mypy $module tests
+    pip install -e '.[test]' && pytest && ruff check && mypy $module tests
 
 In a profile:
 

@@ -37,6 +37,7 @@ from mooring.framework.plugin_failures import (
     Blamed,
     ExtensionPoint,
     PluginFailures,
+    place_of,
     text_of,
 )
 from mooring.framework.plugin_metrics import PluginMetrics
@@ -334,8 +335,8 @@ def _built(
         wrong = _wrong_attribute(built)
     except BaseException as error:
         failures.error(blamed, error)
-        text = f"plugin {name} cannot be built: {type(error).__name__}: {text_of(error)}"
-        raise _ConstructorError(text) from error
+        text = f"{type(error).__name__}: {text_of(error)}{place_of(error)}"
+        raise _ConstructorError(f"plugin {name} cannot be built: {text}") from error
     if not isinstance(built, plugin):
         wrong = f"its constructor returned {type(built).__name__}"
     if wrong:

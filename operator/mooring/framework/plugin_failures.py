@@ -9,11 +9,13 @@ A synchronous call that takes too long cannot be interrupted: it is logged and c
 returned, and its result is used. The clock is an argument, because what decides imports none.
 """
 
+import importlib
 import logging
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from mooring.framework.verdicts import ObjectError, PluginError
@@ -26,11 +28,14 @@ __all__ = [
     "PluginFailed",
     "PluginFailures",
     "one_line",
+    "place_of",
     "text_of",
 ]
 
 logger = logging.getLogger(__name__)
 
+_MOORING: Final = str(Path(__file__).parents[1])
+_IMPORTLIB: Final = str(Path(importlib.__file__).parent)
 _MOST_MESSAGES: Final = 32
 """Messages remembered per plugin and extension point; further ones are not logged."""
 _FORGET_SECONDS: Final = 3600.0
@@ -145,6 +150,7 @@ class PluginFailures:
             raise error
         text = text_of(error)
         if not isinstance(error, PluginError):
+            text += place_of(error)
             problem = f"failed at {blamed.point}: {type(error).__name__}: {text}"
             self._record(blamed, FailureKind.ERROR, problem, error)
         elif not isinstance(error, ObjectError):
@@ -215,6 +221,21 @@ def text_of(error: BaseException) -> str:
     It is the name of the type if there is no text, or if making it fails.
     """
     return one_line(error) or type(error).__name__
+
+
+def place_of(error: BaseException) -> str:
+    """Return where a plugin raised an unexpected exception, as " (acme_spot.py:31)".
+
+    It is the last line of the plugin's own folder, because a library that the plugin calls says
+    nothing to its author; "" if only Mooring's own code was running.
+    """
+    lines = [
+        (Path(frame.f_code.co_filename), number)
+        for frame, number in traceback.walk_tb(error.__traceback__)
+        if not frame.f_code.co_filename.startswith((_MOORING, _IMPORTLIB, "<"))
+    ]
+    own = [line for line in lines if line[0].parent == lines[0][0].parent]
+    return f" ({own[-1][0].name}:{own[-1][1]})" if own else ""
 
 
 def one_line(found: object) -> str:

@@ -18,7 +18,7 @@ from typing import Any, Final
 from pydantic import BaseModel, ConfigDict
 
 from mooring.framework.plugin import POINT_METHODS, misspelt_name, points_of
-from mooring.framework.plugin_failures import text_of
+from mooring.framework.plugin_failures import place_of, text_of
 from mooring.policy.errors import PluginLoadError
 from mooring.policy.points import Point
 
@@ -108,7 +108,7 @@ def _load(entry: EntryPoint) -> _Spec:
     except BaseException as error:  # a module that calls sys.exit() ends nothing but its profile
         raise PluginLoadError(
             f"plugin {entry.name} ({source}) cannot be imported: "
-            f"{type(error).__name__}: {text_of(error)}"
+            f"{type(error).__name__}: {text_of(error)}{place_of(error)}"
         ) from error
     problem = _problem(entry.name, plugin)
     if problem:

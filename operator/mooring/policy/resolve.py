@@ -279,9 +279,8 @@ def _unknown(name: str, catalog: Catalog) -> str:
         return f"{name} was removed from Kubernetes; {REMOVED[name]} does its work"
     if name in KUBE_SCHEDULER_PLUGINS:
         return f"{name} is a plugin of kube-scheduler that Mooring does not have; remove it"
-    names = list(catalog.names())
-    hint = did_you_mean(name, names) or f"; known are {', '.join(sorted(names))}"
-    return f'unknown plugin "{name}"{hint}'
+    hint = did_you_mean(name, catalog.names())
+    return f'unknown plugin "{name}"{hint or "; no package that announces it is installed"}'
 
 
 def _wrong_counts(
