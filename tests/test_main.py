@@ -248,5 +248,6 @@ def test_a_command_is_completed_with_its_help() -> None:
     found = ShellComplete(main, {}, "mooring", "_MOORING_COMPLETE").get_completions([], "s")
     assert [(item.value, item.help) for item in found] == [
         ("simulate", "Show where pods would run, and why, without changing anything."),
+        ("status", "Show whether Mooring is installed and works, and what is wrong."),
         ("shadow", "Compare profiles in mode Shadow with what was bound."),
     ]

@@ -19,6 +19,7 @@ _COMMANDS: Final = {
     "simulate": "Show where pods would run, and why, without changing anything.",
     "test": "Run the policy tests in PATHs, files or folders.",
     "explain": "Explain why a pod runs on its node, or what it waits for.",
+    "status": "Show whether Mooring is installed and works, and what is wrong.",
     "top": "Show queues, rates and causes of pending pods, live.",
     "ui": "Open the page of the scheduler in a browser, until Ctrl-C.",
     "shadow": "Compare profiles in mode Shadow with what was bound.",

@@ -331,7 +331,7 @@ async def test_without_a_lease_it_says_what_to_correct(running: Running) -> None
     async with ApiServer(lambda request: request.refuse(404, "NotFound", "no")) as server:
         result = await ask(explain, "web", f"--kubeconfig={running.kubeconfig(server.url)}")
     assert result.exit_code == 2
-    assert "correct --lease-namespace and --lease-name, or give --server" in result.stderr
+    assert "or --lease-namespace and --lease-name are others" in result.stderr
 
 
 async def test_without_the_right_to_the_lease_it_names_the_role(running: Running) -> None:

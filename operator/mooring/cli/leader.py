@@ -425,8 +425,9 @@ async def _lease_of(connection: Connection, leader: Leader) -> dict[str, Any]:
             return await client.get(LEASE, leader.lease_name, leader.lease_namespace)
     except NotFoundError:
         raise InputError(
-            f"there is no Lease {leader.lease_namespace}/{leader.lease_name}, so no replica leads; "
-            "correct --lease-namespace and --lease-name, or give --server"
+            f"there is no Lease {leader.lease_namespace}/{leader.lease_name}: Mooring is not "
+            "installed, no replica has led yet, or --lease-namespace and --lease-name are others "
+            "(`mooring status` says more); `mooring simulate` decides without it"
         ) from None
     except ForbiddenError as refusal:
         raise InputError(_forbidden(leader, refusal)) from None

@@ -20,9 +20,9 @@ from mooring.cli.leader import Leader, RefusedError, answer_of, leader_options, 
 from mooring.framework.queued_pod import PodState, SubQueue
 from mooring.simulate.manifests import InputError
 
-__all__ = ["top"]
+__all__ = ["QUEUES", "Reading", "top"]
 
-_QUEUES: Final = tuple(queue.value for queue in SubQueue)
+QUEUES: Final = tuple(queue.value for queue in SubQueue)
 _RESULTS: Final = ("scheduled", "unschedulable", "error")
 _LATENCY: Final = "scheduler_pod_scheduling_sli_duration_seconds"
 _MOST_ROWS: Final = 15
@@ -154,7 +154,7 @@ def interval(before: Reading, after: Reading, waiting: Mapping[str, Any] | None)
     def rate(name: str, **labels: str) -> float:
         return round(grown.total(name, **labels) / max(grown.time, 1e-9), 1)
 
-    pending = {name: int(after.total("scheduler_pending_pods", queue=name)) for name in _QUEUES}
+    pending = {name: int(after.total("scheduler_pending_pods", queue=name)) for name in QUEUES}
     return {
         "leader": bool(after.total("leader_election_master_status")),
         "queues": pending,
@@ -191,7 +191,7 @@ def rendered(view: Mapping[str, Any]) -> Group:
     half, most = (_seconds(view["secondsUntilBound"][name]) for name in ("p50", "p99"))
     preemptions = view["preemptionsPerSecond"]
     lines = [
-        "QUEUE     " + "   ".join(f"{name} {queues[name]:,}" for name in _QUEUES),
+        "QUEUE     " + "   ".join(f"{name} {queues[name]:,}" for name in QUEUES),
         "ATTEMPTS  " + "   ".join(f"{name} {rates[name]:,.1f}/s" for name in _RESULTS),
         f"BOUND     in half of the cases within {half}, in 99 % within {most}",
         f"          {view['beingBound']} being bound   preemptions {preemptions:.1f}/s",
