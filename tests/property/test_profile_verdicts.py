@@ -120,7 +120,8 @@ def checked(raw: dict[str, Any], path: Path) -> Verdict:
 
 def simulated(raw: dict[str, Any]) -> Verdict:
     try:
-        inputs = inputs_of([Manifest("p.yaml", raw)], REGISTRY)
+        new = {**raw, "metadata": {**raw["metadata"], "uid": ""}}
+        inputs = inputs_of([Manifest("p.yaml", new)], REGISTRY)
     except InvalidProfile as invalid:
         return "; ".join(map(str, invalid.errors))
     list(simulate(inputs, REGISTRY, seed=0, nodes=1))

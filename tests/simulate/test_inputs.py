@@ -109,6 +109,55 @@ def test_a_given_profile_in_mode_shadow_counts_as_active_and_one_of_the_cluster_
     assert modes == ["Active", "Shadow"]
 
 
+def invalid_profile(name: str, **status: Any) -> dict[str, Any]:
+    spec = {"percentageOfNodesToScore": 1000}
+    return api_object("SchedulingProfile", name, spec=spec, status=status)
+
+
+def test_of_a_stored_profile_that_is_invalid_the_spec_in_force_counts() -> None:
+    former = {"percentageOfNodesToScore": 50}
+    raw = invalid_profile("packed", inForceGeneration=2, inForceSpec=former)
+    found = inputs(raw, profile("other"))
+    assert [loaded.profile.name for loaded in found.profiles] == ["packed", "other"]
+    assert found.profiles[0].profile.generation == 2
+    assert found.profiles[0].effective.percentage_of_nodes_to_score == 50
+    (note,) = found.notes
+    assert note.startswith("profile packed is invalid (spec.percentageOfNodesToScore: ")
+    assert note.endswith("): generation 2, which is in force, is used")
+
+
+@pytest.mark.parametrize(
+    ("status", "why"),
+    [
+        ({}, "and was never in force: it is left out"),
+        ({"inForceGeneration": 0}, "and was never in force: it is left out"),
+        (
+            {"inForceGeneration": 2},
+            "and its status does not keep generation 2: it is left out",
+        ),
+        (
+            {"inForceGeneration": 2, "inForceSpec": {"match": 7}},
+            "as is generation 2, the last in force: it is left out",
+        ),
+    ],
+)
+def test_a_stored_profile_that_is_invalid_and_not_in_force_is_left_out_by_name(
+    status: dict[str, Any], why: str
+) -> None:
+    found = inputs(invalid_profile("packed", **status), profile("other"))
+    assert [loaded.profile.name for loaded in found.profiles] == ["other"]
+    (note,) = found.notes
+    assert note.startswith("profile packed is invalid (")
+    assert note.endswith(why)
+
+
+def test_a_new_profile_that_is_invalid_is_a_mistake() -> None:
+    raw = invalid_profile("packed")
+    del raw["metadata"]["uid"]
+    with pytest.raises(InputError, match=r"spec\.percentageOfNodesToScore"):
+        inputs(raw)
+
+
 def test_profiles_come_from_the_objects_unless_others_are_given() -> None:
     objects = numbered(profile("a"))
     others = load_profiles(numbered(profile("b")), REGISTRY)

@@ -156,6 +156,8 @@ def rebalance(
             kubernetes=kubernetes,
         )
         note_ignored(inputs.ignored)
+        for text in inputs.notes:
+            note(text)
         planning = Rebalance(
             inputs,
             registry,

@@ -201,6 +201,8 @@ def simulate(
         kept = progress.counting(_saved(manifests, dump, files), "reading objects")
         inputs = inputs_of(kept, registry, profiles, keep_raw=extenders, kubernetes=kubernetes)
         note_ignored(inputs.ignored)
+        for text in inputs.notes:
+            note(text)
         selection = Selection(namespace, targets).checked(inputs)
         if policies is not None:
             leader = Leader(kubeconfig=kubeconfig, context=context, **replica)

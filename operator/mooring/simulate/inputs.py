@@ -21,7 +21,7 @@ from mooring.simulate.controllers import CONTROLLERS, device_claims, ephemeral_c
 from mooring.simulate.limit_ranges import LimitRanges
 from mooring.simulate.manifests import Manifest
 from mooring.simulate.new_objects import NewObjects, RejectedPod, check_fields, display_key
-from mooring.simulate.profiles import LoadedProfile, is_profile, load_profiles
+from mooring.simulate.profiles import LoadedProfile, is_profile, stored_profiles
 from mooring.simulate.server import is_server, version_of
 from mooring.state.cluster import ClusterState
 
@@ -49,6 +49,7 @@ class Inputs:
         without_pods: The controllers for which no pod was made, each with the reason.
         deployments: The Deployment's name of each ReplicaSet, by namespace and name.
         raw: Nodes and pods as JSON by kind and key, for extenders; empty unless they were kept.
+        notes: What is said of profiles whose newest spec is invalid.
     """
 
     state: ClusterState
@@ -59,6 +60,7 @@ class Inputs:
     without_pods: Mapping[str, str]
     deployments: Mapping[tuple[str, str], str]
     raw: Mapping[tuple[Kind, str], bytes]
+    notes: tuple[str, ...] = ()
 
 
 def inputs_of(
@@ -85,7 +87,9 @@ def inputs_of(
     for manifest in manifests:
         reader.read(manifest)
     reader.make_pods()
-    chosen = [loaded.active() for loaded in profiles] or load_profiles(reader.profiles, registry)
+    chosen, notes = [loaded.active() for loaded in profiles], list[str]()
+    if not chosen:
+        chosen, notes = stored_profiles(reader.profiles, registry)
     return Inputs(
         reader.state,
         tuple(reader.pending),
@@ -95,6 +99,7 @@ def inputs_of(
         reader.without_pods,
         reader.deployments,
         reader.raw,
+        tuple(notes),
     )
 
 

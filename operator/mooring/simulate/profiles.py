@@ -8,6 +8,8 @@ from typing import Final
 from mooring.engine.extenders.extenders import tls_problem
 from mooring.engine.profiles import Profiles
 from mooring.framework.registry import Registry
+from mooring.framework.verdicts import shortened
+from mooring.model.fields import mapping
 from mooring.model.kubernetes_rules import NEWEST, KubernetesRules
 from mooring.policy.errors import FieldError, ProfileInvalid
 from mooring.policy.imports.configuration import ProcessSettings, import_configuration
@@ -15,6 +17,7 @@ from mooring.policy.imports.policy import import_policy
 from mooring.policy.imports.policy_model import CONFIG_MAP_KEY
 from mooring.policy.profile import API_VERSION, DEFAULT_SCHEDULER, KIND, SchedulingProfile
 from mooring.policy.resolve import ResolvedProfile, load_profile, resolve
+from mooring.simulate.controllers import is_new
 from mooring.simulate.manifests import InputError, Manifest, display_name, read_manifests
 from mooring.simulate.offline import offline_handle
 from mooring.state.cluster import ClusterState
@@ -28,6 +31,7 @@ __all__ = [
     "load_profiles",
     "profile_objects",
     "read_profiles",
+    "stored_profiles",
 ]
 
 _PROFILE_GROUP: Final = API_VERSION.partition("/")[0]
@@ -160,6 +164,50 @@ def load_profiles(
     """
     loader = ProfileLoader(registry, scheduler_name)
     return [loaded for manifest in manifests for loaded in loader.load(manifest)]
+
+
+def stored_profiles(
+    manifests: Iterable[Manifest], registry: Registry
+) -> tuple[list[LoadedProfile], list[str]]:
+    """Load the profiles among the objects of a cluster; return them, and a note of each mistake.
+
+    Of a profile that the API server has stored, the spec in force counts if the newest one is
+    invalid, as in the scheduler. If that is not known, the profile is left out.
+
+    Raises:
+        InvalidProfile: with every mistake of the first new profile that has any.
+    """
+    loader, found, notes = ProfileLoader(registry), list[LoadedProfile](), list[str]()
+    for manifest in manifests:
+        try:
+            found += loader.load(manifest)
+        except InvalidProfile as invalid:
+            if is_new(manifest.raw):
+                raise
+            before, note = _in_force(manifest, loader, invalid)
+            found += before
+            notes.append(note)
+    return found, notes
+
+
+def _in_force(
+    manifest: Manifest, loader: ProfileLoader, invalid: InvalidProfile
+) -> tuple[list[LoadedProfile], str]:
+    """Return the profile with the spec that its status keeps, and a note that says what is used."""
+    metadata, status = mapping(manifest.raw, "metadata"), mapping(manifest.raw, "status")
+    more = f" and {len(invalid.errors) - 1} more" if len(invalid.errors) > 1 else ""
+    why = f"profile {metadata['name']} is invalid ({shortened(str(invalid.errors[0]))}{more})"
+    generation, spec = status.get("inForceGeneration"), status.get("inForceSpec")
+    if not generation:
+        return [], f"{why}, and was never in force: it is left out"
+    if spec is None:
+        return [], f"{why}, and its status does not keep generation {generation}: it is left out"
+    raw = {**manifest.raw, "metadata": {**metadata, "generation": generation}, "spec": spec}
+    try:
+        found = loader.load(replace(manifest, raw=raw))
+    except InvalidProfile:
+        return [], f"{why}, as is generation {generation}, the last in force: it is left out"
+    return found, f"{why}: generation {generation}, which is in force, is used"
 
 
 def read_profiles(
