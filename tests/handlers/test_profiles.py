@@ -102,12 +102,47 @@ def test_a_profile_whose_extender_has_no_url_never_replaces_a_valid_one(
     """The CRD's pattern accepts it; nothing that names the extender could be written."""
     profile_handler.applied(profile(1))
     status = profile_handler.applied(profile(2, extenders=[{"urlPrefix": "http://[::1:80/x"}]))
-    message = 'spec.extenders[0].urlPrefix: is no URL: "http://[::1:80/x": Invalid IPv6 URL'
+    mistake = 'spec.extenders[0].urlPrefix: is no URL: "http://[::1:80/x": Invalid IPv6 URL'
+    message = f"generation 1 stays in force: {mistake}"
     assert ready(status) == ("False", "Invalid", message)
     assert shared.profiles.in_force["packed"].profile.generation == 1
     assert not profile_handler.settle_conflicts()
     assert profile_handler.settle_conflicts()
     assert [name for name, _ in profile_handler.other_statuses()] == ["packed"]
+
+
+def test_a_profile_whose_pods_others_take_says_so_and_who_they_are(
+    profile_handler: ProfileHandler,
+) -> None:
+    def message() -> str | None:
+        for name, patch in profile_handler.other_statuses():
+            if name == "packed" and "conditions" in patch:
+                return ready(patch)[2]
+        return None
+
+    def settle() -> None:
+        profile_handler.settle_conflicts()
+        assert profile_handler.settle_conflicts()
+
+    status = profile_handler.applied(profile())
+    settle()
+    assert message() == "in force for pods with schedulerName packed"
+    names = {"schedulerNames": ["packed", "other"]}
+    higher = profile(uid="u2", name="higher", match={**names, "precedence": 5})
+    profile_handler.applied(higher)
+    assert profile_handler.surroundings_changed()
+    told = (
+        "outranked by higher, and takes no pods: all with schedulerName packed that it selects go "
+        "there"
+    )
+    settle()
+    assert message() == told
+    later = profile(status={**(status or {}), "conditions": [{"type": "Ready", "message": told}]})
+    profile_handler.gone("packed", "u1")
+    assert ready(profile_handler.applied(later))[2] == told, "others may come that it does not know"
+    profile_handler.gone("higher", "u2")
+    settle()
+    assert message() == "in force for pods with schedulerName packed"
 
 
 def test_a_profile_in_mode_shadow_says_so_and_keeps_what_its_comparisons_show(

@@ -103,7 +103,7 @@ def test_every_list_in_the_spec_is_bounded() -> None:
 
 def test_kubectl_shows_what_matters() -> None:
     shown = [c["name"] for c in version()["additionalPrinterColumns"] if c["priority"] == 0]
-    assert shown == ["Ready", "Reason", "Scheduler Names", "Conflict", "Age"]
+    assert shown == ["Ready", "Reason", "In Force", "Scheduler Names", "Conflict", "Age"]
 
 
 def test_it_is_cluster_scoped_with_a_short_name_and_a_status() -> None:

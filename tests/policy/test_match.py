@@ -140,6 +140,27 @@ def test_different_values_of_a_label_exclude_each_other_and_different_labels_do_
     assert may_share_pods(selecting("a", team="a"), selecting("b", tier="web"))
 
 
+def outranked(*profiles: SchedulingProfile) -> dict[str, tuple[str, ...]]:
+    return {**ProfileMatcher(profiles).outranked()}
+
+
+def test_a_profile_is_outranked_wholly_if_others_take_the_pods_of_all_its_names() -> None:
+    low = profile("low", schedulerNames=["a", "b"])
+    a = profile("for-a", schedulerNames=["a"], precedence=1)
+    b = profile("for-b", schedulerNames=["b", "c"], precedence=2)
+    assert outranked(low, a) == {}
+    assert outranked(low, a, b) == {"low": ("for-a", "for-b")}
+
+
+def test_a_profile_that_selects_the_same_or_fewer_pods_is_outranked_wholly() -> None:
+    wide, web = profile("wide", schedulerNames=["x"]), selecting("web", app="web")
+    same = selecting("web-too", app="web")
+    assert outranked(profile("a", schedulerNames=["x"]), wide) == {"wide": ("a",)}
+    assert outranked(web, same) == {"web-too": ("web",)}
+    assert outranked(web, profile("z", schedulerNames=web.spec.match.scheduler_names)) == {}
+    assert outranked(web, selecting("api", app="api")) == {}
+
+
 def test_the_winner_and_the_loser_of_a_conflict_are_told_by_name() -> None:
     why = (
         ": both may match the same pods, with the same precedence, and the first by name takes "

@@ -126,8 +126,10 @@ def note(text: str) -> None:
     click.echo(f"note: {printable(text)}", err=True)
 
 
-def note_ignored(kinds: Mapping[str, int], source: str = "") -> None:
-    """Print a note that objects of these kinds were ignored, if there are any, and how many."""
+def note_ignored(kinds: Mapping[str, int], source: str = "", notes: Iterable[str] = ()) -> None:
+    """Print how many objects of these kinds were ignored, if any, and other notes about objects."""
+    for text in notes:
+        note(text)
     if kinds:
         counts = ", ".join(f"{kind} ({count})" for kind, count in sorted(kinds.items()))
         where = f"{source}: " if source else ""

@@ -155,9 +155,7 @@ def rebalance(
             profiles,
             kubernetes=kubernetes,
         )
-        note_ignored(inputs.ignored)
-        for text in inputs.notes:
-            note(text)
+        note_ignored(inputs.ignored, notes=inputs.notes)
         planning = Rebalance(
             inputs,
             registry,

@@ -200,9 +200,7 @@ def simulate(
         profiles = () if profile is None else load_profiles(profile_objects(profile), registry)
         kept = progress.counting(_saved(manifests, dump, files), "reading objects")
         inputs = inputs_of(kept, registry, profiles, keep_raw=extenders, kubernetes=kubernetes)
-        note_ignored(inputs.ignored)
-        for text in inputs.notes:
-            note(text)
+        note_ignored(inputs.ignored, notes=inputs.notes)
         selection = Selection(namespace, targets).checked(inputs)
         if policies is not None:
             leader = Leader(kubeconfig=kubeconfig, context=context, **replica)

@@ -90,6 +90,7 @@ class Profiles:
         """Grows when another profile may take a pod, or the reason why none does has changed."""
         self._matcher = ProfileMatcher(())
         self._shadow_matcher = ProfileMatcher(())
+        self._outranked: Mapping[str, tuple[str, ...]] = {}
         self.has_shadows = False
         """Whether a profile in mode Shadow is in force."""
         self.evaluations: tuple[Evaluations, ...] = ()
@@ -220,6 +221,10 @@ class Profiles:
         """Return the names of the profiles of the same precedence that may match the same pods."""
         return frozenset(self._conflicts.get(name, ()))
 
+    def outranked_by(self, name: str) -> tuple[str, ...]:
+        """Return the profiles that take all pods of this one; () if it may take some itself."""
+        return self._outranked.get(name, ())
+
     def why_none(self, pod: Pod) -> str | None:
         """Return why no profile takes the pod; None if it may be another scheduler's.
 
@@ -338,6 +343,7 @@ class Profiles:
         shadows = [profile for profile in profiles if profile.spec.mode == "Shadow"]
         self._matcher = ProfileMatcher(p for p in profiles if p.spec.mode == "Active")
         self._shadow_matcher = ProfileMatcher(shadows)
+        self._outranked = {**self._matcher.outranked(), **self._shadow_matcher.outranked()}
         self.has_shadows = bool(shadows)
         pipelines = [entry.pipeline for entry in self._in_force.values()]
         self.evaluations = tuple(p.evaluations for p in pipelines if p.evaluations)

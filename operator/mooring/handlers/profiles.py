@@ -36,7 +36,8 @@ CONFLICT_SECONDS: Final = 1.0
 MOST_CONFLICT_WAITS: Final = 30
 """Waits of this length after which statuses say it although profiles go on changing."""
 _MOST_NAMED = 3
-"""How many rules or warnings a message names."""
+"""How many rules, warnings or profiles a message names."""
+_OUTRANKED: Final = "outranked by "
 _MOST_HISTORY = 50
 """Generations that are remembered, of all profiles together."""
 _MOST_HISTORY_BYTES = 8 * 2**20
@@ -61,11 +62,12 @@ class _Verdict:
 
 
 class _Surroundings(NamedTuple):
-    """What of a status follows from the nodes and the API server, not from the profile."""
+    """What of a status follows from nodes, API server and other profiles, not from the profile."""
 
     kubernetes: str | None
     over_budget: str | None
     warning: str | None
+    outranked: str | None
 
 
 class ProfileHandler:
@@ -271,7 +273,9 @@ class ProfileHandler:
                 self._profiles.not_in_force(name, _scheduler_names(raw))
             only_plugins = all(mistake.plugin for mistake in error.errors)
             reason = "PluginFailed" if only_plugins else "Invalid"
-            message = str(error)[:LONGEST_MESSAGE]
+            former = self._profiles.in_force.get(name)
+            stays = f"generation {former.profile.generation} stays in force: " if former else ""
+            message = f"{stays}{error}"[:LONGEST_MESSAGE]
             return _Verdict(uid, generation, ready=False, reason=reason, message=message)
         logger.info("profile %s is in force", name, extra={"generation": generation})
         profile = self._profiles.in_force[name].profile
@@ -367,9 +371,8 @@ class ProfileHandler:
                 message=message,
             )
 
-        yield condition(
-            "Ready", "True" if verdict.ready else "False", verdict.reason, verdict.message
-        )
+        message = self._ready_message(name, verdict, before)
+        yield condition("Ready", "True" if verdict.ready else "False", verdict.reason, message)
         if (conflict := self._conflict(name, before)) is not None:
             yield condition("Conflicted", "True", "SamePods", conflict[1])
         if (why := self._over_budget(name)) is not None:
@@ -385,6 +388,31 @@ class ProfileHandler:
             text = "; ".join(filter(None, (text, why)))
         if text is not None:
             yield condition("Warning", "True", reason, text)
+
+    def _ready_message(self, name: str, verdict: _Verdict, before: Mapping[str, Any]) -> str:
+        """Return the message of Ready, which says it if others take all pods of the profile.
+
+        Until conflicts are settled, it says so if it said so before.
+        """
+        if not verdict.ready:
+            return verdict.message
+        if name in self._unsettled:
+            conditions = before.get("conditions") or ()
+            told = (str(c["message"]) for c in conditions if c["type"] == "Ready")
+            return next((text for text in told if text.startswith(_OUTRANKED)), verdict.message)
+        return self._outranked(name) or verdict.message
+
+    def _outranked(self, name: str) -> str | None:
+        """Return that the profile takes no pods, and who takes them; None if it may take some."""
+        others = self._profiles.outranked_by(name)
+        if not others:
+            return None
+        more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
+        names = self._profiles.in_force[name].profile.scheduler_names
+        return (
+            f"{_OUTRANKED}{', '.join(others[:_MOST_NAMED])}{more}, and takes no pods: all with "
+            f"schedulerName {', '.join(names)} that it selects go there"
+        )
 
     def _warning(self, name: str) -> tuple[str, str | None]:
         """Return reason and message of Warning; the message is None without a warning."""
@@ -406,7 +434,8 @@ class ProfileHandler:
         """Return what the status says that follows from nodes and API server."""
         in_force = self._profiles.in_force.get(name)
         version = in_force.effective.kubernetes.version if in_force is not None else None
-        return _Surroundings(version, self._over_budget(name), self._warning(name)[1])
+        warning, outranked = self._warning(name)[1], self._outranked(name)
+        return _Surroundings(version, self._over_budget(name), warning, outranked)
 
     def _conflict(self, name: str, before: Mapping[str, Any]) -> tuple[str, str] | None:
         """Return what the status says of conflicts, in short and in full; None without one.

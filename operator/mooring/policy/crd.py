@@ -39,6 +39,7 @@ _READY: Final = '.status.conditions[?(@.type=="Ready")]'
 _COLUMNS: Final = (
     ("Ready", "string", f"{_READY}.status", 0),
     ("Reason", "string", f"{_READY}.reason", 0),
+    ("In Force", "integer", ".status.inForceGeneration", 0),
     ("Scheduler Names", "string", ".status.effective.schedulerNames", 0),
     ("Conflict", "string", ".status.conflict", 0),
     ("Precedence", "integer", ".spec.match.precedence", 1),

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from heapq import nsmallest
+from itertools import product
 from typing import Final
 
 from mooring.model.selectors import LabelSelector as CompiledSelector
@@ -57,6 +58,21 @@ class ProfileMatcher:
     def claimants(self, scheduler_name: str) -> tuple[str, ...]:
         """Return the profiles for pods with this `schedulerName`, by precedence and name."""
         return tuple(rule.profile for rule in self._rules.get(scheduler_name, ()))
+
+    def outranked(self) -> Mapping[str, tuple[str, ...]]:
+        """Return the profiles that take no pod, and for each those that take all of its pods.
+
+        Another profile takes them if it ranks before and selects everything or the same.
+        """
+        taken: dict[str, list[str | None]] = {}
+        for rules in self._rules.values():
+            first: dict[tuple[CompiledSelector, CompiledSelector], str] = {}
+            for rule in rules:
+                wider = product((_EVERYTHING, rule.namespaces), (_EVERYTHING, rule.pods))
+                by = next((first[each] for each in wider if each in first), None)
+                taken.setdefault(rule.profile, []).append(by)
+                first.setdefault((rule.namespaces, rule.pods), rule.profile)
+        return {name: tuple(sorted({*filter(None, by)})) for name, by in taken.items() if all(by)}
 
     def reads_namespaces(self, scheduler_name: str) -> bool:
         """Return whether labels of namespaces decide which profile takes pods with this name.
