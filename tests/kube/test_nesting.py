@@ -1,6 +1,9 @@
 """Deep nesting is cut so that every parser can follow, and all else stays as it is."""
 
 import json
+import sys
+from types import FrameType
+from typing import Any
 
 import orjson
 import pytest
@@ -73,3 +76,27 @@ def test_braces_and_quotes_in_keys_hide_no_level(keys: list[str], inner: object)
     cut = cut_nesting(text)
     assert depth(json.loads(cut)) == min(depth(value), DEEPEST)
     assert (cut == text) == (depth(value) <= DEEPEST)
+
+
+def test_many_values_that_are_too_deep_take_no_more_steps_of_python_than_few() -> None:
+    """A megabyte of them would be 300,000 turns of a loop, for each version of a pod."""
+
+    def lines(siblings: int) -> int:
+        number = 0
+
+        def count(_frame: FrameType, event: str, _argument: object) -> Any:
+            nonlocal number
+            number += event == "line"
+            return count
+
+        text = b"[" * DEEPEST + b",".join([b"[]"] * siblings) + b"]" * DEEPEST
+        before = sys.gettrace()
+        sys.settrace(count)
+        try:
+            cut = cut_nesting(text)
+        finally:
+            sys.settrace(before)
+        assert cut.count(b"(nested too deeply)") == siblings
+        return number
+
+    assert lines(1_000) == lines(10)

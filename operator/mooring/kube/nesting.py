@@ -15,6 +15,8 @@ DEEPEST: Final = 100
 """Levels that are kept; a Deployment has 15."""
 
 _TOO_DEEP: Final = b'"(nested too deeply)"'
+_MARK: Final = 0xFF
+"""A byte that no text in UTF-8 has."""
 _QUOTE: Final = ord('"')
 _LOWER: Final = 0x20
 """The bit that turns a bracket into a brace, so that only braces have to be looked for."""
@@ -48,13 +50,18 @@ def _cut(text: bytes) -> bytes:
     depth = np.cumsum(change)
     if depth.max(initial=0) <= DEEPEST:
         return text
-    begins = at[(change > 0) & (depth == DEEPEST + 1)].tolist()
-    ends = at[(change < 0) & (depth == DEEPEST)].tolist()
-    kept, start = list[bytes](), 0
-    for begin, end in zip(begins, ends, strict=False):  # of half a text the last has no end
-        kept += (text[start:begin], _TOO_DEEP)
-        start = end + 1
-    return b"".join((*kept, text[start:]))
+    ends = at[(change < 0) & (depth == DEEPEST)]
+    begins = at[(change > 0) & (depth == DEEPEST + 1)][: len(ends)]  # half a text may lack an end
+    kept = np.frombuffer(text, np.uint8).copy()
+    kept[begins] = _MARK
+    change_of_cut = np.zeros(len(kept) + 1, np.int8)
+    change_of_cut[begins + 1] += 1
+    change_of_cut[ends + 1] -= 1
+    return (
+        kept[np.cumsum(change_of_cut[:-1], dtype=np.int8) == 0]
+        .tobytes()
+        .replace(bytes((_MARK,)), _TOO_DEEP)
+    )
 
 
 def parsed(text: bytes) -> Any:
