@@ -16,8 +16,12 @@ from mooring.cel.formats import FORMATS, mistakes_of
         ("uri", "/a", "a"),
         ("uuid", "123e4567-e89b-12d3-a456-426614174000", "123"),
         ("byte", "YWI=", "!"),
+        ("byte", "YWI=", ""),
+        ("byte", "YWI=", "YWAI="),
         ("date", "2024-02-29", "2023-02-29"),
         ("datetime", "2024-02-29T00:00:00Z", "2024-02-29"),
+        ("datetime", "2024-02-29t00:00:00.5-99:99", "2024-02-29T1:00:00Z"),
+        ("datetime", "2024-02-29T23:59:59z", "2024-02-29 23:59:59z"),
     ],
 )
 def test_a_format_accepts_what_has_it(name: str, right: str, wrong: str) -> None:

@@ -15,7 +15,15 @@ from mooring.cel.values import Failure
 
 @pytest.mark.parametrize(
     ("text", "whole"),
-    [("1", 1), ("40Gi", 40 * 2**30), ("1e3", 1000), ("8Ei", None), ("1.5Gi", None), ("500m", None)],
+    [
+        ("1", 1),
+        ("40Gi", 40 * 2**30),
+        ("1e3", 1000),
+        ("1e0000000001", 10),
+        ("8Ei", None),
+        ("1.5Gi", None),
+        ("500m", None),
+    ],
 )
 def test_only_some_amounts_are_kept_as_an_integer(text: str, whole: int | None) -> None:
     amount = parse_quantity(text)

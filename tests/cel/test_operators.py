@@ -27,6 +27,8 @@ def test_operands_that_do_not_fit_are_errors_of_cel_go(expression: str, message:
 @pytest.mark.parametrize(
     "expression",
     [
+        f"int('-{'0' * 5_000}1') == -1 && uint('{'0' * 5_000}1') == 1u",
+        "double('1_0') == 10.0 && double('0x_1p1') == 2.0",
         "-7 / 2 == -3 && -7 % 2 == -1 && 7u / 2u == 3u && 7.0 / 2.0 == 3.5",
         "'a' + 'b' == 'ab' && b'a' + b'b' == b'ab' && [1] + [2] == [1, 2]",
         "int('-7') == -7 && int(7.9) == 7 && int(7u) == 7 && uint('7') == 7u",

@@ -14,6 +14,22 @@ def test_a_url_has_its_parts() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "host", "path"),
+    [
+        ("*", "", "*"),
+        ("ftp://a:1:2/", "a:1:2", "/"),
+        ("http://[fe80::1%25en0]:80/", "[fe80::1%en0]:80", "/"),
+        ("//a#", "", "//a%23"),
+    ],
+)
+def test_a_url_of_a_request_may_be_unusual(text: str, host: str, path: str) -> None:
+    work.begin()
+    url = parse_url(text, for_request=True)
+    assert isinstance(url, UrlValue)
+    assert (url.host, url.path) == (host, path)
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         ("", "empty url"),
@@ -22,6 +38,12 @@ def test_a_url_has_its_parts() -> None:
         ("http://h:port/", 'invalid port ":port" after host'),
         ("http://h/%zz", 'invalid URL escape "%zz"'),
         ("http://[::1", "missing ']' in host"),
+        ("http://h:1:2/", 'invalid port ":1:2" after host'),
+        ("http://a[b]/", "invalid IP-literal"),
+        ("http://[1.2.3.4]/", "invalid IP-literal"),
+        ("http://[abc]/", 'invalid host: ParseAddr("abc"): unable to parse IP'),
+        ("http://a%41/", 'invalid URL escape "%41"'),
+        ("http:// %zz/", 'invalid character " " in host name'),
         ("http://h/\x00", "net/url: invalid control character in URL"),
     ],
 )

@@ -11,7 +11,6 @@ from datetime import date
 from typing import Final
 
 from mooring.cel.kubernetes_values import FormatValue
-from mooring.cel.times import parse_timestamp
 from mooring.cel.urls import parse_url
 from mooring.cel.values import Failure
 
@@ -22,6 +21,9 @@ _SUBDOMAIN: Final = re.compile(rf"{_LABEL.pattern}(\.{_LABEL.pattern})*")
 _LABEL_1035: Final = re.compile("[a-z]([-a-z0-9]*[a-z0-9])?")
 _QUALIFIED: Final = re.compile("([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 _VALUE: Final = re.compile(f"({_QUALIFIED.pattern})?")
+_TIME_OF_DAY: Final = re.compile(
+    r"([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](.[0-9]+)?(z|[+-][0-9]{2}:[0-9]{2})"
+)
 _UUID: Final = re.compile(
     "[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}", re.ASCII | re.IGNORECASE
 )
@@ -129,25 +131,32 @@ def _uuid(text: str) -> list[str]:
 
 def _bytes(text: str) -> list[str]:
     try:
-        base64.b64decode(text.replace("\n", "").replace("\r", ""), validate=True)
+        encoded = text.replace("\n", "").replace("\r", "")
+        if not text or len(encoded) % 4:
+            return ["invalid base64"]
+        base64.b64decode(encoded, validate=True)
     except (binascii.Error, ValueError):
         return ["invalid base64"]
     return []
 
 
-def _date(text: str) -> list[str]:
+def _is_date(text: str) -> bool:
     try:
-        if re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", text, re.ASCII):
+        return re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", text) is not None and bool(
             date.fromisoformat(text)
-            return []
+        )
     except ValueError:
-        pass
-    return ["invalid date"]
+        return False
+
+
+def _date(text: str) -> list[str]:
+    return [] if _is_date(text) else ["invalid date"]
 
 
 def _datetime(text: str) -> list[str]:
-    parsed = parse_timestamp(text.upper().replace(" ", "T"))
-    return [] if parsed is not None and not isinstance(parsed, Failure) else ["invalid datetime"]
+    day, _t, rest = text.lower().partition("t")
+    found = _TIME_OF_DAY.fullmatch(rest.partition("t")[0])
+    return [] if found is not None and _is_date(day) else ["invalid datetime"]
 
 
 _CHECKS: Final[Mapping[str, tuple[str, Callable[[str], list[str]], int]]] = {

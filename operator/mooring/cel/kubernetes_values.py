@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final, cast
 
 from mooring.cel.formatting import go_quoted
+from mooring.cel.times import parse_integer
 from mooring.cel.types import NAMED, Type
 from mooring.cel.values import NO_OVERLOAD, Failure, Opaque
 from mooring.model.quantity import Quantity
@@ -19,6 +20,7 @@ __all__ = [
     "Network",
     "QuantityValue",
     "VersionValue",
+    "address_mistake",
     "parse_address",
     "parse_network",
     "parse_quantity",
@@ -159,9 +161,12 @@ def _exponent(suffix: str) -> int | None:
         return _BINARY[suffix]
     if suffix in _DECIMAL:
         return _DECIMAL[suffix]
-    if re.fullmatch(r"[eE][+-]?[0-9]+", suffix):
-        return int(suffix[1:][:9])
-    return None
+    try:
+        exponent = parse_integer(suffix[1:]) if suffix[:1] in {"e", "E"} else _INT64_HIGHEST + 1
+    except ValueError:
+        return None
+    fits = _INT64_LOWEST <= exponent <= _INT64_HIGHEST
+    return (exponent + 2**31) % 2**32 - 2**31 if fits else None  # Go keeps the last 32 bits
 
 
 def _decimal(sign: int, number: int, power: int, binary: bool) -> "QuantityValue":
@@ -327,10 +332,8 @@ def parse_address(text: str) -> "Address | Failure":
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
-        return Failure(
-            f"IP Address {shown} parse error during conversion from string: ParseAddr({shown}):"
-            f" {_why_no_address(text)}"
-        )
+        why = address_mistake(text)
+        return Failure(f"IP Address {shown} parse error during conversion from string: {why}")
     if getattr(address, "scope_id", None):
         return Failure(f"IP address {shown} with zone value is not allowed")
     if getattr(address, "ipv4_mapped", None):
@@ -338,14 +341,15 @@ def parse_address(text: str) -> "Address | Failure":
     return Address(address)
 
 
-def _why_no_address(text: str) -> str:
+def address_mistake(text: str) -> str:
     """Return what Go's parser says of a text that is not an address."""
     kind = re.search(r"[.:%]", text)
+    why = "missing IPv6 address"
     if kind is None:
-        return "unable to parse IP"
-    if kind[0] == "%":
-        return "missing IPv6 address"
-    return _why_not_4(text) if kind[0] == "." else _why_not_6(text)
+        why = "unable to parse IP"
+    elif kind[0] != "%":
+        why = _why_not_4(text) if kind[0] == "." else _why_not_6(text)
+    return f"ParseAddr({go_quoted(text)}): {why}"
 
 
 def _why_not_4(text: str) -> str:
@@ -434,7 +438,7 @@ def parse_network(text: str) -> "Network | Failure":
     if isinstance(parsed, Failure):
         if "IPv4-mapped" in parsed.text:
             return Failure(f"IPv4-mapped IPv6 address {shown} is not allowed")
-        return Failure(f"{wrong}: ParseAddr({go_quoted(address)}): {_why_no_address(address)}")
+        return Failure(f"{wrong}: {address_mistake(address)}")
     if not re.fullmatch(r"0|[1-9][0-9]{0,3}", length, re.ASCII):
         return Failure(f"{wrong}: bad bits after slash: {go_quoted(length)}")
     if int(length) > parsed.address.max_prefixlen:

@@ -15,6 +15,7 @@ from mooring.cel.times import (
     add_times,
     duration_text,
     parse_duration,
+    parse_integer,
     parse_timestamp,
     subtract_times,
     timestamp_of_seconds,
@@ -201,15 +202,14 @@ OPERATORS: Final[Mapping[str, Operator]] = {
 
 # --- conversions
 
-_DECIMAL_INT: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
-_DECIMAL_UINT: Final = re.compile(r"[0-9]+", re.ASCII)
 _FLOAT: Final = re.compile(
     r"[+-]?(?:[0-9]*+\.?[0-9]*+(?:e[+-]?[0-9]+)?|inf(?:inity)?"
     r"|(?P<hex>0x[0-9a-f]*+\.?[0-9a-f]*+p[+-]?[0-9]+))"
     r"|nan",
     re.IGNORECASE,
 )
-_UNDERSCORE: Final = re.compile(r"(?<=[0-9A-Fa-fxX])_(?=[0-9A-Fa-f])")
+_UNDERSCORE: Final = re.compile(r"(?<=[0-9])_(?=[0-9])")
+_HEX_UNDERSCORE: Final = re.compile(r"(?<=[0-9A-Fa-fxX])_(?=[0-9A-Fa-f])")
 _TRUE: Final = frozenset(("1", "t", "T", "TRUE", "true", "True"))
 _FALSE: Final = frozenset(("0", "f", "F", "FALSE", "false", "False"))
 
@@ -219,20 +219,26 @@ def _unconvertible(target: str) -> Failure:
 
 
 def _text_to_int(text: str) -> Value:
-    found = _DECIMAL_INT.fullmatch(text) and len(text) < 40
-    value = int(text) if found else _HIGHEST + 1
+    try:
+        value = parse_integer(text)
+    except ValueError:
+        return _unconvertible("int")
     return value if _LOWEST <= value <= _HIGHEST else _unconvertible("int")
 
 
 def _text_to_uint(text: str) -> Value:
-    found = _DECIMAL_UINT.fullmatch(text) and len(text) < 40
-    value = int(text) if found else -1
-    return UInt(value) if 0 <= value <= _HIGHEST_UNSIGNED else _unconvertible("uint")
+    try:
+        value = parse_integer(text)
+    except ValueError:
+        return _unconvertible("uint")
+    signed = text.startswith(("+", "-"))
+    return _unconvertible("uint") if signed or value > _HIGHEST_UNSIGNED else UInt(value)
 
 
 def _text_to_double(text: str) -> Value:
     work.spend_on_text(len(text))
-    text = _UNDERSCORE.sub("", text)
+    underscore = _HEX_UNDERSCORE if "x" in text[:3].lower() else _UNDERSCORE
+    text = underscore.sub("", text)
     found = _FLOAT.fullmatch(text)
     if found is None:
         return _unconvertible("double")

@@ -5,7 +5,8 @@ Source: cel-go's `common/types/duration.go`, `timestamp.go` and Go's package `ti
 
 import re
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
+from posixpath import normpath
 from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -16,6 +17,7 @@ __all__ = [
     "add_times",
     "duration_text",
     "parse_duration",
+    "parse_integer",
     "parse_timestamp",
     "subtract_times",
     "timestamp_of_seconds",
@@ -39,10 +41,26 @@ _DURATION: Final = re.compile(
     r"(?P<whole>[0-9]*)(?:\.(?P<part>[0-9]*))?(?P<unit>[a-zµμ]+)"
 )  # as above
 _TIMESTAMP: Final = re.compile(
-    r"(\d{4})-(\d{2})-(\d{2})T(\d{2}):(\d{2}):(\d{2})(?:[.,](\d+))?(?:Z|([+-])(\d{2}):(\d{2}))",
+    r"(\d{4})-(\d{2})-(\d{2})T(\d{1,2}):(\d{2}):(\d{2})(?:[.,](\d+))?(?:Z|([+-])(\d{2}):(\d{2}))",
     re.ASCII,
 )
+_INTEGER: Final = re.compile(r"(?P<sign>[+-]?)0*+(?P<digits>[0-9]*)(?<=[0-9])")
+_MOST_DIGITS: Final = 21
+_LONGEST_OFFSET: Final = 10**9
+"""Hours or minutes, with which a date is out of its range anyway."""
 _MOST: Final = 2**63 - 1
+
+
+def parse_integer(text: str) -> int:
+    """Return the number of a text as Go's `strconv` reads it; one beyond 20 digits is cut.
+
+    Raises:
+        ValueError: the text is no number.
+    """
+    found = _INTEGER.fullmatch(text)
+    if found is None:
+        raise ValueError("no number")
+    return int(f"{found['sign']}0{found['digits'][:_MOST_DIGITS]}")
 
 
 def parse_duration(text: str) -> Duration | None:
@@ -58,11 +76,11 @@ def parse_duration(text: str) -> Duration | None:
         if found is None or found["unit"] not in _UNITS:
             return None
         whole, part = found["whole"], found["part"] or ""
-        if (not whole and not part) or len(whole) > 20:
+        if not whole and not part:
             return None
         unit = _UNITS[found["unit"]]
         part = part[:18]
-        total += int(whole or "0") * unit + int(part or "0") * unit // 10 ** len(part)
+        total += parse_integer(f"0{whole}") * unit + int(f"0{part}") * unit // 10 ** len(part)
         at = found.end()
     if not rest or total > _MOST + (sign < 0):
         return None
@@ -77,7 +95,7 @@ def parse_timestamp(text: str) -> Timestamp | Failure | None:
     year, month, day, hour, minute, second = (int(each) for each in found.groups()[:6])
     offset = 0
     if found[8]:
-        if int(found[9]) > 23 or int(found[10]) > 59:
+        if int(found[9]) > 24 or int(found[10]) > 60:  # as in Go, though no clock shows these
             return None
         offset = (int(found[9]) * 3600 + int(found[10]) * 60) * (-1 if found[8] == "-" else 1)
     try:
@@ -101,7 +119,7 @@ def timestamp_of_seconds(seconds: int) -> Value:
 
 def timestamp_text(value: Timestamp) -> str:
     """Return the moment as RFC 3339, in its own time zone."""
-    moment = _date(value, timezone(timedelta(seconds=value.offset)))
+    moment = _date(value, timedelta(seconds=value.offset))
     fraction = f".{value.nanoseconds % _SECOND:09d}".rstrip("0").rstrip(".")
     minutes = abs(value.offset) // 60
     zone = "Z"
@@ -169,17 +187,25 @@ def _zone(name: str) -> tzinfo | timedelta | Failure:
     """Return a time zone by its name, or by its offset such as `-08:00`."""
     hours, colon, minutes = name.partition(":")
     if not colon:
-        if name in {"", "UTC"}:
+        if name in {"", "UTC", "Local"}:  # that of the API server's and the scheduler's images
             return UTC
+        if ".." in name or name.startswith(("/", "\\")):
+            return Failure("time: invalid location name")
         try:
-            return ZoneInfo(name)
+            return ZoneInfo(normpath(name))
         except (ZoneInfoNotFoundError, ValueError, OSError):
             return Failure(f"unknown time zone {name}")
+    numbers = list[int]()
     for text in (hours, minutes):
-        if not re.fullmatch(r"[+-]?[0-9]{1,9}", text):
-            quoted = text.replace('"', '\\"')
+        quoted = text.replace('"', '\\"')
+        try:
+            number = parse_integer(text)
+        except ValueError:
             return Failure(f'strconv.Atoi: parsing "{quoted}": invalid syntax')
-    return timedelta(minutes=int(hours) * 60 + int(minutes) * (-1 if name[0] == "-" else 1))
+        if not -_MOST - 1 <= number <= _MOST:
+            return Failure(f'strconv.Atoi: parsing "{quoted}": value out of range')
+        numbers.append(max(-_LONGEST_OFFSET, min(number, _LONGEST_OFFSET)))
+    return timedelta(minutes=numbers[0] * 60 + numbers[1] * (-1 if name[0] == "-" else 1))
 
 
 _PARTS: Final[Mapping[str, Callable[[datetime], int]]] = {

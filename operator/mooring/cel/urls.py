@@ -1,11 +1,13 @@
 """URLs as Go's package `net/url` reads them, as far as expressions can see."""
 
+import ipaddress
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from mooring.cel.formatting import go_quoted
+from mooring.cel.kubernetes_values import address_mistake
 from mooring.cel.types import NAMED, Type
 from mooring.cel.values import NO_OVERLOAD, Failure, Opaque, work
 
@@ -59,7 +61,11 @@ class UrlValue(Opaque):
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2}).{0,2}")
-_HOST_ALLOWED: Final = re.compile(r"[A-Za-z0-9\-._~!$&'()*+,;=:\[\]<>\"%\x80-\U0010ffff]*")
+_NOT_HOST: Final = r"[^A-Za-z0-9\-._~!$&'()*+,;=:\[\]<>\"%\x80-\U0010ffff]"
+_NOT_IN_HOST: Final = re.compile(rf"%(?!25|[89A-Fa-f][0-9A-Fa-f]).{{0,2}}|{_NOT_HOST}")
+_NOT_IN_ZONE: Final = re.compile(rf"{_ESCAPE.pattern}|{_NOT_HOST}")
+_USER: Final = re.compile(r"[A-Za-z0-9\-._:~!$&'()*+,;=%@]*")
+_PORT: Final = re.compile("(:[0-9]*)?")
 
 
 def _decoded(text: str) -> str | None:
@@ -83,17 +89,17 @@ def parse_url(text: str, for_request: bool = False) -> UrlValue | Failure:
     scheme = named[1] if named is not None else ""
     path, _, query = rest[len(scheme) + 1 if scheme else 0 :].partition("?")
     if not path.startswith("/"):
-        if scheme:
-            return UrlValue(text, scheme.lower(), "", "", query)
-        if for_request:
+        if scheme or text == "*":
+            path = "" if scheme else text
+        elif for_request:
             return wrong("invalid URI for request")
-        if ":" in path.partition("/")[0]:
+        elif ":" in path.partition("/")[0]:
             return wrong("first path segment in URL cannot contain colon")
     host = ""
-    if path.startswith("//") and (scheme or not path.startswith("///")):
+    if path.startswith("//") and (scheme or not (for_request or path.startswith("///"))):
         authority, slash, after = path[2:].partition("/")
         path = slash + after
-        found = _host(authority)
+        found = _host(authority, scheme.lower())
         if isinstance(found, Failure):
             return wrong(found.text)
         host = found
@@ -107,27 +113,62 @@ def _failure(text: str) -> Callable[[str], Failure]:
     return lambda why: Failure(f"parse {go_quoted(text)}: {why}")
 
 
-def _host(authority: str) -> str | Failure:
+def _host(authority: str, scheme: str) -> str | Failure:
     """Return the host with its port; the name of a user is left out."""
     _user, at, host = authority.rpartition("@")
-    if at and not re.fullmatch(r"[A-Za-z0-9\-._:~!$&'()*+,;=%@]*", _user):
-        return Failure("net/url: invalid userinfo")
-    if host.startswith("["):
-        bracket = host.rfind("]")
-        if bracket < 0:
-            return Failure("missing ']' in host")
-        port = host[bracket + 1 :]
+    if "[" in host:
+        found = _literal(host)
     else:
-        colon = host.rfind(":")
+        strict = scheme in {"http", "https"}
+        colon = host.find(":") if strict else host.rfind(":")
         port = host[colon:] if colon >= 0 else ""
-    if not re.fullmatch(r"(:[0-9]*)?", port, re.ASCII):
-        return Failure(f"invalid port {go_quoted(port)} after host")
-    escape = _ESCAPE.search(host)
-    if escape is not None:
-        return Failure(f"invalid URL escape {go_quoted(escape[0])}")
-    if not _HOST_ALLOWED.fullmatch(host):
-        character = next(each for each in host if not _HOST_ALLOWED.fullmatch(each))
-        return Failure(f"invalid character {go_quoted(character)} in host name")
+        found = _unescaped(host) if _PORT.fullmatch(port) else _wrong_port(port)
+    if isinstance(found, Failure) or not at:
+        return found
+    if not _USER.fullmatch(_user):
+        return Failure("net/url: invalid userinfo")
+    escape = _ESCAPE.search(_user)
+    return Failure(f"invalid URL escape {go_quoted(escape[0])}") if escape else found
+
+
+def _literal(host: str) -> str | Failure:
+    """Return the host that begins with an address of IPv6 in brackets."""
+    bracket = host.rfind("]")
+    if host.rfind("[") > 0:
+        return Failure("invalid IP-literal")
+    if bracket < 0:
+        return Failure("missing ']' in host")
+    port = host[bracket + 1 :]
+    if not _PORT.fullmatch(port):
+        return _wrong_port(port)
+    before, percent, zone = host[1:bracket].partition("%25")
+    parts = [_unescaped(before), _unescaped(percent + zone, in_zone=True)]
+    wrong = next((each for each in parts if isinstance(each, Failure)), None)
+    if wrong is not None:
+        return wrong
+    address = "".join(map(str, parts))
+    try:
+        is_4 = ipaddress.ip_address(address).version == 4
+    except ValueError:
+        return Failure(f"invalid host: {address_mistake(address)}")
+    return Failure("invalid IP-literal") if is_4 else f"[{address}]{port}"
+
+
+def _wrong_port(port: str) -> Failure:
+    return Failure(f"invalid port {go_quoted(port)} after host")
+
+
+def _unescaped(host: str, in_zone: bool = False) -> str | Failure:
+    """Return the host without escapes, which may stand there only for what is not ASCII."""
+    wrong = (_NOT_IN_ZONE if in_zone else _NOT_IN_HOST).search(host)
+    if wrong is not None:
+        shown = go_quoted(wrong[0])
+        is_escape = wrong[0].startswith("%")
+        return Failure(
+            f"invalid URL escape {shown}"
+            if is_escape
+            else f"invalid character {shown} in host name"
+        )
     return _decoded(host.replace("+", "%2B")) or ""
 
 

@@ -57,11 +57,8 @@ def _cut(text: bytes) -> bytes:
     change_of_cut = np.zeros(len(kept) + 1, np.int8)
     change_of_cut[begins + 1] += 1
     change_of_cut[ends + 1] -= 1
-    return (
-        kept[np.cumsum(change_of_cut[:-1], dtype=np.int8) == 0]
-        .tobytes()
-        .replace(bytes((_MARK,)), _TOO_DEEP)
-    )
+    cut: bytes = kept[np.cumsum(change_of_cut[:-1], dtype=np.int8) == 0].tobytes()
+    return cut.replace(bytes((_MARK,)), _TOO_DEEP)
 
 
 def parsed(text: bytes) -> Any:
