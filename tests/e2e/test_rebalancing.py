@@ -219,8 +219,7 @@ def test_another_leader_goes_on_when_the_first_one_is_killed_in_the_middle_of_a_
     successor = replicas.start(*QUICK_LEASE)
     first, second = nodes_of_pods_that_violate(scene, 3)
     before = {raw["metadata"]["uid"] for raw in scene.pods()}
-    # The next leader leaves all pods alone for so long that are as new as these.
-    scene.put_profile(goals=["Violations"], limits={"restSeconds": 20})
+    scene.put_profile(goals=["Violations"])
     eventually(scene.status, lambda status: status.get("underWay"), "a move")
     leader.kill()
     successor.wait_until_leads()

@@ -397,6 +397,17 @@ async def test_a_move_of_a_former_leader_has_ended_though_other_pods_are_not_rea
     assert second.resting == {uid_of("web-1-new")}
 
 
+async def test_a_pod_that_was_new_before_the_move_of_a_former_leader_is_no_replacement(
+    stage: Stage, api: Api, connected: ApiClient
+) -> None:
+    second = await taken_over(
+        stage, api, connected, running("web-2", "a", created="1970-01-01T00:16:40Z")
+    )
+    async with working(second):
+        await until(second, lambda: second.clock.time > stage.clock.time + 120)
+        assert second.plans == 0
+
+
 async def test_only_the_pod_of_its_name_replaces_one_of_a_stateful_set(
     stage: Stage, api: Api, connected: ApiClient
 ) -> None:

@@ -270,8 +270,8 @@ class Rebalancer:
             for former in tuple(record.former):
                 placed = self._scheduler.state.pods.get(former.pod)
                 of_owner = pods[former.namespace, former.owner]
-                ready = (p for p in of_owner if former.may_end_with(p) and self._is_ready(p))
-                new = next((pod.uid for pod in ready if pod.uid not in known), None)
+                may_be = (p for p in of_owner if former.may_end_with(p) and p.uid not in known)
+                new = next((pod.uid for pod in may_be if self._is_ready(pod)), None)
                 if placed is not None and not placed.pod.terminating:
                     record.former.remove(former)  # it was not evicted
                 elif new is not None or late >= former.until:

@@ -36,8 +36,12 @@ __all__ = [
     "whole",
 ]
 
-_SKEW: Final = 60.0
-"""By how much the clocks of a former leader and the API server may differ, in seconds."""
+_SKEW: Final = 5.0
+"""By how much the clocks of a former leader and the API server may differ, in seconds.
+
+If they differ by more, its moves end when their time is over. A larger number would take pods that
+were new before a move for its replacement.
+"""
 _MOST_PLANNED: Final = 10
 _MOST_REFUSED: Final = 20
 _MOST_LAST: Final = 50
