@@ -91,8 +91,14 @@ def preempting_with_ports(r: FullReplica) -> Iterator[Work]:
 
 def preempting_with_resources(r: FullReplica) -> Iterator[Work]:
     """Preempt on 300 nodes: a pod with 190 extended resources and a host port."""
-    requests = {f"example.com/r{i}": 0 for i in range(190)}
+    requests = {f"example.com/r{i}": 1 for i in range(190)}
+    for i in range(min(_FEW, r.nodes)):
+        raw = r.node(i)
+        raw["status"]["allocatable"] |= dict.fromkeys(requests, "9")
+        r.mirror.apply(resources.NODE, "MODIFIED", raw)
     yield from _preempting(r, ports=[80], requests=requests)
+    for i in range(min(_FEW, r.nodes)):
+        r.mirror.apply(resources.NODE, "MODIFIED", r.node(i))
 
 
 def beside_nominated(r: FullReplica) -> Iterator[Work]:
@@ -145,11 +151,11 @@ def claims_for_volumes_everywhere(r: FullReplica) -> Iterator[Work]:
 
 
 def claims_with_selectors(r: FullReplica) -> Iterator[Work]:
-    """Decide about a pod with 1,000 claims: each with a selector of 20,000 static volumes."""
+    """Decide about a pod with 1,000 claims: each selects none of 20,000 static volumes."""
     objects, claims = _unbound(LIMITS[Counted.VOLUMES], _static(r))
     for number, (resource, raw) in enumerate(objects):
         if resource is resources.PERSISTENT_VOLUME_CLAIM:
-            rack = {"key": "rack", "operator": "NotIn", "values": [f"q{number}"]}
+            rack = {"key": "rack", "operator": "In", "values": [f"q{number}"]}
             raw["spec"]["selector"] = {"matchExpressions": [rack]}
     yield from _deciding(r, objects, claims)
 

@@ -132,6 +132,16 @@ def test_twice_as_many_claims_take_twice_as_many_steps(*, local: bool) -> None:
     assert steps(40, volumes) < 3 * steps(20, volumes)
 
 
+def test_the_labels_of_volumes_are_read_once_for_many_claims_with_selectors() -> None:
+    """A tenant may have a pod of 1,000 claims, and an administrator 20,000 volumes."""
+    volumes = [pv(f"v{n}", labels={"tier": str(n)}) for n in range(200)]
+    cluster_view = ClusterView(cluster(*NODES, *volumes))
+    selector = {"matchExpressions": [{"key": "tier", "operator": "In", "values": ["none"]}]}
+    raws = [pvc(f"c{n}", spec={"selector": selector}) for n in range(100)]
+    parsed = [parse_persistent_volume_claim(raw) for raw in raws]
+    assert calls_in(lambda: choices(parsed, cluster_view.nodes, cluster_view.storage)) < 10_000
+
+
 def smallest(
     claim: PersistentVolumeClaim,
     volumes: Sequence[PersistentVolume],
@@ -150,6 +160,8 @@ def smallest(
             continue
         if kept is not None:
             return volume.name if volume.name in here else None
+        if claim.selector is not None and not claim.selector.matches(volume.labels):
+            continue
         if volume.name not in here or not claim.access_modes <= volume.access_modes:
             continue
         if best is None or volume.capacity < best.capacity:
@@ -180,6 +192,20 @@ PLACES = st.sampled_from(
 SIZES, CLASSES = st.integers(1, 3), st.sampled_from(("fast", "fast", "slow"))
 MODES = st.sampled_from((("ReadWriteOnce",), ("ReadWriteOnce", "ReadOnlyMany")))
 VOLUME_MODES = st.sampled_from(("Filesystem", "Filesystem", "Block"))
+KEYS = st.sampled_from(("tier", "disk", "unheard"))
+LABELS = st.dictionaries(st.sampled_from(("tier", "disk")), st.sampled_from(("a", "b")))
+VALUES = st.lists(st.sampled_from(("a", "b", "none")), min_size=1)
+SELECTORS = st.lists(
+    st.one_of(
+        st.fixed_dictionaries(
+            {"key": KEYS, "operator": st.sampled_from(("In", "NotIn")), "values": VALUES}
+        ),
+        st.fixed_dictionaries(
+            {"key": KEYS, "operator": st.sampled_from(("Exists", "DoesNotExist"))}
+        ),
+    ),
+    max_size=2,
+)
 CLAIM_NAMES = ("c0", "c1", "c2", "c3", "c4")
 
 
@@ -199,18 +225,23 @@ def storage(draw: st.DrawFn) -> tuple[list[Raw], list[Raw]]:
                 storage_class=draw(CLASSES),
                 modes=draw(MODES),
                 claim=kept,
+                labels=draw(LABELS),
                 spec=spec,
             )
         )
+    sizes = draw(st.lists(SIZES, min_size=1, max_size=len(CLAIM_NAMES)))
     claims: list[Raw] = [
         pvc(
             name,
-            size=draw(SIZES),
+            size=size,
             storage_class=draw(CLASSES),
             modes=draw(MODES),
-            spec={"volumeMode": draw(VOLUME_MODES)},
+            spec={
+                "volumeMode": draw(VOLUME_MODES),
+                "selector": {"matchExpressions": draw(SELECTORS)},
+            },
         )
-        for name in CLAIM_NAMES[: draw(st.integers(1, 5))]
+        for name, size in zip(CLAIM_NAMES, sorted(sizes), strict=False)
     ]
     return volumes, claims
 

@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from mooring.model.node import ZONE
 from mooring.model.selectors import NodeSelector, parse_node_selector
 from mooring.state.cluster_view import ClusterView
+from mooring.state.columns import IntArray
 from mooring.state.storage.best_fit import NO_POSITION, BestFitIndex
 from mooring.state.storage.node_affinities import check_node_affinity
 from mooring.testing.builders import cluster, node
@@ -56,9 +57,14 @@ def plain(thing: Thing) -> bool:
     return thing.mode == "plain"
 
 
+def suitable_from(index: BestFitIndex[Thing], size: int) -> IntArray:
+    positions = np.arange(index.at_least(size), len(index))
+    return index.suitable(positions, index.largest_of_traits(), plain)
+
+
 def smallest(index: BestFitIndex[Thing], size: int, count: int) -> list[list[Thing]]:
     """Return the items that are found for each node, smallest first."""
-    found = index.smallest_on(index.at_least(size, plain), NODES.rows, count)
+    found = index.smallest_on(suitable_from(index, size), NODES.rows, count)
     per_node = np.array([*found]).reshape(-1, len(NODES)).T
     return [
         [index.items[at] for at in sorted(row) if at != NO_POSITION] for row in per_node.tolist()
@@ -89,6 +95,17 @@ def test_the_smallest_suitable_items_are_found_for_each_node(
     things: list[Thing], size: int, count: int
 ) -> None:
     check(index_of(*things), things, size, count)
+
+
+@settings(deadline=None)
+@given(st.lists(THINGS, unique_by=lambda t: t.name))
+def test_the_largest_item_is_found_for_each_node(things: list[Thing]) -> None:
+    masks = [check_node_affinity(NODES, thing.affinity) for thing in things]
+    sizes = [
+        max((t.size for t, mask in zip(things, masks, strict=True) if mask[i]), default=-1)
+        for i in range(len(NODES))
+    ]
+    assert index_of(*things).largest_on(NODES.rows).tolist() == sizes
 
 
 class IndexMachine(RuleBasedStateMachine):
@@ -157,5 +174,5 @@ def test_items_are_found_after_many_others_with_traits_of_their_own_have_gone() 
         index.add(0, f"gone{number}", in_zones("c"), f"mode{number}", kept[0])
         index.remove(0, f"gone{number}")
     assert index.items == kept
-    assert index.at_least(0, plain).tolist() == [0]
+    assert suitable_from(index, 0).tolist() == [0]
     assert smallest(index, 0, 1) == smallest(index_of(*kept), 0, 1)

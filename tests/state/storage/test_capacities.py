@@ -16,8 +16,8 @@ NODES = (node("n1", zone="a"), node("n2", zone="b"), node("n3"))
 
 def has_capacity(state: ClusterState, size: int, storage_class: str = "fast") -> set[str]:
     cluster = ClusterView(state)
-    found = cluster.storage.has_capacity(storage_class, size, cluster.nodes.rows)
-    return {cluster.nodes.name(i) for i, fits in enumerate(found) if fits}
+    found = cluster.storage.largest_capacity(storage_class, cluster.nodes.rows)
+    return {cluster.nodes.name(i) for i, largest in enumerate(found) if largest >= size}
 
 
 @pytest.mark.parametrize(

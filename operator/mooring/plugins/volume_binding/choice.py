@@ -5,13 +5,14 @@ claim and the node. Of equally small ones kube-scheduler takes any, here it is t
 (FindMatchingVolume in component-helpers storage/volume/pv_helpers.go).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Final
 
 import numpy as np
 
+from mooring.model.selectors import Requirement
 from mooring.model.storage import PersistentVolume, PersistentVolumeClaim
 from mooring.state.columns import IntArray
 from mooring.state.storage.best_fit import NO_POSITION, BestFitIndex
@@ -49,12 +50,19 @@ class Choice:
 
 
 class _Taken:
-    """The available volumes of a class that claims of a pod have taken already, on some nodes."""
+    """The available volumes of a class that claims of a pod have taken already, on some nodes.
+
+    The claims come in the order of their sizes.
+    """
 
     def __init__(self, available: BestFitIndex[PersistentVolume], nodes: NodeView) -> None:
         self.available = available
+        self.nowhere: IntArray = np.full(len(nodes), _NOTHING)
         self._left = available.rows_with(nodes.rows)
         """On how many of the nodes each volume is left that have it."""
+        self._positions = np.flatnonzero(self._left)
+        self._largest = available.largest_of_traits()
+        self._values: dict[str, tuple[Mapping[str | None, int], IntArray]] = {}
         self.partly: list[IntArray] = []
         """What one claim each has taken: an index into the volumes by node, also of some that are
         left on other nodes."""
@@ -62,12 +70,65 @@ class _Taken:
     def take(self, chosen: IntArray) -> None:
         """Note what one more claim has taken on each node, an index or -1."""
         found = chosen[chosen != _NOTHING]
-        self._left -= np.bincount(found, minlength=len(self._left))
+        first = int(found.min())
+        counts = np.bincount(found - first)
+        end = first + len(counts)
+        self._left[first:end] -= counts
+        begin, past = np.searchsorted(self._positions, (first, end))
+        between = self._positions[begin:past]
+        left = between[self._left[between] > 0]
+        if len(left) < len(between):
+            before, after = self._positions[:begin], self._positions[past:]
+            self._positions = np.concatenate((before, left, after))
         self.partly = [each for each in (*self.partly, chosen) if self._is_left(each)]
 
-    def without(self, positions: IntArray) -> IntArray:
-        """Return those of the positions of volumes that are left on some node that has them."""
-        return positions[self._left[positions] > 0]
+    def matching(self, claim: PersistentVolumeClaim) -> IntArray:
+        """Return the positions of volumes for the claim that are left on some node that has them.
+
+        Smaller ones are dropped, because no later claim is smaller.
+        """
+        smallest = self.available.at_least(claim.requested or 0)
+        self._positions = self._positions[np.searchsorted(self._positions, smallest) :]
+        if not len(self._positions):
+            return self._positions
+        suits = partial(_available_matches, claim)
+        positions = self.available.suitable(self._positions, self._largest, suits)
+        for requirement in claim.selector.requirements if claim.selector is not None else ():
+            positions = self._selected(positions, requirement)
+        return positions
+
+    def _selected(self, positions: IntArray, requirement: Requirement) -> IntArray:
+        """Return those of the positions whose volumes have such a label.
+
+        Thousands of volumes may have thousands of values, and each of 1,000 claims may ask for
+        others. So only the values that the requirement names are compared.
+        """
+        if requirement.key not in self._keys:
+            return positions if requirement.matches(None) else positions[:0]
+        numbers, codes = self._values_of(requirement.key)
+        selects = np.full(len(numbers), requirement.operator in ("NotIn", "Exists"))
+        for value in (*requirement.values, None):
+            if value in numbers:
+                selects[numbers[value]] = requirement.matches(value)
+        if not selects.any():
+            return positions[:0]
+        selected: IntArray = positions[selects[codes[positions]]]
+        return selected
+
+    @cached_property
+    def _keys(self) -> frozenset[str]:
+        """The keys of the volumes' labels."""
+        return frozenset(key for volume in self.available.items for key in volume.labels)
+
+    def _values_of(self, key: str) -> tuple[Mapping[str | None, int], IntArray]:
+        """Return the values of a label by number, and for each volume (int64) which it has."""
+        found = self._values.get(key)
+        if found is None:
+            numbers: dict[str | None, int] = {}
+            labels = (volume.labels for volume in self.available.items)
+            codes = [numbers.setdefault(each.get(key), len(numbers)) for each in labels]
+            found = self._values[key] = numbers, np.array(codes, np.int64)
+        return found
 
     def _is_left(self, chosen: IntArray) -> bool:
         found = chosen[chosen != _NOTHING]
@@ -77,7 +138,10 @@ class _Taken:
 def choices(
     claims: Iterable[PersistentVolumeClaim], nodes: NodeView, storage: StorageView
 ) -> list[Choice]:
-    """Return the choice for each unbound claim; no two claims get the same volume on a node."""
+    """Return the choice for each unbound claim; no two claims get the same volume on a node.
+
+    The claims come in the order of their sizes.
+    """
     made: list[Choice] = []
     taken: dict[str, _Taken] = {}
     for claim in claims:
@@ -91,8 +155,10 @@ def choices(
         if known is None:
             available = storage.available(claim.storage_class)
             known = taken[claim.storage_class] = _Taken(available, nodes)
-        made.append(_smallest(claim, nodes, known))
-        known.take(made[-1].chosen)
+        choice = _smallest(claim, nodes, known)
+        if choice.found.any():
+            known.take(choice.chosen)
+        made.append(choice)
     return made
 
 
@@ -112,12 +178,9 @@ def _available_matches(claim: PersistentVolumeClaim, volume: PersistentVolume) -
 
 def _smallest(claim: PersistentVolumeClaim, nodes: NodeView, taken: _Taken) -> Choice:
     """Return the smallest available volume on each node that no claim before it has taken there."""
-    available = taken.available
-    positions = available.at_least(claim.requested or 0, partial(_available_matches, claim))
-    positions = taken.without(positions)
-    if claim.selector is not None:
-        selected = [claim.selector.matches(available.items[at].labels) for at in positions]
-        positions = positions[np.array(selected, np.bool_)]
+    available, positions = taken.available, taken.matching(claim)
+    if not len(positions):
+        return Choice(claim, available.items, available.amounts, taken.nowhere)
     best = np.full(len(nodes), NO_POSITION)
     most = len(taken.partly) + 1
     for candidates in available.smallest_on(positions, nodes.rows, count=most):

@@ -145,34 +145,44 @@ def _check_provisions(
 ) -> Iterator[tuple[PersistentVolumeClaim, BoolArray]]:
     """Yield the claims to provision and where; add each node's first conflict to `conflicts`."""
     undecided = np.ones(len(nodes), np.bool_)
+    classes: dict[str, _Provisioner] = {}
     for claim, where in without_volume:
         wanted = where & undecided
         if not wanted.any():
             continue
-        storage_class: StorageClass = cluster.objects(Kind.STORAGE_CLASS)[claim.storage_class]
-        allowed = _allowed(storage_class, nodes)
-        has_capacity = _has_enough_capacity(claim, storage_class, nodes, cluster)
-        conflicts[wanted & ~allowed] |= BIND_CONFLICT
-        conflicts[wanted & allowed & ~has_capacity] |= NOT_ENOUGH_SPACE
-        undecided &= ~wanted | (allowed & has_capacity)
+        found = classes.get(claim.storage_class)
+        if found is None:
+            of_class = cluster.objects(Kind.STORAGE_CLASS)[claim.storage_class]
+            found = classes[claim.storage_class] = _Provisioner(of_class, nodes, cluster)
+        has_capacity = found.has_capacity(claim)
+        rejected = wanted & ~(found.allowed & has_capacity)
+        if rejected.any():
+            conflicts[wanted & ~found.allowed] |= BIND_CONFLICT
+            conflicts[wanted & found.allowed & ~has_capacity] |= NOT_ENOUGH_SPACE
+            undecided &= ~rejected
         yield claim, wanted
 
 
-def _allowed(storage_class: StorageClass, nodes: NodeView) -> BoolArray:
-    """Return True on nodes in the class's allowed topologies, if the class has a provisioner."""
-    if storage_class.provisioner in ("", _NO_PROVISIONER):
-        return np.zeros(len(nodes), np.bool_)
-    return check_node_affinity(nodes, storage_class.allowed_topologies)
+class _Provisioner:
+    """Where on some nodes the provisioner of a class can make volumes.
 
+    `allowed` is True on nodes in the class's allowed topologies, if the class has a provisioner.
+    """
 
-def _has_enough_capacity(
-    claim: PersistentVolumeClaim, storage_class: StorageClass, nodes: NodeView, cluster: ClusterView
-) -> BoolArray:
-    """Return True where the driver can provision the volume, or does not publish its capacity."""
-    size = tracked_size(claim, storage_class, cluster)
-    if size is None:
-        return np.ones(len(nodes), np.bool_)
-    return cluster.storage.has_capacity(storage_class.name, size, nodes.rows)
+    def __init__(self, storage_class: StorageClass, nodes: NodeView, cluster: ClusterView) -> None:
+        self._class, self._cluster = storage_class, cluster
+        self._everywhere = np.ones(len(nodes), np.bool_)
+        self._largest = cluster.storage.largest_capacity(storage_class.name, nodes.rows)
+        self.allowed = (
+            ~self._everywhere
+            if storage_class.provisioner in ("", _NO_PROVISIONER)
+            else check_node_affinity(nodes, storage_class.allowed_topologies)
+        )
+
+    def has_capacity(self, claim: PersistentVolumeClaim) -> BoolArray:
+        """Return True where there is enough for the claim, or the driver does not say."""
+        size = tracked_size(claim, self._class, self._cluster)
+        return self._everywhere if size is None else np.greater_equal(self._largest, size)
 
 
 def tracked_size(

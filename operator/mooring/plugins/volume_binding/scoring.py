@@ -38,7 +38,7 @@ class _ClassUsage:
     def add(self, where: BoolArray, requested: int) -> None:
         """Add a request on some of the nodes."""
         self.counts |= where
-        self.requested[where] += requested
+        self.requested += where * requested
 
 
 def capacity_scores(
@@ -84,5 +84,5 @@ def _usage_by_class(
         usage = by_class[claim.storage_class]
         usage.add(there, size)
         # Not added up: all claims of a class share the one capacity.
-        usage.capacity[there] = capacity[there]
+        np.copyto(usage.capacity, capacity, where=there)
     return by_class

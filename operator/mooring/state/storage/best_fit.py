@@ -89,18 +89,30 @@ class BestFitIndex(Generic[_Item]):
         if max(len(self._affinities), len(self._traits)) > 2 * len(self.items) + _MANY:
             self._renumber()
 
-    def at_least(self, size: int, suitable: Callable[[_Item], bool]) -> IntArray:
-        """Return ascending positions of the suitable items of this size or larger.
+    def at_least(self, size: int) -> int:
+        """Return the position of the first item of this size or larger."""
+        return int(np.searchsorted(self._read_columns()[0], size))
 
-        `suitable` is called with one item of each traits.
+    def largest_of_traits(self) -> IntArray:
+        """Return the position of the largest item of each traits, or NO_POSITION."""
+        traits = self._read_columns()[2]
+        largest = np.full(len(self._traits), NO_POSITION)
+        largest[traits] = np.arange(len(traits))
+        return largest
+
+    def suitable(
+        self, positions: IntArray, largest: IntArray, suits: Callable[[_Item], bool]
+    ) -> IntArray:
+        """Return those of the positions whose items are suitable.
+
+        `suits` is called with one item of each traits, which `largest_of_traits` has found.
         """
-        sizes, _, traits, _ = self._read_columns()
-        positions = np.arange(np.searchsorted(sizes, size), len(sizes))
-        first = np.full(len(self._traits), NO_POSITION)
-        first[traits[positions][::-1]] = positions[::-1]
-        suits = [at != NO_POSITION and suitable(self.items[at]) for at in first.tolist()]
-        found: IntArray = positions[np.array(suits, np.bool_)[traits[positions]]]
-        return found
+        found = [at != NO_POSITION and suits(self.items[at]) for at in largest.tolist()]
+        if all(found):
+            return positions
+        traits = self._read_columns()[2]
+        chosen: IntArray = positions[np.array(found, np.bool_)[traits[positions]]]
+        return chosen
 
     def smallest_on(self, positions: IntArray, rows: IntArray, count: int) -> Iterator[IntArray]:
         """Return arrays of positions, int64[len(rows)], with NO_POSITION where a row has none.
@@ -110,16 +122,39 @@ class BestFitIndex(Generic[_Item]):
         """
         affinities = self._read_columns()[1]
         columns = [column[rows] for column in self._affinities.by_row()]
-        for _ in range(count):
+        for left in range(count, 0, -1):
             if not len(positions):
                 return
-            # The last item is for NO_AFFINITY, -1. Of several positions with one affinity the one
-            # written last stays, which is the smallest.
-            smallest = np.full(len(self._affinities) + 1, NO_POSITION)
-            smallest[affinities[positions][::-1]] = positions[::-1]
+            smallest = self._smallest_of_each(positions)
             for column in columns:
                 yield smallest[column]
-            positions = positions[smallest[affinities[positions]] != positions]
+            if left > 1:
+                positions = positions[smallest[affinities[positions]] != positions]
+
+    def _smallest_of_each(self, positions: IntArray) -> IntArray:
+        """Return the smallest of the ascending positions by affinity, or NO_POSITION.
+
+        The last item is for NO_AFFINITY, -1. Thousands of items may have a few affinities: if the
+        first positions have all of these, the others are not looked at.
+        """
+        affinities, number = self._read_columns()[1], len(self._affinities)
+        smallest = np.full(number + 1, NO_POSITION)
+        for first in (positions[: 2 * number + _MANY], positions):
+            # Of several positions with one affinity the one written last stays.
+            smallest[affinities[first][::-1]] = first[::-1]
+            if len(first) == len(positions) or NO_POSITION not in smallest[:-1]:
+                break
+        return smallest
+
+    def largest_on(self, rows: IntArray) -> IntArray:
+        """Return the size of the largest item that each row's node has (int64), -1 without any."""
+        sizes, affinities, _, _ = self._read_columns()
+        largest = np.full(len(self._affinities) + 1, -1)
+        largest[affinities] = sizes  # of several with one affinity the last one stays
+        found = np.full(len(rows), -1)
+        for column in self._affinities.by_row():
+            np.maximum(found, largest[column[rows]], out=found)
+        return found
 
     def rows_with(self, rows: IntArray) -> IntArray:
         """Return of how many of the rows the node has each item (int64[items])."""

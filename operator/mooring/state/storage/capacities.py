@@ -9,7 +9,6 @@ from mooring.model.selectors import NodeSelector, NodeSelectorTerm
 from mooring.state.columns import IntArray
 from mooring.state.nodes import NodeTable
 from mooring.state.storage.best_fit import NO_POSITION, BestFitIndex
-from mooring.state.view import BoolArray
 
 __all__ = ["UNKNOWN", "Capacities"]
 
@@ -40,9 +39,10 @@ class Capacities:
             amount = UNKNOWN if after.capacity is None else after.capacity
             found.add(after.largest, after.key, _affinity(after), None, after, amount=amount)
 
-    def has_capacity(self, storage_class: str, size: int, rows: IntArray) -> BoolArray:
-        """Return True where a volume of the class and of this size can be provisioned."""
-        return np.not_equal(self._smallest(storage_class, size, rows), NO_POSITION)
+    def largest(self, storage_class: str, rows: IntArray) -> IntArray:
+        """Return the size in bytes of the largest volume that can be provisioned (int64), or -1."""
+        capacities = self._by_class.get(storage_class)
+        return np.full(len(rows), -1) if capacities is None else capacities.largest_on(rows)
 
     def capacity(self, storage_class: str, size: int, rows: IntArray) -> IntArray:
         """Return the capacity in bytes where a volume of the class and of this size can be made.
@@ -62,7 +62,7 @@ class Capacities:
         smallest = np.full(len(rows), NO_POSITION)
         capacities = self._by_class.get(storage_class)
         if capacities is not None:
-            large_enough = capacities.at_least(size, lambda _: True)
+            large_enough = np.arange(capacities.at_least(size), len(capacities))
             for positions in capacities.smallest_on(large_enough, rows, count=1):
                 np.minimum(smallest, positions, out=smallest)
         return smallest

@@ -109,9 +109,9 @@ class StorageView:
         """Return the Available volumes of a class; not to be changed."""
         return self._storage.volumes.available(storage_class)
 
-    def has_capacity(self, storage_class: str, size: int, rows: IntArray) -> BoolArray:
-        """Return True on rows where a driver can provision a volume of this size in bytes."""
-        return self._storage.capacities.has_capacity(storage_class, size, rows)
+    def largest_capacity(self, storage_class: str, rows: IntArray) -> IntArray:
+        """Return int64[rows]: the bytes of the largest volume that a driver can make, or -1."""
+        return self._storage.capacities.largest(storage_class, rows)
 
     def capacity(self, storage_class: str, size: int, rows: IntArray) -> IntArray:
         """Return int64[rows]: the capacity that has room for a volume of this size, or UNKNOWN."""
