@@ -271,21 +271,18 @@ class NodeTable:
     def add_pod(self, row: int, pod: Pod) -> None:
         """Add the pod's requests to the row."""
         self._account(row, (pod,), 1)
-        for port in pod.spec.host_ports:
-            self._take_port(row, port)
+        self._take_ports(row, pod)
 
     def remove_pod(self, row: int, pod: Pod) -> None:
         """Remove the pod's requests from the row."""
         self._account(row, (pod,), -1)
-        for port in pod.spec.host_ports:
-            self._free_port(row, port)
+        self._free_ports(row, pod)
 
     def move_pods(self, pods: Sequence[Pod], before: int, row: int) -> None:
         """Move the requests of many pods from one row to another; each column is written once."""
         for pod in pods:
-            for port in pod.spec.host_ports:
-                self._free_port(before, port)
-                self._take_port(row, port)
+            self._free_ports(before, pod)
+            self._take_ports(row, pod)
         self._account(before, pods, -1)
         self._account(row, pods, 1)
 
@@ -324,20 +321,25 @@ class NodeTable:
             return False
         return port.ip == EVERY_ADDRESS or port.ip in taken or EVERY_ADDRESS in taken
 
-    def _take_port(self, row: int, port: HostPort) -> None:
-        rows = self.host_ports.setdefault((port.protocol, port.port), {})
-        rows.setdefault(row, Counter())[port.ip] += 1
+    def _take_ports(self, row: int, pod: Pod) -> None:
+        """Note the ports that the pod uses on the row; nobody asks for those of no node."""
+        for port in () if self.is_unknown(row) else pod.spec.host_ports:
+            rows = self.host_ports.setdefault((port.protocol, port.port), {})
+            rows.setdefault(row, Counter())[port.ip] += 1
 
-    def _free_port(self, row: int, port: HostPort) -> None:
-        key = (port.protocol, port.port)
-        rows = self.host_ports[key]
-        rows[row][port.ip] -= 1
-        if not rows[row][port.ip]:
-            del rows[row][port.ip]
-        if not rows[row]:
-            del rows[row]
-        if not rows:
-            del self.host_ports[key]
+    def _free_ports(self, row: int, pod: Pod) -> None:
+        for port in () if self.is_unknown(row) else pod.spec.host_ports:
+            key = (port.protocol, port.port)
+            rows = self.host_ports[key]
+            users = rows[row]
+            users[port.ip] -= 1
+            if users[port.ip]:
+                continue
+            del users[port.ip]
+            if not users:
+                del rows[row]
+            if not rows:
+                del self.host_ports[key]
 
     def _put_allocatable(self, row: int, node: Node, before: Node | None) -> None:
         if before is not None:

@@ -6,7 +6,7 @@ shows it there.
 
 from collections import Counter
 from collections.abc import Collection
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from mooring.state.objects import Objects
 
 __all__ = ["Attachments", "ObservedAttachments"]
 
+_Uses: TypeAlias = dict[CSISource, Counter[int]]
 _NONE: Final[Counter[int]] = Counter()
 
 
@@ -30,8 +31,8 @@ class Attachments:
         self._counts: dict[str, Column] = {}
         self._on_rows: Counter[str] = Counter()
         """The sum of each driver's column; a driver without a volume on any row has none."""
-        self._used: dict[CSISource, Counter[int]] = {}
-        self._observed: dict[CSISource, Counter[int]] = {}
+        self._used: _Uses = {}
+        self._observed: _Uses = {}
 
     def rows_using(self, source: CSISource) -> Collection[int]:
         """Return the rows whose pods use the volume."""
@@ -44,24 +45,27 @@ class Attachments:
 
     def use(self, source: CSISource, row: int, times: int) -> None:
         """Add `times` uses of the volume by pods on the row; remove them if negative."""
-        self._add(self._used, source, row, times)
+        self._add(self._used, self._observed, source, row, times)
 
     def observe(self, source: CSISource, row: int, times: int) -> None:
         """Add `times` VolumeAttachments of the volume to the row; remove them if negative."""
-        self._add(self._observed, source, row, times)
+        self._add(self._observed, self._used, source, row, times)
 
-    def _add(
-        self, counters: dict[CSISource, Counter[int]], source: CSISource, row: int, times: int
-    ) -> None:
-        before = self._is_on(source, row)
-        rows = counters.setdefault(source, Counter())
-        rows[row] += times
-        if not rows[row]:
+    def _add(self, counters: _Uses, others: _Uses, source: CSISource, row: int, times: int) -> None:
+        """Add to one of the counters; the volume is on the row once, if either has it there."""
+        rows = counters.get(source)
+        if rows is None:
+            rows = counters[source] = Counter()
+        before = rows[row]
+        after = before + times
+        if after:
+            rows[row] = after
+        else:
             del rows[row]
-        if not rows:
-            del counters[source]
-        if change := self._is_on(source, row) - before:
-            self._count(source.driver, row, change)
+            if not rows:
+                del counters[source]
+        if bool(before) != bool(after) and row not in others.get(source, _NONE):
+            self._count(source.driver, row, 1 if after else -1)
 
     def _count(self, driver: str, row: int, change: int) -> None:
         column = self._counts.get(driver)
@@ -72,9 +76,6 @@ class Attachments:
         if not self._on_rows[driver]:
             self._nodes.remove_column(self._counts.pop(driver))
             del self._on_rows[driver]
-
-    def _is_on(self, source: CSISource, row: int) -> bool:
-        return row in self._used.get(source, _NONE) or row in self._observed.get(source, _NONE)
 
 
 class ObservedAttachments:

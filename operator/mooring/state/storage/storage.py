@@ -38,18 +38,17 @@ class Storage:
     def add_pod(self, row: int, pod: Pod) -> None:
         """Count the volumes of a pod on the row; most pods have none that matters here.
 
-        A pod whose node does not exist keeps no other pod from its volumes.
+        A pod whose node does not exist keeps no other pod from its volumes, and no driver attaches
+        them there.
         """
-        if pod.volumes:
-            if not self._nodes.is_unknown(row):
-                self.users.add(row, pod)
+        if pod.volumes and not self._nodes.is_unknown(row):
+            self.users.add(row, pod)
             self.attachable.add_pod(row, pod)
 
     def remove_pod(self, row: int, pod: Pod) -> None:
         """Undo `add_pod` exactly."""
-        if pod.volumes:
-            if not self._nodes.is_unknown(row):
-                self.users.remove(row, pod)
+        if pod.volumes and not self._nodes.is_unknown(row):
+            self.users.remove(row, pod)
             self.attachable.remove_pod(row, pod)
 
     def node_changed(self, name: str) -> None:
