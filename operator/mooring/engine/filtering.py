@@ -242,7 +242,21 @@ class NodeSearch:
         if isinstance(pre_filtered, Diagnosis):
             why = Explanation.single(pre_filtered.pre_filter or "", 1, resolvable=False)
             return [RejectedNodes(next(iter(pre_filtered.pre_filter_plugins)), rows, why)]
-        return self._filter_rejections(pre_filtered, rows)
+        return self._filter_rejections(pre_filtered, rows, self._filters_at(row))
+
+    def _filters_at(self, row: int) -> Sequence[FilterPlugin]:
+        """Return the filters that may reject the row when pods come or go.
+
+        A trial changes no node: what passes the filters that read only the node still passes them.
+        """
+        filters = self.pipeline.filters
+        if not self.results.fits_without_pods[row]:
+            return filters
+        return [
+            plugin
+            for plugin in filters
+            if not getattr(plugin, "depends_on_node_object_only", False)
+        ]
 
     def depends_on_spec_alone(self, pre_filtered: PreFiltered) -> bool:
         """Return whether all filters that run are node-only: pods of one spec share a diagnosis."""
@@ -273,14 +287,14 @@ class NodeSearch:
             reason = _NOT_NAMED.format(" ".join(sorted(pre_filtered.restricted_by)))
             why = Explanation.single(reason, len(not_named), resolvable=False)
             rejected.append(RejectedNodes(pre_filtered.restricted_by[0], not_named, why))
-        rejected += self._filter_rejections(pre_filtered, remaining)
+        rejected += self._filter_rejections(pre_filtered, remaining, self.pipeline.filters)
         groups = self._with_distances(pre_filtered, rejected)
         return self._diagnosis(rejected=(*groups, *with_nominated))
 
     def diagnosis_of(self, pre_filtered: PreFiltered, rows: IntArray) -> Diagnosis:
         """Return why these rows (int64, ascending) reject the pod; the others are not counted."""
         rows = np.intersect1d(rows, pre_filtered.candidate_rows)
-        rejected = self._filter_rejections(pre_filtered, rows)
+        rejected = self._filter_rejections(pre_filtered, rows, self.pipeline.filters)
         groups = self._with_distances(pre_filtered, rejected)
         return Diagnosis(len(rows), self.cluster.node_names, tuple(groups))
 
@@ -294,14 +308,14 @@ class NodeSearch:
         return self._diagnosis()
 
     def _filter_rejections(
-        self, pre_filtered: PreFiltered, remaining: IntArray
+        self, pre_filtered: PreFiltered, remaining: IntArray, filters: Sequence[FilterPlugin]
     ) -> list[RejectedNodes]:
-        """Return the rows that each plugin rejects.
+        """Return the rows that each of the filters rejects.
 
         Later filters do not run on a rejected row, unless the profile wants all filters checked.
         """
         nodes, rejected = self.cluster.nodes, list[RejectedNodes]()
-        for plugin in self.pipeline.filters:
+        for plugin in filters:
             if not len(remaining):
                 break
             if not pre_filtered.runs(plugin):

@@ -27,10 +27,14 @@ from mooring.plugins.default_preemption.victims import (
 from mooring.state.evictions import Evictions
 from mooring.state.pod_groups import PodGroupState
 
-__all__ = ["REMOVALS_PER_CHECK", "TERMS_PER_CHECK", "DryRuns", "StepEnds"]
+__all__ = ["REMOVALS_PER_CHECK", "DryRuns", "StepEnds", "checks_of"]
 
-TERMS_PER_CHECK: Final = 6
+_TERMS_PER_CHECK: Final = 6
 """So many inter-pod terms and topology spread constraints of the pod take as long as a check."""
+_VOLUMES_PER_CHECK: Final = 8
+_PORTS_PER_CHECK: Final = 32
+_RESOURCES_PER_CHECK: Final = 16
+_REQUIREMENTS_PER_CHECK: Final = 64
 REMOVALS_PER_CHECK: Final = 8
 """So many potential victims are removed from a node, and put back, in the time of a check."""
 _REPRIEVES_PER_CHECK: Final = 16
@@ -80,6 +84,24 @@ class _OnNode:
         )
 
 
+def checks_of(pod: Pod) -> float:
+    """Return how many checks of an ordinary pod take as long as one of this pod.
+
+    The few volumes, ports, resources and requirements of an ordinary pod count nothing.
+    """
+    spec = pod.spec
+    required = spec.required_nodes.terms if spec.required_nodes is not None else ()
+    requirements = sum(len(term.expressions) + len(term.fields) for term in required)
+    return (
+        1
+        + (spec.affinity.term_count + len(spec.spread)) / _TERMS_PER_CHECK
+        + len(pod.volumes) // _VOLUMES_PER_CHECK
+        + len(spec.host_ports) // _PORTS_PER_CHECK
+        + len(spec.demand.resources) // _RESOURCES_PER_CHECK
+        + requirements // _REQUIREMENTS_PER_CHECK
+    )
+
+
 class DryRuns:
     """The dry runs of one attempt about a pod, in one step or more.
 
@@ -88,8 +110,7 @@ class DryRuns:
 
     def __init__(self, pod: Pod, *, members_first: bool = False) -> None:
         self._members_first = members_first
-        terms = pod.spec.affinity.term_count + len(pod.spec.spread)
-        self._cost = 1 + terms / TERMS_PER_CHECK
+        self._cost = checks_of(pod)
         self._nodes: dict[str, _OnNode] = {}
         self._groups: dict[int, WholeGroup] = {}
         self._budgets: dict[WholeGroup, Sequence[tuple[Sequence[PodDisruptionBudget], int]]] = {}

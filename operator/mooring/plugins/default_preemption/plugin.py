@@ -32,9 +32,9 @@ from mooring.framework.verdicts import Unschedulable
 from mooring.plugins.default_preemption.candidates import Candidate, select_candidate
 from mooring.plugins.default_preemption.dry_runs import (
     REMOVALS_PER_CHECK,
-    TERMS_PER_CHECK,
     DryRuns,
     StepEnds,
+    checks_of,
 )
 from mooring.plugins.default_preemption.groups import preempt_for_group
 from mooring.plugins.default_preemption.potential_victims import PotentialVictims
@@ -263,12 +263,11 @@ class DefaultPreemption:
 
         One decision must not hold up all others for long. So where there can be more candidates
         than kube-scheduler compares in any cluster, the number of checks is bounded; of a pod with
-        many inter-pod terms there are fewer, because each check is about all of them. Then half of
+        many terms or volumes there are fewer, because each check is about all of them. Then half of
         the checks are about the nodes where requests alone would need the cheapest victims, which
         `by_requests` tells, and in each attempt the others begin at another node.
         """
-        terms = state.pod.spec.affinity.term_count + len(state.pod.spec.spread)
-        left = _MOST_CHECKS / (1 + terms / TERMS_PER_CHECK)
+        left = _MOST_CHECKS / checks_of(state.pod)
         order = np.flatnonzero(potential.counts)
         rejections[_NO_VICTIMS] += len(potential.counts) - len(order)
         best, always = np.zeros(0, np.int64), len(order)
