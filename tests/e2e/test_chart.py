@@ -266,6 +266,9 @@ def test_lint_finds_nothing_to_complain_about() -> None:
         {"extraEnv": [{"value": "without a name"}]},
         {"profiles": {"Not A Name": {}}},
         {"monitoring": True},
+        {"monitoring": {"enabled": True, "labels": {"release": 1}}},
+        {"podLabels": {"app.kubernetes.io/name": "another"}},
+        {"logLevel": "loud"},
         {"extraVolumes": [{"emptyDir": {}}]},
         {"extraVolumeMounts": [{"name": "ca", "mountPath": "etc/ca"}]},
     ],
@@ -310,6 +313,51 @@ def test_another_namespace_is_where_everything_goes_and_the_lease_is() -> None:
         "packed",
         {"percentageOfNodesToScore": 50},
     )
+
+
+def of_kind(kind: str, **values: Any) -> list[Object]:
+    return [found for found in template(**values) if found["kind"] == kind]
+
+
+def test_prometheus_finds_its_objects_by_labels_and_alerts_link_to_a_page_of_the_user() -> None:
+    monitoring = {
+        "enabled": True,
+        "labels": {"release": "kube-prometheus-stack"},
+        "runbookURL": "https://docs.example.com/metrics.html",
+    }
+    for kind in ("PodMonitor", "PrometheusRule"):
+        (found,) = of_kind(kind, monitoring=monitoring)
+        assert found["metadata"]["labels"]["release"] == "kube-prometheus-stack"
+    rules = found["spec"]["groups"][0]["rules"]
+    assert {rule["annotations"]["runbook_url"] for rule in rules} == {
+        "https://docs.example.com/metrics.html#alerts"
+    }
+
+
+def test_the_network_policy_allows_what_profiles_and_options_connect_to() -> None:
+    extender = {"to": [{"podSelector": {"matchLabels": {"app": "extender"}}}]}
+    policy = {"enabled": True, "monitoringNamespace": "observe", "extraEgress": [extender]}
+    (found,) = of_kind("NetworkPolicy", networkPolicy=policy)
+    (plain,) = of_kind("NetworkPolicy")
+    assert found["spec"]["egress"] == [*plain["spec"]["egress"], extender]
+    (source,) = found["spec"]["ingress"][0]["from"]
+    assert source["namespaceSelector"]["matchLabels"] == {"kubernetes.io/metadata.name": "observe"}
+
+
+def test_pods_have_the_labels_and_logs_that_are_asked_for() -> None:
+    (deployment,) = of_kind(
+        "Deployment", podLabels={"team": "platform"}, logLevel="debug", logFormat="text"
+    )
+    template = deployment["spec"]["template"]
+    assert template["metadata"]["labels"]["team"] == "platform"
+    assert template["metadata"]["labels"]["app.kubernetes.io/name"] == "mooring"
+    (container,) = template["spec"]["containers"]
+    assert container["args"] == ["run", "--log-format=text", "--log-level=debug"]
+
+
+def test_a_disruption_budget_of_the_user_may_take_the_place_of_the_one_of_the_chart() -> None:
+    assert len(of_kind("PodDisruptionBudget")) == 1
+    assert of_kind("PodDisruptionBudget", podDisruptionBudget={"enabled": False}) == []
 
 
 RELEASED = "registry.example.com/mooring"

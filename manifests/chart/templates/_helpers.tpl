@@ -11,16 +11,22 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 
 {{/*
 The objects of a file that the kustomize base has too, in the namespace of the release.
-Takes a dict with `root` (the chart's scope) and `file`.
+Takes a dict with `root` (the chart's scope), `file`, and optionally `labels` that are added.
 */}}
 {{- define "mooring.objects" -}}
 {{- $root := .root }}
+{{- $more := .labels }}
+{{- $runbook := printf "runbook_url: %s#" $root.Values.monitoring.runbookURL }}
+{{- $monitoring := printf "kubernetes.io/metadata.name: %s" $root.Values.networkPolicy.monitoringNamespace }}
 {{- $here := printf "namespace: %s" $root.Release.Namespace }}
 {{- range regexSplit "(?m)^---$" ($root.Files.Get .file) -1 }}
-{{- $object := . | replace "namespace: mooring-system" $here | fromYaml }}
+{{- $object := . | replace "namespace: mooring-system" $here | replace "runbook_url: docs/metrics.md#" $runbook | replace "kubernetes.io/metadata.name: monitoring" $monitoring | fromYaml }}
 {{- if $object }}
+{{- if eq $object.kind "NetworkPolicy" }}
+{{- $_ := set $object.spec "egress" (concat $object.spec.egress $root.Values.networkPolicy.extraEgress) }}
+{{- end }}
 {{- $labels := include "mooring.labels" $root | fromYaml }}
-{{- $_ := set $object.metadata "labels" (merge $labels ($object.metadata.labels | default dict)) }}
+{{- $_ := set $object.metadata "labels" (merge $labels ($more | default dict) ($object.metadata.labels | default dict)) }}
 ---
 {{ toYaml $object }}
 {{- end }}
