@@ -96,7 +96,49 @@ def test_the_list_of_pods_has_each_cause_and_the_end_of_each_name(
         )
         assert part.bounding_box() is not None
         assert not cut, text
-    expect(row.get_by_role("link")).to_have_accessible_name(f"{LONG}/huge-007")
+    expect(row.get_by_role("img")).to_have_accessible_name(f"{LONG}/huge-007")
+    expect(row.get_by_role("link")).to_have_count(0)
+
+
+def test_each_view_has_one_heading_of_the_first_level(tab: Tab, stage: Stage) -> None:
+    for address, complete in VIEWS.values():
+        _open(tab.page, stage, address)
+        expect(tab.page.locator(complete).first).to_be_visible()
+        expect(tab.page.get_by_role("heading", level=1)).to_have_count(1)
+
+
+def test_a_label_stands_beside_its_field_at_any_width(tab: Tab) -> None:
+    for width in (1600, 1400, 1100, 800):
+        tab.page.set_viewport_size({"width": width, "height": 900})
+        label = tab.page.get_by_text("Find a pod", exact=True).bounding_box()
+        field = tab.page.get_by_label("Find a pod").bounding_box()
+        assert label is not None
+        assert field is not None
+        assert label["x"] + label["width"] < field["x"] < label["x"] + label["width"] + 20
+        assert abs(label["y"] + label["height"] / 2 - field["y"] - field["height"] / 2) < 3
+
+
+def test_the_address_of_the_cluster_shows_the_same_to_somebody_else(tab: Tab, stage: Stage) -> None:
+    tab.page.locator("#resource").select_option("memory")
+    tab.page.get_by_label("Find a node").fill("gpu-0917")
+    tab.page.get_by_label("Find a node").press("Enter")
+    expect(tab.page.locator("#largest")).to_be_visible()
+    _open(tab.page, stage, tab.page.url.partition("#/")[2])
+    expect(tab.page.locator("#resource")).to_have_value("memory")
+    expect(tab.page.locator(".details")).to_contain_text("gpu-0917")
+
+
+def test_without_a_name_the_views_of_a_pod_and_a_group_list_what_waits(
+    tab: Tab, stage: Stage
+) -> None:
+    _open(tab.page, stage, "pod")
+    waiting = tab.page.get_by_role("region", name="Pods that wait")
+    expect(waiting.locator("tbody tr")).to_have_count(50)
+    expect(tab.page.get_by_text("360 more, in the view Queue")).to_be_visible()
+    waiting.get_by_role("link").first.click()
+    expect(tab.page.locator("#state")).to_be_visible()
+    _open(tab.page, stage, "podgroup")
+    expect(tab.page.get_by_text("No pod group waits.")).to_be_visible()
 
 
 def test_the_profiles_that_come_late_do_not_change_a_text_that_somebody_edits(

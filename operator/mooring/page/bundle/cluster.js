@@ -127,13 +127,20 @@ export function clusterView(content, context, _rest, query) {
     h("div", { class: "controls" },
       h("label", { for: "resource" }, "Coloured by requested ", resources),
       h("label", { for: "label" }, "Grouped by ", labels),
-      h("label", { for: "find" }, "Find a node"), completed(find, { ask: nodesNamed, choose: (name) => open(name, true), enter: first }),
-      h("label", { for: "find-pod" }, "Find a pod"), completed(findPod, { ask: findPods, choose: showPod, enter: firstPod })),
+      completed(find, { label: "Find a node", ask: nodesNamed, choose: (name) => open(name, true), enter: first }),
+      completed(findPod, { label: "Find a pod", ask: findPods, choose: showPod, enter: firstPod })),
     summary, legend, h("div", { class: "split" }, map, details), selectedText, probe);
 
   function choose(change) {
     Object.assign(choice, change);
+    tellAddress();
     connect();
+  }
+
+  // The address shows the same again, to whoever gets it.
+  function tellAddress() {
+    const told = new URLSearchParams(Object.entries({ ...choice, node: opened }).filter(([, value]) => value !== null));
+    history.replaceState(null, "", `#/cluster?${told}`);
   }
 
   function connect() {
@@ -451,6 +458,7 @@ export function clusterView(content, context, _rest, query) {
 
   async function open(name, focus = false) {
     opened = name;
+    tellAddress();
     const position = nodes.names.indexOf(name);
     if (position >= 0) select(position);
     let shown;
@@ -475,7 +483,7 @@ export function clusterView(content, context, _rest, query) {
     if (opened === null) return;
     opened = null;
     details.hidden = true;
-    history.replaceState(null, "", "#/cluster"); // a reload does not open it again
+    tellAddress(); // a reload does not open it again
     arrange();
     canvas.focus();
   }

@@ -6,9 +6,9 @@ import { clear, h } from "./dom.js";
 
 const PAUSE = 200; // milliseconds after the last key before the question is asked
 
-// `ask(text, signal)` returns { found: [{ value, hint }], more } or a promise of it; `choose(value)` runs
+// Returns `label`, if there is one, and the field, which stay on one line. `ask(text, signal)` returns { found: [{ value, hint }], more } or a promise of it; `choose(value)` runs
 // for what is chosen, and `enter(text)` on Enter when nothing is.
-export function completed(input, { ask, choose, enter = () => {} }) {
+export function completed(input, { label, ask, choose, enter = () => {} }) {
   let found = [];
   let active = -1;
   let timer = 0;
@@ -98,5 +98,6 @@ export function completed(input, { ask, choose, enter = () => {} }) {
       shut();
     }
   });
-  return h("span", { class: "field" }, input, list, status);
+  const field = h("span", { class: "field" }, input, list, status);
+  return h("span", { class: "labelled" }, label ? h("label", { for: input.id }, label) : null, field);
 }

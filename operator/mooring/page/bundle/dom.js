@@ -61,14 +61,10 @@ export function podLink(pod) {
   return h("a", { href: podAddress(pod) }, pod);
 }
 
-// A link to the pod where there may be too little space: its end, in which pods differ, is never cut.
-export function cutPodLink(pod) {
+// The pod's name where there may be too little space: its end, in which pods differ, is never cut.
+export function cutPod(pod) {
   const end = Math.max(Math.ceil(pod.length / 2), pod.length - 20);
-  const link = podLink(pod);
-  link.className = "cut";
-  link.title = pod;
-  link.setAttribute("aria-label", pod);
-  return clear(link, h("span", { class: "cut-first" }, pod.slice(0, end)), h("span", {}, pod.slice(end)));
+  return h("span", { class: "cut", title: pod, role: "img", "aria-label": pod }, h("span", { class: "cut-first" }, pod.slice(0, end)), h("span", {}, pod.slice(end)));
 }
 
 export const podGroupAddress = (group) => `#/podgroup/${group.split("/").map(encodeURIComponent).join("/")}`;
@@ -98,7 +94,7 @@ export class VirtualList {
       onkeydown: (event) => this.key(event),
       onclick: (event) => {
         const item = event.target.closest("[data-index]");
-        if (item === null || event.target.closest("a") !== null) return;
+        if (item === null) return;
         this.active = Number(item.dataset.index);
         this.draw();
         this.open(this.active);

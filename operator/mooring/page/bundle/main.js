@@ -108,7 +108,9 @@ async function enter(tried = false) {
 }
 
 function frame(session) {
-  const content = h("main", { id: "content", tabindex: "-1" });
+  const heading = h("h1", { class: "visually-hidden" });
+  const content = h("div", {});
+  const main = h("main", { id: "content", tabindex: "-1" }, heading, content);
   const connection = h("span", { class: "connection", role: "status", id: "connection" });
   const lost = h("p", { class: "banner lost", id: "lost", role: "status", hidden: true });
   const banner = h("p", { class: "banner", role: "status", hidden: true },
@@ -121,7 +123,7 @@ function frame(session) {
     connected(connected, text) {
       connection.dataset.connected = String(connected);
       connection.textContent = connected ? "live" : "not connected";
-      content.classList.toggle("stale", !connected);
+      main.classList.toggle("stale", !connected);
       lost.hidden = connected;
       if (connected) heard = new Date();
       const words = `${text}. ${heard === null ? "" : `What is shown is of ${heard.toLocaleTimeString()}.`}`;
@@ -141,7 +143,7 @@ function frame(session) {
         h("button", { type: "button", class: "quiet", id: "sign-out", onclick: () => {
           dispatchEvent(new CustomEvent("signed-out", { detail: "" }));
         } }, "Sign out"))),
-    banner, lost, content);
+    banner, lost, main);
   context.leading(session.leading);
 
   const show = () => {
@@ -152,6 +154,7 @@ function frame(session) {
       else link.removeAttribute("aria-current");
     }
     document.title = `${view[1]} - Mooring`;
+    heading.textContent = view[1];
     if (shown?.name === view[0] && shown.update !== undefined) {
       shown.update(rest, query);
       return;
@@ -160,7 +163,7 @@ function frame(session) {
     heard = null;
     connection.textContent = "";
     delete connection.dataset.connected;
-    content.classList.remove("stale");
+    main.classList.remove("stale");
     lost.hidden = true;
     clear(content);
     scrollTo(0, 0);

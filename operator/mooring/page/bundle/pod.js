@@ -5,18 +5,19 @@ import { completed } from "./completion.js";
 import { closeObjects, objectSections } from "./object.js";
 import { bar, clear, duration, h, number, nodeLink, plural, podAddress, podGroupLink, podLink, table } from "./dom.js";
 
+const MOST_LISTED = 50;
 const AGAIN = 2000; // milliseconds after which a pod that is not known is asked for again
 
 export function podView(content, _context, rest, _query) {
   return namedView(content, rest, {
-    id: "pod", label: "Pod", address: podAddress, find: findPods, hint: "Write namespace/name, or choose a pod in the views Queue and Cluster.",
+    id: "pod", label: "Pod", address: podAddress, find: findPods, hint: "Write namespace/name, or choose one of the pods that wait.", listed: waitingPods,
     path: (key) => `pod?pod=${encodeURIComponent(key)}`, details: podDetails,
   });
 }
 
 // A view of one object by its namespace and name: a field for the name, and below it the details.
-// With `find` the field completes a part of a name.
-export function namedView(content, rest, { id, label, address, find, hint, path, details }) {
+// With `find` the field completes a part of a name. `listed(signal)` returns what to show without a name.
+export function namedView(content, rest, { id, label, address, find, hint, listed, path, details }) {
   let now = new AbortController();
   let again = 0;
   const input = h("input", {
@@ -26,7 +27,7 @@ export function namedView(content, rest, { id, label, address, find, hint, path,
   const form = h("form", { class: "controls", onsubmit: (event) => {
     event.preventDefault();
     open(input.value.trim());
-  } }, h("label", { for: id }, label), find ? completed(input, { ask: find, choose: open }) : input, h("button", { type: "submit" }, "Show"));
+  } }, find ? completed(input, { label, ask: find, choose: open }) : [h("label", { for: id }, label), input], h("button", { type: "submit" }, "Show"));
   clear(content, form, shown);
 
   function open(key) {
@@ -46,10 +47,20 @@ export function namedView(content, rest, { id, label, address, find, hint, path,
     if (key === "") {
       clear(shown, h("p", { class: "hint" }, hint));
       input.focus();
+      await list(now.signal);
       return;
     }
     clear(shown, h("p", { role: "status" }, "Asking the scheduler …"));
     await ask(key, now.signal);
+  }
+
+  async function list(signal) {
+    try {
+      shown.append(await listed(signal));
+    } catch (error) {
+      if (signal.aborted) return;
+      shown.append(h("p", { class: "error", role: "alert" }, error.message));
+    }
   }
 
   // What has just been created is known a moment later.
@@ -77,6 +88,14 @@ export function namedView(content, rest, { id, label, address, find, hint, path,
   };
 }
 
+async function waitingPods(signal) {
+  const { pods: found, total } = await get(`pods?offset=0&limit=${MOST_LISTED}`, signal);
+  if (!found.length) return h("p", {}, "No pod waits.");
+  return h("section", {}, table(["pod", "state", "cause", "pending"], found.map((each) => [
+    podLink(each.pod), each.state, each.cause, duration(each.pendingSeconds),
+  ]), "Pods that wait"), total > found.length ? h("p", { class: "hint" }, `and ${number(total - found.length)} more, in the view Queue`) : null);
+}
+
 // The pods that have the text in their names, for a field that completes it.
 export async function findPods(text, signal) {
   const { pods: found, more } = await get(`find?text=${encodeURIComponent(text)}`, signal);
@@ -88,7 +107,7 @@ const pods = (keys) => keys.map((key, index) => [index ? ", " : "", key.includes
 function podDetails(found) {
   const { report, decisions } = found;
   return [
-    h("h1", {}, found.pod),
+    h("h2", { class: "title" }, found.pod),
     report === null ? h("p", {}, "It is not known to this replica any more; these are the last decisions about it.") :
       h("p", { class: "state", id: "state" }, state(report)),
     report === null ? null : cause(report, decisions[0]),

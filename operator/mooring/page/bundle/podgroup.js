@@ -1,14 +1,24 @@
 // The view Pod group: what a group waits for, where each member is, and the last attempt about it.
 
-import { h, nodeLink, number, plural, podGroupAddress, podLink, table } from "./dom.js";
+import { get } from "./api.js";
+import { duration, h, nodeLink, number, plural, podGroupAddress, podGroupLink, podLink, table } from "./dom.js";
 import { causePanel, namedView } from "./pod.js";
 
 export function podGroupView(content, _context, rest, _query) {
   return namedView(content, rest, {
-    id: "podgroup", label: "Pod group", address: podGroupAddress, hint: "Write namespace/name, or follow the link in the view of one of its pods.",
+    id: "podgroup", label: "Pod group", address: podGroupAddress, hint: "Write namespace/name, or choose one of the groups that wait.", listed: waitingGroups,
     path: (key) => `podgroup?podgroup=${encodeURIComponent(key)}`,
-    details: (found) => [h("h1", {}, found.podGroup), found.podGroups.map(groupDetails)],
+    details: (found) => [h("h2", { class: "title" }, found.podGroup), found.podGroups.map(groupDetails)],
   });
+}
+
+async function waitingGroups(signal) {
+  const { owners } = await get("queue", signal);
+  const groups = owners.filter((each) => each.kind === "PodGroup");
+  if (!groups.length) return h("p", {}, "No pod group waits.");
+  return table(["pod group", "members that wait", "the oldest for"], groups.map((each) => [
+    podGroupLink(`${each.namespace}/${each.name}`), number(each.pods), duration(each.oldestSeconds),
+  ]), "Pod groups that wait");
 }
 
 function groupDetails(group) {

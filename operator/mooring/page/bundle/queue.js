@@ -2,7 +2,7 @@
 
 import { get, stream } from "./api.js";
 import { SERIES, trendChart } from "./chart.js";
-import { VirtualList, bar, clear, cutPodLink, duration, h, number, plural, podAddress } from "./dom.js";
+import { VirtualList, bar, clear, cutPod, duration, h, number, plural, podAddress } from "./dom.js";
 
 const STATES = ["active", "backoff", "unschedulable", "gated", "in flight", "waiting at Permit", "being bound", "without a profile"];
 const HINTS = {
@@ -72,7 +72,7 @@ export function queueView(content, context, _rest, query) {
   function podRow(found) {
     if (found === undefined) return null;
     return [
-      h("span", { class: "cell-pod" }, cutPodLink(found.pod)), h("span", { class: "cell-state" }, found.state),
+      h("span", { class: "cell-pod" }, cutPod(found.pod)), h("span", { class: "cell-state" }, found.state),
       h("span", { class: "cell-cause", title: found.cause }, found.cause),
       h("span", { class: "num" }, number(found.priority)), h("span", { class: "num" }, number(found.attempts)),
       h("span", { class: "num" }, duration(found.pendingSeconds)),
