@@ -101,6 +101,22 @@ def test_installed_packages_are_searched_where_nothing_else_is_said(announce: An
     assert "RackAware" in Registry(SHIPPED).names()
 
 
+def test_a_name_that_two_distributions_announce_is_an_error_that_names_both(
+    announce: Announce, tmp_path: Path
+) -> None:
+    announce(FINE)
+    other = tmp_path / "other-1.0.dist-info"
+    other.mkdir()
+    (other / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1.0\n")
+    (other / "entry_points.txt").write_text(f"[{ENTRY_POINT_GROUP}]\nRackAware = rack:RackAware\n")
+    registry = Registry(SHIPPED)
+    assert registry.points("NodeName")
+    with pytest.raises(PluginLoadError, match="plugin RackAware is announced by") as failure:
+        registry.points("RackAware")
+    assert f"{MODULE}:RackAware of acme" in str(failure.value)
+    assert "rack:RackAware of other" in str(failure.value)
+
+
 @pytest.mark.parametrize(
     ("source", "problem"),
     [

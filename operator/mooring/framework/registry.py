@@ -49,10 +49,19 @@ class Registry:
     def __init__(
         self, shipped: Iterable[type[Any]], announced: Mapping[str, EntryPoint] | None = None
     ) -> None:
+        self._rivals: dict[str, EntryPoint] = {}
         self._specs = {p.name: _Spec(p, points_of(p), SHIPPED_WITH) for p in shipped}
         if announced is None:
-            announced = {e.name: e for e in entry_points(group=ENTRY_POINT_GROUP)}
+            announced = self._found()
         self._announced = announced
+
+    def _found(self) -> Mapping[str, EntryPoint]:
+        """Return what installed distributions announce, and note names that two of them have."""
+        found: dict[str, EntryPoint] = {}
+        for entry in entry_points(group=ENTRY_POINT_GROUP):
+            if found.setdefault(entry.name, entry) is not entry:
+                self._rivals[entry.name] = entry
+        return found
 
     def names(self) -> Iterable[str]:
         """Return every name a profile may use."""
@@ -93,14 +102,16 @@ class Registry:
 
     def _spec(self, name: str) -> _Spec | None:
         spec = self._specs.get(name)
+        if spec is None and name in self._rivals:
+            both = " and by ".join(_source(e) for e in (self._announced[name], self._rivals[name]))
+            raise PluginLoadError(f"plugin {name} is announced by {both}: uninstall one of them")
         if spec is None and name in self._announced:
             spec = self._specs[name] = _load(self._announced[name])
         return spec
 
 
 def _load(entry: EntryPoint) -> _Spec:
-    distribution = entry.dist.name if entry.dist else "an unknown distribution"
-    source = f"{entry.value} of {distribution}"
+    source = _source(entry)
     try:
         plugin = entry.load()
     except KeyboardInterrupt:
@@ -113,7 +124,15 @@ def _load(entry: EntryPoint) -> _Spec:
     problem = _problem(entry.name, plugin)
     if problem:
         raise PluginLoadError(f"plugin {entry.name} ({source}) {problem}")
-    return _Spec(plugin, points_of(plugin), distribution)
+    return _Spec(plugin, points_of(plugin), _distribution(entry))
+
+
+def _distribution(entry: EntryPoint) -> str:
+    return entry.dist.name if entry.dist else "an unknown distribution"
+
+
+def _source(entry: EntryPoint) -> str:
+    return f"{entry.value} of {_distribution(entry)}"
 
 
 def _problem(name: str, plugin: Any) -> str | None:
