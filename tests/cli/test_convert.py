@@ -177,6 +177,8 @@ EVERY_FIELD = {
     "clientConnection.contentType": "application/json",
     "clientConnection.qps": 77,
     "clientConnection.burst": 177,
+    "healthzBindAddress": "0.0.0.0:0",
+    "metricsBindAddress": "0.0.0.0:0",
     "enableProfiling": False,
     "enableContentionProfiling": False,
     "percentageOfNodesToScore": 7,

@@ -1,8 +1,11 @@
+import json
+from collections.abc import Callable
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from mooring.framework.handle import Handle
 from mooring.framework.registry import ENTRY_POINT_GROUP, NoArgs, Registry
@@ -134,6 +137,58 @@ def test_profiles_with_extenders_can_be_loaded() -> None:
     extended = profile(extenders=[{"urlPrefix": "http://a", "filterVerb": "filter"}])
     (loaded,) = load_profiles([extended], REGISTRY)
     assert [found.name for found in loaded.profile.spec.extenders] == ["http://a"]
+
+
+def config_map(**data: Any) -> Manifest:
+    raw = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": data}
+    return Manifest("c.yaml", raw)
+
+
+@pytest.mark.parametrize("write", [json.dumps, yaml.safe_dump])
+def test_a_config_map_contains_configurations_and_policies_as_json_or_yaml(
+    write: Callable[[Any], str],
+) -> None:
+    def names(key: str, raw: dict[str, Any]) -> list[str]:
+        found = read_profiles([config_map(**{key: write(raw), "other": "x: ["})], REGISTRY, "own")
+        return [loaded.profile.name for loaded in found]
+
+    two = configuration(profiles=[{"schedulerName": "a"}, {"schedulerName": "b"}])
+    assert names("my-config.yaml", two.raw) == ["a", "b"]
+    assert names("policy.cfg", {"apiVersion": "v1", "kind": "Policy"}) == ["own"]
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        ({}, "c.yaml: data: has neither a KubeSchedulerConfiguration under any key nor a Policy"),
+        ({"policy.cfg": "{"}, r"c.yaml, data\[policy.cfg\]: .*is neither YAML nor JSON"),
+        (
+            {"policy.cfg": "{apiVersion: v1, kind: Policy, predicate: []}"},
+            r"c.yaml: data\[policy.cfg\].predicate: unknown field",
+        ),
+        (
+            {"a.yaml": json.dumps(configuration(parallelism=0).raw)},
+            r"c.yaml: data\[a.yaml\].parallelism: must be between",
+        ),
+        ({"policy.cfg": "{apiVersion: v1, kind: Pod}"}, "kind: Pod is no scheduling profile"),
+        ({"policy.cfg": "[&a x, *a]"}, "YAML aliases are not read here"),
+    ],
+)
+def test_a_mistake_in_a_config_map_is_told_with_its_key(data: dict[str, str], problem: str) -> None:
+    with pytest.raises(InputError, match=problem):
+        load_profiles([config_map(**data)], REGISTRY)
+
+
+def test_kinds_of_other_groups_are_no_profiles() -> None:
+    """Kyverno and the audit log of the API server have a Policy too."""
+    for api_version in ("kyverno.io/v1", "audit.k8s.io/v1"):
+        other = Manifest("x", {"apiVersion": api_version, "kind": "Policy"})
+        assert not contains_profile(other)
+        with pytest.raises(InputError, match="Policy is no scheduling profile"):
+            load_profiles([other], REGISTRY)
+    text = json.dumps(configuration().raw)
+    other = Manifest("x", {"apiVersion": "a.example/v1", "kind": "ConfigMap", "data": {"a": text}})
+    assert not contains_profile(other)
 
 
 def test_a_config_map_contains_a_profile_only_if_it_has_a_policy() -> None:

@@ -103,11 +103,12 @@ def convert(
 ) -> None:
     """Convert kube-scheduler configurations to SchedulingProfiles.
 
-    FILE (- is standard input) contains a KubeSchedulerConfiguration v1, or a Policy of Kubernetes
-    1.22 and before: as YAML, as JSON or in a ConfigMap. PROVIDER is an algorithm provider of that
-    time: DefaultProvider or ClusterAutoscalerProvider. Prints SchedulingProfiles. Notes on standard
-    error name the flags of mooring run that other settings become, and every field and plugin that
-    has no counterpart in Mooring.
+    FILE (- is standard input) contains a KubeSchedulerConfiguration v1, v1beta3 or v1beta2, or a
+    Policy of Kubernetes 1.22 and before: as YAML, as JSON or in a ConfigMap, there a Policy under
+    the key policy.cfg. PROVIDER is an algorithm provider of that time: DefaultProvider or
+    ClusterAutoscalerProvider. Prints SchedulingProfiles. Notes on standard error name the flags of
+    mooring run that other settings become, and every field and plugin that has no counterpart in
+    Mooring.
 
     A profile for default-scheduler is printed in mode Shadow: it decides for comparison, and
     kube-scheduler goes on to bind the pods.

@@ -1,5 +1,6 @@
 """Load profiles from SchedulingProfiles, KubeSchedulerConfigurations and Policies."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,11 +15,17 @@ from mooring.model.kubernetes_rules import NEWEST, KubernetesRules
 from mooring.policy.errors import FieldError, ProfileInvalid
 from mooring.policy.imports.configuration import ProcessSettings, import_configuration
 from mooring.policy.imports.policy import import_policy
-from mooring.policy.imports.policy_model import CONFIG_MAP_KEY
 from mooring.policy.profile import API_VERSION, DEFAULT_SCHEDULER, KIND, SchedulingProfile
 from mooring.policy.resolve import ResolvedProfile, load_profile, resolve
 from mooring.simulate.controllers import is_new
-from mooring.simulate.manifests import InputError, Manifest, display_name, read_manifests
+from mooring.simulate.manifests import (
+    InputError,
+    Limits,
+    Manifest,
+    display_name,
+    manifests_in,
+    read_manifests,
+)
 from mooring.simulate.offline import offline_handle
 from mooring.state.cluster import ClusterState
 
@@ -37,7 +44,12 @@ __all__ = [
 _PROFILE_GROUP: Final = API_VERSION.partition("/")[0]
 _CONFIGURATION: Final = "KubeSchedulerConfiguration"
 _POLICY: Final = "Policy"
-_CONFIG_MAP: Final = "ConfigMap"
+_CONFIG_MAP: Final = ("", "ConfigMap")
+_POLICY_KEY: Final = "policy.cfg"
+"""The key under which a ConfigMap has a Policy; a configuration is under any key."""
+_IS_CONFIGURATION: Final = re.compile(rf"kind\"?:\s?\"?{_CONFIGURATION}").search
+_NESTED: Final = Limits(depth=64, values=5_000, aliases=False)
+"""Of a text in a ConfigMap, which is read in one step."""
 
 
 class InvalidProfile(InputError):  # noqa: N818 - a verdict about the profile, with many errors
@@ -78,10 +90,21 @@ def contains_profile(manifest: Manifest) -> bool:
 
     A SchedulingProfile without an API group is meant to be one, and lacks its apiVersion.
     """
-    if manifest.kind == _CONFIG_MAP:
-        data = manifest.raw.get("data")
-        return isinstance(data, Mapping) and CONFIG_MAP_KEY in data
-    return _is_meant_as_profile(manifest) or manifest.kind in (_CONFIGURATION, _POLICY)
+    return (
+        _is_meant_as_profile(manifest)
+        or manifest.kind == _CONFIGURATION
+        or (manifest.group, manifest.kind) == ("", _POLICY)
+        or any(_texts(manifest))
+    )
+
+
+def _texts(manifest: Manifest) -> Iterator[tuple[str, str]]:
+    """Yield the texts of a ConfigMap that profiles are made of, each with its key."""
+    data = manifest.raw.get("data")
+    if (manifest.group, manifest.kind) == _CONFIG_MAP and isinstance(data, Mapping):
+        for key, text in data.items():
+            if isinstance(text, str) and (key == _POLICY_KEY or _IS_CONFIGURATION(text)):
+                yield key, text
 
 
 def _is_meant_as_profile(manifest: Manifest) -> bool:
@@ -250,10 +273,35 @@ def _imported(
             )
             for profile in imported.profiles
         ]
-    if manifest.kind in (_POLICY, _CONFIG_MAP):
+    if (manifest.group, manifest.kind) == ("", _POLICY):
         profile = import_policy(manifest.raw, registry, scheduler_name)
         return [LoadedProfile(profile, resolve(profile.spec, registry, server))]
+    if (manifest.group, manifest.kind) == _CONFIG_MAP:
+        return [*_of_config_map(manifest, registry, scheduler_name, server)]
     raise manifest.error(
         f"kind: {manifest.kind} is no scheduling profile; "
         f"give a {KIND}, a {_CONFIGURATION} or a Policy"
     )
+
+
+def _of_config_map(
+    manifest: Manifest, registry: Registry, scheduler_name: str, server: KubernetesRules
+) -> Iterator[LoadedProfile]:
+    """Yield the profiles of the texts in a ConfigMap.
+
+    Raises:
+        ProfileInvalid: with every mistake of the first text that has any.
+        InputError: if it has no such text, or one is neither JSON nor YAML.
+    """
+    texts = dict(_texts(manifest))
+    if not texts:
+        raise manifest.error(
+            f"data: has neither a {_CONFIGURATION} under any key nor a Policy under {_POLICY_KEY}"
+        )
+    for key, text in texts.items():
+        path = f"data[{key}]"
+        for inner in manifests_in(text, f"{manifest.source}, {path}", limits=_NESTED):
+            try:
+                yield from _imported(inner, registry, scheduler_name, server)
+            except ProfileInvalid as invalid:
+                raise ProfileInvalid(error.under(path) for error in invalid.errors) from None

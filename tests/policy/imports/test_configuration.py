@@ -11,6 +11,7 @@ from mooring.model.kubernetes_rules import rules_of_server
 from mooring.plugins import SHIPPED
 from mooring.policy.imports.configuration import ProcessSettings, import_configuration
 from mooring.policy.merge import Catalog
+from mooring.policy.points import Point
 from mooring.policy.profile import SchedulingProfileSpec
 from mooring.policy.resolve import resolve
 
@@ -77,6 +78,44 @@ def test_a_profile_keeps_its_fields(catalog: Catalog) -> None:
     (profile,) = imported.profiles
     assert profile.name == "web"
     assert profile.manifest()["spec"] == entry
+
+
+def weights(document: dict[str, Any]) -> dict[str, int]:
+    """Return the weights by which the only profile of a file scores."""
+    registry = Registry(SHIPPED, {})
+    (profile,) = import_configuration(document, registry).profiles
+    found = resolve(profile.spec, registry).plugins[Point.SCORE]
+    return {use.name: use.weight for use in found}
+
+
+def test_v1beta3_is_read_as_v1_and_v1beta2_has_its_own_default_weights() -> None:
+    def of(version: str, **plugins: Any) -> dict[str, int]:
+        api_version = f"kubescheduler.config.k8s.io/{version}"
+        args = {"apiVersion": api_version, "kind": "NodeResourcesFitArgs"}
+        entry = {
+            "plugins": plugins,
+            "pluginConfig": [{"name": "NodeResourcesFit", "args": args}],
+        }
+        return weights(configuration(apiVersion=api_version, profiles=[entry]))
+
+    raised = {"NodeAffinity": 2, "InterPodAffinity": 2, "TaintToleration": 3}
+    assert of("v1").items() >= raised.items()
+    assert of("v1beta3") == of("v1")
+    assert of("v1beta2") == of("v1") | dict.fromkeys(raised, 1)
+    given = {
+        "enabled": [{"name": "NodeAffinity", "weight": 7}],
+        "disabled": [{"name": "InterPodAffinity"}],
+    }
+    kept = of("v1beta2", score=given)
+    assert (kept["NodeAffinity"], kept["TaintToleration"]) == (7, 1)
+    assert "InterPodAffinity" not in kept
+    alone = {"enabled": [{"name": "NodeAffinity"}], "disabled": [{"name": "*"}]}
+    assert of("v1beta2", score=alone) == {"NodeAffinity": 1}
+
+
+def test_v1beta2_without_profiles_has_its_own_default_weights() -> None:
+    document = configuration(apiVersion="kubescheduler.config.k8s.io/v1beta2")
+    assert weights(document)["TaintToleration"] == 1
 
 
 def test_fields_for_all_profiles_apply_to_each_profile(catalog: Catalog) -> None:
@@ -209,10 +248,12 @@ def queue(name: str, *sorters: str, **args: object) -> dict[str, Any]:
 
 INVALID: list[tuple[dict[str, Any], dict[str, str]]] = [
     (
-        {"apiVersion": "kubescheduler.config.k8s.io/v1beta3", "kind": "KubeSchedulerConfiguration"},
+        {"apiVersion": "kubescheduler.config.k8s.io/v1beta1", "kind": "KubeSchedulerConfiguration"},
         {
-            "apiVersion": "must be kubescheduler.config.k8s.io/v1, got "
-            '"kubescheduler.config.k8s.io/v1beta3", did you mean kubescheduler.config.k8s.io/v1?'
+            "apiVersion": "must be one of kubescheduler.config.k8s.io/v1, "
+            "kubescheduler.config.k8s.io/v1beta3, kubescheduler.config.k8s.io/v1beta2, got "
+            '"kubescheduler.config.k8s.io/v1beta1", did you mean '
+            "kubescheduler.config.k8s.io/v1beta3?"
         },
     ),
     (

@@ -1,10 +1,8 @@
-import json
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
-import yaml
 
 from mooring.policy.imports.policy_model import read_policy
 
@@ -15,26 +13,15 @@ def policy(**fields: object) -> dict[str, Any]:
     return {"kind": "Policy", "apiVersion": "v1", **fields}
 
 
-def config_map(text: object) -> dict[str, Any]:
-    return {"apiVersion": "v1", "kind": "ConfigMap", "data": {"policy.cfg": text}}
-
-
 def test_a_list_that_is_absent_or_null_is_not_an_empty_list() -> None:
-    read_back, _ = read_policy(policy(predicates=None, priorities=[]))
+    read_back = read_policy(policy(predicates=None, priorities=[]))
     assert read_back.predicates is None
     assert read_back.priorities == ()
 
 
-@pytest.mark.parametrize("write", [json.dumps, yaml.safe_dump])
-def test_a_config_map_contains_the_policy_as_json_or_yaml(write: Callable[[Any], str]) -> None:
-    read_back, path = read_policy(config_map(write(policy())))
-    assert read_back.kind == "Policy"
-    assert path == "data[policy.cfg]"
-
-
 def test_an_extender_in_the_form_of_a_policy_is_read() -> None:
     old = {"urlPrefix": "http://a", "enableHttps": True, "httpTimeout": 100_000_000}
-    (extender,) = read_policy(policy(extenders=[old]))[0].extenders
+    (extender,) = read_policy(policy(extenders=[old])).extenders
     assert extender.enable_https
     assert extender.timeout == timedelta(milliseconds=100)
 
@@ -43,16 +30,9 @@ def test_an_extender_in_the_form_of_a_policy_is_read() -> None:
     ("document", "path", "message"),
     [
         ({"kind": "Pod"}, "kind", 'must be Policy, got "Pod"'),
-        (config_map(None), "data[policy.cfg]", "is required: the Policy as text"),
         (
-            {"kind": "ConfigMap", "data": "policy.cfg"},
-            "data[policy.cfg]",
-            "is required: the Policy as text",
-        ),
-        (config_map("{"), "data[policy.cfg]", "is neither JSON nor YAML"),
-        (
-            config_map("{kind: Policy, predicate: []}"),
-            "data[policy.cfg].predicate",
+            {"kind": "Policy", "predicate": []},
+            "predicate",
             'unknown field "predicate", did you mean predicates?',
         ),
         (policy(extenders=["http://a"]), "extenders[0]", "must be an object"),

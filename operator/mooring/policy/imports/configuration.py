@@ -1,4 +1,6 @@
-"""Convert a KubeSchedulerConfiguration v1 to SchedulingProfiles.
+"""Convert a KubeSchedulerConfiguration to SchedulingProfiles.
+
+Version v1, and v1beta3 and v1beta2 of Kubernetes 1.22 to 1.28, are read.
 
 Source: staging `kube-scheduler/config/v1/types.go`, `apis/config/v1/defaults.go`,
 `apis/config/validation/validation.go` and component-base `config/validation` of v1.34.4 to v1.37.2.
@@ -25,6 +27,7 @@ from mooring.policy.imports.left_out import (
 from mooring.policy.merge import Catalog
 from mooring.policy.profile import (
     DEFAULT_SCHEDULER,
+    Enabled,
     PluginConfig,
     Plugins,
     PluginSet,
@@ -42,6 +45,9 @@ __all__ = [
     "import_configuration",
 ]
 
+_V1BETA2: Final = "kubescheduler.config.k8s.io/v1beta2"
+_V1BETA2_WEIGHTS: Final = {"NodeAffinity": 1, "InterPodAffinity": 1, "TaintToleration": 1}
+"""Weights of defaults in v1beta2; in v1beta3 and v1 they are higher (apis/config/v1beta2)."""
 _JITTER: Final = 1.2
 """client-go's leader election waits up to this many retry periods between two attempts."""
 
@@ -98,13 +104,19 @@ class _Profile(PolicyModel):
 
 
 class Configuration(PolicyModel):
-    """A KubeSchedulerConfiguration v1."""
+    """A KubeSchedulerConfiguration; v1beta2 has two fields more than the other versions."""
 
-    api_version: Literal["kubescheduler.config.k8s.io/v1"]
+    api_version: Literal[
+        "kubescheduler.config.k8s.io/v1",
+        "kubescheduler.config.k8s.io/v1beta3",
+        "kubescheduler.config.k8s.io/v1beta2",
+    ]
     kind: Literal["KubeSchedulerConfiguration"]
     parallelism: int = Field(16, ge=1, le=2**31 - 1)
     leader_election: _LeaderElection = _LeaderElection()
     client_connection: _ClientConnection = _ClientConnection()
+    healthz_bind_address: str = ""
+    metrics_bind_address: str = ""
     enable_profiling: bool = True
     enable_contention_profiling: bool = True
     percentage_of_nodes_to_score: int | None = Field(None, ge=0, le=100)
@@ -154,7 +166,7 @@ class Imported:
 
 
 def import_configuration(document: object, catalog: Catalog) -> Imported:
-    """Convert a KubeSchedulerConfiguration v1 to profiles, settings and notes.
+    """Convert a KubeSchedulerConfiguration to profiles, settings and notes.
 
     Raises:
         ProfileInvalid: With every mistake; paths start at the document.
@@ -185,14 +197,32 @@ def _cleaned(document: object) -> object:
     """Return the document without meaningless fields that kube-scheduler itself writes."""
     if not isinstance(document, Mapping) or not isinstance(document.get("profiles"), list):
         return document
-    return {**document, "profiles": [_cleaned_profile(profile) for profile in document["profiles"]]}
+    version = document.get("apiVersion")
+    profiles = [_cleaned_profile(profile, version) for profile in document["profiles"]]
+    return {**document, "profiles": profiles}
 
 
-def _cleaned_profile(profile: object) -> object:
-    if not isinstance(profile, Mapping) or not isinstance(profile.get("plugins"), Mapping):
+def _cleaned_profile(profile: object, version: object) -> object:
+    if not isinstance(profile, Mapping):
         return profile
-    plugins = {point: _cleaned_set(plugins) for point, plugins in profile["plugins"].items()}
-    return {**profile, "plugins": plugins}
+    cleaned = dict(profile)
+    if isinstance(plugins := profile.get("plugins"), Mapping):
+        cleaned["plugins"] = {point: _cleaned_set(each) for point, each in plugins.items()}
+    if isinstance(entries := profile.get("pluginConfig"), list):
+        cleaned["pluginConfig"] = [_cleaned_args(entry, version) for entry in entries]
+    return cleaned
+
+
+def _cleaned_args(entry: object, version: object) -> object:
+    """Return an entry of pluginConfig without the apiVersion of its arguments, if it is the file's.
+
+    A profile's arguments have the version v1.
+    """
+    args = entry.get("args") if isinstance(entry, Mapping) else None
+    if not isinstance(entry, Mapping) or not isinstance(args, Mapping):
+        return entry
+    kept = {name: value for name, value in args.items() if (name, value) != ("apiVersion", version)}
+    return {**entry, "args": kept}
 
 
 def _cleaned_set(plugins: object) -> object:
@@ -218,6 +248,8 @@ def _spec(profile: _Profile, configuration: Configuration) -> SchedulingProfileS
     if "plugins" in fields:
         points = profile.plugins.model_fields_set & Plugins.model_fields.keys()
         fields["plugins"] = Plugins(**{name: getattr(profile.plugins, name) for name in points})
+    if configuration.api_version == _V1BETA2:
+        fields["plugins"] = _with_former_weights(fields.get("plugins") or Plugins())
     if configuration.percentage_of_nodes_to_score is not None:
         fields.setdefault(
             "percentage_of_nodes_to_score", configuration.percentage_of_nodes_to_score
@@ -225,6 +257,17 @@ def _spec(profile: _Profile, configuration: Configuration) -> SchedulingProfileS
     if configuration.extenders:
         fields["extenders"] = configuration.extenders
     return SchedulingProfileSpec(**fields)
+
+
+def _with_former_weights(plugins: Plugins) -> Plugins:
+    """Return the plugins with the weights that v1beta2 gives to those that the file leaves out."""
+    score = plugins.score
+    named = {plugin.name for plugin in score.enabled} | {plugin.name for plugin in score.disabled}
+    if "*" in named:
+        return plugins
+    added = (Enabled(name=n, weight=w) for n, w in _V1BETA2_WEIGHTS.items() if n not in named)
+    sets = score.model_copy(update={"enabled": (*score.enabled, *added)})
+    return plugins.model_copy(update={"score": sets})
 
 
 def _unresolvable(specs: Iterable[SchedulingProfileSpec], catalog: Catalog) -> Iterator[FieldError]:
@@ -300,6 +343,8 @@ def _without_counterpart(configuration: Configuration) -> Iterator[FieldError]:
         "enable_profiling": "Mooring has no profiling endpoint",
         "enable_contention_profiling": "Mooring has no profiling endpoint",
         "delay_cache_until_active": "a standby Mooring always keeps its cache warm",
+        "healthz_bind_address": "mooring run has --bind-address and --port",
+        "metrics_bind_address": "mooring run has --bind-address and --port",
     }
     for name, reason in reasons.items():
         if name in configuration.model_fields_set:

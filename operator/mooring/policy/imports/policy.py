@@ -74,15 +74,15 @@ def import_provider(name: str, scheduler_name: str = DEFAULT_SCHEDULER) -> Sched
 def import_policy(
     document: object, catalog: Catalog, scheduler_name: str = DEFAULT_SCHEDULER
 ) -> SchedulingProfile:
-    """Convert a Policy, or a ConfigMap that contains one, to a profile.
+    """Convert a Policy to a profile.
 
     Raises:
         ProfileInvalid: With every mistake; paths start at the document.
     """
-    policy, path = read_policy(document)
+    policy = read_policy(document)
     mistakes = [*_wrong_predicates(policy), *_wrong_priorities(policy)]
     if mistakes:
-        raise ProfileInvalid(mistake.under(path) for mistake in mistakes)
+        raise ProfileInvalid(mistakes)
     uses = _with_one_strategy([*_filters(policy), *_scores(policy)])
     missing = [
         FieldError(use.path, f"needs the plugin {use.plugin}, which this Mooring does not have")
@@ -90,7 +90,7 @@ def import_policy(
         if catalog.points(use.plugin) is None
     ]
     if missing:
-        raise ProfileInvalid(mistake.under(path) for mistake in missing)
+        raise ProfileInvalid(missing)
     spec = read(SchedulingProfileSpec, _spec(policy, uses, catalog), "spec")
     if policy.extenders:
         spec = spec.model_copy(update={"extenders": policy.extenders})

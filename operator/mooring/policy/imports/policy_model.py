@@ -4,21 +4,17 @@ Source: `kube-scheduler/config/v1/legacy_types.go` and `validation.go` of v1.20.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
-import yaml
 from pydantic import Field
 
 from mooring.policy.args import CPU_AND_MEMORY, Resources, Shape
-from mooring.policy.errors import FieldError, ProfileInvalid
+from mooring.policy.errors import FieldError
 from mooring.policy.extender import Extenders
 from mooring.policy.names import QualifiedName
 from mooring.policy.reading import PolicyModel, read
 
-__all__ = ["CONFIG_MAP_KEY", "Policy", "Predicate", "Priority", "Ratio", "read_policy"]
-
-CONFIG_MAP_KEY: Final = "policy.cfg"
-"""The key under which a ConfigMap has a Policy."""
+__all__ = ["Policy", "Predicate", "Priority", "Ratio", "read_policy"]
 
 
 class Labels(PolicyModel):
@@ -106,25 +102,13 @@ class Policy(PolicyModel):
     always_check_all_predicates: bool = False
 
 
-def read_policy(document: object) -> tuple[Policy, str]:
-    """Read a Policy from a document, or from `policy.cfg` of a ConfigMap; return it and its path.
+def read_policy(document: object) -> Policy:
+    """Read a Policy from a document.
 
     Raises:
         ProfileInvalid: With every schema mistake.
     """
-    if not isinstance(document, Mapping) or document.get("kind") != "ConfigMap":
-        return read(Policy, _as_v1(document), ""), ""
-    path = f"data[{CONFIG_MAP_KEY}]"
-    data = document.get("data")
-    text = data.get(CONFIG_MAP_KEY) if isinstance(data, Mapping) else None
-    if not isinstance(text, str):
-        raise ProfileInvalid([FieldError(path, "is required: the Policy as text")])
-    try:
-        inner = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        problem = " ".join(str(error).split())
-        raise ProfileInvalid([FieldError(path, f"is neither JSON nor YAML: {problem}")]) from None
-    return read(Policy, _as_v1(inner), path), path
+    return read(Policy, _as_v1(document), "")
 
 
 def _as_v1(document: object) -> object:
