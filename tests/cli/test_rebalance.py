@@ -53,6 +53,12 @@ def test_ignored_kinds_are_named_on_standard_error(tmp_path: Path) -> None:
     assert "ignored objects of kinds that no decision reads: ConfigMap (1)" in result.stderr
 
 
+def test_a_context_that_files_make_no_use_of_is_wrong_usage(file: str) -> None:
+    result = invoke(file, "--context=none")
+    assert result.exit_code == 2
+    assert "--kubeconfig and --context need --cluster beside FILEs" in result.stderr
+
+
 def test_the_same_input_and_seed_print_the_same_bytes(file: str) -> None:
     assert invoke(file, "-o", "json").stdout == invoke(file, "-o", "json").stdout
 

@@ -248,8 +248,16 @@ async def test_files_may_be_tried_beside_the_live_cluster(tmp_path: Path) -> Non
     new.write_text("{apiVersion: v1, kind: Pod, metadata: {name: new}, spec: {containers: [")
     new.write_text(new.read_text() + "{name: c, image: a}]}}")
     live = LiveCluster(node("n1"), pod("web"))
-    result = await live.invoke(simulate, tmp_path, str(new), "pod/new", "-o", "json")
+    result = await live.invoke(simulate, tmp_path, str(new), "pod/new", "--cluster", "-o", "json")
     assert [d["node"] for d in json.loads(result.stdout)["decisions"]] == ["n1"]
+
+
+def test_a_context_that_files_make_no_use_of_is_wrong_usage(tmp_path: Path) -> None:
+    cluster = dump(tmp_path / "a.json", node("n1"), pod())
+    for option in ("--context=none", "--kubeconfig=none"):
+        result = invoke(cluster, option)
+        assert result.exit_code == 2
+        assert "--kubeconfig and --context need --cluster beside FILEs" in result.stderr
 
 
 def test_a_cluster_that_cannot_be_reached_is_one_line(tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
 """Read the live cluster of the kubeconfig for a command."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+
+import click
 
 from mooring import __version__
 from mooring.cli.console import note
@@ -9,9 +11,35 @@ from mooring.cli.progress import Progress
 from mooring.kube.config import load_connection
 from mooring.kube.errors import KubeError, explain
 from mooring.simulate.live import read_cluster
-from mooring.simulate.manifests import InputError, Manifest
+from mooring.simulate.manifests import InputError, Manifest, read_manifests
 
-__all__ = ["live_manifests"]
+__all__ = ["files_and_cluster", "live_manifests"]
+
+
+def files_and_cluster(
+    files: Sequence[str],
+    kubeconfig: str | None,
+    context: str | None,
+    progress: Progress,
+    *,
+    cluster: bool,
+    asked_elsewhere: bool = False,
+) -> Iterator[Manifest]:
+    """Return the objects of the files, and of the live cluster if `cluster` or without any file.
+
+    Raises:
+        UsageError: The kubeconfig or the context is for nothing; `asked_elsewhere` if the command
+            asks the cluster for something else.
+    """
+    if (kubeconfig or context) and files and not (cluster or asked_elsewhere):
+        raise click.UsageError("--kubeconfig and --context need --cluster beside FILEs")
+
+    def read() -> Iterator[Manifest]:
+        yield from read_manifests(files)
+        if cluster or not files:
+            yield from live_manifests(kubeconfig, context, progress)
+
+    return read()
 
 
 def live_manifests(

@@ -2,12 +2,11 @@
 
 import sys
 import time
-from collections.abc import Iterator
 from typing import TypeVar
 
 import click
 
-from mooring.cli.cluster import live_manifests
+from mooring.cli.cluster import files_and_cluster
 from mooring.cli.console import (
     DONE,
     NO,
@@ -34,7 +33,6 @@ from mooring.plugins import SHIPPED
 from mooring.policy.rebalancing import Goal
 from mooring.simulate.before_and_after import write_before_and_after
 from mooring.simulate.inputs import inputs_of
-from mooring.simulate.manifests import Manifest, read_manifests
 from mooring.simulate.profiles import load_profiles, profile_objects
 from mooring.simulate.rebalancing import PlannedProfile, Rebalance, Wanted, WantedPlan
 from mooring.simulate.selection import type_and_name
@@ -143,12 +141,11 @@ def rebalance(
     if {Goal.SPREAD, Goal.PACK} <= {*goals}:
         raise click.UsageError("--goal Spread and --goal Pack undo each other: give one of them")
     target = _wanted(wanted, namespace) if wanted else None
-    live = cluster or not files or bool(kubeconfig or context)
     with mistakes_reported(), Progress() as progress:
         registry = Registry(SHIPPED)
         profiles = () if profile is None else load_profiles(profile_objects(profile), registry)
         print_notes(profile or "", (said for loaded in profiles for said in loaded.notes))
-        manifests = _manifests(files, kubeconfig, context, progress, live=live)
+        manifests = files_and_cluster(files, kubeconfig, context, progress, cluster=cluster)
         inputs = inputs_of(
             progress.counting(manifests, "reading objects"),
             registry,
@@ -179,20 +176,6 @@ def _wanted(word: str, namespace: str | None) -> Wanted:
             f"{word!r} is neither pod/NAME nor podgroup/NAME", param_hint="'--for'"
         )
     return Wanted(named.name, namespace)
-
-
-def _manifests(
-    files: tuple[str, ...],
-    kubeconfig: str | None,
-    context: str | None,
-    progress: Progress,
-    *,
-    live: bool,
-) -> Iterator[Manifest]:
-    """Yield the objects of the files, and of the live cluster if `live`."""
-    yield from read_manifests(files)
-    if live:
-        yield from live_manifests(kubeconfig, context, progress)
 
 
 def _answered(

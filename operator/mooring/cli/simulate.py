@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 import click
 
-from mooring.cli.cluster import live_manifests
+from mooring.cli.cluster import files_and_cluster
 from mooring.cli.comparison import print_comparison
 from mooring.cli.console import (
     DONE,
@@ -33,10 +33,10 @@ from mooring.plugins import SHIPPED
 from mooring.simulate.compare import arrival_order, compare, recorded_order
 from mooring.simulate.inputs import Inputs, inputs_of
 from mooring.simulate.live import save
-from mooring.simulate.manifests import STDIN, InputError, Manifest, read_manifests
+from mooring.simulate.manifests import STDIN, InputError, Manifest
 from mooring.simulate.profiles import load_profiles, profile_objects
 from mooring.simulate.selection import Selection, TypeAndName, take_off, type_and_name
-from mooring.simulate.simulation import Attempt, Simulation
+from mooring.simulate.simulation import Simulation
 
 __all__ = ["simulate"]
 
@@ -196,7 +196,9 @@ def simulate(
     registry = Registry(SHIPPED)
     with mistakes_reported(), _collecting_rarely(), Progress() as progress:
         files, targets = _files_and_targets(words, filenames)
-        manifests = _manifests(files, progress, kubeconfig, context, live=cluster or not files)
+        manifests = files_and_cluster(
+            files, kubeconfig, context, progress, cluster=cluster, asked_elsewhere=replay == _LIVE
+        )
         profiles = () if profile is None else load_profiles(profile_objects(profile), registry)
         kept = progress.counting(_saved(manifests, dump, files), "reading objects")
         inputs = inputs_of(kept, registry, profiles, keep_raw=extenders, kubernetes=kubernetes)
@@ -222,19 +224,18 @@ def simulate(
         if all_pods:
             chosen = take_off(chosen, lambda p: selection.takes(p, inputs) and simulation.takes(p))
         print_notes(profile or "", (said for loaded in profiles for said in loaded.notes))
-        if not extenders and (uncalled := _with_extenders(inputs)):
-            note(f"extenders were not called (--extenders calls them): those of {uncalled}")
+        _note_extenders(inputs, called=extenders)
         if not chosen.pending and not chosen.rejected:
             _nothing_to_schedule(chosen, selection)
-        attempts = simulation.attempts(chosen.pending, chosen.rejected, extenders=extenders)
-        summary = _printed(attempts, chosen, output, progress)
+        summary = _printed(simulation, chosen, output, progress, extenders=extenders)
     sys.exit(DONE if summary.placed == summary.pods else NO)
 
 
 def _printed(
-    attempts: Iterator[Attempt], chosen: Inputs, output: str, progress: Progress
+    simulation: Simulation, chosen: Inputs, output: str, progress: Progress, *, extenders: bool
 ) -> Summary:
     """Print the attempts about the chosen pods, and return how many got a node."""
+    attempts = simulation.attempts(chosen.pending, chosen.rejected, extenders=extenders)
     total = len(chosen.pending) + len(chosen.rejected)
     if not (output == "json" and sys.stdout.isatty()):
         attempts = progress.counting(attempts, "scheduling pods", total)
@@ -266,20 +267,6 @@ def _files_and_targets(
         else:
             targets.append(target)
     return (*files, *filenames), tuple(targets)
-
-
-def _manifests(
-    files: Sequence[str],
-    progress: Progress,
-    kubeconfig: str | None,
-    context: str | None,
-    *,
-    live: bool,
-) -> Iterator[Manifest]:
-    """Yield the objects of the files, and of the live cluster if `live`."""
-    yield from read_manifests(files)
-    if live or kubeconfig or context:
-        yield from live_manifests(kubeconfig, context, progress)
 
 
 def _saved(
@@ -325,6 +312,8 @@ def _nothing_to_schedule(inputs: Inputs, selection: Selection) -> NoReturn:
     raise InputError(f"there is no pod without a node to schedule{where}{hint}")
 
 
-def _with_extenders(inputs: Inputs) -> str:
-    """Return the names of the profiles that have extenders."""
-    return ", ".join(p.profile.name for p in inputs.profiles if p.profile.spec.extenders)
+def _note_extenders(inputs: Inputs, *, called: bool) -> None:
+    """Print a note that names the profiles whose extenders were not called."""
+    uncalled = ", ".join(p.profile.name for p in inputs.profiles if p.profile.spec.extenders)
+    if uncalled and not called:
+        note(f"extenders were not called (--extenders calls them): those of {uncalled}")
