@@ -485,8 +485,16 @@ async def test_a_runtime_class_is_left_out_with_a_note() -> None:
         ("kind: [", "expected"),
         ("just words", "must be an object"),
         (text(api_object("ConfigMap", "web")), "ConfigMap of v1 makes no pods here"),
-        (text(pod() | {"apiVersion": "apps/v1"}), "Pod of apps/v1 makes no pods here"),
+        (text(pod() | {"apiVersion": "apps/v1"}), "apps/v1 is not read for Pod; write v1"),
         (text(service("web", {"app": "web"})), "the text makes no pods"),
+        (
+            text(pod("web"), pod_group("train", 2)).replace("minCount", "minMembers"),
+            'PodGroup default/train spec.schedulingPolicy.gang.minMembers: unknown field "min',
+        ),
+        (
+            text(deployment("web", 1, "1")).replace("apps/v1", "apps.kruise.io/v1"),
+            "kind: Deployment of apps.kruise.io/v1 makes no pods here",
+        ),
         ("a: &x [1]\nb: *x", "aliases"),
         ("[" * 100 + "]" * 100, "nested deeper"),
         ("- " * 70 + "x", "nested deeper"),

@@ -8,7 +8,7 @@ from mooring.model.pod import parse_pod
 from mooring.model.resources import CPU, MEMORY
 from mooring.model.workloads import parse_priority_class
 from mooring.simulate.admission import Admission, Forbidden, as_stored
-from mooring.testing.builders import api_object, pod_group, priority_class, toleration
+from mooring.testing.builders import api_object, node, pod_group, priority_class, toleration
 from mooring.testing.storage_builders import pv
 
 
@@ -56,12 +56,14 @@ def test_a_pod_without_a_class_gets_the_global_default_with_the_lowest_value() -
     assert spec["priority"] == 3
 
 
-def test_without_any_default_a_pod_has_no_priority() -> None:
-    assert "priority" not in admitted(manifest(), priority_class("some", 5))["spec"]
+def test_without_any_default_a_pod_has_priority_0() -> None:
+    spec = admitted(manifest(), priority_class("some", 5))["spec"]
+    assert (spec["priority"], spec["preemptionPolicy"]) == (0, "PreemptLowerPriority")
 
 
-def test_a_priority_in_the_object_is_kept() -> None:
+def test_a_stored_pod_keeps_its_priority_though_its_class_is_gone() -> None:
     raw = manifest(priority=1, priorityClassName="gone")
+    raw["metadata"]["uid"] = "u"
     assert admitted(raw)["spec"]["priority"] == 1
 
 
@@ -91,7 +93,26 @@ def test_a_class_that_does_not_exist_forbids_the_pod_as_the_api_server_says(
 def test_a_stored_pod_keeps_its_place_though_its_runtime_class_is_gone() -> None:
     raw = manifest(runtimeClassName="kata")
     raw["metadata"]["uid"] = "u"
-    assert admitted(raw)["spec"] == raw["spec"]
+    assert admitted(raw)["spec"] == raw["spec"] | {
+        "priority": 0,
+        "preemptionPolicy": "PreemptLowerPriority",
+    }
+
+
+def test_a_new_pod_may_only_say_the_priority_of_its_class() -> None:
+    high = priority_class("high", 7, policy="Never")
+    same = manifest(priorityClassName="high", priority=7, preemptionPolicy="Never")
+    assert admitted(same, high)["spec"]["priority"] == 7
+    assert rejection(manifest(priority=100)) == (
+        'pods "web" is forbidden: the integer value of priority (100) must not be provided in pod '
+        "spec; priority admission controller computed 0 from the given PriorityClass name"
+    )
+    assert rejection(manifest(priorityClassName="high", priority=8), high).endswith(
+        "computed 7 from the given PriorityClass name"
+    )
+    assert "the string value of PreemptionPolicy (Never) must not be provided" in rejection(
+        manifest(preemptionPolicy="Never")
+    )
 
 
 HEAVY = api_object("RuntimeClass", "heavy", overhead={"podFixed": {"cpu": "250m"}})
@@ -214,6 +235,23 @@ def test_a_volume_without_a_phase_is_available_unless_it_has_a_claim() -> None:
     assert as_stored(Kind.PERSISTENT_VOLUME, lost) == lost
 
 
+def test_a_node_with_a_capacity_only_has_it_for_pods() -> None:
+    capacity = {"cpu": "4", "pods": "2"}
+    raw = {"metadata": {"name": "n1"}, "status": {"capacity": capacity}}
+    assert as_stored(Kind.NODE, raw)["status"]["allocatable"] == capacity
+    with_less = node("n1", cpu="3")
+    with_less["status"]["capacity"] = capacity
+    assert as_stored(Kind.NODE, with_less) == with_less
+
+
+def test_a_replication_controller_without_a_selector_has_the_labels_of_its_template() -> None:
+    template = {"metadata": {"labels": {"app": "web"}}}
+    raw: dict[str, Any] = {"metadata": {"name": "web"}, "spec": {"template": template}}
+    assert as_stored(Kind.REPLICATION_CONTROLLER, raw)["spec"]["selector"] == {"app": "web"}
+    raw["spec"]["selector"] = {"tier": "front"}
+    assert as_stored(Kind.REPLICATION_CONTROLLER, raw) == raw
+
+
 ITEM = {"type": "Container", "defaultRequest": {"cpu": "250m", "memory": "64Mi"}}
 DEFAULTS = api_object("LimitRange", "small", namespace="default", spec={"limits": [ITEM]})
 TWO = [{"name": "a", "resources": {"requests": {"cpu": "1500m"}}}, {"name": "b"}]
@@ -254,5 +292,11 @@ def test_a_group_without_a_class_gets_the_priority_of_the_default_one() -> None:
     default = parse_priority_class(priority_class("some", 5, default=True))
     assert Admission([default], []).pod_group(raw)["spec"]["priority"] == 5
     assert Admission([], []).pod_group(raw)["spec"]["priority"] == 0
+
+
+def test_a_group_may_only_say_the_priority_of_its_class() -> None:
     given = pod_group("train", 2, priority=7)
-    assert Admission([default], []).pod_group(given)["spec"]["priority"] == 7
+    high = parse_priority_class(priority_class("high", 7, default=True))
+    assert Admission([high], []).pod_group(given)["spec"]["priority"] == 7
+    with pytest.raises(Forbidden, match=r"pod group \(7\) must match the priority computed \(0\)"):
+        Admission([], []).pod_group(given)

@@ -122,6 +122,15 @@ def test_pods_that_exist_count_towards_the_replicas() -> None:
     assert len([o for o in made if o["kind"] == "Pod"]) == 2
 
 
+def test_pods_of_a_controller_of_another_api_do_not_count() -> None:
+    """OpenKruise has a StatefulSet too."""
+    other = owned("ReplicaSet", "web")
+    (owner,) = other["metadata"]["ownerReferences"]
+    for version, missing in (("apps.kruise.io/v1beta1", 1), ("apps/v1", 0)):
+        owner["apiVersion"] = version
+        assert len(pods(controller("ReplicaSet"), other)) == missing
+
+
 def test_the_pods_of_a_stateful_set_have_ordinals_and_claims() -> None:
     claim = {"metadata": {"name": "data"}, "spec": {"storageClassName": "fast"}}
     raw = controller(

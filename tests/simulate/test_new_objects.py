@@ -9,9 +9,10 @@ from mooring.simulate.manifests import InputError, Manifest
 from mooring.simulate.new_objects import (
     NewObjects,
     RejectedPod,
-    check_fields,
+    Written,
     display_key,
     makes_pods,
+    read_all,
 )
 from mooring.testing.builders import api_object, cluster, node, pod, priority_class
 
@@ -81,20 +82,51 @@ def test_a_mistake_in_a_field_comes_before_a_rejection() -> None:
 def test_every_mistake_in_the_fields_is_told_with_its_place_or_only_so_many() -> None:
     wrong = manifest(written("web", x=1, y=2, z=3))
     with pytest.raises(InputError) as caught:
-        check_fields(wrong)
+        Written().checked(wrong)
     lines = str(caught.value).splitlines()
     assert lines[0] == 'new.yaml: Pod default/web spec.x: unknown field "x"'
     assert len(lines) == 3
     with pytest.raises(InputError) as caught:
-        check_fields(wrong, 2)
+        Written(2).checked(wrong)
     assert str(caught.value).splitlines() == lines[:2]
-    check_fields(manifest(written("web")))
+    right = manifest(written("web"))
+    assert Written().checked(right) == right
+
+
+def test_the_mistakes_of_several_objects_are_told_at_once_up_to_a_number() -> None:
+    wrong = [manifest(written(f"p{number}", x=1)) for number in range(30)]
+    with pytest.raises(InputError) as caught:
+        read_all([*wrong[:2], manifest(written("web")), wrong[2]], Written().checked)
+    names = [line.split()[2] for line in str(caught.value).splitlines()]
+    assert names == ["default/p0", "default/p1", "default/p2"]
+    with pytest.raises(InputError) as caught:
+        read_all(wrong, Written().checked)
+    assert len(str(caught.value).splitlines()) == 20
+
+
+def test_objects_with_generate_name_get_names_that_are_the_same_in_every_run() -> None:
+    def named() -> list[str]:
+        raw = written("web")
+        raw["metadata"] = {"generateName": "web-"}
+        taken = Written()
+        return [taken.checked(manifest(raw)).raw["metadata"]["name"] for _ in range(9)]
+
+    names = named()
+    assert len({*names}) == 9
+    assert all(name.startswith("web-") and len(name) == len("web-") + 5 for name in names)
+    assert names == named()
 
 
 def test_pods_and_controllers_make_pods_and_other_objects_do_not() -> None:
     assert makes_pods(manifest(pod("web")))
     assert makes_pods(manifest(daemon_set()))
     assert not makes_pods(manifest(api_object("Service", "web", spec={})))
+
+
+def test_an_object_without_a_namespace_is_called_by_its_name() -> None:
+    assert display_key(manifest(node("n1"))) == "Node n1"
+    of_longhorn = {**node("n1"), "apiVersion": "longhorn.io/v1beta2"}
+    assert display_key(manifest(of_longhorn)) == "Node default/n1"
 
 
 def test_an_object_without_a_name_is_called_so() -> None:

@@ -128,12 +128,12 @@ def note(text: str) -> None:
 
 def note_ignored(kinds: Mapping[str, int], source: str = "", notes: Iterable[str] = ()) -> None:
     """Print how many objects of these kinds were ignored, if any, and other notes about objects."""
-    for text in notes:
-        note(text)
+    where = f"{source}: " if source else ""
     if kinds:
         counts = ", ".join(f"{kind} ({count})" for kind, count in sorted(kinds.items()))
-        where = f"{source}: " if source else ""
         note(f"{where}ignored objects of kinds that no decision reads: {counts}")
+    for each in dict.fromkeys(notes):
+        note(f"{where}{each}")
 
 
 def print_notes(source: str, notes: Iterable[object]) -> None:

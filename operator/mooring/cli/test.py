@@ -83,7 +83,7 @@ def test(paths: Sequence[str], *, kubernetes: str | None, print_schema: bool, ou
     _PRINTERS[output](results)
     for file, of_file in results:
         ignored = reduce(or_, (Counter(case.ignored) for case in of_file), Counter[str]())
-        note_ignored(ignored, file.path)
+        note_ignored(ignored, file.path, (each for case in of_file for each in case.notes))
     cases = [case for _, cases in results for case in cases]
     if any(case.error is not None for case in cases):
         sys.exit(BAD_INPUT)

@@ -40,13 +40,16 @@ from mooring.page.decisions import DecisionInFull, decision_in_full
 from mooring.page.turns import Turns
 from mooring.policy.errors import ProfileInvalid
 from mooring.policy.rules.rule import plan_one_by_one
+from mooring.simulate.admission import as_stored
+from mooring.simulate.kinds import KINDS
 from mooring.simulate.manifests import InputError, Limits, Manifest, manifests_in
 from mooring.simulate.new_objects import (
     SELECT_PODS,
     NewObjects,
     RejectedPod,
-    check_fields,
+    Written,
     makes_pods,
+    read_all,
 )
 from mooring.simulate.offline import offline_handle
 from mooring.simulate.profiles import read_profiles
@@ -64,10 +67,7 @@ _PROFILE_LIMITS: Final = replace(_LIMITS, values=5_000)
 """Of a profile, which is read in one step: the mistakes in 50,000 values take seconds."""
 _MOST_MISTAKES: Final = 20
 _SCHEDULING_GATES: Final = "SchedulingGates"
-_GROUPS: Final = {
-    ("scheduling.k8s.io", "PodGroup"): Kind.POD_GROUP,
-    ("scheduling.x-k8s.io", "PodGroup"): Kind.COSCHEDULING_POD_GROUP,
-}
+_GROUPS: Final = (Kind.POD_GROUP, Kind.COSCHEDULING_POD_GROUP)
 _NO_RUNTIME_CLASS: Final = (
     "RuntimeClasses are not known here: their overhead and node selectors are not added"
 )
@@ -270,12 +270,13 @@ class WhatIfRunner:
         new_objects, found = NewObjects(self._scheduler.state), _Objects()
         for manifest in manifests:
             with manifest.locating_errors():
-                if (manifest.group, manifest.kind) in _GROUPS:
+                kind = KINDS.get((manifest.group, manifest.kind))
+                if kind in _GROUPS:
                     _add_group(manifest, new_objects, found)
                     continue
-                if (manifest.group, manifest.kind) in SELECT_PODS:
+                if kind in SELECT_PODS:
                     found.selecting.append(_selecting(manifest))
-                if manifest.kind == "Service":
+                if kind is Kind.SERVICE:
                     continue
                 # One more than are tried shows that there are more; a ReplicaSet may come first.
                 fitting = islice(_made_of(manifest, new_objects, found.notes), MOST_PODS + 2)
@@ -507,23 +508,24 @@ def _new_objects(text: str) -> list[Manifest]:
     """Return the objects of a text, as if nothing of them was stored yet.
 
     Raises:
-        InputError: for mistakes in the text, and in the fields of pods and their controllers.
+        InputError: for mistakes in the text, and in the fields of objects.
     """
     found: list[Manifest] = []
-    for manifest in manifests_in(text, "the pods", limits=_LIMITS):
+    written = Written(_MOST_MISTAKES)
+
+    def take(manifest: Manifest) -> None:
         raw = {name: value for name, value in manifest.raw.items() if name != "status"}
-        with manifest.locating_errors():
-            raw["metadata"] = {**mapping(raw, "metadata")}
+        raw["metadata"] = {**mapping(raw, "metadata")}
         raw["metadata"].pop("uid", None)
-        new = replace(manifest, raw=raw)
-        check_fields(new, _MOST_MISTAKES)
-        found.append(new)
+        found.append(written.checked(replace(manifest, raw=raw)))
+
+    read_all(manifests_in(text, "the pods", limits=_LIMITS), take)
     return found
 
 
 def _add_group(manifest: Manifest, new_objects: NewObjects, found: _Objects) -> None:
     """Add the definition of a pod group."""
-    kind, raw = _GROUPS[manifest.group, manifest.kind], manifest.raw
+    kind, raw = KINDS[manifest.group, manifest.kind], manifest.raw
     is_native = kind is Kind.POD_GROUP
     definition = new_objects.pod_group(raw) if is_native else parse_object(kind, raw)
     found.groups.append((kind, object_key(kind, raw), definition))
@@ -531,8 +533,9 @@ def _add_group(manifest: Manifest, new_objects: NewObjects, found: _Objects) -> 
 
 def _selecting(manifest: Manifest) -> tuple[Kind, str, Any]:
     """Return kind, key and value of a Service or controller, as `WhatIf.put` takes them."""
-    kind = SELECT_PODS[manifest.group, manifest.kind]
-    return kind, object_key(kind, manifest.raw), parse_object(kind, manifest.raw)
+    kind = KINDS[manifest.group, manifest.kind]
+    raw = as_stored(kind, manifest.raw)
+    return kind, object_key(kind, raw), parse_object(kind, raw)
 
 
 def _add_pod(manifest: Manifest, new_objects: NewObjects, found: _Objects) -> None:

@@ -40,6 +40,8 @@ _SYSTEM_CLASSES: Final = {
     "system-cluster-critical": 2_000_000_000,
     "system-node-critical": 2_000_001_000,
 }
+_PREEMPT: Final = "PreemptLowerPriority"
+_NO_CLASS: Final = PriorityClass("", 0, global_default=False, preemption_policy=_PREEMPT)
 _DEFAULT_CLASS: Final = (
     "storageclass.kubernetes.io/is-default-class",
     "storageclass.beta.kubernetes.io/is-default-class",
@@ -51,16 +53,25 @@ _TOLERATED_FOR_A_TIME: Final = ("node.kubernetes.io/not-ready", "node.kubernetes
 def as_stored(kind: Kind, raw: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the object as a cluster would store it.
 
-    A Namespace gets the label `kubernetes.io/metadata.name`; a PersistentVolume without a phase
-    gets phase Bound if it has a claimRef, else Available; a ResourceClaim and a PodGroup get a uid.
+    These are the defaults that decisions read (SetDefaults in pkg/apis): the label
+    `kubernetes.io/metadata.name` of a Namespace, the allocatable amounts of a Node that has only a
+    capacity, and the selector of a ReplicationController. Controllers would give a
+    PersistentVolume phase Bound if it has a claimRef, else Available. A ResourceClaim and a
+    PodGroup get a uid.
     """
     if kind is Kind.NAMESPACE:
         metadata = mapping(raw, "metadata")
         labels = {"kubernetes.io/metadata.name": name_of(raw)}
         labels |= mapping(metadata, "labels", "metadata")
         return {**raw, "metadata": {**metadata, "labels": labels}}
-    if kind is Kind.PERSISTENT_VOLUME and not mapping(raw, "status").get("phase"):
-        taken = mapping(mapping(raw, "spec"), "claimRef", "spec")
+    status, spec = mapping(raw, "status"), mapping(raw, "spec")
+    if kind is Kind.NODE and status.get("allocatable") is None:
+        return {**raw, "status": {**status, "allocatable": status.get("capacity")}}
+    if kind is Kind.REPLICATION_CONTROLLER and not spec.get("selector"):
+        template = mapping(mapping(spec, "template", "spec"), "metadata", "spec.template")
+        return {**raw, "spec": {**spec, "selector": template.get("labels")}}
+    if kind is Kind.PERSISTENT_VOLUME and not status.get("phase"):
+        taken = mapping(spec, "claimRef", "spec")
         return {**raw, "status": {"phase": "Bound" if taken else "Available"}}
     if kind in (Kind.RESOURCE_CLAIM, Kind.POD_GROUP) and is_new(raw):
         uid = f"{kind}/{object_key(kind, raw)}"
@@ -124,12 +135,12 @@ class Admission:
     ) -> None:
         self._kubernetes = kubernetes
         self._priorities = {
-            name: PriorityClass(name, value, global_default=False, preemption_policy="")
+            name: PriorityClass(name, value, global_default=False, preemption_policy=_PREEMPT)
             for name, value in _SYSTEM_CLASSES.items()
         }
         self._priorities |= {found.name: found for found in priority_classes}
         defaults = [found for found in self._priorities.values() if found.global_default]
-        self._default = min(defaults, key=lambda found: found.value, default=None)
+        self._default = min(defaults, key=lambda found: found.value, default=_NO_CLASS)
         self._runtime_classes = {name_of(raw): raw for raw in runtime_classes}
         self._limit_ranges = LimitRanges(limit_ranges)
 
@@ -159,12 +170,10 @@ class Admission:
         """
         spec = dict(mapping(raw, "spec"))
         try:
-            found = self._class_of(spec)
+            self._set_group_priority(spec)
         except Forbidden as answer:
             name = f'podgroups.scheduling.k8s.io "{name_of(raw)}"'
             raise Forbidden(f"{name} is forbidden: {answer}") from None
-        if spec.get("priority") is None:
-            spec["priority"] = found.value if found is not None else 0
         return {**raw, "spec": spec}
 
     def _admitted(self, namespace: str, spec: dict[str, Any], *, new: bool) -> dict[str, Any]:
@@ -173,8 +182,8 @@ class Admission:
             if not self._kubernetes.pod_level_defaults_last:
                 _set_pod_level_requests(spec)
             spec = self._limit_ranges.completed(namespace, spec)
-        if spec.get("priority") is None:
-            self._set_priority(spec)
+        if new or spec.get("priority") is None:
+            self._set_priority(spec, new=new)
         if new:
             _set_tolerations(spec)
         self._set_runtime_class(spec, new=new)
@@ -184,18 +193,37 @@ class Admission:
             raise Forbidden(listed if len(violations) == 1 else f"[{listed}]")
         return spec
 
-    def _set_priority(self, spec: dict[str, Any]) -> None:
+    def _set_group_priority(self, spec: dict[str, Any]) -> None:
         found = self._class_of(spec)
-        if found is not None:
+        if spec.get("priority") is None:
             spec["priority"] = found.value
-            if spec.get("preemptionPolicy") is None and found.preemption_policy:
-                spec["preemptionPolicy"] = found.preemption_policy
+        elif spec["priority"] != found.value:
+            raise Forbidden(
+                f"priority set in the pod group ({spec['priority']}) must match the priority "
+                f"computed ({found.value}) based on the priority class set in the spec"
+            )
 
-    def _class_of(self, spec: Mapping[str, Any]) -> PriorityClass | None:
-        """Return the PriorityClass of a pod or PodGroup; None if there is no default one either."""
+    def _set_priority(self, spec: dict[str, Any], *, new: bool) -> None:
+        """Set what the PriorityClass says; a new pod must not say something else."""
+        found = self._class_of(spec)
+        for field, said, computed in (
+            ("priority", "integer value of priority", found.value),
+            ("preemptionPolicy", "string value of PreemptionPolicy", found.preemption_policy),
+        ):
+            given = spec.get(field)
+            if given is None:
+                spec[field] = computed
+            elif new and given != computed:
+                raise Forbidden(
+                    f"the {said} ({given}) must not be provided in pod spec; priority admission "
+                    f"controller computed {computed} from the given PriorityClass name"
+                )
+
+    def _class_of(self, spec: Mapping[str, Any]) -> PriorityClass:
+        """Return the PriorityClass of a pod or PodGroup, or the default one."""
         name = text(spec, "priorityClassName", "spec")
         found = self._priorities.get(name) if name else self._default
-        if name and found is None:
+        if found is None:
             raise Forbidden(f"no PriorityClass with name {name} was found")
         return found
 

@@ -20,7 +20,14 @@ from mooring.model.selectors import parse_label_selector
 from mooring.model.taints import repelled
 from mooring.simulate.manifests import Manifest
 
-__all__ = ["CONTROLLERS", "Controllers", "device_claims", "ephemeral_claims", "is_new"]
+__all__ = [
+    "CONTROLLERS",
+    "Controllers",
+    "device_claims",
+    "ephemeral_claims",
+    "generated_names",
+    "is_new",
+]
 
 Raw = dict[str, Any]
 
@@ -48,6 +55,13 @@ _NETWORK_UNAVAILABLE: Final = ("node.kubernetes.io/network-unavailable", "NoSche
 def is_new(raw: Mapping[str, Any]) -> bool:
     """Return whether no API server has stored the object."""
     return not mapping(raw, "metadata").get("uid")
+
+
+def generated_names(base: str, seed: list[str], first: int = 0, step: int = 1) -> Iterator[str]:
+    """Yield names as generateName makes them, but the same in every run."""
+    return (
+        base[:_LONGEST_BASE] + _digest([*seed, number])[:_SUFFIX] for number in count(first, step)
+    )
 
 
 def ephemeral_claims(pod: Raw) -> Iterator[Raw]:
@@ -79,9 +93,8 @@ def device_claims(
         name = str(entry.get("name"))
         body = _body(mapping(template, "spec"))
         body["annotations"] = {**body["annotations"], _POD_CLAIM_NAME: name}
-        base = f"{name_of(owner)}-{name}-"[:_LONGEST_BASE]
-        seeds = (["ResourceClaim", namespace, name_of(owner), name, number] for number in count())
-        names = (base + _digest(seed)[:_SUFFIX] for seed in seeds)
+        seed = ["ResourceClaim", namespace, name_of(owner), name]
+        names = generated_names(f"{name_of(owner)}-{name}-", seed)
         made = next(each for each in names if f"{namespace}/{each}" not in taken)
         claim = _made("resource.k8s.io/v1", "ResourceClaim", made, owner, **body)
         claim["metadata"]["ownerReferences"][0]["uid"] = owner["metadata"]["uid"]
@@ -260,12 +273,10 @@ class Controllers:
 
         Of 5,000 names with five random characters two are equal, more often than not.
         """
-        for repetition in count():
-            seed = [owner["kind"], namespace_of(owner), name_of(owner), number + repetition * 2**32]
-            name = base[:_LONGEST_BASE] + _digest(seed)[:_SUFFIX]
-            if (key := f"{namespace_of(owner)}/{name}") not in self._keys:
-                break
-        self._keys.add(key)
+        namespace = namespace_of(owner)
+        names = generated_names(base, [owner["kind"], namespace, name_of(owner)], number, 2**32)
+        name = next(each for each in names if f"{namespace}/{each}" not in self._keys)
+        self._keys.add(f"{namespace}/{name}")
         return name
 
     def _missing(self, raw: Raw, wanted: int) -> int:
@@ -287,7 +298,14 @@ CONTROLLERS: Final = frozenset(_EXPANSIONS)
 
 
 def _owner(pod: Pod) -> tuple[str, str]:
-    return (pod.owner.kind, pod.owner.name) if pod.owner is not None else ("", "")
+    """Return kind and name of the pod's controller; empty if it has none, or one of another API."""
+    owner = pod.owner
+    if owner is None:
+        return "", ""
+    is_ours = not owner.api_version or (
+        (owner.api_version.rpartition("/")[0], owner.kind) in _EXPANSIONS
+    )
+    return (owner.kind, owner.name) if is_ours else ("", "")
 
 
 def _replicas(spec: Mapping[str, Any]) -> int:

@@ -47,7 +47,8 @@ class Failure:
 class CaseResult:
     """The result of a case: what does not hold, or the mistake that kept it from being run.
 
-    `ignored` counts the objects that no decision reads, by `Kind` or `Kind.group`.
+    `ignored` counts the objects that no decision reads, by `Kind` or `Kind.group`. `notes` are
+    those of `Inputs`.
     """
 
     name: str
@@ -55,6 +56,7 @@ class CaseResult:
     failures: tuple[Failure, ...] = ()
     error: str | None = None
     ignored: Mapping[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -72,9 +74,10 @@ def run_case(
     """
     case, line = file.test.cases[number], file.lines[number]
     ignored: Mapping[str, int] = {}
+    notes: tuple[str, ...] = ()
     try:
         inputs = inputs_of_case(file, number, registry, kubernetes)
-        ignored = inputs.ignored
+        ignored, notes = inputs.ignored, inputs.notes
         decided = _Decided(inputs, registry, case.seed)
         failures = tuple(
             failure
@@ -82,8 +85,8 @@ def run_case(
             for failure in _Check(decided, expectation, f"expect[{index}]").failures()
         )
     except (InputError, PluginLoadError) as error:
-        return CaseResult(case.name, line, error=str(error), ignored=ignored)
-    return CaseResult(case.name, line, failures, ignored=ignored)
+        return CaseResult(case.name, line, error=str(error), ignored=ignored, notes=notes)
+    return CaseResult(case.name, line, failures, ignored=ignored, notes=notes)
 
 
 def inputs_of_case(

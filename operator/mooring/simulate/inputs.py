@@ -7,8 +7,7 @@ from typing import Any, Final
 
 from mooring.engine.extenders.objects import as_json
 from mooring.framework.registry import Registry
-from mooring.kube.resources import PRIORITY_CLASS, RESOURCE_CLAIM_TEMPLATE
-from mooring.mirroring.mirror import MIRRORED, MIRRORED_IF_SERVED
+from mooring.kube.resources import RESOURCE_CLAIM_TEMPLATE
 from mooring.model.errors import ManifestError
 from mooring.model.events import Kind
 from mooring.model.fields import mapping, mappings, name_of, namespace_of, text
@@ -18,19 +17,17 @@ from mooring.model.resource_claims import parse_pod_claims, parse_resource_claim
 from mooring.model.storage import PersistentVolumeClaim
 from mooring.simulate.admission import DefaultStorageClass, as_stored, names_no_class
 from mooring.simulate.controllers import CONTROLLERS, device_claims, ephemeral_claims, is_new
+from mooring.simulate.kinds import KINDS, as_read
 from mooring.simulate.limit_ranges import LimitRanges
 from mooring.simulate.manifests import Manifest
-from mooring.simulate.new_objects import NewObjects, RejectedPod, check_fields, display_key
+from mooring.simulate.new_objects import NewObjects, RejectedPod, Written, display_key, read_all
 from mooring.simulate.profiles import LoadedProfile, is_profile, stored_profiles
 from mooring.simulate.server import is_server, version_of
+from mooring.simulate.unplayed import unplayed
 from mooring.state.cluster import ClusterState
 
 __all__ = ["Inputs", "inputs_of"]
 
-_MIRRORED: Final = {**MIRRORED, **MIRRORED_IF_SERVED, PRIORITY_CLASS: Kind.PRIORITY_CLASS}
-_KINDS: Final[Mapping[tuple[str, str], Kind]] = {
-    (resource.group, resource.kind): kind for resource, kind in _MIRRORED.items()
-}
 _RUNTIME_CLASS: Final = ("node.k8s.io", "RuntimeClass")
 _LIMIT_RANGE: Final = ("", "LimitRange")
 _CLAIM_TEMPLATE: Final = (RESOURCE_CLAIM_TEMPLATE.group, RESOURCE_CLAIM_TEMPLATE.kind)
@@ -49,7 +46,7 @@ class Inputs:
         without_pods: The controllers for which no pod was made, each with the reason.
         deployments: The Deployment's name of each ReplicaSet, by namespace and name.
         raw: Nodes and pods as JSON by kind and key, for extenders; empty unless they were kept.
-        notes: What is said of profiles whose newest spec is invalid.
+        notes: About profiles whose newest spec is invalid, and controllers that are not played.
     """
 
     state: ClusterState
@@ -84,8 +81,7 @@ def inputs_of(
             the object and the field.
     """
     reader = _Reader(keep_raw=keep_raw, kubernetes=kubernetes)
-    for manifest in manifests:
-        reader.read(manifest)
+    read_all(manifests, reader.read)
     reader.make_pods()
     chosen, notes = [loaded.active() for loaded in profiles], list[str]()
     if not chosen:
@@ -99,7 +95,7 @@ def inputs_of(
         reader.without_pods,
         reader.deployments,
         reader.raw,
-        tuple(notes),
+        (*notes, *unplayed(reader.state, reader.pending, reader.without_status)),
     )
 
 
@@ -112,6 +108,7 @@ class _Reader:
 
     def __init__(self, *, keep_raw: bool, kubernetes: str | None) -> None:
         self._keep_raw = keep_raw
+        self._written = Written()
         self._kubernetes = kubernetes
         self.raw: dict[tuple[Kind, str], bytes] = {}
         self.state = ClusterState()
@@ -120,6 +117,8 @@ class _Reader:
         self.rejected: list[RejectedPod] = []
         self.profiles: list[Manifest] = []
         self.ignored: Counter[str] = Counter()
+        self.without_status: dict[str, None] = {}
+        """The new PodDisruptionBudgets whose status says nothing, by namespace and name."""
         self.without_pods: dict[str, str] = {}
         self._sources: dict[tuple[Kind, str], tuple[str, bool]] = {}
         self._names: dict[Uid, str] = {}
@@ -142,17 +141,16 @@ class _Reader:
 
     def read(self, manifest: Manifest) -> None:
         """Take in one object of the input."""
-        with manifest.locating_errors():
-            if not manifest.raw.get("apiVersion"):
-                raise ManifestError("apiVersion", f"is required beside kind: {manifest.kind}")
-            new = is_new(manifest.raw)
-            if new:
-                check_fields(manifest)
-            self._sort(manifest, new=new)
+        new = is_new(manifest.raw)
+        if new:
+            read = self._written.checked(manifest)
+        else:
+            read = replace(manifest, raw=as_read(manifest.raw))
+        self._sort(read, new=new)
 
     def _sort(self, manifest: Manifest, *, new: bool) -> None:
         group_and_kind = (manifest.group, manifest.kind)
-        kind = _KINDS.get(group_and_kind)
+        kind = KINDS.get(group_and_kind)
         expanded = group_and_kind in CONTROLLERS
         if kind is Kind.POD and (new or mapping(manifest.raw, "spec").get("priority") is None):
             self._new.append(manifest)
@@ -194,12 +192,7 @@ class _Reader:
         raw = as_stored(kind, manifest.raw)
         value = parse_object(kind, raw)
         self._keep(kind, key, raw)
-        if kind is Kind.STORAGE_CLASS:
-            self._default_class.put(raw)
-        if kind is Kind.PERSISTENT_VOLUME_CLAIM:
-            self._without_class.pop(key, None)
-            if new and names_no_class(raw):
-                self._without_class[key] = None
+        self._note(kind, key, raw, new=new)
         if kind is Kind.POD_GROUP and new:
             self._new_groups[key] = manifest
         if kind is Kind.REPLICA_SET:
@@ -211,6 +204,19 @@ class _Reader:
             self._add_pod(value)
         else:
             self.state.put(kind, key, value)
+
+    def _note(self, kind: Kind, key: str, raw: Mapping[str, Any], *, new: bool) -> None:
+        """Note what is left to controllers: default classes, and what budgets allow."""
+        if kind is Kind.STORAGE_CLASS:
+            self._default_class.put(raw)
+        if kind is Kind.PERSISTENT_VOLUME_CLAIM:
+            self._without_class.pop(key, None)
+            if new and names_no_class(raw):
+                self._without_class[key] = None
+        if kind is Kind.POD_DISRUPTION_BUDGET:
+            self.without_status.pop(key, None)
+            if new and mapping(raw, "status").get("disruptionsAllowed") is None:
+                self.without_status[key] = None
 
     def _add_for_admission(self, group_and_kind: tuple[str, str], raw: dict[str, Any]) -> None:
         """Take in a RuntimeClass or LimitRange; raise ManifestError if it is malformed."""
@@ -283,7 +289,7 @@ class _Reader:
             )
 
     def _create(self, manifest: Manifest, new_objects: NewObjects) -> None:
-        kind = _KINDS[manifest.group, manifest.kind]
+        kind = KINDS[manifest.group, manifest.kind]
         if kind is not Kind.POD:
             self._put(kind, manifest, new=True)
             return

@@ -4,17 +4,19 @@
 make the same pods of them and find the same mistakes.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Final
 
 from mooring.model.events import Kind
-from mooring.model.fields import mapping
+from mooring.model.fields import mapping, namespace_of, text
 from mooring.model.pod import Pod, parse_pod
 from mooring.model.pod_group import PodGroup, parse_pod_group
 from mooring.simulate.admission import Admission, Forbidden, as_stored
-from mooring.simulate.controllers import CONTROLLERS, Controllers
+from mooring.simulate.controllers import CONTROLLERS, Controllers, generated_names
+from mooring.simulate.kinds import READ, as_read
 from mooring.simulate.manifests import InputError, Manifest
 from mooring.simulate.object_fields import field_mistakes
 from mooring.state.cluster import ClusterState
@@ -23,19 +25,20 @@ __all__ = [
     "SELECT_PODS",
     "NewObjects",
     "RejectedPod",
-    "check_fields",
+    "Written",
     "display_key",
     "makes_pods",
     "owner_of",
+    "read_all",
 ]
 
-SELECT_PODS: Final[Mapping[tuple[str, str], Kind]] = {
-    ("", "Service"): Kind.SERVICE,
-    ("", "ReplicationController"): Kind.REPLICATION_CONTROLLER,
-    ("apps", "ReplicaSet"): Kind.REPLICA_SET,
-    ("apps", "StatefulSet"): Kind.STATEFUL_SET,
-}
-"""API group and kind of the objects by which default constraints count pods."""
+SELECT_PODS: Final = frozenset(
+    {Kind.SERVICE, Kind.REPLICATION_CONTROLLER, Kind.REPLICA_SET, Kind.STATEFUL_SET}
+)
+"""The kinds of objects by which default constraints count pods."""
+_CLUSTER_WIDE: Final = frozenset((r.group, r.kind) for r in READ if not r.namespaced)
+_MOST_OBJECTS: Final = 20
+"""Objects whose mistakes are told at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,18 +125,68 @@ def makes_pods(manifest: Manifest) -> bool:
     return (manifest.group, manifest.kind) in {("", "Pod"), *CONTROLLERS}
 
 
-def check_fields(manifest: Manifest, most: int | None = None) -> None:
-    """Raise InputError with the unknown and missing fields of a new object, at most so many."""
-    mistakes = [*islice(field_mistakes(manifest.raw), most)]
+class Written:
+    """Takes in objects as users write them; of one object at most so many mistakes are told."""
+
+    def __init__(self, most: int | None = None) -> None:
+        self._most = most
+        self._numbers = Counter[tuple[str, ...]]()
+        self._taken = set[tuple[str, ...]]()
+
+    def checked(self, manifest: Manifest) -> Manifest:
+        """Return the object with a name, and in a version that is read.
+
+        Raises:
+            InputError: with its unknown and missing fields.
+            ManifestError: if its apiVersion is none in which its kind is read.
+        """
+        manifest = self._named(manifest)
+        mistakes = [*islice(field_mistakes(manifest.raw), self._most)]
+        if mistakes:
+            begin = f"{manifest.source}: {display_key(manifest)}"
+            raise InputError("\n".join(f"{begin} {mistake}" for mistake in mistakes))
+        return replace(manifest, raw=as_read(manifest.raw))
+
+    def _named(self, manifest: Manifest) -> Manifest:
+        """Return the object with a name that is made of its generateName if it has no name."""
+        metadata = mapping(manifest.raw, "metadata")
+        base = text(metadata, "generateName", "metadata")
+        if metadata.get("name") or not base:
+            return manifest
+        scope = (manifest.kind, namespace_of(manifest.raw))
+        for name in generated_names(base, [*scope, base], self._numbers[*scope, base]):
+            self._numbers[*scope, base] += 1
+            if (*scope, name) not in self._taken:
+                break
+        self._taken.add((*scope, name))
+        return replace(manifest, raw={**manifest.raw, "metadata": {**metadata, "name": name}})
+
+
+def read_all(manifests: Iterable[Manifest], read: Callable[[Manifest], object]) -> None:
+    """Have each object read.
+
+    Raises:
+        InputError: with the mistakes of all objects that could not be read, up to `_MOST_OBJECTS`.
+    """
+    mistakes = list[str]()
+    for manifest in manifests:
+        try:
+            with manifest.locating_errors():
+                read(manifest)
+        except InputError as error:
+            mistakes.append(str(error))
+            if len(mistakes) == _MOST_OBJECTS:
+                break
     if mistakes:
-        lines = (f"{manifest.source}: {display_key(manifest)} {mistake}" for mistake in mistakes)
-        raise InputError("\n".join(lines))
+        raise InputError("\n".join(mistakes))
 
 
 def display_key(manifest: Manifest) -> str:
-    """Return kind, namespace and name of a namespaced object, as messages name it."""
+    """Return kind, namespace and name of the object, as messages name it."""
     metadata = mapping(manifest.raw, "metadata")
     name = metadata.get("name", "(no name)")
+    if (manifest.group, manifest.kind) in _CLUSTER_WIDE:
+        return f"{manifest.kind} {name}"
     return f"{manifest.kind} {metadata.get('namespace') or 'default'}/{name}"
 
 

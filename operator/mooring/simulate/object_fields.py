@@ -9,42 +9,27 @@ import orjson
 
 from mooring.policy.errors import FieldError, did_you_mean, join_path
 
-__all__ = ["ROOTS", "field_mistakes"]
+__all__ = ["field_mistakes"]
 
-ROOTS: Final = frozenset(
-    {
-        "CronJob",
-        "DaemonSet",
-        "Deployment",
-        "Job",
-        "LimitRange",
-        "Pod",
-        "ReplicaSet",
-        "ReplicationController",
-        "RuntimeClass",
-        "StatefulSet",
-    }
-)
-"""Kinds of objects whose fields are in the table, with the fields of all that is in them."""
 _REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
     "Container": ("name", "image"),
-    "CronJob": ("spec",),
+    "batch/v1 CronJob": ("spec",),
     "CronJobSpec": ("schedule", "jobTemplate"),
-    "DaemonSet": ("spec",),
+    "apps/v1 DaemonSet": ("spec",),
     "DaemonSetSpec": ("selector", "template"),
-    "Deployment": ("spec",),
+    "apps/v1 Deployment": ("spec",),
     "DeploymentSpec": ("selector", "template"),
-    "Job": ("spec",),
+    "batch/v1 Job": ("spec",),
     "JobSpec": ("template",),
     "JobTemplateSpec": ("spec",),
-    "Pod": ("spec",),
+    "v1 Pod": ("spec",),
     "PodSpec": ("containers",),
     "PodTemplateSpec": ("spec",),
-    "ReplicaSet": ("spec",),
+    "apps/v1 ReplicaSet": ("spec",),
     "ReplicaSetSpec": ("selector", "template"),
-    "ReplicationController": ("spec",),
+    "v1 ReplicationController": ("spec",),
     "ReplicationControllerSpec": ("template",),
-    "StatefulSet": ("spec",),
+    "apps/v1 StatefulSet": ("spec",),
     "StatefulSetSpec": ("selector", "template"),
 }
 """Fields without which no API server stores the object."""
@@ -54,8 +39,9 @@ _REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
 def _types() -> Mapping[str, Mapping[str, str]]:
     """Return the fields of each type, by name, with their type.
 
-    A type is a key of this table, `str`, `int`, `bool`, `*` (anything), or one of these in `[]`
-    (a list) or `{}` (a map).
+    An object's own type has the name of its apiVersion and kind, such as `apps/v1 Deployment`. The
+    type of a field is a key of this table, `str`, `int`, `bool`, `*` (anything), or one of these in
+    `[]` (a list) or `{}` (a map).
     """
     text = files("mooring.simulate").joinpath("object_fields.json").read_bytes()
     types: Mapping[str, Mapping[str, str]] = orjson.loads(text)
@@ -63,13 +49,13 @@ def _types() -> Mapping[str, Mapping[str, str]]:
 
 
 def field_mistakes(raw: Mapping[str, Any]) -> Iterator[FieldError]:
-    """Yield every unknown or missing field of a pod or of an object with a pod template.
+    """Yield every unknown or missing field of an object.
 
-    Objects of other kinds have none. `status` is not looked at.
+    An object of a kind that is not read has none.
     """
-    kind = raw.get("kind")
-    if isinstance(kind, str) and kind in ROOTS:
-        yield from _in_object({k: v for k, v in raw.items() if k != "status"}, kind, "")
+    root = f"{raw.get('apiVersion')} {raw.get('kind')}"
+    if root in _types():
+        yield from _in_object(raw, root, "")
 
 
 def _in_object(raw: Mapping[str, Any], type_name: str, path: str) -> Iterator[FieldError]:

@@ -1,0 +1,110 @@
+"""The kinds of objects that a simulation reads, and the versions of each.
+
+A kind is an API group and a name: Volcano has a Job of its own, and Longhorn a Node.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from mooring.kube.resources import (
+    DEVICE_CLASS,
+    LIMIT_RANGE,
+    PRIORITY_CLASS,
+    RESOURCE_CLAIM,
+    RESOURCE_CLAIM_TEMPLATE,
+    RESOURCE_SLICE,
+    RUNTIME_CLASS,
+    Resource,
+)
+from mooring.mirroring.mirror import MIRRORED, MIRRORED_IF_SERVED
+from mooring.model.errors import ManifestError
+from mooring.model.events import Kind
+from mooring.model.fields import mapping, mappings
+
+__all__ = ["KINDS", "READ", "as_read"]
+
+_MIRRORED: Final = {**MIRRORED, **MIRRORED_IF_SERVED, PRIORITY_CLASS: Kind.PRIORITY_CLASS}
+KINDS: Final[Mapping[tuple[str, str], Kind]] = {
+    (resource.group, resource.kind): kind for resource, kind in _MIRRORED.items()
+}
+"""API group and kind of the objects that a decision reads."""
+READ: Final[tuple[Resource, ...]] = (
+    *_MIRRORED,
+    RUNTIME_CLASS,
+    LIMIT_RANGE,
+    RESOURCE_CLAIM_TEMPLATE,
+    *(
+        replace(resource, version=version)
+        for resource in (DEVICE_CLASS, RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE, RESOURCE_SLICE)
+        for version in ("v1beta2", "v1beta1")
+    ),
+    Resource("apps", "v1", "deployments", "Deployment"),
+    Resource("apps", "v1", "daemonsets", "DaemonSet"),
+    Resource("batch", "v1", "jobs", "Job"),
+    Resource("batch", "v1", "cronjobs", "CronJob"),
+)
+"""Every version of every kind that is read from files, the newest first."""
+_OF_KUBERNETES: Final = {"extensions", *(r.group for r in READ)} - {"scheduling.x-k8s.io"}
+"""Groups of Kubernetes itself; in extensions there were Deployments until Kubernetes 1.16."""
+_OF_EVERY_REQUEST: Final = ("name", "firstAvailable")
+
+
+def as_read(raw: dict[str, Any]) -> dict[str, Any]:
+    """Return the object as it is read, which is the newest version of its kind.
+
+    Raises:
+        ManifestError: if its apiVersion is absent, or is none in which its kind is read.
+    """
+    given, kind = raw.get("apiVersion"), raw.get("kind")
+    if not given or not isinstance(given, str):
+        raise ManifestError("apiVersion", f"is required beside kind: {kind}")
+    group = given.rpartition("/")[0]
+    alike = [resource for resource in READ if resource.kind == kind]
+    own = [resource for resource in alike if resource.group == group]
+    if not any(resource.api_version == given for resource in own):
+        right = own or [r for r in alike if {group, r.group} <= _OF_KUBERNETES]
+        if right:
+            versions = " or ".join(resource.api_version for resource in right)
+            raise ManifestError("apiVersion", f"{given} is not read for {kind}; write {versions}")
+    convert = _OF_V1BETA1.get(str(kind)) if given == "resource.k8s.io/v1beta1" else None
+    return raw if convert is None else {**convert(raw), "apiVersion": "resource.k8s.io/v1"}
+
+
+def _slice(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """Put what a device has in `basic` into the device."""
+    spec = mapping(raw, "spec")
+    devices = [
+        {**_without(device, "basic"), **mapping(device, "basic", f"spec.devices[{index}]")}
+        for index, device in enumerate(mappings(spec, "devices", "spec"))
+    ]
+    return {**raw, "spec": {**spec, "devices": devices}}
+
+
+def _claim(raw: Mapping[str, Any], where: str = "spec") -> dict[str, Any]:
+    """Put what a request wants into its `exactly`; it may have alternatives instead."""
+    spec = mapping(raw, "spec", where.removesuffix(".spec"))
+    devices = mapping(spec, "devices", where)
+    requests = []
+    for request in mappings(devices, "requests", f"{where}.devices"):
+        wanted = _without(request, *_OF_EVERY_REQUEST)
+        alone = {"exactly": wanted} if wanted or not request.get("firstAvailable") else {}
+        requests.append({k: request[k] for k in _OF_EVERY_REQUEST if k in request} | alone)
+    return {**raw, "spec": {**spec, "devices": {**devices, "requests": requests}}}
+
+
+def _template(raw: Mapping[str, Any]) -> dict[str, Any]:
+    return {**raw, "spec": _claim(mapping(raw, "spec"), "spec.spec")}
+
+
+def _without(raw: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    """Return the fields that are set, but for these."""
+    return {name: value for name, value in raw.items() if name not in names and value is not None}
+
+
+_OF_V1BETA1: Final[Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]]] = {
+    "ResourceSlice": _slice,
+    "ResourceClaim": _claim,
+    "ResourceClaimTemplate": _template,
+}
+"""How the API server reads resource.k8s.io/v1beta1 where it differs (pkg/apis/resource/v1beta1)."""

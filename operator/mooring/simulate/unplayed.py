@@ -1,0 +1,59 @@
+"""Say where a controller that a simulation does not play would change a decision."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from mooring.model.events import Kind
+from mooring.model.pod import Pod
+from mooring.model.volumes import ClaimVolume
+from mooring.state.cluster import ClusterState
+
+__all__ = ["unplayed"]
+
+_MOST_NAMED: Final = 3
+
+
+def unplayed(
+    state: ClusterState, pending: Iterable[Pod], without_status: Iterable[str]
+) -> Iterator[str]:
+    """Yield what must be said; `without_status` are the keys of budgets that have no status."""
+    budgets = [key for key in without_status if _selects_some(key, state)]
+    if budgets:
+        yield (
+            f"no disruption controller counts what budgets allow: {_named(budgets)} without "
+            "status.disruptionsAllowed allows no eviction, as for kube-scheduler"
+        )
+    claims = [*dict.fromkeys(key for pod in pending for key in _unbound(pod, state))]
+    if claims:
+        yield (
+            f"no volume controller binds claims: {_named(claims)} stays unbound; a claim is bound "
+            'with spec.volumeName and the annotation pv.kubernetes.io/bind-completed: "yes"'
+        )
+
+
+def _selects_some(key: str, state: ClusterState) -> bool:
+    """Return whether the budget selects a pod that could be evicted."""
+    budget = state.objects.of(Kind.POD_DISRUPTION_BUDGET)[key]
+    return budget.selector is not None and any(
+        placed.pod.namespace == budget.namespace and budget.selector.matches(placed.pod.labels)
+        for placed in state.pods
+        if placed.pod.node_name is not None
+    )
+
+
+def _unbound(pod: Pod, state: ClusterState) -> Iterator[str]:
+    """Yield the pod's claims that a volume controller would bind before the pod is scheduled."""
+    classes = state.objects.of(Kind.STORAGE_CLASS)
+    for volume in pod.volumes:
+        if isinstance(volume, ClaimVolume):
+            key = f"{pod.namespace}/{volume.claim}"
+            claim = state.objects.of(Kind.PERSISTENT_VOLUME_CLAIM).get(key)
+            if claim is not None and not claim.bound:
+                found = classes.get(claim.storage_class)
+                if found is None or not found.waits_for_consumer or claim.volume_name:
+                    yield key
+
+
+def _named(keys: Sequence[str]) -> str:
+    more = f" and {len(keys) - _MOST_NAMED} more" if len(keys) > _MOST_NAMED else ""
+    return ", ".join(keys[:_MOST_NAMED]) + more

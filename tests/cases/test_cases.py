@@ -1,0 +1,119 @@
+"""Inputs rebuilt from public bug reports and manifests, each with the right answer.
+
+The first line of a file says the answer and where the input comes from. What the file says is
+decided again here by the commands that a user would run.
+"""
+
+import json
+from pathlib import Path
+
+import click
+import yaml
+from click.testing import CliRunner, Result
+
+from mooring.cli.convert import convert
+from mooring.cli.simulate import simulate
+
+HERE = Path(__file__).parent
+
+
+def run(command: click.Command, number: int, *words: str) -> Result:
+    (path,) = HERE.glob(f"{number}-*.yaml")
+    return CliRunner().invoke(command, [str(path), *words])
+
+
+def nodes(number: int) -> dict[str, str | None]:
+    """Return the node of each pod, which is called without its namespace."""
+    decisions = json.loads(run(simulate, number, "-o", "json").stdout)["decisions"]
+    return {each["pod"].partition("/")[2]: each["node"] for each in decisions}
+
+
+def message(number: int, pod: str) -> str:
+    decisions = json.loads(run(simulate, number, "-o", "json").stdout)["decisions"]
+    (found,) = (str(each["message"]) for each in decisions if each["pod"] == f"default/{pod}")
+    return found
+
+
+def test_31_claims_and_slices_of_v1beta1_are_read_as_the_api_server_reads_them() -> None:
+    assert nodes(31) == {"p": "n1"}
+
+
+def test_32_a_taint_in_basic_of_a_device_keeps_pods_off_it() -> None:
+    assert sorted(map(str, nodes(32).values())) == ["None", "n1"]
+
+
+def test_33_misspelt_fields_of_every_kind_are_told_at_once() -> None:
+    result = run(simulate, 33)
+    assert result.exit_code == 2
+    lines = result.stderr.splitlines()
+    fields = (
+        "spec.storageClass",
+        "spec.minAvailble",
+        "spec.minMembers",
+        "spec.devices.constraints[0].matchAttributes",
+    )
+    assert len(lines) == len(fields)
+    for line, field in zip(lines, fields, strict=True):
+        assert f" {field}: unknown field" in line
+
+
+def test_34_kinds_of_other_groups_are_ignored_with_a_note() -> None:
+    result = run(simulate, 34, "-o", "json")
+    assert nodes(34) == {"web": "n1"}
+    (note,) = result.stderr.splitlines()
+    assert note.endswith(
+        "DaemonSet.apps.kruise.io (1), Job.batch.volcano.sh (1), Node.longhorn.io (2), "
+        "Service.serving.knative.dev (1), StatefulSet.apps.kruise.io (1)"
+    )
+
+
+def test_46_budgets_without_a_status_allow_no_eviction_and_a_note_says_so() -> None:
+    result = run(simulate, 46)
+    assert "default/a, default/b without status.disruptionsAllowed" in result.stderr
+    assert "Would preempt default/a-1 to run on n1" in result.stdout
+
+
+def test_49_objects_with_generate_name_are_named() -> None:
+    found = nodes(49)
+    assert len(found) == 3
+    assert {*found.values()} == {"n1"}
+    assert sorted(name[:4] for name in found) == ["gen-", "samp", "samp"]
+
+
+def test_65_a_note_says_that_no_volume_controller_binds_the_claim() -> None:
+    result = run(simulate, 65)
+    assert "no volume controller binds claims: default/task-pv-claim" in result.stderr
+    assert message(65, "task-pv-pod").endswith(
+        "pod has unbound immediate PersistentVolumeClaims. not found"
+    )
+
+
+def test_66_a_node_with_a_capacity_only_has_it_for_pods() -> None:
+    found = nodes(66)
+    assert found["slots"] == "n1"
+    assert sorted(map(str, (found["small"], found["big"]))) == ["None", "n1"]
+    waiting = "big" if found["big"] is None else "small"
+    assert "Insufficient cpu" in message(66, waiting)
+
+
+def test_67_defaults_of_pods_are_those_of_the_api_server() -> None:
+    found = nodes(67)
+    assert [found.pop(name) for name in ("t1", "t3")] == ["t", "t"]
+    assert [found.pop(name) for name in ("emptysel", "spreadnull")] == ["n1", "n1"]
+    waiting = ("t2", "fit", "ns", "prio", "noclass")
+    assert [found.pop(name) for name in waiting] == [None] * 5
+    assert [*found.values()] == ["n1", "n1"]
+    assert all(name.startswith("rc-") for name in found)
+    assert "Insufficient cpu" in message(67, "fit")
+    assert "didn't match pod affinity rules" in message(67, "ns")
+    assert "forbidden: the integer value of priority (100) must not" in message(67, "prio")
+    assert "forbidden: no PriorityClass with name nosuch" in message(67, "noclass")
+
+
+def test_75_a_configuration_in_a_config_map_is_converted() -> None:
+    result = run(convert, 75)
+    assert result.exit_code == 0
+    profile = yaml.safe_load(result.stdout)
+    assert profile["metadata"]["name"] == "my-scheduler"
+    (entry,) = profile["spec"]["pluginConfig"]
+    assert entry["args"]["scoringStrategy"]["type"] == "MostAllocated"
