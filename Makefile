@@ -174,6 +174,7 @@ soak: venv controlplane ## all orders of events, SEEDS histories, half an hour o
 	@$(PY) -m simulation 0 --count $(SEEDS)
 	@$(PY) -m simulation.mutations
 	@$(PY) -m soak $(SOAK)
+	@$(PY) -m demo.session --after 11
 
 lock: ## choose versions anew: requirements*.lock and tests/controlplane/go.lock (needs uv)
 	@command -v $(UV) >/dev/null || { \

@@ -1,12 +1,16 @@
 """The session of docs/first-minutes.md: its commands, typed after the demo, and what they print.
 
-`python -m demo.session` writes what they print into the page.
+`python -m demo.session` writes what they print into the page. `python -m demo.session --after 11`
+types them eleven minutes after the demo, and says where they print something else: some of what a
+scheduler does begins minutes later.
 """
 
+import argparse
 import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 
 from rich.console import Console
@@ -17,7 +21,7 @@ from demo.stage import OwnStage, temporary_stage
 from demo.story import tell
 from demo.views import Narrator
 
-__all__ = ["PAGE", "commands", "play", "printed"]
+__all__ = ["PAGE", "commands", "differences", "play", "printed"]
 
 PAGE = replica.ROOT / "docs" / "first-minutes.md"
 COLUMNS = "100"
@@ -25,7 +29,14 @@ _BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def main() -> int:
-    """Play the session, and write its output into the page."""
+    """Play the session; write its output into the page, or compare it with the page."""
+    parser = argparse.ArgumentParser(prog="python -m demo.session")
+    parser.add_argument("--after", type=float, metavar="MINUTES", help="compare, so much later")
+    after = parser.parse_args().after
+    if after is not None:
+        wrong = list(differences(PAGE.read_text(), after * 60))
+        print("\n".join(wrong) or f"all commands print what {PAGE.name} says")  # noqa: T201 - it is the command's answer
+        return bool(wrong)
     outputs = play(commands(PAGE.read_text()))
 
     def typed(block: re.Match[str]) -> str:
@@ -47,6 +58,24 @@ def printed(text: str) -> list[str]:
     return [output for _, output in _typed(text)]
 
 
+def differences(text: str, after: float = 0) -> Iterator[str]:
+    """Yield each command of the page that prints something else, typed `after` seconds later."""
+    typed = commands(text)
+    assert len(typed) > 5
+    for command, expected, found in zip(typed, printed(text), play(typed, after), strict=True):
+        if _shape(found) != _shape(expected):
+            yield f"$ {command}\n{found}"
+
+
+def _shape(output: str) -> list[str]:
+    """Return what is the same in every run: the words of lines, without numbers and times."""
+    text = re.sub(r" +\w+ 0\b", "", output)  # phases that no group has any more
+    text = re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+(Z|[+]\d\d:\d\d)", "TIME", text)
+    text = re.sub(r"\b\d+(\.\d+)?(ms|s|m|h)(\d+s)?\b", "N", text)
+    text = re.sub(r"\d+", "N", text).replace("attempts", "attempt")
+    return sorted({" ".join(sorted(line.split())) for line in text.splitlines()})
+
+
 def _typed(text: str) -> Iterator[tuple[str, str]]:
     for block in _BLOCK.findall(text):
         for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
@@ -54,8 +83,11 @@ def _typed(text: str) -> Iterator[tuple[str, str]]:
             yield command, output
 
 
-def play(typed: list[str]) -> Iterator[str]:
-    """Yield what each command prints, typed one after the other when the demo has been told."""
+def play(typed: list[str], after: float = 0) -> Iterator[str]:
+    """Yield what each command prints, typed one after the other when the demo has been told.
+
+    The first one is typed `after` seconds later.
+    """
     folder = programs_folder(programs=SERVER_PROGRAMS)
     with temporary_stage(folder) as stage, open(os.devnull, "w") as nowhere:  # noqa: PTH123 - no Path has it
         tell(stage, Narrator(Console(file=nowhere)))
@@ -70,6 +102,8 @@ def play(typed: list[str]) -> Iterator[str]:
         environment["PATH"] = f"{tools}:{environment['PATH']}"
         environment["KUBECONFIG"] = str(stage.access.admin_kubeconfig)
         environment["COLUMNS"] = COLUMNS
+        if after:
+            time.sleep(after)
         for command in typed:
             yield _run(command.replace(".venv/bin/mooring", str(mooring)), environment)
 

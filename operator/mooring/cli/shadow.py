@@ -6,7 +6,14 @@ from urllib.parse import urlencode
 
 import click
 
-from mooring.cli.console import mistakes_reported, note, output_option, print_json, print_table
+from mooring.cli.console import (
+    mistakes_reported,
+    note,
+    output_option,
+    print_json,
+    print_prose,
+    print_table,
+)
 from mooring.cli.leader import Leader, answer_of, leader_options
 from mooring.cli.names import complete_namespaces, complete_profiles
 from mooring.policy.status import COMPARED
@@ -66,7 +73,7 @@ def report(
     if not found["profiles"]:
         note("no profile with mode Shadow is in force")
     for name, status in found["profiles"].items():
-        click.echo(f"{name}: {_summary(status)}")
+        print_prose(f"{name}: {_summary(status)}")
     if found["pods"]:
         print_table(_HEAD, map(_row, found["pods"]), numbers=("ITS SCORE", "SCORE"))
 

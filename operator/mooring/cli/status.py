@@ -9,7 +9,13 @@ from typing import Any
 import click
 
 from mooring import __version__
-from mooring.cli.console import mistakes_reported, output_option, print_json, printable
+from mooring.cli.console import (
+    mistakes_reported,
+    output_option,
+    print_json,
+    print_prose,
+    printable,
+)
 from mooring.cli.explanation import duration
 from mooring.cli.leader import Leader, leader_options, page_of
 from mooring.cli.top import QUEUES, Reading
@@ -48,7 +54,7 @@ def status(output: str, **options: Any) -> None:
         print_json(found)
     else:
         for line in _lines(printable(found)):
-            click.echo(line)
+            print_prose(line)
     click.get_current_context().exit(1 if found["problems"] else 0)
 
 
