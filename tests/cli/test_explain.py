@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cli.running import Running, ask, serving
+from cli.running import Running, ask, kubeconfig_of, serving
 from deciding import keep
 from kube.api_server import ApiServer, Request
 from mooring.cli.explain import explain
@@ -632,6 +632,13 @@ async def test_a_watch_prints_what_has_changed(
         "pod team-a/bound: unschedulable on n1, pending for 5s, 1 attempt",
         "pod team-a/bound: bound on n1, pending for 5s, 1 attempt",
     ]
+
+
+async def test_a_watch_whose_first_question_is_not_answered_ends(tmp_path: Path) -> None:
+    config = kubeconfig_of(tmp_path, "http://127.0.0.1:1")
+    result = await ask(explain, "a/b", "--watch", f"--kubeconfig={config}")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: ")
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import fields
@@ -17,12 +18,19 @@ from cli.running import AUTHORITY, Running, ask, kubeconfig_of, serving
 from deciding import keep
 from kube.api_server import ApiServer, Request
 from mooring.cli.explain import explain
-from mooring.cli.leader import Leader, leader_options
+from mooring.cli.leader import (
+    Following,
+    Leader,
+    RefusedError,
+    UnreachableError,
+    leader_options,
+)
 from mooring.framework.decision import Decision, PodRef
 from mooring.kube.port_forward import PROTOCOL
 from mooring.kube.resources import LEASE, POD
 from mooring.model.pod import Uid
 from mooring.observe.records import DecisionLog
+from mooring.simulate.manifests import InputError
 
 
 @pytest.fixture
@@ -339,3 +347,71 @@ async def test_without_the_right_to_the_lease_it_names_the_role(running: Running
         result = await ask(explain, "web", f"--kubeconfig={running.kubeconfig(server.url)}")
     assert result.exit_code == 2
     assert "the Role mooring-explain in mooring-system grants it" in result.stderr
+
+
+def test_who_follows_the_leader_asks_the_next_one_and_says_so_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    answers = iter(["old", None, None, "new", None, "newer"])
+
+    def question() -> str:
+        answer = next(answers)
+        if answer is None:
+            raise UnreachableError("pod mooring-1 does not answer")
+        return answer
+
+    following = Following()
+    said = "note: pod mooring-1 does not answer; asking again until a replica leads\n"
+    assert (following.ask(question), capsys.readouterr().err) == ("old", "")
+    assert (following.ask(question), capsys.readouterr().err) == ("new", said)
+    assert (following.ask(question), capsys.readouterr().err) == ("newer", said)
+
+
+@pytest.mark.parametrize("error", [UnreachableError, InputError, RefusedError])
+def test_who_has_never_had_an_answer_does_not_ask_again(error: type[InputError]) -> None:
+    def question() -> str:
+        raise error("no")
+
+    with pytest.raises(error):
+        Following().ask(question)
+
+
+def test_who_follows_the_leader_ends_where_asking_again_cannot_help() -> None:
+    following = Following()
+    following.ask(lambda: "old")
+
+    def question() -> str:
+        raise RefusedError("forbidden")
+
+    with pytest.raises(RefusedError):
+        following.ask(question)
+
+
+async def test_a_watch_goes_on_with_the_next_leader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    states = iter(["unschedulable", None, None, "bound"])
+
+    async def answer(_: web.BaseRequest) -> web.Response:
+        state = next(states)
+        if state is None:
+            return web.Response(text="this replica does not lead", status=503)
+        return web.json_response({"decisions": [], "pod": {"state": state}})
+
+    sleeps = iter(range(4))
+
+    def sleep(_seconds: float) -> None:
+        if next(sleeps) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    async with another_server(answer, tmp_path) as url:
+        result = await Running(url, tmp_path).answer(explain, "team-a/web", "--watch")
+    assert result.exit_code == 0, result.output
+    lines = [line for line in result.stdout.splitlines() if line]
+    assert lines == ["pod team-a/web: unschedulable", "pod team-a/web: bound"]
+    assert result.stderr == (
+        "note: the leading replica answers 503: this replica does not lead; asking again until a "
+        "replica leads\n"
+    )

@@ -34,7 +34,7 @@ from mooring.cli.explanation import (
     time_lines,
     zero_scores,
 )
-from mooring.cli.leader import Leader, answer_of, leader_options
+from mooring.cli.leader import Following, Leader, answer_of, leader_options
 from mooring.cli.names import POD_GROUP_WORDS, complete_namespaces, complete_pods, why_unknown
 from mooring.cli.pending import examples_by_cause, pending_lines, workload_lines
 from mooring.framework.queued_pod import PodState
@@ -169,12 +169,14 @@ def _print(question: _Question, answer: dict[str, Any], output: str) -> None:
 def _watch(question: _Question, output: str) -> NoReturn:
     """Print the answer again and again: to a terminal, else only if more than times have changed.
 
-    Each document of YAML begins with a line of its own. The loop ends with Ctrl-C.
+    Each document of YAML begins with a line of its own. If another replica takes the lead, it is
+    asked from then on. The loop ends with Ctrl-C.
     """
     before: object = ()
+    following = Following()
     is_screen = output == "text" and sys.stdout.isatty()
     while True:
-        answer = question.ask()
+        answer = following.ask(question.ask)
         now = _without_times(answer)
         if is_screen:
             click.clear()

@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 import ssl
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from urllib.parse import urlsplit
 import click
 
 from mooring import __version__
-from mooring.cli.console import connection_options
+from mooring.cli.console import connection_options, note
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection, load_connection
 from mooring.kube.connecting import client_context, failure_text
@@ -28,9 +29,11 @@ from mooring.settings import RunSettings
 from mooring.simulate.manifests import InputError
 
 __all__ = [
+    "Following",
     "Leader",
     "LeadingReplica",
     "RefusedError",
+    "UnreachableError",
     "answer_of",
     "leader_options",
     "leading_replica",
@@ -39,10 +42,12 @@ __all__ = [
 ]
 
 _SECONDS: Final = 15.0
+_AGAIN_SECONDS: Final = 1.0
 _LOOPBACK: Final = "127.0.0.1"
 _PLAIN_URL: Final = re.compile(r"https://[A-Za-z0-9.:\[\]-]+", re.ASCII)
 _DEFAULTS: Final = RunSettings()
 _Command = TypeVar("_Command", bound=Callable[..., Any])
+_Found = TypeVar("_Found")
 
 _REPLICA: Final = (
     click.option(
@@ -90,6 +95,38 @@ _REPLICA: Final = (
 
 class RefusedError(InputError):
     """The user may not have what it asks the leading replica for."""
+
+
+class UnreachableError(InputError):
+    """No replica leads now, or the leading one does not answer."""
+
+
+class Following:
+    """Asks the leading replica again and again, also while another one takes the lead."""
+
+    def __init__(self) -> None:
+        self._has_answered = False
+
+    def ask(self, question: Callable[[], _Found]) -> _Found:
+        """Return the answer; while none comes, ask again, and say once why.
+
+        Raises:
+            InputError: Asking again cannot help, or no question was answered before.
+        """
+        is_said = False
+        while True:
+            try:
+                answer = question()
+            except UnreachableError as error:
+                if not self._has_answered:
+                    raise
+                if not is_said:
+                    note(f"{error}; asking again until a replica leads")
+                is_said = True
+                time.sleep(_AGAIN_SECONDS)
+            else:
+                self._has_answered = True
+                return answer
 
 
 def leader_options(command: _Command) -> _Command:
@@ -185,9 +222,9 @@ def _read(leader: Leader, target: str) -> tuple[int, bytes]:
     try:
         answer = asyncio.run(_answer(leader, target))
     except KubeError as error:
-        raise InputError(explain_error(error)) from None
+        raise UnreachableError(explain_error(error)) from None
     if answer.status in {401, 403, 503}:
-        refusal = RefusedError if answer.status == 403 else InputError
+        refusal = {401: InputError, 403: RefusedError, 503: UnreachableError}[answer.status]
         raise refusal(f"the leading replica answers {answer.status}: {_one_line(answer.body)}")
     return answer.status, answer.body
 
@@ -208,7 +245,7 @@ async def _answer(leader: Leader, target: str) -> Answer:
             return await exchange.ask("GET", target, headers, None, seconds=_SECONDS)
         except (NoConnectionError, BrokenExchangeError, ValueError) as error:
             # ValueError: a host that IDNA cannot encode
-            raise InputError(_failure(leader, replica, error.__cause__ or error)) from None
+            raise UnreachableError(_failure(leader, replica, error.__cause__ or error)) from None
         finally:
             await exchange.close()
 
@@ -432,7 +469,7 @@ async def _lease_of(connection: Connection, leader: Leader) -> dict[str, Any]:
     except ForbiddenError as refusal:
         raise InputError(_forbidden(leader, refusal)) from None
     except KubeError as error:
-        raise InputError(explain_error(error)) from None
+        raise UnreachableError(explain_error(error)) from None
 
 
 def _holder_of(leader: Leader, lease: dict[str, Any]) -> str:
@@ -442,5 +479,5 @@ def _holder_of(leader: Leader, lease: dict[str, Any]) -> str:
     pod = holder.rpartition("_")[0]
     if not pod:
         name = f"{leader.lease_namespace}/{leader.lease_name}"
-        raise InputError(f"no replica holds the Lease {name} now; try again in some seconds")
+        raise UnreachableError(f"no replica holds the Lease {name} now; try again in some seconds")
     return pod

@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 import click
@@ -16,7 +17,7 @@ from rich.text import Text
 
 from mooring.cli.console import mistakes_reported, output_option, print_json, printable
 from mooring.cli.explanation import duration
-from mooring.cli.leader import Leader, RefusedError, answer_of, leader_options, page_of
+from mooring.cli.leader import Following, Leader, RefusedError, answer_of, leader_options, page_of
 from mooring.framework.queued_pod import PodState, SubQueue
 from mooring.simulate.manifests import InputError
 
@@ -75,11 +76,17 @@ def top(every: float, output: str, *, once: bool, **options: Any) -> None:
 
 def _intervals(leader: Leader, every: float, *, once: bool) -> Iterator[dict[str, Any]]:
     """Yield what happens in intervals of so many seconds, for ever or once."""
-    before = Reading.of(page_of(leader, "/metrics"), time.monotonic())
+    following = Following()
+
+    def read() -> Reading:
+        page = following.ask(partial(page_of, leader, "/metrics"))
+        return Reading.of(page, time.monotonic())
+
+    before = read()
     while True:
         time.sleep(every)
-        after = Reading.of(page_of(leader, "/metrics"), time.monotonic())
-        yield interval(before, after, _pending(leader))
+        after = read()
+        yield interval(before, after, following.ask(partial(_pending, leader)))
         if once:
             return
         before = after
