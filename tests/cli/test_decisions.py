@@ -111,6 +111,13 @@ def test_a_row_without_scores_says_that_only_one_node_fits(
     assert row == ["default/web", "n1", "-", "the only node that fits"]
 
 
+def test_a_node_that_was_not_compared_with_others_is_not_called_the_only_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (row,) = printed(capsys, attempt("n1", reason="placed together with its pod group"))
+    assert row == ["default/web", "n1", "-", "placed together with its pod group"]
+
+
 def test_a_pod_that_preempts_says_whom_and_where(capsys: pytest.CaptureFixture[str]) -> None:
     victims = ("a/1", "a/2", "a/3", "a/4", "a/5")
     (row,) = printed(capsys, attempt(victims=victims, message="No fit."))

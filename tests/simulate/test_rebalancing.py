@@ -64,6 +64,11 @@ def test_without_a_profile_all_pods_of_the_default_scheduler_may_be_moved() -> N
     )
 
 
+def test_a_pending_pod_that_fits_does_not_count_as_a_running_one() -> None:
+    (only,) = planned(rebalance(*LABELLED, misplaced(), pod("waits", cpu="1")))
+    assert only.plan.pods == 1
+
+
 def test_only_profiles_with_a_section_are_planned_for_if_there_are_any() -> None:
     plans = planned(
         rebalance(

@@ -356,6 +356,14 @@ def test_the_members_of_a_group_get_nodes_together_or_not_at_all() -> None:
     }
 
 
+def test_a_node_that_was_compared_with_no_other_is_not_called_the_only_one() -> None:
+    group = attempts(node("n1"), node("n2"), pod_group("train", 2), *gang("train", 2))
+    (nominated,) = attempts(node("n1"), node("n2"), pod("web", nominated="n2"))
+    assert {each.reason for each in group} == {"placed together with its pod group"}
+    assert (nominated.decision.node, nominated.reason) == ("n2", "its nominated node")
+    assert {each.feasible for each in (*group, nominated)} == {0}
+
+
 def of_class(raw: dict[str, Any], name: str) -> dict[str, Any]:
     """Return the object as a user writes it, who names a PriorityClass."""
     spec = {key: value for key, value in raw["spec"].items() if key != "priority"}
@@ -391,9 +399,9 @@ def test_a_member_of_a_group_that_is_not_complete_says_so() -> None:
     assert attempt.reason == "1 of 2 members exist"
 
 
-def test_members_of_a_group_that_does_not_fit_have_a_short_reason() -> None:
+def test_members_of_a_group_that_does_not_fit_have_its_cause_as_reason() -> None:
     found = attempts(node("n1", cpu="2"), pod_group("g", 3), *gang("g", 3, cpu="1"))
-    assert {attempt.reason for attempt in found} == {"minCount (3) cannot be satisfied"}
+    assert {attempt.reason for attempt in found} == {"Insufficient cpu"}
 
 
 def test_the_preemption_for_a_group_is_recorded() -> None:

@@ -143,7 +143,7 @@ def _wide_row(attempt: Attempt) -> tuple[str, ...]:
         decision.pod.key,
         decision.node or "-",
         _range([_score(attempt)]),
-        str(attempt.feasible) if decision.node else "-",
+        str(attempt.feasible or "-") if decision.node else "-",
         decision.profile or "-",
         ", ".join(others[:_NEXT]) or "-",
         _why([attempt]),
@@ -168,7 +168,7 @@ def _why(group: Sequence[Attempt]) -> str:
     if first.node is None:
         return " ".join(filter(None, (*_preemption(group[0]), first.message)))
     if first.scores is None:
-        return "the only node that fits"
+        return group[0].reason or "the only node that fits"
     return f"best of {_range(attempt.feasible for attempt in group)} nodes that fit"
 
 

@@ -4,7 +4,7 @@ Nothing is written. Pending pods that fit are taken to be where they fit, as the
 there while nothing else changes; the others are those that room can be made for.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from time import monotonic
 from typing import Final, TypeVar
@@ -21,6 +21,7 @@ from mooring.framework.registry import Registry
 from mooring.framework.verdicts import PluginError
 from mooring.model.pod import Pod, Uid
 from mooring.model.pod_group import GroupKey
+from mooring.model.wording import plural
 from mooring.policy.errors import did_you_mean
 from mooring.policy.rebalancing import Goal, Rebalancing
 from mooring.simulate.inputs import Inputs
@@ -169,7 +170,7 @@ class Rebalance:
             self.cluster,
             ResultCache(self._inputs.state.nodes),
             entry,
-            _Takes(self._simulation),
+            _Takes(self._simulation, self._attempts),
             section,
             now=lambda: self._now,
             budget=SearchBudget(_MOST_STEPS, monotonic, _SLICE_SECONDS),
@@ -223,7 +224,7 @@ class Rebalance:
             text = f"no moves of running pods were found that make {wanted} fit{within}: {message}"
             return WantedPlan(wanted, text, planned=planned, fits=False)
         moves = len(plan.moves)
-        text = f"{wanted} fits after {moves} move{'s' * (moves > 1)}, and nothing is preempted"
+        text = f"{wanted} fits after {plural(moves, 'move')}, and nothing is preempted"
         return WantedPlan(wanted, text, planned=planned, fits=True)
 
     def _pod_named(self, wanted: Wanted) -> Pod:
@@ -245,15 +246,19 @@ class Rebalance:
 
 @dataclass(frozen=True, slots=True)
 class _Takes:
-    """Implements `TakesPods` of the planner: one profile may decide about all pods."""
+    """Implements `TakesPods` of the planner: one profile may decide about all pods.
+
+    Those that were `pending` do not run, and nobody moves them.
+    """
 
     simulation: Simulation
+    pending: Collection[Uid]
 
     def of(self, pod: Pod, _cluster: ClusterView) -> ActiveProfile | None:
-        return self.simulation.profile_of(pod)
+        return self.simulation.profile_of(pod) if pod.uid not in self.pending else None
 
     def shadow_of(self, pod: Pod, _cluster: ClusterView) -> ActiveProfile | None:
-        return self.simulation.shadow_of(pod)
+        return self.simulation.shadow_of(pod) if pod.uid not in self.pending else None
 
 
 def _held_back(pod: Pod, profile: ActiveProfile) -> str | None:

@@ -42,6 +42,8 @@ __all__ = ["Attempt", "Simulation", "simulate"]
 
 _REST: Final = re.compile(r"(: |\. ).*", re.DOTALL)
 """What a message says beyond its first clause."""
+_WITH_GROUP: Final = "placed together with its pod group"
+_NOMINATED: Final = "its nominated node"
 _MOST_CACHE_BYTES: Final = 512 * 1024 * 1024
 """More than in the operator: a whole cluster is placed at once, and the process ends soon."""
 
@@ -52,9 +54,10 @@ class Attempt:
 
     Attributes:
         decision: The decision record.
-        feasible: The number of nodes that passed all filters.
+        feasible: The number of nodes that passed all filters; 0 if others were not looked at.
         owner: The controller of the pod as `Kind namespace/name`, or "".
-        reason: Without a node, why there is none, in a few words; equal for many pods.
+        reason: Without a node, why there is none, in a few words; equal for many pods. With a node
+            that was not compared with others, why it was not; else "".
     """
 
     decision: Decision
@@ -317,11 +320,12 @@ class Simulation:
             rejections={},
             message=decision.message if node is None else None,
         )
-        reason = _REST.sub("", record.message or "")
-        return Attempt(record, 1 if node is not None else 0, owner_of(pod), reason)
+        reason = decision.cause or _REST.sub("", record.message or "")
+        return Attempt(record, 0, owner_of(pod), reason if node is None else _WITH_GROUP)
 
     def attempt(self, pod: Pod, profile: ActiveProfile) -> Attempt:
         """Decide about the pod with this profile, and assume it on the chosen node."""
+        nominee = self._state.nominations.get(pod.uid)
         try:
             outcome = self._decide(pod, profile)
         except (PluginError, ExtenderError) as error:
@@ -339,6 +343,8 @@ class Simulation:
         except PluginError as error:
             return _rejected(PodRef.of(pod), owner_of(pod), profile, str(error))
         self._state.settle_claims(pod)
+        if nominee is not None and nominee.row == outcome.row and outcome.scores is None:
+            return Attempt(decision, 0, owner_of(pod), _NOMINATED)
         return Attempt(decision, outcome.feasible_nodes, owner_of(pod))
 
     def _decide(self, pod: Pod, profile: ActiveProfile) -> Outcome:
