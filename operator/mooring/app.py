@@ -619,6 +619,7 @@ class Scheduler:
             rebalancing_planned=engine.rebalancer.planned,
             gpu_mismatches=lambda: scheduler.state.devices.mismatches,
             pod_groups=engine.group_reports.phases,
+            reserved_nodes=engine.group_reports.reserved_nodes,
             queue_incoming_pods=scheduler.queue.incoming,
             queued_entities=lambda: {
                 (queue, _ENTITY): number for queue, number in scheduler.queue.counts().items()

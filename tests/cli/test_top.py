@@ -120,6 +120,12 @@ def test_pods_are_counted_by_what_keeps_them_from_a_node_as_on_the_page() -> Non
     ]
 
 
+def test_the_number_of_reserved_nodes_is_beside_the_groups() -> None:
+    assert "GROUPS    Pending 2" in lines(view())
+    with_reserved = lines(view(after=AFTER + "mooring_reserved_nodes 14.0\n"))
+    assert "GROUPS    Pending 2   14 nodes reserved" in with_reserved
+
+
 def test_who_may_not_read_the_causes_is_told_what_is_missing() -> None:
     shown = lines(view(pending=None))
     assert shown[-1] == (

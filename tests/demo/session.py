@@ -72,7 +72,7 @@ def _shape(output: str) -> list[str]:
     text = re.sub(r" +\w+ 0\b", "", output)  # phases that no group has any more
     text = re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+(Z|[+]\d\d:\d\d)", "TIME", text)
     text = re.sub(r"\b\d+(\.\d+)?(ms|s|m|h)(\d+s)?\b", "N", text)
-    text = re.sub(r"\d+", "N", text).replace("attempts", "attempt")
+    text = re.sub(r"\d+(\.\d+)?", "N", text).replace("attempts", "attempt")
     return sorted({" ".join(sorted(line.split())) for line in text.splitlines()})
 
 

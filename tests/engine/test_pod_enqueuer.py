@@ -20,7 +20,12 @@ from mooring.model.events import Kind
 from mooring.model.node import parse_node
 from mooring.model.objects import parse_object
 from mooring.model.pod import Pod, Uid, parse_pod
-from mooring.model.pod_group import COSCHEDULING_LABEL, GroupFormat, parse_pod_group
+from mooring.model.pod_group import (
+    COSCHEDULING_LABEL,
+    NODES_RESERVED,
+    GroupFormat,
+    parse_pod_group,
+)
 from mooring.model.resource_claims import parse_resource_claim
 from mooring.model.workloads import Namespace, parse_namespace
 from mooring.observe.documents import plain
@@ -327,6 +332,18 @@ def test_no_more_pods_are_nominated_to_a_node_than_it_has_pod_slots(open_door: D
     last = uid_of(f"low-{slots}")
     assert state.nominations.get(last) is None
     assert open_door.scheduler_state.queue.get(last) is not None
+
+
+def test_a_new_leader_keeps_no_nodes_that_a_former_one_had_reserved(open_door: Door) -> None:
+    """What preemption had made free stays the group's."""
+    state = open_door.scheduler_state.state
+    for number, message in enumerate(("", "reserved for the group: a, until 2026-01-01T00:01:00Z")):
+        reserved = {"type": NODES_RESERVED, "status": "True" if message else "False"}
+        status = {"conditions": [{**reserved, "message": message}]}
+        raw = pod_group(f"g{number}", 1, status=status)
+        state.put(Kind.POD_GROUP, f"default/g{number}", parse_object(Kind.POD_GROUP, raw))
+        open_door.comes(f"m{number}", nominated="a", group=f"g{number}")
+    assert [nominee.pod.name for nominee in state.nominations] == ["m0"]
 
 
 def test_a_pod_whose_profile_goes_is_nominated_no_more(open_door: Door) -> None:

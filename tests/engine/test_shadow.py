@@ -24,6 +24,7 @@ from mooring.kube.config import Connection
 from mooring.kube.writes import ProfileWriter
 from mooring.model.events import Kind
 from mooring.model.pod import Pod, parse_pod
+from mooring.model.pod_group import GroupKey, GroupSource, Reservation
 from mooring.observe.metrics import Metrics
 from mooring.plugins import SHIPPED
 from mooring.state.cluster_view import ClusterView
@@ -570,3 +571,15 @@ async def test_a_status_that_cannot_be_written_is_written_later(
     await status.write(Beside(*TWO), nothing, nothing, nothing)
     assert status.written == [0, 0]
     assert ("the status of profile candidate was not written" in caplog.text) == told
+
+
+def test_a_pod_on_a_node_that_is_reserved_for_a_group_is_told_so() -> None:
+    """Another scheduler binds it all the same; Mooring would not have done so yet."""
+    beside = Beside(node("small", cpu="4"))
+    key = GroupKey(GroupSource.KUBERNETES, "default", "g")
+    member = parse_pod(pod("m", cpu="4", group="g", priority=1))
+    beside.scheduler.state.nominate(member, "small", reservation=Reservation(key, 0.0, 1))
+    beside.bind(pod(cpu="2"), "small")
+    assert beside.results() == {"unschedulable": 1}
+    (record,) = beside.records()
+    assert "1 node(s) reserved for podgroup/g until 00:00 UTC" in record["message"]

@@ -44,7 +44,11 @@ _PLUGINS: Final[dict[str, Any]] = {
     }
 }
 """Those that these worlds need: a profile of all plugins takes as long to build as ten actions."""
-_SPEC: Final = read(SchedulingProfileSpec, {"plugins": _PLUGINS}, "spec")
+_GANGS: Final = {
+    "name": "GangScheduling",
+    "args": {"reserveAfter": "5m", "reservedNodesPercent": 100},
+}
+_SPEC: Final = read(SchedulingProfileSpec, {"plugins": _PLUGINS, "pluginConfig": [_GANGS]}, "spec")
 _RESOLVED: Final = resolve(_SPEC, REGISTRY)
 
 

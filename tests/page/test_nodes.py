@@ -4,6 +4,8 @@ from typing import Any
 
 from mooring.model.events import Kind
 from mooring.model.objects import parse_object
+from mooring.model.pod import parse_pod
+from mooring.model.pod_group import GroupKey, GroupSource, Reservation
 from mooring.page.nodes import CORDONED, NOT_READY, PODS, TAINTED, Nodes
 from mooring.policy.device_args import PRESETS
 from mooring.testing.builders import node, pod, uid_of
@@ -125,6 +127,23 @@ def test_a_node_is_shown_with_its_pods_taints_and_free_resources() -> None:
     assert placed["pod"] == "default/web"
     assert placed["requests"] == {"cpu": "1500m", "memory": "2Gi"}
     assert placed["state"] == "bound"
+
+
+def test_a_reserved_node_says_for_whom_and_what_is_left_beside_the_group() -> None:
+    shared = scheduler_state(ready("a", cpu="4", memory="8Gi"))
+    shown = Nodes(shared, lambda: 0.0)
+    member = parse_pod(pod("m", cpu="3", memory="1Gi", group="g"))
+    key = GroupKey(GroupSource.KUBERNETES, "default", "g")
+    for priority, left in ((1, "1"), (0, "4")):
+        kept = Reservation(key, 0.0, priority)
+        shared.state.nominate(member, "a", reservation=kept)
+        found = shown.details("a", frozenset(["default"]))
+        assert found is not None
+        assert found["largestPod"]["cpu"] == left
+        assert found["reserved"] == "reserved for podgroup/default/g until 00:00 UTC"
+    hidden = shown.details("a", frozenset())
+    assert hidden is not None
+    assert hidden["reserved"] is None
 
 
 def test_a_full_node_takes_no_pod() -> None:

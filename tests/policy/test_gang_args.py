@@ -14,10 +14,17 @@ def test_no_label_names_a_group_by_default() -> None:
     assert read(GangSchedulingArgs, {}, "args").pod_group_labels == ()
 
 
-def test_nodes_are_reserved_after_five_minutes_and_nothing_is_deleted_by_default() -> None:
+def test_no_nodes_are_reserved_and_nothing_is_deleted_by_default() -> None:
     args = read(GangSchedulingArgs, {}, "args")
-    assert args.reserve_after == timedelta(minutes=5)
+    assert args.reserve_after == timedelta()
     assert not args.delete_bound_members
+
+
+@pytest.mark.parametrize("percent", [0, 101])
+def test_a_share_of_reserved_nodes_is_from_1_to_100_percent(percent: int) -> None:
+    assert read(GangSchedulingArgs, {}, "args").reserved_nodes_percent == 25
+    with pytest.raises(ProfileInvalid, match="reservedNodesPercent"):
+        read(GangSchedulingArgs, {"reservedNodesPercent": percent}, "args")
 
 
 @pytest.mark.parametrize(

@@ -92,9 +92,11 @@ def test_backfilled_pods_never_delay_the_group(
     raws, known = running_on(capacity, on_nodes)
     nodes = [node(name, cpu=str(cpu)) for name, cpu in capacity.items()]
     scheduler = scheduler_state(*nodes, *raws, pod_group("g", size))
-    pipeline = put_profile(scheduler).pipeline
+    args = {"reserveAfter": "5m", "reservedNodesPercent": 100}
+    config = [{"name": "GangScheduling", "args": args}]
+    pipeline = put_profile(scheduler, pluginConfig=config).pipeline
     state = scheduler.state
-    members = [parse_pod(pod(f"g{i}", group="g", cpu="1")) for i in range(size)]
+    members = [parse_pod(pod(f"g{i}", group="g", cpu="1", priority=1)) for i in range(size)]
     for member in members:
         state.put_unscheduled(member)
     group = state.pod_groups.of(members[0])

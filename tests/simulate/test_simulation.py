@@ -7,10 +7,11 @@ from mooring.framework.registry import NoArgs, Registry
 from mooring.framework.verdicts import PluginError, Unschedulable
 from mooring.model.limits import LIMITS, Counted
 from mooring.model.pod import Pod
+from mooring.model.pod_group import NODES_RESERVED
 from mooring.plugins import SHIPPED
 from mooring.simulate.inputs import inputs_of
 from mooring.simulate.manifests import Manifest
-from mooring.simulate.simulation import Attempt, simulate
+from mooring.simulate.simulation import Attempt, Simulation, simulate
 from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import api_object, namespace, node, pod, pod_group, priority_class
 from mooring.testing.device_builders import (
@@ -285,6 +286,29 @@ def test_a_nomination_in_the_dump_is_respected() -> None:
         pod("high", cpu="1", priority=9),
     )
     assert found == {"default/high": "n1", "default/low": None, "default/waits": None}
+
+
+@pytest.mark.parametrize("also", [(), ("m0",)])
+def test_reserved_nodes_in_the_dump_keep_out_lower_pods_also_where_the_group_is_not_decided_about(
+    also: tuple[str, ...],
+) -> None:
+    told = "reserved for the group: n1, until 2026-11-28T13:12:00Z"
+    condition = {"type": NODES_RESERVED, "status": "True", "message": told}
+    registry = Registry(SHIPPED, {})
+    why = "0/1 nodes are available: 1 node(s) reserved for podgroup/g until 13:12 UTC."
+    for priority, answer in ((0, (None, why)), (1, ("n1", None))):
+        objects = (
+            node("n1", cpu="4"),
+            pod("runs", cpu="2", node="n1"),
+            pod_group("g", 1, status={"conditions": [condition]}),
+            pod("m0", cpu="4", group="g", nominated="n1", priority=1),
+            pod("small", cpu="2", priority=priority),
+        )
+        inputs = inputs_of([Manifest("file", raw) for raw in objects], registry)
+        chosen = [one for one in inputs.pending if one.name in ("small", *also)]
+        attempts = Simulation(inputs, registry, preempts=False).attempts(chosen)
+        found = {each.decision.pod.name: each.decision for each in attempts}
+        assert (found["small"].node, found["small"].message) == answer
 
 
 def test_the_time_is_the_latest_one_in_the_dump() -> None:

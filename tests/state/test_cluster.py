@@ -8,6 +8,7 @@ from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.node import REGION, ZONE, parse_node
 from mooring.model.objects import parse_object
 from mooring.model.pod import Pod, Uid, parse_pod
+from mooring.model.pod_group import GroupKey, GroupSource, Reservation
 from mooring.state.cluster import ClusterState
 from mooring.testing.builders import CREATED, cluster, namespace, node, pod, uid_of
 from relists import replace_all
@@ -335,10 +336,11 @@ def test_a_nomination_is_of_the_pod_as_it_is_now() -> None:
     """A pod that waits for its victims may be resized, and may get other labels."""
     state = cluster(node("n1"))
     state.put_unscheduled(waiting("web", cpu="3"))
-    state.nominate(waiting("web", cpu="3"), "n1", backfill_until=7.0)
+    kept = Reservation(GroupKey(GroupSource.KUBERNETES, "default", "g"), 9.0, 1, 7.0)
+    state.nominate(waiting("web", cpu="3"), "n1", reservation=kept)
     resized = waiting("web", cpu="1", labels={"app": "web"})
     assert not delivered(state, lambda: state.put_unscheduled(resized))
-    assert state.nominations.get(resized.uid) == (resized, 0, 7.0)
+    assert state.nominations.get(resized.uid) == (resized, 0, kept)
     counts, requested = state.pod_columns.nominated_demand(["cpu"], 0, Uid("other"), 1)
     assert (counts.tolist(), requested["cpu"].tolist()) == ([1], [1000])
     state.withdraw(resized.uid)

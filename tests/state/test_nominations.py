@@ -1,11 +1,22 @@
 """Nominated pods by row."""
 
+import math
+from datetime import UTC, datetime
+
 from mooring.model.events import Action, ClusterEvent, Kind
-from mooring.model.pod import Pod, parse_pod
+from mooring.model.pod import Pod, Uid, parse_pod
+from mooring.model.pod_group import GroupKey, GroupSource, Reservation
 from mooring.state.nominations import NominationsWriter
 from mooring.state.pod_columns import MutablePodColumns
 from mooring.state.pods import PodTable
 from mooring.testing.builders import cluster, node, pod, uid_of
+
+
+def reserved(priority: int = 1, backfill_until: float = -math.inf) -> Reservation:
+    """Return a reservation for the group g."""
+    until = datetime(2026, 11, 28, 13, 12, 59, tzinfo=UTC).timestamp()
+    key = GroupKey(GroupSource.KUBERNETES, "default", "g")
+    return Reservation(key, until, priority, backfill_until)
 
 
 def nominated(*priorities: int, row: int) -> NominationsWriter:
@@ -76,14 +87,29 @@ def test_a_withdrawn_nomination_is_an_event_like_the_deletion_of_a_pod() -> None
 
 def test_a_nominated_pod_does_not_count_for_one_that_ends_before_its_node_is_free() -> None:
     writer = NominationsWriter(MutablePodColumns(PodTable()))
-    writer.put(parse_pod(pod("g0")), 1, backfill_until=100.0)
+    writer.put(parse_pod(pod("g0", priority=1)), 1, reserved(priority=1, backfill_until=100.0))
     assert [p.name for p in writer.nominations.at(1, 0, None, ends=101.0)] == ["g0"]
     assert writer.nominations.at(1, 0, None, ends=100.0) == []
 
 
+def test_a_reservation_keeps_out_only_pods_of_lower_priority_than_the_group() -> None:
+    writer = NominationsWriter(columns := MutablePodColumns(PodTable()))
+    writer.put(parse_pod(pod("g0", cpu="1", priority=9)), 1, reserved(priority=5))
+    for priority, kept in ((4, ["g0"]), (5, [])):
+        assert [p.name for p in writer.nominations.at(1, priority, None)] == kept
+        counts, _ = columns.nominated_demand(["cpu"], priority, Uid("other"), 2)
+        assert counts.tolist() == [0, len(kept)]
+
+
+def test_a_reservation_names_a_group_of_another_namespace_with_it() -> None:
+    kept = reserved()
+    assert kept.text_for("default") == "reserved for podgroup/g until 13:12 UTC"
+    assert kept.text_for("other") == "reserved for podgroup/default/g until 13:12 UTC"
+
+
 def test_a_trial_gives_a_nomination_back_as_it_was() -> None:
     state = cluster(node("n1"))
-    state.nominate(parse_pod(pod("g0")), "n1", backfill_until=100.0)
+    state.nominate(parse_pod(pod("g0")), "n1", reservation=reserved())
     before = state.nominations.get(uid_of("g0"))
     with state.trial() as trial:
         trial.withdraw(uid_of("g0"))

@@ -82,7 +82,7 @@ def test_slots_are_found_of_pods_that_are_on_a_node_and_not_of_others_of_their_n
     a, b, c = (parse_pod(pod(name)) for name in "abc")
     columns.put(a, 0)
     columns.put(b, 1)
-    columns.nominate(c, 2)
+    columns.nominate(c, 2, 1, -np.inf)
     successor = replace(a, uid=Uid("another"))
     assert columns.slots_of((b, c, successor)).tolist() == [1]
     assert columns.slots_of(()).tolist() == []
@@ -111,7 +111,7 @@ def test_nominated_demand_is_the_sum_over_nominated_pods_of_at_least_the_priorit
     for i, (row, priority, nominated) in enumerate(drawn):
         one = parse_pod(pod(f"p{i}", cpu="1", priority=priority))
         if nominated:
-            columns.nominate(one, row)
+            columns.nominate(one, row, priority + 1, -np.inf)
         else:
             columns.put(one, row)
     pods, sums = columns.nominated_demand(["cpu"], 3, uid_of("p0"), 4)

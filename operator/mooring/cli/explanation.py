@@ -158,6 +158,8 @@ def pod_group_lines(group: Mapping[str, Any]) -> Iterator[str]:
     yield f"pod group {group['podGroup']} ({group['source']}): {group['phase']}"
     if group["message"]:
         yield f"  {group['message']}"
+    if group.get("reserved"):  # an older leader does not tell it
+        yield f"  {group['reserved']}"
     yield from remedy_lines(group)
     members = ", ".join(f"{count} {state}" for state, count in group["members"].items() if count)
     minimum = "" if group["minimum"] is None else f", minimum {group['minimum']}"

@@ -176,6 +176,7 @@ def interval(before: Reading, after: Reading, waiting: Mapping[str, Any] | None)
         "podGroups": {
             phase: int(count) for (phase,), count in after.by("mooring_pod_groups", "phase")
         },
+        "reservedNodes": int(after.total("mooring_reserved_nodes")),
         "pending": waiting,
     }
 
@@ -208,7 +209,9 @@ def rendered(view: Mapping[str, Any]) -> Group:
         lines.insert(1, f"          {PodState.NO_PROFILE} {number:,}")
     if view["podGroups"]:
         phases = "   ".join(f"{phase} {count:,}" for phase, count in view["podGroups"].items())
-        lines.append(f"GROUPS    {phases}")
+        reserved = view["reservedNodes"]
+        kept = f"   {reserved:,} nodes reserved" if reserved else ""
+        lines.append(f"GROUPS    {phases}{kept}")
     if not view["leader"]:
         lines.insert(0, "this replica does not lead: its numbers stay at zero")
     parts: list[Any] = [Text("\n".join(lines))]

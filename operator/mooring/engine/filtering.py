@@ -6,7 +6,7 @@ In the order in which a decision needs it: `NodeSearch.pre_filter`, `NodeSearch.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -197,7 +197,29 @@ class NodeSearch:
             return ()
         failed = with_nominated.take(rejected)
         why = run_explain(self.pipeline, plugin, self.pod, failed, state)
-        return (RejectedNodes(plugin.name, rejected, why),)
+        return self._naming_reservations((RejectedNodes(plugin.name, rejected, why),))
+
+    def _naming_reservations(self, groups: Sequence[RejectedNodes]) -> tuple[RejectedNodes, ...]:
+        """Return the rejections that nominated pods cause; nodes that are reserved say so.
+
+        The plugin stays the one that rejects the pod: its hints say when the pod is tried again.
+        """
+        nominations, found = self.cluster.nominations, list[RejectedNodes]()
+        if not nominations.reserved:
+            return (*groups,)
+        for group in groups:
+            reserved: dict[str, list[int]] = {}
+            for at, row in enumerate(group.rows.tolist()):
+                kept = nominations.reservation_at(row, self.pod, self.ends)
+                text = f"node(s) {kept.text_for(self.pod.namespace)}" if kept is not None else ""
+                reserved.setdefault(text, []).append(at)
+            for text, positions in reserved.items():
+                why = group.explanation
+                bits = np.ones(len(positions), np.uint64) if text else why.bits[positions]
+                reasons, details = ((text,), ()) if text else (why.reasons, why.details)
+                why = Explanation(reasons, bits, why.resolvable[positions], details)
+                found.append(replace(group, rows=group.rows[positions], explanation=why))
+        return (*found,)
 
     def resource_filter(
         self, pre_filtered: PreFiltered
@@ -228,7 +250,10 @@ class NodeSearch:
             for pod in nominated:
                 trial.add(pod, row)
                 assign_cards(self.pipeline.reserve, pod, row)
-            return self.rejections(row)
+            rejected = self.rejections(row)
+        if rejected and self.cluster.nominations.reserved and not self.rejections(row):
+            return self._naming_reservations(rejected)
+        return rejected
 
     def _nominated_at(self, row: int) -> Sequence[Pod]:
         """Return the pods nominated to the row to which this pod must leave what they request."""

@@ -26,6 +26,7 @@ from mooring.engine.suggestions import (
     possible_changes,
     request_text,
     requesting,
+    reservation_texts,
     step_of,
     when_ended,
 )
@@ -113,6 +114,16 @@ class _GroupSuggestions:
         if decision.rows:
             cause = "none any more, the members fit by now"
             yield self._suggestion("as it is", cause, 0.0, self._members)
+            return
+        others = [
+            nominee
+            for nominee in self._cluster.nominations.reserved
+            if nominee.pod.uid not in self._group.unscheduled
+        ]
+        ended = [nominee.pod for nominee in others]
+        if ended and (yield from self._decided(self._members, without=ended)).rows:
+            text, cause = reservation_texts(others, self._members[0])
+            yield self._suggestion(text, cause, 0.0, self._members)
             return
         short = list[str]()
         for change in _changes(self._members, self._cluster):

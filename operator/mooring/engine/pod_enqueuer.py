@@ -182,8 +182,8 @@ class PodEnqueuer:
         """
         state = self._scheduler.state
         row = state.nodes.row_of.get(node)
-        if row is None:
-            return
+        if row is None or state.pod_groups.reservation_of(pod) is not None:
+            return  # a former leader's reservation has ended with it
         slots = int(state.nodes.pod_slots.data[row])
         if len(state.nominations.at(row, pod.spec.priority, pod.uid)) < slots:
             state.nominate(pod, node)

@@ -45,6 +45,7 @@ from mooring.model.volumes import ClaimVolume
 from mooring.state.cluster import Trial
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
+from mooring.state.nominations import Nominee
 
 __all__ = [
     "EXAMPLES",
@@ -53,6 +54,7 @@ __all__ = [
     "possible_changes",
     "request_text",
     "requesting",
+    "reservation_texts",
     "step_of",
     "suggestions",
     "when_ended",
@@ -102,7 +104,8 @@ class Suggestion:
 def suggestions(pod: Pod, pipeline: Pipeline, what_if: WhatIf) -> Iterator[Suggestion | None]:
     """Yield each suggestion, and None after each change that does not help.
 
-    A pod that fits as it is, since the cluster has changed, gets only the suggestion that says so.
+    A pod that fits as it is, since the cluster has changed, gets only the suggestion that says so,
+    and one that fits where nodes are reserved for a group only that it waits until then.
     Between two items other work may go on, also such that changes the cluster. One item takes about
     as long as a decision about a new spec. Each is found in a trial of `what_if`, whose cache
     should serve nothing else.
@@ -111,6 +114,10 @@ def suggestions(pod: Pod, pipeline: Pipeline, what_if: WhatIf) -> Iterator[Sugge
     unchanged = yield from _found(what_if, lambda _: tried.unchanged())
     yield unchanged
     if unchanged is not None:
+        return
+    once_free = yield from _found(what_if, tried.without_reservation)
+    yield once_free
+    if once_free is not None:
         return
     changes = list(islice(possible_changes(pod, what_if.cluster), MOST_CHANGES))
     helped = claims_helped = False
@@ -188,6 +195,17 @@ class _Suggestions:
             examples=self._names(rows),
             pods=(self._pod,),
         )
+
+    def without_reservation(self, trial: Trial) -> Suggestion | None:
+        """Suggest to wait for the end of a reservation; return None if that does not help."""
+        reserved = self._cluster.nominations.reserved
+        for nominee in reserved:
+            trial.withdraw(nominee.pod.uid)
+        rows = self._what_if.feasible_rows(self._pod, self._pipeline)
+        if not reserved or not len(rows):
+            return None
+        change, cause = reservation_texts(reserved, self._pod)
+        return Suggestion(change, cause, 0.0, len(rows), self._names(rows), (self._pod,))
 
     def with_changes(self, changes: Sequence[Change], trial: Trial) -> Suggestion | None:
         """Suggest these changes of the pod; return None if it fits nowhere then."""
@@ -361,6 +379,13 @@ class _Suggestions:
 
     def _names(self, rows: IntArray) -> tuple[str, ...]:
         return tuple(self._cluster.nodes.name(row) for row in rows[:EXAMPLES].tolist())
+
+
+def reservation_texts(reserved: Sequence[Nominee], pod: Pod) -> tuple[str, str]:
+    """Return what completes "it would fit on N nodes ..." where nodes are reserved, and why."""
+    kept = next(each.reservation for each in reserved if each.reservation is not None)
+    cause = kept.text_for(pod.namespace)
+    return f"once they are not {cause}", cause
 
 
 def request_text(

@@ -53,5 +53,7 @@ class GroupPolicy:
 
     reserve_after_seconds: float | None = None
     """After so long without a place, nodes are reserved for a group; None: never."""
+    reserved_nodes_percent: int = 100
+    """At most so many of the nodes are reserved."""
     delete_bound_members: bool = False
     """Whether the bound members of a gang are deleted if the others cannot be bound."""

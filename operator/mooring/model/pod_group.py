@@ -10,9 +10,11 @@ A group is named by its members in one of three ways, which are its source:
 The same name in two sources means two groups.
 """
 
+import math
 from collections.abc import Callable, Hashable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
@@ -43,6 +45,7 @@ __all__ = [
     "COSCHEDULING_LABEL",
     "DISRUPTION_MODE",
     "MAX_TOPOLOGY_KEYS",
+    "NODES_RESERVED",
     "TOPOLOGY_KEYS",
     "TOPOLOGY_MODE",
     "DeclaredByPod",
@@ -54,6 +57,7 @@ __all__ = [
     "GroupTopology",
     "PodGroup",
     "PodGroupStatus",
+    "Reservation",
     "consumer_of",
     "group_of_members",
     "parse_coscheduling_pod_group",
@@ -66,11 +70,19 @@ TOPOLOGY_KEYS: Final = "scheduling.mooring.dev/topology-keys"
 """Annotation of a group: node labels, the widest domain first, separated by commas."""
 TOPOLOGY_MODE: Final = "scheduling.mooring.dev/topology-mode"
 """Annotation of a group: `Required` (default) or `Preferred`."""
+NODES_RESERVED: Final = "scheduling.mooring.dev/NodesReserved"
+"""The type of the condition of a group that says which nodes are reserved for it."""
 DISRUPTION_MODE: Final = "scheduling.mooring.dev/disruption-mode"
 """Annotation of a group whose kind has no field for it: `Pod` (default) or `PodGroup`."""
 MAX_TOPOLOGY_KEYS: Final = 8
 """Levels of a topology; data centres have three to five."""
 
+_CONDITIONS: Final = {
+    "PodGroupScheduled": "scheduled",
+    "PodGroupInitiallyScheduled": "scheduled",
+    NODES_RESERVED: "reserved",
+}
+"""The fields of `PodGroupStatus` for the types of conditions."""
 _MAX_INT32: Final = 2**31 - 1
 _MAX_RESOURCES: Final = 200
 """Entries of minResources, as many as a pod may request."""
@@ -104,6 +116,29 @@ class GroupKey(NamedTuple):
         return f"{self.source.value}/{self.namespace}/{self.name}"
 
 
+class Reservation(NamedTuple):
+    """What reserves nodes for a pod group that waits long; times are in seconds since the epoch.
+
+    Only pods of a lower `priority` must leave the members what they request, and not those that
+    have ended by `backfill_until`, because the nodes are not free for the group before.
+    """
+
+    group: GroupKey
+    until: float
+    priority: int
+    backfill_until: float = -math.inf
+
+    def text_for(self, namespace: str) -> str:
+        """Return for whom and until when, as a pod of this namespace is told."""
+        group = self.group.name if self.group.namespace == namespace else str(self.group)
+        return f"reserved for podgroup/{group} until {self.clock_time}"
+
+    @property
+    def clock_time(self) -> str:
+        """The hour and minute in which it ends."""
+        return f"{datetime.fromtimestamp(self.until, UTC):%H:%M} UTC"
+
+
 class DisruptionMode(StrEnum):
     """Whether members can be preempted one by one, or only the whole group."""
 
@@ -127,9 +162,10 @@ _ANYWHERE: Final = GroupTopology()
 
 @dataclass(frozen=True, slots=True)
 class GroupCondition:
-    """The condition that says whether the group was scheduled: PodGroupScheduled.
+    """A condition of a group: whether it was scheduled, or has nodes reserved.
 
-    `kind` is its type: v1beta1 calls it PodGroupInitiallyScheduled.
+    `kind` is its type: PodGroupScheduled, which v1beta1 calls PodGroupInitiallyScheduled, or
+    `NODES_RESERVED`.
     """
 
     kind: str
@@ -153,8 +189,19 @@ class PodGroupStatus:
     """`scheduleStartTime`."""
     occupied_by: str = ""
     scheduled: GroupCondition | None = None
+    reserved: GroupCondition | None = None
     claim_names: Mapping[str, str | None] = field(default_factory=dict)
     """The claims that were created for the templates in the group's resourceClaims, by entry."""
+
+    @property
+    def reserved_until(self) -> float | None:
+        """When the reservation of nodes ends that the status shows (seconds since the epoch)."""
+        if self.reserved is None or self.reserved.status != "True":
+            return None
+        *_, time = self.reserved.message.rpartition(" until ")
+        with suppress(ManifestError):
+            return timestamp({"until": time}, "until", "status")
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -475,12 +522,12 @@ def _shown(value: str) -> str:
 
 
 def _status(raw: Mapping[str, Any]) -> PodGroupStatus:
-    scheduled = None
+    known: dict[str, GroupCondition] = {}
     for index, condition in enumerate(mappings(raw, "conditions", "status")):
         where = f"status.conditions[{index}]"
         kind = text(condition, "type", where)
-        if kind in ("PodGroupScheduled", "PodGroupInitiallyScheduled"):
-            scheduled = GroupCondition(
+        if field_of := _CONDITIONS.get(kind):
+            known[field_of] = GroupCondition(
                 kind=kind,
                 status=text(condition, "status", where),
                 reason=text(condition, "reason", where),
@@ -495,6 +542,6 @@ def _status(raw: Mapping[str, Any]) -> PodGroupStatus:
         failed=integer(raw, "failed", "status") or 0,
         started=text(raw, "scheduleStartTime", "status"),
         occupied_by=text(raw, "occupiedBy", "status"),
-        scheduled=scheduled,
+        **known,
         claim_names=parse_claim_statuses(raw),
     )

@@ -100,6 +100,9 @@ class StateCollector:
     pod_groups: Callable[[], Mapping[str, int]] = field(
         metadata=_gauge("mooring_pod_groups", "Pod groups by phase.", "phase")
     )
+    reserved_nodes: Callable[[], int] = field(
+        metadata=_gauge("mooring_reserved_nodes", "Nodes that are reserved for a pod group.")
+    )
     leading: Callable[[], bool] = field(
         metadata=_gauge(
             "leader_election_master_status",

@@ -198,6 +198,9 @@ class Nodes:
         placed = [p for p in cluster.pods_on(row) if p.pod.namespace in visible]
         placed.sort(key=lambda p: (-p.pod.spec.priority, p.pod.key))
         nominated = [p for p in cluster.nominations.on(row) if p.namespace in visible]
+        kept_for = cluster.nominations.at(row, 0, None)
+        reserved = (n.reservation for n in cluster.nominations.reserved if n.row == row)
+        kept = next(filter(None, reserved), None)
         return {
             "name": name,
             "labels": dict(node.labels),
@@ -207,7 +210,8 @@ class Nodes:
             "podSlots": slots,
             "podCount": count,
             "resources": resources,
-            "largestPod": _largest_pod(resources, slots - count),
+            "largestPod": _largest_pod(resources, slots - count, kept_for),
+            "reserved": kept.text_for("") if kept and kept.group.namespace in visible else None,
             "pods": [{**_pod(p.pod), "state": self._state(p.pod)} for p in placed],
             "otherPods": count - len(placed),
             "nominated": [_pod(pod) for pod in nominated],
@@ -289,10 +293,20 @@ def _resource(node: NodeView, resource: str) -> dict[str, Any]:
     }
 
 
-def _largest_pod(resources: Sequence[dict[str, Any]], slots: int) -> dict[str, str] | None:
-    """Return the requests of the largest pod that the free resources take; None if none fits."""
-    free = {each["name"]: each["texts"][2] for each in resources if each["free"]}
-    return free if slots > 0 and CPU in free and MEMORY in free else None
+def _largest_pod(
+    resources: Sequence[dict[str, Any]], slots: int, kept_for: Sequence[Pod]
+) -> dict[str, str] | None:
+    """Return the requests of the largest pod of priority 0 that fits; None if none fits.
+
+    It leaves the nominated pods in `kept_for` what they request.
+    """
+    free: dict[str, str] = {}
+    for each in resources:
+        name = each["name"]
+        left = each["free"] - sum(pod.spec.demand.resources.get(name, 0) for pod in kept_for)
+        if left > 0:
+            free[name] = amount_text(name, left)
+    return free if slots > len(kept_for) and CPU in free and MEMORY in free else None
 
 
 def _pod(pod: Pod) -> dict[str, Any]:

@@ -58,8 +58,10 @@ class GangSchedulingArgs(PolicyModel):
     """Looked up in this order, in a pod's labels and then in its annotations."""
     pod_group_presets: tuple[PodGroupPreset, ...] = Field((), max_length=len(_PRESETS))
     """The labels and annotations of other schedulers, looked up after `pod_group_labels`."""
-    reserve_after: Duration = timedelta(minutes=5)
+    reserve_after: Duration = timedelta()
     """After so long without a place, nodes are reserved for a group, for as long; `0`: never."""
+    reserved_nodes_percent: int = Field(25, ge=1, le=100)
+    """At most so many of the nodes, rounded down, but one in any case, are reserved."""
     delete_bound_members: bool = False
     """If the members of a gang cannot all be bound, delete those that were bound with them.
 

@@ -188,6 +188,7 @@ class Simulation:
         pods = [*pods]
         for pod in pods:
             self._state.put_unscheduled(pod)
+        self._nominate_as_shown((*self._inputs.pending, *pods))
         for pod in pods:
             profile = self.profile_of(pod)
             if profile is None:
@@ -196,8 +197,6 @@ class Simulation:
                 why = f'no profile takes pods of schedulerName "{name}"{meant}'
                 rejected.append(_rejected(PodRef.of(pod), owner_of(pod), None, why))
                 continue
-            if pod.nominated_node is not None:
-                self._state.nominate(pod, pod.nominated_node)
             held = _held_back(pod, profile.pipeline)
             if held is not None:
                 rejected.append(_rejected(PodRef.of(pod), owner_of(pod), profile, held))
@@ -220,6 +219,16 @@ class Simulation:
             ]
             yield from self._attempt_group(group, [first.pod, *others], chosen[first.ticket])
         yield from rejected
+
+    def _nominate_as_shown(self, pods: Iterable[Pod]) -> None:
+        """Nominate the pods to the nodes in their statuses, also those that are not decided about.
+
+        The object of their group says whether these nodes are reserved.
+        """
+        for pod in {pod.uid: pod for pod in pods}.values():
+            if pod.nominated_node is not None and self.takes(pod):
+                kept = self.cluster.pod_groups.reservation_of(pod)
+                self._state.nominate(pod, pod.nominated_node, reservation=kept)
 
     def _attempt_group(
         self, group: PodGroupState, members: list[Pod], profile: ActiveProfile

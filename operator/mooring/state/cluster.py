@@ -23,7 +23,13 @@ from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.kubernetes_rules import KubernetesRules, rules_of_server
 from mooring.model.node import REGION, ZONE, Node
 from mooring.model.pod import Pod, Uid
-from mooring.model.pod_group import GroupFormat, GroupKey, PodGroup, consumer_of
+from mooring.model.pod_group import (
+    GroupFormat,
+    GroupKey,
+    PodGroup,
+    Reservation,
+    consumer_of,
+)
 from mooring.model.resource_claims import (
     Allocation,
     ClaimSpec,
@@ -353,7 +359,7 @@ class ClusterState:
         """
         before = self._pod_groups.put_unscheduled(pod)
         if (nominee := self.nominations.get(pod.uid)) is not None:
-            self._nominations.put(pod, nominee.row, nominee.backfill_until)
+            self._nominations.put(pod, nominee.row, nominee.reservation)
         self._renew_group(pod.uid)
         versions = (pod,) if before is None else (pod, before)
         in_group = any(self.pod_groups.key_of(each) is not None for each in versions)
@@ -447,15 +453,12 @@ class ClusterState:
         if assumption is not None:
             assumption.deadline = deadline
 
-    def nominate(self, pod: Pod, node: str, *, backfill_until: float = -math.inf) -> None:
-        """Nominate the pod to the node, and to no other; an unknown node nominates nothing.
-
-        For `backfill_until` see Nominee.
-        """
+    def nominate(self, pod: Pod, node: str, *, reservation: Reservation | None = None) -> None:
+        """Nominate the pod to the node, and to no other; an unknown node nominates nothing."""
         row = self.nodes.row_of.get(node)
         withdrawn = self._withdraw_elsewhere(pod, row)
         if row is not None and self.nodes.nodes[row] is not None:
-            self._nominations.put(pod, row, backfill_until)
+            self._nominations.put(pod, row, reservation)
         self._deliver(withdrawn)
 
     def withdraw(self, uid: Uid) -> None:
@@ -471,7 +474,7 @@ class ClusterState:
         if nominee is None:
             return False
         self._evictions.stop_waiting(nominee.pod)
-        self._nominations.put(pod, nominee.row, nominee.backfill_until)
+        self._nominations.put(pod, nominee.row, nominee.reservation)
         return True
 
     def _withdraw(self, uid: Uid) -> tuple[ClusterEvent, ...]:

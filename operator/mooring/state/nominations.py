@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from mooring.model.pod import Pod, Uid
+from mooring.model.pod_group import Reservation
 from mooring.state.pod_columns import MutablePodColumns
 
 __all__ = ["Nominations", "NominationsWriter", "Nominee"]
@@ -16,13 +17,27 @@ __all__ = ["Nominations", "NominationsWriter", "Nominee"]
 class Nominee(NamedTuple):
     """A nominated pod and the row of its nominated node.
 
-    Pods that have ended by `backfill_until`, in seconds since the epoch, need not leave it what it
-    requests, because the node is not free for it before.
+    Preemption nominates without a `reservation`: pods of equal priority are kept out too.
     """
 
     pod: Pod
     row: int
-    backfill_until: float = -math.inf
+    reservation: Reservation | None = None
+
+    @property
+    def keeps_out_below(self) -> int:
+        """Pods of a lower priority than this must leave the pod what it requests."""
+        reserved = self.reservation
+        return reserved.priority if reserved is not None else self.pod.spec.priority + 1
+
+    @property
+    def backfill_until(self) -> float:
+        """See Reservation."""
+        return self.reservation.backfill_until if self.reservation is not None else -math.inf
+
+    def keeps_out(self, priority: int, ends: float) -> bool:
+        """Return whether a pod of this priority that ends then must leave it what it requests."""
+        return priority < self.keeps_out_below and self.backfill_until < ends
 
 
 class Nominations:
@@ -58,20 +73,27 @@ class Nominations:
         return [pod for pod in here if pod.spec.priority < priority]
 
     def at(
-        self, row: int, least_priority: int, other_than: Uid | None, ends: float = math.inf
+        self, row: int, priority: int, other_than: Uid | None, ends: float = math.inf
     ) -> list[Pod]:
-        """Return the row's nominated pods of at least this priority, without the one of that uid.
+        """Return the row's nominated pods that a pod must leave what they request.
 
-        They are those that a pod which has ended by `ends` (seconds since the epoch) must leave
-        what they request.
+        The pod has this priority and that uid, and has ended by `ends` (seconds since the epoch).
         """
         return [
             pod
             for pod in self.on(row)
-            if pod.spec.priority >= least_priority
-            and pod.uid != other_than
-            and self._by_uid[pod.uid].backfill_until < ends
+            if pod.uid != other_than and self._by_uid[pod.uid].keeps_out(priority, ends)
         ]
+
+    def reservation_at(self, row: int, pod: Pod, ends: float = math.inf) -> Reservation | None:
+        """Return the reservation that keeps the pod out of what is free on the row, if any does."""
+        kept = (self._by_uid[other.uid] for other in self.at(row, pod.spec.priority, pod.uid, ends))
+        return next((each.reservation for each in kept if each.reservation is not None), None)
+
+    @property
+    def reserved(self) -> list[Nominee]:
+        """The pods for which nodes are reserved."""
+        return [each for each in self._by_uid.values() if each.reservation is not None]
 
 
 class NominationsWriter:
@@ -86,12 +108,12 @@ class NominationsWriter:
         self._by_row: dict[int, dict[Uid, Pod]] = {}
         self.nominations = Nominations(self._by_uid, self._by_row)
 
-    def put(self, pod: Pod, row: int, backfill_until: float = -math.inf) -> None:
+    def put(self, pod: Pod, row: int, reservation: Reservation | None = None) -> None:
         """Nominate the pod to the row, and to no other; see Nominee."""
         self.drop(pod.uid)
-        self._by_uid[pod.uid] = Nominee(pod, row, backfill_until)
+        nominee = self._by_uid[pod.uid] = Nominee(pod, row, reservation)
         self._by_row.setdefault(row, {})[pod.uid] = pod
-        self._columns.nominate(pod, row, backfill_until)
+        self._columns.nominate(pod, row, nominee.keeps_out_below, nominee.backfill_until)
 
     def drop(self, uid: Uid) -> Nominee | None:
         """Remove the nomination of the pod of this uid and return it; None if there is none."""

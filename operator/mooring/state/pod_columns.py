@@ -19,7 +19,6 @@ __all__ = ["MutablePodColumns", "PodColumns"]
 _NOWHERE = -1
 _NO_GROUP = -1
 _NOT_STARTED = np.inf
-_NO_BACKFILL = -np.inf
 
 
 class PodColumns:
@@ -38,6 +37,7 @@ class PodColumns:
         self._arrivals = columns.add(np.int64)
         self._nominated = columns.add(np.bool_)
         self._evicting = columns.add(np.bool_)
+        self._keeps_out_below = columns.add(np.int64)
         self._backfill_until = columns.add(np.float64)
         self._groups = columns.add(np.int64, _NO_GROUP)
         self._namespaces: Interned[str] = Interned(columns, "")
@@ -130,18 +130,19 @@ class PodColumns:
     def nominated_demand(
         self,
         resources: Iterable[str],
-        least_priority: int,
+        priority: int,
         other_than: Uid,
         rows: int,
         ends: float = np.inf,
     ) -> tuple[IntArray, dict[str, IntArray]]:
         """Return how many pods are nominated to each row, and what they request of each resource.
 
-        Counts nominated pods of at least the priority, without the one of the uid `other_than`, and
-        without those to which a pod that has ended by `ends` (seconds since the epoch) need not
-        leave what they request. All arrays are int64[rows].
+        Counts the nominated pods to which a pod of the priority and the uid `other_than` that has
+        ended by `ends` (seconds since the epoch) must leave what they request; see
+        `Nominee.keeps_out`. All arrays are int64[rows].
         """
-        chosen = self.nominated & (self.rows >= 0) & (self.priority >= least_priority)
+        chosen = self.nominated & (self.rows >= 0)
+        chosen &= self._keeps_out_below.data[: len(self._pods)] > priority
         chosen &= self._backfill_until.data[: len(self._pods)] < ends
         own = self.slot(other_than, nominated=True)
         if own is not None:
@@ -180,13 +181,14 @@ class MutablePodColumns(PodColumns):
         self._drop(placed.slot, placed.pod)
         return arrival
 
-    def nominate(self, pod: Pod, row: int, backfill_until: float = _NO_BACKFILL) -> None:
+    def nominate(self, pod: Pod, row: int, keeps_out_below: int, backfill_until: float) -> None:
         """Add the pod, which must not be nominated yet; it may be placed, and has two slots then.
 
-        For `backfill_until` see Nominee.
+        For the last two arguments see Nominee.
         """
         slot = self._nominees[pod.uid] = self._put(pod, row)
         self._nominated.data[slot] = True
+        self._keeps_out_below.data[slot] = keeps_out_below
         self._backfill_until.data[slot] = backfill_until
 
     def withdraw(self, pod: Pod) -> None:

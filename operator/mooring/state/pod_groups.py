@@ -26,6 +26,7 @@ from mooring.model.pod_group import (
     GroupKey,
     GroupSource,
     PodGroup,
+    Reservation,
     group_of_members,
 )
 from mooring.model.pod_spec import PodSpec
@@ -303,6 +304,19 @@ class PodGroups:
             if (named := form.name_of(pod)) is not None:
                 return GroupKey(GroupSource.PODS, pod.namespace, named), form
         return None, None
+
+    def reservation_of(self, pod: Pod) -> Reservation | None:
+        """Return the reservation that the object of the pod's group shows; None if it shows none.
+
+        It is the leader's, for those who see nothing of the leader but objects.
+        """
+        group = self.of(pod)
+        definition = group.definition if group is not None else None
+        until = definition.status.reserved_until if definition is not None else None
+        if definition is None or until is None:
+            return None
+        own = definition.priority
+        return Reservation(definition.key, until, pod.spec.priority if own is None else own)
 
     def declared_minimum(self, pod: Pod) -> int:
         """Return the minimum that the pod declares of its group; 0 if the group has an object."""

@@ -279,10 +279,14 @@ async def test_a_stream_of_small_pods_does_not_starve_a_gang(
     client: ApiClient, bindings: Bindings
 ) -> None:
     now = 0.0
-    small = [pod(f"s{i}", cpu="1", node="a") for i in range(2)]
-    engine = Engine(client, node("a", cpu="2"), pod_group("g", 2), *small, clock=lambda: now)
+    small = [pod(f"s{i}", cpu="1", node="a", priority=1) for i in range(2)]
+    engine = Engine(
+        client, node("a", cpu="2"), pod_group("g", 2, priority=1), *small, clock=lambda: now
+    )
+    config = [{"name": "GangScheduling", "args": {"reserveAfter": "5m"}}]
+    put_profile(engine.scheduler_state, registry=PLUGINS, pluginConfig=config)
     state = engine.scheduler_state.state
-    engine.pending(*members("g", 2, cpu="1"))
+    engine.pending(*members("g", 2, cpu="1", priority=1))
 
     def ends(name: str) -> None:
         state.delete(Kind.POD, uid_of(name))

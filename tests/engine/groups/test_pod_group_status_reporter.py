@@ -25,7 +25,7 @@ from mooring.kube.writes import PodGroupWriter
 from mooring.model.events import Kind
 from mooring.model.objects import object_key, parse_object
 from mooring.model.pod import parse_pod
-from mooring.model.pod_group import COSCHEDULING_LABEL
+from mooring.model.pod_group import COSCHEDULING_LABEL, NODES_RESERVED, Reservation
 from mooring.observe.documents import plain
 from mooring.state.cluster import ClusterState
 from mooring.state.pod_groups import PodGroupState
@@ -230,6 +230,37 @@ async def test_the_cause_of_a_failed_decision_is_in_condition_event_and_report(
     assert report["decision"]["tried"] == [
         {"key": "rack", "value": "r3", "fits": 7, "message": "7 of 8 fit"}
     ]
+
+
+async def test_reserved_nodes_are_in_condition_event_report_and_metric_until_they_are_free(
+    groups: Groups,
+) -> None:
+    groups.show(node("n1"))
+    groups.reports.decided(groups.group(), FULL)
+    member = next(iter(groups.group().unscheduled.values()))
+    until = groups.now + 60.0
+    kept = Reservation(groups.group().key, until, 0)
+    groups.state.nominate(member, "n1", reservation=kept)
+    groups.server.patched()
+    await groups.round()
+    text = "reserved for the group: n1, until 2026-01-01T00:01:00Z"
+    (status,) = groups.server.patched()
+    condition = status["conditions"][1]
+    assert (condition["type"], condition["status"]) == (NODES_RESERVED, "True")
+    assert condition["message"] == groups.report()["reserved"] == text
+    assert groups.reports.reserved_nodes() == 1
+    await groups.recorder.drain(WAIT_SECONDS)
+    told = [(event.body["reason"], event.body["note"]) for event in groups.server.events]
+    assert ("NodesReserved", text) in told
+    shown = coscheduling_pod_group("train", 2, status=status)
+    groups.show(shown)
+    assert groups.state.pod_groups.reservation_of(member) == kept._replace(priority=0)
+    groups.state.withdraw(member.uid)
+    groups.reports.look_at(groups.group())
+    await groups.round()
+    (status,) = groups.server.patched()
+    assert status["conditions"][1]["status"] == "False"
+    assert (groups.report()["reserved"], groups.reports.reserved_nodes()) == (None, 0)
 
 
 async def test_what_is_said_of_the_group_is_not_said_of_each_member(groups: Groups) -> None:

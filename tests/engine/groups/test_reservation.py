@@ -1,7 +1,8 @@
 """Nodes are reserved for a group that has waited too long: for one group, for a limited time."""
 
 from collections.abc import Callable
-from datetime import datetime
+from dataclasses import replace
+from datetime import UTC, datetime
 from itertools import count
 from typing import Any, Final
 
@@ -10,14 +11,18 @@ import pytest
 from driving import driven
 from mooring.engine.cycle import decide
 from mooring.engine.extenders.answers import ExtenderAnswers, Filtered, NodeFailure
+from mooring.engine.group_suggestions import group_suggestions
 from mooring.engine.groups.answers import GroupAnswers
 from mooring.engine.groups.counting import CountingSearch
+from mooring.engine.groups.decision import decide_group
 from mooring.engine.groups.reservation import GroupReservation
-from mooring.engine.groups.search import Assignment
-from mooring.engine.groups.slices import Pausing, run_whole
-from mooring.engine.outcome import ScheduleResult
+from mooring.engine.groups.search import Assignment, SearchedMembers
+from mooring.engine.groups.slices import Pausing, SearchBudget, run_whole
+from mooring.engine.outcome import FitError, Outcome, ScheduleResult
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
+from mooring.engine.suggestions import suggestions
+from mooring.engine.what_if import WhatIf
 from mooring.framework.queued_pod import GroupInFlight, QueuedPod, StateTimes
 from mooring.model.events import Kind
 from mooring.model.objects import parse_object
@@ -31,20 +36,23 @@ from scheduler_states import put_profile, scheduler_state
 Raw = dict[str, Any]
 
 AFTER: Final = 60.0
+NOW: Final = datetime(2026, 1, 1, 13, 11, tzinfo=UTC).timestamp()
 STARTED: Final = "2026-01-01T12:00:00Z"
 
 
 class Scene:
     """A cluster, a reservation, and groups that wait since time 0."""
 
-    def __init__(self, *objects: Raw, clock: Callable[[], float] | None = None) -> None:
+    def __init__(
+        self, *objects: Raw, clock: Callable[[], float] | None = None, percent: int = 100
+    ) -> None:
         self.scheduler: SchedulerState = scheduler_state(*objects)
-        args = {"reserveAfter": "60s"}
+        args = {"reserveAfter": "60s", "reservedNodesPercent": percent}
         config = [{"name": "GangScheduling", "args": args}]
         self.pipeline = put_profile(self.scheduler, pluginConfig=config).pipeline
         state = self.scheduler.state
         cache = ResultCache(state.nodes)
-        self.reservation = GroupReservation(self.scheduler, cache, clock)
+        self.reservation = GroupReservation(self.scheduler, cache, clock, lambda: NOW)
 
     def update(
         self,
@@ -57,7 +65,8 @@ class Scene:
 
     def waits(self, group: str, count: int, **fields: Any) -> tuple[PodGroupState, list[QueuedPod]]:
         """Return the group, and its members without a node."""
-        raws = [pod(f"{group}{i}", group=group, cpu="1", **fields) for i in range(count)]
+        fields = {"cpu": "1", **fields}
+        raws = [pod(f"{group}{i}", group=group, **fields) for i in range(count)]
         pods = [parse_pod(raw) for raw in raws]
         members = list[QueuedPod]()
         for one in pods:
@@ -336,7 +345,7 @@ def busy_for(seconds: int | None, *others: Raw) -> Scene:
     limit = {"activeDeadlineSeconds": seconds} if seconds is not None else {}
     full_node = [node("a", cpu="2"), pod("s", cpu="2", node="a", started=STARTED, spec=limit)]
     scene = Scene(*full_node, node("b", cpu="2"), *others, pod_group("g", 4))
-    scene.update(*scene.waits("g", 4), AFTER)
+    scene.update(*scene.waits("g", 4, priority=1), AFTER)
     return scene
 
 
@@ -373,7 +382,7 @@ def test_beside_pods_that_may_end_at_any_moment_nothing_is_put_on_reserved_nodes
 def test_a_pod_that_has_been_told_to_end_allows_no_backfill() -> None:
     ending = pod("t", cpu="1", node="c", terminating=True, spec={"activeDeadlineSeconds": 3600})
     scene = Scene(node("c", cpu="1"), node("d", cpu="1"), ending, pod_group("g", 2))
-    scene.update(*scene.waits("g", 2), AFTER)
+    scene.update(*scene.waits("g", 2, priority=1), AFTER)
     assert not backfilled(scene, 1)
 
 
@@ -384,7 +393,7 @@ def test_of_several_pods_on_a_node_the_one_whose_end_makes_enough_free_counts() 
 
     running = [on_c("short", 1000), on_c("long", 9000)]
     scene = Scene(node("c", cpu="2"), node("d", cpu="1"), *running, pod_group("g", 2))
-    scene.update(*scene.waits("g", 2), AFTER)
+    scene.update(*scene.waits("g", 2, priority=1), AFTER)
     assert backfilled(scene, 1000 - 90)
     assert not backfilled(scene, 1000 - 89)
 
@@ -512,3 +521,140 @@ def groups_of(scene: Scene, name: str) -> tuple[PodGroupState, list[QueuedPod]]:
     group = scene.scheduler.state.pod_groups.of(pods[0])
     assert group is not None
     return group, [QueuedPod(one, scene.pipeline, 0.0, 0.0, times=StateTimes(0.0)) for one in pods]
+
+
+def reserved(*others: Raw, priority: int = 1, percent: int = 100) -> Scene:
+    """Return a scene with two half free nodes reserved for a group that needs both whole."""
+    half = [pod(f"s{name}", cpu="2", node=name) for name in "ab"]
+    scene = Scene(node("a"), node("b"), *half, *others, pod_group("g", 2), percent=percent)
+    group, members = scene.waits("g", 2, cpu="4", priority=priority)
+    scene.update(group, members, AFTER)
+    return scene
+
+
+def outcome(scene: Scene, raw: Raw) -> Outcome:
+    scheduler = scene.scheduler
+    cache = ResultCache(scheduler.state.nodes)
+    return decide(parse_pod(raw), scene.pipeline, scheduler.cluster, cache, seed=0)
+
+
+def test_no_nodes_are_reserved_unless_the_profile_says_so() -> None:
+    scene = Scene(*full(), pod_group("g", 2))
+    scene.pipeline = put_profile(scene.scheduler).pipeline
+    scene.update(*scene.waits("g", 2), 1e6)
+    assert not scene.nominated()
+
+
+@pytest.mark.parametrize(("percent", "members"), [(49, 1), (50, 2)])
+def test_only_a_share_of_the_nodes_is_reserved(percent: int, members: int) -> None:
+    """A group that needs more nodes gets none, and one node may always be reserved."""
+    nodes = [node(name, cpu="1") for name in "abcd"]
+    running = [pod(f"s{name}", cpu="1", node=name) for name in "abcd"]
+    scene = Scene(*nodes, *running, pod_group("g", 3), pod_group("h", members), percent=percent)
+    scene.update(*scene.waits("g", 3), AFTER)
+    assert not scene.nominated()
+    scene.update(*scene.waits("h", members), AFTER)
+    assert len(scene.nominated()) == members
+
+
+def test_a_pod_of_lower_priority_is_told_for_whom_and_until_when_nodes_are_reserved() -> None:
+    found = outcome(reserved(), pod("small", cpu="2"))
+    assert isinstance(found, FitError)
+    why = "node(s) reserved for podgroup/g until 13:12 UTC"
+    assert found.message.startswith(f"0/2 nodes are available: 2 {why}.")
+    assert found.cause == why
+    assert found.diagnosis.plugins == {"NodeResourcesFit"}
+
+
+def test_a_node_that_rejects_a_pod_anyhow_is_not_called_reserved() -> None:
+    found = outcome(reserved(node("c", cpu="1")), pod("small", cpu="3"))
+    assert isinstance(found, FitError)
+    assert found.message.startswith("0/3 nodes are available: 3 Insufficient cpu.")
+    with_port = outcome(reserved(node("c", cpu="1")), pod("small", cpu="3", ports=[80]))
+    assert isinstance(with_port, FitError)
+    assert with_port.message.startswith("0/3 nodes are available: 3 Insufficient cpu.")
+
+
+@pytest.mark.parametrize("fields", [{}, {"ports": [80]}])
+def test_pods_of_the_groups_priority_and_above_take_reserved_nodes(fields: Raw) -> None:
+    scene = reserved()
+    for priority, fits in ((0, False), (1, True), (2, True)):
+        found = outcome(scene, pod("small", cpu="2", priority=priority, **fields))
+        assert isinstance(found, ScheduleResult) is fits, priority
+        if isinstance(found, FitError):
+            assert "2 node(s) reserved for podgroup/g until" in found.message
+
+
+def test_a_group_that_reserved_nodes_keep_out_says_so() -> None:
+    scene = reserved(pod_group("h", 2))
+    group, members = scene.waits("h", 2)
+    cluster, pods = scene.scheduler.cluster, [member.pod for member in members]
+    cache = ResultCache(scene.scheduler.state.nodes)
+    small = [replace(one, spec=parse_pod(pod("m", cpu="2")).spec) for one in pods]
+    searched = SearchedMembers(small, scene.pipeline, cluster, cache, seed=0, rejected={})
+    decision = run_whole(decide_group(group, searched))
+    assert not decision.rows
+    assert "2 node(s) reserved for podgroup/g until 13:12 UTC" in decision.message
+
+
+def test_preemption_evicts_nobody_for_a_pod_that_reserved_nodes_keep_out() -> None:
+    """Pods of higher priority than the group preempt as if nothing was reserved."""
+    scene = reserved()
+    low = outcome(scene, pod("small", cpu="2"))
+    assert isinstance(low, FitError)
+    assert low.nomination is None
+    high = outcome(scene, pod("large", cpu="4", priority=2))
+    assert isinstance(high, FitError)
+    assert high.nomination is not None
+
+
+def test_a_reserved_node_that_goes_is_reserved_no_more() -> None:
+    scene = reserved()
+    scene.scheduler.state.delete(Kind.NODE, "a")
+    assert {*scene.nominated().values()} == {"b"}
+    found = outcome(scene, pod("small", cpu="2"))
+    assert isinstance(found, FitError)
+    assert "0/1 nodes are available: 1 node(s) reserved for podgroup/g" in found.message
+
+
+def test_nodes_are_free_again_once_the_group_is_gone() -> None:
+    scene = reserved()
+    scene.scheduler.state.delete(Kind.POD_GROUP, "default/g")
+    scene.reservation.expire(AFTER + 1)
+    assert isinstance(outcome(scene, pod("small", cpu="2")), ScheduleResult)
+
+
+def test_nominations_of_a_former_leader_run_out_where_no_nodes_are_reserved() -> None:
+    scene = Scene(*full(), pod_group("g", 1))
+    scene.pipeline = put_profile(scene.scheduler).pipeline
+    _, members = scene.waits("g", 1)
+    scene.scheduler.state.nominate(members[0].pod, "a")
+    scene.reservation.expire(0.0)
+    scene.reservation.expire(299.0)
+    assert scene.nominated()
+    scene.reservation.expire(300.0)
+    assert not scene.nominated()
+
+
+async def test_a_pod_that_reserved_nodes_keep_out_would_fit_once_they_are_not() -> None:
+    scene = reserved()
+    small = parse_pod(pod("small", cpu="2"))
+    what_if = WhatIf(scene.scheduler.cluster, ResultCache(scene.scheduler.state.nodes))
+    (only,) = [each for each in suggestions(small, scene.pipeline, what_if) if each is not None]
+    assert (only.nodes, only.cause) == (2, "reserved for podgroup/g until 13:12 UTC")
+    assert only.change == "once they are not reserved for podgroup/g until 13:12 UTC"
+
+
+def test_a_group_that_reserved_nodes_keep_out_would_fit_once_they_are_not() -> None:
+    scene = reserved(pod_group("h", 2))
+    group, members = scene.waits("h", 2)
+    steps = group_suggestions(
+        group,
+        [replace(m.pod, spec=parse_pod(pod("m", cpu="2")).spec) for m in members],
+        scene.pipeline,
+        scene.scheduler.cluster,
+        ResultCache(scene.scheduler.state.nodes),
+        SearchBudget(1_000),
+    )
+    (only,) = [each for each in steps if each is not None]
+    assert only.cause == "reserved for podgroup/g until 13:12 UTC"

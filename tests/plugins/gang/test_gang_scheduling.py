@@ -67,8 +67,8 @@ def test_the_arguments_become_formats_and_a_policy() -> None:
         podGroupLabels=[{"name": "example.com/group", "minimum": "example.com/min"}],
     )
     assert gang.pod_group_formats == (GroupFormat("example.com/group", "example.com/min"),)
-    assert gang.group_policy == GroupPolicy(300.0)
+    assert gang.group_policy == GroupPolicy(None, 25)
     koordinator = plugin(cluster(), podGroupPresets=["Koordinator"]).pod_group_formats
     assert [form.name_key for form in koordinator] == ["gang.scheduling.koordinator.sh/name"]
-    changed = plugin(cluster(), reserveAfter="0", deleteBoundMembers=True)
-    assert changed.group_policy == GroupPolicy(None, delete_bound_members=True)
+    changed = plugin(cluster(), reserveAfter="5m", deleteBoundMembers=True)
+    assert changed.group_policy == GroupPolicy(300.0, 25, delete_bound_members=True)

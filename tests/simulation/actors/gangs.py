@@ -15,7 +15,7 @@ __all__ = ["Gangs"]
 _KINDS: Final = ("gates", "local", "made", "devices", "never", "labels", "labels", *KINDS)
 _APPS: Final = ("x", "y")
 _POLICIES: Final[tuple[dict[str, Any], ...]] = (
-    {"reserveAfter": "3s"},
+    {"reserveAfter": "3s", "reservedNodesPercent": 100},
     {"reserveAfter": "8s", "deleteBoundMembers": True},
     {"reserveAfter": "0s"},
     {"podGroupPresets": ["Coscheduling"]},

@@ -172,7 +172,7 @@ class GroupCycle:
         self._wake = wake
         self._clock = clock
         self._now = now
-        self._reservation = GroupReservation(scheduler, cache, clock)
+        self._reservation = GroupReservation(scheduler, cache, clock, now)
         self._backoffs = GroupBackoffs()
         self._calling = set[tuple[int, str]]()
         """The numbers of groups about which extenders are called, by the profile of the members."""
@@ -192,6 +192,8 @@ class GroupCycle:
         """End nominations of members that no attempt ends; to be called sometimes."""
         for pod in self._reservation.expire(self._clock()):
             self._reports.nomination_cleared(pod)
+            if (group := self._scheduler.cluster.pod_groups.of(pod)) is not None:
+                self._group_reports.look_at(group)
 
     async def attempt(self, group: PodGroupState, queued: QueuedPod) -> None:
         """Begin one attempt about all members of a group that have no node.

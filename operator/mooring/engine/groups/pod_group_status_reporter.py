@@ -57,6 +57,8 @@ _PATIENCE_SECONDS: Final = 10.0
 """The longest time for which a round waits for more important work."""
 _MOST_TRIED: Final = 64
 """Domains of which a report says why they failed."""
+_MOST_NODES: Final = 10
+"""Reserved nodes that a condition names."""
 _MOST_PODS: Final = 100
 """Members that a report lists, those without a node first."""
 _STATES: Final = ("unscheduled", "gated", "assumed", "assigned", "terminating")
@@ -96,15 +98,18 @@ class _Record:
     written: dict[str, Any] | None = None
     said: str = ""
     """The last message of an event."""
+    told_reserved: str = ""
+    """Which nodes the last event says are reserved."""
 
     @property
     def failure(self) -> str:
         """Why the last decision gave no member a node; empty if it did, or there was none."""
         return self.decision.message if self.decision is not None and not self.members else ""
 
-    def seen(self, group: PodGroupState) -> GroupView:
-        """Return how the group is now."""
-        return view_of(group, self.finished, failure=self.failure, error=self.error)
+    def seen(self, group: PodGroupState, reserved: str) -> GroupView:
+        """Return how the group is now, with what is reserved for it."""
+        failure, error = self.failure, self.error
+        return view_of(group, self.finished, failure=failure, error=error, reserved=reserved)
 
     def reported_decision(self) -> dict[str, Any] | None:
         """Return the last decision as a JSON value; None if there was none."""
@@ -207,6 +212,25 @@ class PodGroupStatusReporter:
         """Note that an attempt to place the group has ended in an error."""
         self._tried(group).error = message
 
+    def look_at(self, group: PodGroupState) -> None:
+        """Look at the group in the next round: nodes are not reserved for it any more."""
+        self._dirty[group.key] = None
+
+    def reserved_nodes(self) -> int:
+        """Return how many nodes are reserved for pod groups."""
+        return len({nominee.row for nominee in self._state.nominations.reserved})
+
+    def _reserved(self, group: PodGroupState) -> str:
+        """Return which nodes are reserved for the group, and until when; "" if none are."""
+        nominees = map(self._state.nominations.get, group.unscheduled)
+        reserved = [n for n in nominees if n is not None and n.reservation is not None]
+        if not reserved or (kept := reserved[0].reservation) is None:
+            return ""
+        names = dict.fromkeys(self._state.nodes.names[nominee.row] for nominee in reserved)
+        more = f" and {len(names) - _MOST_NODES} more" if len(names) > _MOST_NODES else ""
+        named = ", ".join(islice(names, _MOST_NODES))
+        return f"reserved for the group: {named}{more}, until {rfc3339(kept.until)}"
+
     def report(self, namespace: str, name: str) -> list[dict[str, Any]]:
         """Return the groups of this name as documents; there may be one for each source."""
         keys = [GroupKey(source, namespace, name) for source in GroupSource]
@@ -284,7 +308,7 @@ class PodGroupStatusReporter:
     def _look(self, group: PodGroupState) -> GroupView:
         """Return how the group is now; the counts by phase follow."""
         record = self._record(group)
-        view = record.seen(group)
+        view = record.seen(group, self._reserved(group))
         if record.view is not None:
             self._phases[record.view.phase] -= 1
         self._phases[view.phase] += 1
@@ -363,6 +387,9 @@ class PodGroupStatusReporter:
         about = ObjectRef(
             "PodGroup", group.key.name, group.key.namespace, definition.uid, resource.api_version
         )
+        if view.reserved and view.reserved != record.told_reserved:
+            self._recorder.record(about, "Normal", "NodesReserved", "Scheduling", view.reserved)
+        record.told_reserved = view.reserved
         if view.scheduled:
             if record.said != "Scheduled" and not definition.initially_scheduled:
                 domain = record.decision.domain if record.decision is not None else None
@@ -404,7 +431,7 @@ class PodGroupStatusReporter:
 
     def _reported(self, group: PodGroupState) -> dict[str, Any]:
         record = self._records.get(group.key) or _Record()
-        definition, view = group.definition, record.seen(group)
+        definition, view = group.definition, record.seen(group, self._reserved(group))
         topology: dict[str, Any] | None = None
         if definition is not None and definition.topology.keys:
             mode = "Required" if definition.topology.required else "Preferred"
@@ -415,6 +442,7 @@ class PodGroupStatusReporter:
             "phase": view.phase,
             "scheduled": view.scheduled,
             "message": view.message or None,
+            "reserved": view.reserved or None,
             "minimum": group.minimum if definition is not None else None,
             "priority": group.priority,
             "members": {

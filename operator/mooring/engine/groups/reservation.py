@@ -1,9 +1,13 @@
 """Reserves nodes for a group that has waited too long, so that smaller pods do not starve it.
 
-The members are nominated to nodes on which all of them fit once the pods of lower or equal priority
-that run there have ended. As for any nominated pod, pods of lower or equal priority leave them what
-they request. At most one group has nodes reserved at a time, and for a limited time, so that no two
-groups keep nodes from each other and no node is idle for a group that never fits.
+A profile has to ask for it. The members are nominated to nodes on which all of them fit once the
+pods of lower or equal priority that run there have ended. Pods of lower priority leave them what
+they request (`Reservation`). At most one group has nodes reserved at a time, for a limited time and
+on a limited share of the nodes, so that no two groups keep nodes from each other, and a group that
+never fits closes no cluster.
+
+A reservation ends with the leader: a new one does not nominate members again whose group shows it
+in its status (`PodGroups.reservation_of`).
 
 Backfill: pods that end before the reserved nodes can be free for the group are put there. Both
 times follow from `activeDeadlineSeconds`. Pods that run until their deadline keep the group from
@@ -11,6 +15,7 @@ its nodes until then; a pod without a deadline may end at any moment, so it allo
 """
 
 import math
+import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
@@ -29,6 +34,8 @@ from mooring.framework.pipeline import Pipeline
 from mooring.framework.queued_pod import GroupInFlight, QueuedPod
 from mooring.framework.verdicts import Unschedulable
 from mooring.model.pod import Pod, Uid
+from mooring.model.pod_group import Reservation
+from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.pod_groups import PodGroupState
 from mooring.state.pods import PlacedPod
@@ -40,6 +47,8 @@ _MOST_REMOVED: Final = 5_000
 """Pods that one search for nodes removes in its trials; each costs about 40 microseconds."""
 _COST_OF_AN_END: Final = 100
 """What a search costs beside its own steps that ends because nodes changed in a pause."""
+_NOMINATED_SECONDS: Final = 300.0
+"""How long members stay nominated that wait for no victims, where no nodes are reserved."""
 _PODS: Final = "pods"
 _SEARCHES: Final = 10
 """If nodes change all the time, so many searches are made in the time of a reservation."""
@@ -60,9 +69,13 @@ class GroupReservation:
         scheduler: SchedulerState,
         cache: ResultCache,
         clock: Callable[[], float] | None = None,
+        wall_clock: Callable[[], float] = time.time,
     ) -> None:
         """Begin without a reservation; with a `clock` (seconds), searches for nodes pause."""
         self._clock = clock
+        self._wall_clock = wall_clock
+        self._until = 0.0
+        """When the reservation ends, in seconds since the epoch."""
         self._scheduler = scheduler
         self._state = scheduler.state
         self._cluster = scheduler.cluster
@@ -121,16 +134,18 @@ class GroupReservation:
             self._not_found[group] = _NotFound(now, self._cluster.nodes.topology_version)
             return
         self._not_found.pop(group, None)
-        self._group, self._since = group, now
+        self._group, self._since, self._until = group, now, self._wall_clock() + after
         reserved = [(pod, rows[pod.uid]) for pod in pods if pod.uid in rows]
-        self._reserve(reserved, self._busy_until(group, reserved))
+        self._reserve(group, reserved, self._busy_until(group, reserved))
 
-    def _reserve(self, reserved: Sequence[tuple[Pod, int]], backfill_until: float) -> None:
+    def _reserve(
+        self, group: PodGroupState, reserved: Sequence[tuple[Pod, int]], backfill_until: float
+    ) -> None:
         """Nominate each pod to its row."""
         self._backfill_until = backfill_until
+        kept = Reservation(group.key, self._until, group.priority, backfill_until)
         for pod, row in reserved:
-            node = self._state.nodes.names[row]
-            self._state.nominate(pod, node, backfill_until=backfill_until)
+            self._state.nominate(pod, self._state.nodes.names[row], reservation=kept)
 
     def _update_backfill(self, group: PodGroupState) -> None:
         """Look again at when the reserved nodes can be free: pods have ended, or others came."""
@@ -139,7 +154,7 @@ class GroupReservation:
         reserved = [(nominee.pod, nominee.row) for nominee in nominees if nominee is not None]
         until = self._busy_until(group, reserved)
         if until != self._backfill_until:
-            self._reserve(reserved, until)
+            self._reserve(group, reserved, until)
 
     def _is_due(self, group: PodGroupState, after: float, now: float) -> bool:
         """Return whether nodes are searched for, after a search that found none."""
@@ -214,11 +229,12 @@ class GroupReservation:
         for group, pipeline in nominated.items():
             after = _after(pipeline)
             if any(map(self._cluster.evictions.awaits_victims, group.unscheduled.values())):
-                since[group], after = now, None
+                since[group] = now
                 if self.holds(group):
                     self._group = None  # the nodes that preemption frees are the members' now
-            # A reservation ends too if the profile reserves no nodes any more.
-            ran_out = self.holds(group) if after is None else now - since[group] >= after
+            if after is None:  # a reservation ends if the profile reserves no nodes any more
+                after = 0.0 if self.holds(group) else _NOMINATED_SECONDS
+            ran_out = now - since[group] >= after
             if ran_out and self.holds(group):
                 self._ended = (group.number, now)
             if ran_out or group.incomplete is not None:
@@ -322,7 +338,9 @@ class GroupReservation:
             # Where all rows of a placement are not enough, fewer of them are not looked at.
             if (yield from self._promising(search, group, placement.rows)) is None:
                 continue
-            for rows in self._growing(placement.rows, members):
+            for rows in self._growing(
+                placement.rows, members, _most_nodes(pipeline, self._cluster)
+            ):
                 found = yield from self._placed(search, group, rows, removals)
                 if found is not None and found.complete:
                     return found.rows
@@ -385,15 +403,24 @@ class GroupReservation:
         slots = np.flatnonzero(leaving & np.isin(columns.rows, rows))
         return [pod for slot in slots.tolist() if (pod := columns.pods[slot]) is not None]
 
-    def _growing(self, rows: IntArray, members: int) -> Iterator[IntArray]:
-        """Return rows, most free cpu first: as many as there are members, then twice as many..."""
+    def _growing(self, rows: IntArray, members: int, limit: int) -> Iterator[IntArray]:
+        """Return rows, most free cpu first: as many as there are members, then twice as many...
+
+        They are at most as many as the limit.
+        """
         nodes = self._cluster.nodes.take(rows)
         free = nodes.allocatable("cpu") - nodes.requested("cpu")
-        ordered, most = rows[np.argsort(-free, kind="stable")], members
+        ordered, most = rows[np.argsort(-free, kind="stable")][:limit], members
         while most < len(ordered):
             yield ordered[:most]
             most *= 2
         yield ordered
+
+
+def _most_nodes(pipeline: Pipeline, cluster: ClusterView) -> int:
+    """Return how many nodes the profile lets a group have reserved."""
+    percent = pipeline.group_policy.reserved_nodes_percent if pipeline.group_policy else 0
+    return max(cluster.node_count * percent // 100, 1)
 
 
 def _of_daemon_set(pod: Pod) -> bool:

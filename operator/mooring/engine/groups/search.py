@@ -268,15 +268,18 @@ class SearchedMembers:
         if isinstance(pre_filtered, Diagnosis):
             return pre_filtered
         rows = np.flatnonzero(allowed)
+        fits = search.feasible(pre_filtered) & allowed
+        taken = search.rejected_with_nominated(pre_filtered, fits)
         if len(rows) == self.cluster.node_count:
-            diagnosis = search.shared_diagnosis(pre_filtered, ())
+            diagnosis = search.shared_diagnosis(pre_filtered, taken)
         else:
             diagnosis = search.diagnosis_of(pre_filtered, rows)
+            diagnosis = replace(diagnosis, rejected=(*diagnosis.rejected, *taken))
         extended = self.extended.get(pod.uid)
         if extended is None:
             return diagnosis
-        fits = np.flatnonzero(search.feasible(pre_filtered) & allowed)
-        return replace(diagnosis, rejected=(*diagnosis.rejected, *extended.rejected(fits)))
+        filtered_out = extended.rejected(np.flatnonzero(fits))
+        return replace(diagnosis, rejected=(*diagnosis.rejected, *filtered_out))
 
 
 def scored(search: NodeSearch, rows: IntArray, extended: ExtenderResults | None) -> ScoreTable:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final
 
-from mooring.model.pod_group import GroupSource
+from mooring.model.pod_group import NODES_RESERVED, GroupSource
 from mooring.policy.status import LONGEST_MESSAGE
 from mooring.state.pod_groups import PodGroupState
 
@@ -33,7 +33,8 @@ class Finished:
 class GroupView:
     """How a group is now, as users read it.
 
-    `message` says what the group waits for; it is empty once the group has been placed.
+    `message` says what the group waits for; it is empty once the group has been placed. `reserved`
+    says which nodes are reserved for it until when; it is empty if none are.
     """
 
     phase: str
@@ -42,15 +43,22 @@ class GroupView:
     finished: Finished
     reason: str
     message: str
+    reserved: str = ""
 
 
 def view_of(
-    group: PodGroupState, finished: Finished, *, failure: str = "", error: str = ""
+    group: PodGroupState,
+    finished: Finished,
+    *,
+    failure: str = "",
+    error: str = "",
+    reserved: str = "",
 ) -> GroupView:
     """Return how the group is now.
 
-    `failure` is why the last decision found no nodes, `error` what went wrong in the last attempt;
-    both are empty otherwise. A group has been placed once its minimum is bound, and stays so.
+    `failure` is why the last decision found no nodes, `error` what went wrong in the last attempt,
+    `reserved` which nodes are reserved until when; each is empty otherwise. A group has been placed
+    once its minimum is bound, and stays so.
     """
     minimum = max(1, group.minimum)
     definition = group.definition
@@ -71,7 +79,8 @@ def view_of(
         reason = "Unschedulable"
         message = f"{bound}{failure or 'the group has not been tried yet'}"
     phase = _phase(group, running, finished)
-    return GroupView(phase, scheduled, running, finished, reason, message[:LONGEST_MESSAGE])
+    message = message[:LONGEST_MESSAGE]
+    return GroupView(phase, scheduled, running, finished, reason, message, reserved)
 
 
 def _phase(group: PodGroupState, running: int, finished: Finished) -> str:
@@ -108,23 +117,25 @@ def desired_status(
     definition = group.definition
     if definition is None:
         return None
-    known, status = definition.status.scheduled, "True" if view.scheduled else "False"
-    wanted = (status, view.reason, view.message, definition.generation)
-    has = known and (known.status, known.reason, known.message, known.generation)
-    condition: dict[str, Any] = {
-        "type": kind,
-        "status": status,
-        "reason": view.reason,
-        "message": view.message,
-        "observedGeneration": definition.generation,
-        "lastTransitionTime": known.since
-        if known is not None and known.since and known.status == status
-        else now,
-    }
+    known, generation, changed = definition.status, definition.generation, False
+    wanted = [(kind, known.scheduled, view.scheduled, view.reason, view.message)]
+    if view.reserved or known.reserved is not None:
+        reason = "Reserved" if view.reserved else "NotReserved"
+        has_nodes = bool(view.reserved)
+        wanted.append((NODES_RESERVED, known.reserved, has_nodes, reason, view.reserved))
+    conditions = list[dict[str, Any]]()
+    for name, before, holds, reason, message in wanted:
+        status = "True" if holds else "False"
+        values = (status, reason, message, generation)
+        changed |= before is None or values != (
+            *(before.status, before.reason, before.message, before.generation),
+        )
+        since = before.since if before is not None and before.status == status else ""
+        condition = {"type": name, "status": status, "reason": reason, "message": message}
+        times = {"observedGeneration": generation, "lastTransitionTime": since or now}
+        conditions.append(condition | times)
     fields = _coscheduling(group, view, tried)
-    if wanted == has and not fields:
-        return None
-    return {**fields, "conditions": [condition]}
+    return {**fields, "conditions": conditions} if changed or fields else None
 
 
 def _coscheduling(group: PodGroupState, view: GroupView, tried: str) -> Mapping[str, Any]:

@@ -528,6 +528,7 @@ function nodeDetails(node) {
       pressure.map(([type]) => h("span", { class: "badge warn" }, type)),
       node.taints.map((taint) => h("span", { class: "badge" },
         `taint ${taint.key}${taint.value ? `=${taint.value}` : ""}:${taint.effect}`))),
+    node.reserved === null ? null : h("p", { class: "hint", id: "reserved" }, `It is ${node.reserved}: pods of lower priority leave that pod group what it requests.`),
     h("h3", {}, "Largest pod that would still fit"),
     h("p", { class: "largest", id: "largest" }, node.largestPod === null ? "None: it has no pod slot, cpu or memory left." :
       Object.entries(node.largestPod).map(([name, text]) => `${name} ${text}`).join(", ")),

@@ -34,6 +34,7 @@ function state(group) {
   if (group.minimum !== null) words.push(`, at least ${plural(group.minimum, "member")} together`);
   if (group.missing) words.push(", ", h("strong", {}, `${number(group.missing)} missing`));
   if (group.topology) words.push(`, in one domain of ${group.topology.keys.join(" > ")} (${group.topology.mode})`);
+  if (group.reserved) words.push(`; ${group.reserved}`);
   return words;
 }
 

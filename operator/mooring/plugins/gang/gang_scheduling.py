@@ -43,7 +43,9 @@ class GangScheduling:
             GroupFormat(label.name, label.minimum) for label in args.all_labels
         )
         self.group_policy = GroupPolicy(
-            args.reserve_after.total_seconds() or None, args.delete_bound_members
+            args.reserve_after.total_seconds() or None,
+            args.reserved_nodes_percent,
+            args.delete_bound_members,
         )
 
     def pre_enqueue(self, pod: Pod) -> Unschedulable | None:
