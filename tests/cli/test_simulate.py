@@ -424,6 +424,12 @@ def test_the_version_is_that_of_the_dump_unless_it_is_given_or_pinned(tmp_path: 
     assert "no new claims to deallocate" in invoke(file, "--kubernetes", "1.37").stdout
 
 
+def test_a_gang_of_koordinators_own_kind_is_placed_whole_or_not_at_all() -> None:
+    """The node of the case has room for one of its two members."""
+    result = invoke(str(Path(__file__).parent.parent / "cases/76-koordinator-podgroup.yaml"))
+    assert "0 of 2 placed" in result.stdout
+
+
 def test_a_gang_without_room_names_only_the_resource_that_is_short() -> None:
     """The node of the case has no cpu left, and 108 free pod slots."""
     result = invoke(str(Path(__file__).parent.parent / "cases/73-group-says-pod-slots.yaml"))

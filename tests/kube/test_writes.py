@@ -27,6 +27,7 @@ from mooring.kube.resources import (
     POD,
     POD_GROUP,
     SCHEDULING_PROFILE,
+    SIGS_POD_GROUP,
     Resource,
 )
 from mooring.kube.transport import RETRIES
@@ -413,10 +414,9 @@ async def test_a_status_without_lists_is_patched_in_the_way_that_costs_the_serve
     ("resource", "content_type", "metadata"),
     [
         (POD_GROUP, "application/strategic-merge-patch+json", {"uid": "u1"}),
-        (
-            COSCHEDULING_POD_GROUP,
-            "application/merge-patch+json",
-            {"uid": "u1", "resourceVersion": "7"},
+        *(
+            (custom, "application/merge-patch+json", {"uid": "u1", "resourceVersion": "7"})
+            for custom in (COSCHEDULING_POD_GROUP, SIGS_POD_GROUP)
         ),
     ],
 )

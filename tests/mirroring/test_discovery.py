@@ -17,6 +17,7 @@ from mooring.kube.resources import (
     POD_GROUP,
     POD_GROUP_V1ALPHA2,
     POD_GROUP_V1ALPHA3,
+    SIGS_POD_GROUP,
     Resource,
 )
 from mooring.mirroring.discovery import EXPECTED, Discovery
@@ -103,6 +104,21 @@ async def test_of_the_versions_of_a_kind_the_newest_that_is_served_is_used(
         Kind.COSCHEDULING_POD_GROUP: None,
         Kind.DEVICE_TAINT_RULE: None,
     }
+
+
+@pytest.mark.parametrize(
+    ("served", "used"),
+    [
+        ({SIGS_POD_GROUP}, SIGS_POD_GROUP),
+        ({SIGS_POD_GROUP, COSCHEDULING_POD_GROUP}, COSCHEDULING_POD_GROUP),
+    ],
+)
+async def test_pod_groups_of_coscheduling_are_read_by_the_name_that_is_served(
+    answers: Answers, discovery: Discovery, served: set[Resource], used: Resource
+) -> None:
+    answers.served |= served
+    await discovery.look()
+    assert discovery.served[Kind.COSCHEDULING_POD_GROUP] == used
 
 
 @pytest.mark.parametrize(

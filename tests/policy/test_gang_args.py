@@ -3,7 +3,6 @@ from datetime import timedelta
 import pytest
 
 from mooring.model.pod import parse_pod
-from mooring.model.pod_group import GroupFormat
 from mooring.policy.errors import ProfileInvalid
 from mooring.policy.gang_args import GangSchedulingArgs
 from mooring.policy.reading import read
@@ -66,16 +65,16 @@ def test_a_preset_knows_the_labels_of_another_scheduler(
     """The annotations are those of the schedulers' documentation; here a pod has them as such."""
     member = parse_pod(pod(annotations=labels))
     args = read(GangSchedulingArgs, {"podGroupPresets": [preset]}, "args")
-    formats = [GroupFormat(label.name, label.minimum) for label in args.all_labels]
-    found = [form for form in formats if form.name_of(member) is not None]
+    found = [form for form in args.formats if form.name_of(member) is not None]
     assert [(form.name_of(member), form.minimum_of(member)) for form in found] == [("train", "3")]
 
 
 def test_labels_of_the_sites_own_count_before_presets() -> None:
     raw = {"podGroupLabels": [{"name": "example.com/group"}], "podGroupPresets": ["Koordinator"]}
     args = read(GangSchedulingArgs, raw, "args")
-    assert [label.name for label in args.all_labels] == [
+    assert [form.name_key for form in args.formats] == [
         "example.com/group",
+        "pod-group.scheduling.sigs.k8s.io",
         "gang.scheduling.koordinator.sh/name",
     ]
 

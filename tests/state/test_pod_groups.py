@@ -9,6 +9,7 @@ from mooring.model.objects import object_key, parse_object
 from mooring.model.pod import Pod, Uid, parse_pod
 from mooring.model.pod_group import (
     COSCHEDULING_LABEL,
+    SIGS_LABEL,
     GroupFormat,
     GroupKey,
     GroupSource,
@@ -173,6 +174,17 @@ def test_groups_without_an_object_are_known_in_tracked_formats_only() -> None:
     assert (group(state, key).minimum, group(state, key).missing) == (3, 1)
     track(state, ())
     assert len(state.pod_groups) == 0
+
+
+def test_a_format_may_name_a_group_by_its_object() -> None:
+    older = GroupFormat(SIGS_LABEL, names_object=True)
+    named = {SIGS_LABEL: "train"}
+    state = cluster(node("n"), coscheduling_pod_group("train", 2), pod("a", labels=named))
+    key = GroupKey(GroupSource.COSCHEDULING, "default", "train")
+    assert counts(state, key) == (0, 0, 0, 0)
+    track(state, (older,))
+    assert counts(state, key) == (1, 0, 0, 0)
+    assert (group(state, key).minimum, group(state, key).missing) == (2, 1)
 
 
 def test_a_group_of_the_same_name_in_another_format_has_what_that_declares() -> None:

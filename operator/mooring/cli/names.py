@@ -20,6 +20,7 @@ from mooring.kube.resources import (
     POD,
     POD_GROUP,
     SCHEDULING_PROFILE,
+    SIGS_POD_GROUP,
     Resource,
 )
 from mooring.policy.errors import did_you_mean
@@ -55,7 +56,8 @@ def complete_pods(context: click.Context, _: click.Parameter, incomplete: str) -
     if kind in _POD_WORDS:
         found = _names(context, (POD,), _namespace(context), begun)
     elif kind in POD_GROUP_WORDS:
-        found = _names(context, (POD_GROUP, COSCHEDULING_POD_GROUP), _namespace(context), begun)
+        groups = (POD_GROUP, COSCHEDULING_POD_GROUP, SIGS_POD_GROUP)
+        found = _names(context, groups, _namespace(context), begun)
     else:
         found = _names(context, (POD,), kind, begun)
     return [f"{kind}/{name}" for name in found]

@@ -41,6 +41,7 @@ __all__ = [
     "RUNTIME_CLASS",
     "SCHEDULING_PROFILE",
     "SERVICE",
+    "SIGS_POD_GROUP",
     "STATEFUL_SET",
     "STORAGE_CLASS",
     "VOLUME_ATTACHMENT",
@@ -193,6 +194,8 @@ POD_GROUP_V1ALPHA3: Final = Resource("scheduling.k8s.io", "v1alpha3", "podgroups
 POD_GROUP_V1ALPHA2: Final = Resource("scheduling.k8s.io", "v1alpha2", "podgroups", "PodGroup")
 """As Kubernetes 1.36 serves it, behind a feature gate."""
 COSCHEDULING_POD_GROUP: Final = Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup")
+SIGS_POD_GROUP: Final = Resource("scheduling.sigs.k8s.io", "v1alpha1", "podgroups", "PodGroup")
+"""The same under its older name, by which Koordinator has it."""
 RESOURCE_CLAIM: Final = Resource("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim")
 RESOURCE_CLAIM_TEMPLATE: Final = Resource(
     "resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate"

@@ -27,7 +27,7 @@ from mooring.kube.errors import (
     UnansweredError,
     UnreachableError,
 )
-from mooring.kube.resources import POD, SCHEDULING_PROFILE, Call
+from mooring.kube.resources import POD, SCHEDULING_PROFILE, SIGS_POD_GROUP, Call
 from mooring.model.devices import same_cards
 
 if TYPE_CHECKING:
@@ -369,6 +369,7 @@ async def _patch_status(
     that has the name (status_strategy.go of apiextensions-apiserver). It compares the version.
     """
     built_in = resource.group == "" or resource.group.endswith(".k8s.io")
+    built_in &= resource != SIGS_POD_GROUP  # whose group is not Kubernetes' own
     metadata = {"uid": uid} if built_in or not version else {"uid": uid, "resourceVersion": version}
     strategic = built_in and any(isinstance(value, list | tuple) for value in status.values())
     try:

@@ -4,7 +4,8 @@ A group is named by its members in one of three ways, which are its source:
 
 - `spec.schedulingGroup.podGroupName` names a PodGroup of `scheduling.k8s.io`;
 - the label `scheduling.x-k8s.io/pod-group` names a PodGroup of `scheduling.x-k8s.io`, which the
-  coscheduling plugin made common;
+  coscheduling plugin made common, or of its older name `scheduling.sigs.k8s.io`; a `GroupFormat`
+  may have another label do so;
 - a label or annotation of the site's own (`GroupFormat`) names a group that has no object.
 
 The same name in two sources means two groups.
@@ -46,6 +47,7 @@ __all__ = [
     "DISRUPTION_MODE",
     "MAX_TOPOLOGY_KEYS",
     "NODES_RESERVED",
+    "SIGS_LABEL",
     "TOPOLOGY_KEYS",
     "TOPOLOGY_MODE",
     "DeclaredByPod",
@@ -66,6 +68,8 @@ __all__ = [
 
 COSCHEDULING_LABEL: Final = "scheduling.x-k8s.io/pod-group"
 """The label by which a pod names its PodGroup of scheduling.x-k8s.io."""
+SIGS_LABEL: Final = "pod-group.scheduling.sigs.k8s.io"
+"""The label by which a pod names its PodGroup of scheduling.sigs.k8s.io."""
 TOPOLOGY_KEYS: Final = "scheduling.mooring.dev/topology-keys"
 """Annotation of a group: node labels, the widest domain first, separated by commas."""
 TOPOLOGY_MODE: Final = "scheduling.mooring.dev/topology-mode"
@@ -279,11 +283,13 @@ class GroupFormat(NamedTuple):
     """A label or annotation of the site's own that names a pod's group.
 
     Both keys are looked up in the pod's labels and then in its annotations. Without `minimum_key`,
-    or on a pod that does not have it, the minimum is 1.
+    or on a pod that does not have it, the minimum is 1. With `names_object` the group is one of
+    coscheduling, and its PodGroup defines it.
     """
 
     name_key: str
     minimum_key: str | None = None
+    names_object: bool = False
 
     def name_of(self, pod: Pod) -> str | None:
         """Return the name of the pod's group; None if the pod names none."""
@@ -309,7 +315,10 @@ def parse_pod_group(raw: Mapping[str, Any]) -> PodGroup:
 
 @naming_the_object("PodGroup")
 def parse_coscheduling_pod_group(raw: Mapping[str, Any]) -> PodGroup:
-    """Parse a PodGroup of `scheduling.x-k8s.io/v1alpha1`; see `parse_pod_group` for errors."""
+    """Parse a PodGroup of `scheduling.x-k8s.io/v1alpha1`; see `parse_pod_group` for errors.
+
+    One of `scheduling.sigs.k8s.io/v1alpha1` has the same fields.
+    """
     return _parsed(raw, GroupSource.COSCHEDULING, _coscheduling_spec)
 
 

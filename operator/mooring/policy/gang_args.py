@@ -6,6 +6,7 @@ from typing import Final, Literal
 
 from pydantic import Field
 
+from mooring.model.pod_group import SIGS_LABEL, GroupFormat
 from mooring.policy.durations import Duration
 from mooring.policy.names import QualifiedName
 from mooring.policy.reading import PolicyModel
@@ -25,28 +26,17 @@ class PodGroupLabel(PolicyModel):
     """The label or annotation that says how many members are placed together; absent: 1."""
 
 
-_PRESETS: Final[Mapping[PodGroupPreset, tuple[PodGroupLabel, ...]]] = {
-    "Coscheduling": (
-        PodGroupLabel(
-            name="pod-group.scheduling.sigs.k8s.io/name",
-            minimum="pod-group.scheduling.sigs.k8s.io/min-available",
-        ),
-    ),
+_PRESETS: Final[Mapping[PodGroupPreset, tuple[GroupFormat, ...]]] = {
+    "Coscheduling": (GroupFormat(f"{SIGS_LABEL}/name", f"{SIGS_LABEL}/min-available"),),
     "Koordinator": (
-        PodGroupLabel(
-            name="gang.scheduling.koordinator.sh/name",
-            minimum="gang.scheduling.koordinator.sh/min-available",
+        GroupFormat(SIGS_LABEL, names_object=True),
+        GroupFormat(
+            "gang.scheduling.koordinator.sh/name", "gang.scheduling.koordinator.sh/min-available"
         ),
     ),
     "Volcano": (
-        PodGroupLabel(
-            name="scheduling.k8s.io/group-name",
-            minimum="scheduling.volcano.sh/group-min-member",
-        ),
-        PodGroupLabel(
-            name="scheduling.volcano.sh/group-name",
-            minimum="scheduling.volcano.sh/group-min-member",
-        ),
+        GroupFormat("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-min-member"),
+        GroupFormat("scheduling.volcano.sh/group-name", "scheduling.volcano.sh/group-min-member"),
     ),
 }
 
@@ -70,7 +60,7 @@ class GangSchedulingArgs(PolicyModel):
     """
 
     @property
-    def all_labels(self) -> tuple[PodGroupLabel, ...]:
+    def formats(self) -> tuple[GroupFormat, ...]:
         """The labels and annotations that name groups, in the order in which they count."""
-        presets = (label for preset in self.pod_group_presets for label in _PRESETS[preset])
-        return (*self.pod_group_labels, *presets)
+        own = (GroupFormat(label.name, label.minimum) for label in self.pod_group_labels)
+        return (*own, *(form for preset in self.pod_group_presets for form in _PRESETS[preset]))

@@ -302,6 +302,8 @@ class PodGroups:
             return GroupKey(GroupSource.COSCHEDULING, pod.namespace, name), None
         for form in self._formats:
             if (named := form.name_of(pod)) is not None:
+                if form.names_object:
+                    return GroupKey(GroupSource.COSCHEDULING, pod.namespace, named), None
                 return GroupKey(GroupSource.PODS, pod.namespace, named), form
         return None, None
 

@@ -19,13 +19,19 @@ from mooring.kube.resources import (
     POD_GROUP,
     POD_GROUP_V1ALPHA2,
     POD_GROUP_V1ALPHA3,
+    SIGS_POD_GROUP,
     Resource,
 )
 from mooring.kube.writes import PodGroupWriter
 from mooring.model.events import Kind
 from mooring.model.objects import object_key, parse_object
 from mooring.model.pod import parse_pod
-from mooring.model.pod_group import COSCHEDULING_LABEL, NODES_RESERVED, Reservation
+from mooring.model.pod_group import (
+    COSCHEDULING_LABEL,
+    NODES_RESERVED,
+    SIGS_LABEL,
+    Reservation,
+)
 from mooring.observe.documents import plain
 from mooring.state.cluster import ClusterState
 from mooring.state.pod_groups import PodGroupState
@@ -376,6 +382,19 @@ async def test_finished_members_are_counted_once_some_have_left(groups: Groups) 
     assert (status["phase"], status["succeeded"]) == ("Finished", 3)
     await groups.round()
     assert len(groups.server.lists) == 2
+
+
+async def test_members_of_an_older_group_are_counted_by_their_label(groups: Groups) -> None:
+    groups.served[Kind.COSCHEDULING_POD_GROUP] = SIGS_POD_GROUP
+    member = parse_pod(pod("p0", labels=LABEL, node="n"))
+    groups.state.put(Kind.POD, member.uid, member)
+    await groups.round()
+    groups.server.patched()
+    groups.state.delete(Kind.POD, member.uid)
+    await groups.round()
+    assert {request.query["labelSelector"] for request in groups.server.lists} == {
+        f"{SIGS_LABEL}=train"
+    }
 
 
 async def test_a_group_is_written_when_the_profile_of_its_members_comes(groups: Groups) -> None:

@@ -69,6 +69,9 @@ def test_the_arguments_become_formats_and_a_policy() -> None:
     assert gang.pod_group_formats == (GroupFormat("example.com/group", "example.com/min"),)
     assert gang.group_policy == GroupPolicy(None, 25)
     koordinator = plugin(cluster(), podGroupPresets=["Koordinator"]).pod_group_formats
-    assert [form.name_key for form in koordinator] == ["gang.scheduling.koordinator.sh/name"]
+    assert [(form.name_key, form.names_object) for form in koordinator] == [
+        ("pod-group.scheduling.sigs.k8s.io", True),
+        ("gang.scheduling.koordinator.sh/name", False),
+    ]
     changed = plugin(cluster(), reserveAfter="5m", deleteBoundMembers=True)
     assert changed.group_policy == GroupPolicy(300.0, 25, delete_bound_members=True)

@@ -35,12 +35,18 @@ from mooring.kube.errors import (
     explain,
 )
 from mooring.kube.recorder import EventRecorder, ObjectRef
-from mooring.kube.resources import POD_GROUP, POD_GROUP_V1ALPHA3, Resource
+from mooring.kube.resources import POD_GROUP, POD_GROUP_V1ALPHA3, SIGS_POD_GROUP, Resource
 from mooring.kube.timestamps import rfc3339
 from mooring.kube.writes import PodGroupWriter
 from mooring.model.events import ClusterEvent, Kind
 from mooring.model.pod import Pod
-from mooring.model.pod_group import COSCHEDULING_LABEL, GroupKey, GroupSource, PodGroup
+from mooring.model.pod_group import (
+    COSCHEDULING_LABEL,
+    SIGS_LABEL,
+    GroupKey,
+    GroupSource,
+    PodGroup,
+)
 from mooring.state.cluster import ClusterState
 from mooring.state.pod_groups import GROUP_KINDS, PodGroupState
 from mooring.time_slices import TimeSlices
@@ -353,8 +359,10 @@ class PodGroupStatusReporter:
 
     async def _count_finished(self, group: PodGroupState) -> None:
         record, left, key = self._record(group), group.departed_pods_count, group.key
+        is_sigs = self._served().get(Kind.COSCHEDULING_POD_GROUP) == SIGS_POD_GROUP
+        label = SIGS_LABEL if is_sigs else COSCHEDULING_LABEL
         record.finished = Finished(
-            *await self._writer.count_finished(key.namespace, COSCHEDULING_LABEL, key.name)
+            *await self._writer.count_finished(key.namespace, label, key.name)
         )
         record.counted = left
 

@@ -12,7 +12,7 @@ from mooring.framework.placements import GroupPolicy
 from mooring.framework.verdicts import Unschedulable, shortened
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import Pod
-from mooring.model.pod_group import GroupFormat, PodGroup
+from mooring.model.pod_group import PodGroup
 from mooring.policy.gang_args import GangSchedulingArgs
 from mooring.state.cluster_view import ClusterView
 
@@ -39,9 +39,7 @@ class GangScheduling:
 
     def __init__(self, args: GangSchedulingArgs, handle: Handle) -> None:
         self._cluster = handle.cluster
-        self.pod_group_formats = tuple(
-            GroupFormat(label.name, label.minimum) for label in args.all_labels
-        )
+        self.pod_group_formats = args.formats
         self.group_policy = GroupPolicy(
             args.reserve_after.total_seconds() or None,
             args.reserved_nodes_percent,
