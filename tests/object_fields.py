@@ -110,6 +110,7 @@ _ADDED = {
     "V1beta1DeviceRequest": {"derivedAttributes": "[*]"},
     "V1beta1ResourceSliceSpec": {"skipNodeOperations": "[*]", "partitionTypeAttribute": "str"},
     "VolumeMount": {"bindMountOptions": "[str]"},
+    "storage.k8s.io/v1 CSINode": {"status": "*"},
 }
 """Fields of Kubernetes 1.37 that the models, those of 1.36, do not have (k8s.io/api)."""
 _OF_EVERY_OBJECT = {"apiVersion": "str", "kind": "str", "metadata": "ObjectMeta"}

@@ -174,6 +174,13 @@ def test_check_names_the_position_of_a_mistake_in_a_rule(tmp_path: Path) -> None
     assert result.stdout.startswith(where)
 
 
+def test_a_context_without_a_cluster_is_wrong_usage(tmp_path: Path) -> None:
+    file = written(tmp_path / "a.yaml")
+    result = invoke("diff", file, file, "--context=none")
+    assert result.exit_code == 2
+    assert "--kubeconfig and --context need --cluster" in result.stderr
+
+
 async def test_differences_can_be_tried_on_the_live_cluster(tmp_path: Path) -> None:
     live = LiveCluster(node("n1"), pod("web", node="n1"))
     a = written(tmp_path / "a.yaml")

@@ -231,6 +231,36 @@ def test_a_controller_that_a_cluster_has_stored_is_not_expanded() -> None:
     assert found.without_pods["Deployment default/web"].startswith("a cluster has stored it")
 
 
+@pytest.mark.parametrize(
+    ("api_version", "kind", "missing"),
+    [("apps/v1", "Deployment", 1), ("argoproj.io/v1alpha1", "Rollout", 2)],
+)
+def test_pods_of_a_deployment_are_those_of_its_own_replica_sets(
+    api_version: str, kind: str, missing: int
+) -> None:
+    """Argo Rollouts make ReplicaSets too."""
+    replica_set = api_object("ReplicaSet", "web-1", namespace="default", spec={"selector": {}})
+    owner = {"apiVersion": api_version, "kind": kind, "name": "web", "uid": "u"}
+    replica_set["metadata"]["ownerReferences"] = [owner]
+    of_it = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-1", "uid": "r"}
+    running = pod("old", node="n1", owner=of_it)
+    template = {
+        "metadata": {"labels": {"app": "web"}},
+        "spec": {"containers": [{"name": "c", "image": "a"}]},
+    }
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web"},
+        "spec": {
+            "replicas": 2,
+            "selector": {"matchLabels": {"app": "web"}},
+            "template": template,
+        },
+    }
+    assert len(inputs(replica_set, running, deployment).pending) == missing
+
+
 def test_a_controller_that_makes_no_pod_is_named() -> None:
     found = inputs(deployment(replicas=0))
     assert found.without_pods["Deployment default/web"].startswith("it makes no pods")

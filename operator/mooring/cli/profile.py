@@ -104,6 +104,8 @@ def diff(
     profiles of the same name are compared. Exits with 0 if nothing differs, 1 if something does, 2
     for bad input.
     """
+    if (kubeconfig or context) and not cluster:
+        raise click.UsageError("--kubeconfig and --context need --cluster")
     registry = Registry(SHIPPED)
     with mistakes_reported():
         before, after = (read_profiles(profile_objects(file), registry) for file in (a, b))

@@ -197,8 +197,9 @@ class _Reader:
             self._new_groups[key] = manifest
         if kind is Kind.REPLICA_SET:
             for owner in mappings(manifest.raw["metadata"], "ownerReferences", "metadata"):
-                replica_set = (value.namespace, value.name)
-                self.deployments[replica_set] = text(owner, "name", "metadata.ownerReferences")
+                if owner.get("kind") == "Deployment":
+                    replica_set = (value.namespace, value.name)
+                    self.deployments[replica_set] = text(owner, "name", "metadata.ownerReferences")
         if kind is Kind.POD:
             self._stored_pods.append(value)
             self._add_pod(value)
