@@ -235,6 +235,12 @@ def test_a_volume_without_a_phase_is_available_unless_it_has_a_claim() -> None:
     assert as_stored(Kind.PERSISTENT_VOLUME, lost) == lost
 
 
+def test_a_volume_without_a_source_is_an_empty_folder() -> None:
+    disk = {"name": "b", "gcePersistentDisk": {"pdName": "b"}}
+    spec = admitted(manifest(volumes=[{"name": "a"}, disk]))["spec"]
+    assert spec["volumes"] == [{"name": "a", "emptyDir": {}}, disk]
+
+
 def test_a_node_with_a_capacity_only_has_it_for_pods() -> None:
     capacity = {"cpu": "4", "pods": "2"}
     raw = {"metadata": {"name": "n1"}, "status": {"capacity": capacity}}

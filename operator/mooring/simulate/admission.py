@@ -179,6 +179,7 @@ class Admission:
     def _admitted(self, namespace: str, spec: dict[str, Any], *, new: bool) -> dict[str, Any]:
         if new:
             _set_host_ports(spec)
+            _set_volumes(spec)
             if not self._kubernetes.pod_level_defaults_last:
                 _set_pod_level_requests(spec)
             spec = self._limit_ranges.completed(namespace, spec)
@@ -343,6 +344,14 @@ def _set_pod_level_requests(spec: dict[str, Any]) -> None:
     filled = {name: f"{amount}m" if name == CPU else f"{amount}" for name, amount in found.items()}
     given = mapping(resources, "requests", "spec.resources")
     spec["resources"] = {**resources, "requests": {**filled, **given}}
+
+
+def _set_volumes(spec: dict[str, Any]) -> None:
+    """Make a volume without a source an emptyDir (pkg/apis/core/v1/defaults.go)."""
+    if volumes := mappings(spec, "volumes", "spec"):
+        spec["volumes"] = [
+            each if each.keys() - {"name"} else {**each, "emptyDir": {}} for each in volumes
+        ]
 
 
 def _set_host_ports(spec: dict[str, Any]) -> None:
