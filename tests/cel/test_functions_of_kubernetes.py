@@ -1,6 +1,12 @@
 import pytest
 
-from cel.evaluating import answer, is_true
+from cel.evaluating import GPU, answer, is_true
+from mooring.cel.device_selector import (
+    LIMIT_EXCEEDED,
+    CompileError,
+    SelectorError,
+    compile_selector,
+)
 
 
 @pytest.mark.parametrize(
@@ -50,3 +56,25 @@ def test_values_of_the_wrong_type_are_errors_of_kubernetes(
         " '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
     )
     assert answer(expression) == (message or expected)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        "isQuantity(t)",
+        "isSemver(t)",
+        "isSemver(t, true)",
+        "isIP(t)",
+        "isCIDR(t)",
+        "isURL(t)",
+        "cidr('10.0.0.0/8').containsIP(t)",
+        "cidr('10.0.0.0/8').containsCIDR(t)",
+        "format.dns1123Label().validate(t).hasValue()",
+    ],
+)
+def test_a_long_text_takes_work_of_the_evaluation(function: str) -> None:
+    """Costs charge a tenth of a character, and an evaluation may cost a million."""
+    compiled = compile_selector(f"cel.bind(t, '{'1' * 1_000}', {function})")
+    assert not isinstance(compiled, CompileError)
+    with pytest.raises(SelectorError, match=LIMIT_EXCEEDED):
+        compiled.evaluate(GPU, most_work=100)

@@ -21,7 +21,7 @@ from mooring.cel.kubernetes_values import (
     parse_version,
 )
 from mooring.cel.urls import UrlValue, parse_url
-from mooring.cel.values import ABSENT, NO_OVERLOAD, Failure, MapValue, Optional
+from mooring.cel.values import ABSENT, NO_OVERLOAD, Failure, MapValue, Optional, work
 
 __all__ = ["OVERLOADS", "OVERLOADS_1_36"]
 
@@ -177,9 +177,34 @@ def _constant(value: Value) -> Callable[[], Value]:
     return lambda: value
 
 
-OVERLOADS: Final[Mapping[str, Callable[..., Value]]] = {
+def _charged(function: Callable[..., Value]) -> Callable[..., Value]:
+    """Return the function, whose longest text is taken from the work of the evaluation."""
+
+    def compute(*values: Value) -> Value:
+        work.spend_on_text(max((len(each) for each in values if isinstance(each, str)), default=0))
+        return function(*values)
+
+    return compute
+
+
+_OF_TEXTS: Final[Mapping[str, Callable[..., Value]]] = {
     "string_to_quantity": parse_quantity,
     "is_quantity_string": _valid(parse_quantity),
+    "string_to_semver": _version,
+    "string_bool_to_semver": _version,
+    "is_semver_string": _is_version,
+    "is_semver_string_bool": _is_version,
+    "string_to_ip": parse_address,
+    "is_ip": _valid(parse_address),
+    "ip_is_canonical": _canonical,
+    "string_to_cidr": _network,
+    "is_cidr": _valid(parse_network),
+    "cidr_contains_ip_string": _contains,
+    "cidr_contains_cidr_string": _contains_network,
+    "format-validate": _validate,
+}
+OVERLOADS: Final[Mapping[str, Callable[..., Value]]] = {
+    **{name: _charged(function) for name, function in _OF_TEXTS.items()},
     "quantity_sign": lambda value: (value.number > 0) - (value.number < 0),
     "quantity_is_greater_than": _compared(frozenset((1,))),
     "quantity_is_less_than": _compared(frozenset((-1,))),
@@ -191,32 +216,21 @@ OVERLOADS: Final[Mapping[str, Callable[..., Value]]] = {
     "quantity_add_int": partial(_changed, 1),
     "quantity_sub": partial(_changed, -1),
     "quantity_sub_int": partial(_changed, -1),
-    "string_to_semver": _version,
-    "string_bool_to_semver": _version,
-    "is_semver_string": _is_version,
-    "is_semver_string_bool": _is_version,
     "semver_is_greater_than": _compared(frozenset((1,))),
     "semver_is_less_than": _compared(frozenset((-1,))),
     "semver_compare_to": lambda value, other: value.compared(other),
     "semver_major": lambda value: _signed(value.major),
     "semver_minor": lambda value: _signed(value.minor),
     "semver_patch": lambda value: _signed(value.patch),
-    "string_to_ip": parse_address,
-    "is_ip": _valid(parse_address),
     "ip_to_string": lambda value: str(value.address),
     "ip_family": lambda value: value.address.version,
-    "ip_is_canonical": _canonical,
     "ip_is_unspecified": lambda value: value.address.is_unspecified,
     "ip_is_loopback": lambda value: value.address.is_loopback,
     "ip_is_link_local_multicast": _link_local_multicast,
     "ip_is_link_local_unicast": lambda value: value.address.is_link_local,
     "ip_is_global_unicast": _global_unicast,
-    "string_to_cidr": _network,
-    "is_cidr": _valid(parse_network),
     "cidr_to_string": lambda value: str(value.interface),
-    "cidr_contains_ip_string": _contains,
     "cidr_contains_ip_ip": _contains,
-    "cidr_contains_cidr_string": _contains_network,
     "cidr_contains_cidr": _contains_network,
     "cidr_ip": lambda value: Address(value.interface.ip),
     "cidr_prefix_length": lambda value: value.prefix,
@@ -229,7 +243,6 @@ OVERLOADS: Final[Mapping[str, Callable[..., Value]]] = {
     "url_get_port": lambda value: value.port,
     "url_get_escaped_path": lambda value: value.path,
     "url_get_query": _query,
-    "format-validate": _validate,
     "format-named": _named,
     **{f"format.{name}": _constant(value) for name, value in FORMATS.items()},
 }
