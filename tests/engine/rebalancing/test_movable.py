@@ -10,6 +10,8 @@ from mooring.engine.rebalancing.movable import Movable, created_anew, labels_ane
 from mooring.model.node import HOSTNAME, ZONE, parse_node
 from mooring.model.pod import parse_pod
 from mooring.testing.builders import namespace, node, pdb, pod, pod_group, uid_of
+from mooring.testing.device_builders import allocated, device_claim
+from mooring.testing.storage_builders import pvc
 from replanning import NOW, Replanning, owned
 
 LABELS = {"app": "web"}
@@ -98,6 +100,43 @@ def test_a_disruption_budget_must_allow_an_eviction_and_be_the_only_one() -> Non
     assert refusal(web, pdb("one", LABELS, allowed=0)) == why
     why = "has several disruption budgets, and is never evicted therefore"
     assert refusal(web, pdb("one", LABELS, allowed=1), pdb("two", LABELS, allowed=1)) == why
+
+
+NAMED = {"resourceClaims": [{"name": "gpu", "resourceClaimName": "gpu"}]}
+VOLUME = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]}
+IN_USE = "has a claim that its replacement would find in use"
+
+
+@pytest.mark.parametrize(("kind", "why"), [("ReplicaSet", IN_USE), ("StatefulSet", None)])
+def test_a_pod_that_alone_uses_devices_of_a_claim_by_name_stays_if_its_replacement_comes_first(
+    kind: str, why: str | None
+) -> None:
+    of_a, everywhere = allocated("g1", node="a"), allocated("g1")
+    web = owned("web", kind=kind, node="a", spec=NAMED)
+
+    def said(allocation: Mapping[str, Any], *users: str) -> str | None:
+        return refusal(web, device_claim("gpu", allocation=allocation, reserved_for=users))
+
+    assert said(of_a, "web") == why
+    assert said(everywhere, "web") is None
+    assert said(of_a, "web", "other") is None, "the devices are not free when it has gone"
+
+
+def test_a_pod_with_a_claim_of_its_template_may_be_moved() -> None:
+    spec = {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "gpu"}]}
+    status = {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "web-gpu"}]}
+    allocation = allocated("g1", node="a")
+    claim = device_claim("web-gpu", owner="web", allocation=allocation, reserved_for=["web"])
+    assert refusal(owned("web", node="a", spec=spec, status=status), claim) is None
+
+
+@pytest.mark.parametrize(("kind", "why"), [("ReplicaSet", IN_USE), ("StatefulSet", None)])
+def test_a_pod_with_a_volume_for_one_pod_stays_if_its_replacement_comes_first(
+    kind: str, why: str | None
+) -> None:
+    web = owned("web", kind=kind, node="a", spec=VOLUME)
+    assert refusal(web, pvc("data", modes=["ReadWriteOncePod"])) == why
+    assert refusal(web, pvc("data")) is None
 
 
 @pytest.mark.parametrize("labels", [{}, LABELS])

@@ -73,6 +73,7 @@ def test_a_claim_is_allocated_anew_where_its_pod_may_run_and_nothing_is_left_of_
         claim,
         owned(
             "web",
+            kind="StatefulSet",
             node="a",
             node_selector=ON_SSD,
             spec={"resourceClaims": [{"name": "gpu", "resourceClaimName": "mine"}]},
@@ -102,6 +103,7 @@ def test_a_plan_goes_on_after_a_pause_with_the_devices_of_all_moves_before_it() 
             ),
             owned(
                 name,
+                kind="StatefulSet",
                 node=old,
                 node_selector=ON_SSD,
                 spec={"resourceClaims": [{"name": "gpu", "resourceClaimName": claim}]},

@@ -8,9 +8,11 @@ from typing import Final
 from mooring.engine.extenders.answers import interested
 from mooring.engine.what_if import stays_on_its_node
 from mooring.framework.pipeline import Pipeline
+from mooring.model.events import Kind
 from mooring.model.node import REGION, ZONE, Node
 from mooring.model.pod import Pod
 from mooring.model.selectors import LabelSelector
+from mooring.model.volumes import ClaimVolume
 from mooring.policy.match import compiled
 from mooring.policy.rebalancing import Rebalancing
 from mooring.state.cluster_view import ClusterView
@@ -93,7 +95,27 @@ class Movable:
             return "has a controller of a kind that pods.owners does not name"
         if pod.local_storage and not rules.local_storage:
             return "would lose the data that it keeps on its node"
+        if pod.owner.kind != "StatefulSet" and self._finds_claims_in_use(pod):
+            return "has a claim that its replacement would find in use"
         return None
+
+    def _finds_claims_in_use(self, pod: Pod) -> bool:
+        """Return whether a replacement that comes before the pod has gone cannot use its claims.
+
+        Only one pod may use a claim with ReadWriteOncePod. The devices of a claim that the pod
+        names, which no other pod uses, would be free once it has gone; until then they keep the
+        replacement on their node.
+        """
+        alone, objects = {pod.uid}, self.cluster.objects
+        names = (f"{pod.namespace}/{entry.claim}" for entry in pod.spec.resource_claims)
+        for claim in filter(None, map(objects(Kind.RESOURCE_CLAIM).get, names)):
+            is_bound = claim.allocation is not None and claim.allocation.node_selector is not None
+            if is_bound and {user.uid for user in claim.reserved_for} == alone:
+                return True
+        volumes = (v for v in pod.volumes if isinstance(v, ClaimVolume) and not v.ephemeral)
+        names = (f"{pod.namespace}/{volume.claim}" for volume in volumes)
+        found = filter(None, map(objects(Kind.PERSISTENT_VOLUME_CLAIM).get, names))
+        return any("ReadWriteOncePod" in claim.access_modes for claim in found)
 
     def _of_its_owner(self, pod: Pod) -> str | None:
         """Return why the section or the pod's owner does not want it to be moved."""
