@@ -63,6 +63,15 @@ def test_the_same_input_and_seed_print_the_same_bytes(file: str) -> None:
     assert invoke(file, "-o", "json").stdout == invoke(file, "-o", "json").stdout
 
 
+def test_a_pod_in_another_zone_moves_to_where_the_volume_of_the_pod_is() -> None:
+    """They have affinity to each other, and only one of them has a volume."""
+    case = Path(__file__).parent.parent / "cases/70-affinity-against-volume-zone.yaml"
+    result = invoke(str(case), "--for", "pod/db-0")
+    assert result.exit_code == 0
+    assert "pod default/db-0 fits after 1 move" in result.stdout
+    assert "default/cache-0   b1     c1" in result.stdout
+
+
 def test_a_pod_for_which_no_plan_is_found_exits_with_1_and_says_why_it_waits(file: str) -> None:
     result = invoke(file, "--for", "pod/big", "-n", "ml")
     assert result.exit_code == 1

@@ -2,9 +2,12 @@
 
 from typing import Any
 
+import pytest
+
 from mooring.engine.groups.slices import SearchBudget, run_whole
 from mooring.engine.rebalancing.plan import Move
 from mooring.engine.rebalancing.room import Room, RoomSearch, carry_out
+from mooring.model.node import ZONE
 from mooring.model.pod import parse_pod
 from mooring.testing.builders import node, pod, uid_of
 from replanning import Replanning, owned
@@ -96,3 +99,91 @@ def test_moves_are_made_in_the_trial_and_kept_as_the_plan_has_them() -> None:
         assert replanning.cluster.node_names[placed.row] == "c"
     (made,) = found.moves
     assert made.move == Move(made.pod, "a", "c")
+
+
+def zoned(*zones: str) -> list[dict[str, Any]]:
+    """Return a node of four cores in each zone, named after it."""
+    return [node(name, cpu="4", zone=name) for name in zones]
+
+
+def near(**labels: str) -> dict[str, Any]:
+    """Return terms for the zone of pods with these labels."""
+    return {
+        "requiredDuringSchedulingIgnoredDuringExecution": [
+            {"topologyKey": ZONE, "labelSelector": {"matchLabels": labels}}
+        ]
+    }
+
+
+def test_the_pods_to_which_a_pod_has_affinity_follow_it_to_its_zone() -> None:
+    replanning = Replanning(
+        *zoned("a", "b"),
+        node("full", cpu="2", zone="a"),
+        owned("cache-1", cpu="1", node="a", labels={"app": "cache"}),
+        owned("cache-2", cpu="1", node="a", labels={"app": "cache"}),
+        owned("other", cpu="1", node="full"),
+    )
+    wanted = pod(
+        "db",
+        cpu="2",
+        labels={"app": "cache"},
+        node_selector={ZONE: "b"},
+        spec={"affinity": {"podAffinity": near(app="cache")}},
+    )
+    assert names(room(replanning, wanted)) == [("cache-1", "a", "b"), ("cache-2", "a", "b")]
+    assert room(replanning, wanted, most=1) is None
+
+
+@pytest.mark.parametrize("theirs", [True, False])
+def test_pods_leave_the_zone_from_which_they_keep_a_pod_apart(*, theirs: bool) -> None:
+    """They are on another node than the one on which the pod then fits."""
+    apart: dict[str, Any] = {"spec": {"affinity": {"podAntiAffinity": near(app="db")}}}
+    replanning = Replanning(
+        *zoned("a", "b"),
+        node("full", cpu="1", zone="b"),
+        owned("db-1", cpu="1", node="full", labels={"app": "db"}, **(apart if theirs else {})),
+    )
+    wanted = pod(
+        "db",
+        cpu="2",
+        labels={"app": "db"},
+        node_selector={"kubernetes.io/hostname": "b"},
+        **({} if theirs else apart),
+    )
+    found = room(replanning, wanted)
+    assert names(found) == [("db-1", "full", "a")]
+    assert found is not None
+    assert found.node == "b"
+
+
+def test_a_pod_leaves_a_zone_that_has_too_many_by_topology_spread() -> None:
+    """The pod is too large for zone a, in which there are none."""
+    spread = {
+        "topologySpreadConstraints": [
+            {
+                "maxSkew": 1,
+                "topologyKey": ZONE,
+                "whenUnsatisfiable": "DoNotSchedule",
+                "labelSelector": {"matchLabels": {"app": "web"}},
+            }
+        ]
+    }
+    replanning = Replanning(
+        node("a", cpu="1", zone="a"),
+        *zoned("b"),
+        node("full", cpu="1", zone="b"),
+        owned("web-1", cpu="1", node="full", labels={"app": "web"}),
+    )
+    wanted = pod("web", cpu="2", labels={"app": "web"}, spec=spread)
+    assert names(room(replanning, wanted)) == [("web-1", "full", "a")]
+
+
+def test_a_pod_that_may_not_move_keeps_all_that_are_in_the_way_with_it() -> None:
+    replanning = Replanning(
+        *zoned("a", "b"),
+        owned("cache-1", cpu="1", node="a", labels={"app": "cache"}),
+        pod("cache-2", cpu="1", node="a", labels={"app": "cache"}),
+    )
+    affinity = {"affinity": {"podAffinity": near(app="cache")}}
+    wanted = pod("db", labels={"app": "cache"}, node_selector={ZONE: "b"}, spec=affinity)
+    assert room(replanning, wanted) is None

@@ -1,9 +1,13 @@
-"""Searches a node for a pod that fits nowhere, and the fewest moves after which it fits there."""
+"""Searches a node for a pod that fits nowhere, and the fewest moves after which it fits there.
 
-from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+On each node sets of its pods are tried that free enough. Where inter-pod affinity or topology
+spread rejects the pod, the pods in the way may be on other nodes: those are tried together.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations_with_replacement, islice
+from itertools import chain, combinations_with_replacement, islice
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -17,10 +21,12 @@ from mooring.engine.rebalancing.plan import Move
 from mooring.engine.rebalancing.planning import Planning
 from mooring.framework.evaluations import StillEvaluating
 from mooring.framework.plugin_failures import PluginFailed
+from mooring.model.affinity import AffinityTerm
 from mooring.model.node import Node
 from mooring.model.pod import Pod
 from mooring.model.pod_spec import PodSpec
 from mooring.state.columns import IntArray
+from mooring.state.topology.selection import term_selector
 
 __all__ = ["Placed", "Room", "RoomSearch", "carry_out"]
 
@@ -33,6 +39,9 @@ _MOST_TOGETHER: Final = 8
 _MOST_SPECS: Final = 6
 """Pods of so many specs are combined on one node."""
 _MOST_COMBINED: Final = 2_000
+_BY_OTHERS: Final = frozenset(("InterPodAffinity", "PodTopologySpread"))
+"""Filters that reject a pod because of pods on other nodes."""
+_ROWS_PER_PAUSE: Final = 16
 _DEPTH: Final = 1
 """How often room is made for a pod that leaves its node to make room."""
 
@@ -95,7 +104,113 @@ class RoomSearch:
                 break
             best = (yield from self._on(pod, node, fewest, limit, depth)) or best
             yield from planning.pause()
+        if best is None and (yield from self._is_kept_by_others(pod)):
+            best = yield from self._if_others_leave(pod, most, nodes, depth)
         return best
+
+    def _is_kept_by_others(self, pod: Pod) -> Pausing[bool]:
+        """Return whether the filters reject the pod that look at pods of other nodes."""
+
+        def is_kept() -> bool:
+            outcome = self.planning.what_if.decide(pod, self.planning.pipeline)
+            if not isinstance(outcome, FitError):
+                return False
+            return not _BY_OTHERS.isdisjoint(outcome.diagnosis.plugins)
+
+        try:
+            return (yield from self.planning.trial.tried(is_kept))
+        except (PluginFailed, StillEvaluating):
+            return False
+
+    def _if_others_leave(
+        self, pod: Pod, most: int, nodes: Collection[str] | None, depth: int
+    ) -> Pausing[Room | None]:
+        """Return moves of pods on any nodes that are in the way together, the fewest first."""
+        planning, trial = self.planning, self.planning.trial
+        among = frozenset(planning.cluster.node_names if nodes is None else nodes)
+        for leaving in (yield from self._in_the_way(pod)):
+            if len(leaving) > min(most, _MOST_TOGETHER) or planning.budget.spent:
+                return None
+            if not all(map(planning.may_move, leaving)):
+                continue
+            mark = len(trial)
+            for each in leaving:
+                trial.remove(each)
+            node = yield from best_fit(planning, pod, among)
+            trial.back_to(mark)
+            if node is None:
+                continue
+            for within in self._domains(pod, node):
+                search = RoomSearch(planning, within)
+                found = yield from search._if_they_leave(pod, node, leaving, most, depth)
+                if found is not None and (yield from self._fits_after(pod, found)):
+                    return found
+        return None
+
+    def _domains(self, pod: Pod, node: str) -> list[Collection[str]]:
+        """Return where pods in the way may go: anywhere, where the pod goes, and not there."""
+        cluster, keys = self.planning.cluster, {each.topology_key for each in pod.spec.spread}
+        keys |= {term.topology_key for term in pod.spec.affinity.required}
+        labels = {name: self._labels(name) for name in cluster.node_names}
+        here = [labels[node].get(key) for key in keys]
+        near = {name for name, own in labels.items() if [own.get(key) for key in keys] == here}
+        allowed = frozenset(labels if self.within is None else self.within)
+        return [allowed, allowed & near, allowed - near]
+
+    def _labels(self, name: str) -> Mapping[str, str]:
+        row = self.planning.cluster.row(name)
+        node = self.planning.cluster.node(row) if row is not None else None
+        return node.labels if node is not None else {}
+
+    def _fits_after(self, pod: Pod, room: Room) -> Pausing[bool]:
+        """Return whether the pod fits once the moves are made, which are made before it comes."""
+        trial = self.planning.trial
+        mark = len(trial)
+        carry_out(self.planning, room.moves)
+        fits = yield from fits_on(self.planning, pod, room.node)
+        trial.back_to(mark)
+        return fits
+
+    def _in_the_way(self, pod: Pod) -> Pausing[list[tuple[Pod, ...]]]:
+        """Return sets of pods without which another domain may take the pod, small ones first.
+
+        All pods to which it has affinity; the pods of a domain that it, or that do not bear it,
+        keep apart; and each pod that counts for the spread of the pod.
+        """
+        planning, found = self.planning, defaultdict[Hashable, list[Pod]](list)
+        for number, name in enumerate(planning.cluster.node_names):
+            if number % _ROWS_PER_PAUSE == 0:
+                planning.budget.spend(1)
+                yield from planning.pause()
+            row = planning.cluster.row(name)
+            node = planning.cluster.node(row) if row is not None else None
+            if row is None or node is None:
+                continue
+            for placed in planning.cluster.pods_on(row):
+                if not left_to_others(node, placed.pod):
+                    for key in self._ways(pod, placed.pod, node):
+                        found[key].append(placed.pod)
+        return sorted(map(tuple, found.values()), key=len)[:_MOST_SETS]
+
+    def _ways(self, pod: Pod, other: Pod, node: Node) -> Iterator[Hashable]:
+        """Yield what the other pod, which is on the node, has in common with others in the way."""
+        affinity, theirs = pod.spec.affinity, other.spec.affinity
+        if affinity.required and all(self._selects(term, other) for term in affinity.required):
+            yield "affinity"
+        apart = chain(
+            (term for term in affinity.required_anti if self._selects(term, other)),
+            (term for term in theirs.required_anti if self._selects(term, pod)),
+        )
+        for key in {term.topology_key for term in apart}:
+            yield key, node.labels.get(key)
+        for spread in pod.spec.spread:
+            is_counted = spread.selector is not None and spread.selector.matches(other.labels)
+            if spread.hard and is_counted and other.namespace == pod.namespace:
+                yield other.uid
+
+    def _selects(self, term: AffinityTerm, pod: Pod) -> bool:
+        labels = self.planning.cluster.namespace_labels(pod.namespace)
+        return term_selector(term).selects(pod.namespace, labels, pod.labels)
 
     def _nodes_for(self, pod: Pod, nodes: Collection[str] | None) -> Pausing[list[tuple[str, int]]]:
         """Return nodes on which pods that leave may help, and how many have to leave at least."""
@@ -183,43 +298,51 @@ class RoomSearch:
     def _if_they_leave(
         self, pod: Pod, node: str, leaving: Sequence[Pod], most: int, depth: int
     ) -> Pausing[Room | None]:
-        """Return the moves by which these pods leave the node; None if the pod fits not even then.
+        """Return the moves by which these pods leave their nodes for the pod, which goes to `node`.
 
-        Their own moves are where the policy places them, else where they fit best.
+        None if the pod fits not even then. Their own moves are where the policy places them, else
+        where they fit best.
         """
-        trial, source = self.planning.trial, self._node(node)
-        if source is None:
-            return None
-        mark, anew = len(trial), [(each, created_anew(each, source)) for each in leaving]
+        trial, anew = self.planning.trial, self._anew(leaving)
+        mark = len(trial)
         for each in leaving:
             trial.remove(each)
         found: list[Placed] | None = None
-        if (yield from fits_on(self.planning, pod, node)):
+        if (yield from fits_on(self.planning, pod, node)) and len(anew) == len(leaving):
             trial.add(pod, node)
             for by_policy in (True, False):
                 within = len(trial)
                 left = most - len(leaving)
-                found = yield from self._placed(anew, node, left, depth, by_policy=by_policy)
+                found = yield from self._placed(anew, left, depth, by_policy=by_policy)
                 trial.back_to(within)
                 if found is not None:
                     break
         trial.back_to(mark)
         return None if found is None else Room(node, tuple(found))
 
+    def _anew(self, leaving: Iterable[Pod]) -> list[Placed]:
+        """Return the pods as they come back, each on its node; those without one are left out."""
+        cluster, found = self.planning.cluster, list[Placed]()
+        for pod in leaving:
+            placed = cluster.pod(pod.uid)
+            node = cluster.node(placed.row) if placed is not None else None
+            if node is not None:
+                found.append(Placed(pod, created_anew(pod, node), node.name, node.name))
+        return found
+
     def _placed(
         self,
-        leaving: Sequence[tuple[Pod, Pod]],
-        source: str,
+        leaving: Sequence[Placed],
         more: int,
         depth: int,
         *,
         by_policy: bool,
     ) -> Pausing[list[Placed] | None]:
-        """Return the moves of pods that have left the source, with at most so many others."""
+        """Return the moves of pods that have left their nodes, with at most so many others."""
         planning, moves = self.planning, list[Placed]()
         within = planning.cluster.node_names if self.within is None else self.within
-        others = frozenset(within) - {source}
-        for pod, anew in sorted(leaving, key=lambda each: -share_of(planning, each[0])):
+        for each in sorted(leaving, key=lambda each: -share_of(planning, each.pod)):
+            anew, others = each.anew, frozenset(within) - {each.source}
             target = (yield from decided(planning, anew)) if by_policy else None
             if target not in others:
                 target = yield from best_fit(planning, anew, others)
@@ -233,12 +356,8 @@ class RoomSearch:
             if target is None:
                 return None
             planning.trial.add(anew, target)
-            moves.append(Placed(pod, anew, source, target))
+            moves.append(each._replace(target=target))
         return moves
-
-    def _node(self, name: str) -> Node | None:
-        row = self.planning.cluster.row(name)
-        return self.planning.cluster.node(row) if row is not None else None
 
 
 def carry_out(planning: Planning, moves: Iterable[Placed]) -> None:
