@@ -14,7 +14,7 @@ from mooring.model.events import Kind
 from mooring.model.objects import parse_object
 from mooring.model.pod import parse_pod
 from mooring.page.api import MOST_BYTES, MOST_STREAMS, MOST_STREAMS_OF_A_USER, Page
-from mooring.testing.builders import node, pod, pod_group, uid_of
+from mooring.testing.builders import node, pod, pod_group, priority_class, uid_of
 from pages import EVERYTHING, Rights, page, served
 from scheduler_states import put_profile, scheduler_state
 
@@ -415,9 +415,11 @@ async def test_trying_needs_a_right_of_its_own() -> None:
 
 
 async def test_a_victim_of_another_namespace_is_not_named_in_a_trial() -> None:
-    shared = scheduler_state(node("a", cpu="1"), pod("vault", namespace="bank", cpu="1", node="a"))
+    vault = pod("vault", namespace="bank", cpu="1", node="a")
+    shared = scheduler_state(node("a", cpu="1"), vault, priority_class("high", 9))
     put_profile(shared)
-    high = POD.replace('cpu: "100"', 'cpu: "1"').replace("spec:", "spec:\n  priority: 9")
+    with_class = POD.replace("spec:", "spec:\n  priorityClassName: high")
+    high = with_class.replace('cpu: "100"', 'cpu: "1"')
     rights = Rights(ann=[*may("try", verb="post"), pods_of("default")], admin=[EVERYTHING])
     shown = page(shared)
     async with served(shown, rights=rights, user="ann") as client:
