@@ -16,7 +16,7 @@ from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
 from mooring.model.events import Action, Kind, event_label
 from mooring.testing import builders
-from scheduler_states import scheduler_state, silent_pod_enqueuer
+from scheduler_states import put_profile, scheduler_state, silent_pod_enqueuer
 
 
 @asynccontextmanager
@@ -123,17 +123,20 @@ async def test_other_tasks_run_while_a_large_pod_is_read_and_their_time_is_not_t
     assert 0 < seconds < 1000.0
 
 
-async def test_a_terminating_pod_is_not_queued_but_one_that_is_queued_gets_its_newer_version() -> (
-    None
-):
+@pytest.mark.parametrize("names", [(), ("default-scheduler",)])
+async def test_a_terminating_pod_does_not_wait_for_a_node(names: tuple[str, ...]) -> None:
     shared = scheduler_state()
+    for name in names:
+        put_profile(shared, name)
     async with handlers(shared) as taken:
         await taken.on_pod({"type": "ADDED", "object": builders.pod("web")})
+        assert len([*shared.queue, *shared.without_profile]) == 1
         for name in ("web", "leaving"):
             raw = builders.pod(name, terminating=True)
             await taken.on_pod({"type": "MODIFIED", "object": raw})
-    [web] = shared.without_profile.values()
-    assert (web.key, web.terminating) == ("default/web", True)
+        assert [*shared.queue, *shared.without_profile] == []
+        await taken.on_pod({"type": "DELETED", "object": builders.pod("web")})
+    assert not list(shared.state.unscheduled)
 
 
 async def test_a_pod_that_kopf_shows_is_queued_until_it_is_deleted() -> None:

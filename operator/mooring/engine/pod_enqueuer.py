@@ -136,6 +136,10 @@ class PodEnqueuer:
         with scheduler.state.delivered_after():
             self._note_claims(pod)
             scheduler.state.put_unscheduled(pod)
+            if pod.terminating and (known is None or known.queue is not None):
+                self._not_waiting(pod.uid)
+                self._scheduler.decisions.gone(pod.uid, self._clock())
+                return  # one in flight is tried again, and leaves the queue then
             pipeline = self._pipeline_of(pod)
             if pipeline is None:
                 self._set_aside(pod)
@@ -196,13 +200,7 @@ class PodEnqueuer:
     def gone(self, uid: Uid) -> None:
         """Forget a pod that is not without a node any more: bound, ended or deleted."""
         self._scheduler.departures.note(uid)
-        self._scheduler.without_profile.pop(uid, None)
-        self._gated_since.pop(uid, None)
-        self._unsettled.pop(uid, None)
-        queue = self._scheduler.queue
-        if queue.remove(uid, self._clock()) is not None and queue.has_next:
-            self._wake()  # it was tried for others, which are tried now
-        self._forget_no_profile(uid)
+        self._not_waiting(uid)
         self._not_pending(uid)
         call_off = self._scheduler.in_pre_bind.get(uid)
         waits = call_off is not None or self._scheduler.waiting.get(uid) is not None
@@ -218,6 +216,16 @@ class PodEnqueuer:
             self._scheduler.state.withdraw(uid)
             self._forget_claims(uid)
             self._scheduler.state.delete_unscheduled(uid)
+
+    def _not_waiting(self, uid: Uid) -> None:
+        """Take a pod out of the queue, and out of those that no profile takes."""
+        self._scheduler.without_profile.pop(uid, None)
+        self._gated_since.pop(uid, None)
+        self._unsettled.pop(uid, None)
+        queue = self._scheduler.queue
+        if queue.remove(uid, self._clock()) is not None and queue.has_next:
+            self._wake()  # it was tried for others, which are tried now
+        self._forget_no_profile(uid)
 
     def profiles_changed(self) -> None:
         """Find the profile of every pod anew, because a profile was put in force or removed.
