@@ -166,6 +166,17 @@ def open_door() -> Door:
     return made
 
 
+def test_a_pod_that_another_scheduler_binds_is_bound_and_not_gone(open_door: Door) -> None:
+    open_door.comes()
+    bound = parse_pod(pod("web", node="a"))
+    open_door.scheduler_state.state.put(Kind.POD, bound.uid, bound)
+    open_door.pod_enqueuer.gone(bound.uid)
+    path = open_door.scheduler_state.decisions.path("default/web")
+    assert path is not None
+    assert [(step.step, step.node) for step in path.steps[-1:]] == [("bound", "a")]
+    assert path.state == "bound"
+
+
 def test_a_pod_of_a_profile_is_queued_and_the_loop_is_woken(open_door: Door) -> None:
     open_door.comes()
     assert (open_door.queue(), open_door.woken) == (SubQueue.ACTIVE, 1)

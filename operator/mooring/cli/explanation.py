@@ -35,6 +35,7 @@ _WORDS: Final = {
     "rejected": "rejected{by_plugin}: {cause}",
     "error": "error: {cause}",
     "bound": "bound to {node}",
+    "gone": "left the queue: deleted, ended, or bound by another scheduler",
     "preempted": "preempted on {node} by {by}",
 }
 """What users read for the steps of a path; the others are called by their name."""

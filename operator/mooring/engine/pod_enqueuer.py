@@ -501,8 +501,7 @@ class PodEnqueuer:
             if event.kind in _GROUP_EVENTS:
                 self._admit_group(event)
             elif (bound := self._bound_by_another(event)) is not None:
-                if (queued := self._scheduler.queue.get(bound.uid)) is not None:
-                    queued.change_group()
+                self._note_bound(bound)
                 self._admit_group(event)
             if event.kind is Kind.RESOURCE_CLAIM:
                 self._try_after_claim(event)
@@ -513,6 +512,12 @@ class PodEnqueuer:
             self._take_back_after(event)
         if self._scheduler.queue.move_on_events(events, self._clock()):
             self._wake()
+
+    def _note_bound(self, pod: Pod) -> None:
+        """Note that another scheduler has bound a pod, which may be in flight with its group."""
+        self._scheduler.decisions.bound_by_another(pod.uid, pod.node_name or "", self._clock())
+        if (queued := self._scheduler.queue.get(pod.uid)) is not None:
+            queued.change_group()
 
     def _note_claims(self, pod: Pod) -> None:
         self._forget_claims(pod.uid)

@@ -557,6 +557,11 @@ class DecisionLog:
             path.times.enter(PodState.BOUND, now)
         self._note(uid, Step.BOUND, now, (node,), None)
 
+    def bound_by_another(self, uid: Uid, node: str, now: float) -> None:
+        """Note that another scheduler has bound the pod, unless it is known to be gone."""
+        if uid not in self._ended:
+            self.bound(uid, node, now)
+
     def gone(self, uid: Uid, now: float) -> None:
         """Note that the pod was deleted, has ended, or got its node from another scheduler."""
         path = self._find(uid)
