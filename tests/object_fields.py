@@ -71,8 +71,9 @@ _BY_HAND: dict[str, Types] = {
 _LIKE = {
     "scheduling.k8s.io/v1alpha3 PodGroup": "scheduling.k8s.io/v1beta1 PodGroup",
     "resource.k8s.io/v1 DeviceTaintRule": "resource.k8s.io/v1beta2 DeviceTaintRule",
+    "scheduling.sigs.k8s.io/v1alpha1 PodGroup": "scheduling.x-k8s.io/v1alpha1 PodGroup",
 }
-"""Versions of Kubernetes 1.37 whose fields are those of another version."""
+"""Kinds whose fields are those of another: versions of Kubernetes 1.37, and an older group."""
 _ADDED = {
     "ClusterTrustBundleProjection": {"user": "int"},
     "ConfigMapVolumeSource": {"defaultUser": "int"},

@@ -42,6 +42,7 @@ def test_an_object_without_an_api_version_is_an_error(api_version: Any) -> None:
         ("longhorn.io/v1beta2", "Node"),
         ("serving.knative.dev/v1", "Service"),
         ("scheduling.volcano.sh/v1beta1", "PodGroup"),
+        ("scheduling.sigs.k8s.io/v1alpha1", "PodGroup"),
         ("v1", "ConfigMap"),
     ],
 )

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from mooring.kube.resources import (
+    COSCHEDULING_POD_GROUP,
     DEVICE_CLASS,
     LIMIT_RANGE,
     PRIORITY_CLASS,
@@ -15,6 +16,7 @@ from mooring.kube.resources import (
     RESOURCE_CLAIM_TEMPLATE,
     RESOURCE_SLICE,
     RUNTIME_CLASS,
+    SIGS_POD_GROUP,
     Resource,
 )
 from mooring.mirroring.mirror import MIRRORED, MIRRORED_IF_SERVED
@@ -45,7 +47,10 @@ READ: Final[tuple[Resource, ...]] = (
     Resource("batch", "v1", "cronjobs", "CronJob"),
 )
 """Every version of every kind that is read from files, the newest first."""
-_OF_KUBERNETES: Final = {"extensions", *(r.group for r in READ)} - {"scheduling.x-k8s.io"}
+_OF_KUBERNETES: Final = {"extensions", *(r.group for r in READ)} - {
+    COSCHEDULING_POD_GROUP.group,
+    SIGS_POD_GROUP.group,
+}
 """Groups of Kubernetes itself; in extensions there were Deployments until Kubernetes 1.16."""
 _OF_EVERY_REQUEST: Final = ("name", "firstAvailable")
 
