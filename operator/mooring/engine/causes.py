@@ -3,35 +3,24 @@
 The cause is what has to change on the nodes that come nearest to fitting, however few these are:
 
 1. A PreFilter plugin that rejects the pod for all nodes gives the cause.
-2. Otherwise nodes are compared. The first of these differences decides which is nearer:
-   a node that passes all filters (only nominated pods, a reservation or an extender reject it);
-   a node that has some of each resource that the pod requests;
-   a node that fewer filters reject;
-   a node where evicting pods may help;
-   a node that rejects the requests of the pod, and not where it may run;
-   a node that passes more filters before one rejects it;
-   a node with fewer reasons.
-   The cause is all reasons of the nearest node; of equally near ones, what most of them say.
+2. Otherwise nodes that have nothing of a resource that the pod requests are far. Of the others,
+   nodes where evicting pods may help are nearer, and of these, nodes that pass more filters before
+   one rejects them: nodes that only nominated pods, a reservation or an extender reject pass all
+   filters. Of the nearest nodes, those with the fewest reasons count, and the cause is what most of
+   them say.
 3. If the pod names a label, a topologyKey or a StorageClass that does not exist, and the plugin
    that gave the cause reads it, the cause says so.
-
-`with_distances` finds how near nodes are when a pod is diagnosed, `Diagnosis.nearest` compares
-them, and `cause_of` returns the text.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import islice
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from mooring.framework.diagnosis import Diagnosis, RejectedNodes
-from mooring.framework.pipeline import Pipeline
-from mooring.framework.plugin_failures import PluginFailed
-from mooring.framework.runtime import run_filter, run_resource_requests
 from mooring.framework.verdicts import shortened
 from mooring.model.events import Kind
 from mooring.model.pod import Pod
@@ -39,90 +28,13 @@ from mooring.model.selectors import Requirement
 from mooring.model.volumes import ClaimVolume
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
-from mooring.state.view import BoolArray
 
-__all__ = ["cause_of", "no_such_node", "with_distances"]
+__all__ = ["cause_of", "no_such_node"]
 
 _MOST_ROWS: Final = 64
 """Nodes of one plugin that are compared."""
 _MOST_LOOKED_UP: Final = 32
 """Labels, keys, claims and resources of a pod that are looked up; tenants may name thousands."""
-
-
-def with_distances(
-    groups: Sequence[RejectedNodes],
-    pod: Pod,
-    pipeline: Pipeline,
-    cluster: ClusterView,
-    states: Mapping[str, Any],
-) -> list[RejectedNodes]:
-    """Return the groups of rejected nodes, each with its nearest node and how far that is.
-
-    Filters that have rejected other nodes run on some nodes that earlier filters rejected; `states`
-    are theirs, by their names.
-    """
-    distances = _Distances(groups, pod, pipeline, cluster, states)
-    return [distances.of(stage) for stage in range(len(groups))]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Distances:
-    """Compares nodes that filters rejected."""
-
-    groups: Sequence[RejectedNodes]
-    pod: Pod
-    pipeline: Pipeline
-    cluster: ClusterView
-    states: Mapping[str, Any]
-
-    def of(self, stage: int) -> RejectedNodes:
-        """Return one of the groups with its nearest node."""
-        group = self.groups[stage]
-        positions = _some(len(group.rows))
-        rows, why = group.rows[positions], group.explanation
-        by_requests = group.plugin in self.pipeline.resource_filters
-        none = np.zeros(len(rows), np.int64)
-        bits = why.bits[positions].reshape(len(rows), -1)
-        differences = (
-            self._lacks_all(group.plugin, rows) if by_requests else none,
-            sum(self._others(stage, rows), none),
-            (~why.resolvable[positions]).astype(np.int64),
-            none + (not by_requests),
-            none - stage,
-            np.bitwise_count(bits).sum(axis=1, dtype=np.int64),
-        )
-        first = np.lexsort(differences[::-1])[0]
-        distance = tuple(int(difference[first]) for difference in differences)
-        equal = np.all([difference == difference[first] for difference in differences], axis=0)
-        says = [word.tobytes() for word in bits[equal]]
-        most = says.index(Counter(says).most_common(1)[0][0])
-        return replace(group, nearest=int(positions[equal][most]), distance=distance)
-
-    def _others(self, stage: int, rows: IntArray) -> Iterator[BoolArray]:
-        """Yield for each other filter that rejected nodes which of the rows (bool) it rejects."""
-        for number, other in enumerate(self.groups):
-            if self.pipeline.always_check_all_filters and number != stage:
-                yield np.isin(rows, other.rows)
-            elif number > stage:
-                yield self._rejects(other.plugin, rows)
-
-    def _rejects(self, name: str, rows: IntArray) -> BoolArray:
-        plugin = next(plugin for plugin in self.pipeline.filters if plugin.name == name)
-        nodes, state = self.cluster.nodes.take(rows), self.states.get(name)
-        try:
-            return ~run_filter(self.pipeline, plugin, self.pod, nodes, state)
-        except PluginFailed:
-            return np.ones(len(rows), np.bool_)  # a plugin needs not know what others rejected
-
-    def _lacks_all(self, name: str, rows: IntArray) -> IntArray:
-        """Return 1 for each row that has nothing of a resource that the pod requests, else 0."""
-        plugin = self.pipeline.resource_filters[name]
-        needs = run_resource_requests(self.pipeline, plugin, self.states.get(name))
-        lacks = np.zeros(len(rows), np.bool_)
-        for resource, amount in islice(needs.items(), _MOST_LOOKED_UP):
-            if amount:
-                lacks |= self.cluster.nodes.allocatable(resource)[rows] == 0
-        return lacks.astype(np.int64)
 
 
 def _some(number: int) -> IntArray:
@@ -134,9 +46,48 @@ def _some(number: int) -> IntArray:
 
 def cause_of(pod: Pod, diagnosis: Diagnosis, cluster: ClusterView) -> str:
     """Return what keeps the pod from having a node; see the rule at the top of this module."""
-    plugin, text = diagnosis.nearest
+    plugin, text = _nearest(pod, diagnosis, cluster)
     missing = _MISSING.get(plugin)
     return next(missing(pod, cluster), text) if missing is not None else text
+
+
+def _nearest(pod: Pod, diagnosis: Diagnosis, cluster: ClusterView) -> tuple[str, str]:
+    """Return the plugin that rejects the nearest nodes, and its reasons there."""
+    if diagnosis.pre_filter is not None or not diagnosis.rejected:
+        plugin = min(diagnosis.pre_filter_plugins, default="")
+        return plugin, diagnosis.pre_filter or diagnosis.message
+    groups = diagnosis.rejected[::-1]  # they are in the order of the filters
+    if len(groups) == 1 and len(groups[0].explanation.reasons) == 1:
+        return groups[0].plugin, groups[0].explanation.reasons[0]
+    for resolvable in (True, False):
+        for group in groups:
+            at = np.flatnonzero(group.explanation.resolvable == resolvable)
+            near = _near(pod, cluster, group.rows, at[_some(len(at))])
+            if len(near):
+                return group.plugin, _reasons(group, near)
+    return groups[0].plugin, _reasons(groups[0], _some(len(groups[0].rows)))
+
+
+def _near(pod: Pod, cluster: ClusterView, rows: IntArray, positions: IntArray) -> IntArray:
+    """Return those of the positions whose rows have some of each resource that the pod requests."""
+    has = np.ones(len(positions), np.bool_)
+    for resource, amount in islice(pod.spec.demand.resources.items(), _MOST_LOOKED_UP):
+        if amount:
+            has &= cluster.nodes.allocatable(resource)[rows[positions]] > 0
+    return positions[has]
+
+
+def _reasons(group: RejectedNodes, positions: IntArray) -> str:
+    """Return what most of the nodes with the fewest reasons say."""
+    if len(group.explanation.reasons) == 1:
+        return group.explanation.reasons[0]
+    bits = group.explanation.bits[positions].reshape(len(positions), -1)
+    count = np.bitwise_count(bits).sum(axis=1)
+    says = Counter(word.tobytes() for word in bits[count == count.min()])
+    ((most, _),) = says.most_common(1)
+    words = np.frombuffer(most, np.uint64)
+    reasons = enumerate(group.explanation.reasons)
+    return " and ".join(r for i, r in reasons if words[i // 64] >> np.uint64(i % 64) & np.uint64(1))
 
 
 def no_such_node(requirements: Sequence[Requirement], cluster: ClusterView) -> str:

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from mooring.engine.causes import with_distances
 from mooring.engine.extenders.answers import DID_NOT_FIT, FilterCall, Filtered, RowsAsOf
 from mooring.engine.result_cache import NodeResults
 from mooring.framework.card_plugin import assign_cards
@@ -313,20 +312,13 @@ class NodeSearch:
             why = Explanation.single(reason, len(not_named), resolvable=False)
             rejected.append(RejectedNodes(pre_filtered.restricted_by[0], not_named, why))
         rejected += self._filter_rejections(pre_filtered, remaining, self.pipeline.filters)
-        groups = self._with_distances(pre_filtered, rejected)
-        return self._diagnosis(rejected=(*groups, *with_nominated))
+        return self._diagnosis(rejected=(*rejected, *with_nominated))
 
     def diagnosis_of(self, pre_filtered: PreFiltered, rows: IntArray) -> Diagnosis:
         """Return why these rows (int64, ascending) reject the pod; the others are not counted."""
         rows = np.intersect1d(rows, pre_filtered.candidate_rows)
         rejected = self._filter_rejections(pre_filtered, rows, self.pipeline.filters)
-        groups = self._with_distances(pre_filtered, rejected)
-        return Diagnosis(len(rows), self.cluster.node_names, tuple(groups))
-
-    def _with_distances(
-        self, pre_filtered: PreFiltered, groups: list[RejectedNodes]
-    ) -> list[RejectedNodes]:
-        return with_distances(groups, self.pod, self.pipeline, self.cluster, pre_filtered.states)
+        return Diagnosis(len(rows), self.cluster.node_names, tuple(rejected))
 
     def diagnosis_without_nodes(self) -> Diagnosis:
         """Return the diagnosis of a cluster without nodes."""

@@ -21,27 +21,11 @@ EXTENDER: Final = "Extender"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RejectedNodes:
-    """The nodes (int64 rows) that one plugin rejected, and why.
-
-    `nearest` is the position of a node that comes nearest to fitting, and `distance` how far it is
-    (`mooring.engine.causes`); that is () for nodes that pass all filters, and smaller if nearer.
-    """
+    """The nodes (int64 rows) that one plugin rejected, and why."""
 
     plugin: str
     rows: IntArray
     explanation: Explanation
-    nearest: int = 0
-    distance: tuple[int, ...] = ()
-
-    def reasons_of_nearest(self) -> str:
-        """Return the reasons of the nearest node; the most frequent one if all are equally near."""
-        why, at = self.explanation, slice(self.nearest, self.nearest + 1)
-        if self.distance:
-            why = Explanation(why.reasons, why.bits[at], why.resolvable[at])
-        counts = {reason: nodes for reason, nodes in why.nodes_per_reason() if nodes}
-        if not self.distance:
-            return min(counts, key=lambda reason: (-counts[reason], reason), default="")
-        return " and ".join(counts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,18 +93,6 @@ class Diagnosis:
             return f"{head} {self.pre_filter}."
         histogram = sorted(f"{count} {reason}" for reason, count in self._histogram().items())
         return f"{head} {', '.join(histogram)}." if histogram else head
-
-    @cached_property
-    def nearest(self) -> tuple[str, str]:
-        """The plugin that rejects the node that comes nearest to fitting, and its reasons there."""
-        if self.pre_filter is not None or not self.rejected:
-            return min(self.pre_filter_plugins, default=""), self.pre_filter or self.message
-        distance = min(group.distance for group in self.rejected)
-        nearest = [group for group in self.rejected if group.distance == distance]
-        reasons = Counter[tuple[str, str]]()
-        for group in nearest:
-            reasons[group.plugin, group.reasons_of_nearest()] += len(group.rows)
-        return min(reasons, key=lambda found: (-reasons[found], found))
 
     def rejections(self, most: int | None = None) -> Mapping[str, Rejection]:
         """Return the rejection of each node by name; of at most `most` nodes per plugin.
