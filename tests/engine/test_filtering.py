@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from call_counts import calls_in
 from deciding import Deciding
 from mooring.engine.extenders.answers import Filtered, NodeFailure
 from mooring.engine.filtering import (
@@ -98,6 +99,37 @@ def test_resource_columns_and_trials_agree_about_nominated_pods() -> None:
     for search, said in ((counted, pre_filtered), (tried, pre_filtered_too)):
         rejected = search.rejected_with_nominated(said, search.feasible(said))
         assert [row for group in rejected for row in group.rows.tolist()] == [0]
+
+
+def requiring(requirements: int) -> dict[str, Any]:
+    """Return the node affinity of a pod that every node meets."""
+    expressions = [
+        {"key": f"key-{i}", "operator": "NotIn", "values": ["x"]} for i in range(requirements)
+    ]
+    terms = [{"matchExpressions": expressions}]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    return {"nodeAffinity": required}
+
+
+def test_filters_that_read_the_node_alone_do_not_run_again_beside_nominated_pods() -> None:
+    """A tenant may have 1,990 requirements, and pods may be nominated to hundreds of nodes."""
+
+    def steps(requirements: int) -> int:
+        deciding = Deciding(node("a", cpu="4"))
+        deciding.nominate(pod("hoping", cpu="1", priority=9), "a")
+        search, said = deciding.search(pod("new", ports=[80], affinity=requiring(requirements)))
+        fits = search.feasible(said)
+        return calls_in(lambda: search.rejected_with_nominated(said, fits))
+
+    assert steps(500) < steps(1) + 100
+
+
+def test_a_filter_that_reads_the_node_alone_still_rejects_beside_nominated_pods() -> None:
+    deciding = Deciding(node("a", cpu="4", unschedulable=True))
+    deciding.nominate(pod("hoping", cpu="1", priority=9), "a")
+    search, _ = deciding.search(pod("new", cpu="4", ports=[80]))
+    (rejected,) = search.rejections_with_nominated(0)
+    assert rejected.plugin == "NodeUnschedulable"
 
 
 def test_a_pod_with_filters_that_are_not_node_only_does_not_share_its_diagnosis() -> None:

@@ -16,6 +16,7 @@ from mooring.model.events import Kind
 from mooring.model.objects import parse_object
 from mooring.model.pod import Uid, parse_pod
 from mooring.model.pod_group import DISRUPTION_MODE, GroupFormat
+from mooring.plugins.default_preemption.dry_runs import checks_of
 from mooring.testing.builders import Raw, node, pdb, pod, pod_group, uid_of
 
 MODULE = "mooring.plugins.default_preemption.dry_runs"
@@ -198,6 +199,55 @@ def test_a_search_on_many_nodes_pauses(preemptor: Raw) -> None:
     with short_steps(2):
         _, pauses = deciding(full).outcome_in_steps(preemptor, lambda: None)
     assert pauses >= 5
+
+
+def disks(number: int) -> Raw:
+    """Return the volumes of a pod."""
+    return {
+        "volumes": [
+            {"name": f"d{i}", "gcePersistentDisk": {"pdName": f"disk-{i}"}} for i in range(number)
+        ]
+    }
+
+
+def requiring(requirements: int) -> Raw:
+    """Return the node affinity of a pod that every node meets."""
+    expressions = [
+        {"key": f"key-{i}", "operator": "NotIn", "values": ["x"]} for i in range(requirements)
+    ]
+    terms = [{"matchExpressions": expressions}]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    return {"nodeAffinity": required}
+
+
+MUCH: dict[str, Raw] = {
+    "volumes": {"spec": disks(100)},
+    "ports": {"ports": range(80, 480)},
+    "requirements": {"affinity": requiring(900)},
+    "resources": {"requests": {f"example.com/r{i}": 1 for i in range(190)}},
+}
+
+
+@pytest.mark.parametrize("fields", MUCH.values(), ids=MUCH)
+def test_a_check_costs_by_all_that_the_pod_has(fields: Raw) -> None:
+    assert checks_of(parse_pod(pod("new", **fields))) > 10
+
+
+def test_a_check_of_an_ordinary_pod_costs_one() -> None:
+    few = pod("new", cpu="1", ports=[80, 443], affinity=requiring(3), spec=disks(3))
+    assert checks_of(parse_pod(few)) == 1
+
+
+@pytest.mark.parametrize("what", ["volumes", "ports", "requirements"])
+def test_a_search_for_a_pod_that_has_much_pauses_sooner(what: str) -> None:
+    """A tenant chooses what a check costs, and 200 checks were one step."""
+    full = [[(2, 1, False, False), (2, 1, False, False)]] * 6
+    ordinary = {"cpu": "2", "priority": 100, "ports": [80]}
+    with short_steps(10):
+        _, few = deciding(full).outcome_in_steps(pod("new", **ordinary), lambda: None)
+        much = pod("new", **(ordinary | MUCH[what]))
+        _, many = deciding(full).outcome_in_steps(much, lambda: None)
+    assert many > 3 * few
 
 
 def test_a_pod_that_fits_in_a_pause_takes_no_victims() -> None:
