@@ -242,7 +242,7 @@ def test_a_check_of_an_ordinary_pod_costs_one() -> None:
 def test_a_search_for_a_pod_that_has_much_pauses_sooner(what: str) -> None:
     """A tenant chooses what a check costs, and 200 checks were one step."""
     full = [[(2, 1, False, False), (2, 1, False, False)]] * 6
-    ordinary = {"cpu": "2", "priority": 100, "ports": [80]}
+    ordinary: Raw = {"cpu": "2", "priority": 100, "ports": [80]}
     with short_steps(10):
         _, few = deciding(full).outcome_in_steps(pod("new", **ordinary), lambda: None)
         much = pod("new", **(ordinary | MUCH[what]))

@@ -33,7 +33,7 @@ _TERMS_PER_CHECK: Final = 6
 """So many inter-pod terms and topology spread constraints of the pod take as long as a check."""
 _VOLUMES_PER_CHECK: Final = 8
 _PORTS_PER_CHECK: Final = 32
-_RESOURCES_PER_CHECK: Final = 16
+_RESOURCES_PER_CHECK: Final = 8
 _REQUIREMENTS_PER_CHECK: Final = 64
 REMOVALS_PER_CHECK: Final = 8
 """So many potential victims are removed from a node, and put back, in the time of a check."""

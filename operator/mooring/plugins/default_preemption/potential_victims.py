@@ -217,8 +217,10 @@ class PotentialVictims:
         order = columns.by_importance(slots, at, -columns.priority[slots], self._is_pod(slots))
         slots, at = slots[order], at[order]
         evicting = columns.evicting[slots]
-        requests = {name: columns.requests(name)[slots] for name in self._needs}
-        free_amounts = {name: free.copy() for name, free in self._free.items()}
+        all_requests = {name: columns.requests(name)[slots] for name in self._needs}
+        # What none of them requests is free here, and stays so whichever are reprieved.
+        requests = {name: amounts for name, amounts in all_requests.items() if amounts.any()}
+        free_amounts = {name: self._free[name].copy() for name in requests}
         free_slots = self._free_slots.copy()
         first = np.searchsorted(at, np.arange(len(self.rows)))
         count = np.bincount(at, minlength=len(self.rows))
