@@ -55,3 +55,10 @@ def test_a_mistake_lies_in_its_field_and_in_every_field_around_it(path: str) -> 
 @pytest.mark.parametrize("path", ["spec.pluginsOfOthers", "spec", "plugins"])
 def test_a_mistake_does_not_lie_in_another_field(path: str) -> None:
     assert not FieldError(path, "is wrong").lies_in("spec.plugins")
+
+
+def test_of_many_mistakes_the_first_are_named_and_the_others_counted() -> None:
+    invalid = ProfileInvalid(FieldError(f"weights[{i}]", "must be 1") for i in range(1000))
+    assert len(invalid.errors) == 1000
+    assert str(invalid).startswith("weights[0]: must be 1; weights[1]: must be 1; ")
+    assert str(invalid).endswith("weights[19]: must be 1; and 980 more mistakes")

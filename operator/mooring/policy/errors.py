@@ -20,6 +20,7 @@ __all__ = [
     "split_path",
 ]
 
+_MOST_NAMED: Final = 20
 _STEP: Final = re.compile(r"\[([^\]]*+)\]?|([^.\[\]]+)")
 
 
@@ -55,11 +56,17 @@ class FieldError:
 
 
 class ProfileInvalid(ValueError):  # noqa: N818 - it is a verdict about the profile, with many errors
-    """A profile has mistakes; `errors` contains all of them, at least one."""
+    """A profile has mistakes; `errors` contains all of them, at least one.
+
+    The text, which is a line of the log, names the first ones and counts the others.
+    """
 
     def __init__(self, errors: Iterable[FieldError]) -> None:
         self.errors = tuple(errors)
-        super().__init__("; ".join(map(str, self.errors)))
+        named = [str(error) for error in self.errors[:_MOST_NAMED]]
+        if more := len(self.errors) - len(named):
+            named.append(f"and {more} more mistake{'s' * (more > 1)}")
+        super().__init__("; ".join(named))
 
 
 class PluginLoadError(Exception):
