@@ -16,6 +16,7 @@ from mooring.testing.device_builders import (
     device,
     device_claim,
     device_class,
+    device_taint_rule,
     request,
     resource_slice,
 )
@@ -125,6 +126,19 @@ def explained_claim(r: FullReplica) -> Iterator[Work]:
     yield from _deciding_about(r, device_claim("why", request("r", 9)), explained=True)
 
 
+def tainted_driver(r: FullReplica) -> Iterator[Work]:
+    """Taint all devices of a driver by a rule, eight on each node, and delete the rule."""
+    slices = [
+        resource_slice(f"s{n}", [device(f"d{i}") for i in range(8)], node=f"n{n}")
+        for n in range(r.nodes)
+    ]
+    rule = device_taint_rule("sick", "sick:NoSchedule", driver=DRIVER)
+    yield r.relist(resources.RESOURCE_SLICE, slices)
+    yield r.apply(resources.DEVICE_TAINT_RULE, "ADDED", rule)
+    yield r.apply(resources.DEVICE_TAINT_RULE, "DELETED", rule)
+    yield r.relist(resources.RESOURCE_SLICE, ())
+
+
 def _full_of(version: int) -> list[dict[str, Any]]:
     """Return as many devices with as many attributes as a slice may have."""
     attributes = {f"a{i}": version + i for i in range(_MOST_ATTRIBUTES)}
@@ -182,5 +196,6 @@ DEVICE_CASES: Final[tuple[Case, ...]] = (
     changing_slices,
     claims_of_one_node,
     explained_claim,
+    tainted_driver,
 )
 """Each case's docstring says what is done."""

@@ -189,6 +189,8 @@ def _remove(document: Any, path: tuple[str, ...]) -> tuple[str, ...]:
 
 def _plain(value: object) -> Any:
     """Return the value as dicts and lists (kopf's views are neither), without null fields."""
+    if isinstance(value, str | int | float):  # first: whether something is a Mapping takes longer
+        return value
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items() if item is not None}
     if isinstance(value, list | tuple):

@@ -156,7 +156,7 @@ def choices(
             available = storage.available(claim.storage_class)
             known = taken[claim.storage_class] = _Taken(available, nodes)
         choice = _smallest(claim, nodes, known)
-        if choice.found.any():
+        if choice.chosen is not known.nowhere and choice.found.any():
             known.take(choice.chosen)
         made.append(choice)
     return made
