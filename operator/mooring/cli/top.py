@@ -19,6 +19,7 @@ from mooring.cli.console import mistakes_reported, output_option, print_json, pr
 from mooring.cli.explanation import duration
 from mooring.cli.leader import Following, Leader, RefusedError, answer_of, leader_options, page_of
 from mooring.framework.queued_pod import PodState, SubQueue
+from mooring.model.wording import plural
 from mooring.simulate.manifests import InputError
 
 __all__ = ["QUEUES", "Reading", "top"]
@@ -235,7 +236,7 @@ def _table(waiting: Mapping[str, Any]) -> Table:
         table.add_row(f"{cause['pods']:,}", oldest, Text(cause["cause"], overflow="fold"))
     if more := causes[_MOST_ROWS:]:
         pods = sum(cause["pods"] for cause in more)
-        table.add_row(f"{pods:,}", "", f"{len(more)} more causes")
+        table.add_row(f"{pods:,}", "", plural(len(more), "more cause"))
     if other := waiting["otherCauses"]:
         table.add_row(f"{other:,}", "", "causes that none of your pods has")
     return table

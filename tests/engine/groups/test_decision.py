@@ -72,7 +72,7 @@ def test_the_minimum_is_placed_where_not_all_members_fit() -> None:
     decision = decided(deciding, members(4, cpu="1"))
     assert len(decision.rows) == 3
     assert decision.message == (
-        "1 members beyond the minimum: 0/1 nodes are available: 1 Insufficient cpu."
+        "1 member beyond the minimum: 0/1 nodes are available: 1 Insufficient cpu."
     )
 
 

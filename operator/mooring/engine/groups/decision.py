@@ -46,6 +46,7 @@ from mooring.framework.verdicts import Unschedulable
 from mooring.model.pod import Pod, Uid
 from mooring.model.pod_group import GroupSource
 from mooring.model.resources import amount_text
+from mooring.model.wording import plural
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.pod_groups import PodGroupState
@@ -528,7 +529,8 @@ def _message(
     """Return why members have no node: what is short, per domain, and what the nodes say."""
     wanted = about.assignment.wanted
     if chosen is not None:
-        return f"{wanted - len(about.assignment.rows)} members beyond the minimum: {diagnosis}"
+        left = wanted - len(about.assignment.rows)
+        return f"{plural(left, 'member')} beyond the minimum: {diagnosis}"
     if impossible:
         head = f"the group of {wanted} does not fit"
     else:

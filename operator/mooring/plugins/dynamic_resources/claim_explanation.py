@@ -15,6 +15,7 @@ from mooring.framework.claim_report import (
 from mooring.framework.evaluations import Evaluations, StillEvaluating
 from mooring.model.pod import Pod
 from mooring.model.resource_claims import PodClaim, ResourceClaim
+from mooring.model.wording import plural
 from mooring.plugins.dynamic_resources.allocation_error import AllocationError
 from mooring.plugins.dynamic_resources.allocator import Allocator
 from mooring.plugins.dynamic_resources.explanation import BY_USE, ExplainedRequest
@@ -69,7 +70,7 @@ def _state_of(claim: ResourceClaim, entry: PodClaim, pod: Pod, cluster: ClusterV
         if cluster.dynamic_resources.in_flight(claim.uid) is not None:
             return "is being allocated"
         return _TO_ALLOCATE
-    whose = f"used by {len(claim.reserved_for)} pods"
+    whose = f"used by {plural(len(claim.reserved_for), 'pod')}"
     if any(each.uid == pod.uid for each in claim.reserved_for):
         whose = "reserved for this pod"
     elif is_reserved(claim, pod, cluster):
