@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from bench.device_holds import tainted_driver
 from bench.full_replica import FullReplica
 from bench.holds import (
     BOUND,
@@ -29,7 +30,7 @@ def test_no_hostile_pod_exceeds_a_limit() -> None:
 async def test_every_case_runs_and_leaves_no_pod_that_waits() -> None:
     replica = FullReplica(NODES)
     placed = len(replica.state.pods)
-    for case in (*CASES, *POD_CASES, *HOSTILE):
+    for case in (*CASES, *POD_CASES, tainted_driver, *HOSTILE):
         for work in case(replica):
             await work
         assert not replica.scheduler.queue.uids(), case.__doc__
@@ -39,7 +40,7 @@ async def test_every_case_runs_and_leaves_no_pod_that_waits() -> None:
     await replica.client.close()
 
 
-@pytest.mark.parametrize("case", [*CASES, *POD_CASES, *HOSTILE])
+@pytest.mark.parametrize("case", [*CASES, *POD_CASES, tainted_driver, *HOSTILE])
 def test_every_case_says_in_one_line_what_is_done(case: Case) -> None:
     assert case.__doc__ is not None
     assert len(case.__doc__.splitlines()) == 1
