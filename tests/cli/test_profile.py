@@ -187,7 +187,7 @@ async def test_differences_can_be_tried_on_the_live_cluster(tmp_path: Path) -> N
     b = written(tmp_path / "b.yaml", spec="{percentageOfNodesToScore: 5}")
     table = await live.invoke(profile, tmp_path, "diff", a, b, "--cluster")
     assert "percentageOfNodesToScore" in table.stdout
-    assert "1 pods: 0 would move" in table.stdout
+    assert "1 pod: 0 would move" in table.stdout
     assert table.exit_code == 1
     as_json = await live.invoke(profile, tmp_path, "diff", a, b, "--cluster", "-o", "json")
     assert json.loads(as_json.stdout)["cluster"]["pods"] == 1

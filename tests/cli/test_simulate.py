@@ -13,6 +13,7 @@ from deciding import keep
 from live_cluster import LiveCluster
 from mooring.cli.simulate import simulate
 from mooring.framework.decision import Decision, PodRef
+from mooring.model.wording import plural
 from mooring.observe.records import DecisionLog
 from mooring.simulate.server import server_object
 from mooring.testing.builders import api_object, node, pod, uid_of
@@ -340,7 +341,7 @@ def test_two_policies_are_compared_on_the_pods_of_a_dump(tmp_path: Path) -> None
     records = tmp_path / "records.json"
     records.write_text('{"decisions": [{"pod": "default/p1"}]}')
     replayed = invoke(cluster, "--compare", *policies(tmp_path), "--replay", str(records))
-    assert "1 pods: " in replayed.stdout
+    assert "1 pod: " in replayed.stdout
 
 
 async def test_the_pods_that_a_running_scheduler_decided_last_are_replayed_as_they_came(
@@ -363,7 +364,7 @@ async def test_the_pods_that_a_running_scheduler_decided_last_are_replayed_as_th
         connect = (f"--server={running.url}", f"--certificate-authority={running.ca}")
         for more, number in (((), 3), (("--last", "1"), 1), (("--last", "3"), 2)):
             result = await ask(simulate, *words, *connect, *more)
-            assert f"{number} pods: " in result.stdout, result.output
+            assert f"{plural(number, 'pod')}: " in result.stdout, result.output
         none = await ask(simulate, *words, *connect, "-n", "other")
     assert none.exit_code == 2
     assert "has decided no pod yet; there is nothing to replay" in none.stderr

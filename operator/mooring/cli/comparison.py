@@ -6,6 +6,7 @@ from typing import Final
 import click
 
 from mooring.cli.console import DONE, NO, and_others, print_json, print_table, print_yaml
+from mooring.model.wording import plural
 from mooring.simulate.compare import Comparison, Move, PoolUse, merged
 from mooring.simulate.picture import write_picture
 
@@ -81,7 +82,7 @@ def _sum(comparison: Comparison) -> str:
     before = empty(old for old, _ in comparison.pools.values())
     after = empty(new for _, new in comparison.pools.values())
     return (
-        f"{comparison.pods:,} pods: {len(comparison.moved):,} would move, "
+        f"{plural(comparison.pods, 'pod')}: {len(comparison.moved):,} would move, "
         f"{len(comparison.lost):,} would lose their place, "
         f"{len(comparison.gained):,} would gain one; empty nodes {_change(str(before), str(after))}"
     )
