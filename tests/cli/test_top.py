@@ -9,8 +9,8 @@ import pytest
 from rich.console import Console
 
 from cli.running import Running, serving
-from mooring.cli.top import Reading, interval, rendered, top
-from mooring.simulate.manifests import InputError
+from mooring.cli.metrics import Reading
+from mooring.cli.top import interval, rendered, top
 
 
 def cause(text: str, pods: int, **states: int) -> dict[str, Any]:
@@ -65,12 +65,6 @@ def lines(shown: dict[str, object], width: int = 80) -> list[str]:
     with console.capture() as captured:
         console.print(rendered(shown))
     return [line.rstrip() for line in captured.get().splitlines()]
-
-
-@pytest.mark.parametrize("page", ["<html>log in first</html>", "hello", '{"kind": "Status"}'])
-def test_a_page_of_another_server_is_a_mistake(page: str) -> None:
-    with pytest.raises(InputError, match="tells no metrics; is it Mooring"):
-        Reading.of(page, 0.0)
 
 
 def test_rates_are_those_of_the_interval_summed_over_profiles() -> None:

@@ -146,6 +146,14 @@ CASES = [
         summary="Kubernetes Events were lost because too many waited to be written.",
     ),
     Case(
+        "MooringNodesReserved",
+        45,
+        fires={"mooring_reserved_nodes": "0x5 2x60"},
+        quiet={"mooring_reserved_nodes": "2x20 0x5 2x20"},
+        labels={"severity": "warning"},
+        summary="2 nodes have been reserved for pod groups for 30 minutes.",
+    ),
+    Case(
         "MooringEventLoopHeld",
         15,
         fires={HELD_FOR_A_SECOND: "7x5 8x30", HELD: "7x5 9x30"},
@@ -172,7 +180,10 @@ def rules(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def unit_test(case: Case, series: dict[str, str], *, fires: bool) -> dict[str, Any]:
-    expected = {"exp_labels": case.labels, "exp_annotations": {"summary": case.summary}}
+    expected = {
+        "exp_labels": case.labels,
+        "exp_annotations": {"runbook_url": "docs/metrics.md#alerts", "summary": case.summary},
+    }
     return {
         "interval": "1m",
         "input_series": [{"series": name, "values": values} for name, values in series.items()],

@@ -18,7 +18,7 @@ from mooring.cli.console import (
 )
 from mooring.cli.explanation import duration
 from mooring.cli.leader import Leader, leader_options, page_of
-from mooring.cli.top import QUEUES, Reading
+from mooring.cli.metrics import QUEUES, Reading
 from mooring.kube.client import ApiClient
 from mooring.kube.config import load_connection
 from mooring.kube.errors import KubeError, NotFoundError, explain

@@ -4,12 +4,10 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
 import click
-from prometheus_client.parser import text_string_to_metric_families
 from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
@@ -18,13 +16,12 @@ from rich.text import Text
 from mooring.cli.console import mistakes_reported, output_option, print_json, printable
 from mooring.cli.explanation import duration
 from mooring.cli.leader import Following, Leader, RefusedError, answer_of, leader_options, page_of
-from mooring.framework.queued_pod import PodState, SubQueue
+from mooring.cli.metrics import QUEUES, Reading
+from mooring.framework.queued_pod import PodState
 from mooring.model.wording import plural
-from mooring.simulate.manifests import InputError
 
-__all__ = ["QUEUES", "Reading", "top"]
+__all__ = ["top"]
 
-QUEUES: Final = tuple(queue.value for queue in SubQueue)
 _RESULTS: Final = ("scheduled", "unschedulable", "error")
 _LATENCY: Final = "scheduler_pod_scheduling_sli_duration_seconds"
 _MOST_ROWS: Final = 15
@@ -99,57 +96,6 @@ def _pending(leader: Leader) -> dict[str, Any] | None:
         return answer_of(leader, "/debug/pending", "causes", absent="404")  # an older leader
     except RefusedError:
         return None
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """The metrics of one scrape; `values` has each sample's value by its labels, by its name."""
-
-    time: float
-    values: Mapping[str, Mapping[frozenset[tuple[str, str]], float]] = field(repr=False)
-
-    @classmethod
-    def of(cls, page: str, now: float) -> "Reading":
-        """Read a page in Prometheus' text format, at `now` (monotonic seconds).
-
-        Raises:
-            InputError: The page is something else.
-        """
-        try:
-            families = [*text_string_to_metric_families(page)]
-        except ValueError:
-            raise InputError("what answers /metrics tells no metrics; is it Mooring?") from None
-        values: dict[str, dict[frozenset[tuple[str, str]], float]] = defaultdict(dict)
-        for family in families:
-            for sample in family.samples:
-                values[sample.name][frozenset(sample.labels.items())] = sample.value
-        return cls(now, values)
-
-    def total(self, name: str, **labels: str) -> float:
-        """Return the sum of all samples that have these labels."""
-        wanted = set(labels.items())
-        return sum(value for have, value in self.values.get(name, {}).items() if wanted <= have)
-
-    def by(self, name: str, *keys: str) -> Iterator[tuple[tuple[str, ...], float]]:
-        """Yield the values of these labels, and the value, of each sample."""
-        for have, value in self.values.get(name, {}).items():
-            labels = dict(have)
-            yield tuple(labels.get(key, "") for key in keys), value
-
-    def increases(self, before: "Reading") -> "Reading":
-        """Return by how much the counters have grown since another reading, as Prometheus' rate().
-
-        One that is smaller began anew, because another replica leads. One that is not there any
-        more, because its profile has gone, does not count.
-        """
-        found: dict[str, dict[frozenset[tuple[str, str]], float]] = {}
-        for name, samples in self.values.items():
-            earlier = before.values.get(name, {})
-            grown = found[name] = dict[frozenset[tuple[str, str]], float]()
-            for labels, value in samples.items():
-                was = earlier.get(labels, 0.0)
-                grown[labels] = value - was if value >= was else value
-        return Reading(self.time - before.time, found)
 
 
 def interval(before: Reading, after: Reading, waiting: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from typing import Final
 
 import numpy as np
 
-from mooring.framework.diagnosis import Diagnosis, RejectedNodes
+from mooring.framework.diagnosis import EXTENDER, Diagnosis, RejectedNodes
 from mooring.framework.verdicts import shortened
 from mooring.model.events import Kind
 from mooring.model.pod import Pod
@@ -59,6 +59,8 @@ def _nearest(pod: Pod, diagnosis: Diagnosis, cluster: ClusterView) -> tuple[str,
     groups = diagnosis.rejected[::-1]  # they are in the order of the filters
     if len(groups) == 1 and len(groups[0].explanation.reasons) == 1:
         return groups[0].plugin, groups[0].explanation.reasons[0]
+    if groups[0].plugin == EXTENDER:
+        return EXTENDER, _reasons(groups[0], _some(len(groups[0].rows)))
     for resolvable in (True, False):
         for group in groups:
             at = np.flatnonzero(group.explanation.resolvable == resolvable)
