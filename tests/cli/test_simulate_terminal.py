@@ -193,13 +193,13 @@ UNPLACED: dict[str, tuple[list[Any], str]] = {
     "too-large": ([pod(cpu="64")], "1: Insufficient cpu"),
     "too-large-deployment": ([deployment(5, cpu="64")], "5: Insufficient cpu"),
     "partly": ([deployment(8, cpu="1500m")], "placed; 2: Insufficient cpu"),
-    "selector": ([pod(nodeSelector=SELECTOR)], "1: node(s) didn't match Pod's node affinity/sel"),
+    "selector": ([pod(nodeSelector=SELECTOR)], "1: no node has the label disk=nvme"),
     "anti-affinity": ([deployment(4, affinity=ANTI_AFFINITY)], "3 of 4 placed; 1: "),
     "other-scheduler": ([pod(schedulerName="volcano")], "1: no profile takes pods of scheduler"),
     "no-priority-class": ([deployment(priorityClassName="gold")], "3: forbidden: no PriorityClass"),
     "no-runtime-class": ([job(), pod(runtimeClassName="kata")], "1: forbidden: pod rejected: Run"),
     "gate": ([pod(schedulingGates=[{"name": "example.com/wait"}])], "waiting for scheduling gat"),
-    "claim-missing": ([stateful_set()], "2: pod has unbound immediate PersistentVolumeClaims"),
+    "claim-missing": ([stateful_set()], '2: StorageClass "fast" of an unbound claim does not'),
     "too-many-of-all": ([deployment(40, cpu="1"), job(), daemon_set()], "Insufficient cpu"),
 }
 MISTAKES: dict[str, tuple[list[Any], str]] = {

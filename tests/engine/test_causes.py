@@ -132,7 +132,7 @@ def test_a_topology_key_that_no_node_has_is_named() -> None:
 def test_a_storage_class_that_does_not_exist_is_named() -> None:
     deciding = Deciding(node("a"), pvc("data", storage_class="fsat"))
     assert cause(deciding, pod("web", claims=["data"])) == (
-        'claim data is not bound, and its StorageClass "fsat" does not exist'
+        'StorageClass "fsat" of an unbound claim does not exist'
     )
 
 

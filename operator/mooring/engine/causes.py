@@ -137,7 +137,7 @@ def _missing_classes(pod: Pod, cluster: ClusterView) -> Iterator[str]:
             continue
         if claim.storage_class not in classes:
             missing = shortened(claim.storage_class)
-            yield f'claim {name} is not bound, and its StorageClass "{missing}" does not exist'
+            yield f'StorageClass "{missing}" of an unbound claim does not exist'
 
 
 _MISSING: Final[Mapping[str, Callable[[Pod, ClusterView], Iterator[str]]]] = MappingProxyType(
