@@ -154,6 +154,7 @@ LATE = (
     "mooring.policy.imports",
     "mooring.policy.rules.plan",
     "multiprocessing",  # for commands
+    "re2",
 )
 """What a replica imports only when a profile, an object, an option or a request needs it."""
 OF_SIMULATE = {"cards", "devices", "manifests"}

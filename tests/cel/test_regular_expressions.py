@@ -41,6 +41,10 @@ def test_matches_are_those_of_pythons_own_engine(pattern: str, text: str) -> Non
         ("(?s)a.b", "a\nb", "a\nb"),
         ("(?m)^b$", "a\nb", "b"),
         (r"\x41\x{42}", "AB", "AB"),
+        (r"\p{Greek}+", "abβδ", "βδ"),
+        (r"\P{Han}+", "日本ab", "ab"),
+        (r"(?i)\p{Lu}+", "Ab", "Ab"),
+        (r"\Q\C\E|\\C", r"a\C", r"\C"),
     ],
 )
 def test_the_first_match_is_found(pattern: str, text: str, found: str) -> None:
@@ -67,8 +71,9 @@ def test_empty_matches_do_not_follow_a_match() -> None:
         (r"\q", r"invalid escape sequence: `\q`"),
         ("(?=a)", "invalid or unsupported Perl syntax: `(?=`"),
         ("((((a{10}){10}){10}){10})", "invalid repeat count: `{10}`"),
-        ("(" * 500 + ")" * 500, "expression nests too deeply"),
-        ("(a{1,50}|b{1,50})" * 200, "expression too large"),
+        (r"(\pL{1,50}|b{1,50})" * 200, "expression too large"),
+        (r"\\\C", r"invalid escape sequence: `\C`"),
+        ("a\\", "trailing backslash at end of expression: ``"),
     ],
 )
 def test_what_is_no_pattern_is_refused_with_the_message_of_go(pattern: str, message: str) -> None:
@@ -81,4 +86,10 @@ def test_what_is_no_pattern_is_refused_with_the_message_of_go(pattern: str, mess
 def test_a_search_ends_when_its_work_does() -> None:
     work.begin()
     with pytest.raises(EvaluationCrash):
-        compile_pattern("(a+)+(a+)+b").matches("a" * 10**6)
+        compile_pattern("(a{1,500})+b").matches("a" * 10**6)
+
+
+def test_every_match_takes_work() -> None:
+    work.begin()
+    with pytest.raises(EvaluationCrash):
+        [*compile_pattern("").find_all("a" * 10**6, -1)]
