@@ -89,6 +89,14 @@ def test_a_search_ends_when_its_work_does() -> None:
         compile_pattern("(a{1,500})+b").matches("a" * 10**6)
 
 
+def test_searches_that_read_the_whole_rest_for_each_match_end_when_their_work_does() -> None:
+    """After each "a" the next search looks for a "b" to the end of the text."""
+    work.begin()
+    found = compile_pattern("a+b|a").find_all("a" * 200_000, -1)
+    with pytest.raises(EvaluationCrash):
+        sum(1 for _ in found)
+
+
 def test_every_match_takes_work() -> None:
     work.begin()
     with pytest.raises(EvaluationCrash):

@@ -71,8 +71,9 @@ class Pattern:
         for found in self._compiled.finditer(text):
             if not most:
                 return
-            work.spend(_PER_MATCH)
             start, end = found.span()
+            # The next search may read all that is left before it takes a shorter alternative.
+            work.spend(_PER_MATCH + (len(text) - end) * self.size // _PER_ITEM)
             if end > start or end != last_end:  # nothing empty right behind a match
                 yield text[start:end]
                 most -= 1
