@@ -336,10 +336,16 @@ async def test_what_the_kubelet_says_of_the_port_is_one_line(
 
 
 async def test_without_a_lease_it_says_what_to_correct(running: Running) -> None:
-    async with ApiServer(lambda request: request.refuse(404, "NotFound", "no")) as server:
+    def answer(request: Request) -> None:
+        if request.path == "/apis/scheduling.mooring.dev/v1alpha1":
+            request.reply({"resources": [{"name": "schedulingprofiles"}]})
+        else:
+            request.refuse(404, "NotFound", "no")
+
+    async with ApiServer(answer) as server:
         result = await ask(explain, "web", f"--kubeconfig={running.kubeconfig(server.url)}")
     assert result.exit_code == 2
-    assert "or --lease-namespace and --lease-name are others" in result.stderr
+    assert "correct --lease-namespace and --lease-name, or give --server" in result.stderr
 
 
 async def test_without_the_right_to_the_lease_it_names_the_role(running: Running) -> None:

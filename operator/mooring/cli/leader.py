@@ -24,7 +24,7 @@ from mooring.kube.errors import explain as explain_error
 from mooring.kube.exchange import Answer, BrokenExchangeError, Exchange, NoConnectionError
 from mooring.kube.lease import CERTIFICATE, SERVER
 from mooring.kube.port_forward import port_forward
-from mooring.kube.resources import LEASE
+from mooring.kube.resources import LEASE, SCHEDULING_PROFILE
 from mooring.settings import RunSettings
 from mooring.simulate.manifests import InputError
 
@@ -459,17 +459,25 @@ async def _lease_of(connection: Connection, leader: Leader) -> dict[str, Any]:
     """Return the Lease; InputError if it cannot be read."""
     try:
         async with ApiClient(connection) as client:
-            return await client.get(LEASE, leader.lease_name, leader.lease_namespace)
-    except NotFoundError:
-        raise InputError(
-            f"there is no Lease {leader.lease_namespace}/{leader.lease_name}: Mooring is not "
-            "installed, no replica has led yet, or --lease-namespace and --lease-name are others "
-            "(`mooring status` says more); `mooring simulate` decides without it"
-        ) from None
+            try:
+                return await client.get(LEASE, leader.lease_name, leader.lease_namespace)
+            except NotFoundError:
+                served = await client.served_in(
+                    SCHEDULING_PROFILE.group, SCHEDULING_PROFILE.version
+                )
     except ForbiddenError as refusal:
         raise InputError(_forbidden(leader, refusal)) from None
     except KubeError as error:
         raise UnreachableError(explain_error(error)) from None
+    if SCHEDULING_PROFILE.plural not in served:
+        raise InputError(
+            "Mooring is not installed in this cluster; docs/installing.md says how to install it, "
+            "and `mooring simulate` decides without it"
+        )
+    raise InputError(
+        f"no replica leads: there is no Lease {leader.lease_namespace}/{leader.lease_name}; "
+        "correct --lease-namespace and --lease-name, or give --server (`mooring status` says more)"
+    )
 
 
 def _holder_of(leader: Leader, lease: dict[str, Any]) -> str:
