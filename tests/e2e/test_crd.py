@@ -1,5 +1,6 @@
 """The shipped CRD on a real API server: what `kubectl apply` takes, and what it rejects."""
 
+import re
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -196,8 +197,10 @@ def test_the_status_is_a_subresource_and_its_reason_shows_in_kubectl_get(
         client.patch(f"{PATH}/shown/status", {"status": status})
         assert client.get(f"{PATH}/shown")["status"] == status
     header, row = cluster.access.kubectl("get", "sprof", "shown").splitlines()
-    assert header.split() == ["NAME", "READY", "REASON", "SCHEDULER", "NAMES", "CONFLICT", "AGE"]
-    assert row.split()[:4] == ["shown", "False", "Invalid", '["batch"]']
+    columns = ["NAME", "READY", "REASON", "IN FORCE", "SCHEDULER NAMES", "CONFLICT", "AGE"]
+    assert re.split("   +", header) == columns
+    in_force = str(status["inForceGeneration"])
+    assert row.split()[:5] == ["shown", "False", "Invalid", in_force, '["batch"]']
 
 
 def test_a_status_is_refused_for_another_version_and_an_empty_patch_changes_nothing(

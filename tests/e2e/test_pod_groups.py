@@ -351,6 +351,8 @@ def test_an_urgent_pod_preempts_a_group_that_is_disrupted_as_a_whole_on_all_its_
         said = partial(messages_of, client, namespace)
         eventually(said, lambda m: any("No preemption victims" in text for text in m), "the reason")
         assert {*bound(client, namespace)} == {"m0", "m1"}
+    for name in {"urgent", *bound(client, namespace)}:  # the nodes are for the next test, too
+        delete_now(client, namespace, name)
     client.delete(f"{CLASSES}/{namespace}")
 
 

@@ -46,6 +46,7 @@ from mooring.kube.resources import (
     POD_GROUP,
     RESOURCE_CLAIM,
     RESOURCE_SLICE,
+    SIGS_POD_GROUP,
     Call,
     Resource,
 )
@@ -450,6 +451,7 @@ def test_every_right_is_used_and_no_other_is_needed(cluster: Cluster) -> None:
     if not cluster.serves(DEVICE_TAINT_RULE):
         needed -= {right for right in needed if right[2] == DEVICE_TAINT_RULE.plural}
     needed -= {right for right in needed if is_for_more_than_requests(right)}
+    needed -= {right for right in needed if right[1] == SIGS_POD_GROUP.group}  # not served here
     if not RELEASE.backs_resources_by_devices:
         needed -= {(verb, RESOURCE_CLAIM.group, RESOURCE_CLAIM.plural) for verb in CREATES}
     assert cluster.used() == needed
