@@ -156,12 +156,12 @@ def test_a_waiting_gang_is_explained_as_one_with_links_to_its_members(
     expect(cause).not_to_contain_text("as it is")
     expect(tab.page.get_by_role("heading", name="A decision now")).to_have_count(0)
     tab.page.get_by_role("link", name=f"{SHOP}/train").click()
-    expect(tab.page.get_by_role("heading", level=1)).to_have_text(f"{SHOP}/train")
+    expect(tab.page.locator(".title")).to_have_text(f"{SHOP}/train")
     expect(tab.page.locator("#cause")).to_contain_text("if each member requested at most")
     expect(tab.page.locator("#cause")).to_contain_text("if its minMember were at most")
     expect(tab.page.locator("#attempt")).to_contain_text("not placed")
     tab.page.locator("#members").get_by_role("link", name=f"{SHOP}/m7").click()
-    expect(tab.page.get_by_role("heading", level=1)).to_have_text(f"{SHOP}/m7")
+    expect(tab.page.locator(".title")).to_have_text(f"{SHOP}/m7")
     with cluster.access.client() as client:
         for number in range(8):
             delete_now(client, SHOP, f"m{number}")
@@ -185,7 +185,7 @@ def test_an_unschedulable_pod_is_found_in_the_queue_and_explained(
     sign_in(tab.page, cluster)
     tab.page.get_by_role("link", name="Queue").click()
     expect(tab.page.locator('[data-state="unschedulable"]')).to_contain_text("1")
-    tab.page.get_by_role("link", name="shop/greedy").click()
+    tab.page.get_by_role("img", name="shop/greedy").click()
     expect(tab.page.locator("#state")).to_contain_text("unschedulable")
     cause = tab.page.locator("#cause")
     expect(cause.get_by_role("heading").first).to_have_text("Cause: Insufficient cpu")
