@@ -5,7 +5,7 @@
     python -m simulation 0 --count 10000     many seeds, on all processors, and what they have met
     python -m simulation 42 --keep 'TEXT'    add its shortest history to the regressions
 
-The exit code is 1 if an invariant does not hold.
+The exit code is 1 if an invariant does not hold, or if 1,000 seeds or more leave a situation out.
 """
 
 import argparse
@@ -27,6 +27,8 @@ from simulation.world import Outcome, run
 
 __all__ = ["failures", "report", "scenario_of"]
 
+_MEET_ALL: Final = 1_000
+"""So many seeds and more fail if there is a situation that none has met."""
 _BLOCK = 25
 """Seeds that a process runs before it tells how they ended."""
 _COLLECT: Final = (50_000, 20, 100)
@@ -92,7 +94,11 @@ def _many(first: int, count: int) -> int:
             if sys.stderr.isatty():
                 sys.stderr.write(f"\r{done} of {count} seeds, {failed} failed ")
     _say(coverage.table())
-    _say(f"{done} seeds, {failed} failed; never met: {len(coverage.never_met())} situations")
+    never = coverage.never_met()
+    _say(f"{done} seeds, {failed} failed; never met: {len(never)} situations")
+    if never and done >= _MEET_ALL:
+        _say("so many seeds have to meet all: " + "; ".join(map(": ".join, never)))
+        failed += 1
     return failed
 
 

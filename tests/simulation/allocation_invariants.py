@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from faults.books import PodSeen
 from mooring.kube.resources import POD, RESOURCE_CLAIM, RESOURCE_SLICE
 from mooring.model.resource_claims import DeviceId
+from simulation.actors.accelerators import suits
 from simulation.actors.devices import Devices, claim_of
 from simulation.actors.groups import group_of
 from simulation.cluster_books import LATE_SECONDS, kept_for_others
@@ -150,7 +151,9 @@ def _nodes_for(world: "World", claim: Raw) -> Iterator[str]:
         spec = slice_["spec"]
         pool = spec["pool"]["name"]
         devices = {
-            DeviceId(spec["driver"], pool, device["name"]) for device in spec.get("devices") or ()
+            DeviceId(spec["driver"], pool, device["name"])
+            for device in spec.get("devices") or ()
+            if suits(claim, device)
         }
         if len(devices - used) >= wanted:
             yield pool

@@ -20,6 +20,7 @@ from mooring.kube.resources import (
     Resource,
 )
 from mooring.kube.timestamps import rfc3339
+from simulation.constraints import selects
 from simulation.network import Reply, Request, status
 from simulation.storage import BY_PATH, KINDS, Change, Raw, Storage, merged, selector
 from simulation.watches import Watches
@@ -46,6 +47,11 @@ class ApiServer:
     """Stores objects and answers requests.
 
     `changed` is called after each change.
+
+    Attributes:
+        minor: Of its version.
+        token: What requests must be authorised with; empty if nobody asks.
+        refused: When each process, by identity and token, was refused first for its token.
     """
 
     def __init__(
@@ -58,12 +64,16 @@ class ApiServer:
         self.watches = Watches(timeline, random, self.storage)
         self.not_served: set[Resource] = {resources.COSCHEDULING_POD_GROUP}
         self.minor = 37
-        """Of its version."""
+        self.token = ""
+        self.refused: dict[tuple[str, str], float] = {}
+        self._tokens = 0
+        self._generated = 0
         self._pages: dict[str, tuple[list[Raw], int]] = {}
 
     def answer(self, request: Request) -> Reply | None:
         """Carry the request out, and return the answer; None if a watch was opened."""
         try:
+            self._check_token(request)
             return self._answer(request)
         except Refused as refused:
             return refused.reply
@@ -100,6 +110,21 @@ class ApiServer:
         """Remove an object at once."""
         self.storage.remove(resource, raw, by, "remove")
 
+    def delete_pod_of(self, path: str) -> None:
+        """Remove the pod that a request with this path is about, if it is about one."""
+        parts = path.split("/")
+        if "pods" in parts and parts.index("pods") + 1 < len(parts):
+            at = parts.index("pods")
+            raw = self.storage.get(POD, parts[at + 1], parts[at - 1])
+            if raw is not None:
+                self.remove(POD, raw, "somebody")
+
+    def renew_token(self) -> str:
+        """Return the token that is valid from now on; the one before is valid no more."""
+        self._tokens += 1
+        self.token = f"token-{self._tokens}"
+        return self.token
+
     def forget_history(self) -> None:
         """Compact the storage: no watch or page may go on from before now."""
         self.watches.compacted = self.storage.version
@@ -132,6 +157,13 @@ class ApiServer:
         if len(rest) == 3:
             return self._subresource(request, resource, raw, rest[2], by)
         return self._object(request, resource, raw, by)
+
+    def _check_token(self, request: Request) -> None:
+        shown = request.headers.get("Authorization", "")
+        if self.token and shown != f"Bearer {self.token}":
+            by = request.process.identity
+            self.refused.setdefault((by, shown), self._timeline.now)
+            raise Refused(401, "Unauthorized", "Unauthorized")
 
     def _collection(
         self, request: Request, resource: Resource, namespace: str | None, by: str
@@ -210,24 +242,36 @@ class ApiServer:
 
     def _evict(self, raw: Raw, body: Raw, by: str) -> Reply:
         self._check_uid(raw, body.get("deleteOptions"))
-        if raw["spec"].get("nodeName") and "deletionTimestamp" not in raw["metadata"]:
-            self._charge_budgets(raw)
+        runs = raw["status"].get("phase") == "Running"
+        if runs and "deletionTimestamp" not in raw["metadata"]:
+            self._charge_budget(raw)
         self.delete(POD, raw, by, what="evict")
         return Reply(201, status(201, "", ""))
 
-    def _charge_budgets(self, raw: Raw) -> None:
-        labels = raw["metadata"].get("labels") or {}
-        for budget in self.storage.all(POD_DISRUPTION_BUDGET):
-            wanted = (budget["spec"].get("selector") or {}).get("matchLabels") or {}
-            same_namespace = budget["metadata"]["namespace"] == raw["metadata"]["namespace"]
-            if not same_namespace or not wanted.items() <= labels.items():
-                continue
+    def budgets_of(self, raw: Raw) -> list[Raw]:
+        """Return the disruption budgets that select the pod, as the Eviction API finds them."""
+        return [
+            budget
+            for budget in self.storage.all(POD_DISRUPTION_BUDGET)
+            if budget["metadata"]["namespace"] == raw["metadata"]["namespace"]
+            and selects(budget["spec"].get("selector"), raw)
+        ]
+
+    def _charge_budget(self, raw: Raw) -> None:
+        """Take the disruption off the pod's budget; refuse if it has several."""
+        budgets = self.budgets_of(raw)
+        if len(budgets) > 1:
+            several = "This pod has more than one PodDisruptionBudget"
+            message = f"{several}, which the eviction subresource does not support."
+            raise Refused(500, "InternalError", message)
+        for budget in budgets:
             allowed = (budget.get("status") or {}).get("disruptionsAllowed", 0)
             if allowed <= 0:
                 message = "Cannot evict pod as it would violate the pod's disruption budget."
                 causes = [{"reason": "DisruptionBudget", "message": message}]
                 raise Refused(429, "TooManyRequests", message, causes=causes)
-            patch = {"status": {"disruptionsAllowed": allowed - 1}}
+            disrupted = {raw["metadata"]["name"]: self._time()}
+            patch = {"status": {"disruptionsAllowed": allowed - 1, "disruptedPods": disrupted}}
             self.change(POD_DISRUPTION_BUDGET, budget, "eviction", patch)
 
     def _list(self, request: Request, resource: Resource, namespace: str | None) -> Reply:
@@ -272,6 +316,9 @@ class ApiServer:
 
     def _create(self, resource: Resource, body: Raw, by: str, what: str) -> Raw:
         metadata = body["metadata"]
+        if "name" not in metadata:
+            self._generated += 1
+            metadata = {**metadata, "name": f"{metadata['generateName']}{self._generated}"}
         name, namespace = metadata["name"], metadata.get("namespace")
         if self.storage.get(resource, name, namespace) is not None:
             raise Refused(409, "AlreadyExists", f'{resource.plural} "{name}" already exists')
@@ -280,6 +327,8 @@ class ApiServer:
             made["generation"] = 1  # type: ignore[assignment]  # the others are texts
         kinds = {"kind": resource.kind, "apiVersion": resource.api_version}
         raw = {**body, **kinds, "metadata": {**metadata, **made}}
+        if resource is RESOURCE_CLAIM:
+            raw.setdefault("status", {})
         return self.storage.put(resource, raw, by, what)
 
     def _put(self, resource: Resource, before: Raw, after: Raw, by: str, what: str) -> Raw:

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from simulation.storage import Raw
 
-__all__ = ["Surroundings", "is_suitable", "refusal"]
+__all__ = ["Surroundings", "is_suitable", "keeps_away", "refusal", "selects"]
 
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _CORDONED: Final = {"key": "node.kubernetes.io/unschedulable", "value": "", "effect": "NoSchedule"}
@@ -109,6 +109,14 @@ def refusal(pod: Raw, name: str, around: Surroundings) -> str | None:
 def is_suitable(pod: Raw, node: Raw) -> bool:
     """Return whether the node's labels and taints let the pod in."""
     return _node_refuses(pod, node, (), Surroundings({}, {})) is None
+
+
+def keeps_away(pod: Raw, node: Raw, neighbour: Raw) -> str | None:
+    """Return why the node may not have the pod as soon as it has the neighbour; None if it may."""
+    there = {**neighbour, "spec": {**neighbour["spec"], "nodeName": node["metadata"]["name"]}}
+    around = Surroundings.known_exactly((node,), (there,))
+    rules = (_ports_are_taken, _is_apart, _others_are_apart)
+    return next(filter(None, (rule(pod, node, around.others(pod), around) for rule in rules)), None)
 
 
 def _node_refuses(
@@ -260,7 +268,7 @@ def _skew(
     least = min(map(at_most, certain))
     if len(possible) < (rule.get("minDomains") or 1):
         least = 0
-    itself = _selects(rule.get("labelSelector"), pod)
+    itself = selects(rule.get("labelSelector"), pod)
     return at_least(_labels(node)[key]) + itself - least
 
 
@@ -269,7 +277,7 @@ def _selects_for(rule: Term, pod: Raw, other: Raw) -> bool:
     alike = [key for key in rule.get("matchLabelKeys") or () if key in _labels(pod)]
     return (
         bool(pod["metadata"]["namespace"] == other["metadata"]["namespace"])
-        and _selects(rule.get("labelSelector"), other)
+        and selects(rule.get("labelSelector"), other)
         and all(_labels(other).get(key) == _labels(pod)[key] for key in alike)
     )
 
@@ -301,7 +309,7 @@ def _matches(term: Term, owner: Raw, other: Raw) -> bool:
     everywhere = term.get("namespaceSelector") == {}
     namespaces = term.get("namespaces") or [owner["metadata"]["namespace"]]
     there = everywhere or other["metadata"]["namespace"] in namespaces
-    return there and _selects(term.get("labelSelector"), other)
+    return there and selects(term.get("labelSelector"), other)
 
 
 def _is_meant(term: Term, owner: Raw, seen: _Picture, domain: str | None) -> bool:
@@ -313,7 +321,7 @@ def _terms(pod: Raw, kind: str) -> list[Term]:
     return list(affinity.get(_REQUIRED) or ())
 
 
-def _selects(selector: Term | None, raw: Raw) -> bool:
+def selects(selector: Term | None, raw: Raw) -> bool:
     """Return whether a label selector selects the object; none selects nothing."""
     if selector is None:
         return False

@@ -27,6 +27,8 @@ _GRACE_SECONDS: Final = 15.0
 """So long after its first Binding the whole minimum of a gang is bound."""
 _LATE_SECONDS: Final = 2.0
 """What a Binding was decided on may be so old."""
+_CONFIRMED_SECONDS: Final = 75.0
+"""So long after a plugin said so it is known at the latest that a pod is not bound."""
 _ON_ITS_WAY_SECONDS: Final = 10.0
 """What happens to a gang so shortly before a Binding may not be known to the replica."""
 
@@ -75,7 +77,7 @@ def no_binding_of_a_gang_is_sent_before_its_minimum_has_nodes(
         return None
     now, uid = world.timeline.now, raw["metadata"]["uid"] if raw is not None else ""
     since = min(now - _ON_ITS_WAY_SECONDS, world.decisions.decided_at(sent.identity, uid, now))
-    if world.actor(Groups).was_disturbed(group, since):
+    if world.actor(Groups).was_disturbed(group, since) or _was_lied_about(world, group):
         return None
     state = engine.scheduler.state
     key = GroupKey(GroupSource.KUBERNETES, namespace, group)
@@ -89,6 +91,16 @@ def no_binding_of_a_gang_is_sent_before_its_minimum_has_nodes(
     if known is None or known.definition is None or len(placed) >= known.definition.minimum:
         return None
     return f"{sent.path}: {len(placed)} have nodes, and {group} needs {known.definition.minimum}"
+
+
+def _was_lied_about(world: "World", group: str) -> bool:
+    """Return whether a plugin may have said of members that they are bound.
+
+    That they are not is found out of one after the other, a minute later.
+    """
+    plugins = world.actor(Plugins)
+    told_at = world.timeline.now - _CONFIRMED_SECONDS
+    return world.actor(Groups).is_of_plugin(group) and plugins.troubled_until >= told_at
 
 
 def every_gang_that_a_node_would_take_is_bound(world: "World") -> str | None:

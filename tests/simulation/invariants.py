@@ -4,7 +4,8 @@ They know nothing of Mooring's code: they read the model server's history, the r
 each replica, and what each watch had told it (`Watches.told`).
 
 How to add one: write a function that returns None, or what is wrong in a few words, and put it into
-`AT_EVERY_REQUEST` (the world and a write that leaves a replica), `AT_EVERY_CHANGE` (the world and a
+`AT_EVERY_REQUEST` (the world and a write that leaves a replica), `AT_EVERY_READ` (the same of a
+request that writes nothing), `AT_EVERY_CHANGE` (the world and a
 change that the server has carried out), `WHEN_CALM` (the world some time after the last fault),
 `WHEN_EMPTY` (after all pods have been deleted) or `AT_THE_END` (when the replicas have stopped).
 Those that look into a replica's state are in `state_invariants.py`. Break the code once and see a
@@ -19,6 +20,14 @@ import orjson
 
 from faults.books import Amount, PodSeen
 from mooring.kube.resources import POD
+from simulation.accelerator_invariants import (
+    a_claim_gets_devices_that_suit_it,
+    every_pod_whose_extended_resources_are_free_is_bound,
+    no_claim_for_extended_resources_is_left,
+    no_claim_has_devices_without_the_finalizer,
+    the_extended_resources_of_a_bound_pod_are_on_its_node,
+)
+from simulation.actors.accelerators import EXTENDED
 from simulation.actors.groups import Groups, group_of
 from simulation.actors.rebalancing import MOVED
 from simulation.allocation_invariants import (
@@ -54,11 +63,28 @@ from simulation.group_invariants import (
     no_part_of_a_gang_is_bound,
 )
 from simulation.placement_invariants import a_placement_keeps_the_constraints_of_its_pod
+from simulation.preemption_invariants import (
+    a_budget_allows_what_its_status_says,
+    every_pod_that_preemption_would_place_is_placed,
+    no_eviction_is_sent_that_a_budget_forbids,
+    no_pod_is_evicted_a_second_time,
+    no_preemption_has_more_victims_than_its_profile_allows,
+    no_victim_has_run_for_less_than_its_profile_demands,
+    nobody_takes_the_room_of_a_nominated_pod,
+    own_evictions_are_charged,
+    whoever_has_pods_evicted_is_nominated,
+)
 from simulation.rebalancing_invariants import (
     an_eviction_is_told_in_the_status_before,
     no_more_pods_are_moved_than_the_limits_say,
     no_place_is_kept_that_nobody_waits_for,
 )
+from simulation.rebalancing_purposes import (
+    no_pod_is_moved_in_vain,
+    no_pod_is_moved_outside_of_the_windows,
+    no_workload_misses_more_pods_than_its_limit,
+)
+from simulation.request_invariants import no_token_is_used_long_after_it_was_refused
 from simulation.state_invariants import (
     a_replica_leads,
     every_pod_without_a_node_is_queued_once,
@@ -67,12 +93,20 @@ from simulation.state_invariants import (
     the_books_equal_a_recount,
 )
 from simulation.storage import Change
+from simulation.volume_invariants import (
+    every_pod_whose_claims_would_do_is_bound,
+    no_claim_of_one_pod_has_two,
+    no_node_has_more_volumes_than_it_can_attach,
+    no_volume_is_asked_for_where_there_is_no_space,
+    no_volume_is_held_for_a_pod_that_is_not_bound,
+)
 
 if TYPE_CHECKING:
     from simulation.world import Sent, World
 
 __all__ = [
     "AT_EVERY_CHANGE",
+    "AT_EVERY_READ",
     "AT_EVERY_REQUEST",
     "AT_THE_END",
     "WHEN_CALM",
@@ -135,8 +169,9 @@ def _requested_by(pod: PodSeen, used: Amount) -> Amount:
     """Return what is used of the resources that the pod requests.
 
     Of others a node may have less than its pods, if its name has returned: that is not checked.
+    Nor is what a class of devices stands for.
     """
-    wanted = {name for name, amount in pod.need.others if amount}
+    wanted = {name for name, amount in pod.need.others if amount and name != EXTENDED}
     return Amount(
         used.cpu if pod.need.cpu else 0,
         used.memory if pod.need.memory else 0,
@@ -235,11 +270,21 @@ def no_task_is_left(world: "World") -> str | None:
     return None
 
 
+AT_EVERY_READ: Final[tuple[Callable[["World", "Sent"], str | None], ...]] = (
+    no_token_is_used_long_after_it_was_refused,
+)
 AT_EVERY_REQUEST: Final[tuple[Callable[["World", "Sent"], str | None], ...]] = (
+    no_token_is_used_long_after_it_was_refused,
     nobody_writes_while_another_holds_the_lease,
     no_pod_is_bound_to_a_second_node,
     no_binding_of_a_gang_is_sent_before_its_minimum_has_nodes,
     an_eviction_is_told_in_the_status_before,
+    no_pod_is_moved_in_vain,
+    no_pod_is_moved_outside_of_the_windows,
+    no_eviction_is_sent_that_a_budget_forbids,
+    no_pod_is_evicted_a_second_time,
+    own_evictions_are_charged,
+    whoever_has_pods_evicted_is_nominated,
 )
 AT_EVERY_CHANGE: Final[tuple[Callable[["World", Change], str | None], ...]] = (
     no_node_holds_more_than_it_has,
@@ -255,6 +300,16 @@ AT_EVERY_CHANGE: Final[tuple[Callable[["World", Change], str | None], ...]] = (
     no_device_is_allocated_twice,
     the_devices_of_a_bound_pod_are_on_its_node,
     no_more_pods_are_moved_than_the_limits_say,
+    no_workload_misses_more_pods_than_its_limit,
+    no_claim_of_one_pod_has_two,
+    no_node_has_more_volumes_than_it_can_attach,
+    no_volume_is_asked_for_where_there_is_no_space,
+    no_claim_has_devices_without_the_finalizer,
+    a_claim_gets_devices_that_suit_it,
+    the_extended_resources_of_a_bound_pod_are_on_its_node,
+    no_preemption_has_more_victims_than_its_profile_allows,
+    no_victim_has_run_for_less_than_its_profile_demands,
+    nobody_takes_the_room_of_a_nominated_pod,
 )
 WHEN_CALM: Final[tuple[Callable[["World"], str | None], ...]] = (
     a_replica_leads,
@@ -269,6 +324,12 @@ WHEN_CALM: Final[tuple[Callable[["World"], str | None], ...]] = (
     the_devices_in_use_equal_a_recount,
     every_pod_whose_devices_are_free_is_bound,
     no_place_is_kept_that_nobody_waits_for,
+    no_claim_for_extended_resources_is_left,
+    every_pod_whose_extended_resources_are_free_is_bound,
+    every_pod_whose_claims_would_do_is_bound,
+    no_volume_is_held_for_a_pod_that_is_not_bound,
+    a_budget_allows_what_its_status_says,
+    every_pod_that_preemption_would_place_is_placed,
 )
 WHEN_EMPTY: Final[tuple[Callable[["World"], str | None], ...]] = (
     the_books_equal_a_recount,

@@ -214,6 +214,180 @@ MUTATIONS: Final = (
         "if scheduler.state.has_ended(pod.uid):",
         "if False:",
     ),
+    Mutation(
+        "volume-claim-unheard",
+        "a volume claim that comes or changes wakes nobody",
+        "plugins/volume_binding/plugin.py",
+        "may_help = claim.namespace == pod.namespace and claim.name in named",
+        "may_help = False and claim.name in named",
+    ),
+    Mutation(
+        "victim-evicted-twice",
+        "a pod that is being evicted is evicted and charged again for another preemptor",
+        "state/evictions.py",
+        "if victim.terminating or self.evictions.evicting(victim):",
+        "if victim.terminating:",
+    ),
+    Mutation(
+        "nominated-ignored",
+        "the second pass of the filters leaves nominated pods out",
+        "engine/filtering.py",
+        "        if not len(self.cluster.nominations):\n            return ()\n",
+        "        return ()\n",
+    ),
+    Mutation(
+        "first-not-unreserved",
+        "what the first Reserve plugin holds for a pod that is not bound stays held",
+        "engine/assumed.py",
+        "for plugin in reversed(pipeline.reserve):",
+        "for plugin in reversed(pipeline.reserve[1:]):",
+    ),
+    Mutation(
+        "evictions-not-charged",
+        "a budget allows as much as its status says, whatever this replica evicts meanwhile",
+        "state/evictions.py",
+        "return budget.disruptions_allowed - len(self._records.charges.get(budget.key, ()))",
+        "return budget.disruptions_allowed",
+    ),
+    Mutation(
+        "failed-eviction-charged",
+        "an eviction that has failed stays charged to its budgets",
+        "state/evictions.py",
+        "            self._columns.mark_evicting(victim, evicting=False)\n"
+        "            self._drop_charges(victim, budgets)\n",
+        "            self._columns.mark_evicting(victim, evicting=False)\n",
+    ),
+    Mutation(
+        "moves-not-checked",
+        "rebalancing does not look again whether a move is of use yet",
+        "engine/rebalancing/executor.py",
+        "return self._why_in_vain(step, moves, _Trying(self._what_if(), movable))",
+        "return None",
+    ),
+    Mutation(
+        "extended-claim-stays",
+        "the claim for extended resources of a pod that is not bound stays",
+        "plugins/dynamic_resources/claim_writer.py",
+        "                            await self._delete(latest)\n                        else:\n",
+        "                            pass\n                        else:\n",
+    ),
+    Mutation(
+        "allocated-without-finalizer",
+        "devices are allocated to a claim that has no finalizer",
+        "plugins/dynamic_resources/claim_writer.py",
+        "if claim.allocation is None and FINALIZER not in claim.finalizers:",
+        "if False:",
+    ),
+    Mutation(
+        "never-nominated",
+        "a pod that preempts others is not nominated",
+        "engine/preemption_executor.py",
+        "        state.nominate(queued.pod, nomination.node)\n"
+        "        victims = state.begin_evictions(queued.pod, nomination.victims)\n",
+        "        victims = state.begin_evictions(queued.pod, nomination.victims)\n",
+    ),
+    Mutation(
+        "never-moved",
+        "rebalancing carries no plan out",
+        "engine/rebalancing/rebalancer.py",
+        'if section.mode != "Apply" or entry.profile.spec.mode != "Active" or not plan.steps:',
+        "if plan:",
+    ),
+    Mutation(
+        "protected-taken",
+        "a profile whose budgets are Strict takes protected victims",
+        "plugins/default_preemption/plugin.py",
+        "if limits.strict and candidate.violations:",
+        "if False:",
+    ),
+    Mutation(
+        "windows-ignored",
+        "rebalancing moves pods outside of its windows",
+        "engine/rebalancing/limits.py",
+        "return not windows or any(_is_open(window, now) for window in windows)",
+        "return True",
+    ),
+    Mutation(
+        "expressions-ignored",
+        "a disruption budget whose selector has expressions protects nobody",
+        "state/evictions.py",
+        "        if budget is not None and budget.selector is not None:\n            part",
+        "        if budget is not None and budget.selector is not None and all(\n"
+        '            each.operator == "In" for each in budget.selector.requirements\n'
+        "        ):\n            part",
+    ),
+    Mutation(
+        "victims-unlimited",
+        "maxVictims of a profile is ignored",
+        "plugins/default_preemption/plugin.py",
+        "if limits.max_victims is not None and len(candidate.pods) > limits.max_victims:",
+        "if False:",
+    ),
+    Mutation(
+        "runtime-ignored",
+        "minRuntimeSeconds of a profile is ignored",
+        "plugins/default_preemption/victims.py",
+        "found = np.asarray(columns.started > (now - least if least else inf))",
+        "found = np.asarray(columns.started > inf)",
+    ),
+    Mutation(
+        "once-pod-shared",
+        "two pods use a claim that is ReadWriteOncePod",
+        "plugins/volume_restrictions.py",
+        'if "ReadWriteOncePod" in claim.access_modes:',
+        "if False:",
+    ),
+    Mutation(
+        "attachments-unlimited",
+        "a node gets more volumes than its driver can attach",
+        "plugins/node_volume_limits.py",
+        "fits &= (new == 0) | (total <= storage.attach_limits(driver, rows))",
+        "fits &= total >= 0",
+    ),
+    Mutation(
+        "nominated-port-free",
+        "of a nominated pod only the requests count, not its host port",
+        "engine/filtering.py",
+        "            return tuple(r for row in rows.tolist() for r in "
+        "self.rejections_with_nominated(row))\n",
+        "            return ()\n",
+    ),
+    Mutation(
+        "gateway-timeout-trusted",
+        "a Binding that is answered with 504 is taken for carried out",
+        "kube/writes.py",
+        "        except (ConflictError, UnansweredError, ServerError):\n"
+        "            pod = await self._read(namespace, name, uid)\n",
+        "        except (ConflictError, UnansweredError, ServerError) as error:\n"
+        "            if error.status == 504:\n"
+        "                return\n"
+        "            pod = await self._read(namespace, name, uid)\n",
+    ),
+    Mutation(
+        "token-not-renewed",
+        "a token that is refused is not renewed",
+        "kube/transport.py",
+        "if answer.status == 401 and await self._credentials.renew(credentials):",
+        "if answer.status == 402 and await self._credentials.renew(credentials):",
+    ),
+    Mutation(
+        "first-update-lost",
+        "a pod whose first event is an update does not come into the queue",
+        "handlers/objects.py",
+        "        elif (pod := (yield from parsing_pod_or_none(raw))) is not None:\n",
+        "        elif action is Action.UPDATE and not self._pod_enqueuer.knows(\n"
+        "            Uid(identity(Kind.POD, raw))\n"
+        "        ):\n"
+        "            return\n"
+        "        elif (pod := (yield from parsing_pod_or_none(raw))) is not None:\n",
+    ),
+    Mutation(
+        "gone-stays-nominated",
+        "a pod that is deleted while it waits for its victims stays nominated",
+        "engine/pod_enqueuer.py",
+        "            self._scheduler.state.withdraw(uid)\n            self._forget_claims(uid)\n",
+        "            self._forget_claims(uid)\n",
+    ),
 )
 
 

@@ -142,6 +142,14 @@ class Outcome(StrEnum):
     """503 with nothing carried out."""
     FAILED = "failed"
     """500 although it was carried out."""
+    FAILED_FOR_NOW = "failed for now"
+    """500 with Retry-After although it was carried out."""
+    TIMED_OUT = "timed out"
+    """504 of a gateway, with nothing carried out."""
+    TIMED_OUT_LATE = "timed out late"
+    """504 of a gateway although it was carried out."""
+    GONE_BEFORE = "gone before"
+    """The pod that it is about has been deleted at once, a moment before."""
     QUOTA = "quota"
     """403: a quota is exceeded."""
     KILLS = "kills"
@@ -284,6 +292,12 @@ class Network:
     links: dict[Link, None] = field(default_factory=dict)
     latency: float = 0.002
     """Seconds that a message takes about."""
+    delete_pod: Callable[[str], None] = lambda _: None
+    """Deletes the pod that a path is about."""
+    _disturbed_at: float = -1.0
+    """When a rule was in force last as somebody sent or connected."""
+    token: str = ""
+    """What the API server wants to see now; empty if nothing."""
 
     async def connect(
         self, process: Process, protocol: asyncio.BaseProtocol, address: str
@@ -311,6 +325,10 @@ class Network:
             return
         self.timeline.after(delay, lambda: self._arrived(request, rule))
 
+    def was_disturbed(self, since: float) -> bool:
+        """Return whether a rule has been in force since this time."""
+        return self._disturbed_at >= since
+
     def end_all(self, of: Callable[[Link], bool] = lambda _: True) -> None:
         """Break connections; of half-open ones the process learns too."""
         for link in [link for link in self.links if of(link)]:
@@ -325,7 +343,7 @@ class Network:
         """Return the first rule that is about this, and forget those that have ended."""
         if not self.rules:
             return None
-        now = self.timeline.now
+        now = self._disturbed_at = self.timeline.now
         self.rules = [rule for rule in self.rules if now < rule.until and rule.times]
         return next((rule for rule in self.rules if rule.takes(process, what, now)), None)
 
@@ -345,6 +363,8 @@ class Network:
             self._carried_out(request, server, rule)
 
     def _carried_out(self, request: Request, server: Server, rule: Rule | None) -> None:
+        if rule is not None and rule.outcome is Outcome.GONE_BEFORE:
+            self.delete_pod(request.path)
         reply = server.answer(request)
         outcome = rule.outcome if rule is not None else None
         if reply is None or outcome is Outcome.ANSWER_UNHEARD:
@@ -359,6 +379,11 @@ class Network:
             request.process.pause(5.0 * rule.seconds)
         if outcome is Outcome.FAILED:
             reply = Reply(500, status(500, "InternalError", "etcdserver: request timed out"))
+        elif outcome is Outcome.FAILED_FOR_NOW:
+            body = status(500, "InternalError", "etcdserver: request timed out")
+            reply = Reply(500, body, retry_after=1.0)
+        elif outcome is Outcome.TIMED_OUT_LATE:
+            reply = _gateway_timeout(rule)
         slow = rule.seconds if rule is not None and outcome is Outcome.ANSWER_SLOW else 0.0
         self._reply(request, reply, slow)
 
@@ -389,6 +414,10 @@ def _unavailable(_: Rule) -> Reply:
     return Reply(503, status(503, "ServiceUnavailable", "etcdserver: leader changed"))
 
 
+def _gateway_timeout(_: Rule | None) -> Reply:
+    return Reply(504, status(504, "Timeout", "the gateway did not get an answer in time"))
+
+
 def _over_quota(_: Rule) -> Reply:
     message = "exceeded quota: few, requested: count/events=1, used: 1, limited: 1"
     return Reply(403, status(403, "Forbidden", message))
@@ -398,6 +427,7 @@ _REFUSALS: Final[Mapping[Outcome | None, Callable[[Rule], Reply]]] = {
     Outcome.OVERLOADED: _overloaded,
     Outcome.UNAVAILABLE: _unavailable,
     Outcome.QUOTA: _over_quota,
+    Outcome.TIMED_OUT: _gateway_timeout,
 }
 
 

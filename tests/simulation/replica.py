@@ -20,6 +20,7 @@ from aiohttp import UnixConnector
 from mooring.app import Environment, Scheduler
 from mooring.framework.registry import Registry
 from mooring.kube.config import Connection
+from mooring.kube.credentials import Credentials
 from mooring.kube.errors import KubeError
 from mooring.plugins import SHIPPED
 from mooring.service import connected_replica
@@ -173,7 +174,9 @@ class Replica:
 
     async def _run(self) -> int:
         connector = partial(UnixConnector, path=API)
-        connection = Connection(f"http://{API}", connector=connector)
+        token = _Token(self._network)
+        credentials = Credentials(token, await token.current(), reread=None, clock=self.clock)
+        connection = Connection(f"http://{API}", credentials, connector=connector)
         environment = Environment(
             clock=self.clock,
             now=self.now,
@@ -242,6 +245,21 @@ class Replica:
             self._failed(f"{self.identity} leaves tasks: {sorted(map(repr, left))[:3]}")
         loop.close()
         self._apart = None
+
+
+class _Token:
+    """The file with the token of the service account, which is another one now and then."""
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+
+    async def current(self) -> str | None:
+        """Return what the API server wants to see now."""
+        return f"Bearer {self._network.token}" if self._network.token else None
+
+    async def replaced(self) -> str | None:
+        """Return the same: the file has had the new token for some time."""
+        return await self.current()
 
 
 def _began_as(task: "asyncio.Task[Any]") -> str:

@@ -59,6 +59,8 @@ class Plan:
         """Whether the profile has an extender, and what happens if it fails."""
         self.has_plugin = self.chance(0.3)
         """Whether there is a profile with a plugin of another distribution."""
+        self.subject = ""
+        """The actor that the whole run is about; empty for a run of all kinds of actors."""
         self.steps: list[Step] = []
         self.moments: list[float] = []
         """When something begins or ends."""

@@ -51,6 +51,9 @@ class Stream:
         self.matches = selector(query.get("fieldSelector", ""), query.get("labelSelector", ""))
         self.bookmarks = query.get("allowWatchBookmarks") == "true"
         self.stalled_until = 0.0
+        self.behind = 0.0
+        self.hides_next = False
+        """Whether the next object that comes is not told, so that its first event is an update."""
         self._timeline = timeline
         self._told = told
         self._last_due = 0.0
@@ -82,6 +85,10 @@ class Stream:
     def stall(self, seconds: float) -> None:
         """Hold back what is sent from now on."""
         self.stalled_until = max(self.stalled_until, self._timeline.now + seconds)
+
+    def tell_all(self) -> None:
+        """Tell of the next object that comes, too."""
+        self.hides_next = False
 
     def end(self) -> None:
         """End the stream in order, as a server does whose time is up."""
@@ -117,6 +124,9 @@ class Watches:
         self.streams: dict[Stream, None] = {}
         self.lag = 0.005
         """Seconds that an event takes about."""
+        self.behind = 0.0
+        """By how many seconds the second API server, which has every other watch, is behind."""
+        self._opened = 0
         self._told: defaultdict[tuple[str, str, Resource], list[tuple[float, int]]]
         self._told = defaultdict(list)
         self.compacted = 0
@@ -134,6 +144,8 @@ class Watches:
             message = f"too old resource version: {since} ({self.compacted})"
             return status(410, "Expired", message)
         stream = Stream(request.link, request, resource, self._timeline, self._note_told)
+        self._opened += 1
+        stream.behind = self.behind if self._opened % 2 else 0.0
         stream.send_line(b"", 0.0, 0)
         self._timeline.after(0.0, lambda: request.link.deliver(_HEAD))
         self.streams[stream] = None
@@ -143,7 +155,7 @@ class Watches:
         elif since:
             self._send_since(stream, int(since))
         else:
-            stream.send_line(b"", self._delay(), self._storage.version)
+            stream.send_line(b"", self._delay(stream), self._storage.version)
         if "timeoutSeconds" in query:
             self._timeline.after(float(query["timeoutSeconds"]), lambda: self._time_out(stream))
         if stream.bookmarks:
@@ -154,7 +166,7 @@ class Watches:
         """Tell every watch of the resource."""
         for stream in self.streams:
             if stream.resource is change.resource:
-                self._tell(stream, change, self._delay())
+                self._tell(stream, change, self._delay(stream))
 
     def told(
         self, identity: str, resource: Resource, agent: str = "mooring", at: float = inf
@@ -187,20 +199,23 @@ class Watches:
                 stream.send("ADDED", raw, 0.0, 0)
         annotations = {"k8s.io/initial-events-end": "true"}
         metadata = {"resourceVersion": str(version), "annotations": annotations}
-        stream.send("BOOKMARK", _bare(stream.resource, metadata), self._delay(), version)
+        stream.send("BOOKMARK", _bare(stream.resource, metadata), self._delay(stream), version)
 
     def _send_since(self, stream: Stream, since: int) -> None:
         late = list(takewhile(lambda c: c.version > since, reversed(self._storage.history)))
         for change in reversed(late):
             if change.resource is stream.resource:
-                self._tell(stream, change, self._delay())
+                self._tell(stream, change, self._delay(stream))
         stream.send_line(b"", 0.0, self._storage.version)
 
     def _tell(self, stream: Stream, change: Change, delay: float) -> None:
         """Send the change as far as the stream's selector shows it (see apiserver's cacher.go)."""
         before = change.before is not None and stream.matches(change.before)
         after = change.after is not None and stream.matches(change.after)
-        if after:
+        if after and not before and stream.hides_next:
+            stream.hides_next = False
+            stream.send_line(b"", delay, change.version)
+        elif after:
             stream.send("MODIFIED" if before else "ADDED", change.object, delay, change.version)
         elif before and change.before is not None:
             metadata = {**change.before["metadata"], "resourceVersion": str(change.version)}
@@ -222,8 +237,8 @@ class Watches:
     def _bookmark_seconds(self) -> float:
         return _BOOKMARK_SECONDS * self._random.uniform(0.5, 1.0)
 
-    def _delay(self) -> float:
-        return self.lag * self._random.expovariate(1.0)
+    def _delay(self, stream: Stream) -> float:
+        return stream.behind + self.lag * self._random.expovariate(1.0)
 
 
 def _bare(resource: Resource, metadata: Raw) -> Raw:

@@ -44,6 +44,7 @@ from simulation.coverage import Coverage
 from simulation.decisions import Decisions
 from simulation.network import API, Network, Request
 from simulation.progress_invariants import LOOK_SECONDS, Progress
+from simulation.removals import Removals
 from simulation.replica import Replica
 from simulation.scenario import Actor, Scenario, Step
 from simulation.state_invariants import engines
@@ -95,6 +96,7 @@ class Sent:
     what: str
     path: str
     body: bytes
+    authorization: str = ""
 
 
 @dataclass
@@ -131,6 +133,7 @@ class World:
         self.network = Network(self.timeline, self._random("network"), sent=self._sent)
         self.server = ApiServer(self.timeline, self._random("watches"), self._changed)
         self.network.servers[API] = self.server
+        self.network.delete_pod = self.server.delete_pod_of
         self.books = Books()
         self.decisions = Decisions(self.server.storage, self.server.watches)
         self.is_calm = False
@@ -145,6 +148,7 @@ class World:
         """The uids of pods that were evicted to be moved."""
         self.preempted: set[str] = set()
         """The uids of such pods whose eviction was sent for a pod that preempts them."""
+        self.removals = Removals()
         self._progress = Progress()
         # Always: to look into a replica reads its clock, and in some worlds that takes time.
         self.coverage = coverage if coverage is not None else Coverage()
@@ -310,10 +314,12 @@ class World:
 
     def _sent(self, request: Request) -> None:
         process = request.process
-        sent = Sent(self.now, process.identity, request.what, request.path, request.body)
+        shown = request.headers.get("Authorization", "")
+        sent = Sent(self.now, process.identity, request.what, request.path, request.body, shown)
         self._note(f"{sent.identity} sends {request.method} {sent.path}")
-        for invariant in invariants.AT_EVERY_REQUEST:
-            if request.is_write and (broken := invariant(self, sent)) is not None:
+        rules = invariants.AT_EVERY_REQUEST if request.is_write else invariants.AT_EVERY_READ
+        for invariant in rules:
+            if (broken := invariant(self, sent)) is not None:
                 self.fail(_sentence(invariant, broken, self.now))
 
     def _changed(self, change: Change) -> None:
@@ -324,6 +330,7 @@ class World:
             self._changed_at = change.at
         self.books.note(change)
         self._progress.note(change)
+        self.removals.note(change)
         if change.what == "bind":
             self.bound += 1
         for invariant in invariants.AT_EVERY_CHANGE:

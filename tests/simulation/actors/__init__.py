@@ -12,6 +12,7 @@ Faults are actors too: see `faults.py`. The order of `ACTORS` is the order in wh
 new ones at the end, so that seeds keep what they had of the others.
 """
 
+from simulation.actors.accelerators import Accelerators
 from simulation.actors.claims import Claims
 from simulation.actors.devices import Devices
 from simulation.actors.extenders import Extenders
@@ -19,17 +20,21 @@ from simulation.actors.faults import Faults
 from simulation.actors.gangs import Gangs
 from simulation.actors.groups import Groups
 from simulation.actors.kubelets import Kubelets
+from simulation.actors.moves import Moves
 from simulation.actors.neighbours import Neighbours
 from simulation.actors.nodes import Nodes
 from simulation.actors.owners import DaemonSets, Jobs
 from simulation.actors.plugins import Plugins
 from simulation.actors.pods import Pods
+from simulation.actors.preemption import Preemption
 from simulation.actors.profiles import Profiles
 from simulation.actors.readers import Readers
 from simulation.actors.rebalancing import Rebalancing
 from simulation.actors.rivals import Rivals
 from simulation.actors.strangers import Strangers
+from simulation.actors.subjects import Subjects
 from simulation.actors.tenants import Tenants
+from simulation.actors.volumes import Volumes
 from simulation.scenario import Actor
 
 __all__ = ["ACTORS"]
@@ -54,4 +59,9 @@ ACTORS: tuple[type[Actor], ...] = (
     Gangs,
     Strangers,
     Rivals,
+    Subjects,
+    Preemption,
+    Moves,
+    Volumes,
+    Accelerators,
 )

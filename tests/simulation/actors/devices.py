@@ -174,7 +174,7 @@ class Devices(Actor):
             self._note(change)
         if change.resource is NODE and self._counts and change.verb != "MODIFIED":
             world.after(_delay(world), lambda: self._publish(world))
-        is_pod = change.resource is POD and change.object["spec"].get("resourceClaims")
+        is_pod = change.resource is POD and _has_claims(change.object)
         if is_pod or change.resource is RESOURCE_CLAIM:
             world.after(_delay(world), lambda: self._control(world))
 
@@ -214,7 +214,7 @@ class Devices(Actor):
     def _control(self, world: "World") -> None:
         """Look at all pods and claims."""
         storage = world.server.storage
-        pods = [raw for raw in storage.all(POD) if raw["spec"].get("resourceClaims")]
+        pods = [raw for raw in storage.all(POD) if _has_claims(raw)]
         live = {raw["metadata"]["uid"]: raw for raw in pods if not _has_ended(raw)}
         for raw in live.values():
             self._make(world, raw)
@@ -224,7 +224,8 @@ class Devices(Actor):
     def _make(self, world: "World", raw: "Raw") -> None:
         """Make the claim of a pod's template, and tell the pod its name."""
         metadata, server = raw["metadata"], world.server
-        by_template = "resourceClaimTemplateName" in raw["spec"]["resourceClaims"][0]
+        entries = raw["spec"].get("resourceClaims") or [{}]
+        by_template = "resourceClaimTemplateName" in entries[0]
         if not by_template or raw["status"].get("resourceClaimStatuses"):
             return
         self._made += 1
@@ -265,6 +266,12 @@ def pool_of(claim: "Raw") -> str:
     """Return the pool of a claim's devices, which all are of one node; empty without any."""
     allocation = claim["status"].get("allocation") or {"devices": {"results": [{"pool": ""}]}}
     return str(allocation["devices"]["results"][0]["pool"])
+
+
+def _has_claims(raw: "Raw") -> bool:
+    """Return whether the pod names claims for devices, or gets one for extended resources."""
+    by_scheduler = "extended" in (raw["metadata"].get("labels") or {})
+    return bool(raw["spec"].get("resourceClaims")) or by_scheduler
 
 
 def _has_ended(raw: "Raw") -> bool:

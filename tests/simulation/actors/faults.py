@@ -5,14 +5,17 @@ carries it out. All that a fault needs is drawn into its step.
 """
 
 from collections.abc import Callable
+from functools import partial
 from math import inf
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
+from mooring.kube.resources import POD
 from simulation.network import API, Outcome, Rule
 from simulation.scenario import Actor, Plan, Step
 
 if TYPE_CHECKING:
+    from simulation.storage import Change, Raw
     from simulation.watches import Stream
     from simulation.world import World
 
@@ -23,7 +26,9 @@ _WRITES: Final = (
     *("get", "get pods", "watch", "create", ""),
 )
 _PLURALS: Final = ("pods", "pods", "pods", "nodes", "schedulingprofiles", "")
-_ENDS: Final = (Outcome.KILLS, Outcome.KILLS_FIRST)
+_ENDS: Final = (Outcome.KILLS, Outcome.KILLS_FIRST, Outcome.GONE_BEFORE)
+_HIDES_SECONDS: Final = 3.0
+"""So long at most a watch waits for a pod that it does not tell of when it comes."""
 _COMPARED_SECONDS: Final = 26.0
 """The first comparison of all pods reads those that it does not know before this."""
 _AGENTS: Final = ("mooring", "kopf", "")
@@ -40,6 +45,7 @@ class Faults(Actor):
 
     def __init__(self) -> None:
         self.over_at = 0.0
+        self._hides_until = 0.0
 
     def draw(self, plan: Plan) -> None:
         """Draw the weather of the run, and faults."""
@@ -51,6 +57,7 @@ class Faults(Actor):
             latency=random.choice((0.0002, 0.002, 0.05)),
             lag=random.choice((0.0005, 0.005, 0.3)),
             looking=random.choice((0.0, 0.0, 0.00001, 0.0005)),
+            behind=random.choice((0.0, 0.0, 0.0, 1.0, 3.0)),
         )
         for _ in range(random.choice((0, 1, 2, 4, 8))):
             does = random.choice((*_DRAWS, "requests", "requests"))
@@ -88,21 +95,48 @@ class Faults(Actor):
         """End all that goes on; connections that are half-open are found out."""
         self.over_at = world.timeline.now
         world.network.rules.clear()
+        world.server.watches.behind = 0.0
         world.network.servers[API] = world.server
         for replica in world.replicas.values():
             replica.paused_until = min(replica.paused_until, world.timeline.now)
         for stream in world.server.watches.streams:
-            stream.stalled_until = 0.0
+            stream.stalled_until, stream.behind, stream.hides_next = 0.0, 0.0, False
         world.network.end_all(lambda link: link.half_open)  # the server may know no stream of it
 
-    def _weather(self, world: "World", latency: float, lag: float, looking: float) -> None:
+    def _weather(
+        self, world: "World", latency: float, lag: float, looking: float, behind: float = 0.0
+    ) -> None:
         world.network.latency, world.server.watches.lag = latency, lag
+        world.server.watches.behind = behind
         for replica in world.replicas.values():
             replica.looking_costs = looking
 
     def _requests(self, world: "World", outcome: str, seconds: float, **rule: Any) -> None:
         until = world.timeline.now + rule.pop("lasts")
         world.network.rules.append(Rule(Outcome(outcome), until, seconds=seconds, **rule))
+
+    def _rotate(self, world: "World") -> None:
+        world.network.token = world.server.renew_token()
+
+    def _hide(self, world: "World", replica: str) -> None:
+        """Have kopf's watches tell nothing of the next pod that comes, until it changes."""
+        self._hides_until = world.timeline.now + _HIDES_SECONDS
+        for stream in _streams(world, replica, "pods", "kopf"):
+            stream.hides_next = True
+            world.after(_HIDES_SECONDS, stream.tell_all)
+
+    def changed(self, world: "World", change: "Change") -> None:
+        """Change a pod that a watch may have told nothing of."""
+        comes = change.resource is POD and change.verb == "ADDED"
+        if comes and world.timeline.now <= self._hides_until:
+            world.after(0.4, partial(self._change, world, change.object))
+
+    def _change(self, world: "World", raw: "Raw") -> None:
+        metadata = raw["metadata"]
+        found = world.server.storage.get(POD, metadata["name"], metadata["namespace"])
+        if found is not None and found["metadata"]["uid"] == metadata["uid"]:
+            patch = {"metadata": {"annotations": {"shown": "late"}}}
+            world.server.change(POD, found, self.name, patch)
 
     def _stall(self, world: "World", seconds: float, **of: str) -> None:
         for stream in _streams(world, **of):
@@ -218,6 +252,8 @@ _DRAWS: Final[dict[str, Callable[[Random, Plan], dict[str, Any]]]] = {
     "kill": lambda r, p: {**_one(r, p), **_steps(r)},
     "stop": _one,
     "pause": lambda r, p: {**_one(r, p), **_steps(r), "seconds": r.choice((0.5, 6.0, 14.0, 25.0))},
+    "rotate": lambda _r, _p: {},
+    "hide": lambda r, p: {"replica": r.choice(("", *p.replicas))},
     "jump": lambda r, p: {**_one(r, p), "seconds": r.choice((-3600.0, 3600.0))},
 }
 """The kinds of faults, and what is drawn of each."""

@@ -15,6 +15,7 @@ from mooring.kube.resources import (
 )
 from mooring.testing.builders import pod, pod_group
 from mooring.testing.storage_builders import pvc
+from simulation.actors.rebalancing import MOVED
 from simulation.scenario import ACME, NAMESPACE, SCHEDULER, Actor, Plan, Step
 
 if TYPE_CHECKING:
@@ -164,7 +165,8 @@ class Groups(Actor):
         elif _leaves(change):
             self.bound[name].discard(change.object["metadata"]["uid"])
             self.disturbed[name] = change.at
-        if change.after is None and not world.is_calm:
+        returns = not world.is_calm or self._drawn[name].get("scheduler") == MOVED
+        if change.after is None and change.by != "end" and returns:
             delay = world.random.choice((0.0, 0.05, 2.0))
             world.after(delay, lambda: self._join(world, name))
 

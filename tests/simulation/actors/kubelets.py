@@ -3,7 +3,9 @@
 from typing import TYPE_CHECKING, Final
 
 from mooring.kube.resources import NODE, POD
+from mooring.kube.timestamps import rfc3339
 from simulation.actors.strangers import HANGS
+from simulation.api_server import EPOCH
 from simulation.scenario import Actor
 
 if TYPE_CHECKING:
@@ -42,7 +44,9 @@ class Kubelets(Actor):
 
     def _run(self, world: "World", raw: "Raw", uid: str) -> None:
         if (pod := _found(world, raw, uid)) is not None and pod["status"]["phase"] == "Pending":
-            world.server.change(POD, pod, self.name, {"status": {"phase": "Running"}})
+            started = rfc3339(EPOCH + world.timeline.now)
+            running = {"status": {"phase": "Running", "startTime": started}}
+            world.server.change(POD, pod, self.name, running)
 
     def _remove(self, world: "World", raw: "Raw", uid: str) -> None:
         if (pod := _found(world, raw, uid)) is not None:

@@ -66,7 +66,7 @@ class Plugins(Actor):
     Attributes:
         made: The plugins that were built, in all processes.
         skipped: The uids of pods for which the plugin's filter did not run.
-        bound: The uids of pods that were bound once.
+        bound: The uids of pods that were bound once, or that the plugin says to have bound.
         troubled_until: Until when its pods may wait for no reason; infinite until all is calm.
     """
 
@@ -260,6 +260,8 @@ class _Acme:
             await asyncio.sleep(0.01)
             raise RuntimeError("acme has sent it, and does not know")
         await _asleep(how)
+        if how == "lies":
+            self.actor.bound.add(pod.uid)  # whoever is bound is not unreserved
         if how in {"lies", "skips", "text"}:
             return {"lies": None, "skips": SKIP}.get(how, how)
         await self._handle.api.bind(pod, node)

@@ -4,6 +4,7 @@ Nodes are labelled and lose their labels, which pods require. Meanwhile template
 are scaled, and the profile changes its mode, goes and returns.
 """
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from mooring.kube.resources import NODE, POD, SCHEDULING_PROFILE
@@ -14,13 +15,13 @@ if TYPE_CHECKING:
     from simulation.storage import Change, Raw
     from simulation.world import World
 
-__all__ = ["MOVED", "REPLACEMENT_SECONDS", "Rebalancing"]
+__all__ = ["MOVED", "REPLACEMENT_SECONDS", "STOPPED_AFTER", "Rebalancing"]
 
 MOVED: Final = "moved"
 """The profile, and what its pods have as schedulerName."""
 REPLACEMENT_SECONDS: Final = 15
 _LABEL: Final = "suits"
-_STOPPED_AFTER: Final = 40.0
+STOPPED_AFTER: Final = 40.0
 """So long after the last step no more pods are moved, so that the cluster comes to rest."""
 _READY: Final = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
 
@@ -92,9 +93,9 @@ class Rebalancing(Actor):
         """Take one step."""
         getattr(self, f"_{step.does.replace(' ', '_')}")(world, **step.args)
 
-    def _profile(self, world: "World", mode: str, moves: int, hour: int, *, spread: bool) -> None:
+    def _profile(self, world: "World", mode: str, **section: Any) -> None:
         raw = world.server.storage.get(SCHEDULING_PROFILE, MOVED)
-        spec = _spec(mode, moves, hour, spread=spread)
+        spec = _spec(mode, **section)
         if raw is None:
             made = api_object("SchedulingProfile", MOVED, spec=spec)
             world.server.create(SCHEDULING_PROFILE, made, self.name)
@@ -145,7 +146,7 @@ class Rebalancing(Actor):
             return
         leaves = change.after is None or "deletionTimestamp" in change.after["metadata"]
         if leaves and not self._over:
-            delay = world.random.choice((0.0, 0.02, 0.5))
+            delay = world.random.choice((0.0, 0.02, 0.5)) + workload.get("slow", 0.0)
             world.after(delay, lambda: self._fill(world, name))
         elif change.after is not None and change.after["status"].get("phase") == "Running":
             uid, delay = raw["metadata"]["uid"], world.random.uniform(0.0, workload["late"])
@@ -182,7 +183,7 @@ class Rebalancing(Actor):
             namespace=NAMESPACE,
             cpu=workload["cpu"],
             labels={MOVED: name},
-            node_selector={_LABEL: "yes"},
+            node_selector={} if workload.get("anywhere") else {_LABEL: "yes"},
             owner={
                 "apiVersion": "apps/v1",
                 "kind": workload["kind"],
@@ -199,22 +200,33 @@ class Rebalancing(Actor):
         if profiles:
             args = dict(profiles[0].args)
             self._profile(world, **args)
-            world.after(_STOPPED_AFTER, lambda: self._profile(world, **{**args, "mode": "Plan"}))
+            world.after(STOPPED_AFTER, lambda: self._profile(world, **{**args, "mode": "Plan"}))
 
 
-def _spec(mode: str, moves: int, hour: int, *, spread: bool) -> dict[str, Any]:
+def _spec(
+    mode: str,
+    moves: int,
+    hour: int,
+    *,
+    spread: bool,
+    goals: Sequence[str] = (),
+    per: int = 0,
+    windows: Sequence[dict[str, str]] = (),
+) -> dict[str, Any]:
+    """Return the profile's spec; `goals` take the place of Violations and Spread."""
     if mode == "none":
         return {}
     return {
         "rebalancing": {
             "mode": mode,
-            "goals": ["Violations", "Spread"] if spread else ["Violations"],
+            "goals": [*goals] or (["Violations", "Spread"] if spread else ["Violations"]),
             "minimumGain": 5,
             "intervalSeconds": 10,
-            "pods": {"minimumAgeSeconds": 0},
+            "pods": {"minimumAgeSeconds": 0, **({"groups": "Whole"} if goals else {})},
+            **({"windows": [*windows]} if windows else {}),
             "limits": {
                 "movesAtATime": moves,
-                "movesAtATimePerWorkload": moves,
+                "movesAtATimePerWorkload": per or moves,
                 "movesPerHour": hour,
                 "replacementSeconds": REPLACEMENT_SECONDS,
             },

@@ -1,0 +1,126 @@
+"""What must hold of devices that are chosen, and of claims for extended resources.
+
+How to add one: see `simulation.invariants`.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from faults.books import Amount, PodSeen
+from mooring.kube.resources import POD, RESOURCE_CLAIM, RESOURCE_SLICE
+from mooring.model.resource_claims import FINALIZER
+from simulation.actors.accelerators import EXTENDED, suits
+from simulation.actors.devices import pool_of
+from simulation.scenario import NAMESPACE
+from simulation.storage import Change, Raw
+
+if TYPE_CHECKING:
+    from simulation.world import World
+
+__all__ = [
+    "a_claim_gets_devices_that_suit_it",
+    "every_pod_whose_extended_resources_are_free_is_bound",
+    "no_claim_for_extended_resources_is_left",
+    "no_claim_has_devices_without_the_finalizer",
+    "the_extended_resources_of_a_bound_pod_are_on_its_node",
+]
+
+
+def _allocated(world: "World", change: Change) -> bool:
+    """Return whether a replica has allocated devices to a claim with this change."""
+    by_replica = change.by.partition("-")[0] in world.replicas
+    if change.resource is not RESOURCE_CLAIM or change.after is None or change.before is None:
+        return False
+    return by_replica and bool(pool_of(change.after)) and not pool_of(change.before)
+
+
+def no_claim_has_devices_without_the_finalizer(world: "World", change: Change) -> str | None:
+    """Check that a claim to which devices are allocated cannot vanish."""
+    if not _allocated(world, change):
+        return None
+    finalizers = change.object["metadata"].get("finalizers") or ()
+    return None if FINALIZER in finalizers else f"{change.name} has {list(finalizers)}"
+
+
+def a_claim_gets_devices_that_suit_it(world: "World", change: Change) -> str | None:
+    """Check each device's attributes and taints."""
+    if not _allocated(world, change):
+        return None
+    known = {(pool, one["name"]): one for pool, one in _devices(world)}
+    for result in change.object["status"]["allocation"]["devices"]["results"]:
+        one = known.get((result["pool"], result["device"]))
+        if one is not None and not suits(change.object, one):
+            return f"{change.name} gets {one}"
+    return None
+
+
+def _devices(world: "World") -> Iterator[tuple[str, Raw]]:
+    """Yield each device with its pool, which is called like the node."""
+    for slice_ in world.server.storage.all(RESOURCE_SLICE):
+        for one in slice_["spec"].get("devices") or ():
+            yield slice_["spec"]["pool"]["name"], one
+
+
+def _wanted(raw: Raw) -> int:
+    return int((raw["metadata"].get("labels") or {}).get("extended", 0))
+
+
+def the_extended_resources_of_a_bound_pod_are_on_its_node(
+    world: "World", change: Change
+) -> str | None:
+    """Check that the pod names a claim with as many devices of its node."""
+    if change.what != "bind" or not _wanted(change.object):
+        return None
+    status = change.object["status"].get("extendedResourceClaimStatus") or {}
+    name, node = status.get("resourceClaimName", ""), change.object["spec"]["nodeName"]
+    claim = world.server.storage.get(RESOURCE_CLAIM, name, NAMESPACE)
+    if claim is None or "deletionTimestamp" in claim["metadata"]:
+        return f"{change.name} is bound to {node}, and has no claim {name}"
+    results = ((claim["status"].get("allocation") or {}).get("devices") or {}).get("results", ())
+    pools = [result["pool"] for result in results]
+    if pools == [node] * _wanted(change.object):
+        return None
+    return f"{change.name} is bound to {node}, and {name} has devices of {pools}"
+
+
+def no_claim_for_extended_resources_is_left(world: "World") -> str | None:
+    """Check that each is of a pod that has a node."""
+    bound = {
+        raw["metadata"]["uid"]
+        for raw in world.server.storage.all(POD)
+        if raw["spec"].get("nodeName")
+    }
+    for claim in world.server.storage.all(RESOURCE_CLAIM):
+        is_made = "generateName" in claim["metadata"]
+        owners = [owner["uid"] for owner in claim["metadata"].get("ownerReferences") or ()]
+        if is_made and not bound.issuperset(owners):
+            return f"{claim['metadata']['name']} is left of {owners}"
+    return None
+
+
+def every_pod_whose_extended_resources_are_free_is_bound(world: "World") -> str | None:
+    """Check that no pod waits for devices of which a node has enough that nobody has."""
+    books = world.books
+    used = {
+        (result["pool"], result["device"])
+        for claim in world.server.storage.all(RESOURCE_CLAIM)
+        for result in ((claim["status"].get("allocation") or {}).get("devices") or {}).get(
+            "results", ()
+        )
+    }
+    for raw in world.server.storage.all(POD):
+        pod, wanted = PodSeen.read(raw), _wanted(raw)
+        if not wanted or pod.node or pod.leaving or pod.finished:
+            continue
+        if pod.scheduler not in books.profiles:
+            continue
+        for name in books.nodes:
+            free = [
+                one
+                for pool, one in _devices(world)
+                if pool == name and (pool, one["name"]) not in used and not one.get("taints")
+            ]
+            plain = Amount(pod.need.cpu, pod.need.memory, 1)
+            if len(free) >= wanted and books.free(name).covers(plain):
+                return f"{pod.key} ({pod.uid}) waits for {EXTENDED}, and {name} has {len(free)}"
+    return None

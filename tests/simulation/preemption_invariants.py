@@ -1,0 +1,376 @@
+"""What must hold of preemption: who is evicted for whom, and that nobody waits who may preempt.
+
+How to add one: see `simulation.invariants`.
+"""
+
+from collections.abc import Iterator
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+
+from faults.books import Amount, PodSeen
+from mooring.kube.resources import POD, POD_DISRUPTION_BUDGET, SCHEDULING_PROFILE
+from mooring.kube.timestamps import rfc3339
+from mooring.model.events import Kind
+from mooring.model.pod import Uid
+from simulation.actors.groups import Groups, group_of
+from simulation.actors.rebalancing import MOVED
+from simulation.api_server import EPOCH
+from simulation.cluster_books import LATE_SECONDS, known_pods, known_versions
+from simulation.constraints import Surroundings, keeps_away, refusal
+from simulation.scenario import ACME
+from simulation.state_invariants import engines
+from simulation.storage import Change, Raw
+
+if TYPE_CHECKING:
+    from mooring.engine.build import Engine
+    from simulation.world import Sent, World
+
+__all__ = [
+    "a_budget_allows_what_its_status_says",
+    "every_pod_that_preemption_would_place_is_placed",
+    "no_eviction_is_sent_that_a_budget_forbids",
+    "no_pod_is_evicted_a_second_time",
+    "no_preemption_has_more_victims_than_its_profile_allows",
+    "no_victim_has_run_for_less_than_its_profile_demands",
+    "nobody_takes_the_room_of_a_nominated_pod",
+    "own_evictions_are_charged",
+    "whoever_has_pods_evicted_is_nominated",
+]
+
+_TOGETHER_SECONDS: Final = 0.5
+"""The victims of one preemption are evicted within so short a time."""
+_AGO_SECONDS: Final = 1.0
+"""What a replica nominated so long before a decision was in its books then."""
+_REMOVES: Final = ("evict", "delete pods")
+
+
+# At every request.
+
+
+def _victim(world: "World", sent: "Sent") -> Raw | None:
+    """Return the pod that a replica wants to have evicted or deleted, if it runs."""
+    if sent.what not in _REMOVES:
+        return None
+    parts = sent.path.split("/")
+    at = parts.index("pods")
+    raw = world.server.storage.get(POD, parts[at + 1], parts[at - 1])
+    body = orjson.loads(sent.body) if sent.body else {}
+    options = body.get("deleteOptions") or body
+    uid = (options.get("preconditions") or {}).get("uid")
+    if raw is None or (uid is not None and uid != raw["metadata"]["uid"]):
+        return None
+    runs = raw["spec"].get("nodeName") and "deletionTimestamp" not in raw["metadata"]
+    return raw if runs else None
+
+
+def no_eviction_is_sent_that_a_budget_forbids(world: "World", sent: "Sent") -> str | None:
+    """Check the budgets of the pod, in all versions that the replica may know."""
+    raw = _victim(world, sent)
+    if raw is None or sent.what != "evict":
+        return None
+    for budget in world.server.budgets_of(raw):
+        versions = [*_known_budgets(world, sent.identity, budget)]
+        allowed = [(each.get("status") or {}).get("disruptionsAllowed", 0) for each in versions]
+        if max(allowed) <= 0:
+            name, called = budget["metadata"]["name"], raw["metadata"]["name"]
+            return f"{sent.identity} evicts {called}, and {name} has allowed {allowed}"
+    return None
+
+
+def _known_budgets(world: "World", identity: str, budget: Raw) -> Iterator[Raw]:
+    """Yield the versions of the budget that the replica may know, the newest first."""
+    yield budget
+    at = world.timeline.now - LATE_SECONDS
+    told = world.server.watches.told(identity, POD_DISRUPTION_BUDGET, at=at)
+    for change in reversed(world.server.storage.history):
+        same = change.object["metadata"]["uid"] == budget["metadata"]["uid"]
+        if change.resource is POD_DISRUPTION_BUDGET and same and change.before is not None:
+            if change.version <= told:
+                return
+            yield change.before
+
+
+def no_pod_is_evicted_a_second_time(world: "World", sent: "Sent") -> str | None:
+    """Check that what the server has carried out for a replica is not asked for once more."""
+    if sent.what not in _REMOVES:
+        return None
+    body = orjson.loads(sent.body) if sent.body else {}
+    options = body.get("deleteOptions") or body
+    uid = (options.get("preconditions") or {}).get("uid")
+    answered = world.removals.evicted.get((sent.identity, uid or ""))
+    if answered is None or answered + 3.0 * world.network.latency + 0.01 > sent.at:
+        return None  # the answer may be on its way
+    if world.network.was_disturbed(world.began + answered):
+        return None
+    return f"{sent.identity} sends {sent.what} {sent.path} again, which was done at {answered:.3f}"
+
+
+def own_evictions_are_charged(world: "World", sent: "Sent") -> str | None:
+    """Check that a replica counts an eviction that it sends for the budgets of the pod."""
+    raw, engine = _victim(world, sent), dict(engines(world)).get(sent.identity)
+    if raw is None or engine is None or not raw["metadata"].get("labels"):
+        return None
+    state = engine.scheduler.state
+    placed = state.pods.get(Uid(raw["metadata"]["uid"]))
+    if placed is None or not state.evictions.evicting(placed.pod):
+        return None
+    for budget in _budgets(engine):
+        selects = budget.selector is not None and budget.selector.requirements
+        if budget.namespace != raw["metadata"]["namespace"] or not selects:
+            continue
+        if raw["metadata"]["name"] in budget.disrupted_pods:
+            continue
+        if not budget.selector.matches(raw["metadata"]["labels"]):
+            continue
+        left = state.evictions.disruptions_allowed(budget)
+        if left >= budget.disruptions_allowed > 0 and placed.pod.ready:
+            return f"{sent.identity} evicts {raw['metadata']['name']}: {budget.key} allows {left}"
+    return None
+
+
+def _budgets(engine: "Engine") -> list[Any]:
+    return [*engine.scheduler.cluster.objects(Kind.POD_DISRUPTION_BUDGET).values()]
+
+
+def whoever_has_pods_evicted_is_nominated(world: "World", sent: "Sent") -> str | None:
+    """Check that the replica keeps the node for somebody, or has a moment ago.
+
+    Of a group that is disrupted as a whole it may be any node.
+    """
+    raw, engine = _victim(world, sent), dict(engines(world)).get(sent.identity)
+    if raw is None or engine is None:
+        return None
+    victim, nominations = PodSeen.read(raw), engine.scheduler.state.nominations
+    if sent.what == "evict" and victim.scheduler == MOVED:
+        return None
+    group, names = group_of(raw), engine.scheduler.state.nodes.names
+    whole = group is not None and world.actor(Groups).is_whole(group)
+    for nominee in nominations:
+        if whole or names[nominee.row] == victim.node:
+            world.removals.kept_at[sent.identity, victim.node] = world.timeline.now
+            return None
+    kept_at = world.removals.kept_at.get((sent.identity, victim.node), 0.0)
+    if kept_at > world.timeline.now - LATE_SECONDS or _somebody_went(world):
+        return None
+    return f"{sent.identity} sends {sent.what} of {victim.key} on {victim.node} for nobody"
+
+
+def _somebody_went(world: "World") -> bool:
+    """Return whether the pod that preempts may have gone or been bound a moment ago."""
+    books, since = world.books, world.timeline.now - LATE_SECONDS
+    went = bool(books.gone) and books.gone[-1][0].at > since
+    return went or any(at > since for at in books.bound_at.values())
+
+
+# At every change.
+
+
+def _preemption(world: "World", scheduler: str) -> Raw:
+    """Return the section about preemption of the profile with the name of the scheduler."""
+    profile = world.server.storage.get(SCHEDULING_PROFILE, scheduler)
+    return (profile["spec"].get("preemption") or {}) if profile is not None else {}
+
+
+def _preempted(world: "World", change: Change) -> PodSeen | None:
+    """Return the pod that a replica has removed with this change, if it was not moved."""
+    by_replica = change.by.partition("-")[0] in world.replicas
+    if change.resource is not POD or not by_replica or change.what not in _REMOVES:
+        return None
+    if change.before is None or change.before["spec"].get("schedulerName") == MOVED:
+        return None
+    world.removals.evicted[change.by, change.before["metadata"]["uid"]] = world.now
+    return PodSeen.read(change.before)
+
+
+def no_preemption_has_more_victims_than_its_profile_allows(
+    world: "World", change: Change
+) -> str | None:
+    """Count the pods that left a node together, for each pod that was nominated there."""
+    victim = _preempted(world, change)
+    most = _preemption(world, victim.scheduler).get("maxVictims") if victim is not None else None
+    engine = dict(engines(world)).get(change.by)
+    if victim is None or most is None or engine is None:
+        return None
+    state, since = engine.scheduler.state, change.at - _TOGETHER_SECONDS
+    here = [n for n in state.nominations if state.nodes.names[n.row] == victim.node]
+    known = world.removals.preempted_on.setdefault((change.by, victim.node), [])
+    known.append((change.at, victim.uid, {n.pod.uid for n in here}))
+    known[:] = [each for each in known if each[0] >= since]
+    victims, preemptors = {uid for _, uid, _ in known}, set().union(*(each[2] for each in known))
+    if len(victims) <= most * max(1, len(preemptors)):
+        return None
+    return f"{sorted(victims)} leave {victim.node} for {sorted(preemptors)}, and {most} may"
+
+
+def no_victim_has_run_for_less_than_its_profile_demands(
+    world: "World", change: Change
+) -> str | None:
+    """Check since when the pod has run; no clock may have jumped."""
+    victim = _preempted(world, change)
+    if victim is None or change.before is None:
+        return None
+    least = _preemption(world, victim.scheduler).get("minRuntimeSeconds", 0)
+    started = change.before["status"].get("startTime")
+    if not least or any(replica.wall_clock_error for replica in world.replicas.values()):
+        return None
+    latest = rfc3339(EPOCH + change.at - least + 2.0)  # times have no fractions
+    if started is not None and started <= latest:
+        return None
+    return f"{victim.key} has run since {started}, and leaves before {latest}"
+
+
+def nobody_takes_the_room_of_a_nominated_pod(world: "World", change: Change) -> str | None:
+    """Check that a pod leaves room for those of its priority or a higher one that are nominated.
+
+    They were nominated by the same replica some time before it decided, and still are.
+    """
+    engine = dict(engines(world)).get(change.by)
+    if change.what != "bind" or engine is None:
+        return None
+    pod, state = PodSeen.read(change.object), engine.scheduler.state
+    if group_of(change.object) is not None:
+        return None
+    decided_at = world.decisions.decided_at(change.by, pod.uid, change.at)
+    nominees = [
+        world.books.pods[nominee.pod.uid]
+        for nominee in state.nominations
+        if state.nodes.names[nominee.row] == pod.node
+        and nominee.pod.spec.priority >= pod.priority
+        and nominee.pod.uid != pod.uid
+        and _was_nominated(world, change.by, nominee.pod.uid, pod.node, decided_at)
+    ]
+    if not nominees or pod.wants_cards:
+        return None
+    there = [
+        other
+        for other in known_pods(world, change.by, pod.node, decided_at)
+        if world.decisions.decided_at(change.by, other.uid, decided_at) <= decided_at
+    ]
+    used = sum((each.need for each in (*there, *nominees)), Amount())
+    uids = [nominee.uid for nominee in nominees]
+    versions = known_versions(world, change.by, pod.node)
+    wanted = Amount(used.cpu if pod.need.cpu else 0, used.memory if pod.need.memory else 0)
+    if not any(node.allocatable.covers(wanted) for _, node in versions):
+        return f"{pod.key} is on {pod.node}, which is kept for {uids}"
+    for nominee in nominees:
+        said = [keeps_away(change.object, raw, world.books.raw[nominee.uid]) for raw, _ in versions]
+        if None not in said:
+            return f"{pod.key} is on {pod.node}, which is kept for {nominee.key}: {said[-1]}"
+    return None
+
+
+def _was_nominated(world: "World", identity: str, uid: str, node: str, at: float) -> bool:
+    """Return whether the replica had nominated the pod to the node some time before.
+
+    All that it has written of the pod since says the same.
+    """
+    if uid not in world.books.pods:
+        return False
+    said = [
+        (change.at, (change.object["status"] or {}).get("nominatedNodeName"))
+        for change in world.removals.nominations_of.get(uid, ())
+        if change.by == identity
+    ]
+    return bool(said) and said[-1][0] <= at - _AGO_SECONDS and said[-1][1] == node
+
+
+# When all is calm.
+
+
+def a_budget_allows_what_its_status_says(world: "World") -> str | None:
+    """Check that no replica charges a budget for an eviction that has ended, well or not."""
+    for identity, engine in engines(world):
+        evictions = engine.scheduler.state.evictions
+        for budget in _budgets(engine):
+            left = evictions.disruptions_allowed(budget)
+            if left < budget.disruptions_allowed and not _is_exhausted(world, budget.key):
+                said = f"{budget.disruptions_allowed}, and {identity} counts {left}"
+                return f"{budget.key} allows {said}"
+    return None
+
+
+def _is_exhausted(world: "World", key: str) -> bool:
+    """Return whether the Eviction API may have called the budget exhausted, which stays."""
+    namespace, _, name = key.partition("/")
+    raw = world.server.storage.get(POD_DISRUPTION_BUDGET, name, namespace)
+    return raw is None or (raw.get("status") or {}).get("disruptionsAllowed", 0) <= 0
+
+
+def every_pod_that_preemption_would_place_is_placed(world: "World") -> str | None:
+    """Check that no pod waits, and is nominated nowhere, that a node would take without victims."""
+    books = world.books
+    for pod in books.pods.values():
+        if not books.waits(pod) or pod.nominated or not _may_preempt(world, pod):
+            continue
+        for name in books.nodes:
+            kept = any(
+                other.nominated == name and other.priority >= pod.priority
+                for other in books.pods.values()
+                if not other.node and other.uid != pod.uid
+            )
+            if not kept and (victims := _victims(world, pod, name)):
+                keys = [victim.key for victim in victims]
+                return f"{pod.key} ({pod.uid}) waits, and {name} would take it without {keys}"
+    return None
+
+
+def _may_preempt(world: "World", pod: PodSeen) -> bool:
+    """Return whether the pod may preempt, and nothing but requests and constraints counts."""
+    spec = world.books.raw[pod.uid]["spec"]
+    if pod.wants_cards or pod.scheduler == ACME or spec.get("preemptionPolicy") == "Never":
+        return False
+    if "podAffinity" in (spec.get("affinity") or {}):
+        return False  # a victim may be the one whom it wants to be with
+    if world.server.storage.get(SCHEDULING_PROFILE, "rival") is not None:
+        return False
+    profile = world.server.storage.get(SCHEDULING_PROFILE, pod.scheduler)
+    if profile is None or profile["spec"].get("extenders"):
+        return False
+    return "DefaultPreemption" not in str(profile["spec"].get("plugins"))
+
+
+def _victims(world: "World", pod: PodSeen, name: str) -> list[PodSeen]:
+    """Return the pods without which the node would take the pod; none if that does not help."""
+    books, limits = world.books, _preemption(world, pod.scheduler)
+    lower = [
+        other
+        for other in books.on_node[name].values()
+        if other.priority < pod.priority and _may_leave(world, other, limits)
+    ]
+    free = books.free(name) + sum((other.need for other in lower), Amount())
+    if not lower or not free.covers(pod.need) or books.refuses(name, pod):
+        return []
+    uids = {other.uid for other in lower}
+    nodes = [books.versions[each][-1][0].object for each in books.nodes]
+    stay = [uid for there in books.on_node.values() for uid in there if uid not in uids]
+    around = Surroundings.known_exactly(nodes, [books.raw[uid] for uid in stay])
+    if refusal(books.raw[pod.uid], name, around) is not None:
+        return []
+    most = limits.get("maxVictims")
+    if most is not None and not _is_enough(books.free(name), lower, pod.need, most):
+        return []
+    return lower
+
+
+def _is_enough(free: Amount, lower: list[PodSeen], need: Amount, most: int) -> bool:
+    """Return whether some of so many victims leave enough, the largest first."""
+    largest = sorted(lower, key=lambda each: (each.need.cpu, each.need.memory), reverse=True)
+    after = accumulate((each.need for each in largest[:most]), initial=free)
+    return any(left.covers(need) for left in after)
+
+
+def _may_leave(world: "World", other: PodSeen, limits: Raw) -> bool:
+    raw = world.books.raw[other.uid]
+    if other.leaving or group_of(raw) is not None:
+        return False
+    labels = raw["metadata"].get("labels") or {}
+    if any("pod-group" in key for key in labels):
+        return False
+    least, started = limits.get("minRuntimeSeconds", 0), raw["status"].get("startTime")
+    latest = rfc3339(EPOCH + world.timeline.now - least - LATE_SECONDS)
+    if least and (started is None or started > latest):
+        return False
+    is_strict = limits.get("disruptionBudgets") == "Strict"
+    return not (is_strict and world.server.budgets_of(raw))

@@ -1,0 +1,266 @@
+"""What moves are for: no pod is moved in vain, and what should be moved is.
+
+How to add an invariant: see `simulation.invariants`.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+import orjson
+
+from faults.books import Amount, PodSeen
+from mooring.kube.resources import NODE, POD, SCHEDULING_PROFILE
+from simulation.actors.groups import group_of
+from simulation.actors.rebalancing import MOVED, REPLACEMENT_SECONDS
+from simulation.api_server import EPOCH
+from simulation.cluster_books import LATE_SECONDS
+from simulation.constraints import Surroundings, is_suitable, refusal
+from simulation.state_invariants import leader
+from simulation.storage import Change, Raw
+
+if TYPE_CHECKING:
+    from simulation.world import Sent, World
+
+__all__ = [
+    "no_pod_is_moved_in_vain",
+    "no_pod_is_moved_outside_of_the_windows",
+    "no_workload_misses_more_pods_than_its_limit",
+    "what_is_not_moved",
+]
+
+_KNOWN_SECONDS: Final = 1.5
+"""What a replica was told so long ago counts when it sends an eviction."""
+_DAY: Final = 86_400.0
+
+
+def _moved(world: "World", sent: "Sent") -> Raw | None:
+    """Return the pod that a replica wants to have moved with what it sends."""
+    parts = sent.path.split("/")
+    if parts[-1] != "eviction":
+        return None
+    raw = world.server.storage.get(POD, parts[-2], parts[-4])
+    uid = orjson.loads(sent.body)["deleteOptions"]["preconditions"]["uid"]
+    if raw is None or raw["spec"].get("schedulerName") != MOVED or uid in world.preempted:
+        return None
+    if raw["metadata"]["uid"] != uid or "deletionTimestamp" in raw["metadata"]:
+        return None
+    world.removals.asked_to_move += 1
+    return raw
+
+
+def no_pod_is_moved_outside_of_the_windows(world: "World", sent: "Sent") -> str | None:
+    """Check the time of day on the replica's clock when the eviction leaves it."""
+    raw, section = _moved(world, sent), _section(world)
+    if raw is None or not section.get("windows") or _was_changed(world):
+        return None
+    error = world.replicas[sent.identity.partition("-")[0]].wall_clock_error
+    now = EPOCH + world.timeline.now + error
+    if any(_is_open(window, now + late) for window in section["windows"] for late in (0.0, -1.0)):
+        return None
+    name, windows = raw["metadata"]["name"], section["windows"]
+    return f"{sent.identity} evicts {name}, and the windows are {windows}"
+
+
+def _is_open(window: dict[str, str], now: float) -> bool:
+    start, end = (_seconds(window[name]) for name in ("start", "end"))
+    return (now - start) % _DAY < ((end - start) % _DAY or _DAY)
+
+
+def _seconds(time_of_day: str) -> float:
+    hours, minutes = time_of_day.split(":")
+    return 3600.0 * int(hours) + 60.0 * int(minutes)
+
+
+def _section(world: "World") -> Raw:
+    profile = world.server.storage.get(SCHEDULING_PROFILE, MOVED)
+    return (profile["spec"].get("rebalancing") or {}) if profile is not None else {}
+
+
+def _status(world: "World") -> Raw:
+    profile = world.server.storage.get(SCHEDULING_PROFILE, MOVED)
+    status = (profile.get("status") or {}) if profile is not None else {}
+    return status.get("rebalancing") or {}
+
+
+def _was_changed(world: "World") -> bool:
+    """Return whether the profile is another one in the course of the run."""
+    does = [step.does for step in world.scenario.steps if step.actor == "rebalancing"]
+    return "delete profile" in does or does.count("profile") > 1
+
+
+def no_pod_is_moved_in_vain(world: "World", sent: "Sent") -> str | None:
+    """Check that the move, with those planned beside it, is for what its goal says.
+
+    What has changed a moment ago on the nodes of the move need not be known to the replica.
+    """
+    raw = _moved(world, sent)
+    if raw is None or _was_changed(world):
+        return None
+    metadata, status = raw["metadata"], _status(world)
+    begun = next((m for m in status.get("underWay", ()) if m["uid"] == metadata["uid"]), None)
+    key = f"{metadata['namespace']}/{metadata['name']}"
+    planned = next((m for m in status.get("plan", ()) if m["pod"] == key), None)
+    if begun is None or planned is None or group_of(raw) is not None:
+        return None
+    source, target = raw["spec"]["nodeName"], begun["to"]
+    if not all(_is_known(world, sent.identity, node) for node in (source, target)):
+        return None
+    why = _why_in_vain(world, raw, planned["goal"], source, target, status)
+    return f"{sent.identity} moves {key} from {source} to {target}: {why}" if why else None
+
+
+def _is_known(world: "World", identity: str, node: str) -> bool:
+    """Return whether the replica knows all that has happened on the node."""
+    now, told = world.timeline.now, world.server.watches.told
+    versions = {kind: told(identity, kind, at=now - _KNOWN_SECONDS) for kind in (POD, NODE)}
+    for change in reversed(world.server.storage.history):
+        if change.version <= min(versions.values()):
+            break
+        raw = change.object
+        is_there = change.resource is POD and raw["spec"].get("nodeName") == node
+        is_node = change.resource is NODE and raw["metadata"]["name"] == node
+        if (is_there or is_node) and change.version > versions[change.resource]:
+            return False
+    return True
+
+
+def _why_in_vain(
+    world: "World", raw: Raw, goal: str, source: str, target: str, status: Raw
+) -> str | None:
+    books = world.books
+    if target not in books.nodes or source not in books.nodes:
+        return None if world.timeline.now - books.changed_at[target] < LATE_SECONDS else "no node"
+    node = books.versions[source][-1][0].object
+    has_room = books.free(source).covers(Amount())  # it may have been resized
+    if goal == "Violations" and has_room and is_suitable(raw, node):
+        return "it suits its node"
+    if not _takes(world, target, raw):
+        return "its target does not take it"
+    going = {m["pod"] for m in status["plan"] if m["from"] == source and m["goal"] == goal}
+    stay = [p for p in books.on_node[source].values() if p.key not in going and not p.leaving]
+    if goal == "Pack" and stay:
+        return f"{stay[0].key} stays there"
+    if goal == "MakeRoom":
+        waiting = [*_waiting(world)]
+        if not waiting and not _was_bound_lately(world):
+            return "nobody waits"
+    return None
+
+
+def _waiting(world: "World") -> Iterator[PodSeen]:
+    for pod in world.books.pods.values():
+        if pod.scheduler == MOVED and not pod.node and not pod.finished:
+            yield pod
+
+
+def _was_bound_lately(world: "World") -> bool:
+    since = world.timeline.now - LATE_SECONDS
+    bound = any(at > since for at in world.books.bound_at.values())
+    return bound or any(change.at > since for change, _ in world.books.gone)
+
+
+def _takes(world: "World", name: str, raw: Raw) -> bool:
+    """Return whether the node would take the pod anew, which is on another one."""
+    books = world.books
+    pod = PodSeen.read(raw)
+    anew = {**raw, "spec": {**raw["spec"], "nodeName": None}}
+    nodes = [books.versions[each][-1][0].object for each in books.nodes]
+    others = [uid for there in books.on_node.values() for uid in there if uid != pod.uid]
+    around = Surroundings.known_exactly(nodes, [books.raw[uid] for uid in others])
+    return books.free(name).covers(pod.need) and refusal(anew, name, around) is None
+
+
+def no_workload_misses_more_pods_than_its_limit(world: "World", change: Change) -> str | None:
+    """Count the pods of the workload that were moved lately and have no ready replacement.
+
+    It does not matter which replica has moved them. A move ends when a ready pod exists that was
+    created since, or when its time is over.
+    """
+    if change.what != "evict" or change.before is None or _was_changed(world):
+        return None
+    raw = change.before
+    uid, owners = raw["metadata"]["uid"], raw["metadata"].get("ownerReferences")
+    if raw["spec"].get("schedulerName") != MOVED or not owners or uid in world.preempted:
+        return None
+    owner, limits = owners[0]["uid"], _section(world).get("limits") or {}
+    moves = world.removals.moves_of.setdefault(owner, [])
+    under_way = [at for at in moves if at > change.at - REPLACEMENT_SECONDS + 1.0]
+    moves.append(change.at)
+    if not under_way or _has_jumped(world):
+        return None
+    ready = sum(
+        _is_ready(each) and _created_at(world, each) >= under_way[0]
+        for each in world.server.storage.all(POD)
+        if (each["metadata"].get("ownerReferences") or [{}])[0].get("uid") == owner
+    )
+    missing = len(under_way) - ready + 1
+    most = limits.get("movesAtATimePerWorkload", missing)
+    if missing <= most:
+        return None
+    return f"{change.by} evicts {change.name}: {missing} pods of {owner} are missing, {most} may be"
+
+
+def _has_jumped(world: "World") -> bool:
+    return any(replica.wall_clock_error for replica in world.replicas.values())
+
+
+def _created_at(world: "World", raw: Raw) -> float:
+    uid = raw["metadata"]["uid"]
+    return world.removals.created_at.get(uid, 0.0)
+
+
+def _is_ready(raw: Raw) -> bool:
+    conditions = raw["status"].get("conditions") or ()
+    leaves = "deletionTimestamp" in raw["metadata"]
+    return not leaves and any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+
+
+def what_is_not_moved(world: "World", seconds: float) -> str | None:
+    """Return which pod should have been moved, if nothing at all was although nothing forbids it.
+
+    For so many seconds nothing has been in the way.
+    """
+    section, since = _section(world), world.timeline.now - seconds
+    if section.get("mode") != "Apply" or world.removals.asked_to_move or leader(world) is None:
+        return None
+    if section.get("windows") or _has_jumped(world) or _was_changed(world):
+        return None
+    for raw, name in _movable(world, since):
+        node = world.books.versions[name][-1][0].object
+        targets = [n for n in world.books.nodes if n != name and _takes(world, n, raw)]
+        targets = [n for n in targets if world.books.changed_at[n] < since]
+        if not targets:
+            continue
+        called = raw["metadata"]["name"]
+        cordoned = (node.get("spec") or {}).get("unschedulable")  # that is for a drain
+        if "Violations" in section["goals"] and not cordoned and not is_suitable(raw, node):
+            return f"{called} is on {name}, which does not suit it, and {targets} would take it"
+        if "MakeRoom" in section["goals"] and (pod := _who_fits_then(world, raw, name, since)):
+            return (
+                f"{pod.key} waits, and would fit on {name} without {called}, which fits {targets}"
+            )
+    return None
+
+
+def _movable(world: "World", since: float) -> Iterator[tuple[Raw, str]]:
+    """Yield pods of the profile that may be moved, with their nodes, which have not changed."""
+    for raw in world.server.storage.all(POD):
+        name = raw["spec"].get("nodeName")
+        owned = raw["metadata"].get("ownerReferences") and group_of(raw) is None
+        if raw["spec"].get("schedulerName") != MOVED or not owned or not _is_ready(raw):
+            continue
+        rests = name in world.books.nodes and world.books.changed_at[name] < since
+        if rests and not world.server.budgets_of(raw):
+            yield raw, name
+
+
+def _who_fits_then(world: "World", raw: Raw, name: str, since: float) -> PodSeen | None:
+    """Return a pod that waits and fits on the node if the other one has left it."""
+    books, free = world.books, world.books.free(name) + PodSeen.read(raw).need
+    node = books.versions[name][-1][0].object
+    for pod in _waiting(world):
+        known = books.waits_since.get(pod.uid, world.timeline.now) < since
+        ready = known and not pod.constrained and not pod.gated and not pod.leaving
+        if ready and free.covers(pod.need) and is_suitable(books.raw[pod.uid], node):
+            return pod
+    return None

@@ -1,0 +1,46 @@
+"""What is remembered of pods that replicas evict, nominate and move, for the invariants."""
+
+from dataclasses import dataclass, field
+
+from mooring.kube.resources import POD
+from mooring.model.pod import Uid
+from simulation.storage import Change, Raw
+
+__all__ = ["Removals"]
+
+
+@dataclass
+class Removals:
+    """Who was evicted, nominated and moved, and when; times of `world.now` or of the timeline."""
+
+    evicted: dict[tuple[str, str], float] = field(default_factory=dict)
+    """When each replica has removed which pod, by its identity and the uid."""
+    kept_at: dict[tuple[str, str], float] = field(default_factory=dict)
+    """When each replica kept a node last for a pod that preempts, by identity and node."""
+    preempted_on: dict[tuple[str, str], list[tuple[float, str, set[Uid]]]] = field(
+        default_factory=dict
+    )
+    """The victims of a moment, by replica and node, and who was nominated there."""
+    nominations_of: dict[str, list[Change]] = field(default_factory=dict)
+    """By uid, what replicas have written of where a pod is nominated."""
+    asked_to_move: int = 0
+    """How many evictions were sent for rebalancing."""
+    moves_of: dict[str, list[float]] = field(default_factory=dict)
+    """By the uid of a controller, when its pods were moved."""
+    created_at: dict[str, float] = field(default_factory=dict)
+    """By uid, when pods were created."""
+
+    def note(self, change: Change) -> None:
+        """Note when a pod is created, and where a replica says that it is nominated."""
+        if change.resource is not POD:
+            return
+        uid = change.object["metadata"]["uid"]
+        if change.verb == "ADDED":
+            self.created_at[uid] = change.at
+        written = change.what == "patch status of pods"
+        if written and _nominated(change.before or {}) != _nominated(change.object):
+            self.nominations_of.setdefault(uid, []).append(change)
+
+
+def _nominated(raw: Raw) -> str:
+    return str((raw.get("status") or {}).get("nominatedNodeName") or "")
