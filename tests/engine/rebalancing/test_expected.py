@@ -171,6 +171,24 @@ def test_a_pod_is_tried_again_when_it_gets_the_room_that_was_made_for_it(stage: 
     assert stage.nominated() == {waiting.uid: "a"}
 
 
+def test_of_equal_pods_the_one_that_gets_the_room_is_tried_and_not_another_one(
+    stage: Stage,
+) -> None:
+    queue = stage.scheduler.queue
+    pods = [stage.pending(pod(name, cpu="3")) for name in ("first", "second")]
+    popped = [queue.pop(stage.clock()) for _ in pods]
+    for each in popped:
+        assert each is not None
+        queue.add_unschedulable(each, frozenset(("NodeResourcesFit",)), stage.clock())
+    step = stage.room(pods[1], "a", stage.move("web-1", "b"))
+    stage.expected.hold_room(step, step.moves)
+    stage.expected.give_room(step, to_pods=True)
+    while queue.run_hints(stage.clock()):
+        pass
+    assert popped[1] is not None
+    assert popped[1].queue is not SubQueue.UNSCHEDULABLE
+
+
 def test_no_room_is_kept_on_a_node_to_which_a_pod_of_the_step_is_yet_to_come(stage: Stage) -> None:
     waiting = stage.pending(pod("large", cpu="3"))
     step = stage.room(waiting, "b", stage.move("web-1", "b"))

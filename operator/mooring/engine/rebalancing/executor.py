@@ -108,7 +108,7 @@ class Executor:
         self._clock = clock
         self._sleep = sleep
         self._requests: set[asyncio.Task[bool]] = set()
-        self.expected = ExpectedReplacements(scheduler.state)
+        self.expected = ExpectedReplacements(scheduler.state, scheduler.queue)
 
     async def finish(self, seconds: float) -> None:
         """Wait until all evictions that were sent are answered; cancel them after `seconds`."""

@@ -21,6 +21,7 @@ from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.node import Node
 from mooring.model.pod import Pod, Uid
 from mooring.model.pod_spec import PodSpec
+from mooring.queueing.queue import SchedulingQueue
 from mooring.state.cluster import ClusterState
 
 __all__ = ["Expected", "ExpectedReplacements", "as_new", "place_of", "place_uid"]
@@ -88,8 +89,9 @@ class Expected:
 class ExpectedReplacements:
     """Recognizes replacements as they come, and gives each the place that is kept for it."""
 
-    def __init__(self, state: ClusterState) -> None:
+    def __init__(self, state: ClusterState, queue: SchedulingQueue) -> None:
         self._state = state
+        self._queue = queue
         self._by_owner: defaultdict[str, list[Expected]] = defaultdict(list)
 
     def __len__(self) -> int:
@@ -128,11 +130,13 @@ class ExpectedReplacements:
     def give_room(self, step: Step, *, to_pods: bool) -> None:
         """Give back the places of the pods that the step makes room for, or give them to the pods.
 
-        That they end is told, so that the pods are tried again.
+        That they end is told, so that the pods are tried again: each of them, because of equal pods
+        that are not nominated one is tried for all.
         """
         for pod, node in self.waiting(step) if to_pods else ():
             if self._state.nominations.get(pod.uid) is None:
                 self._state.nominate(pod, node)
+                self._queue.nominated(pod.uid)
         for ref in step.fits:
             self._state.withdraw(place_uid(ref.uid))
 
