@@ -152,7 +152,7 @@ def test_the_victims_of_one_pod_are_compared_as_a_set_and_those_of_several_are_c
         "expect[0].victims: pod default/urgent evicts default/x, default/y"
     ]
     assert problems({"pods": PODS, "maxVictims": 1}, **case) == [
-        "expect[0].maxVictims: 2 pods are evicted: default/x, default/y"
+        "expect[0].maxVictims: it evicts 2 pods: default/x, default/y"
     ]
 
 

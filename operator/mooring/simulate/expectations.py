@@ -12,6 +12,7 @@ from mooring.framework.registry import PluginLoadError, Registry
 from mooring.model.node import Node
 from mooring.model.pod import Pod
 from mooring.model.selectors import parse_label_selector
+from mooring.model.wording import plural
 from mooring.policy.errors import did_you_mean
 from mooring.simulate.controllers import CONTROLLERS, is_new
 from mooring.simulate.inputs import Inputs, inputs_of
@@ -268,7 +269,7 @@ class _Check:
             victims = {victim.key for d in decisions if d is not None for victim in d.victims}
             if len(victims) > expected.max_victims:
                 evicted = _listed(sorted(victims))
-                yield "maxVictims", f"{len(victims)} pods are evicted: {evicted}"
+                yield "maxVictims", f"it evicts {plural(len(victims), 'pod')}: {evicted}"
         nodes = Counter(node.name for pod in pods if (node := self.decided.node_of(pod)))
         if expected.max_nodes is not None and len(nodes) > expected.max_nodes:
             yield "maxNodes", f"the pods are on {len(nodes)} nodes: {_listed(sorted(nodes))}"

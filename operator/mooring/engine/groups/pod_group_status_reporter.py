@@ -47,6 +47,7 @@ from mooring.model.pod_group import (
     GroupSource,
     PodGroup,
 )
+from mooring.model.wording import plural
 from mooring.state.cluster import ClusterState
 from mooring.state.pod_groups import GROUP_KINDS, PodGroupState
 from mooring.time_slices import TimeSlices
@@ -402,7 +403,8 @@ class PodGroupStatusReporter:
             if record.said != "Scheduled" and not definition.initially_scheduled:
                 domain = record.decision.domain if record.decision is not None else None
                 where = f" in {domain[0]}={domain[1]}" if domain is not None else ""
-                note = f"{len(group.assigned)} members are bound{where}"
+                members = len(group.assigned)
+                note = f"{plural(members, 'member')} {'is' if members == 1 else 'are'} bound{where}"
                 self._recorder.record(about, "Normal", "Scheduled", "Scheduling", note)
             record.said = "Scheduled"
             return

@@ -238,7 +238,7 @@ class Rebalancer:
             if stopped.warns:
                 self._warn(entry.profile.name, record, stopped.why)
         else:
-            record.message = f"all {len(plan.moves)} moves of the last plan were carried out"
+            record.message = "all moves of the last plan were carried out"
 
     async def _new_plan(self, entry: ActiveProfile, section: Rebalancing, position: int) -> Plan:
         """Return a plan, made in slices when nothing else is to be done."""
