@@ -178,8 +178,7 @@ class Groups(RuleBasedStateMachine):
         name = data.draw(st.sampled_from(self.known(lambda p: p.assumed)))
         known = self.model.pods[name]
         self.state.forget(known.parsed(name))
-        known.assumed = False
-        self.counted(known)
+        known.assumed = False  # one that was in no group is counted when the recount comes to it
         if not known.unscheduled:
             del self.model.pods[name]
 
@@ -189,8 +188,9 @@ class Groups(RuleBasedStateMachine):
         name = data.draw(st.sampled_from(self.known(lambda p: p.assumed)))
         known = self.model.pods[name]
         self.state.delete_unscheduled(known.uid)
+        if known.unscheduled:
+            self.counted(known)
         known.unscheduled = False
-        self.counted(known)
 
     @precondition(lambda self: self.model.pods)
     @rule(data=st.data(), given=features, changed=st.booleans())

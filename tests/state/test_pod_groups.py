@@ -231,16 +231,6 @@ def test_an_assumed_pod_that_is_seen_without_a_node_during_a_recount_counts_as_a
     assert state.pod_columns.in_groups([group(state, key).number]).any()
 
 
-def test_an_assumed_pod_that_is_forgotten_during_a_recount_counts_by_the_present_formats() -> None:
-    web = parse_pod(pod("a", labels={SITE.name_key: "train"}))
-    state = cluster(node("n"))
-    state.put_unscheduled(web)
-    state.assume(web, 0)
-    state.track_pod_groups((SITE,))
-    state.forget(web)
-    assert counts(state, GroupKey(GroupSource.PODS, "default", "train")) == (1, 0, 0, 0)
-
-
 def test_a_bound_pod_may_join_and_leave_a_group_by_its_annotation() -> None:
     state = cluster(node("n"), pod("a", node="n"))
     track(state, (SITE,))

@@ -433,14 +433,9 @@ class PodGroupsWriter:
             self._count(uid)
 
     def detach(self, placed: PlacedPod) -> None:
-        """Stop counting the pod on its node; one that is still unscheduled counts as that again.
-
-        In a recount it may name a group by now and not have been counted in one.
-        """
-        uid = placed.pod.uid
-        changed = self.groups.recounting and uid in self._unscheduled
-        if self._placed.pop(uid, None) is not None or changed:
-            self._count(uid)
+        """Stop counting the pod on its node; one that is still unscheduled counts as that again."""
+        if self._placed.pop(placed.pod.uid, None) is not None:
+            self._count(placed.pod.uid)
 
     def left_its_node(self, pod: Pod) -> None:
         """Count a bound pod that is gone or has ended; to be called before it is detached."""
