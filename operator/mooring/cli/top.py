@@ -157,7 +157,7 @@ def rendered(view: Mapping[str, Any]) -> Group:
     if view["podGroups"]:
         phases = "   ".join(f"{phase} {count:,}" for phase, count in view["podGroups"].items())
         reserved = view["reservedNodes"]
-        kept = f"   {reserved:,} nodes reserved" if reserved else ""
+        kept = f"   {plural(reserved, 'node')} reserved" if reserved else ""
         lines.append(f"GROUPS    {phases}{kept}")
     if not view["leader"]:
         lines.insert(0, "this replica does not lead: its numbers stay at zero")

@@ -21,7 +21,7 @@ from typing import Final
 import numpy as np
 
 from mooring.framework.diagnosis import EXTENDER, Diagnosis, RejectedNodes
-from mooring.framework.verdicts import shortened
+from mooring.framework.verdicts import Explanation, shortened
 from mooring.model.events import Kind
 from mooring.model.pod import Pod
 from mooring.model.selectors import Requirement
@@ -81,15 +81,17 @@ def _near(pod: Pod, cluster: ClusterView, rows: IntArray, positions: IntArray) -
 
 def _reasons(group: RejectedNodes, positions: IntArray) -> str:
     """Return what most of the nodes with the fewest reasons say."""
-    if len(group.explanation.reasons) == 1:
-        return group.explanation.reasons[0]
-    bits = group.explanation.bits[positions].reshape(len(positions), -1)
+    why = group.explanation
+    if len(why.reasons) == 1:
+        return why.reasons[0]
+    bits = why.bits[positions].reshape(len(positions), -1)
     count = np.bitwise_count(bits).sum(axis=1)
-    says = Counter(word.tobytes() for word in bits[count == count.min()])
-    ((most, _),) = says.most_common(1)
-    words = np.frombuffer(most, np.uint64)
-    reasons = enumerate(group.explanation.reasons)
-    return " and ".join(r for i, r in reasons if words[i // 64] >> np.uint64(i % 64) & np.uint64(1))
+    fewest = np.flatnonzero(count == count.min())
+    says = [word.tobytes() for word in bits[fewest]]
+    most = says.index(Counter(says).most_common(1)[0][0])
+    at = positions[fewest[most : most + 1]]
+    (reasons,) = Explanation(why.reasons, why.bits[at], why.resolvable[at]).reasons_by_row()
+    return " and ".join(reasons)
 
 
 def no_such_node(requirements: Sequence[Requirement], cluster: ClusterView) -> str:
