@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -16,7 +17,7 @@ from mooring.kube.config import Connection
 from mooring.kube.recorder import EventRecorder
 from mooring.kube.writes import PodWriter
 from mooring.model.events import Kind
-from mooring.model.pod import parse_pod
+from mooring.model.pod import Pod, parse_pod
 from mooring.observe.metrics import Metrics
 from mooring.testing.builders import node, pod
 from scheduler_states import put_profile, scheduler_state
@@ -39,7 +40,9 @@ class Stage:
             PodWriter(client), EventRecorder(client, "mooring", "test")
         )
         self.metrics = Metrics()
-        self.attempts = Attempts(self.scheduler, self.reports, self.metrics, lambda: 1.0)
+        self.attempts = Attempts(
+            self.scheduler, self.reports, self.metrics, lambda: 1.0, lambda: 130.0
+        )
         self.attempt = Attempt(queued, pipeline, 0.0)
         self._requests = requests
         self._written: list[str] = []
@@ -118,3 +121,48 @@ async def test_a_pod_has_left_when_it_was_deleted_or_is_on_a_node(stage: Stage) 
     assert stage.attempts.has_left(stage.attempt)
     assert stage.queue.get(WEB.uid) is None, "its attempt has ended"
     assert stage.attempts.has_left(stage.attempt)
+
+
+def rejected_beside(stage: Stage, raw: dict[str, Any], **preemption: Any) -> Pod:
+    """Have the pod found unschedulable under these limits; return the other one, on a node."""
+    placed = parse_pod(raw)
+    stage.scheduler.state.put(Kind.POD, placed.uid, placed)
+    stage.attempt.pipeline = put_profile(stage.scheduler, preemption=preemption).pipeline
+    return placed
+
+
+def flushed(stage: Stage, now: float) -> int:
+    return len([*stage.queue.flush_unschedulable(now)])
+
+
+@pytest.mark.parametrize(
+    ("started", "retried"),
+    [("1970-01-01T00:01:40Z", 31.0), (None, 61.0), ("1970-01-01T00:01:10Z", 301.0)],
+)
+async def test_a_pod_is_tried_again_when_a_lesser_one_has_run_for_long_enough(
+    stage: Stage, started: str | None, retried: float
+) -> None:
+    young = pod("young", node="a", priority=-1, started=started)
+    rejected_beside(stage, young, minRuntimeSeconds=60)
+    stage.attempts.unschedulable(stage.attempt, frozenset({"NodeResourcesFit"}), "no")
+    assert flushed(stage, retried - 0.1) == 0
+    assert flushed(stage, retried) == 1
+    assert stage.attempt.queued.flushed is (retried > 300)
+
+
+async def test_a_young_pod_that_is_no_lesser_one_has_no_pod_tried_again(stage: Stage) -> None:
+    young = pod("young", node="a", started="1970-01-01T00:01:40Z")
+    rejected_beside(stage, young, minRuntimeSeconds=60)
+    stage.attempts.unschedulable(stage.attempt, frozenset({"NodeResourcesFit"}), "no")
+    assert flushed(stage, 300.9) == 0
+
+
+@pytest.mark.parametrize(("budgets", "retried"), [("Strict", 1), ("Default", 0)])
+async def test_a_strict_pod_is_tried_again_when_a_refusal_counts_no_more(
+    stage: Stage, budgets: str, retried: int
+) -> None:
+    low = rejected_beside(stage, pod("low", node="a", priority=-1), disruptionBudgets=budgets)
+    stage.scheduler.state.eviction_refused(low, by_budget=False)
+    stage.attempts.unschedulable(stage.attempt, frozenset({"NodeResourcesFit"}), "no")
+    assert flushed(stage, 60.9) == 0
+    assert flushed(stage, 61.0) == retried

@@ -1,7 +1,11 @@
 """Attempts to schedule pods, and what is noted and reported when one ends without a bound pod."""
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import inf
+
+import numpy as np
 
 from mooring.engine.assumed import PodRejected
 from mooring.engine.pod_status_reporter import PodScheduledReason, PodStatusReporter
@@ -10,6 +14,7 @@ from mooring.framework.pipeline import Pipeline
 from mooring.framework.queued_pod import QueuedPod
 from mooring.observe.metrics import Metrics
 from mooring.observe.records import Step
+from mooring.state.evictions import OLDER_SECONDS
 
 __all__ = ["Attempt", "Attempts"]
 
@@ -40,13 +45,14 @@ class Attempts:
         reports: PodStatusReporter,
         metrics: Metrics,
         clock: Callable[[], float],
+        now: Callable[[], float] = time.time,
     ) -> None:
         self.halted = False
         """Whether nothing more is decided, because the scheduler stops."""
         self._scheduler = scheduler
         self._reports = reports
         self._metrics = metrics
-        self._clock = clock
+        self._clock, self._now = clock, now
 
     def count(self, attempt: Attempt, result: str) -> None:
         """Count the attempt in the metrics with this result."""
@@ -90,8 +96,26 @@ class Attempts:
     def unschedulable(self, attempt: Attempt, plugins: frozenset[str], message: str) -> None:
         """Put the pod among the unschedulable ones, which these plugins rejected, and report it."""
         queued, now = attempt.queued, self._clock()
-        self._scheduler.queue.add_unschedulable(queued, plugins, now)
+        retry_at = now + self._spared_seconds(attempt)
+        self._scheduler.queue.add_unschedulable(queued, plugins, now, retry_at)
         self._reports.unschedulable(queued.pod, message, self.nominated_node(attempt))
+
+    def _spared_seconds(self, attempt: Attempt) -> float:
+        """Return how soon preemption may find a victim that a limit of the profile spares now.
+
+        Infinity if there is none. No event tells that a pod has run for long enough, nor that a
+        refusal of the Eviction API counts no more.
+        """
+        spec, limits = attempt.queued.pod.spec, attempt.pipeline.preemption
+        cluster, least, seconds = self._scheduler.cluster, limits.min_runtime_seconds, inf
+        if least and spec.preempts:
+            columns, now = cluster.pod_columns, self._now()
+            may_be = (columns.rows >= 0) & (columns.priority < spec.priority) & ~columns.nominated
+            left = np.minimum(columns.started[may_be], now) + least - now
+            seconds = float(left[left > 0].min(initial=inf))
+        if limits.strict and spec.preempts and cluster.evictions.refused:
+            seconds = min(seconds, OLDER_SECONDS)
+        return seconds
 
     def nominated_node(self, attempt: Attempt) -> str | None:
         """Return the name of the node that the pod is nominated to."""

@@ -106,7 +106,7 @@ class SchedulingLoop:
         self._work = work
         self._start, self._turns = 0, 0
         self._turned: float | None = None
-        self._attempts = Attempts(scheduler, reports, metrics, clock)
+        self._attempts = Attempts(scheduler, reports, metrics, clock, now)
         self._bindings = BindingCycle(
             scheduler,
             self._attempts,

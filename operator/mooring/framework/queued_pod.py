@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from dataclasses import dataclass, field
 from enum import StrEnum
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:  # the command line reads the states alone
@@ -116,6 +117,8 @@ class QueuedPod:
     """The event that last moved the pod out of the unschedulable ones, as metrics name it."""
     flushed: bool = False
     """Whether it left the unschedulable ones because it had been there for five minutes."""
+    retry_at: float = inf
+    """When the pod is tried again without an event, if five minutes are not over sooner."""
     outdated: bool = field(default=False, repr=False)
     """Whether the pod, its pipeline or what gates it changed during the attempt, or the cluster so
     often that nothing was found: it must be tried again."""

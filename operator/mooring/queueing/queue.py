@@ -30,6 +30,7 @@ A pod is in exactly one queue or in flight. Times are seconds on the caller's mo
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import count, islice
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 from mooring.framework.queued_pod import PodState, QueuedPod, StateTimes, SubQueue
@@ -282,9 +283,12 @@ class SchedulingQueue:
         if queued is not None:
             self._move(queued, SubQueue.ACTIVE, now, _POPPED_EARLY)
 
-    def add_unschedulable(self, queued: QueuedPod, plugins: frozenset[str], now: float) -> None:
+    def add_unschedulable(
+        self, queued: QueuedPod, plugins: frozenset[str], now: float, retry_at: float = inf
+    ) -> None:
         """End the attempt of a pod that these plugins rejected (AddUnschedulablePodIfNotPresent).
 
+        `flush_unschedulable` moves it from `retry_at` on, if no event has moved it before.
         It is tried again if it was replaced meanwhile, or if `run_hints` finds that an event helps
         which came meanwhile. If it was tried for a group and is rejected with another signature,
         the next pod of that group is tried.
@@ -295,7 +299,7 @@ class SchedulingQueue:
         queued.unschedulable_count += 1
         queued.consecutive_errors_count = 0
         queued.unschedulable_plugins = plugins
-        queued.flushed = False
+        queued.flushed, queued.retry_at = False, retry_at
         self._back_off(queued, queued.unschedulable_count, now)
         self._pods[queued.pod.uid] = queued
         if queued.gated or queued.outdated:
@@ -389,18 +393,18 @@ class SchedulingQueue:
             self._move_to_error_backoff(queued, now, _ACTIVATED)
 
     def flush_unschedulable(self, now: float) -> Iterator[None]:
-        """Move pods that have been unschedulable for five minutes; yield after each.
+        """Move pods that are unschedulable for five minutes, or at their `retry_at`; yield each.
 
         At most 10,000, the longest waiting first; the others follow at the next call.
         """
 
         def is_late(queued: QueuedPod) -> bool:
             waits = queued.queue is SubQueue.UNSCHEDULABLE
-            return waits and now - queued.timestamp >= UNSCHEDULABLE_TIMEOUT
+            return waits and now >= min(queued.timestamp + UNSCHEDULABLE_TIMEOUT, queued.retry_at)
 
         for queued in tuple(islice(filter(is_late, self._pods.values()), _MOST_FLUSHED)):
             if is_late(queued):  # it may have been moved, or have gone, meanwhile
-                queued.flushed = True
+                queued.flushed = now - queued.timestamp >= UNSCHEDULABLE_TIMEOUT
                 self._try_for_group(queued, now, _TIMED_OUT)
                 yield
 
