@@ -17,9 +17,10 @@ from mooring.kube.config import Connection
 from mooring.kube.recorder import EventRecorder
 from mooring.kube.writes import PodWriter
 from mooring.model.events import Kind
+from mooring.model.objects import parse_object
 from mooring.model.pod import Pod, parse_pod
 from mooring.observe.metrics import Metrics
-from mooring.testing.builders import node, pod
+from mooring.testing.builders import node, pdb, pod
 from scheduler_states import put_profile, scheduler_state
 
 WEB, OTHER = parse_pod(pod("web")), parse_pod(pod("other"))
@@ -166,3 +167,14 @@ async def test_a_strict_pod_is_tried_again_when_a_refusal_counts_no_more(
     stage.attempts.unschedulable(stage.attempt, frozenset({"NodeResourcesFit"}), "no")
     assert flushed(stage, 60.9) == 0
     assert flushed(stage, 61.0) == retried
+
+
+async def test_a_strict_pod_is_tried_again_when_a_charge_counts_no_more(stage: Stage) -> None:
+    state = stage.scheduler.state
+    raw = pdb("guard", {"app": "low"}, allowed=1)
+    state.put(Kind.POD_DISRUPTION_BUDGET, "default/guard", parse_object(Kind(raw["kind"]), raw))
+    low = pod("low", node="a", priority=-1, labels={"app": "low"})
+    gone = rejected_beside(stage, low, disruptionBudgets="Strict")
+    state.begin_evictions(OTHER, [gone])
+    stage.attempts.unschedulable(stage.attempt, frozenset({"NodeResourcesFit"}), "no")
+    assert flushed(stage, 61.0) == 1

@@ -24,7 +24,7 @@ from mooring.queueing.unschedulable import UnschedulablePods
 from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
 from mooring.state.view import BoolArray, NodeView
-from mooring.testing.builders import cluster, node, pod, pod_group, service, uid_of
+from mooring.testing.builders import cluster, node, pdb, pod, pod_group, service, uid_of
 from mooring.testing.device_builders import allocated, device_claim, request
 from mooring.testing.fakes import handle, pipeline, queued_pod
 
@@ -337,6 +337,45 @@ def test_a_pods_own_assumption_undone_in_its_attempt_does_not_help_it(
     own = left("web", node="a")
     assert worth(queueing_hint, queued, own)
     assert not queueing_hint.is_worth_requeuing(queued, own, during_attempt=True)
+
+
+def written(before: dict[str, Any] | None, after: dict[str, Any] | None) -> ClusterEvent:
+    budgets = [
+        parse_object(Kind.POD_DISRUPTION_BUDGET, raw) if raw else None for raw in (before, after)
+    ]
+    return ClusterEvent(Kind.POD_DISRUPTION_BUDGET, Action.UPDATE, *budgets)
+
+
+NONE_ALLOWED, ONE_ALLOWED = pdb("guard", {"app": "web"}), pdb("guard", {"app": "web"}, allowed=1)
+OF_OTHERS = pdb("guard", {"app": "db"})
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "may_help"),
+    [
+        (NONE_ALLOWED, ONE_ALLOWED, True),
+        (ONE_ALLOWED, ONE_ALLOWED, True),
+        (NONE_ALLOWED, None, True),
+        (NONE_ALLOWED, OF_OTHERS, True),
+        (ONE_ALLOWED, NONE_ALLOWED, False),
+        (None, NONE_ALLOWED, False),
+    ],
+)
+def test_a_budget_that_allows_more_queues_the_preemptors_that_it_binds(
+    queueing_hint: QueueingHints,
+    before: dict[str, Any] | None,
+    after: dict[str, Any] | None,
+    *,
+    may_help: bool,
+) -> None:
+    event, strict = written(before, after), pipeline(preemption={"disruptionBudgets": "Strict"})
+    queued = rejected("NodeResourcesFit")
+    assert not worth(queueing_hint, queued, event), "no budget binds it"
+    queued.pipeline = strict
+    assert worth(queueing_hint, queued, event) is may_help
+    never = rejected("NodeResourcesFit", spec={"preemptionPolicy": "Never"})
+    never.pipeline = strict
+    assert not worth(queueing_hint, never, event)
 
 
 def test_the_nomination_of_a_pod_of_lower_priority_does_not_queue(

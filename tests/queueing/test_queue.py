@@ -257,6 +257,26 @@ def test_a_pod_unschedulable_for_five_minutes_is_tried_whatever_happened(
     assert pop_all(queue, 310.0) == ["web"]
 
 
+def test_of_equal_pods_whose_time_has_come_one_is_tried_at_each_flush(
+    queue: SchedulingQueue,
+) -> None:
+    for name in ("a", "b", "c"):
+        queue.add(make_pod(name), DEFAULT, 0.0)
+        queue.add_unschedulable(popped(queue, 0.0), FIT, 0.0, retry_at=30.0)
+    assert not [*queue.flush_unschedulable(29.9)]
+    assert len([*queue.flush_unschedulable(30.0)]) == 1
+    tried = popped(queue, 30.0)
+    assert (tried.pod.name, tried.flushed) == ("a", False)
+    queue.add_unschedulable(tried, FIT, 30.0, retry_at=60.0)
+    assert pop_all(queue, 40.0) == [], "it was tried for all"
+    assert len([*queue.flush_unschedulable(60.0)]) == 1
+    queue.assumed(popped(queue, 60.0), 60.0)
+    assert pop_all(queue, 60.0) == ["c"], "the next one follows"
+    queue.add(make_pod("d"), DEFAULT, 60.0)
+    queue.add_unschedulable(popped(queue, 60.0), FIT, 60.0)
+    assert len([*queue.flush_unschedulable(359.0)]) == 1, "a has waited for five minutes"
+
+
 def test_one_of_equal_pods_is_tried_for_all(queue: SchedulingQueue) -> None:
     reject(queue, "a", "b", "c")
     happens(queue, NODE_ADDED, 100.0)

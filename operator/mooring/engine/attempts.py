@@ -104,16 +104,18 @@ class Attempts:
         """Return how soon preemption may find a victim that a limit of the profile spares now.
 
         Infinity if there is none. No event tells that a pod has run for long enough, nor that a
-        refusal of the Eviction API counts no more.
+        refusal of the Eviction API or the charge of a budget counts no more.
         """
         spec, limits = attempt.queued.pod.spec, attempt.pipeline.preemption
         cluster, least, seconds = self._scheduler.cluster, limits.min_runtime_seconds, inf
         if least and spec.preempts:
             columns, now = cluster.pod_columns, self._now()
-            may_be = (columns.rows >= 0) & (columns.priority < spec.priority) & ~columns.nominated
-            left = np.minimum(columns.started[may_be], now) + least - now
-            seconds = float(left[left > 0].min(initial=inf))
-        if limits.strict and spec.preempts and cluster.evictions.refused:
+            young = np.flatnonzero(columns.started > now - least)
+            may_be = (columns.rows[young] >= 0) & ~columns.nominated[young]
+            may_be &= columns.priority[young] < spec.priority
+            left = np.minimum(columns.started[young[may_be]], now) + least - now
+            seconds = float(left.min(initial=inf))
+        if limits.strict and spec.preempts and cluster.evictions.has_ageing:
             seconds = min(seconds, OLDER_SECONDS)
         return seconds
 

@@ -11,6 +11,7 @@ from mooring.framework.queued_pod import QueuedPod
 from mooring.framework.runtime import run_queueing_hint
 from mooring.model.events import ClusterEvent, Kind
 from mooring.model.pod import Pod
+from mooring.model.workloads import PodDisruptionBudget
 
 __all__ = ["QueueingHints"]
 
@@ -97,6 +98,8 @@ class QueueingHints:
         """
         if not queued.unschedulable_plugins:
             return True
+        if event.kind is Kind.POD_DISRUPTION_BUDGET and _binds_no_more(event, queued):
+            return True
         about = event.before or event.after
         if isinstance(about, Pod) and event.kind is Kind.POD:
             if _cannot_help(about, queued, during_attempt=during_attempt):
@@ -130,6 +133,16 @@ class QueueingHints:
         row = self._cluster.row(gone.node_name)
         nominated = nominations.at(row, pod.spec.priority, None) if row is not None else ()
         return any(n.spec is pod.spec and not evictions.awaits_victims(n) for n in nominated)
+
+
+def _binds_no_more(event: ClusterEvent, queued: QueuedPod) -> bool:
+    """Return whether a victim may be found now that the budget kept from a Strict preemptor."""
+    if not queued.pipeline.preemption.strict or not queued.pod.spec.preempts:
+        return False
+    before, after = event.before, event.after
+    if not isinstance(after, PodDisruptionBudget) or after.disruptions_allowed > 0:
+        return True
+    return isinstance(before, PodDisruptionBudget) and before.selector != after.selector
 
 
 def _cannot_help(about: Pod, queued: QueuedPod, *, during_attempt: bool) -> bool:

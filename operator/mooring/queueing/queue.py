@@ -7,7 +7,7 @@
       |       |  |              +--add_unschedulable--> unschedulable
       |       |  |                                            |
       |       |  +-- backoff <--event during its backoff------+
-      |       +-----------------event later, or 5 minutes-----+
+      |       +--event later, or time (retry_at, 5 minutes)---+
       +--> gated --no gate left--> active
 
 Backoff lasts one second after the first unschedulable attempt and doubles to ten. A pod that an
@@ -28,7 +28,7 @@ A pod is in exactly one queue or in flight. Times are seconds on the caller's mo
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from itertools import count, islice
 from math import inf
 from typing import TYPE_CHECKING, Final
@@ -395,8 +395,10 @@ class SchedulingQueue:
     def flush_unschedulable(self, now: float) -> Iterator[None]:
         """Move pods that are unschedulable for five minutes, or at their `retry_at`; yield each.
 
-        At most 10,000, the longest waiting first; the others follow at the next call.
+        At most 10,000, the longest waiting first; the others follow at the next call. Of a group,
+        only one pod is moved at its `retry_at`: it is tried for all of them.
         """
+        tried = set[Hashable]()
 
         def is_late(queued: QueuedPod) -> bool:
             waits = queued.queue is SubQueue.UNSCHEDULABLE
@@ -405,8 +407,11 @@ class SchedulingQueue:
         for queued in tuple(islice(filter(is_late, self._pods.values()), _MOST_FLUSHED)):
             if is_late(queued):  # it may have been moved, or have gone, meanwhile
                 queued.flushed = now - queued.timestamp >= UNSCHEDULABLE_TIMEOUT
-                self._try_for_group(queued, now, _TIMED_OUT)
-                yield
+                signature = self._unschedulable.signature_of(queued.pod.uid)
+                if queued.flushed or signature not in tried:
+                    self._try_for_group(queued, now, _TIMED_OUT)
+                    yield
+                tried.add(signature)
 
     def next_due(self) -> float | None:
         """Return when the next backoff after an error ends; None if there is none."""

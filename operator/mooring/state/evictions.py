@@ -112,6 +112,12 @@ class Evictions:
         """The pods that the Eviction API refused to evict in the last minutes."""
         return self._records.refused.keys()
 
+    @property
+    def has_ageing(self) -> bool:
+        """Whether there is anything that `EvictionsWriter.grow_older` may end."""
+        records = self._records
+        return bool(records.refused or records.exhausted or records.charges)
+
     def matching_budgets(
         self, pod: Pod, *, by_eviction_api: bool = False
     ) -> list[PodDisruptionBudget]:
