@@ -83,6 +83,19 @@ def test_the_section_selects_pods_namespaces_owners_and_allows_local_storage() -
     assert refusal(web, namespace("default", {"env": "prod"}), pods=production) is None
 
 
+@pytest.mark.parametrize(
+    ("kind", "grace", "stays"),
+    [("StatefulSet", 300, False), ("StatefulSet", 301, True), ("ReplicaSet", 10**9, False)],
+)
+def test_a_pod_that_may_terminate_for_longer_than_its_replacement_is_awaited_stays(
+    kind: str, grace: int, *, stays: bool
+) -> None:
+    """Its move would hold up all others until it has gone."""
+    web = owned("web", node="a", kind=kind, spec={"terminationGracePeriodSeconds": grace})
+    why = "may take longer than limits.replacementSeconds to terminate"
+    assert refusal(web) == (why if stays else None)
+
+
 def test_young_pods_and_those_that_were_moved_lately_are_left_alone() -> None:
     web = owned("web", node="a")
     created = parse_pod(web).created

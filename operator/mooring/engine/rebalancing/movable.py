@@ -25,6 +25,8 @@ _AGAINST: Final = {
     "karpenter.sh/do-not-disrupt": "true",
 }
 """Annotations by which a pod's owner says that it must not be disrupted."""
+_ALWAYS_AWAITED: Final = 30
+"""The grace period of pods that name none, in seconds; a move awaits the end of such a pod."""
 _NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 
 
@@ -95,9 +97,12 @@ class Movable:
             return "has a controller of a kind that pods.owners does not name"
         if pod.local_storage and not rules.local_storage:
             return "would lose the data that it keeps on its node"
-        if pod.owner.kind != "StatefulSet" and self._finds_claims_in_use(pod):
-            return "has a claim that its replacement would find in use"
-        return None
+        if pod.owner.kind != "StatefulSet":
+            in_use = self._finds_claims_in_use(pod)
+            return "has a claim that its replacement would find in use" if in_use else None
+        longest = max(self.section.limits.replacement_seconds, _ALWAYS_AWAITED)
+        is_late = pod.termination_grace_period_seconds > longest
+        return "may take longer than limits.replacementSeconds to terminate" if is_late else None
 
     def _finds_claims_in_use(self, pod: Pod) -> bool:
         """Return whether a replacement that comes before the pod has gone cannot use its claims.
