@@ -24,6 +24,9 @@ from mooring.model.pod_group import (
     COSCHEDULING_LABEL,
     NODES_RESERVED,
     GroupFormat,
+    GroupKey,
+    GroupSource,
+    Reservation,
     parse_pod_group,
 )
 from mooring.model.resource_claims import parse_resource_claim
@@ -418,6 +421,20 @@ def test_a_nomination_that_another_component_writes_or_clears_is_taken_over(
         open_door.comes(gates=gates, nominated="a")
         open_door.comes(gates=gates, nominated="no-node")
         assert nominations.get(shown.uid) is None
+
+
+def test_a_member_for_which_a_node_is_reserved_keeps_it_whatever_its_status_says(
+    open_door: Door,
+) -> None:
+    state = open_door.scheduler_state.state
+    web = open_door.comes(group="train")
+    key = GroupKey(GroupSource.KUBERNETES, "default", "train")
+    state.nominate(web, "a", reservation=Reservation(key, 60.0, 0))
+    for nominated in ("no-node", None, "b"):
+        open_door.comes(group="train", nominated=nominated)
+        nominee = state.nominations.get(web.uid)
+        assert nominee is not None
+        assert nominee.reservation is not None
 
 
 def test_a_version_that_changes_no_nomination_in_the_status_withdraws_none(

@@ -162,13 +162,14 @@ class PodEnqueuer:
 
         A pod that loses its nomination is tried again; one that gets one is not. Nothing is done
         for a pod that is assumed on a node (updatePodInSchedulingQueue in eventhandlers.go and
-        UpdateNominatedPod in backend/queue/nominator.go).
+        UpdateNominatedPod in backend/queue/nominator.go), nor for a member of a group for which
+        nodes are reserved.
         """
         state, node = self._scheduler.state, pod.nominated_node
         if not self._is_nominated_by_status(pod) or state.pods.get(pod.uid) is not None:
             return
         nominee = state.nominations.get(pod.uid)
-        if nominee is not None and state.nodes.names[nominee.row] == node:
+        if nominee is not None and (nominee.reservation or state.nodes.names[nominee.row] == node):
             return
         if nominee is not None:
             state.withdraw(pod.uid)
