@@ -348,6 +348,8 @@ def written(before: dict[str, Any] | None, after: dict[str, Any] | None) -> Clus
 
 NONE_ALLOWED, ONE_ALLOWED = pdb("guard", {"app": "web"}), pdb("guard", {"app": "web"}, allowed=1)
 OF_OTHERS = pdb("guard", {"app": "db"})
+OF_HEALTHY = pdb("guard", {"app": "web"})
+OF_HEALTHY["spec"]["unhealthyPodEvictionPolicy"] = "AlwaysAllow"
 
 
 @pytest.mark.parametrize(
@@ -357,6 +359,8 @@ OF_OTHERS = pdb("guard", {"app": "db"})
         (ONE_ALLOWED, ONE_ALLOWED, True),
         (NONE_ALLOWED, None, True),
         (NONE_ALLOWED, OF_OTHERS, True),
+        (NONE_ALLOWED, OF_HEALTHY, True),
+        (OF_HEALTHY, OF_HEALTHY, False),
         (ONE_ALLOWED, NONE_ALLOWED, False),
         (None, NONE_ALLOWED, False),
     ],

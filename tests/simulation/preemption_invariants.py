@@ -67,9 +67,12 @@ def _victim(world: "World", sent: "Sent") -> Raw | None:
 
 def no_eviction_is_sent_that_a_budget_forbids(world: "World", sent: "Sent") -> str | None:
     """Check the budgets of the pod, in all versions that the replica may know."""
-    raw = _victim(world, sent)
-    if raw is None or sent.what != "evict":
+    raw, engine = _victim(world, sent), dict(engines(world)).get(sent.identity)
+    if raw is None or engine is None or sent.what != "evict":
         return None
+    known = engine.scheduler.state.pods.get(Uid(raw["metadata"]["uid"]))
+    if known is not None and known.pod.phase == "Pending":
+        return None  # the Eviction API needs no budget for it
     for budget in world.server.budgets_of(raw):
         versions = [*_known_budgets(world, sent.identity, budget)]
         allowed = [(each.get("status") or {}).get("disruptionsAllowed", 0) for each in versions]

@@ -88,7 +88,7 @@ def test_the_eviction_api_regards_budgets_that_kube_scheduler_does_not(
     selector: dict[str, Any], labels: dict[str, str]
 ) -> None:
     state = cluster(pdb("all", {}, selector=selector))
-    evicted = parse_pod(pod("a", labels=labels))
+    evicted = parse_pod(pod("a", labels=labels, node="n1"))
     assert state.evictions.matching_budgets(evicted) == []
     assert state.evictions.budgets_of_many([evicted]) == []
     by_api = state.evictions.matching_budgets(evicted, by_eviction_api=True)
@@ -97,16 +97,51 @@ def test_the_eviction_api_regards_budgets_that_kube_scheduler_does_not(
     assert state.evictions.exhausted_budget([evicted]) == "default/all"
 
 
+@pytest.mark.parametrize(
+    ("ready", "policy", "healthy", "needs_no_budget"),
+    [
+        (False, "AlwaysAllow", 0, True),
+        (False, None, 2, True),
+        (False, "IfHealthyBudget", 1, False),
+        (True, "AlwaysAllow", 2, False),
+    ],
+)
+def test_the_eviction_api_evicts_some_pods_that_are_not_ready_whatever_their_budget_allows(
+    policy: str | None, healthy: int, *, ready: bool, needs_no_budget: bool
+) -> None:
+    raw = pdb("guard", WEB, allowed=0)
+    raw["spec"]["unhealthyPodEvictionPolicy"] = policy
+    raw["status"] |= {"currentHealthy": healthy, "desiredHealthy": 2}
+    state, evicted = cluster(raw), web("a", ready=ready)
+    by_api = state.evictions.matching_budgets(evicted, by_eviction_api=True)
+    assert [budget.name for budget in by_api] == ([] if needs_no_budget else ["guard"])
+    alike = state.evictions.budgets_of_many([evicted, web("b")], by_eviction_api=True)
+    assert [number for _, number in alike] == [1 if needs_no_budget else 2]
+    assert len(state.evictions.matching_budgets(evicted)) == 1, "kube-scheduler regards it"
+
+
+def test_a_budget_for_no_healthy_pod_keeps_pods_that_are_not_ready() -> None:
+    raw = pdb("guard", WEB, allowed=0)
+    raw["status"] |= {"currentHealthy": 0, "desiredHealthy": 0}
+    assert cluster(raw).evictions.exhausted_budget([web("a", ready=False)]) == "default/guard"
+
+
+def test_the_eviction_api_evicts_a_pod_that_has_not_started_whatever_budgets_it_has() -> None:
+    state = cluster(pdb("guard", WEB), pdb("all", {}))
+    assert state.evictions.exhausted_budget([web("a", ready=False, phase="Pending")]) is None
+    assert state.evictions.exhausted_budget([web("a", ready=False)]) is not None
+
+
 def test_no_budget_without_a_selector_is_for_a_pod() -> None:
     raw = pdb("none", {})
     del raw["spec"]["selector"]
     state = cluster(raw)
-    assert state.evictions.matching_budgets(parse_pod(pod("a")), by_eviction_api=True) == []
+    assert state.evictions.matching_budgets(web("a"), by_eviction_api=True) == []
 
 
 def test_the_eviction_api_evicts_no_pod_that_several_budgets_are_for() -> None:
     state = cluster(pdb("guard", WEB, allowed=9), pdb("all", {}, allowed=9))
-    assert state.evictions.exhausted_budget([parse_pod(pod("db"))]) is None
+    assert state.evictions.exhausted_budget([parse_pod(pod("db", node="n1"))]) is None
     assert state.evictions.exhausted_budget([web("a")]) is not None
 
 

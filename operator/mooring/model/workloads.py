@@ -77,11 +77,13 @@ class PodDisruptionBudget(_PodSelecting):
     """A budget of disruptions of the selected pods.
 
     `disruptions_allowed` is the number of pods that may be disrupted now. The evictions of the pods
-    named in `disrupted_pods` are already subtracted.
+    named in `disrupted_pods` are already subtracted. If it `allows_unhealthy`, the Eviction API
+    evicts pods that are not ready whatever that number is.
     """
 
     disruptions_allowed: int
     disrupted_pods: frozenset[str]
+    allows_unhealthy: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,12 +142,16 @@ def parse_stateful_set(raw: Mapping[str, Any]) -> StatefulSet:
 def parse_pod_disruption_budget(raw: Mapping[str, Any]) -> PodDisruptionBudget:
     """Parse a PodDisruptionBudget; one without a status allows nothing."""
     status = mapping(raw, "status")
+    policy = text(mapping(raw, "spec"), "unhealthyPodEvictionPolicy", "spec")
+    healthy = integer(status, "currentHealthy", "status") or 0
+    wanted = integer(status, "desiredHealthy", "status") or 0
     return PodDisruptionBudget(
         namespace_of(raw),
         name_of(raw),
         _selector(raw),
         disruptions_allowed=integer(status, "disruptionsAllowed", "status") or 0,
         disrupted_pods=frozenset(mapping(status, "disruptedPods", "status")),
+        allows_unhealthy=policy == "AlwaysAllow" or healthy >= wanted > 0,
     )
 
 

@@ -142,7 +142,9 @@ def _binds_no_more(event: ClusterEvent, queued: QueuedPod) -> bool:
     before, after = event.before, event.after
     if not isinstance(after, PodDisruptionBudget) or after.disruptions_allowed > 0:
         return True
-    return isinstance(before, PodDisruptionBudget) and before.selector != after.selector
+    return isinstance(before, PodDisruptionBudget) and (
+        before.selector != after.selector or after.allows_unhealthy > before.allows_unhealthy
+    )
 
 
 def _cannot_help(about: Pod, queued: QueuedPod, *, during_attempt: bool) -> bool:

@@ -19,7 +19,9 @@ so long the disruption controller itself waits for a pod that was evicted (Delet
 The Eviction API and kube-scheduler do not agree about which budgets are for a pod. For the Eviction
 API and the disruption controller an empty selector selects all pods of the namespace, and a
 selector may select pods without labels. kube-scheduler leaves both out
-(FilterVictimsWithPDBViolation in framework/preemption/util.go).
+(FilterVictimsWithPDBViolation in framework/preemption/util.go). The Eviction API needs no budget
+for a pod that has not started, nor for one that is not ready where the only budget says so or has
+as many healthy pods as it wants (registry/core/pod/storage/eviction.go).
 """
 
 from collections import Counter
@@ -129,7 +131,7 @@ class Evictions:
         if self.evicting(pod):
             return []
         found = self._records.selecting(self._objects, pod)
-        return found if by_eviction_api else _regarded(found, pod)
+        return _needed(found, pod) if by_eviction_api else _regarded(found, pod)
 
     def budgets_of_many(
         self, pods: Iterable[Pod], *, by_eviction_api: bool = False
@@ -146,7 +148,7 @@ class Evictions:
             if budgets is None:
                 budgets = self._records.selecting(self._objects, pod)
                 selecting[id(pod.labels)] = budgets
-            left = budgets if by_eviction_api else _regarded(budgets, pod)
+            left = _needed(budgets, pod) if by_eviction_api else _regarded(budgets, pod)
             if left and not self.evicting(pod):
                 keys = tuple(budget.key for budget in left)
                 alike[keys] += 1
@@ -183,6 +185,12 @@ def _regarded(budgets: Iterable[PodDisruptionBudget], pod: Pod) -> list[PodDisru
         and not budget.selector.empty
         and pod.name not in budget.disrupted_pods
     ]
+
+
+def _needed(budgets: list[PodDisruptionBudget], pod: Pod) -> list[PodDisruptionBudget]:
+    """Return those of the budgets that select the pod which the Eviction API regards."""
+    is_allowed = len(budgets) == 1 and not pod.ready and budgets[0].allows_unhealthy
+    return [] if pod.phase == "Pending" or is_allowed else budgets
 
 
 class EvictionsWriter:
