@@ -933,6 +933,18 @@ def test_a_pod_whose_attempt_has_ended_is_compared_until_its_end_is_told(open_do
     assert open_door.pod_enqueuer.known() == {}
 
 
+def test_a_pod_that_another_scheduler_has_bound_is_compared_until_that_is_told(
+    open_door: Door,
+) -> None:
+    """The watch of pods on nodes tells of it; the one of pending pods may miss it."""
+    web = open_door.comes()
+    open_door.scheduler_state.state.put(Kind.POD, web.uid, parse_pod(pod("web", node="a")))
+    assert open_door.pod_enqueuer.known() == {web.uid: web.key}
+    open_door.pod_enqueuer.gone(web.uid)
+    assert open_door.pod_enqueuer.known() == {}
+    assert open_door.scheduler_state.queue.get(web.uid) is None
+
+
 def test_a_pod_that_no_profile_takes_is_known(door: Door) -> None:
     without_profile = door.comes()
     assert door.pod_enqueuer.knows(without_profile.uid)

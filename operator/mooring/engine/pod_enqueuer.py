@@ -590,10 +590,12 @@ class PodEnqueuer:
         """Return the name of every pod without a node that is not in flight, by its uid.
 
         One whose attempt has ended is among them until it is told that it is gone or bound, and so
-        is one whose profile has gone, which may have been bound before.
+        is one whose profile has gone, which may have been bound before. One that is queued still
+        may be on a node, too: another scheduler has bound it.
         """
         in_flight = self.in_flight()
         known = {**self._scheduler.state.unscheduled, **self._scheduler.without_profile}
+        known.update((queued.pod.uid, queued.pod) for queued in self._scheduler.queue)
         return {uid: pod.key for uid, pod in known.items() if uid not in in_flight}
 
     def in_flight(self) -> set[Uid]:
