@@ -112,10 +112,16 @@ def is_suitable(pod: Raw, node: Raw) -> bool:
 
 
 def keeps_away(pod: Raw, node: Raw, neighbour: Raw) -> str | None:
-    """Return why the node may not have the pod as soon as it has the neighbour; None if it may."""
+    """Return why the node may not have the pod as soon as it has the neighbour; None if it may.
+
+    Whoever has no terms of its own is not kept away by those of a pod that is nominated only:
+    PreFilter skips the plugin then, which counts no nominated pod (interpodaffinity/filtering.go).
+    """
     there = {**neighbour, "spec": {**neighbour["spec"], "nodeName": node["metadata"]["name"]}}
     around = Surroundings.known_exactly((node,), (there,))
-    rules = (_ports_are_taken, _is_apart, _others_are_apart)
+    rules = [_ports_are_taken, _is_apart]
+    if any(_terms(pod, kind) for kind in ("podAffinity", "podAntiAffinity")):
+        rules.append(_others_are_apart)
     return next(filter(None, (rule(pod, node, around.others(pod), around) for rule in rules)), None)
 
 

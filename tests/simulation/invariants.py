@@ -185,7 +185,8 @@ def victims_go_only_where_somebody_needs_them(world: "World", change: Change) ->
 
     That pod must have waited for a node a moment before, and this node must suit it and be large
     enough for it without any pods of lower priority, as far as the replica knew. Of a group that is
-    disrupted as a whole it may be any node.
+    disrupted as a whole it may be any node, and for a group too: a victim in the same zone may keep
+    its members away.
     """
     by_replica = change.by.partition("-")[0] in world.replicas
     removes = change.what in {"evict", "delete pods"}
@@ -197,9 +198,11 @@ def victims_go_only_where_somebody_needs_them(world: "World", change: Change) ->
     group = group_of(change.before)
     goes_with_others = group is not None and world.actor(Groups).is_whole(group)
     anywhere = goes_with_others or not victim.node  # it was being bound
-    names = world.books.nodes_lately(change.at) if anywhere else [victim.node]
+    everywhere = world.books.nodes_lately(change.at)
     told = partial(world.server.watches.told, change.by, POD, "kopf")
     for pod in world.books.waited_lately(change.at, told):
+        for_group = group_of(world.books.raw[pod.uid]) is not None
+        names = everywhere if anywhere or for_group else [victim.node]
         needs = (_may_need(world, change.by, pod, name) for name in names)
         if pod.priority > victim.priority and any(needs):
             return None

@@ -6,7 +6,7 @@ import pytest
 
 from mooring.model.node import HOSTNAME, ZONE
 from mooring.testing.builders import node, pod
-from simulation.constraints import Surroundings, refusal
+from simulation.constraints import Surroundings, keeps_away, refusal
 from simulation.storage import Raw
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -88,3 +88,12 @@ def test_a_node_that_was_suitable_a_moment_ago_is_not_refused() -> None:
     around = Surroundings({"a1": changed}, {})
     assert refusal(pod(node_selector={"size": "s"}), "a1", around) is None
     assert refusal(pod(node_selector={"size": "l"}), "a1", around) is not None
+
+
+def test_a_nominated_pod_keeps_those_away_by_its_terms_who_have_terms_themselves() -> None:
+    """kube-scheduler's PreFilter skips the plugin for others, and counts no nominated pod then."""
+    nominated = pod("x", affinity=apart("db"))
+    here, labels = NODES[0], {"app": "db"}
+    assert keeps_away(pod(labels=labels), here, nominated) is None
+    said = keeps_away(pod(labels=labels, affinity=together("web")), here, nominated)
+    assert said == "x is not to be with it"
