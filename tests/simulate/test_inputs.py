@@ -73,6 +73,27 @@ def test_kinds_that_no_decision_reads_are_counted_by_kind_and_group() -> None:
     assert found.ignored == {"Ingress.networking.k8s.io": 2, "ConfigMap": 1}
 
 
+def test_a_stored_object_of_a_version_that_is_not_read_is_named_with_a_command_for_another() -> (
+    None
+):
+    """Without it a device would be given to a second pod, or a node be missing."""
+    claim = device_claim("gpu", request(), namespace="ml") | {"apiVersion": "resource.k8s.io/v2"}
+    with pytest.raises(InputError) as refused:
+        inputs(node("n1"), claim, node("n2") | {"apiVersion": "v2"})
+    assert str(refused.value) == (
+        "file, document 2: ResourceClaim ml/gpu: apiVersion: resource.k8s.io/v2 is not read; "
+        "have the cluster write it as resource.k8s.io/v1: "
+        "kubectl get resourceclaims.v1.resource.k8s.io -o yaml\n"
+        "file, document 3: Node n2: apiVersion: v2 is not read; "
+        "have the cluster write it as v1: kubectl get nodes.v1. -o yaml"
+    )
+
+
+def test_a_stored_controller_is_left_out_in_any_version_because_only_its_pods_are_read() -> None:
+    stored = api_object("CronJob", "nightly") | {"apiVersion": "batch/v2"}
+    assert "CronJob default/nightly" in inputs(node("n1"), stored, pod()).without_pods
+
+
 @pytest.mark.parametrize("version", ["v1alpha2", "v1alpha3", "v1beta1"])
 def test_what_kubectl_writes_of_a_newer_server_is_read(version: str) -> None:
     """Fields of 1.37, in objects that an API server has stored."""

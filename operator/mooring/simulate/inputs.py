@@ -141,11 +141,13 @@ class _Reader:
 
     def read(self, manifest: Manifest) -> None:
         """Take in one object of the input."""
-        new = is_new(manifest.raw)
+        new, group_and_kind = is_new(manifest.raw), (manifest.group, manifest.kind)
         if new:
             read = self._written.checked(manifest)
+        elif group_and_kind in CONTROLLERS and group_and_kind not in KINDS:
+            read = manifest  # nothing is read of it but its name
         else:
-            read = replace(manifest, raw=as_read(manifest.raw))
+            read = replace(manifest, raw=as_read(manifest.raw, stored=display_key(manifest)))
         self._sort(read, new=new)
 
     def _sort(self, manifest: Manifest, *, new: bool) -> None:

@@ -55,8 +55,10 @@ _OF_KUBERNETES: Final = {"extensions", *(r.group for r in READ)} - {
 _OF_EVERY_REQUEST: Final = ("name", "firstAvailable")
 
 
-def as_read(raw: dict[str, Any]) -> dict[str, Any]:
+def as_read(raw: dict[str, Any], stored: str = "") -> dict[str, Any]:
     """Return the object as it is read, which is the newest version of its kind.
+
+    `stored` is what an error calls an object that an API server has stored.
 
     Raises:
         ManifestError: if its apiVersion is absent, or is none in which its kind is read.
@@ -69,6 +71,11 @@ def as_read(raw: dict[str, Any]) -> dict[str, Any]:
     own = [resource for resource in alike if resource.group == group]
     if not any(resource.api_version == given for resource in own):
         right = own or [r for r in alike if {group, r.group} <= _OF_KUBERNETES]
+        if right and stored:
+            known = right[0]
+            as_known = f"kubectl get {known.plural}.{known.version}.{known.group} -o yaml"
+            how = f"have the cluster write it as {known.api_version}: {as_known}"
+            raise ManifestError(f"{stored}: apiVersion", f"{given} is not read; {how}")
         if right:
             versions = " or ".join(resource.api_version for resource in right)
             raise ManifestError("apiVersion", f"{given} is not read for {kind}; write {versions}")
