@@ -202,21 +202,16 @@ def member_lines(pods: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 def remedy_lines(found: Mapping[str, Any]) -> Iterator[str]:
     """Yield what keeps a pod or group from its nodes, and the changes with which it would fit."""
     remedy, suggestions = found.get("remedy"), found.get("suggestions")
+    cause = found.get("cause") or "not known"
     if remedy:
         yield f"  What helps: {remedy}"
     elif suggestions:
-        yield f"  The cause: {_cause(found)}. It would fit"
+        yield f"  The cause: {cause}. It would fit"
         for suggestion in suggestions:
             yield f"  - {' '.join(filter(None, (_place(suggestion), suggestion['change'])))}"
     elif suggestions is not None:
-        yield f"  The cause: {_cause(found)}."
+        yield f"  The cause: {cause}."
         yield "  None of the changes that were tried would make it fit."
-
-
-def _cause(found: Mapping[str, Any]) -> str:
-    """Return the cause; an older leader tells only what its first suggestion is about."""
-    suggestions = found.get("suggestions")
-    return found.get("cause") or (suggestions[0]["cause"] if suggestions else "not known")
 
 
 def nomination_lines(report: Mapping[str, Any]) -> Iterator[str]:

@@ -112,7 +112,6 @@ class SuggestedChange:
     """A suggestion as it is shown, see `mooring.engine.suggestions.Suggestion`."""
 
     change: str | TextAboutPods
-    cause: str
     nodes: int
     examples: Sequence[str]
     ended: Sequence[PodRef]
@@ -400,7 +399,7 @@ async def _smallest(
         pass  # it is counted and logged where it failed; the other suggestions are true
     found.sort(key=lambda suggestion: suggestion.cost)
     return [
-        SuggestedChange(each.change, each.cause, each.nodes, each.examples, each.ended)
+        SuggestedChange(each.change, each.nodes, each.examples, each.ended)
         for each in found[:_MOST_SUGGESTIONS]
     ]
 
