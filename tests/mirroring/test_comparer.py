@@ -150,7 +150,7 @@ async def test_what_is_known_and_not_there_has_gone(
         listed(await server.next(), "u2")
         await ended(register, server)
     assert register.pods == {"default/db": "u2"}
-    assert "1 pods had gone unnoticed" in caplog.messages
+    assert "1 pod had gone unnoticed" in caplog.messages
 
 
 async def test_what_went_while_it_was_in_flight_is_found_when_it_is_known_again(

@@ -195,7 +195,7 @@ def _left_out(report: PlanReport) -> str:
     """Return that the plan did not look at all, and what helps."""
     looked_at = ""
     if report.examined is not None and report.examined < report.pods:
-        looked_at = f", at {report.examined:,} pods only"
+        looked_at = f", at {plural(report.examined, 'pod')} only"
     return (
         f"not all was looked at{looked_at}, because the decisions that a plan may cost were spent; "
         "plan for fewer goals, or for fewer pods (`pods` in the profile's section rebalancing)"

@@ -16,6 +16,7 @@ from mooring.cli.console import (
 )
 from mooring.cli.leader import Leader, answer_of, leader_options
 from mooring.cli.names import complete_namespaces, complete_profiles
+from mooring.model.wording import plural
 from mooring.policy.status import COMPARED
 from mooring.simulate.manifests import InputError
 
@@ -96,7 +97,7 @@ def _chosen(answer: Mapping[str, Any], profile: str | None, *, every: bool) -> d
 
 def _summary(status: Mapping[str, Any]) -> str:
     results = ", ".join(f"{status[name]} {name}" for name in COMPARED if status[name])
-    text = f"{status['compared']} pods compared since {status['since']}"
+    text = f"{plural(status['compared'], 'pod')} compared since {status['since']}"
     text += f": {results}" if results else ""
     if status["notCompared"]:
         text += f"; {status['notCompared']} not compared"

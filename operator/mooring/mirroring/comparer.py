@@ -142,7 +142,9 @@ class CacheComparer:
             compared.gone(key, uid)
             await slices.pause()  # each takes as long as a small decision
         if missed:
-            logger.info("%d %s had gone unnoticed", len(missed), compared.resource)
+            one = len(missed) == 1
+            what = compared.resource.kind.lower() if one else compared.resource
+            logger.info("%d %s had gone unnoticed", len(missed), what)
         versions = self._unusable.get(compared.resource, {})
         self._unusable[compared.resource] = {u: v for u, v in versions.items() if u in listed}
         if unknown := await self._unknown(compared, listed):

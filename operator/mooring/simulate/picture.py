@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from mooring.model.wording import plural
 from mooring.simulate.compare import Comparison, PoolUse
 from mooring.simulate.drawing import WIDTH, Box, Label, Shape, write_drawing
 
@@ -34,7 +35,9 @@ def write_picture(comparison: Comparison, path: str) -> None:
 
 def _drawing(comparison: Comparison) -> Iterator[Shape]:
     moved, lost = len(comparison.moved), len(comparison.lost)
-    title = f"{comparison.pods:,} pods: {moved:,} would move, {lost:,} would lose their place"
+    title = (
+        f"{plural(comparison.pods, 'pod')}: {moved:,} would move, {lost:,} would lose their place"
+    )
     yield Label(_LEFT, 28, title, 16)
     yield from _legend()
     pools = _largest(comparison)

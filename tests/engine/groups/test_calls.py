@@ -182,7 +182,8 @@ async def test_a_group_that_gives_way_goes_on_where_it_stopped(stage: Stage) -> 
     assert len(broken.asked) <= 16
 
 
-async def test_calls_that_take_too_long_end(stage: Stage) -> None:
+@pytest.mark.parametrize(("number", "whom"), [(3, "all 3 members"), (1, "the only member")])
+async def test_calls_that_take_too_long_end(stage: Stage, number: int, whom: str) -> None:
     go = asyncio.Event()
 
     async def held(arguments: dict[str, Any]) -> object:
@@ -190,8 +191,8 @@ async def test_calls_that_take_too_long_end(stage: Stage) -> None:
         return all_pass(arguments)
 
     calls = await stage.calls(node("a"), extenders=[(Answers(filter=held), {})])
-    with pytest.raises(ExtenderError, match="have not answered about all 3 members in time"):
-        await calls.run(members(3), 0.1)
+    with pytest.raises(ExtenderError, match=f"have not answered about {whom} in time"):
+        await calls.run(members(number), 0.1)
     go.set()
 
 

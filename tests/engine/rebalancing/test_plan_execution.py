@@ -166,7 +166,7 @@ async def test_moves_of_a_former_leader_count(stage: Stage) -> None:
 async def test_no_more_pods_are_moved_within_an_hour_than_the_limit_says(stage: Stage) -> None:
     executing = Executing(stage, *steps(stage, "web-1"), limits={"movesPerHour": 2})
     executing.record.evictions.note(2)
-    assert await executing.stops() == "2 pods an hour are moved, as limits say"
+    assert await executing.stops() == "at most 2 pods an hour may be moved"
     assert executing.begun == []
 
 

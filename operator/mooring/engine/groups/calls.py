@@ -119,7 +119,8 @@ class GroupCalls:
                 for _ in range(min(members, _MOST_AT_ONCE)):
                     tasks.create_task(self._call(remaining, gives_way))
         except TimeoutError:
-            text = f"the extenders have not answered about all {members} members in time"
+            whom = f"all {members} members" if members > 1 else "the only member"
+            text = f"the extenders have not answered about {whom} in time"
             raise ExtenderError(text) from None
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from None

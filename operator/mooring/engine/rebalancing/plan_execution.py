@@ -24,6 +24,7 @@ from mooring.engine.rebalancing.record import Record, UnderWay
 from mooring.framework.decision import PodRef, TextAboutPods
 from mooring.framework.evaluations import StillEvaluating
 from mooring.kube.errors import ApiError, explain
+from mooring.model.wording import plural
 from mooring.policy.rebalancing import MoveLimits, Rebalancing
 
 __all__ = ["PlanExecution", "Stopped"]
@@ -255,7 +256,7 @@ class PlanExecution:
         if not is_open(self._section.windows, self._now()):
             raise Stopped(_CLOSED)
         if record.used_of_hour + len(moves) > limits.moves_per_hour:
-            raise Stopped(f"{limits.moves_per_hour} pods an hour are moved, as limits say")
+            raise Stopped(f"at most {plural(limits.moves_per_hour, 'pod')} an hour may be moved")
         most = limits.moves_at_a_time_per_workload
         return record.in_flight + len(moves) <= limits.moves_at_a_time and all(
             record.in_flight_of(owner) + count <= most
