@@ -135,6 +135,15 @@ def invalid_profile(name: str, **status: Any) -> dict[str, Any]:
     return api_object("SchedulingProfile", name, spec=spec, status=status)
 
 
+def test_an_invalid_profile_that_no_api_server_can_have_stored_is_a_mistake_at_its_place() -> None:
+    nameless = invalid_profile("packed")
+    del nameless["metadata"]["name"]
+    with pytest.raises(InputError, match=r"^file, document 1: metadata\.name: "):
+        inputs(nameless)
+    with pytest.raises(InputError, match=r"^file, document 1: status: must be an object, not 5$"):
+        inputs(invalid_profile("packed") | {"status": 5})
+
+
 def test_of_a_stored_profile_that_is_invalid_the_spec_in_force_counts() -> None:
     former = {"percentageOfNodesToScore": 50}
     raw = invalid_profile("packed", inForceGeneration=2, inForceSpec=former)

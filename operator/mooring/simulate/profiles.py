@@ -10,7 +10,7 @@ from mooring.engine.extenders.extenders import tls_problem
 from mooring.engine.profiles import Profiles
 from mooring.framework.registry import Registry
 from mooring.framework.verdicts import shortened
-from mooring.model.fields import mapping
+from mooring.model.fields import mapping, name_of
 from mooring.model.kubernetes_rules import NEWEST, KubernetesRules
 from mooring.policy.errors import FieldError, ProfileInvalid
 from mooring.policy.imports.configuration import ProcessSettings, import_configuration
@@ -199,6 +199,7 @@ def stored_profiles(
 
     Raises:
         InvalidProfile: with every mistake of the first new profile that has any.
+        InputError: for one without a name, or with a status that is no object.
     """
     loader, found, notes = ProfileLoader(registry), list[LoadedProfile](), list[str]()
     for manifest in manifests:
@@ -207,7 +208,8 @@ def stored_profiles(
         except InvalidProfile as invalid:
             if is_new(manifest.raw):
                 raise
-            before, note = _in_force(manifest, loader, invalid)
+            with manifest.locating_errors():
+                before, note = _in_force(manifest, loader, invalid)
             found += before
             notes.append(note)
     return found, notes
@@ -219,7 +221,7 @@ def _in_force(
     """Return the profile with the spec that its status keeps, and a note that says what is used."""
     metadata, status = mapping(manifest.raw, "metadata"), mapping(manifest.raw, "status")
     more = f" and {len(invalid.errors) - 1} more" if len(invalid.errors) > 1 else ""
-    why = f"profile {metadata['name']} is invalid ({shortened(str(invalid.errors[0]))}{more})"
+    why = f"profile {name_of(manifest.raw)} is invalid ({shortened(str(invalid.errors[0]))}{more})"
     generation, spec = status.get("inForceGeneration"), status.get("inForceSpec")
     if not generation:
         return [], f"{why}, and was never in force: it is left out"
