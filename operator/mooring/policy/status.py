@@ -200,7 +200,8 @@ class MoveEnded(PolicyModel):
     pod: str
     """Namespace and name of the pod that was evicted."""
     uid: str
-    """The uid of its replacement, which is left alone for a time; of its controller if none came.
+    """The uid of what is left alone for a time: of its replacement, or after any other end than
+    moved of its controller, so that no other pod of it is moved.
     """
     from_: str = Field(alias="from")
     """The node that it left."""

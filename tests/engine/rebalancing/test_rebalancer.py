@@ -220,7 +220,9 @@ async def test_a_replacement_that_lands_elsewhere_stops_the_plan_with_an_event(
     stage.steps = [stage.step(stage.move(name, "b")) for name in ("web-1", "web-2")]
     async with working(stage):
         await until(stage, lambda: len(api.events) == 2)
+        await until(stage, lambda: stage.plans == 2)
     assert api.evicted == ["web-1"]
+    assert "rs-web" in stage.resting, "its next pod would end the next plan"
     told = {event["reason"]: event for event in api.events}
     assert told["Rebalanced"]["note"] == (
         "Evicted from node a by profile default-scheduler, so that it runs on node b "

@@ -149,6 +149,16 @@ def test_a_controller_without_a_replacement_is_named_in_the_last_moves(record: R
     assert record.status()["lastMoves"][0]["uid"] == "rs-web"
 
 
+@pytest.mark.parametrize("result", [Result.ELSEWHERE, Result.LATE, Result.GONE])
+def test_another_leader_leaves_all_pods_of_the_controller_alone_after_a_move_that_failed(
+    record: Record, clock: VirtualClock, result: Result
+) -> None:
+    begin(record, "web-1")
+    end(record, "web-1", result)
+    _, rests = taken_over(record.status(), clock)
+    assert rests.resting() == {"rs-web"}
+
+
 def test_the_report_has_no_names_of_pods_that_a_user_may_not_get(record: Record) -> None:
     record.publish(Plan((step("secret"),)))
     begin(record, "secret")

@@ -351,7 +351,7 @@ class Rebalancer:
             self._rests.rest(ended.replacement.uid, seconds)
         if not ended.evicted and ended.why != CHANGED:  # it would be refused again
             self._rests.rest(pod.uid, seconds)
-        if ended.result in (Result.LATE, Result.GONE) and ended.evicted and pod.owner is not None:
+        if ended.result is not Result.MOVED and ended.evicted and pod.owner is not None:
             self._rests.rest(pod.owner.uid, seconds)
 
     def _evicted(self, name: str, record: Record, under_way: UnderWay) -> None:

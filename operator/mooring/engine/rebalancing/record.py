@@ -231,12 +231,14 @@ class Record:
         move, replacement = under_way.move, ended.replacement
         if ended.result is Result.MOVED:
             self.done += 1
-        owner = move.pod.owner.uid if move.pod.owner is not None else ""
+        rests = move.pod.owner.uid if move.pod.owner is not None else ""
+        if ended.result is Result.MOVED and replacement is not None:
+            rests = replacement.uid
         self._ended += 1
         last = MoveEnded.model_validate(
             {
                 "pod": move.pod.key,
-                "uid": replacement.uid if replacement is not None else owner,
+                "uid": rests,
                 "from": move.source,
                 "to": move.target,
                 "result": str(ended.result),
