@@ -11,6 +11,7 @@ from mooring.simulate.profiles import load_profiles
 from mooring.testing.builders import (
     api_object,
     node,
+    pdb,
     pod,
     pod_group,
     priority_class,
@@ -39,6 +40,21 @@ def test_pods_with_a_node_are_in_the_state_and_pods_without_one_are_pending() ->
     found = inputs(pod("waits"), node("n1"), pod("runs", cpu="1", node="n1"))
     assert [p.key for p in found.pending] == ["default/waits"]
     assert [placed.pod.key for placed in found.state.pods] == ["default/runs"]
+
+
+def test_a_pod_that_is_written_with_a_node_runs_so_that_its_budgets_hold() -> None:
+    written = []
+    for name, status in (("runs", None), ("starts", {"phase": "Pending"})):
+        raw = pod(name, node="n1", labels={"app": "web"})
+        raw["status"] = status
+        del raw["metadata"]["uid"]
+        written.append(raw)
+    found = inputs(node("n1"), pdb("guard", {"app": "web"}, allowed=0), *written)
+    kept = {
+        placed.pod.name: found.state.evictions.exhausted_budget([placed.pod])
+        for placed in found.state.pods
+    }
+    assert kept == {"runs": "default/guard", "starts": None}
 
 
 @pytest.mark.parametrize("raw", [pod(), profile("mine"), priority_class("high", 7)])

@@ -49,6 +49,8 @@ _DEFAULT_CLASS: Final = (
 _OLD_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
 _TOLERATED_FOR_A_TIME: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
+_RUNNING: Final = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+
 
 def as_stored(kind: Kind, raw: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the object as a cluster would store it.
@@ -147,6 +149,8 @@ class Admission:
     def pod(self, raw: Mapping[str, Any]) -> dict[str, Any]:
         """Return the pod as the API server would store it.
 
+        A new one that has a node and no status runs and is ready, so that its budgets hold.
+
         Raises:
             Forbidden: if the API server would not store it.
         """
@@ -160,7 +164,9 @@ class Admission:
                 spec["affinity"] = _with_label_keys(affinity, labels)
         except Forbidden as answer:
             raise Forbidden(f'pods "{name_of(raw)}" is forbidden: {answer}') from None
-        return {**raw, "metadata": metadata, "spec": spec}
+        runs = is_new(raw) and spec.get("nodeName") and not raw.get("status")
+        status = _RUNNING if runs else raw.get("status")
+        return {**raw, "metadata": metadata, "spec": spec, "status": status}
 
     def pod_group(self, raw: Mapping[str, Any]) -> dict[str, Any]:
         """Return the new PodGroup with the priority of its class, or of the default one.
