@@ -84,7 +84,7 @@ def test_nominations_and_evictions_have_no_method_that_writes() -> None:
     assert _public(CLUSTER.nominations) == reads
     reads = {"evicting", "among", "awaits_victims"}
     reads |= {"matching_budgets", "budgets_of_many", "disruptions_allowed"}
-    reads |= {"refused", "exhausted_budget"}
+    reads |= {"refused", "exhausted_budget", "has_ageing"}
     assert _public(CLUSTER.evictions) == reads
 
 
