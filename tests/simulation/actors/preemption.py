@@ -31,6 +31,8 @@ _SELECTORS: Final[tuple[dict[str, Any], ...]] = (
 )
 _WRITES: Final = ("evict", "delete pods", "evict", "delete pods", "patch status of pods", "bind")
 _OUTCOMES: Final = ("unavailable", "failed", "quota", "answer lost", "timed out late", "slow")
+_REMOVES: Final = {"Default": "delete pods", "Strict": "evict"}
+"""How a victim is removed, by what the profile says of budgets."""
 
 
 class Preemption(Actor):
@@ -69,14 +71,14 @@ class Preemption(Actor):
                 0.1, self.name, "create", name=f"low{number}", count=count, cpu=cpu, app=app,
                 priority=random.choice((0, 0, 10)), returns=plan.chance(0.7), **rest,
             )  # fmt: skip
-        port = random.choice((0, 0, 8080))
+        port, removes = random.choice((0, 0, 8080)), _REMOVES[str(limits["disruptionBudgets"])]
         for number in range(random.choice((1, 2, 3))):
-            self._draw_wave(plan, number, port)
+            self._draw_wave(plan, number, port, removes)
 
-    def _draw_wave(self, plan: Plan, number: int, port: int) -> None:
+    def _draw_wave(self, plan: Plan, number: int, port: int, removes: str) -> None:
         """Draw important pods that come together, thieves after them, and what goes wrong."""
         random = plan.random
-        at = random.uniform(8.0, plan.seconds)
+        at = began = random.uniform(8.0, plan.seconds)
         for index in range(random.choice((1, 1, 2, 3))):
             plan.step(
                 at, self.name, "create", name=f"high{number}-{index}", count=1, app="",
@@ -99,6 +101,11 @@ class Preemption(Actor):
             seconds = {"seconds": random.choice((0.3, 2.0)), "lasts": 5.0}
             outcome = random.choice(_OUTCOMES)
             plan.step(at - 0.3, "faults", "requests", outcome=outcome, **rule, **seconds)
+        if plan.chance(0.25):
+            rule = {"what": removes, "replica": "", "times": random.choice((1, 2, 4))}
+            seconds = {"seconds": 0.3, "lasts": random.choice((3.0, 10.0))}
+            outcome = random.choice(("quota", "quota", "timed out"))
+            plan.step(began - 0.1, "faults", "requests", outcome=outcome, **rule, **seconds)
 
     def act(self, world: "World", step: Step) -> None:
         """Take one step."""
