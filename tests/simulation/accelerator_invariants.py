@@ -175,7 +175,7 @@ def every_pod_whose_extended_resources_are_free_is_bound(world: "World") -> str 
             free = [
                 one
                 for pool, one in _devices(world)
-                if pool == name and (pool, one["name"]) not in used and not one.get("taints")
+                if pool == name and (pool, one["name"]) not in used and suits({"metadata": {}}, one)
             ]
             plain = Amount(pod.need.cpu, pod.need.memory, 1)
             if len(free) >= wanted and books.free(name).covers(plain):

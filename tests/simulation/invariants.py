@@ -34,6 +34,7 @@ from simulation.actors.rebalancing import MOVED
 from simulation.allocation_invariants import (
     every_pod_whose_devices_are_free_is_bound,
     no_claim_is_kept_for_a_pod_that_has_ended,
+    no_device_gives_more_than_it_has,
     no_device_is_allocated_twice,
     the_claim_of_a_bound_pod_is_reserved_for_it,
     the_devices_in_use_equal_a_recount,
@@ -305,6 +306,7 @@ AT_EVERY_CHANGE: Final[tuple[Callable[["World", Change], str | None], ...]] = (
     no_volume_is_taken_from_its_claim,
     the_volumes_of_a_bound_pod_are_on_its_node,
     no_device_is_allocated_twice,
+    no_device_gives_more_than_it_has,
     the_devices_of_a_bound_pod_are_on_its_node,
     no_more_pods_are_moved_than_the_limits_say,
     no_workload_misses_more_pods_than_its_limit,

@@ -19,7 +19,7 @@ from simulation.actors.groups import Groups, group_of
 from simulation.actors.rebalancing import MOVED
 from simulation.api_server import EPOCH
 from simulation.cluster_books import LATE_SECONDS, known_pods, known_versions
-from simulation.constraints import Surroundings, keeps_away, refusal
+from simulation.constraints import Surroundings, keeps_away, refusal, skews
 from simulation.scenario import ACME
 from simulation.state_invariants import engines
 from simulation.storage import Change, Raw
@@ -155,12 +155,16 @@ def no_preemption_has_more_victims_than_its_profile_allows(
     world: "World", sent: "Sent"
 ) -> str | None:
     """Count the pods that leave for the pod for which this one leaves, and for no other one."""
-    raw, engine = _victim(world, sent), dict(engines(world)).get(sent.identity)
-    if raw is None or engine is None or raw["spec"].get("schedulerName") == MOVED:
+    engine = dict(engines(world)).get(sent.identity)
+    if engine is None:
         return None
-    records, uid = engine.scheduler.state.evictions._records, raw["metadata"]["uid"]
-    preemptors, asked = records.awaited_by.get(uid, {}), world.removals.asked
-    asked.setdefault((sent.identity, uid), {*preemptors})
+    records, known = engine.scheduler.state.evictions._records, world.removals.evicted_for
+    for victim in records.evicting:
+        known.setdefault((sent.identity, victim), {*records.awaited_by.get(victim, ())})
+    raw = _victim(world, sent)
+    if raw is None or raw["spec"].get("schedulerName") == MOVED:
+        return None
+    preemptors = records.awaited_by.get(raw["metadata"]["uid"], {})
     found: list[str] = []
     for preemptor in preemptors.values():
         most = _preemption(world, preemptor.spec.scheduler_name).get("maxVictims")
@@ -168,7 +172,7 @@ def no_preemption_has_more_victims_than_its_profile_allows(
             victim
             for victim in records.victims[preemptor.uid]
             if {*records.awaited_by[victim]} == {preemptor.uid}
-            and preemptor.uid in asked.get((sent.identity, victim), {preemptor.uid})
+            and preemptor.uid in known.get((sent.identity, victim), ())
         ]
         if most is None or len(victims) <= most:
             return None
@@ -284,7 +288,24 @@ def nobody_takes_the_room_of_a_nominated_pod(world: "World", change: Change) -> 
         said = [keeps_away(change.object, raw, world.books.raw[nominee.uid]) for raw, _ in versions]
         if None not in said:
             return f"{pod.key} is on {pod.node}, which is kept for {nominee.key}: {said[-1]}"
-    return None
+    return _skews_beside(world, change, pod, nominees)
+
+
+def _skews_beside(
+    world: "World", change: Change, pod: PodSeen, nominees: list[PodSeen]
+) -> str | None:
+    """Return that the pod breaks its own spread once these pods are on its node as well."""
+    decision = world.decisions.about(change)
+    if decision is None or not change.object["spec"].get("topologySpreadConstraints"):
+        return None
+    around = decision.around
+    for nominee in nominees:
+        raw = world.books.raw[nominee.uid]
+        around = around.and_pod({**raw, "spec": {**raw["spec"], "nodeName": pod.node}})
+    said = [skews(raw, pod.node, around) for raw in decision.pods]
+    if not said or None in said:
+        return None
+    return f"{pod.key} is on {pod.node}, beside {[each.key for each in nominees]}: {said[-1]}"
 
 
 def _was_nominated(world: "World", identity: str, uid: str, node: str, at: float) -> bool:

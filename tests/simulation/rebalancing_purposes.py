@@ -3,6 +3,7 @@
 How to add an invariant: see `simulation.invariants`.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
@@ -281,7 +282,51 @@ def what_is_not_moved(world: "World", seconds: float) -> str | None:
             return (
                 f"{pod.key} waits, and would fit on {name} without {called}, which fits {targets}"
             )
+    return _group_not_moved(world, section, since) if "Violations" in section["goals"] else None
+
+
+def _group_not_moved(world: "World", section: Raw, since: float) -> str | None:
+    """Return which whole group is on nodes that do not suit a member, and would fit on others."""
+    groups = defaultdict[str, list[Raw]](list)
+    for raw in world.server.storage.all(POD):
+        if raw["spec"].get("schedulerName") == MOVED and (group := group_of(raw)) is not None:
+            groups[group].append(raw)
+    limits = section.get("limits") or {}
+    most = min(limits.get("movesAtATime", 1), limits.get("movesAtATimePerWorkload", 1))
+    for group, members in groups.items():
+        if len(members) > most or not all(_rests(world, raw, since) for raw in members):
+            continue
+        nodes = {r["spec"]["nodeName"]: _node_of(world, r["spec"]["nodeName"]) for r in members}
+        stays = all(is_suitable(raw, nodes[raw["spec"]["nodeName"]]) for raw in members)
+        cordoned = any((node.get("spec") or {}).get("unschedulable") for node in nodes.values())
+        if not stays and not cordoned and _fit_anew(world, members, since):
+            return f"group {group} is on {sorted(nodes)}, of which not all suit it, and fits"
     return None
+
+
+def _node_of(world: "World", name: str) -> Raw:
+    return world.books.versions[name][-1][0].object
+
+
+def _rests(world: "World", raw: Raw, since: float) -> bool:
+    """Return whether the pod is ready, may be moved, and its node has not changed."""
+    name, books = raw["spec"].get("nodeName"), world.books
+    rests = name in books.nodes and books.changed_at[name] < since
+    return rests and _is_ready(raw) and not world.server.budgets_of(raw)
+
+
+def _fit_anew(world: "World", members: list[Raw], since: float) -> bool:
+    """Return whether all these equal pods fit on nodes that suit them, once they have left."""
+    books, uids = world.books, {raw["metadata"]["uid"] for raw in members}
+    need, room = PodSeen.read(members[0]).need, 0
+    for name in books.nodes:
+        if books.changed_at[name] >= since or not is_suitable(members[0], _node_of(world, name)):
+            continue
+        leave = [pod.need for uid, pod in books.on_node[name].items() if uid in uids]
+        left = sum(leave, books.free(name)) - need
+        while left.covers(Amount()) and room < len(members):
+            left, room = left - need, room + 1
+    return room >= len(members)
 
 
 def _movable(world: "World", since: float) -> Iterator[tuple[Raw, str]]:

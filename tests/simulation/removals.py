@@ -16,8 +16,8 @@ class Removals:
     """When each replica has removed which pod, by its identity and the uid."""
     kept_at: dict[tuple[str, str], float] = field(default_factory=dict)
     """When each replica kept a node last for a pod that preempts, by identity and node."""
-    asked: dict[tuple[str, str], set[str]] = field(default_factory=dict)
-    """Who waited for a pod as a replica first asked to remove it, by its identity and the uid."""
+    evicted_for: dict[tuple[str, str], set[str]] = field(default_factory=dict)
+    """Who waited for a pod soon after a replica began to evict it, by its identity and the uid."""
     nominations_of: dict[str, list[Change]] = field(default_factory=dict)
     """By uid, what replicas have written of where a pod is nominated."""
     asked_to_move: int = 0
